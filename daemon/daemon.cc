@@ -16,6 +16,7 @@
 #include <thread>
 #include <utility>
 
+#include "daemon/base/build_identity.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
@@ -174,6 +175,7 @@ absl::Status Daemon::StartRecorder() {
   absl::StatusOr<std::unique_ptr<TraceRecorder>> recorder =
       TraceRecorder::Start({.trace = config_.trace,
                             .process = {.specd_version = kVersion,
+                                        .build = kBuildIdentity,
                                         .processor = ProcessorName(),
                                         .tokenizer = config_.model.tokenizer_path},
                             .clock = Clock::Real(),

@@ -13,6 +13,7 @@
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/numbers.h"
+#include "daemon/base/build_identity.h"
 #include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/version.h"
@@ -156,7 +157,9 @@ int main(int argc, char** argv) {
     const size_t folder = file.rfind("daemon/");
     return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
   };
-  usage.version_string = [] { return std::string("specd ") + specd::kVersion + "\n"; };
+  usage.version_string = [] {
+    return std::string("specd ") + specd::kVersion + " (" + specd::kBuildIdentity + ")\n";
+  };
   absl::SetFlagsUsageConfig(usage);
   const std::vector<char*> positional = specd::ParseFlags(argc, argv);
   if (positional.size() > 1) {

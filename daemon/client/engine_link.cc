@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/build_identity.h"
 #include "daemon/base/cpus.h"
 #include "daemon/base/version.h"
 #include "daemon/client/engine_device.h"
@@ -285,6 +286,7 @@ absl::StatusOr<std::unique_ptr<TraceRecorder>> StartRecorder(const EngineLinkOpt
   if (!trace->enabled()) return std::unique_ptr<TraceRecorder>();
   return TraceRecorder::Start({.trace = *std::move(trace),
                                .process = {.specd_version = kVersion,
+                                           .build = kBuildIdentity,
                                            .processor = ProcessorName(),
                                            .tokenizer = options.model.fields.tokenizer_path},
                                .clock = Clock::Real(),

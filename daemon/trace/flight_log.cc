@@ -17,7 +17,8 @@ uint64_t BytesOf(const FlightRound& flight) {
 
 uint64_t BytesOf(const TraceOpening& opening) {
   uint64_t bytes = opening.request_id.size() + opening.constraint.size() +
-                   opening.stop_token_ids.size() * sizeof(TokenId);
+                   opening.stop_token_ids.size() * sizeof(TokenId) +
+                   opening.list_hashes.size() * sizeof(uint64_t);
   for (const auto& number : opening.numbers) bytes += sizeof(number) + number.first.size();
   for (const std::string& name : opening.lists) bytes += sizeof(name) + name.size();
   return bytes;

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "daemon/trace/parameter_hash.h"
 #include "daemon/trace/row_hash.h"
 #include "kernels/core/check.h"
 
@@ -47,6 +48,25 @@ const PlaceDecision* RecordOf(const RoundBatch& batch, uint32_t task) {
   if (batch.decisions == nullptr) return nullptr;
   const PlaceDecision* const places = batch.decisions + int64_t{task} * batch.decisions_stride;
   return places->position == kNoPosition ? nullptr : places;
+}
+
+// The edits that a record below level `rows` has no lists of. `out` has the draft already.
+void HashEdits(const Task& task, int32_t vocab_size, TaskCopy* out) {
+  const SequenceEdits& edits = task.edits;
+  const size_t num_words = edits.allowed == nullptr ? 0 : MaskRowBytes(vocab_size) / 4;
+  out->edits_hash =
+      EditsHash({edits.edits, static_cast<size_t>(edits.num_edits)}, {edits.allowed, num_words});
+  if (task.places == nullptr) return;
+  const Draft& draft = out->task.draft;
+  OverridesHash overrides;
+  for (int32_t i = 0; i <= draft.num_nodes; ++i) {
+    const PlaceEdits& place = task.places[i];
+    overrides.Add(static_cast<size_t>(i),
+                  {place.overrides, static_cast<size_t>(place.num_overrides)});
+    const bool has_token = draft.tokens != nullptr && i < draft.num_nodes;
+    if (has_token && !IsInVocabulary(draft.tokens[i], vocab_size)) break;
+  }
+  out->overrides_hash = overrides.value();
 }
 
 const std::byte* RowBytesAt(const TensorView& tensor, uint32_t row) {
@@ -288,7 +308,11 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
 
   SequenceEdits& edits = task.edits;
   if (!round.is_intact) edits.edits = nullptr, edits.allowed = nullptr;
-  if (selection.level == TraceLevel::kRows) {
+  const bool has_lists = selection.level == TraceLevel::kRows;
+  if (round.is_intact && !has_lists && !arena->counts_only()) {
+    HashEdits(batch.tasks[index], batch.target.vocab_size, out);
+  }
+  if (has_lists) {
     edits.edits = arena->Copy(edits.edits, edits.num_edits);
     edits.allowed =
         arena->Copy(edits.allowed,

@@ -29,9 +29,11 @@ struct RowCopy {
 
 // One task with the backend's answer.
 struct TaskCopy {
-  Task task;            // places are null if nothing is edited or masked
-  uint32_t result = 0;  // the input of the round that it answers
-  uint32_t answer = 0;  // index into RoundCopy::answers
+  Task task;                // places are null if nothing is edited or masked
+  uint32_t result = 0;      // the input of the round that it answers
+  uint32_t answer = 0;      // index into RoundCopy::answers
+  uint64_t edits_hash = 0;  // as in TraceTask; 0: the writer computes it from the lists
+  uint64_t overrides_hash = 0;
   TaskOutcome outcome;
   const TokenId* tokens = nullptr;  // outcome.num_tokens
   const int32_t* path = nullptr;    // outcome.num_accepted; null: there is none

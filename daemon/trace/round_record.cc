@@ -1,5 +1,6 @@
 #include "daemon/trace/round_record.h"
 
+#include "daemon/trace/parameter_hash.h"
 #include "daemon/trace/row_hash.h"
 
 namespace specd {
@@ -76,6 +77,11 @@ void FillTask(const TaskCopy& copy, TraceLevel level, const TensorView& target, 
            static_cast<int64_t>(MaskRowBytes(target.vocab_size) / sizeof(uint32_t)), &out->allowed);
   }
   out->places = PlacesOf(copy, level);
+  const bool has_lists = level == TraceLevel::kRows;
+  out->edits_hash = has_lists ? RecordedEditsHash(*out) : copy.edits_hash;
+  out->overrides_hash =
+      has_lists ? RecordedOverridesHash(*out, target.vocab_size) : copy.overrides_hash;
+  out->parameters_hash = ParametersHash(*out);
   out->outcome = copy.outcome;
   Assign(copy.tokens, copy.outcome.num_tokens, &out->confirmed);
   Assign(copy.path, copy.outcome.num_accepted, &out->path);

@@ -60,6 +60,7 @@ absl::StatusOr<TraceFile> SessionFile::Make() {
   const TraceFile::Paths paths = parts_.shelf->NextPaths(session.session_id);
   TraceInfo info;
   info.specd_version = parts_.process->specd_version;
+  info.build = parts_.process->build;
   info.backend = session.backend;
   info.processor = session.device.empty() ? parts_.process->processor : session.device;
   info.tokenizer = FileNameOf(parts_.process->tokenizer);

@@ -25,6 +25,7 @@ namespace specd {
 // The facts of the process that every file begins with.
 struct TraceProcess {
   std::string specd_version;
+  std::string build;      // kBuildIdentity
   std::string processor;  // the CPU's or the device's name
   std::string tokenizer;  // the path of the file; empty: none
 };

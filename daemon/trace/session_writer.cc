@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <tuple>
 #include <utility>
 
 #include "daemon/trace/round_record.h"
@@ -29,6 +30,17 @@ std::vector<std::span<const std::byte>> RowsOf(const RoundCopy& copy) {
     rows.emplace_back(row.bytes, static_cast<size_t>(RowBytesOf(copy, row.tensor)));
   }
   return rows;
+}
+
+// In the order of time, as every other record of a file.
+absl::Status WriteInOrder(std::vector<TraceOpening> openings, TraceFile* file) {
+  std::sort(openings.begin(), openings.end(), [](const TraceOpening& a, const TraceOpening& b) {
+    return std::tie(a.time_ns, a.sequence) < std::tie(b.time_ns, b.sequence);
+  });
+  for (const TraceOpening& opening : openings) {
+    if (absl::Status status = file->Write(opening); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -180,11 +192,11 @@ void SessionWriter::Check(const RoundCopy& copy) {
 }
 
 absl::Status SessionWriter::WriteKnown(TraceFile* file) {
+  std::vector<TraceOpening> openings;
   for (const auto& [handle, known] : known_) {
-    if (known.is_closed) continue;
-    if (absl::Status status = file->Write(known.opening); !status.ok()) return status;
+    if (!known.is_closed) openings.push_back(known.opening);
   }
-  return absl::OkStatus();
+  return WriteInOrder(std::move(openings), file);
 }
 
 // ---- every second
@@ -257,14 +269,15 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
   const auto keep = [&status](absl::Status next) {
     if (status.ok()) status = std::move(next);
   };
+  std::vector<TraceOpening> openings;
   for (const auto& [handle, known] : known_) {
     const bool is_wanted = !known.is_closed || named.contains(handle);
     if (!is_wanted || opened.contains(handle)) continue;
-    TraceOpening opening = known.opening;  // with the tokens kept up to now
+    openings.push_back(known.opening);  // with the tokens kept up to now
     const auto before = kept_before.find(handle);
-    if (before != kept_before.end()) opening.kept_tokens = before->second;
-    keep(file->Write(opening));
+    if (before != kept_before.end()) openings.back().kept_tokens = before->second;
   }
+  keep(WriteInOrder(std::move(openings), &*file));
   std::vector<std::span<const std::byte>> rows;
   for (FlightLog::Entry& entry : flight_.entries()) {
     if (auto* flight = std::get_if<FlightRound>(&entry)) {

@@ -17,6 +17,7 @@ template <class V>
 void VisitFields(RecordType<TraceInfo>, V&& visit) {
   visit("version", &TraceInfo::version);
   visit("specd_version", &TraceInfo::specd_version);
+  visit("build", &TraceInfo::build);
   visit("backend", &TraceInfo::backend);
   visit("processor", &TraceInfo::processor);
   visit("tokenizer", &TraceInfo::tokenizer);
@@ -40,10 +41,12 @@ void VisitFields(RecordType<TraceOpening>, V&& visit) {
   visit("seed", &TraceOpening::seed);
   visit("numbers", &TraceOpening::numbers);
   visit("lists", &TraceOpening::lists);
+  visit("list_hashes", &TraceOpening::list_hashes);
   visit("stop_token_ids", &TraceOpening::stop_token_ids);
   visit("num_prompt_ids", &TraceOpening::num_prompt_ids);
   visit("kept_tokens", &TraceOpening::kept_tokens);
   visit("constraint", &TraceOpening::constraint);
+  visit("constraint_hash", &TraceOpening::constraint_hash);
 }
 
 template <class V>
@@ -224,6 +227,9 @@ void VisitFields(RecordType<TraceTask>, V&& visit) {
   visit("coins", &TraceTask::coins);
   visit("penalties", &TraceTask::penalties);
   visit("num_edits", &TraceTask::num_edits);
+  visit("edits_hash", &TraceTask::edits_hash);
+  visit("overrides_hash", &TraceTask::overrides_hash);
+  visit("parameters_hash", &TraceTask::parameters_hash);
   visit("edits", &TraceTask::edits);
   visit("allowed", &TraceTask::allowed);
   visit("places", &TraceTask::places);

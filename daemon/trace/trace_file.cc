@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "daemon/trace/trace_codec.h"
@@ -23,9 +24,8 @@ absl::StatusOr<TraceFile> TraceFile::Create(const Paths& paths, const TraceInfo&
     if (!started.ok()) return started.status();
     rows.emplace(*std::move(started));
   }
-  TraceFile file(paths, *std::move(mcap), std::move(rows));
+  TraceFile file(paths, info, *std::move(mcap), std::move(rows));
   if (absl::Status status = file.AddChannels(); !status.ok()) return status;
-  if (absl::Status status = file.Put(kInfo, info.start_ns, info); !status.ok()) return status;
   return file;
 }
 
@@ -43,6 +43,7 @@ absl::Status TraceFile::AddChannels() {
 
 template <class Record>
 absl::Status TraceFile::Put(Channel channel, int64_t time_ns, const Record& record) {
+  if (absl::Status status = PutInfo(time_ns); !status.ok()) return status;
   payload_.clear();
   EncodeTrace(record, &payload_);
   if (payload_.size() > kTraceRecordBytesMax) {
@@ -52,8 +53,14 @@ absl::Status TraceFile::Put(Channel channel, int64_t time_ns, const Record& reco
   }
   return mcap_.Write({.channel_id = channel_ids_[channel],
                       .sequence = sequences_[channel]++,
-                      .log_time_ns = static_cast<uint64_t>(time_ns),
+                      .log_time_ns = log_times_.Next(time_ns),
                       .payload = AsBytes(payload_)});
+}
+
+absl::Status TraceFile::PutInfo(int64_t first_ns) {
+  if (!info_.has_value()) return absl::OkStatus();
+  const TraceInfo info = *std::exchange(info_, std::nullopt);
+  return Put(kInfo, std::min(first_ns, info.start_ns), info);
 }
 
 absl::Status TraceFile::Write(const TraceOpening& opening) {
@@ -87,8 +94,16 @@ uint64_t TraceFile::size_bytes() const {
          (rows_.has_value() ? rows_->size_bytes() : 0);
 }
 
+absl::Status TraceFile::Flush() {
+  if (info_.has_value()) {
+    if (absl::Status status = PutInfo(info_->start_ns); !status.ok()) return status;
+  }
+  return mcap_.Flush();
+}
+
 absl::Status TraceFile::Finish() {
-  absl::Status status = mcap_.Finish();
+  absl::Status status = Flush();
+  if (status.ok()) status = mcap_.Finish();
   if (!rows_.has_value()) return status;
   const absl::Status rows = rows_->Finish();
   return status.ok() ? rows : status;

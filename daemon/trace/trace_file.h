@@ -1,8 +1,9 @@
 // TraceFile is one MCAP file of a trace with its row file, for the writer of a session.
 //
-// It encodes the records, writes rows before the record that names them, and counts bytes. After an
-// error of one of the two files, such as a full disk, Finish completes the other one. An object
-// belongs to one thread.
+// It encodes the records, writes rows before the record that names them, and counts bytes. The info
+// is the first message of the file and has the log time of the message after it, because a file
+// begins with records that are older than itself. After an error of one of the two files, such as a
+// full disk, Finish completes the other one. An object belongs to one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/trace/file_io.h"
+#include "daemon/trace/log_times.h"
 #include "daemon/trace/mcap_writer.h"
 #include "daemon/trace/row_file.h"
 #include "daemon/trace/trace_record.h"
@@ -36,7 +38,7 @@ class TraceFile {
     std::string rows;  // empty: there are none
   };
 
-  // Makes the files and writes the info.
+  // Makes the files. The info is written with the first record, or by Flush or Finish before it.
   static absl::StatusOr<TraceFile> Create(const Paths& paths, const TraceInfo& info,
                                           const CreateFile& create);
 
@@ -52,7 +54,7 @@ class TraceFile {
   }
 
   // After this a crash of the process loses nothing that was written before.
-  absl::Status Flush() { return mcap_.Flush(); }
+  absl::Status Flush();
   absl::Status Finish();
 
   // The size of both files, with the part that is not written yet.
@@ -65,14 +67,18 @@ class TraceFile {
  private:
   enum Channel { kInfo, kOpening, kEnd, kRound, kDrops, kNumChannels };
 
-  TraceFile(Paths paths, McapWriter mcap, std::optional<RowFileWriter> rows)
-      : paths_(std::move(paths)), mcap_(std::move(mcap)), rows_(std::move(rows)) {}
+  TraceFile(Paths paths, const TraceInfo& info, McapWriter mcap, std::optional<RowFileWriter> rows)
+      : paths_(std::move(paths)), info_(info), mcap_(std::move(mcap)), rows_(std::move(rows)) {}
 
   absl::Status AddChannels();
   template <class Record>
   absl::Status Put(Channel channel, int64_t time_ns, const Record& record);
+  // Writes the info if it is not written yet. `first_ns` is the time of the record after it.
+  absl::Status PutInfo(int64_t first_ns);
 
   Paths paths_;
+  std::optional<TraceInfo> info_;  // until it is written
+  LogTimes log_times_;
   McapWriter mcap_;
   std::optional<RowFileWriter> rows_;
   uint16_t channel_ids_[kNumChannels] = {};

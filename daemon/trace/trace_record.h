@@ -46,6 +46,7 @@ inline constexpr uint64_t kNoRow = ~uint64_t{0};
 struct TraceInfo {
   uint32_t version = kTraceVersion;
   std::string specd_version;
+  std::string build;      // source revision and compiler; empty: an older recorder
   std::string backend;    // "cpu" or "cuda"
   std::string processor;  // the CPU's or the device's name
   std::string tokenizer;  // the file's name without its folder; empty: none
@@ -71,10 +72,12 @@ struct TraceOpening {
   // of lists that are not empty.
   std::vector<std::pair<std::string, double>> numbers;
   std::vector<std::string> lists;
+  std::vector<uint64_t> list_hashes;  // RowHash of each of them; empty: not recorded
   std::vector<TokenId> stop_token_ids;
   uint32_t num_prompt_ids = 0;
-  uint32_t kept_tokens = 0;  // given outputs, or the tokens kept before the file began
-  std::string constraint;    // the kind of a constraint, such as "regex"; empty: none
+  uint32_t kept_tokens = 0;      // given outputs, or the tokens kept before the file began
+  std::string constraint;        // the kind of a constraint, such as "regex"; empty: none
+  uint64_t constraint_hash = 0;  // RowHash of its text; 0: none, or not recorded
 };
 
 // A sequence that ended for a reason that no round brought: an abort, a close, a stop string.
@@ -150,9 +153,13 @@ struct TraceTask {
   std::vector<TokenId> chosen;
   std::vector<InjectedCoin> coins;
   Penalties penalties;
-  uint32_t num_edits = 0;  // of the sequence; the next three are of level kRows
-  std::vector<TokenEdit> edits;
-  std::vector<uint32_t> allowed;   // allowed_token_ids as mask words
+  uint32_t num_edits = 0;  // of the sequence
+  // parameter_hash.h; at every level. 0: not recorded.
+  uint64_t edits_hash = 0;
+  uint64_t overrides_hash = 0;  // if edits_hash is there, 0: no place has an override
+  uint64_t parameters_hash = 0;
+  std::vector<TokenEdit> edits;    // level kRows
+  std::vector<uint32_t> allowed;   // allowed_token_ids as mask words; level kRows
   std::vector<TracePlace> places;  // empty: nothing is edited or masked
   // ---- the backend's answer
   TaskOutcome outcome;

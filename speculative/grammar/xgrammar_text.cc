@@ -21,7 +21,8 @@ void AppendLiteral(std::string_view text, std::string& out) {
       out += '\\';
       out += c;
     } else if (static_cast<uint8_t>(c) < 0x20 || c == 0x7F) {
-      fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<uint8_t>(c));
+      // Not \x: the library reads every hexadecimal digit that follows it.
+      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<uint8_t>(c));
     } else {
       out += c;
     }

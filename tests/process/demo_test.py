@@ -2,10 +2,12 @@
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import unittest
 
 from support import ProcessTest, SOURCE, wait_until
@@ -51,6 +53,28 @@ class DemoTest(ProcessTest):
                     for demo in (with_drafts, without)]
         self.assertGreater(len(squeezed[0][0]), 100)
         self.assertEqual(squeezed[0], squeezed[1])
+
+    def test_its_trace_is_verified(self):
+        with tempfile.TemporaryDirectory(prefix="specd-demo-trace-") as folder:
+            traces = pathlib.Path(folder) / "traces"  # the daemon makes it
+            demo = self.demo("--max_tokens=30", "--drafts=sampled", "--verify=token", f"--trace={traces}",
+                             "--trace_options=level=rows")
+            self.assertEqual(demo.wait(), 0, demo.stderr)
+            self.assertNothingLeft(demo)
+            num_rounds = int(re.search(r"^total +\d+ +(\d+) ", demo.stdout, re.MULTILINE)[1])
+            self.assertGreater(num_rounds, 5)
+            info = self.run_to_end("specd-replay", "info", traces)
+            self.assertRegex(info.stdout, rf"(?m)^rounds +{num_rounds} \(numbers 1 to {num_rounds}; 0 ")
+            verify = self.run_to_end("specd-replay", "verify", traces)
+            self.assertEqual(verify.code, 0, verify.stdout + verify.stderr)
+            self.assertRegex(verify.stdout, r"(?m)^ *by rows +[1-9]")
+            self.assertRegex(verify.stdout, r"(?m)^ *different +0$")
+
+    def test_a_trace_needs_a_directory(self):
+        demo = self.demo(f"--trace={self.folder / 'no/such/file.mcap'}")
+        self.assertEqual(demo.wait(), 1)
+        self.assertIn("no such directory", demo.stderr)
+        self.assertNothingLeft(demo)
 
     def test_interrupted(self):
         demo = self.demo("--max_tokens=100000", "--forward_ms=50")

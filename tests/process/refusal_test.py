@@ -6,6 +6,7 @@ import pathlib
 import resource
 import socket
 import struct
+import subprocess
 import unittest
 
 from support import ProcessTest, SOURCE, TOKENIZER, wait_until
@@ -35,6 +36,16 @@ class RefusalTest(ProcessTest):
             process = self.run_to_end(program, "--no_such_flag=1")
             self.assertNotEqual(process.code, 0)
             self.assertIn("no_such_flag", process.stderr)
+
+    def test_the_version_names_a_commit_and_the_compiler(self):
+        version = self.run_to_end("specd", "--version").stdout
+        self.assertRegex(version, r"^specd [\d.]+ \([^ ,]+, \w+ [\d.]+\)\n$")
+        revision = version.split("(")[1].split(",")[0]
+        if revision != "unknown":
+            subprocess.run(["git", "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}"],
+                           cwd=SOURCE, check=True, stdout=subprocess.DEVNULL)
+        else:
+            self.assertFalse((SOURCE / ".git").exists())
 
     def test_a_command_line_that_is_wrong_has_one_exit_code(self):
         for program in ("specd", "specd-detok"):

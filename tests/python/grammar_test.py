@@ -59,6 +59,8 @@ class GrammarTest(unittest.TestCase):
     def test_every_kind_compiles(self):
         for options in ({"json": {"type": "integer"}}, {"regex": "[ab]+"}, {"choice": ["a", "b"]},
                         {"grammar": 'root ::= "a" root | "b"'}, {"json_object": True},
+                        {"structural_tag": {"type": "structural_tag", "triggers": ["b"], "structures": [
+                            {"begin": "b", "schema": {"type": "integer"}, "end": "c"}]}},
                         {"json": '{"enum": [1, 12]}', "whitespace": "compact", "backend": "specd"}):
             with self.subTest(options):
                 matcher = specd.Grammar.compile(self.tokenizer, **options).matcher()

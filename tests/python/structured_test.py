@@ -223,6 +223,47 @@ class OutputTest(unittest.TestCase):
             if last.finish_reason == "stop":
                 self.assertIsInstance(json.loads(text.replace(b"a", b"1")), list)
 
+    def test_outputs_are_a_json_object(self):
+        num_stopped = 0
+        pieces = self.pieces(b'{}[]":, 0123456789abcdefnulltrue')
+        for seed in range(10):
+            for num_drafts in (0, 4):
+                text, last = self.output(seed, num_drafts, pieces, json_object=True)
+                if last.finish_reason == "stop":
+                    self.assertIsInstance(json.loads(text), dict)
+                    num_stopped += 1
+                else:
+                    self.assertEqual(last.finish_reason, "length")
+                    self.assertRegex(text, rb"^\s*\{")
+        self.assertGreater(num_stopped, 5)
+
+    def test_the_tags_of_outputs_hold_what_their_schema_says(self):
+        # "<" alone is the trigger, so every "<" of the text begins a tag.
+        tags = {"type": "structural_tag", "triggers": ["<"], "structures": [
+            {"begin": "<f>", "schema": {"type": "array", "items": {"type": "integer"}}, "end": "</f>"},
+            {"begin": "<g>", "schema": {"enum": ["a", None]}, "end": "</g>"}]}
+        tag = re.compile(rb"<([fg])>([^<]*)</\1>")
+        num_tags = 0
+        for seed in range(40):
+            for num_drafts in (0, 4):
+                text, last = self.output(seed, num_drafts, self.pieces(b"<>/fg[]0123456789,anul\""),
+                                         structural_tag=tags)
+                for name, content in tag.findall(text):
+                    value = json.loads(content)
+                    if name == b"f":
+                        self.assertIsInstance(value, list)
+                        self.assertTrue(all(type(item) is int for item in value), text)
+                    else:
+                        self.assertIn(value, ("a", None))
+                    num_tags += 1
+                free = tag.sub(b"", text)
+                if last.finish_reason == "stop":
+                    self.assertNotIn(b"<", free)
+                else:  # the last tag may be open
+                    self.assertEqual(last.finish_reason, "length")
+                    self.assertRegex(free, rb"^[^<]*(<[^<]*(</?[fg]?)?)?$")
+        self.assertGreater(num_tags, 3)
+
     def test_a_constraint_that_is_wrong_is_refused_when_it_is_opened(self):
         for fields in ({"regex": "(a"}, {"grammar": "root ::= missing"}, {"json": "{"}):
             with self.subTest(fields), self.assertRaisesRegex(specd.Error, "grammar"):

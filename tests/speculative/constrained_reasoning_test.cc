@@ -100,6 +100,57 @@ TEST_SUITE("unit") {
     CHECK(num_behind > 30);
   }
 
+  TEST_CASE("killed and opened again from its ids, a sequence goes on behind its gate") {
+    ConstrainedEngine engine(")");
+    uint32_t num_in_thought = 0;
+    uint32_t num_behind = 0;
+    uint32_t num_refused = 0;
+    for (const Constraint& constraint : kConstraints) {
+      for (uint64_t seed = 0; seed < 6; ++seed) {
+        SequenceParams params = Constrained(constraint.kind, constraint.text);
+        params.seed = seed;
+        params.ignore_eos = true;
+        const Text whole = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+        for (size_t cut = 1; cut < whole.ids.size(); ++cut) {
+          Ids ids(whole.ids.begin(), whole.ids.begin() + static_cast<int64_t>(cut));
+          const bool is_thought = TextOf(ids).find(')') == std::string::npos;
+          ++(is_thought ? num_in_thought : num_behind);
+          const SequenceHandle sequence = engine.Open(params, ids);
+          for (FinishReason reason = FinishReason::kNone; reason == FinishReason::kNone;) {
+            const SequenceResult result = engine.Round(sequence, ids, {});
+            REQUIRE(result.status == RoundStatus::kOk);
+            for (const TokenId id : Kept(result)) ids.push_back(id);
+            reason = result.finish_reason;
+          }
+          CAPTURE(constraint.text);
+          CAPTURE(cut);
+          REQUIRE(ids == whole.ids);
+          REQUIRE(engine.verifier().Close(sequence));
+          // One id more would reach max_tokens at the last place.
+          if (is_thought || cut + 1 == whole.ids.size()) continue;
+          // Behind the marker the ids that are given are held against the constraint.
+          ids.assign(whole.ids.begin(), whole.ids.begin() + static_cast<int64_t>(cut));
+          ids.push_back(IdOf(" "));
+          const std::string text = TextOf(ids);
+          const grammar::GrammarRules rules = RulesOf(constraint);
+          const bool is_allowed =
+              grammar::GrammarReference(rules).IsPrefix(text.substr(text.find(')') + 1));
+          const auto reopened = engine.verifier().Open(params, {{}, ids});
+          if (!is_allowed) {
+            REQUIRE(reopened.status().ToString().find("forbidden by the constraint") !=
+                    std::string::npos);
+            ++num_refused;
+          } else if (reopened.ok()) {
+            REQUIRE(engine.verifier().Close(reopened->handle));
+          }
+        }
+      }
+    }
+    CHECK(num_in_thought > 30);
+    CHECK(num_behind > 30);
+    CHECK(num_refused > 10);
+  }
+
   TEST_CASE("a thinking budget forced its end after the constraint had begun") {
     ConstrainedEngine engine(")");
     SequenceParams params = Constrained(GrammarKind::kRegex, "[ab)]+12");

@@ -127,6 +127,45 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("vLLM pull 44292: the row behind a -1 is constrained, with random sampling too") {
+    constexpr uint64_t kSeeds = 200;
+    for (const VerifyMethod verify :
+         {VerifyMethod::kToken, VerifyMethod::kBlock, VerifyMethod::kExactMatch}) {
+      for (const Ids& drafts : {Ids{kNoToken}, Ids{IdOf("a"), kNoToken, kNoToken},
+                                Ids{kNoToken, IdOf("a"), IdOf("b")}, Ids{kVocab + 5, IdOf("c")}}) {
+        CAPTURE(static_cast<int>(verify));
+        CAPTURE(drafts.size());
+        ConstrainedEngine engine;
+        SequenceParams params = Constrained(GrammarKind::kRegex, "a*b");
+        params.verify = verify;
+        // Without the mask "c" would have nearly all of the probability, and with it "a" and "b"
+        // have one half each.
+        std::vector<float>& logits = engine.logits();
+        std::fill(logits.begin(), logits.end(), -9.0f);
+        for (int32_t row = 0; row <= kDraft; ++row) {
+          logits[static_cast<size_t>(row * kVocab + IdOf("c"))] = 9;
+          logits[static_cast<size_t>(row * kVocab + IdOf("a"))] = 0;
+          logits[static_cast<size_t>(row * kVocab + IdOf("b"))] = 0;
+        }
+        uint64_t num_ended = 0;
+        for (params.seed = 0; params.seed < kSeeds; ++params.seed) {
+          const SequenceHandle sequence = engine.Open(params);
+          const SequenceResult result = engine.RoundOverRows(sequence, drafts);
+          REQUIRE(result.status == RoundStatus::kOk);
+          REQUIRE(result.num_kept >= 1);
+          const std::string text = TextOf(Kept(result));
+          REQUIRE(text.find_first_not_of('a') >= text.size() - 1);
+          REQUIRE((text.back() == 'a' || text.back() == 'b'));
+          num_ended += text.back() == 'b';
+          REQUIRE(engine.verifier().Close(sequence));
+        }
+        // One coin or more for each sequence: at least one half of them end, less 5 deviations.
+        CHECK(num_ended > 64);
+        CHECK(num_ended < kSeeds);
+      }
+    }
+  }
+
   TEST_CASE("openvino.genai 4081: a draft past the end of the text ends it, and nothing crashes") {
     ConstrainedEngine engine;
     SequenceParams params = Constrained(GrammarKind::kRegex, "ab\\+?");

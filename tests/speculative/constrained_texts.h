@@ -50,6 +50,7 @@ inline Text Generate(ConstrainedEngine& engine, const SequenceParams& params, co
 struct Constraint {
   GrammarKind kind;
   const char* text;
+  const char* rules = nullptr;  // EBNF of the same texts, for other kinds than regex and EBNF
 };
 inline const Constraint kConstraints[] = {
     {GrammarKind::kRegex, "(ab|c)*12?"},
@@ -57,13 +58,20 @@ inline const Constraint kConstraints[] = {
     {GrammarKind::kEbnf, "root ::= e\ne ::= e \"+\" t | t\nt ::= \"(\" e \")\" | [12] | \"a\""},
     {GrammarKind::kEbnf, "root ::= \"(\" root \")\" | \"abc\" \" \"?"},
     {GrammarKind::kRegex, "abc\\+1"},
+    // Every "(" of the text begins a tag.
+    {GrammarKind::kStructuralTag,
+     R"g({"type":"structural_tag","triggers":["("],"structures":[)g"
+     R"g({"begin":"(a","schema":{"enum":[1,12]},"end":")"}]})g",
+     R"g(root ::= ([^(] | "(a" ("1" | "12") ")")*)g"},
 };
 
 inline grammar::GrammarRules RulesOf(const Constraint& constraint) {
   grammar::GrammarRules rules;
-  const auto body = constraint.kind == GrammarKind::kRegex
-                        ? grammar::ParseRegex(constraint.text, {}, &rules)
-                        : grammar::ParseEbnf(constraint.text, {}, &rules);
+  const auto body =
+      constraint.kind == GrammarKind::kRegex
+          ? grammar::ParseRegex(constraint.text, {}, &rules)
+          : grammar::ParseEbnf(constraint.rules == nullptr ? constraint.text : constraint.rules, {},
+                               &rules);
   REQUIRE(body.ok());
   const grammar::RuleId root = rules.AddRule("all");
   rules.Define(root, *body);

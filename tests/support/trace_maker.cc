@@ -23,7 +23,7 @@ TraceMaker::TraceMaker(const std::string& path, TraceLevel level, const TraceInf
   auto writer = replay::TraceWriter::Create(path, level == TraceLevel::kRows);
   SPECD_CHECK(writer.ok());
   writer_ = *std::move(writer);
-  SPECD_CHECK(writer_->Write(info).ok());
+  writer_->Write(info);
 }
 
 void TraceMaker::Opened(const TraceOpening& opening) { SPECD_CHECK(writer_->Write(opening).ok()); }

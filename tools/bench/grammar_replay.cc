@@ -37,6 +37,7 @@ constexpr std::array<CaseWords, kNumGrammarCases> kCaseWords = {{
     {"warm_mask", "the same masks again, by another matcher"},
     {"accept", "each token of a text"},
     {"rollback", "the last five tokens"},
+    {"fork", "a copy of a matcher, after each token"},
     {"round_k5", "the six places of a draft of five, and the commit of what is kept"},
     {"memory", "bytes of a compiled grammar, and of what it made along a text"},
     {"fill_threads", "the masks of a batch of such rounds, by one thread and by all"},
@@ -94,6 +95,9 @@ void GrammarReplay::RunMatcher(const Compiled& compiled, GrammarSamples* samples
     Time(GrammarCase::kWarmMask, samples, [&] { row = second->Mask(); });
     Time(GrammarCase::kAccept, samples, [&] { is_accepted = second->Accept(token); });
     SPECD_CHECK(is_accepted);
+    std::unique_ptr<grammar::GrammarMatcher> fork;
+    Time(GrammarCase::kFork, samples, [&] { fork = second->Fork(); });
+    SPECD_CHECK(fork->num_accepted() == second->num_accepted());
     if (second->num_accepted() % kDraft != 0) continue;
     Time(GrammarCase::kRollback, samples, [&] { second->Rollback(kDraft); });
     const std::span<const TokenId> again = std::span(tokens_).subspan(second->num_accepted());

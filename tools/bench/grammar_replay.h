@@ -30,11 +30,12 @@ enum class GrammarCase {
   kWarmMask,     // the same masks again, by another matcher
   kAccept,       // each token, after its mask
   kRollback,     // the last five tokens
+  kFork,         // GrammarMatcher::Fork, after each token
   kRoundK5,      // SequenceGrammar: the six places of a draft of five, and the commit
   kMemory,       // bytes of the compiled grammar and of what it made along the text
   kFillThreads,  // MaskFiller: batches of such rounds (grammar_fill.h)
 };
-inline constexpr size_t kNumGrammarCases = 9;
+inline constexpr size_t kNumGrammarCases = 10;
 
 std::string_view GrammarCaseName(GrammarCase grammar_case);
 std::string_view GrammarCaseSummary(GrammarCase grammar_case);

@@ -44,6 +44,9 @@ void Anonymiser::Take(TraceOpening* opening) {
     opening->request_id = place.first->second;
   }
   opening->stop_token_ids.clear();
+  // A hash of few ids or words gives them away.
+  opening->list_hashes.clear();
+  opening->constraint_hash = 0;
   // Parameters that are ids, such as thinking_start_id.
   std::erase_if(opening->numbers, [](const auto& number) { return number.first.ends_with("_id"); });
 }
@@ -70,6 +73,8 @@ void Anonymiser::Take(TraceTask* task) const {
   }
   task->edits.clear();
   task->allowed.clear();
+  // Hashes of the ids that were.
+  task->edits_hash = task->overrides_hash = task->parameters_hash = 0;
 }
 
 }  // namespace specd::replay

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/replay/names.h"
+#include "tools/replay/opening_comparison.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/step_comparison.h"
 #include "tools/replay/step_digest.h"
@@ -36,10 +37,14 @@ struct Run {
   std::vector<StepDigest> steps;
   std::vector<TokenId> text;  // the confirmed tokens, from the first recorded step on
   uint32_t first_position = 0;
+  std::optional<TraceOpening> opening;  // nothing: the trace does not name it
 };
 
-// Sequences by request id. Equal request ids are numbered in their order.
-using Runs = std::map<std::pair<std::string, int>, Run>;
+struct Runs {
+  TraceInfo info;  // of the first file
+  // Sequences by request id. Equal request ids are numbered in their order.
+  std::map<std::pair<std::string, int>, Run> sequences;
+};
 
 class Indexer {
  public:
@@ -53,6 +58,8 @@ class Indexer {
       if (!more.ok()) return more.status();
       if (!*more) break;
       book_.Take(item);
+      const auto* const info = std::get_if<TraceInfo>(&item.record);
+      if (info != nullptr && item.file == 0) info_ = *info;
       auto* const round = std::get_if<TraceRound>(&item.record);
       if (round == nullptr) continue;
       for (TraceTask& task : round->tasks) {
@@ -81,11 +88,14 @@ class Indexer {
 
   Runs Named() {
     Runs named;
+    named.info = info_;
     std::map<std::string, int> counts;
     for (size_t i = 0; i < runs_.size(); ++i) {
       if (runs_[i].steps.empty()) continue;
-      const std::string& request = book_.entries()[i].opening.request_id;
-      named[{request, counts[request]++}] = std::move(runs_[i]);
+      const SequenceEntry& entry = book_.entries()[i];
+      if (entry.has_opening) runs_[i].opening = entry.opening;
+      const std::string& request = entry.opening.request_id;
+      named.sequences[{request, counts[request]++}] = std::move(runs_[i]);
     }
     return named;
   }
@@ -93,6 +103,7 @@ class Indexer {
   const CommandOptions& options_;
   TraceReader reader_;
   SequenceBook book_;
+  TraceInfo info_;
   std::vector<Run> runs_;  // by index of the book
 };
 
@@ -137,17 +148,18 @@ class Diff {
     if (!a.ok()) return a.status();
     absl::StatusOr<Runs> b = Indexer(options_, files_[1]).Index();
     if (!b.ok()) return b.status();
+    models_ = CompareModels(a->info, b->info);
     uint64_t num_common = 0;
-    for (const auto& [name, run] : *a) {
-      const auto found = b->find(name);
-      if (found == b->end()) {
+    for (const auto& [name, run] : a->sequences) {
+      const auto found = b->sequences.find(name);
+      if (found == b->sequences.end()) {
         ++num_alone_;
         continue;
       }
       ++num_common;
       if (absl::Status status = Compare(name, run, found->second); !status.ok()) return status;
     }
-    for (const auto& [name, run] : *b) num_alone_ += a->contains(name) ? 0 : 1;
+    for (const auto& [name, run] : b->sequences) num_alone_ += a->sequences.contains(name) ? 0 : 1;
     if (num_common == 0) {
       return absl::NotFoundError("the runs have no request id in common, so nothing is compared");
     }
@@ -181,10 +193,12 @@ class Diff {
     fmt::print("{}\n", options_.paint(Colour::kBold, fmt::format("request {}", Printable(label))));
     if (is_a_over || is_b_over) {
       fmt::print("  equal for {} rounds; then {} goes on alone\n", step, is_a_over ? "B" : "A");
+      PrintOpenings(a, b);
       return absl::OkStatus();
     }
     fmt::print("  equal for {} rounds; first difference in round {} of A and {} of B\n", step,
                a.steps[step].round, b.steps[step].round);
+    PrintOpenings(a, b);
     if (absl::Status status = Explain(a, b, step); !status.ok()) return status;
     PrintText(a, b);
     return absl::OkStatus();
@@ -199,11 +213,22 @@ class Diff {
          CompareSteps(in_a->round, in_a->round.tasks[in_a->task], in_b->round,
                       in_b->round.tasks[in_b->task])) {
       const bool is_bug = difference.cause == "decision";
-      fmt::print("  {}: {}\n",
-                 options_.paint(is_bug ? Colour::kRed : Colour::kYellow, difference.cause),
-                 difference.text);
+      PrintCause(is_bug ? Colour::kRed : Colour::kYellow, difference.cause, difference.text);
     }
     return absl::OkStatus();
+  }
+
+  void PrintCause(Colour colour, std::string_view cause, std::string_view text) const {
+    fmt::print("  {}: {}\n", options_.paint(colour, cause), Printable(text));
+  }
+
+  // The parameters that no round records end a sequence, or explain what its rounds record.
+  void PrintOpenings(const struct Run& a, const struct Run& b) const {
+    for (const std::string& text : models_) PrintCause(Colour::kYellow, "parameters", text);
+    if (!a.opening || !b.opening) return;
+    for (const std::string& text : CompareOpenings(*a.opening, *b.opening)) {
+      PrintCause(Colour::kYellow, "parameters", text);
+    }
   }
 
   static void PrintText(const struct Run& a, const struct Run& b) {
@@ -220,6 +245,7 @@ class Diff {
 
   const CommandOptions& options_;
   std::vector<std::string> files_[2];  // of A and of B
+  std::vector<std::string> models_;    // what differs between the engines
   uint64_t num_different_ = 0;
   uint64_t num_alone_ = 0;
   uint64_t num_without_masks_ = 0;

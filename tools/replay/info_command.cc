@@ -105,8 +105,9 @@ class Info {
 
   void Print() const {
     PrintFiles();
-    Line("recorded by",
-         fmt::format("specd {}, records of version {}", info_->specd_version, info_->version));
+    Line("recorded by", fmt::format("specd {}{}, records of version {}", info_->specd_version,
+                                    info_->build.empty() ? "" : fmt::format(" ({})", info_->build),
+                                    info_->version));
     Line("backend", info_->processor.empty()
                         ? info_->backend
                         : fmt::format("{} ({})", info_->backend, info_->processor));

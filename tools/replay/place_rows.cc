@@ -30,6 +30,12 @@ bool PassesStep1(const Row& row, TokenId id) {
   return IsAllowed(row, edit != nullptr ? *edit : none);
 }
 
+std::vector<TokenEdit> WithoutStep1(const TokenEdit* edits, int32_t count) {
+  std::vector<TokenEdit> free(edits, edits + count);
+  for (TokenEdit& edit : free) edit.flags &= ~uint32_t{kEditDisallowed};
+  return free;
+}
+
 // Step 3 yields if step 1 leaves only ends.
 bool OnlyEndsPass(const Row& row) {
   for (TokenId id = 0; id < row.view.vocab_size; ++id) {
@@ -56,6 +62,16 @@ absl::Status PlaceRows::Transform(const RoundRebuilder& round, size_t i, int32_t
     return absl::OkStatus();
   }
   if (row.place.below_min_tokens && OnlyEndsPass(row)) row.place.below_min_tokens = false;
+  std::vector<TokenEdit> edits;
+  std::vector<TokenEdit> overrides;
+  if (source.without_step1) {
+    edits = WithoutStep1(row.sequence.edits, row.sequence.num_edits);
+    overrides = WithoutStep1(row.place.overrides, row.place.num_overrides);
+    row.sequence.edits = edits.data();
+    row.place.overrides = overrides.data();
+    row.sequence.allowed = nullptr;
+    row.mask = nullptr;
+  }
   std::vector<float> logits(static_cast<size_t>(vocab_size));
   {
     const FpEnvironment environment;
@@ -105,6 +121,8 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
     forbidden_[id] = !PassesStep1(row, static_cast<TokenId>(id));
     num_allowed_ += forbidden_[id] ? 0 : 1;
   }
+  status = ReadForbidden(round, i, place, {target, scale, {}, true, true});
+  if (!status.ok()) return status;
   const TokenId* const tokens =
       task.drafts_by_slot ? batch.draft_tokens.ids + task.slot * batch.draft_tokens.row_stride
                           : task.draft.tokens;
@@ -129,6 +147,33 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
   return absl::OkStatus();
 }
 
+absl::Status PlaceRows::ReadForbidden(const RoundRebuilder& round, size_t i, int32_t place,
+                                      const Source& target) {
+  free_p_.clear();
+  const Task& task = round.batch().tasks[i];
+  const bool is_forced = task.places != nullptr && task.places[place].forced != kNoToken;
+  const bool forbids = std::find(forbidden_.begin(), forbidden_.end(), true) != forbidden_.end();
+  if (!forbids || is_forced) return absl::OkStatus();
+  bool is_good = false;
+  absl::Status status = Transform(round, i, place, target, &free_p_, &is_good);
+  if (!is_good) free_p_.clear();
+  return status;
+}
+
+std::vector<Candidate> PlaceRows::BestForbidden(int32_t count) const {
+  std::vector<Candidate> best;
+  for (size_t id = 0; id < free_p_.size(); ++id) {
+    if (forbidden_[id] && free_p_[id] > 0) best.push_back(At(static_cast<TokenId>(id)));
+  }
+  const auto n = std::min(static_cast<size_t>(count), best.size());
+  std::partial_sort(best.begin(), best.begin() + static_cast<int64_t>(n), best.end(),
+                    [](const Candidate& a, const Candidate& b) {
+                      return a.free_p != b.free_p ? a.free_p > b.free_p : a.id < b.id;
+                    });
+  best.resize(n);
+  return best;
+}
+
 Candidate PlaceRows::At(TokenId id) const {
   Candidate candidate;
   candidate.id = id;
@@ -141,6 +186,7 @@ Candidate PlaceRows::At(TokenId id) const {
     candidate.residual = std::max(factor_ * candidate.p - candidate.q, 0.0);
   }
   candidate.is_forbidden = forbidden_[index];
+  if (candidate.is_forbidden && !free_p_.empty()) candidate.free_p = free_p_[index];
   return candidate;
 }
 

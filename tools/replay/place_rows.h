@@ -21,6 +21,7 @@ struct Candidate {
   double q = 0;
   double residual = 0;
   bool is_forbidden = false;  // by step 1: a mask, or allowed and disallowed ids
+  double free_p = 0;          // of a forbidden id: p without step 1 and without filters
 };
 
 class PlaceRows {
@@ -40,6 +41,8 @@ class PlaceRows {
   Candidate At(TokenId id) const;
   // The best ids of p and of q, `count` of each, and the given ids, by p and then q, descending.
   std::vector<Candidate> Best(int32_t count, const std::vector<TokenId>& also) const;
+  // What step 1 stopped: the forbidden ids with the largest free_p, descending, at most `count`.
+  std::vector<Candidate> BestForbidden(int32_t count) const;
 
  private:
   struct Source {
@@ -47,7 +50,10 @@ class PlaceRows {
     float scale = 0;
     Filters filters;
     bool has_edits = false;
+    bool without_step1 = false;
   };
+  absl::Status ReadForbidden(const RoundRebuilder& round, size_t i, int32_t place,
+                             const Source& target);
   absl::Status Transform(const RoundRebuilder& round, size_t i, int32_t place, const Source& source,
                          std::vector<float>* out, bool* is_good);
 
@@ -55,6 +61,7 @@ class PlaceRows {
   std::vector<float> p_;
   std::vector<float> q_;
   std::vector<bool> forbidden_;
+  std::vector<float> free_p_;  // empty: step 1 forbids no id, or the place has a forced one
   bool has_p_ = false;
   bool has_q_ = false;
   bool is_masked_ = false;

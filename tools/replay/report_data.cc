@@ -204,10 +204,16 @@ absl::Status ReportData::AddRows(const TraceRound& round, const PlaceView& view,
     if (place_rows_.is_masked()) allowed = Number(uint64_t(place_rows_.num_allowed()));
     std::vector<Candidate> best =
         place_rows_.Best(options_.num_candidates, {view.draft, view.token});
+    for (const Candidate& c : place_rows_.BestForbidden(options_.num_candidates)) {
+      const bool is_listed = std::any_of(best.begin(), best.end(),
+                                         [&c](const Candidate& known) { return known.id == c.id; });
+      if (!is_listed) best.push_back(c);
+    }
     best.resize(std::min<size_t>(best.size(), 64));
     for (const Candidate& c : best) {
       candidates_.Add({decision, IdJson(c.id), IdText(c.id), JsonNumber(c.p),
-                       place_rows_.has_q() ? JsonNumber(c.q) : "null", c.is_forbidden ? "1" : "0"});
+                       place_rows_.has_q() ? JsonNumber(c.q) : "null", c.is_forbidden ? "1" : "0",
+                       c.free_p > 0 ? JsonNumber(c.free_p) : "null"});
     }
   }
   const auto place = static_cast<size_t>(view.place);

@@ -78,7 +78,7 @@ class ReportData {
        "q",         "accept_coin",  "verdict",  "token",      "token_text",    "token_p",
        "draw_coin", "draw_purpose", "draw_low", "draw_high",  "residual_mass", "prefix",
        "bound",     "why"}};
-  JsonTable candidates_{{"decision", "id", "text", "p", "q", "forbidden"}};
+  JsonTable candidates_{{"decision", "id", "text", "p", "q", "forbidden", "free_p"}};
   JsonTable grammar_{{"decision", "state", "mask", "allowed"}};
   std::optional<uint64_t> full_at_;  // the first round that is left out
   TraceLevel level_ = TraceLevel::kOff;

@@ -307,7 +307,20 @@ class Show {
            has_residual ? fmt::format("{:.6f}", c.residual / place_rows_.residual_mass()) : "-",
            {notes, c.is_forbidden ? Colour::kRed : Colour::kNone}});
     }
+    table.Flush();
+    PrintForbidden(view.place);
     return absl::OkStatus();
+  }
+
+  // What the grammar, a mask or a list stopped.
+  void PrintForbidden(int32_t place) const {
+    const std::vector<Candidate> best = place_rows_.BestForbidden(options_.top);
+    if (best.empty()) return;
+    fmt::print("\nforbidden at place {}\n", place);
+    TextTable table({{"id", Align::kLeft}, {"p without the mask"}}, options_.paint);
+    for (const Candidate& c : best) {
+      table.Add({text_.Show(c.id), {fmt::format("{:.6f}", c.free_p), Colour::kRed}});
+    }
   }
 
   const CommandOptions& options_;

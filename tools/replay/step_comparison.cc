@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -55,14 +56,17 @@ class Comparison {
     differences.push_back({std::string(cause), std::move(text)});
   }
 
-  void Parameters(const TraceTask& a, const TraceTask& b, bool with_edits) {
-    VisitParameters(with_edits, [&](const char* name, auto member) {
+  void Parameters(const TraceRound& a_round, const TraceTask& a, const TraceRound& b_round,
+                  const TraceTask& b) {
+    const bool has_lists = HasLists(a_round) && HasLists(b_round);
+    const bool has_hashes = a.edits_hash != 0 && b.edits_hash != 0;
+    VisitParameters(has_lists, [&](const char* name, auto member) {
       const auto& x = a.*member;
       const auto& y = b.*member;
       if (ValueHash(x) == ValueHash(y)) return;
       // The edits themselves say more than their number.
-      if (std::string_view(name) == "num_edits" && with_edits &&
-          ValueHash(a.edits) != ValueHash(b.edits)) {
+      if (std::string_view(name) == "num_edits" &&
+          (has_lists ? ValueHash(a.edits) != ValueHash(b.edits) : has_hashes)) {
         return;
       }
       if constexpr (std::is_same_v<std::decay_t<decltype(x)>, std::vector<TokenEdit>>) {
@@ -72,14 +76,48 @@ class Comparison {
             fmt::format("{} is {} in A and {} in B", name, ValueText(x), ValueText(y)));
       }
     });
-    if (!with_edits) return;
-    // The edits of places come from parameters that look back at the text.
+    Rules("target", a_round.target.rules, b_round.target.rules);
+    Rules("draft", a_round.draft.rules, b_round.draft.rules);
+    if (has_lists) {
+      Overrides(a, b);
+    } else {
+      Hashes(EditsOf(a_round, a), EditsOf(b_round, b),
+             a.num_edits == b.num_edits ? "the token edits differ"
+                                        : fmt::format("the token edits differ: {} in A and {} in B",
+                                                      a.num_edits, b.num_edits));
+      // They follow the draft too.
+      if (a.tokens == b.tokens) {
+        Hashes(OverridesOf(a_round, a), OverridesOf(b_round, b),
+               "the token edits of the draft's places differ");
+      }
+    }
+  }
+
+  void Rules(std::string_view tensor, const ElementRules& a, const ElementRules& b) {
+    VisitFields(RecordType<ElementRules>{}, [&](const char* name, auto member) {
+      if (ValueHash(a.*member) == ValueHash(b.*member)) return;
+      Add("parameters", fmt::format("{} of the {} rows is {} in A and {} in B", name, tensor,
+                                    ValueText(a.*member), ValueText(b.*member)));
+    });
+  }
+
+  // The edits of places come from parameters that look back at the text, and so at the draft.
+  void Overrides(const TraceTask& a, const TraceTask& b) {
     for (size_t i = 0; i < a.places.size() && i < b.places.size(); ++i) {
+      if (i > 0 &&
+          (i > a.tokens.size() || i > b.tokens.size() || a.tokens[i - 1] != b.tokens[i - 1]))
+        return;
       if (ValueHash(a.places[i].overrides) == ValueHash(b.places[i].overrides)) continue;
       Add("parameters",
           fmt::format("place {}: {}", i, EditsText(a.places[i].overrides, b.places[i].overrides)));
       return;
     }
+  }
+
+  void Hashes(const std::optional<uint64_t>& a, const std::optional<uint64_t>& b,
+              std::string_view text) {
+    if (!a || !b || *a == *b) return;
+    Add("parameters", fmt::format("{} (record level=rows to see which)", text));
   }
 
   void Coins(const TraceTask& a, const TraceTask& b) {
@@ -111,52 +149,88 @@ class Comparison {
   }
 
   // What only one of the two has is not compared.
-  void Places(std::string_view cause, std::string_view what, const Facts& a, const Facts& b) {
+  void Places(std::string_view cause, std::string_view what, const Facts& a, const Facts& b,
+              std::string_view verb = "differ") {
     for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
       if (a[i] == b[i]) continue;
-      return Add(cause, fmt::format("{} of place {} differ", what, i));
+      return Add(cause, fmt::format("{} of place {} {}", what, i, verb));
     }
   }
 
   std::vector<StepDifference> differences;
 };
 
+// Inputs that may differ unseen: the causes that they stand for, and what was not recorded.
+struct Unseen {
+  void Add(std::string_view cause, std::string_view input) {
+    causes += fmt::format("{}{}", causes.empty() ? "" : " or ", cause);
+    inputs += fmt::format("{}{}", inputs.empty() ? "" : " or ", input);
+  }
+  std::string causes;
+  std::string inputs;
+};
+
+Unseen UnseenOf(const StepDigest& a, const StepDigest& b, bool with_rows) {
+  Unseen unseen;
+  if (with_rows) unseen.Add("rows", "the rows");
+  if (a.LacksEdits(b)) unseen.Add("parameters", "a parameter that was not recorded");
+  if (a.LacksMasks(b)) unseen.Add("grammar", "a mask that was not recorded");
+  return unseen;
+}
+
+void CompareRows(const TraceRound& a_round, const TraceTask& a, const TraceRound& b_round,
+                 const TraceTask& b, Comparison* comparison) {
+  const Unseen unseen = UnseenOf(DigestOf(a_round, a), DigestOf(b_round, b), true);
+  const auto rows = [&](std::string_view tensor, const Facts& a_hashes, const Facts& b_hashes,
+                        std::string_view share, const Facts& a_shares, const Facts& b_shares) {
+    if (!a_hashes.empty() && !b_hashes.empty()) {
+      return comparison->Places("rows", fmt::format("the {} rows", tensor), a_hashes, b_hashes);
+    }
+    // p and q stand for the rows, and they change with a parameter and a mask too.
+    if (!comparison->differences.empty()) return;
+    if (unseen.causes == "rows") {
+      comparison->Places("rows", fmt::format("{}, and so the {} rows,", share, tensor), a_shares,
+                         b_shares);
+    } else {
+      comparison->Places(unseen.causes, share, a_shares, b_shares,
+                         "differs, and so do " + unseen.inputs);
+    }
+  };
+  rows("target", TargetHashes(a_round, a), TargetHashes(b_round, b), "p", SharesP(a), SharesP(b));
+  rows("draft", DraftHashes(a_round, a), DraftHashes(b_round, b), "q", SharesQ(a), SharesQ(b));
+  comparison->Places("rows", "the argmax ids", ArgmaxIds(a), ArgmaxIds(b));
+}
+
+void CompareOutcomes(const TraceRound& a_round, const TraceTask& a, const TraceRound& b_round,
+                     const TraceTask& b, Comparison* comparison) {
+  if (OutcomeHash(a) == OutcomeHash(b)) return;
+  const std::string tokens = fmt::format("the tokens are [{}] in A and [{}] in B",
+                                         fmt::join(a.confirmed, " "), fmt::join(b.confirmed, " "));
+  if (!comparison->differences.empty()) return comparison->Add("outcome", tokens);
+  const StepDigest a_digest = DigestOf(a_round, a);
+  const StepDigest b_digest = DigestOf(b_round, b);
+  const Unseen unseen = UnseenOf(a_digest, b_digest, a_digest.LacksRows(b_digest));
+  if (unseen.causes.empty()) return comparison->Add("decision", tokens + ", from equal inputs");
+  comparison->Add(unseen.causes,
+                  fmt::format("{}, from inputs that are equal as far as they were recorded; the "
+                              "cause may be {}",
+                              tokens, unseen.inputs));
+}
+
 }  // namespace
 
 std::vector<StepDifference> CompareSteps(const TraceRound& a_round, const TraceTask& a,
                                          const TraceRound& b_round, const TraceTask& b) {
   Comparison comparison;
-  comparison.Parameters(a, b, HasEdits(a_round) && HasEdits(b_round));
+  comparison.Parameters(a_round, a, b_round, b);
   comparison.Coins(a, b);
   comparison.Draft(a, b);
   if (a.tokens.size() == b.tokens.size()) {
-    const auto rows = [&](std::string_view what, const Facts& a_hashes, const Facts& b_hashes,
-                          std::string_view share, const Facts& a_shares, const Facts& b_shares) {
-      if (!a_hashes.empty() && !b_hashes.empty()) {
-        comparison.Places("rows", what, a_hashes, b_hashes);
-      } else if (comparison.differences.empty()) {
-        // p and q stand for the rows, and they change with a parameter too.
-        comparison.Places("rows", share, a_shares, b_shares);
-      }
-    };
-    rows("the target rows", TargetHashes(a_round, a), TargetHashes(b_round, b),
-         "p, and so the target rows,", SharesP(a), SharesP(b));
-    rows("the draft rows", DraftHashes(a_round, a), DraftHashes(b_round, b),
-         "q, and so the draft rows,", SharesQ(a), SharesQ(b));
-    comparison.Places("rows", "the argmax ids", ArgmaxIds(a), ArgmaxIds(b));
+    CompareRows(a_round, a, b_round, b, &comparison);
     comparison.Places("grammar", "the masks", MaskHashes(a_round, a), MaskHashes(b_round, b));
     comparison.Places("grammar", "the forced tokens, or min_tokens,", ForcedIds(a), ForcedIds(b));
   }
-  if (OutcomeHash(a) != OutcomeHash(b)) {
-    const bool is_unexplained = comparison.differences.empty();
-    const bool lacks_masks = DigestOf(a_round, a).LacksMasks(DigestOf(b_round, b));
-    comparison.Add(
-        is_unexplained ? "decision" : "outcome",
-        fmt::format("the tokens are [{}] in A and [{}] in B{}{}", fmt::join(a.confirmed, " "),
-                    fmt::join(b.confirmed, " "),
-                    is_unexplained ? ", from equal inputs as far as they were recorded" : "",
-                    lacks_masks ? "; the masks were not recorded in both" : ""));
-  }
+  CompareOutcomes(a_round, a, b_round, b, &comparison);
   return std::move(comparison.differences);
 }
 

@@ -13,7 +13,9 @@ namespace specd::replay {
 // What differs between two steps, in the order in which one thing causes another, as sentences with
 // values. Empty: equal.
 struct StepDifference {
-  std::string cause;  // "parameters", "coins", "draft", "rows", "grammar", "decision"
+  // "parameters", "coins", "draft", "rows", "grammar", "outcome", or several with "or" between
+  // them. "decision": equal inputs have other tokens, which is a fault of specd.
+  std::string cause;
   std::string text;
 };
 std::vector<StepDifference> CompareSteps(const TraceRound& a_round, const TraceTask& a,

@@ -23,8 +23,9 @@ bool SameRows(const Digest& a_hash, const Digest& b_hash, const Digest& a_share,
 }  // namespace
 
 bool StepDigest::MayEqual(const StepDigest& other) const {
-  return parameters == other.parameters && MayBeEqual(edits, other.edits) && coins == other.coins &&
-         draft == other.draft && forced == other.forced &&
+  return parameters == other.parameters && MayBeEqual(edits, other.edits) &&
+         MayBeEqual(overrides, other.overrides) && coins == other.coins && draft == other.draft &&
+         forced == other.forced &&
          SameRows(target_hashes, other.target_hashes, shares_p, other.shares_p) &&
          SameRows(draft_hashes, other.draft_hashes, shares_q, other.shares_q) &&
          MayBeEqual(argmax, other.argmax) && MayBeEqual(masks, other.masks) &&
@@ -35,19 +36,25 @@ bool StepDigest::LacksMasks(const StepDigest& other) const {
   return (has_masks || other.has_masks) && !AreComparable(masks, other.masks);
 }
 
+bool StepDigest::LacksRows(const StepDigest& other) const {
+  const bool has_target =
+      AreComparable(target_hashes, other.target_hashes) || AreComparable(argmax, other.argmax);
+  return !has_target || draft_hashes.has_value() != other.draft_hashes.has_value();
+}
+
+bool StepDigest::LacksEdits(const StepDigest& other) const {
+  return !AreComparable(edits, other.edits) || !AreComparable(overrides, other.overrides);
+}
+
 StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
   StepDigest digest;
   digest.round = round.number;
   Hash parameters;
   VisitParameters(false,
                   [&](const char*, auto member) { parameters.Put(ValueHash(task.*member)); });
-  digest.parameters = parameters.value();
-  if (HasEdits(round)) {
-    Hash edits;
-    edits.List(task.edits).List(task.allowed);
-    for (const TracePlace& place : task.places) edits.Put(ValueHash(place.overrides));
-    digest.edits = edits.value();
-  }
+  digest.parameters = parameters.Value(round.target.rules).Value(round.draft.rules).value();
+  digest.edits = EditsOf(round, task);
+  digest.overrides = OverridesOf(round, task);
   digest.coins = Hash().Put(task.seed).List(task.coins).value();
   digest.draft = Hash()
                      .List(task.tokens)

@@ -14,10 +14,11 @@ namespace specd::replay {
 // Nothing: it was not recorded.
 struct StepDigest {
   uint64_t round = 0;
-  uint64_t parameters = 0;        // method, scales, filters, penalties, scores
-  std::optional<uint64_t> edits;  // of token ids
-  uint64_t coins = 0;             // seed and injected coins
-  uint64_t draft = 0;             // ids, kinds and the side channel
+  uint64_t parameters = 0;        // method, scales, filters, penalties, scores, rules of tensors
+  std::optional<uint64_t> edits;  // of token ids, for every row
+  std::optional<uint64_t> overrides;  // and for single places
+  uint64_t coins = 0;                 // seed and injected coins
+  uint64_t draft = 0;                 // ids, kinds and the side channel
   // Of the places that were judged.
   std::optional<uint64_t> target_hashes;
   std::optional<uint64_t> draft_hashes;
@@ -33,8 +34,13 @@ struct StepDigest {
   bool MayEqual(const StepDigest& other) const;
   // True if there were masks, and they cannot be compared.
   bool LacksMasks(const StepDigest& other) const;
+  // True if rows cannot be compared; argmax ids stand for them.
+  bool LacksRows(const StepDigest& other) const;
+  // True if the edits of one of the two were not recorded.
+  bool LacksEdits(const StepDigest& other) const;
 };
 
+// REQUIRES: the task has no place behind the end of its draft.
 StepDigest DigestOf(const TraceRound& round, const TraceTask& task);
 
 }  // namespace specd::replay

@@ -1,8 +1,10 @@
 #include "tools/replay/step_facts.h"
 
 #include <algorithm>
+#include <limits>
 #include <unordered_map>
 
+#include "daemon/trace/parameter_hash.h"
 #include "tools/replay/record_hash.h"
 
 namespace specd::replay {
@@ -116,6 +118,17 @@ Facts MaskHashes(const TraceRound& round, const TraceTask& task) {
     if (row >= 0 && facts.back() == 0) return {};
   }
   return facts;
+}
+
+std::optional<uint64_t> EditsOf(const TraceRound& round, const TraceTask& task) {
+  if (task.edits_hash != 0) return task.edits_hash;
+  return HasLists(round) ? std::optional(RecordedEditsHash(task)) : std::nullopt;
+}
+
+std::optional<uint64_t> OverridesOf(const TraceRound& round, const TraceTask& task) {
+  if (task.edits_hash != 0) return task.overrides_hash;
+  constexpr int32_t kAnyId = std::numeric_limits<int32_t>::max();
+  return HasLists(round) ? std::optional(RecordedOverridesHash(task, kAnyId)) : std::nullopt;
 }
 
 bool HasMasks(const TraceTask& task) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -25,15 +26,20 @@ Facts ArgmaxIds(const TraceTask& task);
 Facts MaskHashes(const TraceRound& round, const TraceTask& task);
 Facts ForcedIds(const TraceTask& task);
 
+// The recorded hashes of the token edits, and without them those of the lists (parameter_hash.h).
+// Nothing: neither was recorded. REQUIRES: the task has no place behind the end of its draft.
+std::optional<uint64_t> EditsOf(const TraceRound& round, const TraceTask& task);
+std::optional<uint64_t> OverridesOf(const TraceRound& round, const TraceTask& task);
+
 // Recorded or not.
 bool HasMasks(const TraceTask& task);
-inline bool HasEdits(const TraceRound& round) { return round.level == TraceLevel::kRows; }
+inline bool HasLists(const TraceRound& round) { return round.level == TraceLevel::kRows; }
 // Of the status and the confirmed tokens.
 uint64_t OutcomeHash(const TraceTask& task);
 
-// The members of a task that are parameters; the edits are recorded with the rows only.
+// The members of a task that are parameters; the lists of edits are recorded with the rows only.
 template <class V>
-void VisitParameters(bool with_edits, V&& visit) {
+void VisitParameters(bool with_lists, V&& visit) {
   VisitFields(RecordType<TraceTask>{}, [&](const char* name, auto member) {
     const std::string_view known(name);
     for (const std::string_view wanted :
@@ -41,7 +47,7 @@ void VisitParameters(bool with_edits, V&& visit) {
           "draft_edits", "target_filters", "draft_filters", "scores", "chosen", "penalties",
           "num_edits", "edits", "allowed"}) {
       const bool is_edit = wanted == "edits" || wanted == "allowed";
-      if (known == wanted && (with_edits || !is_edit)) visit(name, member);
+      if (known == wanted && (with_lists || !is_edit)) visit(name, member);
     }
   });
 }

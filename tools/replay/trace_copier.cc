@@ -88,7 +88,8 @@ absl::Status TraceCopier::Begin(TraceInfo info) {
   if (!writer.ok()) return writer.status();
   writer_ = *std::move(writer);
   if (options_.anonymised) anonymiser_.Take(&info);
-  return writer_->Write(std::move(info));
+  writer_->Write(std::move(info));
+  return absl::OkStatus();
 }
 
 bool TraceCopier::Takes(SequenceHandle sequence) const {

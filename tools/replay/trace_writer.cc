@@ -1,5 +1,6 @@
 #include "tools/replay/trace_writer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <string_view>
 #include <utility>
@@ -48,25 +49,32 @@ absl::Status TraceWriter::AddChannels() {
 
 template <class Record>
 absl::Status TraceWriter::Put(size_t channel, int64_t time_ns, const Record& record) {
+  if (absl::Status status = PutInfo(time_ns); !status.ok()) return status;
   std::string bytes;
   EncodeTrace(record, &bytes);
   return trace_.Write({.channel_id = channels_[channel],
                        .sequence = counts_[channel]++,
-                       .log_time_ns = static_cast<uint64_t>(time_ns < 0 ? 0 : time_ns),
+                       .log_time_ns = log_times_.Next(time_ns),
                        .payload = AsBytes(bytes)});
 }
 
-absl::Status TraceWriter::Write(TraceInfo info) {
+absl::Status TraceWriter::PutInfo(int64_t first_ns) {
+  if (!info_.has_value()) return absl::OkStatus();
+  const TraceInfo info = *std::exchange(info_, std::nullopt);
+  return Put(kInfo, std::min(first_ns, info.start_ns), info);
+}
+
+void TraceWriter::Write(TraceInfo info) {
   info.row_file =
       rows_ ? std::filesystem::path(row_name_.path()).filename().string() : std::string();
-  return Put(kInfo, info.start_ns, info);
+  info_ = std::move(info);
 }
 absl::Status TraceWriter::Write(const TraceOpening& opening) {
   return Put(kOpening, opening.time_ns, opening);
 }
 absl::Status TraceWriter::Write(const TraceEnd& end) { return Put(kEnd, end.time_ns, end); }
 absl::Status TraceWriter::Write(const TraceRound& round) {
-  return Put(kRound, round.times.taken, round);
+  return Put(kRound, round.times.answered, round);
 }
 absl::Status TraceWriter::Write(const TraceDrops& drops) {
   return Put(kDrops, drops.time_ns, drops);
@@ -77,6 +85,9 @@ absl::StatusOr<uint64_t> TraceWriter::WriteRows(std::span<const std::span<const 
 }
 
 absl::Status TraceWriter::Commit() {
+  if (info_.has_value()) {
+    if (absl::Status status = PutInfo(info_->start_ns); !status.ok()) return status;
+  }
   if (absl::Status status = trace_.Finish(); !status.ok()) return status;
   if (rows_) {
     // The rows first: a trace whose rows are missing would be worse than rows without a trace.

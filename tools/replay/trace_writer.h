@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/trace/log_times.h"
 #include "daemon/trace/mcap_writer.h"
 #include "daemon/trace/row_file.h"
 #include "daemon/trace/trace_record.h"
@@ -28,8 +29,9 @@ class TraceWriter {
   static absl::StatusOr<std::unique_ptr<TraceWriter>> Create(const std::string& path,
                                                              bool with_rows);
 
-  // The info comes first; its row_file is set here.
-  absl::Status Write(TraceInfo info);
+  // The info comes first; its row_file is set here. It is written with the record after it, whose
+  // log time it has, because openings are older than their file.
+  void Write(TraceInfo info);
   absl::Status Write(const TraceOpening& opening);
   absl::Status Write(const TraceEnd& end);
   absl::Status Write(const TraceRound& round);
@@ -49,12 +51,15 @@ class TraceWriter {
   absl::Status AddChannels();
   template <class Record>
   absl::Status Put(size_t channel, int64_t time_ns, const Record& record);
+  absl::Status PutInfo(int64_t first_ns);
 
   static constexpr size_t kNumChannels = 5;
   TemporaryName trace_name_;
   TemporaryName row_name_;
   McapWriter trace_;
   std::optional<RowFileWriter> rows_;
+  std::optional<TraceInfo> info_;  // until it is written
+  LogTimes log_times_;
   uint16_t channels_[kNumChannels] = {};
   uint32_t counts_[kNumChannels] = {};
 };

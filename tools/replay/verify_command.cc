@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "daemon/trace/parameter_hash.h"
 #include "tools/replay/answer_check.h"
 #include "tools/replay/grammar_check.h"
 #include "tools/replay/names.h"
@@ -12,6 +13,23 @@
 
 namespace specd::replay {
 namespace {
+
+// Parameters that are not those that were recorded, whether they change an answer or not.
+std::vector<std::string> CheckHashes(const TraceRound& round, const TraceTask& task,
+                                     int32_t vocab_size) {
+  std::vector<std::string> differences;
+  const auto expect = [&](bool fits, std::string_view what) {
+    if (fits) return;
+    differences.push_back(fmt::format("parameters: the record's hash does not fit {}", what));
+  };
+  const bool has_lists = round.level == TraceLevel::kRows && task.edits_hash != 0;
+  expect(task.parameters_hash == 0 || task.parameters_hash == ParametersHash(task),
+         "the numbers of the task");
+  expect(!has_lists || task.edits_hash == RecordedEditsHash(task), "the token edits");
+  expect(!has_lists || task.overrides_hash == RecordedOverridesHash(task, vocab_size),
+         "the token edits of the places");
+  return differences;
+}
 
 class Verification {
  public:
@@ -76,12 +94,14 @@ class Verification {
           round, sequence,
           {fmt::format("the record is not consistent: {}", std::string(why_not.message()))});
     }
+    std::vector<std::string> differences = CheckHashes(round, task, vocab_size);
     if (round.status != RoundStatus::kOk || !CheckTask(round, task, vocab_size).ok()) {
+      if (!differences.empty()) return Differ(round, sequence, differences);
       ++report_.num_not_checkable;
       return;
     }
     const ScalarFindings scalars = CheckScalars(task, vocab_size);
-    std::vector<std::string> differences = grammar_.Check(task, sequence);
+    for (std::string& text : grammar_.Check(task, sequence)) differences.push_back(std::move(text));
     differences.insert(differences.end(), scalars.differences.begin(), scalars.differences.end());
     if (in_batch != nullptr) {
       for (std::string& text : CompareAnswers(task, rebuilder, *in_batch, round.staged)) {

@@ -267,6 +267,8 @@ TEST_SUITE("unit") {
     CHECK(specd_get_sequence_state(f.engine, s, &state) == SPECD_OK);
     CHECK(specd_get_sequence_state(f.engine, s + (uint64_t{1} << 61), &state) ==
           SPECD_ERROR_NOT_FOUND);
+    const specd_sequence last_slot = s | 0xffff;  // far behind the engine's table
+    CHECK(specd_get_sequence_state(f.engine, last_slot, &state) == SPECD_ERROR_NOT_FOUND);
   }
 
   TEST_CASE("every code has its name") {

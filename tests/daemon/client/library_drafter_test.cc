@@ -10,6 +10,7 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/support/c_drafts.h"
 #include "tests/support/chi_square.h"
+#include "tests/support/grid_size.h"
 
 namespace specd {
 namespace {
@@ -93,7 +94,8 @@ TEST_SUITE("statistical") {
     for (const bool gives_round_base : {true, false}) {
       LibraryDrafter drafter(gives_round_base);
       std::vector<int64_t> counts(8);
-      for (uint64_t seed = 0; seed < 30000; ++seed) ++counts[drafter.Text(seed)];
+      for (int32_t seed = 0; seed < GridSize({.full = 30000, .sanitized = 6000}); ++seed)
+        ++counts[drafter.Text(static_cast<uint64_t>(seed))];
       const ChiSquare test = TestCounts(counts, law);
       MESSAGE("round base given: ", gives_round_base, ", chi-square ", test.statistic, " (limit ",
               test.critical, "), visible effect: total variation ", test.visible_effect);

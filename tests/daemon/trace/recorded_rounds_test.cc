@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "daemon/trace/row_hash.h"
@@ -272,6 +274,64 @@ TEST_SUITE("unit") {
                                                       {"min_tokens", 2},
                                                       {"logprobs", 2}});
     CHECK(trace.openings[0].lists == std::vector<std::string>{"logit_bias"});
+    CHECK(trace.openings[0].list_hashes.size() == 1);
+  }
+
+  TEST_CASE("the hashes of edits are those of the lists at every level") {
+    // What a record of a task has of its parameters; at level rows also the lists.
+    const auto record = [](const char* level, const SequenceParams& params, TokenId last_draft) {
+      TracedSession traced({.trace_options = std::string("level=") + level});
+      traced.FillRows(5);
+      DraftOf draft = TracedSession::Sampled(traced.Open("s", params), {5, 6, last_draft});
+      traced.Round({draft});
+      traced.Finish();
+      return traced.Read().rounds.at(0).tasks.at(0);
+    };
+    SequenceParams params = ParamsOf(VerifyMethod::kToken);
+    params.logit_bias = {{3, 1.5f}};
+    params.allowed_token_ids = {3, 4, 5, 6, 7, 8};
+    params.repetition_penalty = 1.25;
+    const auto hash = [](const auto& list) { return PlainRowHash(std::as_bytes(std::span(list))); };
+    const TraceTask task = record("rows", params, 7);
+    REQUIRE(task.allowed.size() == 2);
+    REQUIRE(task.edits.size() == 1);
+    const std::array lists = {hash(task.edits), hash(task.allowed)};
+    CHECK(task.edits_hash == hash(lists));
+    // The prefix of each place counts for the repetition penalty.
+    uint64_t overrides = 0;
+    for (uint64_t place = 1; place < 4; ++place) {
+      REQUIRE(task.places[place].overrides.size() == place);
+      const std::array words = {overrides, place, hash(task.places[place].overrides)};
+      overrides = hash(words);
+    }
+    CHECK(task.overrides_hash == overrides);
+    for (const char* level : {"rounds", "hashes"}) {
+      const TraceTask light = record(level, params, 7);
+      CHECK(light.edits.empty());
+      CHECK(light.allowed.empty());
+      CHECK(light.edits_hash == task.edits_hash);
+      CHECK(light.overrides_hash == overrides);
+      CHECK(light.parameters_hash == task.parameters_hash);
+      // One value, one id and one place less: each has another hash.
+      SequenceParams other = params;
+      other.logit_bias[0].bias = std::nextafter(1.5f, 2.0f);
+      CHECK(record(level, other, 7).edits_hash != task.edits_hash);
+      CHECK(record(level, other, 7).parameters_hash != task.parameters_hash);
+      other = params;
+      other.allowed_token_ids.pop_back();
+      CHECK(record(level, other, 7).edits_hash != task.edits_hash);
+      CHECK(record(level, params, 9).edits_hash == task.edits_hash);
+      CHECK(record(level, params, 9).overrides_hash != overrides);
+      other = params;
+      other.top_k = 20;
+      CHECK(record(level, other, 7).edits_hash == task.edits_hash);
+      CHECK(record(level, other, 7).parameters_hash != task.parameters_hash);
+      // Behind an id that ends the draft no place is read, so its edits do not count.
+      CHECK(record(level, params, -1).overrides_hash == record("rows", params, -1).overrides_hash);
+    }
+    const TraceTask plain = record("rounds", ParamsOf(VerifyMethod::kToken), 7);
+    CHECK(plain.edits_hash != 0);
+    CHECK(plain.overrides_hash == 0);
   }
 
   TEST_CASE("a trace has the times of every stage in order") {

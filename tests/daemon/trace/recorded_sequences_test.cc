@@ -38,6 +38,7 @@ TEST_SUITE("unit") {
     const TraceInfo& info = trace.infos[0];
     CHECK(info.version == kTraceVersion);
     CHECK(info.specd_version == "test");
+    CHECK(info.build == "a revision, a compiler");
     CHECK(info.backend == "cpu");
     CHECK(info.processor == "a CPU");
     CHECK(info.tokenizer == "tokenizer.json");

@@ -98,6 +98,7 @@ struct TracedSession {
       REQUIRE_MESSAGE(trace.ok(), std::string(trace.status().message()));
       auto started = TraceRecorder::Start({.trace = *std::move(trace),
                                            .process = {.specd_version = "test",
+                                                       .build = "a revision, a compiler",
                                                        .processor = "a CPU",
                                                        .tokenizer = "folder/tokenizer.json"},
                                            .clock = given.clock,

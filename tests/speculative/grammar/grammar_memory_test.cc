@@ -166,7 +166,7 @@ TEST_SUITE("unit") {
   TEST_CASE("constraints together could take any memory: past a bound they are refused by name") {
     const Vocabulary vocabulary = AllBytes();
     GrammarMemory memory(8 << 20);
-    const auto compiler = *GrammarCompiler::Create(
+    auto compiler = *GrammarCompiler::Create(
         {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
     std::vector<std::unique_ptr<GrammarMatcher>> matchers;
     absl::Status status;
@@ -185,6 +185,8 @@ TEST_SUITE("unit") {
     matchers.clear();
     CHECK(compiler->Compile({.kind = GrammarKind::kRegex, .text = "b+"}).ok());
     CHECK(memory.size_bytes() <= memory.bytes_max() / 4 * 3 + (size_t{64} << 10));
+    compiler.reset();
+    CHECK(memory.size_bytes() == 0);
   }
 
   TEST_CASE("at the bound of memory a sequence has a fault, and goes on when memory is back") {

@@ -8,11 +8,12 @@
 
 #include "speculative/grammar/regex.h"
 #include "tests/support/grammar_reference.h"
+#include "tests/support/grid_size.h"
 
 namespace specd::grammar {
 namespace {
 
-constexpr int kPatterns = 1500;
+constexpr int kPatterns = GridSize({.full = 1500, .sanitized = 300});
 constexpr size_t kTextSizeMax = 4;
 
 class PatternWriter {

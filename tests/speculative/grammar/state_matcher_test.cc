@@ -70,49 +70,90 @@ const char* const kGrammars[] = {
     "root ::= (\"a\" | \"b\"){2,5} \"\\u00e9\"?",
 };
 
+// Constraints of the other kinds, each with a grammar of the same texts, written from the
+// standards.
+struct KindCase {
+  GrammarKind kind;
+  const char* text;
+  const char* grammar;
+};
+const KindCase kOtherKinds[] = {
+    {GrammarKind::kJsonSchema,
+     R"({"type":"object","properties":{"a":{"enum":[1,12,"ab"]},"b":{"const":{"a":1}}},)"
+     R"("required":["a"],"additionalProperties":false})",
+     R"g(root ::= "{" s "\"a\"" s ":" s a s ("," s "\"b\"" s ":" s b s)? "}"
+a ::= "1" | "12" | "\"ab\""
+b ::= "{" s "\"a\"" s ":" s "1" s "}"
+s ::= [ \t\n\r]{0,64})g"},
+    {GrammarKind::kJsonSchema,
+     R"({"anyOf":[{"const":12},{"type":"object","properties":{"a":{"$ref":"#"}},)"
+     R"("required":["a"],"additionalProperties":false}]})",
+     R"g(root ::= "12" | "{" s "\"a\"" s ":" s root s "}"
+s ::= [ \t\n\r]{0,64})g"},
+    {GrammarKind::kJsonSchema, R"({"type":"integer","minimum":1,"maximum":212})",
+     R"g(root ::= [1-9] [0-9]? | "1" [0-9] [0-9] | "20" [0-9] | "21" [0-2])g"},
+    // Every "{" of the text begins the tag.
+    {GrammarKind::kStructuralTag,
+     R"({"type":"structural_tag","triggers":["{"],"structures":[)"
+     R"({"begin":"{a","schema":{"enum":[1,"b"]},"end":"}"}]})",
+     R"g(root ::= ([^{] | "{a" ("1" | "\"b\"") "}")*)g"},
+};
+
+// Walks under the constraint, and tries every id at every place.
+void CheckBruteForce(Fixture& fixture, const KindCase& kind_case) {
+  const Vocabulary& vocabulary = fixture.vocabulary();
+  GrammarRules rules;
+  const auto root = ParseEbnf(kind_case.grammar, {}, &rules);
+  REQUIRE(root.ok());
+  const RuleId rule = rules.AddRule("all");
+  rules.Define(rule, *root);
+  rules.SetRoot(rule);
+  GrammarReference reference(rules);
+  std::mt19937 random(7);
+  for (int walk = 0; walk < 6; ++walk) {
+    const auto matcher = fixture.Matcher(kind_case.kind, kind_case.text, {kEos, kStop});
+    std::string text;
+    for (int step = 0; step < 8; ++step) {
+      CAPTURE(text);
+      const MaskRow mask = matcher->Mask();
+      REQUIRE(mask.words().size() == 3);
+      std::vector<TokenId> allowed;
+      for (TokenId id = 0; id < 96; ++id) {
+        bool expected = false;
+        if (id == kEos || id == kStop) {
+          expected = reference.Accepts(text);
+        } else if (id < kVocabSize && !vocabulary.Bytes(id).empty() && !vocabulary.IsSpecial(id)) {
+          expected = reference.IsPrefix(text + std::string(vocabulary.Bytes(id)));
+        }
+        CAPTURE(id);
+        REQUIRE(mask.Allows(id) == expected);
+        const auto fork = matcher->Fork();
+        REQUIRE(fork->Accept(id) == expected);
+        if (expected && id != kEos && id != kStop) allowed.push_back(id);
+      }
+      REQUIRE(matcher->IsAccepting() == reference.Accepts(text));
+      if (allowed.empty()) break;
+      const TokenId id = allowed[random() % allowed.size()];
+      REQUIRE(matcher->Accept(id));
+      text += vocabulary.Bytes(id);
+    }
+  }
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("masks equal brute force: every id on every reachable text, against the reference") {
     Fixture fixture;
-    const Vocabulary& vocabulary = fixture.vocabulary();
     for (const char* grammar : kGrammars) {
       CAPTURE(grammar);
-      GrammarRules rules;
-      const auto root = ParseEbnf(grammar, {}, &rules);
-      REQUIRE(root.ok());
-      const RuleId rule = rules.AddRule("all");
-      rules.Define(rule, *root);
-      rules.SetRoot(rule);
-      GrammarReference reference(rules);
-      std::mt19937 random(7);
-      for (int walk = 0; walk < 6; ++walk) {
-        const auto matcher = fixture.Matcher(GrammarKind::kEbnf, grammar, {kEos, kStop});
-        std::string text;
-        for (int step = 0; step < 8; ++step) {
-          CAPTURE(text);
-          const MaskRow mask = matcher->Mask();
-          REQUIRE(mask.words().size() == 3);
-          std::vector<TokenId> allowed;
-          for (TokenId id = 0; id < 96; ++id) {
-            bool expected = false;
-            if (id == kEos || id == kStop) {
-              expected = reference.Accepts(text);
-            } else if (id < kVocabSize && !vocabulary.Bytes(id).empty() &&
-                       !vocabulary.IsSpecial(id)) {
-              expected = reference.IsPrefix(text + std::string(vocabulary.Bytes(id)));
-            }
-            CAPTURE(id);
-            REQUIRE(mask.Allows(id) == expected);
-            const auto fork = matcher->Fork();
-            REQUIRE(fork->Accept(id) == expected);
-            if (expected && id != kEos && id != kStop) allowed.push_back(id);
-          }
-          REQUIRE(matcher->IsAccepting() == reference.Accepts(text));
-          if (allowed.empty()) break;
-          const TokenId id = allowed[random() % allowed.size()];
-          REQUIRE(matcher->Accept(id));
-          text += vocabulary.Bytes(id);
-        }
-      }
+      CheckBruteForce(fixture, {GrammarKind::kEbnf, grammar, grammar});
+    }
+  }
+
+  TEST_CASE("masks of a schema and of tags equal brute force, against a grammar of their texts") {
+    Fixture fixture;
+    for (const KindCase& kind_case : kOtherKinds) {
+      CAPTURE(std::string(kind_case.text));
+      CheckBruteForce(fixture, kind_case);
     }
   }
 

@@ -89,6 +89,24 @@ TEST_SUITE("oracle") {
     CHECK(AcceptText(*whole, "ab"));
   }
 
+  // Bug: "a\nb" was written as \x0a and b, which the library reads as U+00AB.
+  TEST_CASE("a control character of a choice before a hexadecimal digit is itself") {
+    const auto grammar =
+        Library()
+            .bytes
+            ->Compile({.kind = GrammarKind::kChoice, .text = R"(["a\nb","\u001f0","\u007fF"])"})
+            .value();
+    for (const char* text : {"a\nb",
+                             "\x1F"
+                             "0",
+                             "\x7F"
+                             "F"}) {
+      CAPTURE(text);
+      CHECK(AcceptsBytes(*grammar, text));
+    }
+    CHECK(!AcceptsBytes(*grammar, "a\u00ab"));
+  }
+
   TEST_CASE("a tree of formats is followed by xgrammar") {
     const auto matcher =
         MatcherOf(GrammarKind::kStructuralTag,

@@ -15,7 +15,7 @@ std::string Nested(size_t depth) { return std::string(depth, '(') + "a" + std::s
 TEST_SUITE("unit") {
   TEST_CASE("a choice becomes a grammar for xgrammar, with its quotes and controls escaped") {
     CHECK(ChoiceToEbnf(R"(["a", "\"\\", "\n\u0000\u007f", "é", ""])").value() ==
-          R"(root ::= "a" | "\"\\" | "\x0a\x00\x7f" | "é" | "")");
+          R"(root ::= "a" | "\"\\" | "\u000a\u0000\u007f" | "é" | "")");
     for (const char* text :
          {"", "[]", "{}", "\"a\"", "[1]", "[\"a\",null]", "[\"a\"", "[\"\xff\"]"}) {
       CAPTURE(text);

@@ -25,7 +25,7 @@ std::vector<std::string> GoldenTraces() {
 
 void CheckAll(ReplayBackend* backend) {
   const std::vector<std::string> paths = GoldenTraces();
-  CHECK(paths.size() >= 2);
+  CHECK(paths.size() >= 3);
   for (const std::string& path : paths) {
     CAPTURE(path);
     TraceReader reader({path});

@@ -5,6 +5,7 @@ beginning of a match. The patterns of beginnings are written by hand.
 """
 
 import collections
+import json
 import re
 import shutil
 import unittest
@@ -198,6 +199,44 @@ class Constraints(Traces):
             self.assertRegex(table, rf"(?m)^{token} .*draft, forbidden by a mask$")
             num_shown += 1
         self.assertGreater(num_shown, 5)
+
+    def test_show_lists_what_the_grammar_stopped(self):
+        """The ids with the largest p of the row alone that the constraint forbids, from numpy."""
+        num_shown = 0
+        for record, request, task, i, text, _ in self.places():
+            if i > task["outcome"].get("num_accepted", 0):
+                continue
+            allowed = self.oracle.allowed(request.split("-")[0], text)
+            row = self.trace.row(record, 0, task["target_rows"][i])
+            p = trace_file.softmax(row[:self.oracle.size], task["target_scale"])
+            p[sorted(allowed)] = 0
+            best = np.argsort(-p, kind="stable")[:3]
+            shown = out("show", self.path, record["number"], f"--request={request}", "--top=3")
+            table = shown[shown.index(f"forbidden at place {i}\n"):].split("\n\n")[0].splitlines()
+            self.assertTrue(table[1].endswith("  p without the mask"))
+            self.assertEqual([int(line.split()[0]) for line in table[2:]], best.tolist())
+            for line, token in zip(table[2:], best):
+                self.assertAlmostEqual(float(line.split()[-1]), p[token], delta=2e-6)
+            num_shown += 1
+        self.assertGreater(num_shown, 30)
+        # A sequence without a constraint has no such list.
+        self.assertNotIn("forbidden at", out("show", self.path, 1, "--request=free-0"))
+
+    def test_report_has_what_the_grammar_stopped(self):
+        page = self.folder / "report.html"
+        out("report", self.path, "-o", page, "--rounds=1:1")
+        found = re.search(r'type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)
+        table = json.loads(found[1])["candidates"]
+        steps = [p for p in self.places() if p[0]["number"] == 1 and p[1].startswith("regex")]
+        _, request, task, _, text, _ = steps[0]
+        allowed = self.oracle.allowed("regex", text)
+        p = trace_file.softmax(self.trace.row(steps[0][0], 0, task["target_rows"][0]),
+                               task["target_scale"])
+        p[sorted(allowed)] = 0
+        listed = {token: free for token, free, forbidden in
+                  zip(table["id"], table["free_p"], table["forbidden"]) if forbidden}
+        best = int(p.argmax())
+        self.assertAlmostEqual(listed[best], p[best], delta=2e-6)
 
     def test_verify_is_equal(self):
         num_tasks = len(list(self.trace.steps()))

@@ -153,7 +153,7 @@ class Engine {
     SPECD_CHECK(trace.ok());
     auto recorder = TraceRecorder::Start(
         {.trace = *trace,
-         .process = {.specd_version = "0.1.0", .processor = "test", .tokenizer = ""},
+         .process = {.specd_version = "0.1.0", .build = "", .processor = "test", .tokenizer = ""},
          .clock = Clock::Real(),
          .log = nullptr});
     SPECD_CHECK(recorder.ok());

@@ -178,17 +178,37 @@ class Show(Traces):
 
 
 class Files(Traces):
-    def test_torn_at_every_byte_of_the_last_record(self):
-        light = self.make("torn", "rounds=2", "level=1")
-        data = light.read_bytes()
+    def check_torn(self, data, size):
         torn = self.folder / "cutoff.mcap"
+        torn.write_bytes(data[:size])
+        done = subprocess.run([REPLAY, "info", torn], capture_output=True, text=True, check=False,
+                              timeout=60)
+        self.assertIn("specd-replay: ", done.stderr)
+        self.assertRegex(done.stderr, r"byte \d+|no whole record")
+        return done
+
+    def test_torn_at_every_byte_of_the_last_record(self):
+        """The last record is the chunk of a process that was killed. What stands before it is read."""
+        light = self.make("torn", "rounds=2", "level=1")
+        small = self.folder / "small.mcap"  # of one sequence, for the time
+        request = next(iter(trace_file.Trace(light).openings.values()))["request_id"]
+        out("cut", light, f"--request={request}", "-o", small)
+        data = small.read_bytes()
+        chunks = [(begin, end) for begin, end in trace_file.top_records(data)
+                  if data[begin] == trace_file.CHUNK]
+        self.assertEqual(len(chunks), 1)
+        begin, end = chunks[0]
+        for size in range(begin, end):
+            self.assertEqual(self.check_torn(data, size).returncode, 2, size)
+        # With its chunk whole, the file lacks only its summary.
+        done = self.check_torn(data, end)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"(?m)^rounds +2 ")
+
+    def test_torn_anywhere(self):
+        data = self.make("torn", "rounds=2", "level=1").read_bytes()
         for size in range(0, len(data), 97):
-            torn.write_bytes(data[:size])
-            done = subprocess.run([REPLAY, "info", torn], capture_output=True, text=True,
-                                  check=False, timeout=60)
-            self.assertIn(done.returncode, (0, 2), done.stderr)
-            self.assertIn("specd-replay: ", done.stderr)
-            self.assertRegex(done.stderr, r"byte \d+|no whole record")
+            self.assertIn(self.check_torn(data, size).returncode, (0, 2))
 
     def test_foreign(self):
         foreign = self.folder / "foreign"

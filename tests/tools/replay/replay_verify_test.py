@@ -246,6 +246,20 @@ class Verify(Traces):
                 counts, _ = self.counts(path, f"--backend={backend}")
                 self.assertTrue(sum(counts[:2]) > 0 and counts[2] == 0, path)
 
+    def test_the_golden_trace_of_the_recorder(self):
+        """It has what its README says, and the constrained text matches for Python's re."""
+        (path,) = GOLDEN.glob("specd-*.mcap")
+        trace = trace_file.Trace(path)
+        self.assertEqual({o.get("constraint", "") for o in trace.openings.values()}, {"", "regex"})
+        text, methods = b"", set()
+        for record, task, answer in trace.steps():
+            self.assertEqual((record["target"]["dtype"], record["draft"]["dtype"]), (1, 1))  # bfloat16
+            methods.add(trace_file.METHODS[task["method"]])
+            if trace.request(answer["sequence"]) == "regex":
+                text += bytes(task["confirmed"][:answer.get("num_kept", 0)])  # an id is its byte
+        self.assertEqual(methods, {"token", "block"})
+        self.assertIsNotNone(re.fullmatch(rb"[0-9]{2,4}(-[a-f]{1,3})*\.", text), text)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -82,14 +82,20 @@ class Diff(Traces):
         self.assertIn(f"differ from position {first} on: {texts[0][first]} in A, "
                       f"{texts[1][first]} in B", only)
 
-    def causes(self, change):
-        records = trace_file.read(self.path)
+    def causes(self, change, with_hashes=False):
+        base = self.path
+        records = trace_file.read(base)
+        if with_hashes:
+            for row in (r for record in records for r in record.value.get("rows", [])):
+                row["hash"] = 1 + row.get("index", 0)
+            base = self.folder / "hashes.mcap"
+            trace_file.write(base, records)
         for record in records:
             if record.topic == "round" and record.value["number"] == 3:
                 change(record.value)
         path = self.folder / "cause.mcap"
         trace_file.write(path, records)
-        text = out("diff", self.path, path, code=1)
+        text = out("diff", base, path, code=1)
         self.assertIn("first difference in round 3 of A and 3 of B", text)
         return re.findall(r"^  (\w+): ", text, re.M)
 
@@ -100,8 +106,10 @@ class Diff(Traces):
         self.assertEqual(self.causes(lambda v: task(v).update(tokens=[1] * len(task(v)["tokens"]))),
                          ["draft"])
         self.assertEqual(self.causes(lambda v: task(v)["decisions"][0].update(p_mass=3.5)), ["rows"])
-        self.assertEqual(self.causes(lambda v: task(v)["confirmed"].__setitem__(-1, 7)),
+        # Other tokens from equal inputs are a bug, if the rows can be compared.
+        self.assertEqual(self.causes(lambda v: task(v)["confirmed"].__setitem__(-1, 7), True),
                          ["decision"])
+        self.assertEqual(self.causes(lambda v: task(v)["confirmed"].__setitem__(-1, 7)), ["rows"])
         self.assertEqual(
             self.causes(lambda v: v["tasks"][5]["places"][0].update(forced=9)), ["grammar"])
 

@@ -36,6 +36,11 @@ def _records(data, offset, end):
         offset += 9 + size
 
 
+def top_records(data):
+    """The first and the end byte of each record that lies in no chunk."""
+    return [(begin - 9, end) for _, begin, end in _records(data, len(MAGIC), len(data))]
+
+
 def _text(data, at):
     size = struct.unpack_from("<I", data, at)[0]
     return data[at + 4:at + 4 + size].decode(), at + 4 + size

@@ -172,12 +172,14 @@ class TokenPanel {
       const roles = [id === get('draft_id') ? 'x' : '', id === get('token') ? 'y' : ''].join('');
       const piece = model.text('candidates', 'text', row) ?? `[${id}]`;
       const forbidden = value('forbidden', row) === 1;
+      const free = value('free_p', row);
+      const hint = free === null ? null : `p without the mask: ${probability(free)}`;
       body.append(make('tr', {class: forbidden ? 'forbidden' : null, 'data-id': id},
           make('td', {class: 'role'}, roles),
           make('td', {class: 'word', title: `id ${id}`}, pieceOf(piece)),
           make('td', {class: 'bars'}, bar(value('p', row), largest, 'target'),
                hasDraft ? bar(value('q', row), largest, 'proposed') : null),
-          make('td', {class: 'number'}, forbidden ? 'forbidden' : probability(value('p', row)),
+          make('td', {class: 'number', title: hint}, forbidden ? 'forbidden' : probability(value('p', row)),
                hasDraft ? make('br') : null,
                hasDraft ? make('span', {class: 'muted'}, probability(value('q', row))) : null)));
     }
