@@ -22,7 +22,7 @@ ROOT = test_table.ROOT
 # A function that ends without its return does not compile.
 FLAGS = ("-std=c++20", "-O1", "-ffp-contract=off", "-Werror=return-type")
 COMPILE_CPU_SECONDS = 300
-# chain_cases_test maps rows that lie beyond 2^32 bytes.
+# far_rows_test maps rows that lie beyond 2^32 bytes.
 MEMORY_MB = 20000
 # A test has this much more than ten times what it takes without a mutant.
 CPU_SECONDS_MIN = 20

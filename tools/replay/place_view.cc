@@ -23,35 +23,35 @@ struct Numbers {
   }
 };
 
-PlaceVerdict VerdictOfOutcome(const PlaceView& view) {
+ShownVerdict VerdictOfOutcome(const PlaceView& view) {
   const int32_t place = view.place;
   const TaskOutcome& outcome = view.task->outcome;
-  if (outcome.status == OutcomeStatus::kNoRoom) return PlaceVerdict::kNotJudged;
-  if (place < outcome.num_accepted) return PlaceVerdict::kStands;
+  if (outcome.status == OutcomeStatus::kNoRoom) return ShownVerdict::kNotJudged;
+  if (place < outcome.num_accepted) return ShownVerdict::kStands;
   if (place > outcome.num_accepted || outcome.num_tokens == 0) {
-    if (place != outcome.num_accepted) return PlaceVerdict::kNotJudged;
+    if (place != outcome.num_accepted) return ShownVerdict::kNotJudged;
   }
-  if (outcome.status == OutcomeStatus::kBadTargetRow) return PlaceVerdict::kBadTarget;
-  if (outcome.status == OutcomeStatus::kBadDraftRow) return PlaceVerdict::kBadDraft;
-  if (outcome.status == OutcomeStatus::kBadToken) return PlaceVerdict::kNotJudged;
-  return view.has_draft ? PlaceVerdict::kFalls : PlaceVerdict::kEnds;
+  if (outcome.status == OutcomeStatus::kBadTargetRow) return ShownVerdict::kBadTarget;
+  if (outcome.status == OutcomeStatus::kBadDraftRow) return ShownVerdict::kBadDraft;
+  if (outcome.status == OutcomeStatus::kBadToken) return ShownVerdict::kNotJudged;
+  return view.has_draft ? ShownVerdict::kFalls : ShownVerdict::kEnds;
 }
 
-PlaceVerdict VerdictOf(const PlaceView& view) {
+ShownVerdict VerdictOf(const PlaceView& view) {
   const PlaceDecision& decision = view.decision;
   if (!decision.judged) {
     // `block` has looked at places after the end.
-    if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return PlaceVerdict::kFalls;
-    return view.task->decisions.empty() ? VerdictOfOutcome(view) : PlaceVerdict::kNotJudged;
+    if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return ShownVerdict::kFalls;
+    return view.task->decisions.empty() ? VerdictOfOutcome(view) : ShownVerdict::kNotJudged;
   }
-  if (decision.bad_target) return PlaceVerdict::kBadTarget;
-  if (decision.bad_draft) return PlaceVerdict::kBadDraft;
-  if (decision.stands) return PlaceVerdict::kStands;
-  return view.has_draft ? PlaceVerdict::kFalls : PlaceVerdict::kEnds;
+  if (decision.bad_target) return ShownVerdict::kBadTarget;
+  if (decision.bad_draft) return ShownVerdict::kBadDraft;
+  if (decision.stands) return ShownVerdict::kStands;
+  return view.has_draft ? ShownVerdict::kFalls : ShownVerdict::kEnds;
 }
 
 std::string WhyOfToken(const PlaceView& view, const Numbers& number) {
-  const bool stands = view.verdict == PlaceVerdict::kStands;
+  const bool stands = view.verdict == ShownVerdict::kStands;
   const std::optional<double> ratio = view.Ratio();
   const std::string u = number("u", view.accept_coin);
   if (!ratio) return stands ? "accepted" : "rejected";
@@ -67,7 +67,7 @@ std::string WhyOfToken(const PlaceView& view, const Numbers& number) {
 
 std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
   const PlaceDecision& d = view.decision;
-  const bool stands = view.verdict == PlaceVerdict::kStands;
+  const bool stands = view.verdict == ShownVerdict::kStands;
   const bool has_bound = d.bound >= 0 && view.accept_coin.has_value();
   if (!has_bound) {
     return stands ? "accepted: a longer part of the draft stands" : "rejected with its block";
@@ -83,7 +83,7 @@ std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
 }
 
 std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
-  const bool stands = view.verdict == PlaceVerdict::kStands;
+  const bool stands = view.verdict == ShownVerdict::kStands;
   switch (view.task->method) {
     case VerifyMethod::kGreedy:
       if (stands) return "accepted: it is the argmax";
@@ -106,21 +106,21 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
   const auto place = static_cast<size_t>(view.place);
   const bool is_forced = place < task.places.size() && task.places[place].forced != kNoToken;
   switch (view.verdict) {
-    case PlaceVerdict::kNotJudged:
+    case ShownVerdict::kNotJudged:
       return "not judged: the draft ended before this place";
-    case PlaceVerdict::kBadTarget:
+    case ShownVerdict::kBadTarget:
       return "the target row has a NaN or no mass, so the sequence ends here";
-    case PlaceVerdict::kBadDraft:
+    case ShownVerdict::kBadDraft:
       return "the draft row or its side channel has a NaN or no mass, so the sequence ends here";
-    case PlaceVerdict::kStands:
+    case ShownVerdict::kStands:
       return WhyOfDraft(view, number);
-    case PlaceVerdict::kFalls:
+    case ShownVerdict::kFalls:
       if (is_forced) {
         return fmt::format("rejected: the place is forced to {}",
                            number.Id("another id", task.places[place].forced));
       }
       return WhyOfDraft(view, number);
-    case PlaceVerdict::kEnds:
+    case ShownVerdict::kEnds:
       break;
   }
   if (is_forced) return "forced: the thinking budget is spent";
@@ -137,19 +137,19 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
 
 }  // namespace
 
-std::string_view NameOf(PlaceVerdict verdict) {
+std::string_view NameOf(ShownVerdict verdict) {
   switch (verdict) {
-    case PlaceVerdict::kStands:
+    case ShownVerdict::kStands:
       return "accepted";
-    case PlaceVerdict::kFalls:
+    case ShownVerdict::kFalls:
       return "rejected";
-    case PlaceVerdict::kEnds:
+    case ShownVerdict::kEnds:
       return "end of draft";
-    case PlaceVerdict::kBadTarget:
+    case ShownVerdict::kBadTarget:
       return "bad target row";
-    case PlaceVerdict::kBadDraft:
+    case ShownVerdict::kBadDraft:
       return "bad draft row";
-    case PlaceVerdict::kNotJudged:
+    case ShownVerdict::kNotJudged:
       return "not judged";
   }
   return "?";
@@ -186,7 +186,7 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   if (decision.draw_coin != kNoCoin) {
     view.draw_coin = CoinToDouble(decision.draw_coin);
     if (decision.p_mass > 0) view.token_p = decision.token_weight / decision.p_mass;
-  } else if (view.verdict == PlaceVerdict::kStands) {
+  } else if (view.verdict == ShownVerdict::kStands) {
     view.token_p = view.p;
   }
   return view;

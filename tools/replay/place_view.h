@@ -14,7 +14,7 @@
 namespace specd::replay {
 
 // The first five values are those of tools/replay/report/DATA.md.
-enum class PlaceVerdict : uint32_t {
+enum class ShownVerdict : uint32_t {
   kStands = 0,
   kFalls = 1,
   kEnds = 2,  // there is no draft token
@@ -31,7 +31,7 @@ struct PlaceView {
   TokenId draft = kNoToken;  // as recorded, also after the end of the draft
   DraftKind kind = DraftKind::kOneHot;
   uint32_t num_drawn = 0;  // NumDrawn of the task
-  PlaceVerdict verdict = PlaceVerdict::kNotJudged;
+  ShownVerdict verdict = ShownVerdict::kNotJudged;
   TokenId token = kNoToken;  // that the round emitted here
   // Of the draft token; empty: not computed.
   std::optional<double> p;
@@ -56,7 +56,7 @@ inline int32_t NumPlaces(const TraceTask& task) {
 }
 
 // "accepted", "rejected", "end of draft", "bad target row", "bad draft row", "not judged".
-std::string_view NameOf(PlaceVerdict verdict);
+std::string_view NameOf(ShownVerdict verdict);
 
 // A sentence with its numbers: "rejected: u = 0.83 is not below p/q = 0.41".
 std::string Why(const PlaceView& view);

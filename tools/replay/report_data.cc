@@ -30,7 +30,7 @@ int KindOf(const TraceTask& task, size_t place, uint32_t drawn) {
 
 int FateOf(const TraceTask& task, const PlaceView& view) {
   if (view.place < task.outcome.num_accepted) return 2;
-  return view.verdict == PlaceVerdict::kNotJudged ? 1 : 0;
+  return view.verdict == ShownVerdict::kNotJudged ? 1 : 0;
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& a
     views.push_back(use_replay ? ViewPlace(*info_, task, i,
                                            rebuilder.decisions(*in_batch)[static_cast<size_t>(i)])
                                : ViewPlace(*info_, task, i));
-    if (views.back().verdict == PlaceVerdict::kNotJudged) {
+    if (views.back().verdict == ShownVerdict::kNotJudged) {
       decisions.emplace_back("null");
       continue;
     }

@@ -28,17 +28,17 @@ std::string Number(std::optional<double> value) {
   return value ? fmt::format("{:.6f}", *value) : std::string("-");
 }
 
-Colour ColourOf(PlaceVerdict verdict) {
+Colour ColourOf(ShownVerdict verdict) {
   switch (verdict) {
-    case PlaceVerdict::kStands:
+    case ShownVerdict::kStands:
       return Colour::kGreen;
-    case PlaceVerdict::kFalls:
-    case PlaceVerdict::kBadTarget:
-    case PlaceVerdict::kBadDraft:
+    case ShownVerdict::kFalls:
+    case ShownVerdict::kBadTarget:
+    case ShownVerdict::kBadDraft:
       return Colour::kRed;
-    case PlaceVerdict::kEnds:
+    case ShownVerdict::kEnds:
       return Colour::kBold;
-    case PlaceVerdict::kNotJudged:
+    case ShownVerdict::kNotJudged:
       break;
   }
   return Colour::kDim;
@@ -203,7 +203,7 @@ class Show {
       return absl::OkStatus();
     }
     for (const PlaceView& view : views) {
-      if (view.verdict == PlaceVerdict::kNotJudged || options_.top == 0) continue;
+      if (view.verdict == ShownVerdict::kNotJudged || options_.top == 0) continue;
       if (absl::Status status = PrintCandidates(view, rebuilder, in_batch); !status.ok()) {
         return status;
       }
@@ -214,7 +214,7 @@ class Show {
   // Says that a constraint, a mask or a list forbids the draft token of a place; empty: none does.
   absl::StatusOr<std::string> ForbiddenNote(const PlaceView& view, const RoundRebuilder& rebuilder,
                                             size_t i) {
-    if (view.verdict != PlaceVerdict::kFalls || !view.has_draft) return std::string();
+    if (view.verdict != ShownVerdict::kFalls || !view.has_draft) return std::string();
     if (absl::Status status = place_rows_.Read(rebuilder, i, view.place); !status.ok()) {
       return status;
     }
@@ -252,14 +252,14 @@ class Show {
       }
     }
     for (const PlaceView& view : views) {
-      if (view.verdict == PlaceVerdict::kNotJudged) continue;
+      if (view.verdict == ShownVerdict::kNotJudged) continue;
       fmt::print("  place {}: {}\n", view.place, Why(view));
       const std::string& note = notes[static_cast<size_t>(view.place)];
       if (!note.empty()) fmt::print("           {}\n", note);
       PrintDraw(view);
     }
     const auto num_left = std::count_if(views.begin(), views.end(), [](const PlaceView& view) {
-      return view.verdict == PlaceVerdict::kNotJudged;
+      return view.verdict == ShownVerdict::kNotJudged;
     });
     if (num_left > 0) {
       fmt::print("  {} places were not judged: the draft ended before them\n", num_left);

@@ -7,14 +7,13 @@
 //
 // Other files have the other cases. row_cases_test.cc has one row, and exact_test.cc enumerates.
 // statistical_test.cc has chi-square. invariance_test.cc has batches, and speculation on and off.
-// score_test.cc has logprobs. tests/speculative has finish rules, grammar and parameters. Trees and
-// lossy methods are not built, and the bookkeeping of Python calls does not exist here.
+// score_test.cc has logprobs, and far_rows_test.cc rows beyond 2^32 bytes. tests/speculative has
+// finish rules, grammar and parameters. Trees and lossy methods are not built, and the bookkeeping
+// of Python calls does not exist here.
 #include <doctest/doctest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <vector>
 
@@ -333,32 +332,6 @@ TEST_SUITE("unit") {
       const bool masked = stop < draft.size() && !steps[stop].mask[draft[stop]];
       REQUIRE(result.outcome.invalid_drafts == (masked ? 1 : 0));
     }
-  }
-
-  TEST_CASE("vLLM: rows beyond 2^32 bytes are found where they lie") {
-    constexpr int32_t kVocabSize = 155264;
-    constexpr int64_t kRow = 15000;
-    constexpr size_t kBytes = size_t(kRow + 2) * kVocabSize * 2;
-    // Untouched pages cost nothing.
-    void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    REQUIRE(memory != MAP_FAILED);
-    std::mt19937_64 random(32);
-    RowMatrix few({.dtype = DType::kFloat16, .vocab_size = kVocabSize, .num_rows = 2});
-    for (int row = 0; row < 2; ++row) few.Set(row, RandomLogits(random, kVocabSize));
-    std::memcpy(static_cast<char*>(memory) + kRow * kVocabSize * 2, few.view().data,
-                size_t(2) * kVocabSize * 2);
-    TensorView far = few.view();
-    far.data = memory;
-    far.num_rows = kRow + 2;
-    for (const VerifyMethod method : kMethods) {
-      ChainCase near_chain(method, {17}, DraftKind::kSampled);
-      ChainCase far_chain(method, {17}, DraftKind::kSampled, kRow);
-      const KeyedCoins coins(random());
-      CHECK(RunScalar(near_chain.task, few.view(), few.view(), coins) ==
-            RunScalar(far_chain.task, far, far, coins));
-    }
-    munmap(memory, kBytes);
   }
 
   TEST_CASE("block: a token with p = 0 is not carried over by a later one with q = 0 < p") {

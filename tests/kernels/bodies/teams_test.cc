@@ -12,6 +12,7 @@
 
 #include "kernels/bodies/team.h"
 #include "kernels/cpu/scalar_team.h"
+#include "tests/kernels/bodies/element_functions.h"
 #include "tests/kernels/cuda/mask_cases.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/rows.h"
@@ -25,45 +26,6 @@ constexpr int32_t kBlockSizes[] = {32, 64, 128, 256, 1024};
 constexpr int32_t kVocabSizes[] = {1,   7,    8,    9,    31,   33,           255,
                                    256, 1000, 2047, 2048, 3000, 2 * kTileSize};
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
-
-// Element functions of the kinds that bodies use, written here so that primitives are tested
-// without them.
-struct WeightBelow {
-  float max;
-  template <typename Value>
-  SPECD_INLINE Value operator()(Value x) const {
-    return Exp2((x - max) * 1.25f);
-  }
-};
-struct DifferenceOfWeights {
-  WeightBelow p;
-  WeightBelow q;
-  template <typename Value>
-  SPECD_INLINE Value operator()(Value x, Value y) const {
-    return PositivePart(0.01f * p(x) - 0.013f * q(y));
-  }
-};
-struct Equals {
-  float value;
-  template <typename Value>
-  SPECD_INLINE auto operator()(Value x) const {
-    return x == value;
-  }
-};
-struct AtMost {
-  float value;
-  template <typename Value>
-  SPECD_INLINE auto operator()(Value x) const {
-    return x <= value;
-  }
-};
-// Gives -inf a value, so that it shows where it is applied.
-struct Bent {
-  template <typename Value>
-  SPECD_INLINE Value operator()(Value x) const {
-    return Select(x > -100.0f, x * 0.5f, 3.0f);
-  }
-};
 
 // A case for one tile of two rows.
 struct TileCase {

@@ -126,14 +126,14 @@ TEST_SUITE("replay") {
     task.decisions[0].token = 3;
     CHECK(NumDrawn(task, 8) == 0);
     CHECK(NumDrawn(task, 9) == 2);
-    CHECK(ViewPlace(kInfo, task, 0).verdict == PlaceVerdict::kEnds);
+    CHECK(ViewPlace(kInfo, task, 0).verdict == ShownVerdict::kEnds);
     CHECK(Why(ViewPlace(kInfo, task, 0)) ==
           "the draft token (8) is outside the vocabulary, so the draft ends here");
     task.tokens[0] = kNoToken;
     CHECK(Why(ViewPlace(kInfo, task, 0)) == "no draft token here: the argmax follows");
     task.tokens[0] = 8;
     task.decisions.clear();
-    CHECK(ViewPlace(kInfo, task, 0).verdict == PlaceVerdict::kEnds);
+    CHECK(ViewPlace(kInfo, task, 0).verdict == ShownVerdict::kEnds);
     TraceRound round;
     round.answers = {{.sequence = 5, .num_kept = 1}};
     round.tasks = {task};
