@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(kTilePassThreads, kTilePassBlocks)
   const CudaThread thread;
   WarpTeam<LoneWarp<CudaThread>> team{LoneWarp<CudaThread>(thread)};
   const int32_t num_warps = thread.num_warps() * thread.num_blocks();
-  const Parts parts(plan.vocab_size, plan.num_rows, num_warps);
+  const Parts parts(
+      {.vocab_size = plan.vocab_size, .num_rows = plan.num_rows, .num_warps = num_warps});
   const int32_t num_parts = plan.num_rows * parts.parts_per_row;
   for (int32_t part = thread.warp() * thread.num_blocks() + thread.block(); part < num_parts;
        part += num_warps) {
