@@ -6,7 +6,6 @@ daemon in place of the embedded engine (tests/process/attached_test.py).
 
 import json
 import os
-import pathlib
 import re
 import unittest
 
@@ -14,8 +13,8 @@ import numpy as np
 
 import specd
 from specd import params
+from toy_tokenizer import TOKENIZER, texts_of_ids
 
-TOKENIZER = pathlib.Path(__file__).parents[2] / "tools/toy_engine/tokenizer.json"
 URI = os.environ.get("SPECD_TEST_URI", "embedded:cpu")
 SCHEMA = {"type": "object", "properties": {"b": {"type": "integer"}, "a": {"enum": ["\u00e4"]}}}
 
@@ -132,18 +131,6 @@ class SentTest(unittest.TestCase):
                 struct, kept = params.to_struct(specd.SamplingParams(structured_outputs=made))
                 self.assertEqual(getattr(struct, f"grammar_{field}"), number)
                 del kept
-
-
-def texts_of_ids():
-    """The bytes of each id. The tokenizer is byte-level: a character stands for a byte."""
-    file = json.loads(TOKENIZER.read_text())
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in plain]
-    byte_of = {chr(byte): byte for byte in plain}
-    byte_of.update({chr(256 + i): byte for i, byte in enumerate(others)})
-    added = {token["id"] for token in file["added_tokens"]}
-    return {i: bytes(byte_of[c] for c in token)
-            for token, i in file["model"]["vocab"].items() if i not in added}
 
 
 class OutputTest(unittest.TestCase):

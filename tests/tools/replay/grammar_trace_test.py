@@ -15,7 +15,7 @@ import numpy as np
 import trace_file
 from replay_support import TOKENIZER, Traces, error, out
 import specd  # replay_support knows the folder of the next one
-from structured_test import texts_of_ids
+from toy_tokenizer import texts_of_ids
 
 GRAMMAR_MASK = 3  # of TraceTensor
 DRAFT = 5

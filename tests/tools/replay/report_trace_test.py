@@ -21,7 +21,7 @@ for folder in ("tests/tools", "tests/python"):
 
 import chromium  # noqa: E402
 import trace_file  # noqa: E402
-from structured_test import texts_of_ids  # noqa: E402
+from toy_tokenizer import texts_of_ids  # noqa: E402
 
 BIN = pathlib.Path(os.environ["SPECD_BIN"])
 TOKENIZER = SOURCE / "tools/toy_engine/tokenizer.json"
