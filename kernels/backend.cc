@@ -33,7 +33,9 @@ absl::Status Backend::ReadDraftTokens(const TokenRows& rows, std::span<const Tok
 
 absl::Status Backend::MarkDrafts(void*) {
   return absl::UnimplementedError(fmt::format(
-      "backend \"{}\" has no device, so no CUDA stream writes draft tokens for it", name()));
+      "backend \"{}\" has no device, so no CUDA stream writes draft tokens for it; verify rounds "
+      "without marks, or open the engine with embedded:cuda",
+      name()));
 }
 
 absl::Status Backend::ReadMemory(std::span<const MemoryRead> reads) {

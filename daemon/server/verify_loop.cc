@@ -49,6 +49,12 @@ size_t VerifyLoop::CountHeld() const {
       [](const auto& session) { return !session->ended() && session->channel().IsHeld(); }));
 }
 
+void VerifyLoop::ReportMissingPage(Session& session) {
+  if (session.has_faulted() && session.ended() && options_.on_missing_page) {
+    options_.on_missing_page(session);
+  }
+}
+
 bool VerifyLoop::ServeOne(Session& session) {
   const bool draining = stop_.load(std::memory_order_relaxed);
   if (session.is_between_pieces()) {
@@ -59,15 +65,16 @@ bool VerifyLoop::ServeOne(Session& session) {
     }
   } else if (!session.channel().HasSubmission()) {
     // While the loop drains, its steps are counted as rounds.
-    return !draining && session.channel().IsHeld() && session.Prepare();
+    if (draining || !session.channel().IsHeld()) return false;
+    const bool is_prepared = session.Prepare();
+    ReportMissingPage(session);
+    return is_prepared;
   }
   // The first bell is the loop's own.
   if (session.StepPiece(bells_.size() == 2)) {
     // A round that needs more than one piece would keep the daemon from ending.
     if (draining) session.CallOffRound();
-    if (session.has_faulted() && session.ended() && options_.on_missing_page) {
-      options_.on_missing_page(session);
-    }
+    ReportMissingPage(session);
     if (session.device_failed() && !reported_failure_) {
       reported_failure_ = true;
       options_.on_device_failure(session.WhyDeviceFailed());

@@ -48,6 +48,7 @@ class VerifyLoop {
 
  private:
   bool ServeOne(Session& session);
+  void ReportMissingPage(Session& session);
   bool HasWork() const;
   bool HasRounds() const;
   size_t CountHeld() const;

@@ -178,7 +178,9 @@ bool Session::Prepare() {
   // A session without constraints copies nothing, and no round is copied once it is prepared.
   if (ended() || is_between_pieces() || rounds_.IsPrepared(state_.channel.next_position()))
     return false;
-  return state_.channel.Peek(&submission_) && rounds_.Prepare(submission_);
+  const bool is_prepared = state_.channel.Peek(&submission_) && rounds_.Prepare(submission_);
+  if (state_.has_faulted.load()) EndNow();  // draft tokens in host memory were read
+  return is_prepared;
 }
 
 std::string Session::WhyDeviceFailed() {

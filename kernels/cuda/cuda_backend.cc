@@ -290,8 +290,8 @@ absl::Status CudaBackend::MarkDrafts(void* stream) {
   bool is_capturing = false;
   if (result.ok()) result = driver_->Mark(stream, &is_capturing);
   if (!result.ok()) {
-    return absl::InvalidArgumentError(
-        fmt::format("cuda_stream does not take a mark: {}", result.text()));
+    return absl::InvalidArgumentError(fmt::format(
+        "cuda_stream does not take a mark: {}; verify the round without one", result.text()));
   }
   if (!is_capturing) return absl::OkStatus();
   return absl::FailedPreconditionError(

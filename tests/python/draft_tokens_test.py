@@ -97,7 +97,7 @@ class DraftTokensTest(unittest.TestCase):
         self.assertEqual(caught.exception.code_name, "SPECD_ERROR_UNSUPPORTED")
         self.assertIn("no device", str(caught.exception))
         for stream in (-1, 2**64, 1.5):
-            with self.assertRaises((specd.Error, TypeError)):
+            with self.assertRaisesRegex((specd.Error, TypeError, ValueError), "cuda_stream"):
                 self.engine.mark_drafts(stream)
         # The library gets the address as it is, and says whether there was room.
         with mock.patch.object(_library, "load") as load:

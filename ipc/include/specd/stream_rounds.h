@@ -63,19 +63,27 @@ SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
  *
  * specd then copies the draft tokens of constrained sequences while the target model runs, and
  * builds the masks of all their places. Without the mark it builds those of the first places
- * (embedded: none) and the others after the target model. No answer depends on the mark: the round
- * reads its draft tokens again once its rows are ready, so a mark that comes too early only wastes
- * work.
+ * (embedded: none) and the others after the target model. The round reads its draft tokens again
+ * once its rows are ready, so a mark that comes too early only wastes work. Only at the bounds of
+ * the grammar engine can an answer depend on the mark: masks that were built early have taken their
+ * work and memory then (docs/GRAMMARS.md).
  *
  * The next round is the engine's next submission. A call such as specd_sample_draft is a submission
- * too and uses the mark up. A second mark for the same round takes the place of the first once that
- * one has come; before that it changes nothing.
+ * too and uses the mark up.
  *
  * Attached, the CUDA stream writes a word, and the rules of specd_submit_on_stream hold for
- * cuda_stream. SPECD_FULL: no round can be submitted, or a mark of an earlier round has not come.
- * The round may be submitted all the same, without a mark. Embedded, the mark needs embedded:cuda,
- * else the answer is SPECD_ERROR_UNSUPPORTED. It helps if rounds run on the engine's CUDA stream
- * (cuda_stream of specd_options) and specd_poll is called while the target model runs. While
+ * cuda_stream: the first round or mark decides the device. Only rounds of specd_submit_on_stream
+ * profit. A second mark for the same round takes the place of the first once that one has come;
+ * before that it changes nothing. Where a host function stands for the word (docs/GPU.md), what is
+ * enqueued behind the mark waits for host functions that were enqueued before it.
+ *
+ * Embedded, the mark needs embedded:cuda, else the answer is SPECD_ERROR_UNSUPPORTED. The last mark
+ * replaces every earlier one, so only one round ahead profits. It helps if rounds run on the
+ * engine's CUDA stream (cuda_stream of specd_options) and specd_poll is called while the target
+ * model runs.
+ *
+ * SPECD_FULL: ring_depth rounds are in flight, or a mark of an earlier round has not come. In the
+ * second case the round may be submitted all the same, without a mark. While
  * cuda_stream records a CUDA graph, the answer is SPECD_ERROR_STATE. Rounds inside a CUDA graph
  * have no use for marks, because they refuse constrained sequences. */
 SPECD_API int specd_mark_drafts(specd_engine* engine, void* cuda_stream);

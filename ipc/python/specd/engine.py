@@ -254,7 +254,7 @@ class Engine:
         """Says that the draft tokens of the next round are in draft_tokens once the work that is on
         this CUDA stream now (such as torch's stream.cuda_stream) is done. Call it after the drafter
         and before the target model: specd then builds the masks of constrained sequences while the
-        target model runs. No answer depends on it. Returns False if there is no room for a mark,
+        target model runs. Rounds of embedded:cuda profit; attached, rounds of verify do not. Returns False if there is no room for a mark,
         and the round may follow without one. specd.h says more."""
         return check(c.load().specd_mark_drafts(
             self.pointer, integer(cuda_stream, "cuda_stream", 0, 2**64 - 1))) == 0

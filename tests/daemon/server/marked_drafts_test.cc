@@ -119,14 +119,23 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a mark without a round, and the mark of an older round, change no answer") {
     MarkedSession f;
+    MarkedSession unmarked;
+    std::copy_n(unmarked.logits, 4 * ConstrainedSession::kLimits.vocab_size, f.logits);
     f.Write(kPath);
     // The mark of round 1 comes, and the engine submits that round much later, with other drafts.
     MarkDrafts(f.segment->round_words(1), 1);
     CHECK_FALSE(f.loop.Step());
-    f.Write({3, 3, 4});
-    f.Submit(f.sequence, true);
-    CHECK_FALSE(f.loop.Step());
-    CHECK(f.Answer().status == RoundStatus::kOk);
+    for (MarkedSession* session : {&f, &unmarked}) {
+      session->Write({3, 3, 4});
+      session->Submit(session->sequence, true);
+      CHECK_FALSE(session->loop.Step());
+    }
+    const SequenceResult found = f.Answer();
+    const SequenceResult expected = unmarked.Answer();
+    CHECK(found.status == RoundStatus::kOk);
+    CHECK(found.num_accepted == expected.num_accepted);
+    CHECK(std::equal(found.tokens, found.tokens + found.num_kept, expected.tokens,
+                     expected.tokens + expected.num_kept));
     // Round 3 has the words of round 1, whose mark is no mark of it: only the first place is built.
     f.Submit(f.sequence, true);
     CHECK(f.Answer().status == RoundStatus::kOk);
@@ -134,6 +143,17 @@ TEST_SUITE("unit") {
     CHECK_FALSE(f.session->channel().AreDraftsMarked());
     f.Mark();
     CHECK(f.session->channel().AreDraftsMarked());
+  }
+
+  TEST_CASE("a page that is missing when marked draft tokens are read ends the session at once") {
+    // It waited for rows that might never come.
+    MarkedSession f;
+    f.Write(kPath);
+    f.Submit(f.sequence, true);
+    f.Mark();
+    f.session->regions_host().has_faulted->store(true);  // as the handler of SIGBUS does
+    f.loop.Step();
+    CHECK(f.session->ended());
   }
 }
 
