@@ -173,6 +173,7 @@ struct Unseen {
 Unseen UnseenOf(const StepDigest& a, const StepDigest& b, bool with_rows) {
   Unseen unseen;
   if (with_rows) unseen.Add("rows", "the rows");
+  if (a.LacksDraft(b)) unseen.Add("draft", "draft tokens that were not recorded");
   if (a.LacksEdits(b)) unseen.Add("parameters", "a parameter that was not recorded");
   if (a.LacksMasks(b)) unseen.Add("grammar", "a mask that was not recorded");
   return unseen;
