@@ -103,6 +103,7 @@ class Comparison {
 
   // The edits of places come from parameters that look back at the text, and so at the draft.
   void Overrides(const TraceTask& a, const TraceTask& b) {
+    if (a.drafts_by_slot || b.drafts_by_slot) return;  // those of the processor have no record
     for (size_t i = 0; i < a.places.size() && i < b.places.size(); ++i) {
       if (i > 0 &&
           (i > a.tokens.size() || i > b.tokens.size() || a.tokens[i - 1] != b.tokens[i - 1]))

@@ -80,6 +80,22 @@ TEST_SUITE("replay") {
     CHECK(CausesOf(a, b) == Causes{"parameters"});
     CHECK(CausesOf(b, a) == Causes{"parameters"});
   }
+
+  TEST_CASE("diff blames no parameter for overrides that the processor makes") {
+    // Masks give a task by slot its places, and these have none of the host's overrides.
+    Step a = MakeStep(true);
+    a.task.places.resize(2);
+    for (TracePlace& place : a.task.places) place.mask_row = 0;
+    Step b = a;
+    b.task.drafts_by_slot = false;
+    b.task.overrides_hash = 9;
+    b.task.places[1].overrides = {{.id = 7, .count = 1}};
+    CHECK(CausesOf(a, b).empty());
+    CHECK(CausesOf(b, a).empty());
+    // Of two runs with host drafts the difference is one of parameters.
+    a.task.drafts_by_slot = false;
+    CHECK(CausesOf(a, b) == Causes{"parameters"});
+  }
 }
 
 }  // namespace
