@@ -76,8 +76,8 @@ class Comparison {
             fmt::format("{} is {} in A and {} in B", name, ValueText(x), ValueText(y)));
       }
     });
-    Rules("target", a_round.target.rules, b_round.target.rules);
-    Rules("draft", a_round.draft.rules, b_round.draft.rules);
+    if (UsesTarget(a) && UsesTarget(b)) Rules("target", a_round.target.rules, b_round.target.rules);
+    if (UsesDraft(a) && UsesDraft(b)) Rules("draft", a_round.draft.rules, b_round.draft.rules);
     if (has_lists) {
       Overrides(a, b);
     } else {

@@ -62,7 +62,9 @@ StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
   Hash parameters;
   VisitParameters(false,
                   [&](const char*, auto member) { parameters.Put(ValueHash(task.*member)); });
-  digest.parameters = parameters.Value(round.target.rules).Value(round.draft.rules).value();
+  if (UsesTarget(task)) parameters.Value(round.target.rules);
+  if (UsesDraft(task)) parameters.Value(round.draft.rules);
+  digest.parameters = parameters.value();
   digest.edits = EditsOf(round, task);
   digest.overrides = OverridesOf(round, task);
   digest.coins = Hash().Put(task.seed).List(task.coins).value();

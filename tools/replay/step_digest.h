@@ -14,7 +14,7 @@ namespace specd::replay {
 // Nothing: it was not recorded.
 struct StepDigest {
   uint64_t round = 0;
-  // Method, scales, filters, penalties, scores, and the rules of the tensors.
+  // Method, scales, filters, penalties, scores, and the rules of the tensors that the task uses.
   uint64_t parameters = 0;
   std::optional<uint64_t> edits;      // of token ids, for every row
   std::optional<uint64_t> overrides;  // and for single places

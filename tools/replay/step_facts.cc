@@ -138,6 +138,10 @@ bool LacksDraftTokens(const TraceTask& task) {
   return task.outcome.num_drafts > static_cast<int64_t>(task.tokens.size());
 }
 
+bool UsesDraft(const TraceTask& task) {
+  return std::find(task.kinds.begin(), task.kinds.end(), DraftKind::kSampled) != task.kinds.end();
+}
+
 bool HasMasks(const TraceTask& task) {
   for (size_t i = 0; i < NumJudged(task); ++i) {
     const TracePlace& place = PlaceAt(task, i);

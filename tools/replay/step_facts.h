@@ -34,6 +34,10 @@ std::optional<uint64_t> OverridesOf(const TraceRound& round, const TraceTask& ta
 // True if the device had the draft tokens and no record has them.
 bool LacksDraftTokens(const TraceTask& task);
 
+// Whether a row of the tensor is part of the task's input.
+inline bool UsesTarget(const TraceTask& task) { return !task.target_rows.empty(); }
+bool UsesDraft(const TraceTask& task);
+
 // Recorded or not.
 bool HasMasks(const TraceTask& task);
 inline bool HasLists(const TraceRound& round) { return round.level == TraceLevel::kRows; }

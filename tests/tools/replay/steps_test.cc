@@ -96,6 +96,28 @@ TEST_SUITE("replay") {
     a.task.drafts_by_slot = false;
     CHECK(CausesOf(a, b) == Causes{"parameters"});
   }
+
+  TEST_CASE("diff compares the rules of a tensor only if the sequence uses it") {
+    Step a = MakeStep(false);
+    Step b = a;
+    b.round.draft.rules.scale = 2;
+    CHECK(CausesOf(a, b).empty());
+    for (Step* step : {&a, &b}) {
+      step->task.kinds = {DraftKind::kSampled};
+      step->task.draft_rows = {0};
+    }
+    CHECK(CausesOf(a, b) == Causes{"parameters"});
+    a = MakeStep(false);
+    b = a;
+    b.round.target.rules.scale = 2;
+    CHECK(CausesOf(a, b) == Causes{"parameters"});
+    for (Step* step : {&a, &b}) {
+      step->task.method = VerifyMethod::kGreedy;
+      step->task.target_rows.clear();
+      step->task.target_argmax = {3, 4};
+    }
+    CHECK(CausesOf(a, b).empty());
+  }
 }
 
 }  // namespace
