@@ -2,8 +2,8 @@
 //
 // EditsHash and OverridesHash stand for the lists of token edits, which level `rows` alone records.
 // Two tasks with other edits have other hashes, so diff can name them without the lists.
-// ParametersHash covers the recorded parameters and these two hashes, so verify finds a bit of the
-// record that has changed, whether it changes an answer or not. The numbers are those of RowHash:
+// ParametersHash covers the recorded parameters and these two hashes, so verify finds a bit of
+// them that has changed, whether it changes an answer or not. The numbers are those of RowHash:
 // equal in every process and on every machine of the same byte order. Pure functions.
 #pragma once
 
@@ -38,7 +38,9 @@ uint64_t RecordedOverridesHash(const TraceTask& task, int32_t vocab_size);
 
 // Of method, scales, filters, penalties, scores, seed, coins, positions, the numbers of the places,
 // and the two hashes above as they are in the record. Never 0. A member that a later version adds
-// is no part of it while it has its default.
+// is no part of it while it has its default. The hash does not cover the dtypes and rules of the
+// tensors, the draft tokens and their kinds, the side channel, `continues`, `drafts_by_slot`, the
+// grammar state and the mask index of a place, and the outcome.
 uint64_t ParametersHash(const TraceTask& task);
 
 }  // namespace specd

@@ -144,6 +144,17 @@ class DemoBuildTest(ProcessTest):
             "".join(f"build {target}: phony\n" for target in PROGRAMS))
         self.assertEqual(self.demo(), ([], ["default-ran"]))
 
+    def test_the_look_at_the_revision_is_no_work(self):
+        """This step of the build is always out of date, and its file never stays."""
+        folder = self.folder / "build/default"
+        (folder / "daemon/base").mkdir(parents=True)
+        always = "daemon/base/build_identity.always"
+        (folder / "build.ninja").write_text(
+            f"rule look\n  command = false\n  generator = 1\nbuild {always}: look\n" +
+            "".join(f"build {target}: phony {always}\n" for target in PROGRAMS))
+        self.assertEqual(self.demo(), ([], ["default-ran"]))
+        self.assertFalse((folder / always).exists())
+
     def test_the_preset_builds_the_three_programs_without_tests_and_cuda(self):
         presets = json.loads((SOURCE / "CMakePresets.json").read_text())["buildPresets"]
         targets, = [preset["targets"] for preset in presets if preset["name"] == "demo"]

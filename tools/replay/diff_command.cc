@@ -38,6 +38,7 @@ struct Run {
   std::vector<TokenId> text;  // the confirmed tokens, from the first recorded step on
   uint32_t first_position = 0;
   std::optional<TraceOpening> opening;  // nothing: the trace does not name it
+  bool knows_parameters = true;         // false: of a fork whose parent the trace does not name
 };
 
 struct Runs {
@@ -94,10 +95,17 @@ class Indexer {
       if (runs_[i].steps.empty()) continue;
       const SequenceEntry& entry = book_.entries()[i];
       if (entry.has_opening) runs_[i].opening = entry.opening;
+      runs_[i].knows_parameters = KnowsParameters(entry.opening);
       const std::string& request = entry.opening.request_id;
       named.sequences[{request, counts[request]++}] = std::move(runs_[i]);
     }
     return named;
+  }
+
+  bool KnowsParameters(const TraceOpening& opening) const {
+    if (opening.forked_from == 0) return true;
+    const SequenceEntry* const parent = book_.Find(opening.forked_from);
+    return parent != nullptr && parent->has_opening;
   }
 
   const CommandOptions& options_;
@@ -148,6 +156,7 @@ class Diff {
     if (!a.ok()) return a.status();
     absl::StatusOr<Runs> b = Indexer(options_, files_[1]).Index();
     if (!b.ok()) return b.status();
+    if (absl::Status status = CheckIds(a->info, b->info); !status.ok()) return status;
     models_ = CompareModels(a->info, b->info);
     uint64_t num_common = 0;
     for (const auto& [name, run] : a->sequences) {
@@ -175,6 +184,17 @@ class Diff {
   }
 
  private:
+  // The ids of an anonymised trace are other numbers than those of the recording.
+  absl::Status CheckIds(const TraceInfo& a, const TraceInfo& b) const {
+    if (a.anonymised == b.anonymised) return absl::OkStatus();
+    const std::string& hidden = files_[a.anonymised ? 0 : 1][0];
+    const std::string& plain = files_[a.anonymised ? 1 : 0][0];
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is anonymised and {} is not, so their ids cannot be compared; give the recording that "
+        "{} was made of, or anonymise the other: \"specd-replay anonymise {} -o OUT.mcap\"",
+        hidden, plain, hidden, plain));
+  }
+
   using Name = std::pair<std::string, int>;
 
   absl::Status Compare(const Name& name, const struct Run& a, const struct Run& b) {
@@ -226,7 +246,9 @@ class Diff {
   void PrintOpenings(const struct Run& a, const struct Run& b) const {
     for (const std::string& text : models_) PrintCause(Colour::kYellow, "parameters", text);
     if (!a.opening || !b.opening) return;
-    for (const std::string& text : CompareOpenings(*a.opening, *b.opening)) {
+    const auto parts = a.knows_parameters && b.knows_parameters ? OpeningParts::kAll
+                                                                : OpeningParts::kWithoutParameters;
+    for (const std::string& text : CompareOpenings(*a.opening, *b.opening, parts)) {
       PrintCause(Colour::kYellow, "parameters", text);
     }
   }

@@ -94,9 +94,9 @@ void CompareConstraints(const TraceOpening& a, const TraceOpening& b, Texts* tex
 
 }  // namespace
 
-Texts CompareOpenings(const TraceOpening& a, const TraceOpening& b) {
+Texts CompareOpenings(const TraceOpening& a, const TraceOpening& b, OpeningParts parts) {
   Texts texts;
-  if (a.num_prompt_ids != b.num_prompt_ids) {
+  if (parts == OpeningParts::kAll && a.num_prompt_ids != b.num_prompt_ids) {
     texts.push_back(Differ("the number of prompt ids", std::to_string(a.num_prompt_ids),
                            std::to_string(b.num_prompt_ids)));
   }
@@ -104,6 +104,7 @@ Texts CompareOpenings(const TraceOpening& a, const TraceOpening& b) {
     texts.push_back(
         fmt::format("the sequence is a fork in {} alone", a.forked_from != 0 ? "A" : "B"));
   }
+  if (parts == OpeningParts::kWithoutParameters) return texts;
   CompareNumbers(a, b, &texts);
   CompareLists(a, b, &texts);
   CompareConstraints(a, b, &texts);

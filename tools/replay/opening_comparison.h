@@ -11,8 +11,13 @@
 
 namespace specd::replay {
 
+// The parts of an opening that are compared. The parameters of a fork are those of its parent, so a
+// trace that does not name the parent has none of them.
+enum class OpeningParts { kAll, kWithoutParameters };
+
 // Sentences with both values. Seed and method are left out, because every task has them.
-std::vector<std::string> CompareOpenings(const TraceOpening& a, const TraceOpening& b);
+std::vector<std::string> CompareOpenings(const TraceOpening& a, const TraceOpening& b,
+                                         OpeningParts parts);
 
 // What the engines said of their model, which holds for every sequence.
 std::vector<std::string> CompareModels(const TraceInfo& a, const TraceInfo& b);

@@ -106,6 +106,8 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
   residual_mass_ = 0;
   factor_ = 1;
   num_allowed_ = 0;
+  forbidden_.clear();
+  free_p_.clear();
   if (task.draft.target_rows == nullptr) return absl::OkStatus();
   const RowView target = RowAt(batch.target, task.draft.target_rows[place]);
   // A greedy row has no temperature; people look at it with temperature 1.
@@ -149,7 +151,6 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
 
 absl::Status PlaceRows::ReadForbidden(const RoundRebuilder& round, size_t i, int32_t place,
                                       const Source& target) {
-  free_p_.clear();
   const Task& task = round.batch().tasks[i];
   const bool is_forced = task.places != nullptr && task.places[place].forced != kNoToken;
   const bool forbids = std::find(forbidden_.begin(), forbidden_.end(), true) != forbidden_.end();
@@ -177,16 +178,17 @@ std::vector<Candidate> PlaceRows::BestForbidden(int32_t count) const {
 Candidate PlaceRows::At(TokenId id) const {
   Candidate candidate;
   candidate.id = id;
-  if (!has_p_ || id < 0 || static_cast<size_t>(id) >= p_.size()) return candidate;
+  if (id < 0 || static_cast<size_t>(id) >= forbidden_.size()) return candidate;
   const auto index = static_cast<size_t>(id);
+  candidate.is_forbidden = forbidden_[index];
+  if (candidate.is_forbidden && !free_p_.empty()) candidate.free_p = free_p_[index];
+  if (!has_p_) return candidate;
   candidate.p = p_[index];
   if (has_q_) candidate.q = q_[index];
   if (one_hot_ == id) candidate.q = 1;
   if (has_q_ || one_hot_ != kNoToken) {
     candidate.residual = std::max(factor_ * candidate.p - candidate.q, 0.0);
   }
-  candidate.is_forbidden = forbidden_[index];
-  if (candidate.is_forbidden && !free_p_.empty()) candidate.free_p = free_p_[index];
   return candidate;
 }
 

@@ -283,7 +283,12 @@ class Show {
     if (absl::Status status = place_rows_.Read(rebuilder, i, view.place); !status.ok()) {
       return status;
     }
-    if (!place_rows_.has_p()) return absl::OkStatus();
+    if (place_rows_.has_p()) PrintDistribution(view);
+    PrintForbidden(view.place);
+    return absl::OkStatus();
+  }
+
+  void PrintDistribution(const PlaceView& view) {
     fmt::print("\ncandidates at place {}{}\n", view.place,
                place_rows_.is_masked()
                    ? fmt::format(" ({} of {} ids allowed)", place_rows_.num_allowed(),
@@ -308,8 +313,6 @@ class Show {
            {notes, c.is_forbidden ? Colour::kRed : Colour::kNone}});
     }
     table.Flush();
-    PrintForbidden(view.place);
-    return absl::OkStatus();
   }
 
   // What the grammar, a mask or a list stopped.

@@ -76,8 +76,8 @@ class Comparison {
             fmt::format("{} is {} in A and {} in B", name, ValueText(x), ValueText(y)));
       }
     });
-    Rules("target", a_round.target.rules, b_round.target.rules);
-    Rules("draft", a_round.draft.rules, b_round.draft.rules);
+    if (UsesTarget(a) && UsesTarget(b)) Rules("target", a_round.target.rules, b_round.target.rules);
+    if (UsesDraft(a) && UsesDraft(b)) Rules("draft", a_round.draft.rules, b_round.draft.rules);
     if (has_lists) {
       Overrides(a, b);
     } else {
@@ -103,6 +103,7 @@ class Comparison {
 
   // The edits of places come from parameters that look back at the text, and so at the draft.
   void Overrides(const TraceTask& a, const TraceTask& b) {
+    if (a.drafts_by_slot || b.drafts_by_slot) return;  // those of the processor have no record
     for (size_t i = 0; i < a.places.size() && i < b.places.size(); ++i) {
       if (i > 0 &&
           (i > a.tokens.size() || i > b.tokens.size() || a.tokens[i - 1] != b.tokens[i - 1]))
@@ -173,6 +174,7 @@ struct Unseen {
 Unseen UnseenOf(const StepDigest& a, const StepDigest& b, bool with_rows) {
   Unseen unseen;
   if (with_rows) unseen.Add("rows", "the rows");
+  if (a.LacksDraft(b)) unseen.Add("draft", "draft tokens that were not recorded");
   if (a.LacksEdits(b)) unseen.Add("parameters", "a parameter that was not recorded");
   if (a.LacksMasks(b)) unseen.Add("grammar", "a mask that was not recorded");
   return unseen;

@@ -43,7 +43,17 @@ bool StepDigest::LacksRows(const StepDigest& other) const {
 }
 
 bool StepDigest::LacksEdits(const StepDigest& other) const {
-  return !AreComparable(edits, other.edits) || !AreComparable(overrides, other.overrides);
+  if (!AreComparable(edits, other.edits)) return true;
+  if (is_by_slot && other.is_by_slot) return false;
+  // If the host made overrides for one of the two alone, they may come of a parameter that draft
+  // tokens by slot exclude, such as a bad word.
+  if (is_by_slot) return other.overrides != Digest(0);
+  if (other.is_by_slot) return overrides != Digest(0);
+  return !AreComparable(overrides, other.overrides);
+}
+
+bool StepDigest::LacksDraft(const StepDigest& other) const {
+  return lacks_draft || other.lacks_draft;
 }
 
 StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
@@ -52,7 +62,9 @@ StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
   Hash parameters;
   VisitParameters(false,
                   [&](const char*, auto member) { parameters.Put(ValueHash(task.*member)); });
-  digest.parameters = parameters.Value(round.target.rules).Value(round.draft.rules).value();
+  if (UsesTarget(task)) parameters.Value(round.target.rules);
+  if (UsesDraft(task)) parameters.Value(round.draft.rules);
+  digest.parameters = parameters.value();
   digest.edits = EditsOf(round, task);
   digest.overrides = OverridesOf(round, task);
   digest.coins = Hash().Put(task.seed).List(task.coins).value();
@@ -69,6 +81,8 @@ StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
   digest.argmax = DigestOf(ArgmaxIds(task));
   digest.masks = DigestOf(MaskHashes(round, task));
   digest.has_masks = HasMasks(task);
+  digest.is_by_slot = task.drafts_by_slot;
+  digest.lacks_draft = LacksDraftTokens(task);
   digest.forced = ValueHash(ForcedIds(task));
   digest.outcome = OutcomeHash(task);
   return digest;

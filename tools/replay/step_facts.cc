@@ -126,11 +126,20 @@ std::optional<uint64_t> EditsOf(const TraceRound& round, const TraceTask& task) 
 }
 
 std::optional<uint64_t> OverridesOf(const TraceRound& round, const TraceTask& task) {
-  // The processor that reads the drafts makes their edits, and no record has them.
+  // They follow from the token edits, the penalties and the draft. A task whose other parameters
+  // edit single places gets its draft tokens from the host.
   if (task.drafts_by_slot) return std::nullopt;
   if (task.edits_hash != 0) return task.overrides_hash;
   constexpr int32_t kAnyId = std::numeric_limits<int32_t>::max();
   return HasLists(round) ? std::optional(RecordedOverridesHash(task, kAnyId)) : std::nullopt;
+}
+
+bool LacksDraftTokens(const TraceTask& task) {
+  return task.outcome.num_drafts > static_cast<int64_t>(task.tokens.size());
+}
+
+bool UsesDraft(const TraceTask& task) {
+  return std::find(task.kinds.begin(), task.kinds.end(), DraftKind::kSampled) != task.kinds.end();
 }
 
 bool HasMasks(const TraceTask& task) {

@@ -29,7 +29,14 @@ Facts ForcedIds(const TraceTask& task);
 // The recorded hashes of the token edits, and without them those of the lists (parameter_hash.h).
 // Nothing: neither was recorded. REQUIRES: the task has no place behind the end of its draft.
 std::optional<uint64_t> EditsOf(const TraceRound& round, const TraceTask& task);
+// Nothing too if the processor made them: it does so for drafts by slot.
 std::optional<uint64_t> OverridesOf(const TraceRound& round, const TraceTask& task);
+// True if the device had the draft tokens and no record has them.
+bool LacksDraftTokens(const TraceTask& task);
+
+// Whether a row of the tensor is part of the task's input.
+inline bool UsesTarget(const TraceTask& task) { return !task.target_rows.empty(); }
+bool UsesDraft(const TraceTask& task);
 
 // Recorded or not.
 bool HasMasks(const TraceTask& task);

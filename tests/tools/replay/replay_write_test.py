@@ -159,6 +159,44 @@ class Diff(Traces):
     def test_needs_two(self):
         self.assertIn("give two traces", error("diff", self.path))
 
+    def test_one_anonymised_trace(self):
+        """The error was that the runs have no request id in common."""
+        hidden = self.folder / "hidden.mcap"
+        out("anonymise", self.path, "-o", hidden)
+        for pair in ((self.path, hidden), (hidden, self.path)):
+            text = error("diff", *pair)
+            self.assertIn(f"{hidden} is anonymised and {self.path} is not", text)
+            self.assertIn(f'"specd-replay anonymise {self.path} -o OUT.mcap"', text)
+        self.assertIn("0 of them differ", out("diff", hidden, hidden))
+
+    def test_parameters_of_a_fork(self):
+        """If a trace does not name the parent of a fork, its opening has no parameters."""
+        def fork_of(name, parent):
+            records = trace_file.read(self.path)
+            for value in (r.value for r in records if r.topic == "opening"):
+                if value["request_id"] == "block":
+                    value.update(forked_from=parent, lists=[])
+                    if name == "unknown":
+                        value["numbers"] = type(value["numbers"])()
+            for value in (r.value for r in records if r.topic == "round" and name == "unknown"):
+                for task in value["tasks"]:
+                    task["seed"] = task.get("seed", 0) + 1
+            path = self.folder / f"{name}.mcap"
+            trace_file.write(path, records)
+            return path
+
+        parent = next(s for s in self.trace.openings if self.trace.request(s) == "token")
+        known, unknown = fork_of("known", parent), fork_of("unknown", 2**40)
+        text = out("diff", self.path, unknown, "--request=block", code=1)
+        self.assertIn("the seed is", text)
+        self.assertIn("the sequence is a fork in B alone", text)
+        self.assertNotIn("top_p", text)
+        text = out("diff", known, unknown, "--request=block", code=1)
+        self.assertNotIn("parameters:", text)
+        # The trace that names the parent has what the parent was given.
+        text = out("diff", unknown, self.path, "--request=block", code=1)
+        self.assertNotIn("top_p", text)
+
 
 class Export(Traces):
     def test_npz(self):
