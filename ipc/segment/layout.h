@@ -155,8 +155,8 @@ struct CompletionEntry {
 // when. They lie on pages of their own, so that a process can register these pages with its GPU and
 // nothing else. The numbers are those of rounds: the ring position plus one, as in `sequence`.
 struct RoundWords {
-  // The engine's CUDA streams write these three, and its library where a function of the host stands
-  // for a stream's word. The library also takes a mark back.
+  // The engine's CUDA streams write these three, and its library where a host function stands for
+  // a stream's word. The library also takes a mark back.
   std::atomic<uint64_t> ready;   // the rows of this round are written
   std::atomic<uint64_t> passed;  // the CUDA stream has continued after this round
   std::atomic<uint64_t> drafts;  // the draft tokens by slot of this round are written; a hint
