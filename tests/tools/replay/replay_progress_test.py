@@ -44,7 +44,7 @@ class Progress(Traces):
         try:
             while part := os.read(terminal, 1 << 16):
                 text += part
-        except OSError:  # nobody has the other end any more
+        except OSError:  # the program has closed the terminal
             pass
         return text
 
