@@ -25,6 +25,9 @@ __attribute__((noinline)) void* operator new(size_t size_bytes) {
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
+__attribute__((noinline)) void* operator new(size_t size_bytes, const std::nothrow_t&) noexcept {
+  return memory_is_out ? nullptr : std::malloc(size_bytes);
+}
 __attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
 __attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
