@@ -17,22 +17,8 @@ namespace specd {
 struct VerifierFixture {
   // With `grammars` sequences may have a constraint. A sequence with 3 drafts is 32 of piece_work.
   explicit VerifierFixture(std::shared_ptr<grammar::GrammarCompiler> grammars = nullptr,
-                           const grammar::MaskPool::NowNs& now_ns = {}, int64_t piece_work = 0) {
-    auto owned = std::make_unique<ScriptedBackend>();
-    backend = owned.get();
-    VerifierOptions options;
-    options.limits = {8, 4, 3};
-    options.max_sequences = 4;
-    options.eos_token_ids = {7};
-    options.grammars = std::move(grammars);
-    options.now_ns = now_ns;
-    options.piece_work = piece_work;
-    auto created = Verifier::Create(options, std::move(owned));
-    REQUIRE(created.ok());
-    verifier = *std::move(created);
-    REQUIRE(verifier->BindTarget(View()).ok());
-    REQUIRE(verifier->BindDraft(DraftView()).ok());
-  }
+                           const grammar::MaskPool::NowNs& now_ns = {}, int64_t piece_work = 0);
+  ~VerifierFixture();
 
   TensorView View(RowKind kind = RowKind::kLogits) const {
     TensorView view;

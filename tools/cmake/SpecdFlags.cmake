@@ -26,6 +26,11 @@ set(host_flags -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -f
 if(SPECD_WERROR)
   list(APPEND host_flags -Werror)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # The precompiled headers fill the heap with which g++ begins: it collects garbage all the time. A
+  # larger one takes a tenth off the compile time.
+  list(APPEND host_flags "SHELL:--param ggc-min-heapsize=524288")
+endif()
 target_compile_options(specd_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:${host_flags}>")
 

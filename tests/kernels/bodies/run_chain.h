@@ -14,6 +14,13 @@
 
 namespace specd {
 
+// The tasks of most tests, compiled once, in run_chain.cc.
+extern template TaskOutcome RunTask(ScalarTeam<CpuTarget::kBaseline>&, const RoundBatch&,
+                                    const Task&, const TaskWorkspace&, const KeyedCoins&,
+                                    const TaskOutput&);
+extern template TaskOutcome RunTask(EmulatedTeam&, const RoundBatch&, const Task&,
+                                    const TaskWorkspace&, const KeyedCoins&, const TaskOutput&);
+
 // A task that owns its arrays. Target rows are first_row, first_row + 1, ... and draft rows the
 // same numbers of the draft tensor.
 class ChainCase {

@@ -1,0 +1,69 @@
+#include "tests/daemon/server/server_fixture.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+
+#include <utility>
+
+#include "daemon/base/logging.h"
+
+namespace specd::test {
+
+EnginePtr OpenEngine(const std::string& uri, const specd_options& options) {
+  specd_engine* engine = nullptr;
+  const int code = specd_open(uri.c_str(), &options, &engine);
+  INFO(specd_last_error());
+  REQUIRE(code == SPECD_OK);
+  return EnginePtr(engine);
+}
+
+bool LastErrorHas(const char* part) {
+  INFO(specd_last_error());
+  return std::string(specd_last_error()).find(part) != std::string::npos;
+}
+
+specd_options ServerOptions() {
+  specd_options options;
+  specd_options_init(&options);
+  options.vocab_size = 8;
+  options.max_batch = 4;
+  options.max_draft = 3;
+  options.ring_depth = 2;
+  options.max_scores_per_token = 4;
+  return options;
+}
+
+ServerFixture::ServerFixture(const std::string& device, const std::string& mps) {
+  REQUIRE(SetUpLogging({.levels = "off"}).ok());
+  std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
+  REQUIRE(mkdtemp(name.data()) != nullptr);
+  folder = name;
+  ControlServer::Options options;
+  options.path = (folder / "specd.sock").string();
+  options.max_sessions = 1;
+  options.clock = &session.clock;
+  options.hello.device = device;
+  options.hello.mps = mps;
+  options.open_session = [this](const HelloRequest& request) {
+    std::lock_guard<std::mutex> lock(mutex);
+    hello = request;
+    return absl::StatusOr<std::shared_ptr<Session>>(session.session);
+  };
+  options.serve = [](const std::shared_ptr<Session>&) {};
+  auto created = ControlServer::Create(options);
+  REQUIRE(created.ok());
+  server = *std::move(created);
+  wake = UniqueFd(eventfd(0, EFD_CLOEXEC));
+  thread = std::thread([this] { server->Run(wake.get()); });
+  uri = "unix:" + options.path;
+}
+
+ServerFixture::~ServerFixture() {
+  eventfd_write(wake.get(), 1);
+  thread.join();
+  server.reset();
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace specd::test
