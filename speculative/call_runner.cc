@@ -147,7 +147,11 @@ void CallRunner::Answer(size_t task, DraftResult* result) {
     Refuse(RefusalText(Refusal::kNoRoom), result);
   } else if (outcome.status != OutcomeStatus::kOk) {
     // Nothing was confirmed. The sequence continues, and its drafter may bring another row.
+    // The task's target rows are the draft tensor.
+    const bool is_row = outcome.status == OutcomeStatus::kBadTargetRow;
     result->status = RoundStatus::kBadDistribution;
+    result->refusal =
+        RefusalOf(is_row ? OutcomeStatus::kBadDraftRow : outcome.status, outcome.fault);
     ++parts_.counters->bad_draft_rows;
   } else {
     result->children = {&samples_[task * size_t{kSamplesMax}],
@@ -238,6 +242,7 @@ void CallRunner::Answer(size_t task, const ScoreInput& input, ScoreResult* resul
   const TaskOutcome& outcome = parts_.scratch->outcomes[task];
   if (outcome.status != OutcomeStatus::kOk) {
     result->status = RoundStatus::kBadDistribution;
+    result->refusal = RefusalOf(outcome.status, outcome.fault);
     ++parts_.counters->bad_target_rows;
   }
   result->num_scored = outcome.num_tokens;

@@ -235,7 +235,9 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                                      .scale = tensor.scale,
                                      .cap = tensor.cap,
                                      .renormalise = tensor.renormalise != 0};
-  return Expect<OkReply>(Ask(request)).status();
+  absl::Status status = Expect<OkReply>(Ask(request)).status();
+  if (status.ok()) rounds_.NoteBound(role);
+  return status;
 }
 
 // ---- sequences

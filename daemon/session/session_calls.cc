@@ -189,6 +189,7 @@ absl::Status SessionCalls::Score(std::span<const ScoreInput> inputs) {
     SequenceResult& answer = answers_[i];
     answer = {};
     answer.status = results[i].status;
+    answer.refusal = results[i].refusal;
     answer.num_kept = static_cast<uint32_t>(results[i].num_scored);
     answer.tokens = inputs[i].ids;
     answer.scores_per_token = static_cast<uint32_t>(results[i].scores_per_token);

@@ -364,6 +364,7 @@ TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence
   event_.ids.clear();
   event_.logprobs.clear();
   event_.finish_reason = 0;
+  event_.fault = {};
   event_.stop_token = kNoToken;
   return event_;
 }
@@ -387,6 +388,7 @@ void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
   TokenEvent& event = Event(TokenEventKind::kEnd, result.sequence, state_.options.clock->NowNs());
   event.offset = result.total_kept;
   event.finish_reason = static_cast<uint32_t>(result.finish_reason);
+  event.fault = {.refusal = result.refusal, .place = result.num_kept, .row = result.bad_row};
   event.stop_token = result.stop_token;
   event.cumulative_logprob = result.cumulative_logprob;
   state_.events->Push(result.sequence, event);

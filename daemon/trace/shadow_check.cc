@@ -94,7 +94,8 @@ bool SameScore(const TokenScore& a, const TokenScore& b) {
 bool SameOutcome(const TaskOutcome& a, const TaskOutcome& b) {
   return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
          a.num_drafts == b.num_drafts && a.empty_residuals == b.empty_residuals &&
-         a.invalid_drafts == b.invalid_drafts && a.point_masses == b.point_masses;
+         a.invalid_drafts == b.invalid_drafts && a.point_masses == b.point_masses &&
+         a.fault == b.fault;
 }
 
 // Bits of every member, -0 and NaN included.

@@ -10,7 +10,7 @@ namespace {
 bool IsSame(const TaskOutcome& a, const TaskOutcome& b) {
   return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
          a.empty_residuals == b.empty_residuals && a.invalid_drafts == b.invalid_drafts &&
-         a.point_masses == b.point_masses;
+         a.point_masses == b.point_masses && a.fault == b.fault;
 }
 
 bool IsSame(const TokenScore& a, const TokenScore& b) {

@@ -23,6 +23,25 @@ struct Numbers {
   }
 };
 
+// Traces of earlier versions have no fault.
+std::string_view NameOf(RowFault fault) {
+  switch (fault) {
+    case RowFault::kNan:
+      return "holds NaN or a negative probability";
+    case RowFault::kNoMass:
+      return "has no id above -inf";
+    case RowFault::kSum:
+      return "has probabilities that do not sum to 1";
+    case RowFault::kShare:
+      return "has a weight or a mass out of range";
+    case RowFault::kChanged:
+      return "changed while it was read";
+    case RowFault::kNone:
+      break;
+  }
+  return "has a NaN or no mass";
+}
+
 ShownVerdict VerdictOfOutcome(const PlaceView& view) {
   const int32_t place = view.place;
   const TaskOutcome& outcome = view.task->outcome;
@@ -109,9 +128,10 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
     case ShownVerdict::kNotJudged:
       return "not judged: the draft ended before this place";
     case ShownVerdict::kBadTarget:
-      return "the target row has a NaN or no mass, so the sequence ends here";
+      return fmt::format("the target row {}, so the sequence ends here", NameOf(task.outcome.fault));
     case ShownVerdict::kBadDraft:
-      return "the draft row or its side channel has a NaN or no mass, so the sequence ends here";
+      return fmt::format("the draft row or its side channel {}, so the sequence ends here",
+                         NameOf(task.outcome.fault));
     case ShownVerdict::kStands:
       return WhyOfDraft(view, number);
     case ShownVerdict::kFalls:
