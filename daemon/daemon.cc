@@ -235,6 +235,10 @@ absl::Status Daemon::StartControl() {
 absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request) {
   const absl::StatusOr<ServedModel*> model = models_.Find(request.profile);
   if (!model.ok()) return model.status();
+  if (absl::Status status = CheckTokenizer((*model)->profile, request.tokenizer_hash);
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::unique_ptr<Backend>> backend = MakeDaemonBackend(config_.device);
   if (!backend.ok()) return backend.status();
   SessionOptions options;

@@ -37,9 +37,9 @@ class Engine:
 
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, spin_us, cuda_stream (the address, such as torch's
-    stream.cuda_stream). Embedded engines also take tokenizer (the path of a tokenizer.json, so that
-    sequences may have structured_outputs), eos_token_ids, eos_tokens (their texts, with a
-    tokenizer), reasoning_start, reasoning_end,
+    stream.cuda_stream), tokenizer (the path of a tokenizer.json: embedded, sequences may then have
+    structured_outputs; attached, a daemon with another tokenizer refuses the engine). Embedded engines
+    also take eos_token_ids, eos_tokens (their texts), reasoning_start, reasoning_end,
     profile_file (the path of a model profile with these and more), trace (a directory) and
     trace_options. A daemon has its own trace, and its own models: profile names one of them.
     """
