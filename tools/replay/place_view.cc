@@ -128,7 +128,8 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
     case ShownVerdict::kNotJudged:
       return "not judged: the draft ended before this place";
     case ShownVerdict::kBadTarget:
-      return fmt::format("the target row {}, so the sequence ends here", NameOf(task.outcome.fault));
+      return fmt::format("the target row {}, so the sequence ends here",
+                         NameOf(task.outcome.fault));
     case ShownVerdict::kBadDraft:
       return fmt::format("the draft row or its side channel {}, so the sequence ends here",
                          NameOf(task.outcome.fault));
