@@ -38,6 +38,15 @@ struct RowBindings {
     return {next_tokens_.data(), num_next_tokens_};
   }
 
+  // Whether rounds read memory of the host.
+  bool ReadsHostMemory() const {
+    const auto is_host = [](const void* data, MemorySpace space) {
+      return data != nullptr && space == MemorySpace::kHost;
+    };
+    return is_host(target.data, target.space) || is_host(draft.data, draft.space) ||
+           is_host(mask.words, mask.space) || is_host(draft_tokens.ids, draft_tokens.space);
+  }
+
   bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask.num_rows; }
 
   TensorView target;

@@ -181,8 +181,9 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
   Succeeded(packer_.Pack(inputs, &scratch_, results));
   const bool may_be_larger = is_alone && options_.piece_work == 0;
   pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_), may_be_larger ? kAloneFactor : 1);
-  // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
-  holds_back_ = asks || pieces_.is_cut();
+  // If the round is aborted, the engine may write next tokens itself, and ours must not overwrite
+  // them. The engine may call it off, and a page of host memory may be missing.
+  holds_back_ = asks || pieces_.is_cut() || rows_.ReadsHostMemory();
   round_status_ = RoundStatus::kOk;
   if (pieces_.is_cut()) {
     for (int32_t i = 0; i < scratch_.num_tasks; ++i) {
