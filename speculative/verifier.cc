@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -12,9 +11,11 @@
 namespace specd {
 namespace {
 
-int64_t PieceWork(const VerifierOptions& options, const Backend& backend) {
-  if (!backend.device_uuid().empty()) return std::numeric_limits<int64_t>::max();
-  return options.piece_work > 0 ? options.piece_work : kPieceWork * options.limits.threads;
+PieceBound BoundOf(const VerifierOptions& options, const Backend& backend) {
+  const bool is_device = !backend.device_uuid().empty();
+  const int64_t usual = is_device ? kDevicePieceWork : kPieceWork * options.limits.threads;
+  return {.work_max = options.piece_work > 0 ? options.piece_work : usual,
+          .host_row_factor = is_device ? kCopiedRowFactor : 1};
 }
 
 }  // namespace
@@ -42,15 +43,17 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
       packer_(options.limits, &sequences_, &rows_, &counters_, backend_.get(), options.now_ns),
-      pieces_(PieceWork(options, *backend_)),
+      pieces_(BoundOf(options, *backend_)),
       committer_(options.eos_token_ids, &counters_),
-      calls_(options.limits, {.backend = backend_.get(),
-                              .sequences = &sequences_,
-                              .rows = &rows_,
-                              .packer = &packer_,
-                              .scratch = &scratch_,
-                              .counters = &counters_,
-                              .grammars = options_.grammars.get()}),
+      calls_(options.limits,
+             {.backend = backend_.get(),
+              .sequences = &sequences_,
+              .rows = &rows_,
+              .packer = &packer_,
+              .scratch = &scratch_,
+              .counters = &counters_,
+              .grammars = options_.grammars.get()},
+             BoundOf(options, *backend_)),
       staged_(options.limits, {.backend = backend_.get(),
                                .sequences = &sequences_,
                                .rows = &rows_,
@@ -282,13 +285,15 @@ bool Verifier::CollectRound(std::span<SequenceResult> results) {
 // ---- calls
 
 void Verifier::SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results) {
-  SPECD_CHECK(staged_.count() == 0);
-  Succeeded(calls_.SampleDraft(inputs, results));
+  BeginCall(inputs, results, false);
+  while (RunCallPiece()) continue;
+  EndCall(results);
 }
 
 void Verifier::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
-  SPECD_CHECK(staged_.count() == 0);
-  Succeeded(calls_.Score(inputs, results));
+  BeginCall(inputs, results, false);
+  while (RunCallPiece()) continue;
+  EndCall(inputs, results);
 }
 
 }  // namespace specd

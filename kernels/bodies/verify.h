@@ -84,7 +84,7 @@ class TaskRun {
           if (!pauses_.paused()) WriteBySlot();
           break;
         case TaskKind::kScore:
-          Score();
+          if (pauses_.phase() != TaskPhase::kScores) Score();
           break;
         case TaskKind::kSampleDraft:
           SampleDraft();

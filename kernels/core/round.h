@@ -78,8 +78,8 @@ struct BlockProgress {
   double prefix = 1;
 };
 
-// How far a kVerify task has come that runs in several calls of Backend::Run. The caller gives an
-// empty one to the first call.
+// How far a kVerify or kScore task has come that runs in several calls of Backend::Run. The caller
+// gives an empty one to the first call. A kSampleDraft task has one row and never pauses.
 struct PausedTask {
   bool is_paused = false;  // the last call has left work; the caller clears it before each call
   bool has_begun = false;

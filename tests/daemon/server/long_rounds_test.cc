@@ -166,6 +166,31 @@ TEST_SUITE("unit") {
     CHECK(KeptOf(done.results[2]) == std::vector<TokenId>{2});
   }
 
+  TEST_CASE("line 8: a round on a device ran in one piece, however many rows it had") {
+    LongSession f;
+    SessionOptions options = f.session->options();
+    auto owned = std::make_unique<HookedBackend>();
+    owned->uuid = "GPU-1";
+    f.backend = f.hooked = owned.get();
+    f.Attach(options, std::move(owned));
+    SessionFixture small;
+    Served served(f, small);
+    const SequenceHandle s = small.Open("small");
+    f.SubmitThree();
+    small.backend->script = {Confirm(0, {1})};
+    REQUIRE(small.Submit({s}) == PushResult::kOk);
+    CHECK(served.loop.Step());
+    CHECK(f.num_run() == 1);
+    CompletionView done;
+    CHECK(small.engine->Poll(&done));
+    CHECK(served.loop.Step());
+    CHECK(served.loop.Step());
+    REQUIRE(f.engine->Poll(&done));
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(KeptOf(done.results[i]) == std::vector<TokenId>{static_cast<TokenId>(i)});
+    }
+  }
+
   TEST_CASE("openings between two pieces leave no event of the round without room") {
     LongSession f;
     Served served(f);
