@@ -132,6 +132,7 @@ bool Session::End() {
 
 void Session::EndNow() {
   if (is_between_pieces()) DropPieces();
+  sequences_.FreeClosed();
   sequences_.FinishAll();
   if (state_.trace != nullptr) state_.trace->EndSession();
   state_.channel.Abandon();
@@ -161,6 +162,7 @@ bool Session::StepPiece(bool is_alone) {
   } else {
     calls_.Do(submission_, is_alone);
   }
+  sequences_.FreeClosed();
   if (state_.has_faulted.load()) {
     CallOffPieces();
     EndNow();
