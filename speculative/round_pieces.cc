@@ -28,8 +28,13 @@ int64_t PassesOf(const Task& task) {
 }  // namespace
 
 int64_t RoundPieces::RowWorkOf(const Task& task) const {
-  const bool is_host = batch_.target.space == MemorySpace::kHost;
-  return (PassesOf(task) + (is_host ? bound_.host_row_factor - 1 : 0)) * batch_.target.vocab_size;
+  const int64_t copied = bound_.host_row_factor - 1;
+  int64_t passes = PassesOf(task);
+  if (batch_.target.space == MemorySpace::kHost) passes += copied;
+  if (batch_.draft.space == MemorySpace::kHost && task.draft.draft_rows != nullptr) {
+    passes += copied;
+  }
+  return passes * batch_.target.vocab_size;
 }
 
 // The elements that a task may read.
@@ -49,15 +54,19 @@ void RoundPieces::Begin(const RoundBatch& batch, int64_t factor) {
   progress_ = {};
   int64_t work = 0;
   for (int32_t i = 0; i < batch.num_tasks; ++i) work += WorkOf(i);
-  is_cut_ = work > work_max_;
+  const bool has_more = bound_.tasks_min == 1 || batch.num_tasks > bound_.tasks_min;
+  is_cut_ = work > work_max_ && has_more;
 }
 
 RoundBatch RoundPieces::Next() {
   int64_t work = WorkOf(next_);
   end_ = next_ + 1;
-  while (end_ < batch_.num_tasks && work + WorkOf(end_) <= work_max_) work += WorkOf(end_++);
+  while (end_ < batch_.num_tasks &&
+         (end_ - next_ < bound_.tasks_min || work + WorkOf(end_) <= work_max_)) {
+    work += WorkOf(end_++);
+  }
   RoundBatch piece = TasksOf(batch_, next_, end_ - next_);
-  if (work > work_max_) {
+  if (work > work_max_ && end_ - next_ == 1) {
     progress_.is_paused = false;
     piece.progress = &progress_;
     const int64_t row_work = RowWorkOf(batch_.tasks[next_]);

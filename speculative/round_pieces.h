@@ -32,9 +32,14 @@ inline constexpr int64_t kCopiedRowFactor = 64;
 // Pieces are then this many times as large.
 inline constexpr int64_t kAloneFactor = 16;
 
+// A device runs a task with scores in one block, and such tasks beside each other. A piece with
+// fewer tasks would leave most of a device idle. Estimate: an H200 has 132 processors.
+inline constexpr int32_t kDeviceTasksMin = 128;
+
 struct PieceBound {
   int64_t work_max = 0;         // elements that the rows of one piece may have together
   int64_t host_row_factor = 1;  // a row in host memory counts as so many
+  int32_t tasks_min = 1;        // a piece has so many tasks, whatever their work
 };
 
 class RoundPieces {

@@ -5,11 +5,13 @@
 // mapped while a role is bound to it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 
 #include "kernels/core/check.h"
+#include "kernels/core/round.h"
 #include "kernels/core/types.h"
 
 namespace specd {
@@ -38,13 +40,21 @@ struct RowBindings {
     return {next_tokens_.data(), num_next_tokens_};
   }
 
-  // Whether rounds read memory of the host.
-  bool ReadsHostMemory() const {
-    const auto is_host = [](const void* data, MemorySpace space) {
-      return data != nullptr && space == MemorySpace::kHost;
+  // Whether these tasks read memory of the host.
+  bool ReadsHostMemory(std::span<const Task> tasks) const {
+    const auto reads = [](MemorySpace space, bool is_read) {
+      return space == MemorySpace::kHost && is_read;
     };
-    return is_host(target.data, target.space) || is_host(draft.data, draft.space) ||
-           is_host(mask.words, mask.space) || is_host(draft_tokens.ids, draft_tokens.space);
+    return std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+      const auto has_mask = [&task] {
+        const PlaceEdits* const places = task.places;
+        return places != nullptr &&
+               std::any_of(places, places + task.draft.num_nodes + 1,
+                           [](const PlaceEdits& place) { return place.mask_row != -1; });
+      };
+      return reads(target.space, true) || reads(draft.space, task.draft.draft_rows != nullptr) ||
+             reads(draft_tokens.space, task.drafts_by_slot) || reads(mask.space, has_mask());
+    });
   }
 
   bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask.num_rows; }

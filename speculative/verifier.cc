@@ -15,7 +15,8 @@ PieceBound BoundOf(const VerifierOptions& options, const Backend& backend) {
   const bool is_device = !backend.device_uuid().empty();
   const int64_t usual = is_device ? kDevicePieceWork : kPieceWork * options.limits.threads;
   return {.work_max = options.piece_work > 0 ? options.piece_work : usual,
-          .host_row_factor = is_device ? kCopiedRowFactor : 1};
+          .host_row_factor = is_device ? kCopiedRowFactor : 1,
+          .tasks_min = is_device && options.piece_work == 0 ? kDeviceTasksMin : 1};
 }
 
 }  // namespace
@@ -182,11 +183,13 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
                           bool asks, bool is_alone) {
   SPECD_CHECK(staged_.count() == 0);
   Succeeded(packer_.Pack(inputs, &scratch_, results));
+  const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
   const bool may_be_larger = is_alone && options_.piece_work == 0;
   pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_), may_be_larger ? kAloneFactor : 1);
   // If the round is aborted, the engine may write next tokens itself, and ours must not overwrite
   // them. The engine may call it off, and a page of host memory may be missing.
-  holds_back_ = asks || pieces_.is_cut() || rows_.ReadsHostMemory();
+  holds_back_ =
+      asks || pieces_.is_cut() || rows_.ReadsHostMemory({scratch_.tasks.data(), num_tasks});
   round_status_ = RoundStatus::kOk;
   if (pieces_.is_cut()) {
     for (int32_t i = 0; i < scratch_.num_tasks; ++i) {

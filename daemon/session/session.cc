@@ -117,8 +117,8 @@ absl::StatusOr<TraceDump> Session::DumpTrace() {
 bool Session::EndAll() {
   const bool had_run = End();
   // This runs without the session's lock, because the driver takes its time. No round reads the
-  // memory: the session takes no more rounds, and End has waited for the lock, which a round on a
-  // device holds to its end.
+  // memory: the session takes no more rounds, and End has waited for the lock, which a piece of a
+  // round on a device holds to its end.
   device_regions().Close();
   return had_run;
 }

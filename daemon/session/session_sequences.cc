@@ -286,8 +286,10 @@ absl::Status SessionSequences::Close(SequenceHandle handle) {
   state_.options.names->Release(stream.request_id);
   stream = {};
   memory = std::move(memory_[SlotOf(handle)]);
-  // Between two pieces the verifier keeps the sequence until the round or call has ended.
-  if (state_.between_pieces) kept_memory_.push_back(std::move(memory));
+  // The verifier keeps a sequence of a round or call that has pieces left.
+  if (state_.verifier->sequences().IsHeld(SlotOf(handle))) {
+    kept_memory_.push_back(std::move(memory));
+  }
   state_.verifier->Close(handle, &removed);
   if (state_.trace != nullptr) state_.trace->Closed(handle);
   state_.channel.WriteState(SlotOf(handle), {});  // an empty state: the handle is stale from now on

@@ -103,8 +103,8 @@ enum class TraceTensor : uint32_t { kTarget = 0, kDraft = 1, kMask = 2, kGrammar
 // A row or mask that the round's tasks name.
 struct TraceRow {
   TraceTensor tensor = TraceTensor::kTarget;
-  uint32_t index = 0;        // in its tensor; kGrammarMask: a number within the round
-  uint64_t hash = 0;         // RowHash of its bytes; 0: not computed
+  uint32_t index = 0;           // in its tensor; kGrammarMask: a number within the round
+  uint64_t hash = 0;            // RowHash of its bytes; 0: not computed
   uint64_t offset = kNoOffset;  // in the row file
 };
 

@@ -208,9 +208,12 @@ SPECD_BODY JudgedMax ReadAndJudge(T& team, Row* row, float scale, bool with_sums
   *stats = facts != nullptr ? workspace.ahead.stats : workspace.stats;
   const float max = facts != nullptr ? facts->max : ReadTiles(team, *row, scale, with_sums, *stats);
   if (!sums_to_one) {
-    // A sum takes NaN and negative probabilities as 0, so they are named first.
+    // A sum takes NaN and negative probabilities as 0, so they are named first. Where min_tokens
+    // removed ids, step 3 might have given their mass back.
     const RowFault fault = JudgeMax(max).fault;
-    return {-kInfinity, fault == RowFault::kNone ? RowFault::kSum : fault};
+    const bool is_sum =
+        fault == RowFault::kNone || (fault == RowFault::kNoMass && row->place.below_min_tokens);
+    return {-kInfinity, is_sum ? RowFault::kSum : fault};
   }
   // The removed ids were allowed, so step 3 must not yield after their removal.
   const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;

@@ -150,6 +150,7 @@ std::vector<uint32_t> RunScores(int64_t piece_work, int32_t threads) {
   std::vector<uint32_t> words;
   for (const ScoreResult& result : results) {
     words.push_back(static_cast<uint32_t>(result.status));
+    words.push_back(static_cast<uint32_t>(result.refusal));
     words.push_back(static_cast<uint32_t>(result.num_scored));
     for (int32_t j = 0; j < result.num_scored * result.scores_per_token; ++j) {
       words.push_back(static_cast<uint32_t>(result.scores[j].id));

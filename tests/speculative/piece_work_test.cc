@@ -12,10 +12,12 @@ constexpr int32_t kVocab = 1000;
 
 // The tasks of each piece of a round of these tasks; a task that is cut has a piece of its own.
 std::vector<int32_t> PiecesOf(const std::vector<Task>& tasks, const PieceBound& bound,
-                              MemorySpace space = MemorySpace::kHost) {
+                              MemorySpace space = MemorySpace::kHost,
+                              MemorySpace draft_space = MemorySpace::kDevice) {
   RoundBatch batch;
   batch.target.vocab_size = kVocab;
   batch.target.space = space;
+  batch.draft.space = draft_space;
   batch.tasks = tasks.data();
   batch.num_tasks = static_cast<int32_t>(tasks.size());
   RoundPieces pieces(bound);
@@ -69,6 +71,22 @@ TEST_SUITE("unit") {
     const std::vector<Task> tasks(10, WithDraft(0));
     CHECK(PiecesOf(tasks, bound, MemorySpace::kDevice) == Sizes{10});
     CHECK(PiecesOf(tasks, bound, MemorySpace::kHost) == Sizes{2, 2, 2, 2, 2});
+  }
+
+  TEST_CASE("a draft row of the host counts as one of the target does") {
+    const PieceBound bound = {.work_max = 10 * kVocab, .host_row_factor = 5};
+    const uint32_t draft_rows[] = {0};
+    std::vector<Task> tasks(4, WithDraft(0));
+    for (Task& task : tasks) task.draft.draft_rows = draft_rows;
+    CHECK(PiecesOf(tasks, bound, MemorySpace::kDevice, MemorySpace::kDevice) == Sizes{4});
+    CHECK(PiecesOf(tasks, bound, MemorySpace::kDevice, MemorySpace::kHost) == Sizes{2, 2});
+    CHECK(PiecesOf(tasks, bound, MemorySpace::kHost, MemorySpace::kHost) == Sizes{1, 1, 1, 1});
+  }
+
+  TEST_CASE("a device was left idle by pieces of a task or two") {
+    const PieceBound bound = {.work_max = kVocab, .tasks_min = 3};
+    CHECK(PiecesOf(std::vector<Task>(3, WithDraft(5)), bound) == Sizes{3});
+    CHECK(PiecesOf(std::vector<Task>(7, WithDraft(5)), bound) == Sizes{3, 3, 1});
   }
 
   TEST_CASE("argmax ids read no row, and a task beyond the bound runs alone") {

@@ -23,25 +23,6 @@ struct Numbers {
   }
 };
 
-// Traces of earlier versions have no fault.
-std::string_view NameOf(RowFault fault) {
-  switch (fault) {
-    case RowFault::kNan:
-      return "holds NaN or a negative probability";
-    case RowFault::kNoMass:
-      return "has no id above -inf";
-    case RowFault::kSum:
-      return "has probabilities that do not sum to 1";
-    case RowFault::kShare:
-      return "has a weight or a mass out of range";
-    case RowFault::kChanged:
-      return "changed while it was read";
-    case RowFault::kNone:
-      break;
-  }
-  return "has a NaN or no mass";
-}
-
 ShownVerdict VerdictOfOutcome(const PlaceView& view) {
   const int32_t place = view.place;
   const TaskOutcome& outcome = view.task->outcome;

@@ -218,7 +218,7 @@ TEST_SUITE("unit") {
     });
   }
 
-  TEST_CASE("line 17: every detail has a text that begins with a field") {
+  TEST_CASE("line 17: every detail has a text") {
     for (uint32_t detail = SPECD_DETAIL_SEQUENCE; detail <= SPECD_DETAIL_BAD_TOKEN; ++detail) {
       CAPTURE(detail);
       const std::string text = specd_detail_text(detail);
