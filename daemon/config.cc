@@ -23,6 +23,26 @@ namespace {
 // The room of sockaddr_un, less the zero at its end.
 constexpr size_t kSocketPathBytesMax = sizeof(sockaddr_un::sun_path) - 1;
 
+// Whether a socket can be made at the path of a flag.
+absl::Status CheckPlace(std::string_view flag, std::string_view scheme, const std::string& path) {
+  struct stat found = {};
+  if (stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {}{}: the path is a directory; name a socket in it, such as "
+                    "{}{}/specd.sock",
+                    flag, scheme, path, scheme, path.substr(0, path.find_last_not_of('/') + 1)));
+  }
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
+  if (!folder.empty() && stat(folder.c_str(), &found) != 0 && errno == ENOENT) {
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {}{}: there is no directory {}; make it (mkdir -p {}, or "
+                    "RuntimeDirectory= of a systemd unit), or choose another with --{}",
+                    flag, scheme, path, folder, folder, flag));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ParseListen(const std::string& listen, std::string* path) {
@@ -47,21 +67,7 @@ absl::Status CheckListenPath(const std::string& path) {
                     "shorter one, such as /run/specd/specd.sock",
                     path.size(), kSocketPathBytesMax));
   }
-  struct stat found = {};
-  if (stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
-    return absl::InvalidArgumentError(
-        fmt::format("listen = unix:{}: the path is a directory; name a socket in it, such as "
-                    "unix:{}/specd.sock",
-                    path, path.substr(0, path.find_last_not_of('/') + 1)));
-  }
-  const std::string folder = path.substr(0, path.rfind('/'));
-  if (!folder.empty() && stat(folder.c_str(), &found) != 0 && errno == ENOENT) {
-    return absl::InvalidArgumentError(
-        fmt::format("listen = unix:{}: there is no directory {}; make it (mkdir -p {}, or "
-                    "RuntimeDirectory= of a systemd unit), or choose another with --listen",
-                    path, folder, folder));
-  }
-  return absl::OkStatus();
+  return CheckPlace("listen", "unix:", path);
 }
 
 absl::Status ParseDetokenizerMode(const std::string& text, DetokenizerMode* mode) {
@@ -162,6 +168,10 @@ absl::Status CheckEndpoints(const DaemonConfig& config) {
           fmt::format("{} = {} must name one address (no *) in at most {} bytes", flag, endpoint,
                       kEndpointBytesMax));
     }
+    constexpr std::string_view kIpc = "ipc://";
+    if (!endpoint.starts_with(kIpc)) continue;
+    const std::string path = endpoint.substr(kIpc.size());
+    if (absl::Status status = CheckPlace(flag, kIpc, path); !status.ok()) return status;
   }
   return absl::OkStatus();
 }

@@ -79,7 +79,8 @@ absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
 // Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);
 
-// An endpoint must be one that can be bound, and that peers can use as it is written.
+// An endpoint must be one that can be bound, and that peers can use as it is written. REQUIRES:
+// FillEndpoints.
 absl::Status CheckEndpoints(const DaemonConfig& config);
 
 // Turns "1000" into 1000.

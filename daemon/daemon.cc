@@ -120,7 +120,6 @@ class Daemon {
 };
 
 absl::Status Daemon::Start() {
-  if (absl::Status status = CheckEndpoints(config_); !status.ok()) return status;
   if (config_.memory.constraints_bytes > 0) {
     grammar::GrammarMemory::OfProcess().Bound(config_.memory.constraints_bytes);
   }
@@ -235,6 +234,10 @@ absl::Status Daemon::StartControl() {
 absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request) {
   const absl::StatusOr<ServedModel*> model = models_.Find(request.profile);
   if (!model.ok()) return model.status();
+  if (absl::Status status = CheckTokenizer((*model)->profile, request.tokenizer_hash);
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<std::unique_ptr<Backend>> backend = MakeDaemonBackend(config_.device);
   if (!backend.ok()) return backend.status();
   SessionOptions options;
@@ -311,9 +314,7 @@ int Daemon::Run(int signal_fd) {
 int RunDaemon(const DaemonConfig& config) {
   OpenSocketsToGroup();
   const UniqueFd signal_fd = BlockedSignals();
-  DaemonConfig filled = config;
-  FillEndpoints(&filled);
-  Daemon daemon(filled);
+  Daemon daemon(config);
   if (absl::Status status = daemon.Start(); !status.ok()) {
     std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
     return kExitCouldNotStart;

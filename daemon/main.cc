@@ -174,6 +174,8 @@ int main(int argc, char** argv) {
         {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
   }
   if (status.ok()) status = specd::CheckListenPath(config.listen_path);
+  specd::FillEndpoints(&config);
+  if (status.ok()) status = specd::CheckEndpoints(config);
   if (!status.ok()) {
     std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
     return 2;

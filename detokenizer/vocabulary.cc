@@ -12,6 +12,18 @@ std::optional<TokenId> Vocabulary::FindAdded(std::string_view content) const {
   return std::nullopt;
 }
 
+uint64_t Vocabulary::Hash() const {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](uint8_t byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (TokenId id = 0; id < size(); ++id) {
+    const std::string_view bytes = Bytes(id);
+    const uint32_t length = Contains(id) ? static_cast<uint32_t>(bytes.size()) : ~uint32_t{0};
+    for (int shift = 0; shift < 32; shift += 8) add(static_cast<uint8_t>(length >> shift));
+    for (const char byte : bytes) add(static_cast<uint8_t>(byte));
+  }
+  return hash == 0 ? 1 : hash;
+}
+
 void Vocabulary::Builder::Set(TokenId id, std::string_view bytes, TokenFlags flags) {
   SPECD_CHECK(id >= 0 && id < kVocabSizeMax);
   SPECD_CHECK(bytes.size() <= kTokenSizeBytesMax);

@@ -59,6 +59,11 @@ class Vocabulary {
 
   const TextRules& text_rules() const { return text_rules_; }
 
+  // Tells vocabularies apart: FNV-1a with 64 bits over the ids in order. Each has its length as
+  // four bytes, lowest first, and its bytes; an id that is not there has the length 2^32 - 1. The
+  // flags do not count. 0 is the hash of no vocabulary. The time is proportional to the bytes.
+  uint64_t Hash() const;
+
   // Returns the lowest id of an added token with exactly this content, as in FindAdded("</think>").
   // The time is proportional to size(): for start-up.
   std::optional<TokenId> FindAdded(std::string_view content) const;

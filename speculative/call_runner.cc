@@ -14,18 +14,43 @@ constexpr std::string_view kNoMaskMemory =
 
 }  // namespace
 
-CallRunner::CallRunner(const BackendLimits& limits, const Parts& parts)
+CallRunner::CallRunner(const BackendLimits& limits, const Parts& parts, const PieceBound& bound)
     : limits_(limits),
       parts_(parts),
+      pieces_(bound),
       samples_(static_cast<size_t>(limits.max_batch) * size_t{kSamplesMax}),
       forced_ids_(static_cast<size_t>(limits.max_batch) *
-                  static_cast<size_t>(limits.max_output())) {}
+                  static_cast<size_t>(limits.max_output())) {
+  held_.reserve(static_cast<size_t>(limits.max_batch));
+}
 
-absl::Status CallRunner::Run(const TensorView& rows) {
+void CallRunner::Cut(const TensorView& rows, bool is_alone) {
   RoundBatch batch = parts_.packer->BatchOf(rows, parts_.scratch);
   batch.samples = samples_.data();
   batch.samples_stride = static_cast<int32_t>(kSamplesMax);
-  return parts_.backend->Run(batch);
+  pieces_.Begin(batch, is_alone ? kAloneFactor : 1);
+  status_ = absl::OkStatus();
+}
+
+bool CallRunner::RunPiece() {
+  if (pieces_.done() || !status_.ok()) return false;
+  status_ = parts_.backend->Run(pieces_.Next());
+  pieces_.Advance();
+  return !pieces_.done() && status_.ok();
+}
+
+// Tasks point into their sequences.
+void CallRunner::Hold(std::span<const DraftInput> inputs) {
+  if (!pieces_.is_cut()) return;
+  for (int32_t i = 0; i < parts_.scratch->num_tasks; ++i) {
+    held_.push_back(SlotOf(inputs[parts_.scratch->task_results[static_cast<size_t>(i)]].sequence));
+    parts_.sequences->Hold(held_.back());
+  }
+}
+
+void CallRunner::Release() {
+  for (const uint32_t slot : held_) parts_.sequences->Release(slot);
+  held_.clear();
 }
 
 template <class Result>
@@ -124,30 +149,44 @@ bool CallRunner::FillMask(const DraftInput& input, Sequence* sequence, PlaceEdit
   return !sequence->grammar_failed;
 }
 
-absl::Status CallRunner::SampleDraft(std::span<const DraftInput> inputs,
-                                     std::span<DraftResult> results) {
+void CallRunner::Begin(std::span<const DraftInput> inputs, std::span<DraftResult> results,
+                       bool is_alone) {
   PackAll(inputs, results);
-  RoundScratch& scratch = *parts_.scratch;
-  if (scratch.num_tasks == 0) return absl::OkStatus();
-  const absl::Status status = Run(parts_.rows->draft);
+  Cut(parts_.rows->draft, is_alone);
+  Hold(inputs);
+}
+
+absl::Status CallRunner::End(std::span<DraftResult> results) {
+  const RoundScratch& scratch = *parts_.scratch;
   for (size_t i = 0; i < static_cast<size_t>(scratch.num_tasks); ++i) {
     DraftResult& result = results[scratch.task_results[i]];
-    if (status.ok()) {
+    if (status_.ok()) {
       Answer(i, &result);
     } else {
       result.status = RoundStatus::kDeviceError;
     }
   }
-  return status;
+  Release();
+  return status_;
 }
 
 void CallRunner::Answer(size_t task, DraftResult* result) {
+  // The sequence may have gone between two pieces.
+  const Sequence* const sequence = parts_.sequences->Find(result->sequence);
+  if (sequence == nullptr || sequence->finish_reason != FinishReason::kNone) {
+    result->status = sequence == nullptr ? RoundStatus::kUnknownSequence : RoundStatus::kFinished;
+    return;
+  }
   const TaskOutcome& outcome = parts_.scratch->outcomes[task];
   if (outcome.status == OutcomeStatus::kNoRoom) {
     Refuse(RefusalText(Refusal::kNoRoom), result);
   } else if (outcome.status != OutcomeStatus::kOk) {
     // Nothing was confirmed. The sequence continues, and its drafter may bring another row.
+    // The task's target rows are the draft tensor.
+    const bool is_row = outcome.status == OutcomeStatus::kBadTargetRow;
     result->status = RoundStatus::kBadDistribution;
+    result->refusal =
+        RefusalOf(is_row ? OutcomeStatus::kBadDraftRow : outcome.status, outcome.fault);
     ++parts_.counters->bad_draft_rows;
   } else {
     result->children = {&samples_[task * size_t{kSamplesMax}],
@@ -157,14 +196,8 @@ void CallRunner::Answer(size_t task, DraftResult* result) {
 
 // ---- FindForced
 
-void CallRunner::FindForced(std::span<const ForcedInput> inputs, std::span<ForcedResult> results) {
-  SPECD_CHECK(inputs.size() == results.size());
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    FindForced(inputs[i], &forced_ids_[i * static_cast<size_t>(limits_.max_output())], &results[i]);
-  }
-}
-
-void CallRunner::FindForced(const ForcedInput& input, TokenId* to, ForcedResult* result) {
+void CallRunner::FindForced(const ForcedInput& input, size_t index, ForcedResult* result) {
+  TokenId* const to = &forced_ids_[index * static_cast<size_t>(limits_.max_output())];
   *result = ForcedResult{};
   result->sequence = input.sequence;
   SPECD_CHECK(input.num_prefix >= 0 && input.num_ids_max <= limits_.max_output());
@@ -218,26 +251,30 @@ bool CallRunner::Pack(const ScoreInput& input, ScoreResult* result) {
   return true;
 }
 
-absl::Status CallRunner::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
+void CallRunner::Begin(std::span<const ScoreInput> inputs, std::span<ScoreResult> results,
+                       bool is_alone) {
   PackAll(inputs, results);
-  RoundScratch& scratch = *parts_.scratch;
-  if (scratch.num_tasks == 0) return absl::OkStatus();
-  const absl::Status status = Run(parts_.rows->target);
+  Cut(parts_.rows->target, is_alone);
+}
+
+absl::Status CallRunner::End(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
+  const RoundScratch& scratch = *parts_.scratch;
   for (size_t i = 0; i < static_cast<size_t>(scratch.num_tasks); ++i) {
     const size_t index = scratch.task_results[i];
-    if (status.ok()) {
+    if (status_.ok()) {
       Answer(i, inputs[index], &results[index]);
     } else {
       results[index].status = RoundStatus::kDeviceError;
     }
   }
-  return status;
+  return status_;
 }
 
 void CallRunner::Answer(size_t task, const ScoreInput& input, ScoreResult* result) {
   const TaskOutcome& outcome = parts_.scratch->outcomes[task];
   if (outcome.status != OutcomeStatus::kOk) {
     result->status = RoundStatus::kBadDistribution;
+    result->refusal = RefusalOf(outcome.status, outcome.fault);
     ++parts_.counters->bad_target_rows;
   }
   result->num_scored = outcome.num_tokens;

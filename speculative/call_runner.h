@@ -16,6 +16,7 @@
 #include "kernels/core/calls.h"
 #include "speculative/grammar/grammar_compiler.h"
 #include "speculative/round_packer.h"
+#include "speculative/round_pieces.h"
 #include "speculative/round_scratch.h"
 
 namespace specd {
@@ -32,14 +33,31 @@ class CallRunner {
     VerifierCounters* counters = nullptr;
     const grammar::GrammarCompiler* grammars = nullptr;  // null: sequences have no constraint
   };
-  CallRunner(const BackendLimits& limits, const Parts& parts);
+  CallRunner(const BackendLimits& limits, const Parts& parts, const PieceBound& bound);
 
-  // Both return the backend's status. If the status is an error, the results say kDeviceError.
-  absl::Status SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
-  absl::Status Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
+  // Draws or scores in pieces, as RoundPieces cuts them:
+  //
+  //   runner.Begin(inputs, results);
+  //   while (runner.RunPiece()) Others();
+  //   absl::Status status = runner.End(results);   // scores: End(inputs, results)
+  //
+  // Between two pieces the caller may do what it may do between two pieces of a round (Verifier). A
+  // sequence that was closed or finished meanwhile is answered so. End returns the backend's
+  // status. If the status is an error, the results say kDeviceError.
+  void Begin(std::span<const DraftInput> inputs, std::span<DraftResult> results,
+             bool is_alone = false);
+  void Begin(std::span<const ScoreInput> inputs, std::span<ScoreResult> results,
+             bool is_alone = false);
+  bool RunPiece();
+  absl::Status End(std::span<DraftResult> results);
+  absl::Status End(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
+  // Ends a call that has pieces left, without an answer.
+  void CallOff() { Release(); }
+
   // Runs no backend. A sequence without a constraint, and one whose prefix its constraint forbids,
-  // has no forced ids.
-  void FindForced(std::span<const ForcedInput> inputs, std::span<ForcedResult> results);
+  // has no forced ids. `index` is that of the request in its call; the ids of two requests of a
+  // call lie apart.
+  void FindForced(const ForcedInput& input, size_t index, ForcedResult* result);
 
  private:
   // Packs all inputs that can be packed as tasks of the scratch.
@@ -47,20 +65,24 @@ class CallRunner {
   void PackAll(std::span<const Input> inputs, std::span<Result> results);
   bool Pack(const DraftInput& input, DraftResult* result);
   bool Pack(const ScoreInput& input, ScoreResult* result);
-  // The ids go into forced_ids_ at `to`.
-  void FindForced(const ForcedInput& input, TokenId* to, ForcedResult* result);
   // Sets the mask of the place after the input's prefix. False if no memory is left for it.
   bool FillMask(const DraftInput& input, Sequence* sequence, PlaceEdits* place);
   template <class Result>
   bool Refuse(std::string_view reason, Result* result);
-  // Runs the tasks of the scratch over these rows.
-  absl::Status Run(const TensorView& rows);
+  // Cuts the tasks of the scratch, which read these rows.
+  void Cut(const TensorView& rows, bool is_alone);
+  // Holds the slots of a draft call's sequences, until Release.
+  void Hold(std::span<const DraftInput> inputs);
+  void Release();
   void Answer(size_t task, DraftResult* result);
   void Answer(size_t task, const ScoreInput& input, ScoreResult* result);
 
   const BackendLimits limits_;
   const Parts parts_;
-  uint64_t stamp_ = 0;  // of the current call
+  RoundPieces pieces_;
+  absl::Status status_;         // of the pieces so far
+  std::vector<uint32_t> held_;  // slots of the call; a call of one piece holds none
+  uint64_t stamp_ = 0;          // of the current call
   std::vector<DraftSample> samples_;
   std::vector<TokenId> forced_ids_;  // max_output for each input
 };

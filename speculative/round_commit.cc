@@ -36,9 +36,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
-    if (!grammar.empty() && outcome.status == OutcomeStatus::kBadTargetRow) {
-      result->refusal = RefusalOf(grammar.FaultAt(confirmed.size()));
-    }
+    NameFault(outcome, scratch->tasks[task].draft, grammar, result);
   }
   if (!grammar.empty()) CommitGrammar(confirmed, sequence, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
@@ -96,12 +94,27 @@ void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, Sequence*
   // No forbidden token is kept, even if the backend of the constraint is wrong.
   *walk = {.num_kept = static_cast<int32_t>(num_taken), .reason = FinishReason::kError};
   result->status = RoundStatus::kBadDistribution;
+  result->bad_row = kNoRow;
   if (sequence->grammar_failed) {
     result->refusal = RefusalOf(grammar::MatcherFault::kNoMemory);
     return;
   }
   result->refusal = RefusalOf(sequence->grammar.commit_fault());
+  if (result->refusal == Refusal::kNone) result->refusal = Refusal::kBadToken;
   CountFault(OutcomeStatus::kBadToken);
+}
+
+// A place that a constraint left without a mask has a row all the same; the row is not to blame.
+void RoundCommitter::NameFault(const TaskOutcome& outcome, const Draft& draft,
+                               const SequenceGrammar& grammar, SequenceResult* result) {
+  const auto place = static_cast<size_t>(outcome.num_tokens);
+  const bool is_target = outcome.status == OutcomeStatus::kBadTargetRow;
+  if (is_target && !grammar.empty()) result->refusal = RefusalOf(grammar.FaultAt(place));
+  if (result->refusal != Refusal::kNone) return;
+  result->refusal = RefusalOf(outcome.status, outcome.fault);
+  if (outcome.status == OutcomeStatus::kBadToken || outcome.fault == RowFault::kShare) return;
+  const uint32_t* const rows = is_target ? draft.target_rows : draft.draft_rows;
+  if (rows != nullptr) result->bad_row = rows[place];
 }
 
 void RoundCommitter::CountFault(OutcomeStatus status) {

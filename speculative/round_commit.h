@@ -39,6 +39,9 @@ class RoundCommitter {
   void CommitGrammar(std::span<const TokenId> confirmed, Sequence* sequence, FinishWalk* walk,
                      SequenceResult* result);
   void CountFault(OutcomeStatus status);
+  // Says which row of a draft is bad, and why.
+  static void NameFault(const TaskOutcome& outcome, const Draft& draft,
+                        const SequenceGrammar& grammar, SequenceResult* result);
 
   const std::vector<TokenId> eos_token_ids_;
   VerifierCounters& counters_;

@@ -5,11 +5,13 @@
 // mapped while a role is bound to it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
 
 #include "kernels/core/check.h"
+#include "kernels/core/round.h"
 #include "kernels/core/types.h"
 
 namespace specd {
@@ -36,6 +38,23 @@ struct RowBindings {
   }
   std::span<const TokenArray> next_tokens() const {
     return {next_tokens_.data(), num_next_tokens_};
+  }
+
+  // Whether these tasks read memory of the host.
+  bool ReadsHostMemory(std::span<const Task> tasks) const {
+    const auto reads = [](MemorySpace space, bool is_read) {
+      return space == MemorySpace::kHost && is_read;
+    };
+    return std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
+      const auto has_mask = [&task] {
+        const PlaceEdits* const places = task.places;
+        return places != nullptr &&
+               std::any_of(places, places + task.draft.num_nodes + 1,
+                           [](const PlaceEdits& place) { return place.mask_row != -1; });
+      };
+      return reads(target.space, true) || reads(draft.space, task.draft.draft_rows != nullptr) ||
+             reads(draft_tokens.space, task.drafts_by_slot) || reads(mask.space, has_mask());
+    });
   }
 
   bool IsMaskRow(int32_t row) const { return row >= -1 && row < mask.num_rows; }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -12,9 +11,12 @@
 namespace specd {
 namespace {
 
-int64_t PieceWork(const VerifierOptions& options, const Backend& backend) {
-  if (!backend.device_uuid().empty()) return std::numeric_limits<int64_t>::max();
-  return options.piece_work > 0 ? options.piece_work : kPieceWork * options.limits.threads;
+PieceBound BoundOf(const VerifierOptions& options, const Backend& backend) {
+  const bool is_device = !backend.device_uuid().empty();
+  const int64_t usual = is_device ? kDevicePieceWork : kPieceWork * options.limits.threads;
+  return {.work_max = options.piece_work > 0 ? options.piece_work : usual,
+          .host_row_factor = is_device ? kCopiedRowFactor : 1,
+          .tasks_min = is_device && options.piece_work == 0 ? kDeviceTasksMin : 1};
 }
 
 }  // namespace
@@ -42,15 +44,17 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
       packer_(options.limits, &sequences_, &rows_, &counters_, backend_.get(), options.now_ns),
-      pieces_(PieceWork(options, *backend_)),
+      pieces_(BoundOf(options, *backend_)),
       committer_(options.eos_token_ids, &counters_),
-      calls_(options.limits, {.backend = backend_.get(),
-                              .sequences = &sequences_,
-                              .rows = &rows_,
-                              .packer = &packer_,
-                              .scratch = &scratch_,
-                              .counters = &counters_,
-                              .grammars = options_.grammars.get()}),
+      calls_(options.limits,
+             {.backend = backend_.get(),
+              .sequences = &sequences_,
+              .rows = &rows_,
+              .packer = &packer_,
+              .scratch = &scratch_,
+              .counters = &counters_,
+              .grammars = options_.grammars.get()},
+             BoundOf(options, *backend_)),
       staged_(options.limits, {.backend = backend_.get(),
                                .sequences = &sequences_,
                                .rows = &rows_,
@@ -179,10 +183,13 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
                           bool asks, bool is_alone) {
   SPECD_CHECK(staged_.count() == 0);
   Succeeded(packer_.Pack(inputs, &scratch_, results));
+  const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
   const bool may_be_larger = is_alone && options_.piece_work == 0;
   pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_), may_be_larger ? kAloneFactor : 1);
-  // An engine that calls the round off may write next tokens itself; ours must not overwrite them.
-  holds_back_ = asks || pieces_.is_cut();
+  // If the round is aborted, the engine may write next tokens itself, and ours must not overwrite
+  // them. The engine may call it off, and a page of host memory may be missing.
+  holds_back_ =
+      asks || pieces_.is_cut() || rows_.ReadsHostMemory({scratch_.tasks.data(), num_tasks});
   round_status_ = RoundStatus::kOk;
   if (pieces_.is_cut()) {
     for (int32_t i = 0; i < scratch_.num_tasks; ++i) {
@@ -281,13 +288,15 @@ bool Verifier::CollectRound(std::span<SequenceResult> results) {
 // ---- calls
 
 void Verifier::SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results) {
-  SPECD_CHECK(staged_.count() == 0);
-  Succeeded(calls_.SampleDraft(inputs, results));
+  BeginCall(inputs, results, false);
+  while (RunCallPiece()) continue;
+  EndCall(results);
 }
 
 void Verifier::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
-  SPECD_CHECK(staged_.count() == 0);
-  Succeeded(calls_.Score(inputs, results));
+  BeginCall(inputs, results, false);
+  while (RunCallPiece()) continue;
+  EndCall(inputs, results);
 }
 
 }  // namespace specd

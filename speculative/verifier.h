@@ -52,8 +52,8 @@ struct VerifierOptions {
   // Tells the time in nanoseconds, to any thread; decides how many threads fill masks. Null: one.
   grammar::MaskPool::NowNs now_ns = {};
   uint32_t owner = 0;  // the part of handles that tells sessions apart (sequence_round.h)
-  // The bound of a piece of a round (RoundPieces). 0: kPieceWork for each thread. On a device
-  // rounds are not cut.
+  // The bound of a piece of a round or call (RoundPieces). 0: kPieceWork for each thread, or
+  // kDevicePieceWork.
   int64_t piece_work = 0;
 };
 
@@ -181,9 +181,21 @@ class Verifier {
   // (daemon/session/session_calls.h). Results are valid until the next round or call.
   void SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
   void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
-  void FindForced(std::span<const ForcedInput> inputs, std::span<ForcedResult> results) {
+  // The same in pieces, with the rules of BeginRound: CallRunner.
+  template <class Input, class Result>
+  void BeginCall(std::span<const Input> inputs, std::span<Result> results, bool is_alone) {
     SPECD_CHECK(staged_.count() == 0);
-    calls_.FindForced(inputs, results);
+    calls_.Begin(inputs, results, is_alone && options_.piece_work == 0);
+  }
+  bool RunCallPiece() { return calls_.RunPiece(); }
+  void EndCall(std::span<DraftResult> results) { Succeeded(calls_.End(results)); }
+  void EndCall(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
+    Succeeded(calls_.End(inputs, results));
+  }
+  void CallOffCall() { calls_.CallOff(); }
+  void FindForced(const ForcedInput& input, size_t index, ForcedResult* result) {
+    SPECD_CHECK(staged_.count() == 0);
+    calls_.FindForced(input, index, result);
   }
 
   // The reason of the last kDeviceError of a round or call; OK if there was none.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "ipc/base/error.h"
@@ -13,7 +14,54 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
+absl::Status Unbound(uint32_t index, std::string_view field, std::string_view role,
+                     std::string_view or_else) {
+  return MakeError(SPECD_ERROR_STATE, field,
+                   fmt::format("drafts[{}] needs {}, which is not bound; call specd_bind with that "
+                               "role first, or {}",
+                               index, role, or_else));
+}
+
+bool HasMask(const specd_draft& draft) {
+  if (draft.mask_rows == nullptr) return false;
+  const int32_t* const end = draft.mask_rows + draft.num_nodes + 1;
+  return std::any_of(draft.mask_rows, end, [](int32_t row) { return row != -1; });
+}
+
+bool HasSampled(const specd_draft& draft) {
+  if (draft.kinds == nullptr) return false;
+  const uint8_t* const end = draft.kinds + draft.num_nodes;
+  return std::find(draft.kinds, end, uint8_t{SPECD_SAMPLED}) != end;
+}
+
+// REQUIRES: the arrays are there.
+absl::Status CheckBound(const DraftPlace& place, const specd_draft& draft) {
+  const uint32_t index = place.index;
+  if (draft.target_rows != nullptr && !place.bound.target_rows) {
+    return Unbound(index, "target_rows", "SPECD_TARGET_ROWS",
+                   "give target_argmax in place of target_rows");
+  }
+  if (HasSampled(draft) && !place.bound.draft_rows) {
+    return Unbound(index, "draft_rows", "SPECD_DRAFT_ROWS", "give the tokens as SPECD_ONE_HOT");
+  }
+  if (HasMask(draft) && !place.bound.masks) {
+    return Unbound(index, "mask_rows", "SPECD_GRAMMAR_MASK", "give no mask_rows");
+  }
+  if ((draft.flags & SPECD_DRAFTS_BY_SLOT) != 0 && !place.bound.draft_tokens) {
+    return Unbound(index, "flags", "SPECD_DRAFT_TOKENS",
+                   "give the ids in tokens, without SPECD_DRAFTS_BY_SLOT");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+void BoundRoles::Note(int role) {
+  target_rows = target_rows || role == SPECD_TARGET_ROWS;
+  draft_rows = draft_rows || role == SPECD_DRAFT_ROWS;
+  masks = masks || role == SPECD_GRAMMAR_MASK;
+  draft_tokens = draft_tokens || role == SPECD_DRAFT_TOKENS;
+}
 
 absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {
   const uint32_t index = place.index;
@@ -70,7 +118,7 @@ absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {
                                  index, i));
     }
   }
-  return absl::OkStatus();
+  return CheckBound(place, draft);
 }
 
 SequenceInput InputOf(const specd_draft& draft) {

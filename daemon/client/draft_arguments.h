@@ -1,7 +1,8 @@
 // CheckDraft and InputOf turn a caller's specd_draft into the record of a sequence's part of a
 // round, for EngineRounds.
 //
-// They check what can be seen without the daemon: counts, flags, and arrays that are missing.
+// They check what can be seen without the daemon: counts, flags, arrays that are missing, and roles
+// that were never bound.
 // Indices are checked where the daemon reads the record (ipc/segment/draft_record.h). Pure
 // functions.
 #pragma once
@@ -14,9 +15,20 @@
 
 namespace specd {
 
+// The roles that the engine has bound.
+struct BoundRoles {
+  bool target_rows = false;
+  bool draft_rows = false;
+  bool masks = false;
+  bool draft_tokens = false;
+
+  void Note(int role);
+};
+
 struct DraftPlace {
   uint32_t index = 0;      // in the array of the caller, for the text of an error
   uint32_t max_draft = 0;  // of specd_open
+  BoundRoles bound;
 };
 
 absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/session/profile_file.h"
+#include "detokenizer/tokenizer_json.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -50,12 +51,6 @@ absl::Status CheckNoProfile(const EmbeddedModel& given) {
                     "with --profile=NAME={}, and name it in profile",
                     given.profile_file, given.profile_file));
   }
-  if (!model.tokenizer_path.empty()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "tokenizer",
-                     fmt::format("tokenizer = \"{}\" is for embedded mode; leave it NULL and start "
-                                 "the daemon with --tokenizer={}",
-                                 model.tokenizer_path, model.tokenizer_path));
-  }
   if (!model.eos_token_ids.empty()) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "eos_token_ids",
                      fmt::format("eos_token_ids[0] = {} is for embedded mode; leave the list empty "
@@ -78,6 +73,14 @@ absl::Status CheckNoProfile(const EmbeddedModel& given) {
                                  reasoning.start, reasoning.end));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<uint64_t> HashOfTokenizer(const EmbeddedModel& model) {
+  if (model.fields.tokenizer_path.empty()) return 0;
+  const absl::StatusOr<Vocabulary> vocabulary = LoadTokenizerJson(model.fields.tokenizer_path);
+  if (vocabulary.ok()) return vocabulary->Hash();
+  return MakeError(ErrorCodeOf(vocabulary.status()), "tokenizer",
+                   std::string(vocabulary.status().message()));
 }
 
 absl::StatusOr<ModelProfile> LoadEmbeddedProfile(const EmbeddedModel& model) {

@@ -1,8 +1,9 @@
 // EmbeddedProfile loads the model of an embedded engine from specd_options, for MakeEngineLink.
 //
 // The facts of a model come from a profile file, from the fields of specd_options, or from both; a
-// fact that both name is refused. Over a socket the daemon has the models, and every such field is
-// refused with the flag that replaces it. Pure functions apart from reading files.
+// fact that both name is refused. Over a socket the daemon has the models. Every such field is then
+// refused with the flag that replaces it, except for the tokenizer, which the daemon compares with
+// its own. Pure functions apart from reading files.
 #pragma once
 
 #include <string>
@@ -20,6 +21,9 @@ struct EmbeddedModel {
 
 // REQUIRES an engine over a socket. Refuses the first field that is given.
 absl::Status CheckNoProfile(const EmbeddedModel& model);
+
+// The hash of the engine's tokenizer (Vocabulary::Hash); 0 if it names none.
+absl::StatusOr<uint64_t> HashOfTokenizer(const EmbeddedModel& model);
 
 // Every error has the field of specd_options that it is about.
 absl::StatusOr<ModelProfile> LoadEmbeddedProfile(const EmbeddedModel& model);

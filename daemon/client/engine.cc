@@ -69,6 +69,8 @@ absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
   return fd;
 }
 
+bool IsSocketUri(std::string_view uri) { return uri.substr(0, 5) == "unix:"; }
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
@@ -103,6 +105,12 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
 
   absl::StatusOr<EmbeddedModel> model = EmbeddedModelOf(options);
   if (!model.ok()) return model.status();
+  if (IsSocketUri(uri)) {
+    // Before the socket is opened: the daemon does not wait long for a Hello.
+    absl::StatusOr<uint64_t> hash = HashOfTokenizer(*model);
+    if (!hash.ok()) return hash.status();
+    hello.tokenizer_hash = *hash;
+  }
   absl::StatusOr<std::unique_ptr<EngineLink>> link = MakeEngineLink(
       uri, {.timeout = absl::Milliseconds(options.timeout_ms),
             .threads = options.threads,
@@ -235,7 +243,9 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                                      .scale = tensor.scale,
                                      .cap = tensor.cap,
                                      .renormalise = tensor.renormalise != 0};
-  return Expect<OkReply>(Ask(request)).status();
+  absl::Status status = Expect<OkReply>(Ask(request)).status();
+  if (status.ok()) rounds_.NoteBound(role);
+  return status;
 }
 
 // ---- sequences

@@ -146,7 +146,7 @@ absl::Status EngineCalls::SampleDraft(const specd_draft_request* requests, uint3
   for (uint32_t i = 0; i < num_requests; ++i) {
     const DraftResult& from = answer->children[i];
     out.Put(i, {.struct_size = 0,
-                .reserved = 0,
+                .detail = static_cast<uint32_t>(from.refusal),
                 .sequence = from.sequence,
                 .status = static_cast<uint32_t>(from.status),
                 .num_children = static_cast<uint32_t>(from.children.size()),
@@ -186,7 +186,9 @@ absl::Status EngineCalls::Score(const specd_score_request* requests, uint32_t nu
                 .status = static_cast<uint32_t>(from.status),
                 .num_scored = from.num_kept,
                 .scores_per_token = from.scores_per_token,
-                .scores = reinterpret_cast<const specd_token_score*>(from.scores)});
+                .scores = reinterpret_cast<const specd_token_score*>(from.scores),
+                .detail = static_cast<uint32_t>(from.refusal),
+                .reserved = 0});
   }
   return absl::OkStatus();
 }

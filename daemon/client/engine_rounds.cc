@@ -10,7 +10,6 @@
 
 #include "absl/time/clock.h"
 #include "daemon/base/clock.h"
-#include "daemon/client/draft_arguments.h"
 #include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
 #include "ipc/segment/round_words.h"
@@ -84,8 +83,8 @@ absl::Status EngineRounds::TakeDrafts(const specd_draft* drafts, uint32_t num_dr
     return s;
   }
   for (uint32_t i = 0; i < num_drafts; ++i) {
-    if (absl::Status s = CheckDraft({.index = i, .max_draft = limits.max_draft}, array[i]); !s.ok())
-      return s;
+    const DraftPlace place = {.index = i, .max_draft = limits.max_draft, .bound = bound_};
+    if (absl::Status s = CheckDraft(place, array[i]); !s.ok()) return s;
     inputs_[i] = InputOf(array[i]);
   }
   // Poll notices a daemon that died without a word. Asking the socket here would cost a system call
@@ -336,7 +335,7 @@ void EngineRounds::Deliver(const CompletionView& view, specd_completion* complet
                     .scores = reinterpret_cast<const specd_token_score*>(from.scores),
                     .cumulative_logprob = from.cumulative_logprob,
                     .verify = static_cast<uint32_t>(from.method),
-                    .reserved = 0});
+                    .bad_row = from.bad_row});
   }
   const OutputArray<specd_completion> out(reinterpret_cast<char*>(completion),
                                           completion->struct_size);

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/client/adaptive_spin.h"
+#include "daemon/client/draft_arguments.h"
 #include "daemon/client/engine_link.h"
 #include "daemon/client/engine_streams.h"
 #include "ipc/include/specd/specd.h"
@@ -37,6 +38,8 @@ class EngineRounds {
 
   // ---- for calls and the other parts of the engine
 
+  // The role is bound from now on: a bound role can be replaced, and never taken away.
+  void NoteBound(int role) { bound_.Note(role); }
   EngineChannel& channel() { return channel_; }
   const EngineChannel& channel() const { return channel_; }
   // Waits for the oldest completion; false if none came.
@@ -73,6 +76,7 @@ class EngineRounds {
   AdaptiveSpin spin_;
   int64_t waited_ns_ = 0;          // for the next answer, in waits that ended without it
   bool in_flight_staged_ = false;  // meaningful while rounds are in flight
+  BoundRoles bound_;
   std::vector<SequenceInput> inputs_;
   std::vector<uint64_t> results_;  // bytes of specd_result, of the caller's size
 };

@@ -38,6 +38,7 @@ void EventQueue::Push(SequenceHandle sequence, const TokenEvent& event) {
                              .stop_token = event.stop_token,
                              .num_ids = static_cast<uint32_t>(event.ids.size()),
                              .accepted = event.accepted,
+                             .fault = event.fault,
                              .has_logprobs = has_logprobs}));
 }
 
@@ -59,6 +60,7 @@ bool EventQueue::Pop(SequenceHandle* sequence, TokenEvent* event) {
   event->accepted = header.accepted;
   event->stop_token = header.stop_token;
   event->finish_reason = header.finish_reason;
+  event->fault = header.fault;
   event->cumulative_logprob = header.cumulative_logprob;
   event->ids.reserve(header.num_ids);
   if (header.has_logprobs) event->logprobs.reserve(header.num_ids);

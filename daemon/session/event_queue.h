@@ -47,6 +47,7 @@ class EventQueue {
     TokenId stop_token = kNoToken;
     uint32_t num_ids = 0;
     uint32_t accepted = 0;
+    EndFault fault = {};
     bool has_logprobs = false;
   };
   struct Token {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "ipc/events/token_event.h"
 #include "ipc/segment/layout.h"
 #include "speculative/round_scratch.h"
 
@@ -31,6 +32,9 @@ constexpr uint64_t kSequenceBytesMin = 4096;  // names, lists of bounded length
 // A stop string is in the parameters, the event and the text side, whose automaton has a node of 21
 // bytes for each byte.
 constexpr uint64_t kStopByteBytes = 32;
+
+// The event of the opening, the publisher's copy, and the message.
+constexpr uint64_t kTailIdBytes = 2 * sizeof(TokenId) + 5;
 
 uint64_t StopBytes(const SequenceParams& params) {
   uint64_t bytes = 0;
@@ -66,6 +70,10 @@ uint64_t BuildBytes(const SequenceParams& params, const SequenceHistory& history
                        params.no_repeat_ngram_whitelist.size();
   return kSequenceBytesMin + ids * kBuildIdBytes + 2 * params.grammar_text.size() +
          StopBytes(params);
+}
+
+uint64_t TailBytes(size_t num_ids) {
+  return num_ids <= kPromptTailMax ? 0 : num_ids * kTailIdBytes;
 }
 
 uint64_t SequenceBytes(const Sequence& sequence, const SequenceParams& params) {

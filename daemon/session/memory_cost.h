@@ -24,6 +24,10 @@ uint64_t SessionBytes(const SessionLimits& limits, int32_t threads);
 // The bytes that the building of one sequence touches, those of the sequence included.
 uint64_t BuildBytes(const SequenceParams& params, const SequenceHistory& history);
 
+// The earlier ids in the event of an opening, until the publisher has sent it. A few are part of
+// what a session costs.
+uint64_t TailBytes(size_t num_ids);
+
 // One open sequence, beyond its place in the tables. A constraint's states are not in it
 // (speculative/grammar/grammar_memory.h), nor are injected coins.
 uint64_t SequenceBytes(const Sequence& sequence, const SequenceParams& params);

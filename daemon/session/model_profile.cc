@@ -131,6 +131,7 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
   absl::StatusOr<Vocabulary> vocabulary = LoadTokenizerJson(options.tokenizer_path);
   if (!vocabulary.ok()) return vocabulary.status();
   profile.vocabulary = *std::move(vocabulary);
+  profile.tokenizer_hash = profile.vocabulary->Hash();
   if (profile.vocab_size != 0 && profile.vocab_size < profile.vocabulary->size()) {
     return absl::InvalidArgumentError(
         fmt::format("vocab_size = {} is smaller than the tokenizer, which has ids up to {}",
@@ -146,6 +147,20 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
   }
   if (absl::Status status = SetReasoning(options, &profile); !status.ok()) return status;
   return profile;
+}
+
+absl::Status CheckTokenizer(const ModelProfile& profile, uint64_t engine_hash) {
+  const uint64_t own = profile.tokenizer_hash;
+  if (engine_hash == 0 || own == 0 || engine_hash == own) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_VOCABULARY, "tokenizer",
+      fmt::format("the engine's tokenizer has the hash {:016x}, and that of {} has {:016x}, so "
+                  "equal ids are other texts; start the daemon with the tokenizer.json of the "
+                  "engine's model, attach to the daemon of that model, or name its profile",
+                  engine_hash,
+                  profile.name.empty() ? std::string("the daemon")
+                                       : fmt::format("the daemon's profile \"{}\"", profile.name),
+                  own));
 }
 
 absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_size) {

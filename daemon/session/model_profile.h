@@ -44,6 +44,7 @@ struct ModelProfileOptions {
 struct ModelProfile {
   std::string name = {};  // by which engines ask for it; empty: the model of those that name none
   std::optional<Vocabulary> vocabulary;
+  uint64_t tokenizer_hash = 0;         // Vocabulary::Hash; 0: no vocabulary
   std::vector<TokenId> eos_token_ids;  // each once
   int32_t vocab_size = 0;
   grammar::ReasoningTexts reasoning = {};
@@ -60,6 +61,10 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
 // round number of columns, so a row may be wider. An engine with another tokenizer must not attach,
 // because its ids would mean other words.
 inline constexpr int32_t kPaddingColumnsMax = 1024;
+
+// Refuses an engine whose tokenizer has another hash. An engine without a hash passes, and so does
+// every engine if the profile has no tokenizer: nothing then turns its ids into text.
+absl::Status CheckTokenizer(const ModelProfile& profile, uint64_t engine_hash);
 
 // Compares an engine's vocab_size with the profile, its EOS ids and its thinking ids. The error
 // names both numbers.

@@ -117,8 +117,8 @@ absl::StatusOr<TraceDump> Session::DumpTrace() {
 bool Session::EndAll() {
   const bool had_run = End();
   // This runs without the session's lock, because the driver takes its time. No round reads the
-  // memory: the session takes no more rounds, and End has waited for the lock, which a round on a
-  // device holds to its end.
+  // memory: the session takes no more rounds, and End has waited for the lock, which a piece of a
+  // round on a device holds to its end.
   device_regions().Close();
   return had_run;
 }
@@ -131,7 +131,8 @@ bool Session::End() {
 }
 
 void Session::EndNow() {
-  if (is_between_pieces()) rounds_.Drop(submission_);
+  if (is_between_pieces()) DropPieces();
+  sequences_.FreeClosed();
   sequences_.FinishAll();
   if (state_.trace != nullptr) state_.trace->EndSession();
   state_.channel.Abandon();
@@ -152,17 +153,18 @@ bool Session::StepPiece(bool is_alone) {
   // Openings between two pieces take room too, so it is asked for before each of them.
   if (ended() || !rounds_.HasRoom()) return false;
   if (is_between_pieces()) {
-    rounds_.RunPiece(submission_);
+    RunNextPiece();
   } else if (!state_.channel.Take(&submission_,
                                   static_cast<uint64_t>(state_.options.clock->NowNs()))) {
     return rounds_.Collect();
   } else if (submission_.kind() == SubmissionKind::kRound) {
     rounds_.Do(&submission_, is_alone);
   } else {
-    calls_.Do(submission_);
+    calls_.Do(submission_, is_alone);
   }
+  sequences_.FreeClosed();
   if (state_.has_faulted.load()) {
-    if (is_between_pieces()) rounds_.CallOff(submission_);
+    CallOffPieces();
     EndNow();
   }
   return true;
@@ -170,7 +172,22 @@ bool Session::StepPiece(bool is_alone) {
 
 void Session::CallOffRound() {
   MutexLock lock(&state_.mutex);
-  if (is_between_pieces()) rounds_.CallOff(submission_);
+  CallOffPieces();
+}
+
+void Session::RunNextPiece() {
+  submission_.kind() == SubmissionKind::kRound ? rounds_.RunPiece(submission_)
+                                               : calls_.RunPiece(submission_);
+}
+
+void Session::CallOffPieces() {
+  if (!is_between_pieces()) return;
+  submission_.kind() == SubmissionKind::kRound ? rounds_.CallOff(submission_)
+                                               : calls_.CallOff(submission_);
+}
+
+void Session::DropPieces() {
+  submission_.kind() == SubmissionKind::kRound ? rounds_.Drop(submission_) : calls_.Drop();
 }
 
 bool Session::Prepare() {

@@ -79,16 +79,16 @@ class Session {
   bool Step();
 
   // The same for a caller that serves other sessions too: StepPiece runs at most one piece of a
-  // round (RoundPieces). Between two pieces the lock is free, and IsWanted() tells whether a thread
-  // waits for it: that thread goes first. is_alone: no other session waits, and the pieces are
-  // larger.
+  // round or call (RoundPieces). Between two pieces the lock is free, and IsWanted() tells whether
+  // a thread waits for it: that thread goes first. is_alone: no other session waits, and the pieces
+  // are larger.
   bool StepPiece(bool is_alone = false);
   // A page of the engine's memory was missing: the session ends with the round that needed it.
   bool has_faulted() const { return state_.has_faulted.load(std::memory_order_relaxed); }
   bool is_between_pieces() const { return state_.between_pieces.load(std::memory_order_relaxed); }
   bool IsWanted() const { return state_.mutex.IsWanted(); }
-  // Answers a round that has pieces left: nothing of it is kept, and its sequences can be verified
-  // again. The daemon stops.
+  // Answers a round or call that has pieces left: nothing of it is kept, and its sequences can be
+  // verified again. The daemon stops.
   void CallOffRound();
 
   // Does a part of the work of a round that waits for its rows, so that the round ends sooner. The
@@ -143,6 +143,10 @@ class Session {
   Session(const SessionOptions& options, SessionBudget budget, Segment segment,
           std::unique_ptr<Verifier> verifier);
 
+  // The round or call that has pieces left, if there is one.
+  void RunNextPiece() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void CallOffPieces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void DropPieces() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // End, once it is known that the session runs.
   void EndNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Has every round shown to options.recorder.

@@ -130,25 +130,81 @@ void SessionCalls::NoteFailure(RoundStatus status) {
   state_.device_failed.store(true, std::memory_order_relaxed);
 }
 
-void SessionCalls::Do(const SubmissionCopy& submission) {
+void SessionCalls::Do(const SubmissionCopy& submission, bool is_alone) {
   absl::Status status;
   switch (submission.kind()) {
     case SubmissionKind::kRound:
       SPECD_CHECK(false);
       break;
     case SubmissionKind::kSampleDraft:
-      status = SampleDraft(submission.draft_calls());
-      break;
     case SubmissionKind::kScore:
-      status = Score(submission.score_calls());
+    case SubmissionKind::kForcedTokens:
+      status = Begin(submission, is_alone);
+      if (status.ok()) return RunPiece(submission);
       break;
     case SubmissionKind::kSetCoins:
       status = SetCoins(submission.coins_call());
       break;
-    case SubmissionKind::kForcedTokens:
-      status = FindForced(submission.forced_calls());
-      break;
   }
+  Answer(submission, std::move(status));
+}
+
+absl::Status SessionCalls::Begin(const SubmissionCopy& submission, bool is_alone) {
+  const std::span<const DraftInput> drafts = submission.draft_calls();
+  const std::span<const ScoreInput> scores = submission.score_calls();
+  for (const DraftInput& input : drafts) {
+    if (absl::Status status = CheckDraftInput(input); !status.ok()) return status;
+  }
+  for (const ScoreInput& input : scores) {
+    if (absl::Status status = CheckScoreInput(input); !status.ok()) return status;
+  }
+  for (const ForcedInput& input : submission.forced_calls()) {
+    if (absl::Status status = CheckForcedInput(input); !status.ok()) return status;
+  }
+  num_forced_ = 0;
+  if (submission.kind() == SubmissionKind::kSampleDraft) {
+    const std::span<DraftResult> results(draft_results_.data(), drafts.size());
+    state_.verifier->BeginCall(drafts, results, is_alone);
+  } else if (submission.kind() == SubmissionKind::kScore) {
+    const std::span<ScoreResult> results(score_results_.data(), scores.size());
+    state_.verifier->BeginCall(scores, results, is_alone);
+  }
+  return absl::OkStatus();
+}
+
+void SessionCalls::RunPiece(const SubmissionCopy& submission) {
+  const bool is_forced = submission.kind() == SubmissionKind::kForcedTokens;
+  const bool has_more =
+      is_forced ? RunForcedPiece(submission.forced_calls()) : state_.verifier->RunCallPiece();
+  state_.between_pieces.store(has_more, std::memory_order_relaxed);
+  if (has_more) return;
+  if (is_forced) return Answer(submission, EndForced(submission.forced_calls()));
+  Answer(submission, submission.kind() == SubmissionKind::kSampleDraft
+                         ? EndSampleDraft(submission.draft_calls())
+                         : EndScore(submission.score_calls()));
+}
+
+bool SessionCalls::RunForcedPiece(std::span<const ForcedInput> inputs) {
+  if (num_forced_ < inputs.size()) {
+    state_.verifier->FindForced(inputs[num_forced_], num_forced_, &forced_results_[num_forced_]);
+    ++num_forced_;
+  }
+  return num_forced_ < inputs.size();
+}
+
+void SessionCalls::CallOff(const SubmissionCopy& submission) {
+  Drop();
+  Answer(submission,
+         MakeError(SPECD_ERROR_SHUTDOWN, "",
+                   "the daemon stopped in the middle of a long call; nothing was done"));
+}
+
+void SessionCalls::Drop() {
+  state_.between_pieces.store(false, std::memory_order_relaxed);
+  state_.verifier->CallOffCall();
+}
+
+void SessionCalls::Answer(const SubmissionCopy& submission, absl::Status status) {
   if (state_.has_faulted.load()) {
     status = MakeError(SPECD_ERROR_REGION, "region",
                        "a page of the bound memory was missing when it was read (SIGBUS), so this "
@@ -168,27 +224,22 @@ void SessionCalls::Do(const SubmissionCopy& submission) {
   }
 }
 
-absl::Status SessionCalls::SampleDraft(std::span<const DraftInput> inputs) {
-  for (const DraftInput& input : inputs) {
-    if (absl::Status status = CheckDraftInput(input); !status.ok()) return status;
-  }
+absl::Status SessionCalls::EndSampleDraft(std::span<const DraftInput> inputs) {
   const std::span<DraftResult> results(draft_results_.data(), inputs.size());
-  state_.verifier->SampleDraft(inputs, results);
+  state_.verifier->EndCall(results);
   for (const DraftResult& result : results) NoteFailure(result.status);
   return Judge<DraftResult>(results);
 }
 
-absl::Status SessionCalls::Score(std::span<const ScoreInput> inputs) {
-  for (const ScoreInput& input : inputs) {
-    if (absl::Status status = CheckScoreInput(input); !status.ok()) return status;
-  }
+absl::Status SessionCalls::EndScore(std::span<const ScoreInput> inputs) {
   const std::span<ScoreResult> results(score_results_.data(), inputs.size());
-  state_.verifier->Score(inputs, results);
+  state_.verifier->EndCall(inputs, results);
   for (size_t i = 0; i < results.size(); ++i) {
     NoteFailure(results[i].status);
     SequenceResult& answer = answers_[i];
     answer = {};
     answer.status = results[i].status;
+    answer.refusal = results[i].refusal;
     answer.num_kept = static_cast<uint32_t>(results[i].num_scored);
     answer.tokens = inputs[i].ids;
     answer.scores_per_token = static_cast<uint32_t>(results[i].scores_per_token);
@@ -211,12 +262,8 @@ absl::Status SessionCalls::CheckForcedInput(const ForcedInput& input) const {
   return absl::OkStatus();
 }
 
-absl::Status SessionCalls::FindForced(std::span<const ForcedInput> inputs) {
-  for (const ForcedInput& input : inputs) {
-    if (absl::Status status = CheckForcedInput(input); !status.ok()) return status;
-  }
+absl::Status SessionCalls::EndForced(std::span<const ForcedInput> inputs) {
   const std::span<ForcedResult> results(forced_results_.data(), inputs.size());
-  state_.verifier->FindForced(inputs, results);
   for (size_t i = 0; i < results.size(); ++i) {
     SequenceResult& answer = answers_[i];
     answer = {};

@@ -40,9 +40,10 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
   // within the tensor's bounds.
   MutexLock lock(&state_.mutex);
   if (state_.between_pieces) {
-    return MakeError(SPECD_ERROR_STATE, "role",
-                     "role is bound to memory that a round is reading; poll for its completion, "
-                     "then bind");
+    return MakeError(
+        SPECD_ERROR_STATE, "role",
+        "role is bound to memory that a round or call is reading; poll for the round's "
+        "completion, or bind again later");
   }
   if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value() && IsJoined(*rank)) {
     return MakeError(SPECD_ERROR_STATE, "role",

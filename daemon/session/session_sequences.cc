@@ -139,9 +139,8 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
                            .request_id = names[i],
                            .stop_strings = stop_strings};
     openings.push_back(MakeOpening(stream, (*built)[i].sequence));
-    if (TokenEvent* const event = openings.back().event.get(); event != nullptr) {
-      event->prompt_tail = tail.prompt_ids;
-      event->output_tail = tail.output_ids;
+    if (openings.back().event != nullptr) {
+      if (absl::Status status = AddTail(tail, &openings.back().event); !status.ok()) return status;
     }
     if (state_.options.recorder != nullptr) {
       openings.back().trace = DescribeOpening(names[i], params, history);
@@ -221,6 +220,24 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   return forked;
 }
 
+// The bytes go back when the publisher has taken the event.
+absl::Status SessionSequences::AddTail(const TextTail& tail,
+                                       std::shared_ptr<TokenEvent>* event) const {
+  struct Charged {
+    MemoryShare memory;
+    std::shared_ptr<TokenEvent> event;
+  };
+  const size_t num_ids = tail.prompt_ids.size() + tail.output_ids.size();
+  absl::StatusOr<MemoryShare> memory =
+      TakeMemory(state_.memory.get(), "the event of the opening", TailBytes(num_ids));
+  if (!memory.ok()) return memory.status();
+  (*event)->prompt_tail = tail.prompt_ids;
+  (*event)->output_tail = tail.output_ids;
+  auto charged = std::make_shared<Charged>(Charged{*std::move(memory), std::move(*event)});
+  *event = std::shared_ptr<TokenEvent>(charged, charged->event.get());
+  return absl::OkStatus();
+}
+
 SessionSequences::Opening SessionSequences::MakeOpening(const Stream& stream,
                                                         const Sequence& sequence) const {
   Opening opening = {.stream = stream};
@@ -269,6 +286,10 @@ absl::Status SessionSequences::Close(SequenceHandle handle) {
   state_.options.names->Release(stream.request_id);
   stream = {};
   memory = std::move(memory_[SlotOf(handle)]);
+  // The verifier keeps a sequence of a round or call that has pieces left.
+  if (state_.verifier->sequences().IsHeld(SlotOf(handle))) {
+    kept_memory_.push_back(std::move(memory));
+  }
   state_.verifier->Close(handle, &removed);
   if (state_.trace != nullptr) state_.trace->Closed(handle);
   state_.channel.WriteState(SlotOf(handle), {});  // an empty state: the handle is stale from now on
@@ -364,6 +385,7 @@ TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence
   event_.ids.clear();
   event_.logprobs.clear();
   event_.finish_reason = 0;
+  event_.fault = {};
   event_.stop_token = kNoToken;
   return event_;
 }
@@ -387,6 +409,7 @@ void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
   TokenEvent& event = Event(TokenEventKind::kEnd, result.sequence, state_.options.clock->NowNs());
   event.offset = result.total_kept;
   event.finish_reason = static_cast<uint32_t>(result.finish_reason);
+  event.fault = {.refusal = result.refusal, .place = result.num_kept, .row = result.bad_row};
   event.stop_token = result.stop_token;
   event.cumulative_logprob = result.cumulative_logprob;
   state_.events->Push(result.sequence, event);

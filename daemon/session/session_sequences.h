@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/session/session_state.h"
+#include "daemon/session/text_tail.h"
 
 namespace specd {
 
@@ -42,6 +43,10 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // The text side cannot move the sequence's end any more. False if the sequence still runs.
   bool Settle(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Gives back the memory of sequences that were closed between two pieces. Call it after a piece.
+  void FreeClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
+    if (!state_.between_pieces) kept_memory_.clear();
+  }
   // Ends every sequence and gives the names back.
   void FinishAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Writes the end that a round has brought into the word that the engine reads.
@@ -89,6 +94,8 @@ class SessionSequences {
   // An error if the session has ended, or if the events of `count` more sequences have no room.
   absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   Opening MakeOpening(const Stream& stream, const Sequence& sequence) const;
+  // Gives the event of an opening the earlier ids that its text depends on.
+  absl::Status AddTail(const TextTail& tail, std::shared_ptr<TokenEvent>* event) const;
   // Tells the engine and the text side about a sequence that was just opened. It takes no memory.
   void Announce(const SequenceInfo& info, Opening opening)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
@@ -104,6 +111,8 @@ class SessionSequences {
   SessionState& state_;
   std::vector<Stream> streams_ ABSL_GUARDED_BY(state_.mutex);      // by slot
   std::vector<MemoryShare> memory_ ABSL_GUARDED_BY(state_.mutex);  // by slot
+  // Of sequences that were closed between two pieces.
+  std::vector<MemoryShare> kept_memory_ ABSL_GUARDED_BY(state_.mutex);
   TokenEvent event_
       ABSL_GUARDED_BY(state_.mutex);  // used for every event: a round allocates nothing
 };

@@ -82,7 +82,7 @@ struct SessionState {
 
   std::atomic<bool> device_failed{false};
   std::atomic<bool> ended{false};  // written under the lock
-  // A round has begun and has pieces left. Written under the lock.
+  // A round or call has begun and has pieces left. Written under the lock.
   std::atomic<bool> between_pieces{false};
   // A page of the engine's memory, or of a rank's, was missing when a round needed it. What the
   // round has read is void, and the session ends after it. Written by a signal handler.

@@ -1,11 +1,14 @@
 #include "daemon/text/publisher.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string_view>
 #include <utility>
 
 #include "daemon/base/logging.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/core/sequence_round.h"
 
 namespace specd {
 namespace {
@@ -152,10 +155,13 @@ void Publisher::LogEnd(const Session& session, const Target& target, const Token
               "session {}: \"{}\" (stream {}) was aborted after {} tokens", session_id,
               Printable(target.request_id), event.stream, event.offset);
   } else if (event.finish_reason == SPECD_FINISH_ERROR) {
+    const std::string row =
+        event.fault.row == kNoRow ? "" : fmt::format(", row {}", event.fault.row);
     LogOfPeer({"verify", spdlog::level::warn, "failed", session_id},
-              "session {}: \"{}\" (stream {}) ended by an error after {} tokens: a row was no "
-              "distribution, or its constraint met a limit; the round's result says which",
-              session_id, Printable(target.request_id), event.stream, event.offset);
+              "session {}: \"{}\" (stream {}) ended by an error after {} tokens, at draft place "
+              "{}{}: {}",
+              session_id, Printable(target.request_id), event.stream, event.offset,
+              event.fault.place, row, RefusalText(event.fault.refusal));
   }
 }
 

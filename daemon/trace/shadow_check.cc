@@ -94,7 +94,8 @@ bool SameScore(const TokenScore& a, const TokenScore& b) {
 bool SameOutcome(const TaskOutcome& a, const TaskOutcome& b) {
   return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
          a.num_drafts == b.num_drafts && a.empty_residuals == b.empty_residuals &&
-         a.invalid_drafts == b.invalid_drafts && a.point_masses == b.point_masses;
+         a.invalid_drafts == b.invalid_drafts && a.point_masses == b.point_masses &&
+         a.fault == b.fault;
 }
 
 // Bits of every member, -0 and NaN included.
@@ -238,10 +239,12 @@ std::string ShadowCheck::Compare(const TaskCopy& recorded, size_t task) const {
   const size_t first = task * static_cast<size_t>(batch_.tokens_stride);
   const TaskOutcome& outcome = outcomes_[task];
   if (!SameOutcome(recorded.outcome, outcome)) {
-    return fmt::format("{} accepted and {} tokens (status {}), and the CPU has {} and {} ({})",
-                       recorded.outcome.num_accepted, recorded.outcome.num_tokens,
-                       static_cast<int>(recorded.outcome.status), outcome.num_accepted,
-                       outcome.num_tokens, static_cast<int>(outcome.status));
+    return fmt::format(
+        "{} accepted and {} tokens (status {}, fault {}), and the CPU has {} and {} ({}, {})",
+        recorded.outcome.num_accepted, recorded.outcome.num_tokens,
+        static_cast<int>(recorded.outcome.status), static_cast<int>(recorded.outcome.fault),
+        outcome.num_accepted, outcome.num_tokens, static_cast<int>(outcome.status),
+        static_cast<int>(outcome.fault));
   }
   const auto num_tokens = static_cast<size_t>(outcome.num_tokens);
   for (size_t i = 0; i < num_tokens; ++i) {

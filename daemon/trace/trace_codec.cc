@@ -29,6 +29,8 @@ constexpr Refusal kLast<Refusal> = static_cast<Refusal>(kRefusalMax);
 template <>
 constexpr OutcomeStatus kLast<OutcomeStatus> = OutcomeStatus::kNoRoom;
 template <>
+constexpr RowFault kLast<RowFault> = RowFault::kChanged;
+template <>
 constexpr DType kLast<DType> = DType::kFloat16;
 template <>
 constexpr RowKind kLast<RowKind> = RowKind::kFinalProbabilities;

@@ -163,6 +163,7 @@ void VisitFields(RecordType<TaskOutcome>, V&& visit) {
   visit("empty_residuals", &TaskOutcome::empty_residuals);
   visit("invalid_drafts", &TaskOutcome::invalid_drafts);
   visit("point_masses", &TaskOutcome::point_masses);
+  visit("fault", &TaskOutcome::fault);
 }
 
 template <class V>

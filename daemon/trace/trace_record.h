@@ -40,7 +40,7 @@ enum class NoRows : uint32_t {
 };
 
 // Offsets and sizes of rows that were not recorded.
-inline constexpr uint64_t kNoRow = ~uint64_t{0};
+inline constexpr uint64_t kNoOffset = ~uint64_t{0};
 
 // The program that produced the trace. The first record of a file.
 struct TraceInfo {
@@ -103,9 +103,9 @@ enum class TraceTensor : uint32_t { kTarget = 0, kDraft = 1, kMask = 2, kGrammar
 // A row or mask that the round's tasks name.
 struct TraceRow {
   TraceTensor tensor = TraceTensor::kTarget;
-  uint32_t index = 0;        // in its tensor; kGrammarMask: a number within the round
-  uint64_t hash = 0;         // RowHash of its bytes; 0: not computed
-  uint64_t offset = kNoRow;  // in the row file
+  uint32_t index = 0;           // in its tensor; kGrammarMask: a number within the round
+  uint64_t hash = 0;            // RowHash of its bytes; 0: not computed
+  uint64_t offset = kNoOffset;  // in the row file
 };
 
 // A tensor of the round.

@@ -27,7 +27,8 @@ struct HelloRequest {
   std::string version;  // the library's version
   uint32_t pid = 0;
   SessionLimits limits;
-  std::string profile = {};  // the name of a model of the daemon; empty: the one without a name
+  std::string profile = {};     // the name of a model of the daemon; empty: the one without a name
+  uint64_t tokenizer_hash = 0;  // of the engine's tokenizer; 0: the engine names none
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -42,6 +43,7 @@ struct HelloRequest {
     f("max_scores_per_token", self.limits.max_scores);
     f("max_path", self.limits.max_path);
     f("profile", self.profile, 64);
+    f("tokenizer_hash", self.tokenizer_hash);
   }
 };
 

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/core/round.h"
+#include "kernels/core/sequence_round.h"
 
 namespace specd {
 
@@ -36,6 +37,13 @@ std::string TextTopic(std::string_view request_id);
 // ---- tokens: daemon to detokenizer and observers ------------------------------------------------
 
 enum class TokenEventKind : uint32_t { kOpen, kTokens, kEnd };
+
+// Why a stream ended by an error. Only the daemon's log has it; it is not on the wire.
+struct EndFault {
+  Refusal refusal = Refusal::kNone;
+  uint32_t place = 0;     // of the round's draft
+  uint32_t row = kNoRow;  // an index into the tensor that `refusal` names
+};
 
 // A TokenEvent says what happened to one stream in one round, or at its opening or end. A stream is
 // a sequence of one session. Handles of two sessions may be equal, but stream numbers of one daemon
@@ -78,6 +86,7 @@ struct TokenEvent {
 
   // end
   uint32_t finish_reason = 0;
+  EndFault fault = {};
 
   // open and end: the sum of the logprobs of the tokens before this event that were kept since the
   // sequence was opened. A fork's sum includes its source's. NaN: none; then it is not on the wire.

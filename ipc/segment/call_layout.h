@@ -57,7 +57,8 @@ struct CoinRecord {
 // begins after the room of kCallChildrenMax ChildRecords.
 struct ChildrenAnswerRecord {
   uint64_t sequence;
-  uint32_t status;  // SPECD_STATUS_...
+  uint16_t status;   // SPECD_STATUS_...
+  uint16_t refusal;  // SPECD_DETAIL_... of SPECD_STATUS_BAD_DISTRIBUTION
   uint32_t num_children;
 };
 struct ChildRecord {

@@ -152,7 +152,8 @@ void WriteAnswer(const DraftResult& answer, char* to) {
   SPECD_CHECK(answer.children.size() <= kCallChildrenMax);
   const ChildrenAnswerRecord header = {
       .sequence = answer.sequence,
-      .status = static_cast<uint32_t>(answer.status),
+      .status = static_cast<uint16_t>(answer.status),
+      .refusal = static_cast<uint16_t>(answer.refusal),
       .num_children = static_cast<uint32_t>(answer.children.size())};
   std::memcpy(to, &header, sizeof(header));
   to += sizeof(header);
@@ -177,6 +178,7 @@ bool ReadAnswer(const char* from, char* copy, DraftResult* answer) {
   *answer = {.sequence = header.sequence,
              .status = static_cast<RoundStatus>(header.status),
              .reason = {},
+             .refusal = static_cast<Refusal>(header.refusal),
              .children = {reinterpret_cast<const DraftSample*>(children), header.num_children}};
   return true;
 }

@@ -75,7 +75,7 @@ Refusal CheckRows(const SequenceInput& input, uint32_t vocab_size, const RowLimi
   const Draft& draft = input.draft;
   for (int32_t i = 0; i <= draft.num_nodes; ++i) {
     if (draft.target_rows != nullptr && draft.target_rows[i] >= rows.target_rows) {
-      return Refusal::kTargetRow;
+      return rows.target_rows == 0 ? Refusal::kTargetUnbound : Refusal::kTargetRow;
     }
     // A negative id becomes a large unsigned number.
     if (draft.target_argmax != nullptr &&
@@ -84,13 +84,15 @@ Refusal CheckRows(const SequenceInput& input, uint32_t vocab_size, const RowLimi
     }
     if (input.mask_rows != nullptr && input.mask_rows[i] != -1 &&
         static_cast<uint32_t>(input.mask_rows[i]) >= rows.mask_rows) {
-      return Refusal::kMaskRow;
+      return rows.mask_rows == 0 ? Refusal::kMaskUnbound : Refusal::kMaskRow;
     }
   }
   for (int32_t i = 0; i < draft.num_nodes; ++i) {
     if (draft.kinds[i] == DraftKind::kOneHot) continue;
     if (draft.kinds[i] != DraftKind::kSampled) return Refusal::kKind;
-    if (draft.draft_rows[i] >= rows.draft_rows) return Refusal::kDraftRow;
+    if (draft.draft_rows[i] < rows.draft_rows) continue;
+    if (draft.draft_rows[i] == kNoRow) return Refusal::kNoDraftRow;
+    return rows.draft_rows == 0 ? Refusal::kDraftUnbound : Refusal::kDraftRow;
   }
   return Refusal::kNone;
 }
@@ -117,8 +119,7 @@ void WriteDraft(const SegmentLayout& layout, const SequenceInput& input, char* r
     static_assert(static_cast<uint8_t>(DraftKind::kOneHot) == 0);
     std::memset(record + layout.draft_kinds_offset, 0, num_nodes);
   }
-  // If no rows came, a sampled token must not find those of an earlier round. No index is this
-  // large.
+  // If no rows came, a sampled token must not find those of an earlier round: each is kNoRow.
   if (draft.draft_rows != nullptr) {
     Put(record + layout.draft_draft_rows_offset, draft.draft_rows, num_nodes);
   } else {
@@ -195,7 +196,9 @@ void WriteResult(const SegmentLayout& layout, const SessionLimits& limits,
                                .refusal = static_cast<uint16_t>(result.refusal),
                                .method = static_cast<uint16_t>(result.method),
                                .scores_per_token = result.scores_per_token,
-                               .cumulative_logprob = result.cumulative_logprob};
+                               .cumulative_logprob = result.cumulative_logprob,
+                               .bad_row = result.bad_row,
+                               .reserved = 0};
   std::memcpy(record, &header, sizeof(header));
   Put(record + layout.result_tokens_offset, result.tokens, result.num_kept);
   Put(record + layout.result_path_offset, result.path, result.num_accepted);
@@ -225,6 +228,7 @@ bool ReadResult(const SegmentLayout& layout, const SessionLimits& limits, const 
              .num_kept = header.num_kept,
              .total_kept = header.total_kept,
              .stop_token = header.stop_token,
+             .bad_row = header.bad_row,
              .tokens = At<TokenId>(record, layout.result_tokens_offset),
              .path = At<int32_t>(record, layout.result_path_offset),
              .scores_per_token = header.scores_per_token,

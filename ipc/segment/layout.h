@@ -217,6 +217,8 @@ struct ResultRecord {
   uint16_t method;            // SPECD_VERIFY_... of this round; 0: nothing was verified
   uint32_t scores_per_token;  // at most max_scores
   double cumulative_logprob;  // NaN: none
+  uint32_t bad_row;           // of SPECD_STATUS_BAD_DISTRIBUTION; SPECD_NO_ROW: none
+  uint32_t reserved;
 };
 
 // ---- sequences ---------------------------------------------------------------------------------
@@ -351,9 +353,10 @@ static_assert(offsetof(RoundWords, done) == kLineBytes);
 static_assert(offsetof(RoundWords, status) == kLineBytes + 8);
 static_assert(sizeof(DraftRecord) == 16 && offsetof(DraftRecord, num_nodes) == 8);
 static_assert(offsetof(DraftRecord, flags) == 12);
-static_assert(sizeof(ResultRecord) == 48 && offsetof(ResultRecord, stop_token) == 28);
+static_assert(sizeof(ResultRecord) == 56 && offsetof(ResultRecord, stop_token) == 28);
 static_assert(offsetof(ResultRecord, scores_per_token) == 36);
 static_assert(offsetof(ResultRecord, cumulative_logprob) == 40);
+static_assert(offsetof(ResultRecord, bad_row) == 48);
 static_assert(sizeof(SequenceLine) == 32 && offsetof(SequenceLine, cumulative_logprob) == 8);
 static_assert(sizeof(TokenScore) == 12 && offsetof(TokenScore, rank) == 8);
 

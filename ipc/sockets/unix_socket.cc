@@ -85,6 +85,12 @@ absl::Status ConnectError(const std::string& path) {
                                    "it, or run as its user",
                                    path));
     case ECONNREFUSED:
+      if (struct stat found; stat(path.c_str(), &found) == 0 && !S_ISSOCK(found.st_mode)) {
+        return MakeError(SPECD_ERROR_NOT_FOUND, "uri",
+                         fmt::format("{} is {} and no socket; name the daemon's socket, such as "
+                                     "unix:/run/specd/specd.sock",
+                                     path, S_ISDIR(found.st_mode) ? "a directory" : "a file"));
+      }
       return MakeError(
           SPECD_ERROR_DISCONNECTED, "uri",
           fmt::format("nobody listens at {}; the daemon has ended, start it again", path));

@@ -7,17 +7,23 @@
 
 namespace specd {
 
-// Returns the lowest id among the largest elements (-0 = +0; +inf is an element like any other). If
-// the row is bad (it holds a NaN, or no element above -inf), the answer is kNoToken. A forced token
-// is the answer without a read of the row.
+// The greedy token of a row. If the row is bad, `token` is kNoToken and `fault` says why.
+struct GreedyToken {
+  TokenId token = kNoToken;
+  RowFault fault = RowFault::kNone;
+};
+
+// Finds the lowest id among the largest elements (-0 = +0; +inf is an element like any other). A
+// forced token is the answer without a read of the row.
 template <Team T>
-SPECD_BODY TokenId Argmax(T& team, const Row& row, const RowWorkspace& workspace) {
-  if (row.place.forced != kNoToken) return row.place.forced;
+SPECD_BODY GreedyToken Argmax(T& team, const Row& row, const RowWorkspace& workspace) {
+  if (row.place.forced != kNoToken) return {row.place.forced};
   Row judged = row;
   RowStats stats;
-  const float max = ReadAndJudge(team, &judged, 0.0f, false, workspace, &stats);
-  if (IsNan(max) || max == -kInfinity) return kNoToken;
-  return LowestIdEqualTo(team, judged, stats, max);
+  const JudgedMax read = ReadAndJudge(team, &judged, 0.0f, false, workspace, &stats);
+  if (read.fault != RowFault::kNone) return {kNoToken, read.fault};
+  const TokenId token = LowestIdEqualTo(team, judged, stats, read.max);
+  return {token, token == kNoToken ? RowFault::kChanged : RowFault::kNone};
 }
 
 }  // namespace specd

@@ -9,7 +9,7 @@ namespace specd {
 
 // Calls visit(place, id, value) for the first n elements in the order of truncate.h. If fewer
 // elements are above -inf, there are fewer calls. The function overwrites the workspace that p was
-// read with: only row, max, scale and mass of p are valid afterwards. REQUIRES: !p.bad, p is no
+// read with: only row, max, scale and mass of p are valid afterwards. REQUIRES: !p.bad(), p is no
 // point, n <= kListMax.
 template <Team T, typename Visit>
 SPECD_BODY void VisitBest(T& team, const Distribution& p, int32_t n, const RowWorkspace& workspace,

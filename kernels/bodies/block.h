@@ -29,6 +29,7 @@ class BlockWalk {
         num_places_(pauses.block().num_places),
         last_prefix_(pauses.block().prefix) {
     end_status = pauses.block().end_status;
+    end_fault = pauses.block().end_fault;
   }
 
   // Reads the rows up to the end of the draft, or cuts the draft before the first bad row (CONTRACT
@@ -56,10 +57,11 @@ class BlockWalk {
   }
 
   // The results of Run. num_accepted draft tokens are accepted. If these are all num_places()
-  // tokens, the final token comes from the row there, and end_status is that row's status.
-  // Otherwise the final token comes from `residual`.
+  // tokens, the final token comes from the row there, and end_status is that row's status, with
+  // the row's fault in end_fault. Otherwise the final token comes from `residual`.
   int32_t num_accepted = 0;
   OutcomeStatus end_status = OutcomeStatus::kOk;
+  RowFault end_fault = RowFault::kNone;
   Residual residual;
 
   SPECD_HD int32_t num_places() const { return num_places_; }
@@ -77,9 +79,15 @@ class BlockWalk {
   }
 
   SPECD_HD bool Pause() {
-    pauses_.KeepBlock(
-        {.num_places = num_places_, .end_status = end_status, .prefix = last_prefix_});
+    pauses_.KeepBlock({.num_places = num_places_,
+                       .end_status = end_status,
+                       .end_fault = end_fault,
+                       .prefix = last_prefix_});
     return false;
+  }
+  SPECD_HD void EndAt(OutcomeStatus status, RowFault fault) {
+    end_status = status;
+    end_fault = fault;
   }
 
   SPECD_HD bool ReadPlaces() {
@@ -88,8 +96,8 @@ class BlockWalk {
       const int32_t i = num_places_;
       if (pauses_.Before(TaskPhase::kPlaces, i)) return Pause();
       const Distribution p = rows_.ReadTarget(i);
-      if (p.bad) {
-        end_status = OutcomeStatus::kBadTargetRow;
+      if (p.bad()) {
+        EndAt(OutcomeStatus::kBadTargetRow, p.fault);
         break;
       }
       if (rows_.DraftEndsAt(i)) break;
@@ -102,16 +110,16 @@ class BlockWalk {
         share = rows_.SideChannel(i);
       } else if (rows_.IsSampled(i)) {
         const Distribution q = rows_.ReadDraft(i);
-        share.bad = q.bad;
-        if (!q.bad) {
+        share.fault = q.fault;
+        if (!q.bad()) {
           place.draft = rows_.FactsOf(q);
           place.has_draft = true;
           share.weight = rows_.Weight(q, token);
           share.mass = q.mass;
         }
       }
-      if (share.bad) {
-        end_status = OutcomeStatus::kBadDraftRow;
+      if (share.bad()) {
+        EndAt(OutcomeStatus::kBadDraftRow, share.fault);
         break;
       }
       if (rows_.team().leader()) places_[i] = place;
@@ -153,8 +161,8 @@ class BlockWalk {
       return true;
     }
     q_ = place.has_draft ? rows_.Recall(rows_.DraftRow(i), place.draft) : rows_.ReadDraft(i);
-    if (q_.bad) {
-      end_status = OutcomeStatus::kBadDraftRow;
+    if (q_.bad()) {
+      EndAt(OutcomeStatus::kBadDraftRow, q_.fault);
       num_places_ = i;
       last_prefix_ = place.prefix;
       return false;

@@ -39,9 +39,11 @@ SPECD_INLINE FallenPlace* FallenPlaceAt(const TaskWorkspace& workspace, int32_t 
 
 // q of one draft token: its weight and the row's mass. A one-hot draft has weight 1 of mass 1.
 struct DraftShare {
-  bool bad = false;
+  RowFault fault = RowFault::kNone;
   float weight = 1;
   double mass = 1;
+
+  SPECD_INLINE bool bad() const { return fault != RowFault::kNone; }
 };
 
 // CoinSource maps a CoinKey to an integer in [0, 2^53).
@@ -145,16 +147,16 @@ class ChainRows {
     share.mass = task_.draft.draft_masses[i];
     const bool weight_ok = share.weight >= 0.0f && share.weight < kInfinity;
     const bool mass_ok = share.mass > 0.0 && share.mass <= 0x1.fffffep+127;
-    share.bad = !(weight_ok && mass_ok);
+    if (!weight_ok || !mass_ok) share.fault = RowFault::kShare;
     return share;
   }
 
   // q(x_i) from a draft row.
   SPECD_HD DraftShare ShareOf(const Distribution& q, int32_t i) const {
     DraftShare share;
-    share.bad = q.bad;
+    share.fault = q.fault;
     share.mass = q.mass;
-    if (!q.bad) share.weight = Weight(q, DraftToken(i));
+    if (!q.bad()) share.weight = Weight(q, DraftToken(i));
     return share;
   }
 

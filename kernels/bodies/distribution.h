@@ -14,8 +14,8 @@ namespace specd {
 struct Distribution {
   Row row;  // with its cut if filters are on
   float scale = 0;
-  bool bad = false;          // CONTRACT §6; no other field is set
-  TokenId point = kNoToken;  // all mass is on this id: the lowest +inf, or a forced token
+  RowFault fault = RowFault::kNone;  // CONTRACT §6; if it is set, no other field is
+  TokenId point = kNoToken;          // all mass is on this id: the lowest +inf, or a forced token
   float max = 0;
   double mass = 0;  // the survivors' mass; without filters the sum of the tiles' masses
 
@@ -31,6 +31,8 @@ struct Distribution {
   ElementList list;
   int32_t num_listed = 0;  // 0: not listed
   Cut list_cut;
+
+  SPECD_INLINE bool bad() const { return fault != RowFault::kNone; }
 };
 
 // 2^((x - max) * scale), the weight of an element relative to a maximum. The product is rounded
@@ -184,31 +186,47 @@ SPECD_BODY bool OnlyEndsAreAllowed(T& team, const Row& row, const RowStats& stat
   return MaxOfTiles(team, stats, num_tiles) == -kInfinity;
 }
 
+// A row's maximum, and whether the row is a distribution.
+struct JudgedMax {
+  float max = 0;
+  RowFault fault = RowFault::kNone;
+};
+SPECD_INLINE JudgedMax JudgeMax(float max) {
+  if (IsNan(max)) return {max, RowFault::kNan};
+  return {max, max == -kInfinity ? RowFault::kNoMass : RowFault::kNone};
+}
+
 // ReadTiles with the checks of CONTRACT §6 and the yielding of step 3, which may reset the row's
-// below_min_tokens. Returns NaN or -inf for a bad row. `stats` receives the results of the pass.
+// below_min_tokens. `stats` receives the results of the pass.
 template <Team T>
-SPECD_BODY float ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
-                              const RowWorkspace& workspace, RowStats* stats) {
+SPECD_BODY JudgedMax ReadAndJudge(T& team, Row* row, float scale, bool with_sums,
+                                  const RowWorkspace& workspace, RowStats* stats) {
   const ElementRules& rules = row->view.rules;
-  if (rules.kind != RowKind::kLogits && !rules.renormalise &&
-      !SumsToOne(team, row->view, workspace.stats)) {
-    return -kInfinity;
-  }
+  const bool sums_to_one = rules.kind == RowKind::kLogits || rules.renormalise ||
+                           SumsToOne(team, row->view, workspace.stats);
   const AheadFacts* const facts = workspace.ahead.facts;
   *stats = facts != nullptr ? workspace.ahead.stats : workspace.stats;
   const float max = facts != nullptr ? facts->max : ReadTiles(team, *row, scale, with_sums, *stats);
+  if (!sums_to_one) {
+    // A sum takes NaN and negative probabilities as 0, so they are named first. Where min_tokens
+    // removed ids, step 3 might have given their mass back.
+    const RowFault fault = JudgeMax(max).fault;
+    const bool is_sum =
+        fault == RowFault::kNone || (fault == RowFault::kNoMass && row->place.below_min_tokens);
+    return {-kInfinity, is_sum ? RowFault::kSum : fault};
+  }
   // The removed ids were allowed, so step 3 must not yield after their removal.
   const bool may_yield = row->place.below_min_tokens && row->num_removed == 0;
-  if (max != -kInfinity || !may_yield) return max;
-  if (!OnlyEndsAreAllowed(team, *row, workspace.stats)) return max;
+  if (max != -kInfinity || !may_yield) return JudgeMax(max);
+  if (!OnlyEndsAreAllowed(team, *row, workspace.stats)) return JudgeMax(max);
   row->place.below_min_tokens = false;
   *stats = workspace.stats;
-  return ReadTiles(team, *row, scale, with_sums, *stats);
+  return JudgeMax(ReadTiles(team, *row, scale, with_sums, *stats));
 }
 
 // The weight of one id relative to the row's maximum. The weight is 0 for ids that did not survive.
 // It is also 0 for ids outside the vocabulary, which are never used as an index. REQUIRES:
-// !distribution.bad.
+// !distribution.bad().
 SPECD_INLINE float WeightOf(const Distribution& distribution, TokenId id) {
   if (id < 0 || id >= distribution.row.view.vocab_size) return 0.0f;
   if (distribution.point != kNoToken) return id == distribution.point ? 1.0f : 0.0f;

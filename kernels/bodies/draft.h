@@ -15,7 +15,7 @@ inline constexpr int32_t kChildrenMax = 64;
 
 // Writes the distinct ids to samples, in the order of their first draw, and returns their number.
 // If ids repeat, or if p has too few ids, there are fewer than num_children. coin_of(j) is the coin
-// of child j. REQUIRES: !p.bad, num_children <= kChildrenMax.
+// of child j. REQUIRES: !p.bad(), num_children <= kChildrenMax.
 template <Team T, typename CoinOf>
 SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling sampling,
                                   int32_t num_children, const CoinOf& coin_of,
@@ -52,7 +52,7 @@ SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling 
     Row rest = p.row;
     rest.removed = ids;
     Distribution left = p;
-    for (int32_t j = 0; j < num_children && !left.bad; ++j) {
+    for (int32_t j = 0; j < num_children && !left.bad(); ++j) {
       const TokenId id = Sample(team, left, coin_of(j));
       if (id == kNoToken || id < 0 || id >= p.row.view.vocab_size) break;
       add(id);

@@ -25,7 +25,7 @@ SPECD_HD PlaceVerdict ReplacementAt(ChainRows<T, CoinSource>& rows, int32_t i,
     return {Verdict::kEnds, token};
   }
   const Distribution p = rows.template ReadTarget<kAtOnce>(i);
-  if (p.bad) return {Verdict::kBadTarget, kNoToken, 1};
+  if (p.bad()) return {Verdict::kBadTarget, kNoToken, 1, p.fault};
   if (p.wide) return {.verdict = Verdict::kLeft};
   const TokenId from_p = Sample(rows.team(), p, coin);
   rows.RecordDraw(i, p, from_p, coin, Purpose::kResidual, 0);
@@ -40,7 +40,7 @@ class PlaceJudge {
   SPECD_HD PlaceVerdict Judge(int32_t i) {
     switch (rows_.task().method) {
       case VerifyMethod::kGreedy:
-        return Compare(i, GreedyToken(i));
+        return Compare(i, GreedyAt(i));
       case VerifyMethod::kExactMatch:
         return SampleAndCompare(i);
       case VerifyMethod::kToken:
@@ -54,34 +54,39 @@ class PlaceJudge {
 
  private:
   // For greedy and exact_match, the token at each place is known without the draft. A draft token
-  // stands if it equals that token. kNoToken means that the row is bad.
-  SPECD_HD PlaceVerdict Compare(int32_t i, TokenId token) const {
-    if (token == kNoToken) return {.verdict = Verdict::kBadTarget};
+  // stands if it equals that token. If the row is bad, `target` has a fault. If it has neither a
+  // fault nor a token, the row changed while it was read.
+  SPECD_HD PlaceVerdict Compare(int32_t i, const GreedyToken& target) const {
+    const TokenId token = target.token;
+    if (token == kNoToken) {
+      const bool changed = target.fault == RowFault::kNone;
+      return {.verdict = Verdict::kBadTarget, .fault = changed ? RowFault::kChanged : target.fault};
+    }
     if (!rows_.DraftEndsAt(i) && rows_.DraftToken(i) == token) return {.verdict = Verdict::kStands};
     return {Verdict::kEnds, token};
   }
 
-  SPECD_HD TokenId GreedyToken(int32_t i) {
+  SPECD_HD GreedyToken GreedyAt(int32_t i) {
     if (rows_.task().draft.target_argmax == nullptr) {
       return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
     }
     const TokenId token = rows_.task().draft.target_argmax[i];
-    return rows_.IsInVocabulary(token) ? token : kNoToken;
+    return {rows_.IsInVocabulary(token) ? token : kNoToken};
   }
 
   SPECD_HD PlaceVerdict SampleAndCompare(int32_t i) {
     const Distribution p = rows_.template ReadTarget<kAtOnce>(i);
     if (p.wide) return {.verdict = Verdict::kLeft};
-    if (p.bad) return Compare(i, kNoToken);
+    if (p.bad()) return {.verdict = Verdict::kBadTarget, .fault = p.fault};
     const TokenId token = SampleAt(i, p);
     if (!rows_.DraftEndsAt(i)) rows_.RecordShares(i, p, KnownShare(i));
-    return Compare(i, token);
+    return Compare(i, {token});
   }
 
   // q(x) without a look at the draft row: 1 for a one-hot draft, and else not computed (mass 0).
   SPECD_HD DraftShare KnownShare(int32_t i) const {
     if (!rows_.IsSampled(i)) return {};
-    return {.bad = false, .weight = 0, .mass = 0};
+    return {.fault = RowFault::kNone, .weight = 0, .mass = 0};
   }
 
   SPECD_HD TokenId SampleAt(int32_t i, const Distribution& p) {
@@ -94,7 +99,7 @@ class PlaceJudge {
   // token: Leviathan et al. 2023, Chen et al. 2023.
   SPECD_HD PlaceVerdict AcceptOrReplace(int32_t i) {
     const Distribution p = rows_.template ReadTarget<kAtOnce>(i);
-    if (p.bad) return {.verdict = Verdict::kBadTarget};
+    if (p.bad()) return {.verdict = Verdict::kBadTarget, .fault = p.fault};
     if (p.wide) return {.verdict = Verdict::kLeft};
     if (rows_.DraftEndsAt(i)) {
       return {Verdict::kEnds, SampleAt(i, p)};
@@ -109,7 +114,7 @@ class PlaceJudge {
     } else if (rows_.IsSampled(i)) {
       share = rows_.SideChannel(i);
     }
-    if (share.bad) return {.verdict = Verdict::kBadDraft};
+    if (share.bad()) return {.verdict = Verdict::kBadDraft, .fault = share.fault};
     if (rows_.Accepts(i, p, share)) return {.verdict = Verdict::kStands};
     if (!rows_.IsSampled(i)) {
       return ReplacementAt<kAtOnce>(rows_, i, ResidualOfPoint(team_, p, rows_.DraftToken(i), 1.0));
@@ -123,7 +128,7 @@ class PlaceJudge {
       return ReplacementAt<kAtOnce>(rows_, i, ResidualWithoutPass(team_, p, q, 1.0));
     } else {
       if (!reads_q) q = rows_.ReadDraft(i);
-      if (q.bad) return {.verdict = Verdict::kBadDraft};
+      if (q.bad()) return {.verdict = Verdict::kBadDraft, .fault = q.fault};
       return ReplacementAt<kAtOnce>(rows_, i,
                                     ReadResidual(team_, p, q, 1.0, rows_.workspace().residual));
     }

@@ -125,7 +125,7 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
 
 // Draws from p, or from p without one id; kNoToken if no other id has mass. If the row does not
 // change while it is read, a draw from p itself always finds an id. If the row changes, the answer
-// may be kNoToken or any other id. REQUIRES: !p.bad, and `removed` is kNoToken or inside the
+// may be kNoToken or any other id. REQUIRES: !p.bad(), and `removed` is kNoToken or inside the
 // vocabulary.
 template <Team T>
 SPECD_BODY TokenId Sample(T& team, const Distribution& p, uint64_t coin,

@@ -59,13 +59,13 @@ SPECD_INLINE TokenScore ScoreOfPoint(TokenId point, TokenId id, bool logprob) {
   return {id, logprob ? 0.0f : kInfinity, 1};
 }
 
-// Writes NumScores(request) entries: the token, the best ids, the chosen ids. Returns false for a
-// bad row, whose scores are NaN. `target` is the row with its edits; `scale` and `filters` are
+// Writes NumScores(request) entries: the token, the best ids, the chosen ids. Returns the fault of
+// a bad row, whose scores are NaN. `target` is the row with its edits; `scale` and `filters` are
 // those of its sampling. The raw modes use none of them. REQUIRES: all ids are in the vocabulary.
 template <Team T>
-SPECD_BODY bool ScoreToken(T& team, const Row& target, float scale, const Filters& filters,
-                           TokenId token, const ScoreRequest& request,
-                           const RowWorkspace& workspace, TokenScore* out) {
+SPECD_BODY RowFault ScoreToken(T& team, const Row& target, float scale, const Filters& filters,
+                               TokenId token, const ScoreRequest& request,
+                               const RowWorkspace& workspace, TokenScore* out) {
   const bool raw = request.mode == ScoreMode::kRawLogprob || request.mode == ScoreMode::kRawLogit;
   const bool logprob =
       request.mode == ScoreMode::kRawLogprob || request.mode == ScoreMode::kProcessedLogprob;
@@ -85,13 +85,13 @@ SPECD_BODY bool ScoreToken(T& team, const Row& target, float scale, const Filter
     return i == 0 ? token : request.chosen[i - 1 - request.num_top];
   };
   const int32_t first_chosen = 1 + request.num_top;
-  if (p.bad || p.point != kNoToken) {
+  if (p.bad() || p.point != kNoToken) {
     for (int32_t i = 0; i < num_scores; i = i == 0 ? first_chosen : i + 1) {
-      write(i, p.bad ? TokenScore{id_at(i), FloatOf(0x7FC00000u), 0}
-                     : ScoreOfPoint(p.point, id_at(i), logprob));
+      write(i, p.bad() ? TokenScore{id_at(i), FloatOf(0x7FC00000u), 0}
+                       : ScoreOfPoint(p.point, id_at(i), logprob));
     }
-    if (!p.bad && request.num_top > 0) write(1, ScoreOfPoint(p.point, p.point, logprob));
-    return !p.bad;
+    if (!p.bad() && request.num_top > 0) write(1, ScoreOfPoint(p.point, p.point, logprob));
+    return p.fault;
   }
 
   constexpr float kLn2 = 0x1.62e430p-1f;
@@ -110,7 +110,7 @@ SPECD_BODY bool ScoreToken(T& team, const Row& target, float scale, const Filter
     previous = l;
     write(1 + place, {id, rule(l), rank});
   });
-  return true;
+  return RowFault::kNone;
 }
 
 }  // namespace specd

@@ -47,8 +47,9 @@ enum class Verdict : int32_t {
 };
 struct PlaceVerdict {
   Verdict verdict = Verdict::kUnknown;
-  TokenId token = kNoToken;     // the token of kEnds
-  int32_t empty_residuals = 0;  // the empty residuals before the verdict
+  TokenId token = kNoToken;          // the token of kEnds
+  int32_t empty_residuals = 0;       // the empty residuals before the verdict
+  RowFault fault = RowFault::kNone;  // of kBadTarget and kBadDraft
 };
 
 // The facts of a row that was read ahead (read_ahead.h), once all its tiles are read.
@@ -56,7 +57,6 @@ struct AheadFacts {
   float max = 0;       // NaN if the row holds a NaN
   PlaceVerdict place;  // the verdict of a target row that was judged
   double mass = 0;     // set if the tiles' sums were requested and max is finite
-  int32_t reserved[2] = {};
 };
 static_assert(sizeof(AheadFacts) == 32);
 

@@ -32,7 +32,7 @@ SPECD_BODY OutcomeStatus TransformRow(T& team, const RowView& view, const RowTra
   Row row;
   row.view = view;
   const Distribution p = ReadDistribution(team, row, transform.scale, transform.filters, workspace);
-  const bool point = !p.bad && p.point != kNoToken;
+  const bool point = !p.bad() && p.point != kNoToken;
   const WeightFunction weight{p.max, p.scale};
   typename T::Tile tile;
   ForEachTile(team, NumTiles(view.vocab_size), [&](int32_t t) {
@@ -41,7 +41,7 @@ SPECD_BODY OutcomeStatus TransformRow(T& team, const RowView& view, const RowTra
     const int32_t count = rest < kTileSize ? rest : kTileSize;
     float* out = transform.out + first;
     LoadRow(team, p.row, t, kAllSteps, &tile);
-    if (p.bad) {
+    if (p.bad()) {
       team.Store(ConstantFunction{FloatOf(0x7FC00000u)}, tile, count, out);
     } else if (point) {
       team.Store(ConstantFunction{transform.as_logits ? -kInfinity : 0.0f}, tile, count, out);
@@ -52,7 +52,7 @@ SPECD_BODY OutcomeStatus TransformRow(T& team, const RowView& view, const RowTra
     }
   });
   if (point && team.leader()) transform.out[p.point] = transform.as_logits ? kInfinity : 1.0f;
-  return p.bad ? OutcomeStatus::kBadTargetRow : OutcomeStatus::kOk;
+  return p.bad() ? OutcomeStatus::kBadTargetRow : OutcomeStatus::kOk;
 }
 
 }  // namespace specd

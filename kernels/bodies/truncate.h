@@ -106,9 +106,10 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
     return p;
   }
   const bool with_sums = NeedsSums(filters, vocab_size);
-  p.max = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace, &p.stats);
-  p.bad = IsNan(p.max) || p.max == -kInfinity;
-  if (p.bad) return p;
+  const JudgedMax judged = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace, &p.stats);
+  p.max = judged.max;
+  p.fault = judged.fault;
+  if (p.bad()) return p;
   if (p.max == kInfinity) {
     p.point = LowestIdEqualTo(team, p.row, p.stats, kInfinity);
     p.mass = 1;

@@ -84,7 +84,7 @@ class TaskRun {
           if (!pauses_.paused()) WriteBySlot();
           break;
         case TaskKind::kScore:
-          Score();
+          if (pauses_.phase() != TaskPhase::kScores) Score();
           break;
         case TaskKind::kSampleDraft:
           SampleDraft();
@@ -109,7 +109,7 @@ class TaskRun {
   // Ends a task whose remaining work no team will do. Work remains then because a row changed
   // meanwhile.
   SPECD_HD TaskOutcome GiveUp() {
-    Fail(OutcomeStatus::kBadTargetRow);
+    Fail(OutcomeStatus::kBadTargetRow, RowFault::kChanged);
     WriteBySlot();
     return outcome_;
   }
@@ -143,17 +143,18 @@ class TaskRun {
     switch (place.verdict) {
       case Verdict::kStands:
         if (!rows_.DraftEndsAt(i)) return Accept(i, rows_.DraftToken(i));
-        Fail(OutcomeStatus::kBadTargetRow);  // the facts of this verdict have changed
+        // The facts of this verdict have changed.
+        Fail(OutcomeStatus::kBadTargetRow, RowFault::kChanged);
         return false;
       case Verdict::kEnds:
         CountIfInvalid(i);
         Emit(i, place.token);
         return false;
       case Verdict::kBadTarget:
-        Fail(OutcomeStatus::kBadTargetRow);
+        Fail(OutcomeStatus::kBadTargetRow, place.fault);
         return false;
       case Verdict::kBadDraft:
-        Fail(OutcomeStatus::kBadDraftRow);
+        Fail(OutcomeStatus::kBadDraftRow, place.fault);
         return false;
       case Verdict::kFalls:
         if (!rows_.HasSideChannel()) fallen_ = i;
@@ -189,7 +190,8 @@ class TaskRun {
     // If a place falls, later rows may not have been read. If the token stands now, the row has
     // changed.
     const bool changed = ahead.verdict == Verdict::kFalls && place.verdict == Verdict::kStands;
-    return changed ? PlaceVerdict{.verdict = Verdict::kBadTarget} : place;
+    return changed ? PlaceVerdict{.verdict = Verdict::kBadTarget, .fault = RowFault::kChanged}
+                   : place;
   }
 
   SPECD_HD void Block() {
@@ -201,11 +203,11 @@ class TaskRun {
     const int32_t end = walk.num_accepted;
     const bool at_end = end == walk.num_places();
     if (at_end && walk.end_status == OutcomeStatus::kBadTargetRow) {
-      Follow(end, {.verdict = Verdict::kBadTarget});
+      Follow(end, {.verdict = Verdict::kBadTarget, .fault = walk.end_fault});
       return;
     }
     if (at_end && walk.end_status == OutcomeStatus::kBadDraftRow) {
-      Follow(end, {.verdict = Verdict::kBadDraft});
+      Follow(end, {.verdict = Verdict::kBadDraft, .fault = walk.end_fault});
       return;
     }
     if (!at_end && walk.residual.masses != nullptr) {
@@ -214,7 +216,7 @@ class TaskRun {
     }
     // A draw from p needs the row's tiles, which later rows have overwritten.
     const Distribution p = rows_.ReadTarget(end);
-    if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
+    if (p.bad()) return Fail(OutcomeStatus::kBadTargetRow, p.fault);
     if (at_end) {
       const uint64_t coin = rows_.SampleCoinAt(end);
       const TokenId token = Sample(team_, p, coin);
@@ -236,7 +238,7 @@ class TaskRun {
 
   SPECD_HD void SampleDraft() {
     const Distribution p = rows_.ReadTarget(0);
-    if (p.bad) return Fail(OutcomeStatus::kBadTargetRow);
+    if (p.bad()) return Fail(OutcomeStatus::kBadTargetRow, p.fault);
     const auto coin_of = [&](int32_t j) {
       return rows_.Coin({task_.first_position, task_.round_base,
                          task_.first_node + static_cast<uint32_t>(j), Purpose::kDraft});
@@ -251,13 +253,13 @@ class TaskRun {
     const bool resumes = pauses_.phase() == TaskPhase::kScores;
     for (int32_t i = resumes ? pauses_.place() : 0; i < outcome_.num_tokens; ++i) {
       if (pauses_.Before(TaskPhase::kScores, i)) return;
-      const bool ok =
+      const RowFault fault =
           ScoreToken(team_, rows_.TargetRow(i), task_.target_scale, task_.target_filters,
                      output_.tokens[i], task_.scores, rows_.workspace().target,
                      output_.scores + int64_t{i} * output_.scores_stride);
-      if (ok || task_.kind != TaskKind::kScore) continue;
+      if (fault == RowFault::kNone || task_.kind != TaskKind::kScore) continue;
       outcome_.num_tokens = i;
-      return Fail(OutcomeStatus::kBadTargetRow);
+      return Fail(OutcomeStatus::kBadTargetRow, fault);
     }
   }
 
@@ -287,12 +289,15 @@ class TaskRun {
     ++outcome_.num_accepted;
     return true;
   }
-  SPECD_HD void Fail(OutcomeStatus status) { outcome_.status = status; }
+  SPECD_HD void Fail(OutcomeStatus status, RowFault fault = RowFault::kNone) {
+    outcome_.status = status;
+    outcome_.fault = fault;
+  }
   // The last check before an id is emitted. If the check fails, it returns false and ends the
   // sequence.
   SPECD_HD bool Emit(int32_t i, TokenId token) {
     if (token == kNoToken) {
-      Fail(OutcomeStatus::kBadTargetRow);  // the row changed while it was read
+      Fail(OutcomeStatus::kBadTargetRow, RowFault::kChanged);
       return false;
     }
     if (task_.draft.target_argmax == nullptr && !rows_.MayEmit(i, token)) {

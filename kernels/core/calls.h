@@ -32,6 +32,7 @@ struct DraftResult {
   SequenceHandle sequence = 0;
   RoundStatus status = RoundStatus::kOk;
   std::string_view reason;                // the error, if status is kInvalid
+  Refusal refusal = Refusal::kNone;       // of kBadDistribution
   std::span<const DraftSample> children;  // distinct ids
 };
 
@@ -45,8 +46,9 @@ struct ScoreInput {
 
 struct ScoreResult {
   RoundStatus status = RoundStatus::kOk;
-  std::string_view reason;  // the error, if status is kInvalid
-  int32_t num_scored = 0;   // the ids before the first bad row
+  std::string_view reason;           // the error, if status is kInvalid
+  Refusal refusal = Refusal::kNone;  // of kBadDistribution
+  int32_t num_scored = 0;            // the ids before the first bad row
   int32_t scores_per_token = 0;
   const TokenScore* scores = nullptr;
 };

@@ -46,15 +46,15 @@ struct DraftSample {
 // Why a sequence's part of a round ended (CONTRACT §6).
 enum class OutcomeStatus : uint32_t {
   kOk = 0,
-  kBadTargetRow = 1,  // NaN, or no mass, in a target row that the decision needed
-  kBadDraftRow = 2,   // the same in a draft row, or in its side channel
+  kBadTargetRow = 1,  // a target row that the decision needed is no distribution (RowFault)
+  kBadDraftRow = 2,   // the same for a draft row, or its side channel
   kBadToken = 3,      // the id to emit is outside the vocabulary or masked: an error of ours
   kNoRoom = 4,        // the backend has no room for the task's lists of ids: nothing was decided
 };
 
 // The kernels' answer for one sequence: num_accepted draft tokens, then one final token if the
 // status is kOk. If a row is bad, the accepted tokens before it are kept, and there is no final
-// token.
+// token. The bad row is then that of place num_tokens, and `fault` says what is wrong with it.
 struct TaskOutcome {
   OutcomeStatus status = OutcomeStatus::kOk;
   int32_t num_accepted = 0;
@@ -63,6 +63,7 @@ struct TaskOutcome {
   uint32_t empty_residuals = 0;  // the residual was rounded to nothing, so p was sampled
   uint32_t invalid_drafts = 0;   // replaced draft tokens that were masked or outside the vocabulary
   uint32_t point_masses = 0;     // tokens that are +inf in their row
+  RowFault fault = RowFault::kNone;  // of kBadTargetRow and kBadDraftRow
 };
 
 // The parts of a kVerify task: judging its places, block verification's way from the end of the
@@ -73,11 +74,12 @@ enum class TaskPhase : uint32_t { kPlaces = 0, kWayDown = 1, kScores = 2 };
 struct BlockProgress {
   int32_t num_places = 0;
   OutcomeStatus end_status = OutcomeStatus::kOk;
+  RowFault end_fault = RowFault::kNone;
   double prefix = 1;
 };
 
-// How far a kVerify task has come that runs in several calls of Backend::Run. The caller gives an
-// empty one to the first call.
+// How far a kVerify or kScore task has come that runs in several calls of Backend::Run. The caller
+// gives an empty one to the first call. A kSampleDraft task has one row and never pauses.
 struct PausedTask {
   bool is_paused = false;  // the last call has left work; the caller clears it before each call
   bool has_begun = false;

@@ -114,6 +114,16 @@ struct MemoryRead {
   size_t size_bytes = 0;
 };
 
+// Why a row, or the side channel in its place, is no distribution (CONTRACT §6).
+enum class RowFault : int32_t {
+  kNone = 0,
+  kNan = 1,      // it holds NaN; a negative probability counts as NaN
+  kNoMass = 2,   // nothing is above -inf after masks, bans and biases
+  kSum = 3,      // its probabilities do not sum to 1
+  kShare = 4,    // the weight or the mass of a side channel is out of range
+  kChanged = 5,  // it changed while it was read
+};
+
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
   const char* base = static_cast<const char*>(tensor.data);
   return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype, tensor.vocab_size,

@@ -9,7 +9,7 @@
 namespace specd {
 namespace {
 
-bool Says(const absl::Status& status, const char* part) {
+bool Says(const absl::Status& status, const std::string& part) {
   return std::string(status.message()).find(part) != std::string::npos;
 }
 
@@ -62,8 +62,16 @@ TEST_SUITE("unit") {
 
   TEST_CASE("endpoints must be addresses that can be told to others") {
     DaemonConfig config;
-    config.listen_path = "/run/specd/specd.sock";
+    const std::string folder = std::filesystem::temp_directory_path().string();
+    config.listen_path = folder + "/specd.sock";
     FillEndpoints(&config);
+    CHECK(CheckEndpoints(config).ok());
+    config.tokens_endpoint = "ipc://" + folder;
+    CHECK(Says(CheckEndpoints(config), "tokens = ipc://" + folder + ": the path is a directory"));
+    CHECK(Says(CheckEndpoints(config), "ipc://" + folder + "/specd.sock"));
+    config.tokens_endpoint = "ipc:///nonexistent/tokens";
+    CHECK(Says(CheckEndpoints(config), "there is no directory /nonexistent; make it"));
+    config.tokens_endpoint = "ipc://tokens";
     CHECK(CheckEndpoints(config).ok());
     config.text_endpoint = "tcp://127.0.0.1:*";
     CHECK(Says(CheckEndpoints(config), "text = tcp://127.0.0.1:*"));

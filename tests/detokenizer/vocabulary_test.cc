@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace specd {
 
@@ -61,6 +62,25 @@ TEST_SUITE("unit") {
     const Vocabulary vocabulary = Vocabulary::Builder().Build();
     CHECK(vocabulary.size() == 0);
     CHECK(vocabulary.Bytes(0).empty());
+  }
+
+  TEST_CASE("line 17: vocabulary: the hash is that of docs/PROTOCOL.md, and names ids and bytes") {
+    // The values are from a Python FNV-1a that gives the published 0xaf63dc4c8601ec8c for "a".
+    const auto hash = [](const std::vector<std::pair<TokenId, std::string>>& tokens) {
+      Vocabulary::Builder builder;
+      for (const auto& [id, bytes] : tokens) builder.Set(id, bytes, {});
+      return std::move(builder).Build().Hash();
+    };
+    CHECK(hash({{0, "Hello"}, {7, "<eos>"}}) == 0x8b746f4f2e55fd8e);
+    CHECK(hash({{7, "<eos>"}, {0, "Hello"}}) == 0x8b746f4f2e55fd8e);
+    CHECK(hash({{0, "a"}}) == 0xd80d0daea7dbdd7f);
+    CHECK(hash({{0, "a"}, {1, ""}}) == 0x9db3e0180f7cb8ef);
+    // An id that moves changes the hash, and so do bytes that move to the next id.
+    CHECK(hash({{0, "Hello"}, {6, "<eos>"}}) != hash({{0, "Hello"}, {7, "<eos>"}}));
+    CHECK(hash({{0, "ab"}, {1, "c"}}) != hash({{0, "a"}, {1, "bc"}}));
+    Vocabulary::Builder flags;
+    flags.Set(0, "a", {.added = true, .special = true});
+    CHECK(std::move(flags).Build().Hash() == 0xd80d0daea7dbdd7f);
   }
 
   TEST_CASE("vocabulary: a token of the largest size and the highest id keep their bytes") {

@@ -6,6 +6,7 @@ logprobs for the engine and for readers of the text.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -78,6 +79,40 @@ class AttachedTest(ProcessTest):
             self.assertEqual((result.finish_reason, result.stop_token), ("stop", 5))
         with self.assertRaisesRegex(specd.Error, "EOS id 5"):
             specd.Engine(f"unix:{self.socket}", vocab_size=5)
+
+    def test_line_17_the_log_says_which_row_is_no_distribution(self):
+        # Bug: the line said that "a row was no distribution, or its constraint met a limit".
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
+            sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=9),
+                                   request_id="bad one")
+            rows = np.eye(8, dtype=np.float32)[[3, 5]]
+            rows[1, 2] = np.nan
+            with self.assertRaisesRegex(specd.RoundError, "place 1, row 1: target_rows.*NaN"):
+                engine.verify(rows, {sequence: [3]})
+            wait_until(lambda: "ended by an error" in daemon.stderr, "the line")
+        self.assertRegex(daemon.stderr, r'"bad one" \(stream \d+\) ended by an error after 1 tokens, '
+                         r"at draft place 1, row 1: target_rows: .*NaN")
+
+    def test_line_17_an_engine_with_another_tokenizer_is_refused_with_both_hashes(self):
+        # Bug: a tokenizer of the same size attached, and its ids became the daemon's texts.
+        self.daemon()
+        uri = f"unix:{self.socket}"
+        other = json.loads(TOKENIZER.read_text())
+        vocab = other["model"]["vocab"]
+        vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+        swapped = self.folder / "swapped.json"
+        swapped.write_text(json.dumps(other))
+        for accepted in ({}, {"tokenizer": TOKENIZER}):
+            specd.Engine(uri, vocab_size=2048, **accepted).close()
+        with self.assertRaises(specd.Error) as caught:
+            specd.Engine(uri, vocab_size=2048, tokenizer=swapped)
+        self.assertEqual(caught.exception.code_name, "SPECD_ERROR_VOCABULARY")
+        hashes = re.findall(r"hash ([0-9a-f]{16}).* has ([0-9a-f]{16}),", str(caught.exception))
+        self.assertEqual(len(hashes), 1)
+        self.assertNotEqual(*hashes[0])
+        self.assertIn("start the daemon with the tokenizer.json", str(caught.exception))
 
     def test_ranks_of_other_processes_read_what_rank_0_decided(self):
         uri = self.ids_only()

@@ -234,6 +234,22 @@ class RefusalTest(ProcessTest):
         process = self.run_to_end("specd", f"--listen=unix:{long}", "--detokenizer=off")
         self.assertRefused(process, 2, "107")
 
+    def test_line_17_a_path_that_can_be_no_socket_is_a_bad_command_line(self):
+        # Bug: for an endpoint the code was 1, and the error named a file with .lock at its end.
+        listen = f"--listen=unix:{self.socket}"
+        for flags, parts in (((f"--listen=unix:{self.folder}",), ("directory", "specd.sock")),
+                             (("--listen=unix:/no/such/specd.sock",), ("mkdir -p /no/such",)),
+                             ((listen, f"--tokens=ipc://{self.folder}"), ("tokens", "directory")),
+                             ((listen, "--tokens=ipc:///no/such/x"), ("tokens", "mkdir -p /no/such")),
+                             ((listen, f"--text=ipc:///{'x' * 120}"), ("text", "107"))):
+            self.assertRefused(self.run_to_end("specd", *flags, "--detokenizer=off"), 2, *parts)
+        self.assertEqual(self.sockets(), [])
+
+    def test_line_17_help_names_no_path_of_a_build(self):
+        for program in "specd", "specd-detok":
+            for flag in "--help", "--helpfull":
+                self.assertNotRegex(self.run_to_end(program, flag).stdout, r"(?m)/build/|^ *Flags from /")
+
 
 if __name__ == "__main__":
     unittest.main()

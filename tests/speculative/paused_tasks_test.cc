@@ -43,6 +43,8 @@ struct Answer {
   uint32_t num_accepted;
   std::vector<float> scores;
   uint64_t cumulative_logprob;  // its bits
+  Refusal refusal;
+  uint32_t bad_row;
 
   bool operator==(const Answer&) const = default;
 };
@@ -101,7 +103,9 @@ std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
                        .tokens = Kept(result),
                        .num_accepted = result.num_accepted,
                        .scores = {},
-                       .cumulative_logprob = std::bit_cast<uint64_t>(result.cumulative_logprob)};
+                       .cumulative_logprob = std::bit_cast<uint64_t>(result.cumulative_logprob),
+                       .refusal = result.refusal,
+                       .bad_row = result.bad_row};
       for (uint32_t j = 0; j < result.num_kept * result.scores_per_token; ++j) {
         answer.scores.push_back(result.scores[j].value);
       }
@@ -111,7 +115,65 @@ std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
   return answers;
 }
 
+// Scores of calls over seven rows, of which the fifth is bad.
+std::vector<uint32_t> RunScores(int64_t piece_work, int32_t threads) {
+  auto created = Verifier::Create({.limits = {.vocab_size = kVocab,
+                                              .max_batch = kSequences,
+                                              .max_draft = kDrafts,
+                                              .threads = threads},
+                                   .max_sequences = kSequences,
+                                   .eos_token_ids = {},
+                                   .piece_work = piece_work},
+                                  *MakeBackend("cpu"));
+  REQUIRE(created.ok());
+  RowMatrix target({.vocab_size = kVocab, .num_rows = kDrafts + 1});
+  std::mt19937_64 random(6);
+  for (int32_t row = 0; row <= kDrafts; ++row) target.Set(row, RandomLogits(random, kVocab));
+  target.Set(4, std::vector<double>(kVocab, NAN));
+  REQUIRE((*created)->BindTarget(target.view()).ok());
+  const uint32_t rows[] = {6, 5, 3, 2, 1, 0, 4};
+  const TokenId ids[] = {9, 8, 7, 6, 5, 4, 3};
+  const TokenId chosen[] = {11, 12, 13};
+  std::vector<ScoreInput> inputs(kSequences);
+  for (int32_t i = 0; i < kSequences; ++i) {
+    inputs[static_cast<size_t>(i)] = {.rows = rows,
+                                      .ids = ids,
+                                      .num_ids = 1 + i % (kDrafts + 1),
+                                      .request = {.enabled = true,
+                                                  .mode = ScoreMode::kRawLogprob,
+                                                  .num_top = i % 4,
+                                                  .chosen = chosen,
+                                                  .num_chosen = i % 3}};
+  }
+  std::vector<ScoreResult> results(kSequences);
+  (*created)->Score(inputs, results);
+  std::vector<uint32_t> words;
+  for (const ScoreResult& result : results) {
+    words.push_back(static_cast<uint32_t>(result.status));
+    words.push_back(static_cast<uint32_t>(result.refusal));
+    words.push_back(static_cast<uint32_t>(result.num_scored));
+    for (int32_t j = 0; j < result.num_scored * result.scores_per_token; ++j) {
+      words.push_back(static_cast<uint32_t>(result.scores[j].id));
+      words.push_back(std::bit_cast<uint32_t>(result.scores[j].value));
+      words.push_back(static_cast<uint32_t>(result.scores[j].rank));
+    }
+  }
+  return words;
+}
+
 TEST_SUITE("unit") {
+  TEST_CASE("line 8: a call of scores in pieces has the answers of a whole one, to the bit") {
+    const std::vector<uint32_t> whole = RunScores(int64_t{1} << 40, 1);
+    REQUIRE(whole.size() > 500);
+    for (const int32_t threads : {1, 3}) {
+      for (const int64_t piece_work : {1, 5 * kVocab, 20 * kVocab}) {
+        CAPTURE(threads);
+        CAPTURE(piece_work);
+        CHECK(RunScores(piece_work, threads) == whole);
+      }
+    }
+  }
+
   TEST_CASE("a round in pieces has the answers of a whole one, to the bit") {
     const std::vector<Answer> whole = RunRounds(int64_t{1} << 40, 1);
     uint32_t num_accepted = 0;

@@ -86,7 +86,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a device runs a round as one piece") {
+  TEST_CASE("line 8: a device ran every round as one piece; it has whole tasks in each") {
     VerifierFixture f(nullptr, {}, 0);
     auto owned = std::make_unique<ScriptedBackend>();
     ScriptedBackend* const backend = owned.get();
@@ -96,14 +96,15 @@ TEST_SUITE("unit") {
         std::move(owned));
     REQUIRE(created.ok());
     REQUIRE((*created)->BindTarget(f.View()).ok());
-    int runs = 0;
-    backend->inspect = [&](const RoundBatch&) { ++runs; };
+    std::vector<int32_t> runs;
+    backend->inspect = [&](const RoundBatch& batch) { runs.push_back(batch.num_tasks); };
     backend->script = {Confirm(0, {1}), Confirm(0, {2})};
     std::vector<SequenceInput> inputs;
     for (int i = 0; i < 2; ++i) inputs.push_back(f.Input((*created)->Open({})->handle));
     std::vector<SequenceResult> results(2);
     (*created)->VerifyRound(inputs, results);
-    CHECK(runs == 1);
+    CHECK(runs == std::vector<int32_t>{1, 1});
+    CHECK(Kept(results[0]) == Ids{1});
     CHECK(Kept(results[1]) == Ids{2});
   }
 

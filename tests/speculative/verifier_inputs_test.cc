@@ -351,8 +351,14 @@ TEST_SUITE("unit") {
     Fixture f;
     TokenId own[4], third[4];
     std::vector<std::vector<TokenArray>> seen;
+    // The rows are memory of the host, so next tokens wait for the end of the round.
     f.backend->inspect = [&](const RoundBatch& batch) {
-      seen.emplace_back(batch.next_tokens, batch.next_tokens + batch.num_next_tokens);
+      CHECK(batch.num_next_tokens == 0);
+      seen.emplace_back();
+    };
+    f.backend->write_next = [&](const RoundBatch& batch) {
+      seen.back().assign(batch.next_tokens, batch.next_tokens + batch.num_next_tokens);
+      return absl::OkStatus();
     };
     const SequenceHandle handles[] = {f.Open(), f.Open()};
     for (const SequenceHandle handle : handles) {

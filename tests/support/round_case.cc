@@ -317,10 +317,10 @@ std::string RoundCase::answer(int32_t i) const {
   const TaskOutcome& outcome = outcomes_[i];
   std::string text = fmt::format(
       "task {} method {}: status {} accepted {} of {} tokens {} empty residuals {} invalid drafts "
-      "{} point masses {};",
+      "{} point masses {} fault {};",
       static_cast<int>(task.kind), static_cast<int>(task.method), static_cast<int>(outcome.status),
       outcome.num_accepted, outcome.num_drafts, outcome.num_tokens, outcome.empty_residuals,
-      outcome.invalid_drafts, outcome.point_masses);
+      outcome.invalid_drafts, outcome.point_masses, static_cast<int>(outcome.fault));
   for (const TokenId token : tokens(i)) text += fmt::format(" {}", token);
   for (const std::vector<TokenId>& next : next_tokens_) {
     text += fmt::format(" next {};", next[task.slot]);

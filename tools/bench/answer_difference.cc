@@ -10,7 +10,7 @@ namespace {
 bool IsSame(const TaskOutcome& a, const TaskOutcome& b) {
   return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
          a.empty_residuals == b.empty_residuals && a.invalid_drafts == b.invalid_drafts &&
-         a.point_masses == b.point_masses;
+         a.point_masses == b.point_masses && a.fault == b.fault;
 }
 
 bool IsSame(const TokenScore& a, const TokenScore& b) {
@@ -28,10 +28,11 @@ std::string DifferenceOf(const RoundSet& set, int32_t round, const RoundAnswer& 
     const TaskOutcome& cpu = expected.outcomes[static_cast<size_t>(s)];
     if (!IsSame(device, cpu)) {
       return fmt::format(
-          "round {}, sequence {}: the device accepted {} of {} tokens with status {}, the CPU {} "
-          "of {} with status {}",
+          "round {}, sequence {}: the device accepted {} of {} tokens with status {} and fault {}, "
+          "the CPU {} of {} with status {} and fault {}",
           round, s, device.num_accepted, device.num_tokens, static_cast<int>(device.status),
-          cpu.num_accepted, cpu.num_tokens, static_cast<int>(cpu.status));
+          static_cast<int>(device.fault), cpu.num_accepted, cpu.num_tokens,
+          static_cast<int>(cpu.status), static_cast<int>(cpu.fault));
     }
     for (int32_t i = 0; i < cpu.num_tokens; ++i) {
       const auto at = static_cast<size_t>(s * set.shape().rows_of_sequence() + i);

@@ -17,7 +17,8 @@ namespace {
 std::string Text(double value) { return fmt::format("{}", value); }
 template <class T>
 std::string Text(const T& value) {
-  if constexpr (std::is_same_v<T, OutcomeStatus> || std::is_same_v<T, Purpose>) {
+  if constexpr (std::is_same_v<T, OutcomeStatus> || std::is_same_v<T, RowFault> ||
+                std::is_same_v<T, Purpose>) {
     return std::string(NameOf(value));
   } else {
     return fmt::format("{}", value);
@@ -66,7 +67,10 @@ class Comparison {
 std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRebuilder& replayed,
                                         size_t i, bool is_staged) {
   Comparison comparison;
-  comparison.Members("", recorded.outcome, replayed.outcome(i));
+  TaskOutcome outcome = replayed.outcome(i);
+  // Earlier programs recorded no fault.
+  if (recorded.outcome.fault == RowFault::kNone) outcome.fault = RowFault::kNone;
+  comparison.Members("", recorded.outcome, outcome);
   comparison.Lists("the tokens", recorded.confirmed, replayed.tokens(i));
   if (!recorded.path.empty() || !is_staged)
     comparison.Lists("the path", recorded.path, replayed.path(i));

@@ -59,6 +59,24 @@ std::string_view NameOf(DType dtype) { return WordOf(kDTypes, dtype); }
 std::string_view NameOf(RowKind kind) { return WordOf(kKinds, kind); }
 std::string_view NameOf(Purpose purpose) { return WordOf(kPurposes, purpose); }
 
+std::string_view NameOf(RowFault fault) {
+  switch (fault) {
+    case RowFault::kNan:
+      return "holds NaN or a negative probability";
+    case RowFault::kNoMass:
+      return "has no id above -inf";
+    case RowFault::kSum:
+      return "has probabilities that do not sum to 1";
+    case RowFault::kShare:
+      return "has a weight or a mass out of range";
+    case RowFault::kChanged:
+      return "changed while it was read";
+    case RowFault::kNone:
+      break;
+  }
+  return "has a NaN or no mass";
+}
+
 bool ParseMethod(std::string_view name, VerifyMethod* method) {
   return Find(kMethods, name, method);
 }

@@ -15,6 +15,8 @@ std::string_view NameOf(VerifyMethod method);
 std::string_view NameOf(RoundStatus status);
 std::string_view NameOf(FinishReason reason);
 std::string_view NameOf(OutcomeStatus status);
+// After "the row": "holds NaN or a negative probability". A trace of an earlier program names none.
+std::string_view NameOf(RowFault fault);
 std::string_view NameOf(TraceLevel level);
 // After "rows": "that the device did not give".
 std::string_view NameOf(NoRows why);

@@ -109,9 +109,11 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
     case ShownVerdict::kNotJudged:
       return "not judged: the draft ended before this place";
     case ShownVerdict::kBadTarget:
-      return "the target row has a NaN or no mass, so the sequence ends here";
+      return fmt::format("the target row {}, so the sequence ends here",
+                         NameOf(task.outcome.fault));
     case ShownVerdict::kBadDraft:
-      return "the draft row or its side channel has a NaN or no mass, so the sequence ends here";
+      return fmt::format("the draft row or its side channel {}, so the sequence ends here",
+                         NameOf(task.outcome.fault));
     case ShownVerdict::kStands:
       return WhyOfDraft(view, number);
     case ShownVerdict::kFalls:

@@ -45,7 +45,7 @@ uint64_t RecordedRows::StrideWords(TraceTensor tensor) const {
 
 absl::StatusOr<std::optional<uint32_t>> RecordedRows::Load(TraceTensor tensor, uint32_t index) {
   const TraceRow* const record = Find(tensor, index);
-  if (record == nullptr || record->offset == kNoRow || file_ == nullptr) return std::nullopt;
+  if (record == nullptr || record->offset == kNoOffset || file_ == nullptr) return std::nullopt;
   Tensor& rows = Of(tensor);
   const auto place = rows.loaded.find(record->offset);
   if (place != rows.loaded.end()) return place->second;
@@ -85,7 +85,7 @@ uint32_t RecordedRows::NewRow(TraceTensor tensor, uint32_t word) {
 
 uint32_t RecordedRows::Placeholder(TraceTensor tensor) {
   const bool is_mask = tensor == TraceTensor::kMask || tensor == TraceTensor::kGrammarMask;
-  const auto [place, is_new] = Of(tensor).loaded.try_emplace(kNoRow, 0);
+  const auto [place, is_new] = Of(tensor).loaded.try_emplace(kNoOffset, 0);
   // All ones are a NaN in each type of element.
   if (is_new) place->second = NewRow(tensor, is_mask ? 0 : ~uint32_t{0});
   return place->second;

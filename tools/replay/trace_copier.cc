@@ -125,7 +125,7 @@ absl::Status TraceCopier::CopyRows(TraceRound* round) {
   });
   const RowFileReader* file = nullptr;
   const bool has_offsets = std::any_of(round->rows.begin(), round->rows.end(),
-                                       [](const TraceRow& row) { return row.offset != kNoRow; });
+                                       [](const TraceRow& row) { return row.offset != kNoOffset; });
   if (has_offsets && writer_->has_rows()) {
     const absl::StatusOr<const RowFileReader*> opened = reader_->Rows();
     if (opened.ok()) file = *opened;
@@ -133,8 +133,8 @@ absl::Status TraceCopier::CopyRows(TraceRound* round) {
   std::vector<std::vector<std::byte>> bytes;
   std::vector<TraceRow*> copied;
   for (TraceRow& row : round->rows) {
-    const uint64_t offset = std::exchange(row.offset, kNoRow);
-    if (file == nullptr || offset == kNoRow) continue;
+    const uint64_t offset = std::exchange(row.offset, kNoOffset);
+    if (file == nullptr || offset == kNoOffset) continue;
     std::vector<std::byte> one(RowBytes(*round, row.tensor, reader_->info()->vocab_size));
     const RowFileReader::Place place{.entry_offset = offset / kRowFileAlignment * kRowFileAlignment,
                                      .skip_bytes = offset % kRowFileAlignment};

@@ -44,7 +44,7 @@ typedef struct specd_draft_child {
 
 typedef struct specd_draft_children {
   uint32_t struct_size; /* sizeof(specd_draft_children): set it in every element before the call */
-  uint32_t reserved;
+  uint32_t detail;      /* SPECD_DETAIL_DRAFT_...: why status is SPECD_STATUS_BAD_DISTRIBUTION */
   specd_sequence sequence;
   uint32_t status;                   /* SPECD_STATUS_... */
   uint32_t num_children;             /* number of ids, which are distinct */
@@ -91,6 +91,9 @@ typedef struct specd_score_result {
   uint32_t num_scored;  /* ids before the first row without a distribution */
   uint32_t scores_per_token;
   const specd_token_score* scores; /* as in specd_result; valid until the next call */
+  uint32_t detail; /* SPECD_DETAIL_TARGET_...: if status is SPECD_STATUS_BAD_DISTRIBUTION, why
+                      rows[num_scored] is no distribution */
+  uint32_t reserved;
 } specd_score_result;
 
 /* Scores ids without a sequence and without state, such as a prompt's logprobs. The call waits for

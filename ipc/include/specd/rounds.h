@@ -63,7 +63,8 @@ typedef struct specd_draft {
 
 /* Submits a round. The caller chooses round_id, and the completion returns it. A sequence may occur
  * once in a round. The call copies everything except the rows, which are ready now and must not
- * change. Masks of constraints are therefore built in the round; specd_submit_on_stream has them
+ * change. If a draft needs a role that was never bound, the answer is SPECD_ERROR_STATE with the
+ * name of the role. Masks of constraints are built in the round; specd_submit_on_stream has them
  * built while the target model runs. While rounds of specd_stage_round are in flight the answer is
  * SPECD_ERROR_STATE: poll them first. */
 SPECD_API int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
@@ -72,10 +73,11 @@ SPECD_API int specd_submit(specd_engine* engine, uint64_t round_id, const specd_
 enum {
   SPECD_STATUS_OK = 0,
   SPECD_STATUS_FINISHED = 1,         /* the sequence had finished before: nothing changed */
-  SPECD_STATUS_BAD_DISTRIBUTION = 2, /* a row that was needed, or its side channel, holds NaN or no
-                                        mass, or no memory was left for a mask of the sequence's
-                                        constraint. The sequence ends here; tokens before that row
-                                        remain */
+  SPECD_STATUS_BAD_DISTRIBUTION = 2, /* a row that was needed, or its side channel, is no
+                                        distribution, or no memory was left for a mask of the
+                                        sequence's constraint: see detail. The row is that of place
+                                        num_kept, and bad_row is its index. The sequence ends here;
+                                        tokens before that row remain */
   SPECD_STATUS_UNKNOWN_SEQUENCE = 3, /* never opened, or closed */
   SPECD_STATUS_INVALID = 4,          /* not verified, and nothing changed for this sequence: see
                                         detail */
@@ -90,15 +92,15 @@ enum {
                               huge page). After a missing page the session ends */
 };
 
-/* The reason for SPECD_STATUS_INVALID; from SPECD_DETAIL_GRAMMAR_WAYS on, for
- * SPECD_STATUS_BAD_DISTRIBUTION where no row is to blame. */
+/* The reason for SPECD_STATUS_INVALID, and, where a group below says so, for
+ * SPECD_STATUS_BAD_DISTRIBUTION. */
 enum {
   SPECD_DETAIL_NONE = 0,
   SPECD_DETAIL_SEQUENCE = 1,      /* not a handle that this session could have given out */
   SPECD_DETAIL_COUNT = 2,         /* num_nodes */
   SPECD_DETAIL_KIND = 3,          /* kinds */
   SPECD_DETAIL_TARGET_ROW = 4,    /* target_rows: an index is not below the number of bound rows */
-  SPECD_DETAIL_DRAFT_ROW = 5,     /* draft_rows */
+  SPECD_DETAIL_DRAFT_ROW = 5,     /* draft_rows: the same for a sampled token */
   SPECD_DETAIL_FLAGS = 6,         /* flags */
   SPECD_DETAIL_MASK_ROW = 7,      /* mask_rows */
   SPECD_DETAIL_ARGMAX = 8,        /* target_argmax: an id outside the vocabulary */
@@ -120,13 +122,33 @@ enum {
   SPECD_DETAIL_ARGMAX_SCORED = 19,  /* target_argmax for one with logprobs */
   SPECD_DETAIL_TWO_MASKS = 20,      /* mask_rows for one with a constraint of specd's own */
   SPECD_DETAIL_STAGED_GRAMMAR = 21, /* a staged round of one with a constraint */
-  /* The sequence's constraint met a limit of docs/GRAMMARS.md, "Limits of a sequence". Tokens
-   * before that place remain. */
-  SPECD_DETAIL_GRAMMAR_WAYS = 22,   /* the text can go on in too many ways at once */
-  SPECD_DETAIL_GRAMMAR_MEMORY = 23, /* the states that may follow need too much memory */
-  SPECD_DETAIL_GRAMMAR_WORK = 24,   /* the next mask takes too much work */
-  SPECD_DETAIL_GRAMMAR_LIBRARY = 25 /* the library of backend xgrammar failed */
+  /* SPECD_STATUS_BAD_DISTRIBUTION, and no row is to blame: the sequence's constraint met a limit of
+   * docs/GRAMMARS.md, "Limits of a sequence". Tokens before that place remain. */
+  SPECD_DETAIL_GRAMMAR_WAYS = 22,    /* the text can go on in too many ways at once */
+  SPECD_DETAIL_GRAMMAR_MEMORY = 23,  /* the states that may follow need too much memory */
+  SPECD_DETAIL_GRAMMAR_WORK = 24,    /* the next mask takes too much work */
+  SPECD_DETAIL_GRAMMAR_LIBRARY = 25, /* the library of backend xgrammar failed */
+  /* SPECD_STATUS_INVALID: specd_bind was forgotten. specd_submit refuses such a round, so only an
+   * engine without this library sees these. */
+  SPECD_DETAIL_TARGET_UNBOUND = 26, /* target_rows, and SPECD_TARGET_ROWS is not bound */
+  SPECD_DETAIL_DRAFT_UNBOUND = 27,  /* a sampled token, and SPECD_DRAFT_ROWS is not bound */
+  SPECD_DETAIL_MASK_UNBOUND = 28,   /* mask_rows, and SPECD_GRAMMAR_MASK is not bound */
+  SPECD_DETAIL_NO_DRAFT_ROW = 29,   /* a sampled token, and draft_rows is NULL */
+  /* SPECD_STATUS_BAD_DISTRIBUTION: a row is no distribution. */
+  SPECD_DETAIL_TARGET_NAN = 30,     /* a target row holds NaN, or a negative probability */
+  SPECD_DETAIL_TARGET_NO_MASS = 31, /* it has no id above -inf, perhaps because of masks or bans */
+  SPECD_DETAIL_TARGET_SUM = 32,     /* its probabilities do not sum to 1 within 1e-3 */
+  SPECD_DETAIL_DRAFT_NAN = 33,      /* the same three for a draft row */
+  SPECD_DETAIL_DRAFT_NO_MASS = 34,
+  SPECD_DETAIL_DRAFT_SUM = 35,
+  SPECD_DETAIL_DRAFT_SHARE = 36, /* draft_weights or draft_masses is out of range at place num_kept;
+                                    bad_row is SPECD_NO_ROW */
+  SPECD_DETAIL_ROW_CHANGED = 37, /* a target row was written while it was read */
+  SPECD_DETAIL_BAD_TOKEN = 38    /* an id that may not be emitted was drawn: a fault in specd */
 };
+
+/* specd_result.bad_row if no row is to blame. */
+#define SPECD_NO_ROW 0xffffffffu
 
 /* Returns "target_rows: an index is not below the number of rows bound", and so on; never NULL. */
 SPECD_API const char* specd_detail_text(uint32_t detail);
@@ -150,7 +172,8 @@ typedef struct specd_result {
   uint32_t total_kept;   /* tokens of the sequence after this round */
   int32_t stop_token;    /* the id that finished the sequence, or -1; -1 too at the end of a
                             grammar */
-  uint32_t detail;       /* SPECD_DETAIL_... if status is SPECD_STATUS_INVALID */
+  uint32_t detail;       /* SPECD_DETAIL_...: why status is SPECD_STATUS_INVALID or
+                            SPECD_STATUS_BAD_DISTRIBUTION */
   uint32_t scores_per_token;       /* 1 + logprobs + logprob_token_ids.count; 0 without logprobs */
   const int32_t* tokens;           /* valid until the next specd_poll or specd_close */
   const int32_t* path;             /* num_accepted nodes: the accepted path in order */
@@ -165,7 +188,9 @@ typedef struct specd_result {
    * AUTO a round with a sampled token uses BLOCK. The text of a seed then depends on the drafts;
    * its law does not. */
   uint32_t verify;
-  uint32_t reserved;
+  /* SPECD_STATUS_BAD_DISTRIBUTION: the row that is no distribution, an index into the bound target
+   * or draft rows, as detail says. It is the row of place num_kept. SPECD_NO_ROW: none. */
+  uint32_t bad_row;
 } specd_result;
 
 typedef struct specd_completion {

@@ -53,7 +53,8 @@
  * Different engines are independent.
  *
  * Processes: an engine belongs to the process that opened it. In a child that was forked later, a
- * call returns SPECD_ERROR_STATE, and specd_close does nothing. The parent's engine goes on.
+ * call returns SPECD_ERROR_STATE, and specd_close does nothing. The parent's engine goes on. Both
+ * hold embedded and attached, and if other threads are in calls at the moment of the fork.
  *
  * Return values: SPECD_OK (0) is success. Positive values are normal answers without a result
  * (SPECD_FULL, SPECD_EMPTY). Negative values are errors; specd_last_error() then names the field,

@@ -126,7 +126,7 @@ class Result(Structure):
         ("stop_token", c_int32), ("detail", c_uint32), ("scores_per_token", c_uint32),
         ("tokens", POINTER(c_int32)), ("path", POINTER(c_int32)),
         ("scores", POINTER(TokenScore)), ("cumulative_logprob", c_double),
-        ("verify", c_uint32), ("reserved", c_uint32),
+        ("verify", c_uint32), ("bad_row", c_uint32),
     ]
 
 
@@ -174,7 +174,7 @@ class DraftChild(Structure):
 
 
 class DraftChildren(Structure):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32), ("sequence", c_uint64),
+    _fields_ = [("struct_size", c_uint32), ("detail", c_uint32), ("sequence", c_uint64),
                 ("status", c_uint32), ("num_children", c_uint32),
                 ("children", POINTER(DraftChild))]
 
@@ -189,7 +189,8 @@ class ScoreRequest(Structure):
 
 class ScoreResult(Structure):
     _fields_ = [("struct_size", c_uint32), ("status", c_uint32), ("num_scored", c_uint32),
-                ("scores_per_token", c_uint32), ("scores", POINTER(TokenScore))]
+                ("scores_per_token", c_uint32), ("scores", POINTER(TokenScore)),
+                ("detail", c_uint32), ("reserved", c_uint32)]
 
 
 class Coin(Structure):

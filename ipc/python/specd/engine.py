@@ -24,10 +24,6 @@ SHARING = ("none", "mps", "time_sliced", "unknown")
 _SLICE_MS = 100
 
 
-def _outcomes(answers):
-    return [each.status for each in answers], [each.detail for each in answers]
-
-
 class Engine:
     """An engine's side of specd: in this process ("embedded:cpu") or attached to a daemon
     ("unix:/run/specd/specd.sock"). One thread at a time.
@@ -41,9 +37,9 @@ class Engine:
 
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, spin_us, cuda_stream (the address, such as torch's
-    stream.cuda_stream). Embedded engines also take tokenizer (the path of a tokenizer.json, so that
-    sequences may have structured_outputs), eos_token_ids, eos_tokens (their texts, with a
-    tokenizer), reasoning_start, reasoning_end,
+    stream.cuda_stream), tokenizer (the path of a tokenizer.json: embedded, sequences may then have
+    structured_outputs; attached, a daemon with another tokenizer refuses the engine). Embedded engines
+    also take eos_token_ids, eos_tokens (their texts), reasoning_start, reasoning_end,
     profile_file (the path of a model profile with these and more), trace (a directory) and
     trace_options. A daemon has its own trace, and its own models: profile names one of them.
     """
@@ -214,9 +210,9 @@ class Engine:
             self._poll(0)  # takes the answer, if it has come
             raise refusal("drafts: a call that was given up had not been answered; try again")
         self.drain()
-        answers = [results.result_of(self._taken.results[i], draft.sequence)
+        answers = [results.result_of(self._taken.results[i], draft.sequence, records.named)
                    for i, draft in enumerate(records.drafts)]
-        return results.checked(answers, "drafts", *_outcomes(answers)) if strict else answers
+        return results.checked_round(answers) if strict else answers
 
     def _bind_named(self, records, **given):
         """Drafts that name rows of a role that the call does not get name those of engine.rows."""
@@ -306,12 +302,12 @@ class Engine:
         while taken.round_id not in self._staged:
             if not self._poll(timeout_ms if self._staged else 0):
                 return None
-        answers = [results.result_of(taken.results[i], sequence)
+        answers = [results.result_of(taken.results[i], sequence, {})
                    for i, sequence in enumerate(self._staged[taken.round_id])]
         # last: if interrupted before this, the next call returns them
         del self._staged[taken.round_id]
         if strict:
-            results.checked(answers, "drafts", *_outcomes(answers))
+            results.checked_round(answers)
         return taken.round_id, answers
 
     def sample_draft(self, rows, requests, masks=None, strict=True):
@@ -332,8 +328,8 @@ class Engine:
         check(c.load().specd_sample_draft(self.pointer, structs, len(requests), answers))
         children = [results.children_of(answer, request.sequence)
                     for answer, request in zip(answers, requests)]
-        return results.checked(children, "requests", [each.status for each in children]) \
-            if strict else children
+        return results.checked(children, "requests", [each.status for each in children],
+                               [each.detail for each in children]) if strict else children
 
     def forced(self, sequence, prefix=(), max_ids=None):
         """Returns the ids that the sequence's constraint forces after its kept tokens and a draft
@@ -365,9 +361,9 @@ class Engine:
             del kept
             parts.extend(results.scores_of(answer, 1 + num_top + len(chosen_ids))
                          for answer in answers)
-        statuses = [part[0] for part in parts]
-        scores = results.Scores(np.array([part[1] for part in parts]), statuses)
-        return results.checked(scores, "rows", statuses) if strict else scores
+        statuses, details = [part[0] for part in parts], [part[2] for part in parts]
+        scores = results.Scores(np.array([part[1] for part in parts]), statuses, details)
+        return results.checked(scores, "rows", statuses, details) if strict else scores
 
     def sharing(self):
         """Returns how this process and the daemon share a GPU: one of SHARING, and the same in

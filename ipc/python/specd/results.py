@@ -13,6 +13,7 @@ from . import _structs as s
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
             "aborted")
 METHODS = (None, "greedy", "exact_match", "token", "block")
+_NO_ROW = 2**32 - 1
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
 
 
@@ -39,6 +40,19 @@ def checked(results, what, statuses, details=None):
                      f"{what}[{first}] of {len(statuses)} is {statuses[first]}"
                      f"{': ' + detail if detail else ''}{more}; RoundError.results has all answers, "
                      "and strict=False returns them", results)
+
+
+def checked_round(results):
+    """`checked` for a round: the error names place and row too."""
+    return checked(results, "drafts", [each.status for each in results],
+                   [_where(each) for each in results])
+
+
+def _where(result):
+    if result.status != "bad_distribution" or result.detail is None:
+        return result.detail
+    row = "" if result.bad_row is None else f", row {result.bad_row}"
+    return f"at place {len(result.tokens)}{row}: {result.detail}"
 
 
 SCORE = np.dtype([("id", np.int32), ("value", np.float32), ("rank", np.int32)])
@@ -75,8 +89,11 @@ class Result:
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
       or "aborted": the daemon stopped in the middle of a long round, or a page of the bound memory
       was missing (the session then ends); nothing of the round is kept.
-      detail describes an invalid part in words. In embedded mode specd.last_error() describes a
-      device error, until another call fails
+      detail says in words why it is "invalid" or "bad_distribution". In embedded mode
+      specd.last_error() describes a device error, until another call fails
+    bad_row: the row that is no distribution, counted in the rows that the call got (or in the array
+      from engine.rows): a draft row if detail begins with "draft_rows", else a target row. Its
+      place in the draft is len(tokens). None if no row is to blame
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
       rank samples by; None without logprobs, and where their mode gives logits
     verify: the method of this round, which shows what "auto" chose; None if nothing was verified
@@ -94,6 +111,7 @@ class Result:
     detail: str | None
     cumulative_logprob: float | None
     verify: str | None = None
+    bad_row: int | None = None
 
     @property
     def logprobs(self):
@@ -108,7 +126,7 @@ class Result:
 class Children:
     """Draft tokens that specd drew: distinct ids, and how often each was drawn. q(id) = weight /
     mass is the side channel of specd.Draft. status: "ok", or "finished", "unknown_sequence" or
-    "bad_distribution"; the arrays are then empty."""
+    "bad_distribution"; the arrays are then empty. detail says what is wrong with a bad row."""
 
     sequence: object
     status: str
@@ -116,6 +134,7 @@ class Children:
     counts: np.ndarray
     weights: np.ndarray
     masses: np.ndarray
+    detail: str | None = None
 
     @property
     def q(self):
@@ -125,10 +144,12 @@ class Children:
 @dataclasses.dataclass
 class Scores:
     """values[i]: rows of (id, value, rank) for id i: the id itself, the best ids, the chosen ones.
-    statuses[i] is "ok" or "bad_distribution"; if it is the latter, the ids of values[i] are -1."""
+    statuses[i] is "ok" or "bad_distribution"; if it is the latter, the ids of values[i] are -1, and
+    details[i] says what is wrong with the row."""
 
     values: np.ndarray
     statuses: list
+    details: list
 
 
 def _copied(pointer, count, dtype):
@@ -149,17 +170,31 @@ def state_of(struct):
                  number_or_none(struct.cumulative_logprob))
 
 
-def result_of(struct, sequence):
+def _detail_of(number):
+    return c.load().specd_detail_text(number).decode() if number else None
+
+
+def _row_of(struct, detail, named):
+    """The bad row as the caller counts rows. named: by role, the bound row of each of them."""
+    if detail is None or struct.bad_row == _NO_ROW:
+        return None
+    bound = named.get("draft" if detail.startswith("draft_rows") else "target", ())
+    found = np.flatnonzero(np.asarray(bound) == struct.bad_row)
+    return int(found[0]) if len(found) else struct.bad_row
+
+
+def result_of(struct, sequence, named):
     scores = None
     if struct.scores_per_token:
         count = struct.num_kept * struct.scores_per_token
         scores = _copied(struct.scores, count, SCORE).reshape(-1, struct.scores_per_token)
-    detail = c.load().specd_detail_text(struct.detail).decode() if struct.detail else None
+    detail = _detail_of(struct.detail)
     return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
                   _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
                   _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
                   None if struct.stop_token < 0 else struct.stop_token, scores, detail,
-                  number_or_none(struct.cumulative_logprob), METHODS[struct.verify])
+                  number_or_none(struct.cumulative_logprob), METHODS[struct.verify],
+                  _row_of(struct, detail, named))
 
 
 _CHILD = np.dtype(s.DraftChild)
@@ -168,13 +203,13 @@ _CHILD = np.dtype(s.DraftChild)
 def children_of(struct, sequence):
     children = _copied(struct.children, struct.num_children, _CHILD)
     return Children(sequence, STATUSES[struct.status], children["id"], children["count"],
-                    children["weight"], children["mass"])
+                    children["weight"], children["mass"], _detail_of(struct.detail))
 
 
 def scores_of(struct, per_token):
-    """Returns (status, rows of SCORE) for a request with one id."""
+    """Returns (status, rows of SCORE, detail) for a request with one id."""
     if struct.num_scored == 0:
         missing = np.zeros(per_token, SCORE)
         missing["id"], missing["value"] = -1, np.nan
-        return STATUSES[struct.status], missing
-    return STATUSES[struct.status], _copied(struct.scores, struct.scores_per_token, SCORE)
+        return STATUSES[struct.status], missing, _detail_of(struct.detail)
+    return STATUSES[struct.status], _copied(struct.scores, struct.scores_per_token, SCORE), None

@@ -13,6 +13,7 @@ namespace {
 
 using test::EnginePtr;
 using test::LastErrorHas;
+using test::OpenBoundEngine;
 using test::OpenEngine;
 using test::ServerFixture;
 using test::ServerOptions;
@@ -21,7 +22,7 @@ TEST_SUITE("unit") {
   TEST_CASE(
       "attached: a prompt of 128k ids and outputs arrive, and the output goes on behind them") {
     ServerFixture f;
-    const EnginePtr engine = OpenEngine(f.uri, ServerOptions());
+    const EnginePtr engine = OpenBoundEngine(f.uri, ServerOptions());
     const std::vector<int32_t> prompt(131072, 3);
     const std::vector<int32_t> outputs = {1, 2};
     specd_params params;
@@ -49,7 +50,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("attached: several sequences, a fork, and the counters") {
     ServerFixture f;
-    const EnginePtr engine = OpenEngine(f.uri, ServerOptions());
+    const EnginePtr engine = OpenBoundEngine(f.uri, ServerOptions());
     specd_params params;
     specd_params_init(&params);
     params.n = 2;

@@ -240,7 +240,7 @@ TEST_SUITE("unit") {
     test::ServerFixture f;  // steps by hand: no thread answers
     specd_options options = test::ServerOptions();
     options.timeout_ms = 2000;  // an attach must come within it on a loaded machine
-    const test::EnginePtr engine = test::OpenEngine(f.uri, options);
+    const test::EnginePtr engine = test::OpenBoundEngine(f.uri, options);
     const specd_sequence s = f.session.Open("r");
     specd_draft_request request = DraftRequest(s);
     specd_draft_children children = Sized<specd_draft_children>();

@@ -19,6 +19,7 @@ namespace specd {
 namespace {
 
 using test::EnginePtr;
+using test::OpenBoundEngine;
 using test::OpenEngine;
 using test::ServerFixture;
 
@@ -286,7 +287,7 @@ TEST_SUITE("unit") {
     options.ring_depth = 2;
     options.max_scores_per_token = 3;
     options.name = "mine";
-    const EnginePtr engine = OpenEngine(f.uri, options);
+    const EnginePtr engine = OpenBoundEngine(f.uri, options);
     const HelloRequest hello = f.Hello();
     CHECK(hello.limits == SessionLimits{8, 5, 6, 7, 2, 3});
     CHECK(hello.name == "mine");

@@ -45,11 +45,13 @@ TEST_SUITE("unit") {
     options.eos_token_ids = {outside, 65};
     CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("eos_token_ids"));
-    // A daemon has both itself.
+    // A daemon has the EOS ids itself, and compares the tokenizer. A path that is wrong is said
+    // before the socket is looked at.
     options = ToyOptions();
     options.threads = 0;
-    CHECK(specd_open("unix:/nonexistent", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("--tokenizer="));
+    options.tokenizer = "/nonexistent/tokenizer.json";
+    CHECK(specd_open("unix:/nonexistent", &options, &engine) == SPECD_ERROR_NOT_FOUND);
+    CHECK(LastErrorHas("/nonexistent/tokenizer.json"));
     options.tokenizer = nullptr;
     CHECK(specd_open("unix:/nonexistent", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("--eos_token_ids"));

@@ -14,6 +14,7 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/grid_size.h"
 
 namespace specd {
 namespace {
@@ -58,6 +59,33 @@ std::string UseInChild(EmbeddedEngine* engine) {
   return "";
 }
 
+// The child may also have an engine of its own.
+std::string UseBothInChild(EmbeddedEngine* engine) {
+  alarm(30);  // a child that waits for a thread or a lock of its parent ends so
+  std::string problem = UseInChild(engine);
+  if (!problem.empty()) return problem;
+  specd_options options;
+  specd_options_init(&options);
+  options.vocab_size = EmbeddedEngine::kVocab;
+  options.threads = 1;
+  specd_engine* own = nullptr;
+  if (specd_open("embedded:cpu", &options, &own) != SPECD_OK) {
+    return "no engine of its own: " + std::string(specd_last_error());
+  }
+  specd_params params = EmbeddedEngine::Params();
+  specd_sequence_info info = Sized<specd_sequence_info>();
+  if (specd_open_sequence(own, "child", &params, &info) != SPECD_OK) return "no sequence";
+  const int32_t argmax[] = {5};
+  specd_draft draft = ChainDraft(info.sequence, 0, nullptr, nullptr);
+  draft.target_argmax = argmax;
+  if (specd_submit(own, 1, &draft, 1) != SPECD_OK) return "its round was refused";
+  specd_completion done = SizedCompletion();
+  if (specd_poll(own, &done, 10000) != SPECD_OK) return "its round was not answered";
+  const bool is_right = done.results[0].num_kept == 1 && done.results[0].tokens[0] == 5;
+  specd_close(own);
+  return is_right ? "" : "its round is wrong";
+}
+
 void CheckRound(EmbeddedEngine* f, const std::string& name) {
   EmbeddedEngine::SetRow(f->target, 0, {0, 0, 0, 9, 0, 0, 0, 0});
   const specd_result result = f->Sample(f->Open(EmbeddedEngine::Params(), name));
@@ -78,6 +106,64 @@ TEST_SUITE("unit") {
     CheckRound(&f, "before");
     CHECK(FindInChild(&UseInChild, &f) == "");
     CheckRound(&f, "after");
+  }
+
+  TEST_CASE("line 12: a fork while other threads are in calls: the child is refused, no hang") {
+    // The threads hold locks of the library, of its allocator and of its workers at any moment.
+    std::unique_ptr<EngineHost> host;
+    std::string uri = "embedded:cpu";
+    SUBCASE("embedded") {}
+    SUBCASE("attached") {
+      host = std::make_unique<EngineHost>();
+      uri = host->uri;
+    }
+    EmbeddedEngine busy(uri);
+    EmbeddedEngine opening(uri);
+    EmbeddedEngine::SetRow(busy.target, 0, {0, 0, 0, 9, 0, 0, 0, 0});
+    std::atomic<bool> stop = false;
+    std::atomic<uint64_t> rounds = 0;
+    std::atomic<uint64_t> openings = 0;
+    std::atomic<uint64_t> wrong = 0;
+    const specd_sequence sequence = busy.Open([] {
+      specd_params params = EmbeddedEngine::Params();
+      params.max_tokens = 1u << 30;
+      return params;
+    }());
+    std::thread in_rounds([&] {
+      while (!stop) {
+        const uint32_t row = 0;
+        const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
+        specd_completion done = SizedCompletion();
+        if (specd_submit(busy.engine, 1, &part, 1) != SPECD_OK ||
+            specd_poll(busy.engine, &done, 10000) != SPECD_OK || done.results[0].num_kept != 1 ||
+            done.results[0].tokens[0] != 3) {
+          ++wrong;
+        }
+        ++rounds;
+      }
+    });
+    std::thread in_openings([&] {
+      while (!stop) {
+        specd_params params = EmbeddedEngine::Params();
+        specd_sequence_info info = Sized<specd_sequence_info>();
+        if (specd_open_sequence(opening.engine, "o", &params, &info) != SPECD_OK ||
+            specd_close_sequence(opening.engine, info.sequence) != SPECD_OK) {
+          ++wrong;
+        }
+        ++openings;
+      }
+    });
+    for (int i = 0; i < GridSize({.full = 40, .sanitized = 4}); ++i) {
+      const uint64_t before = rounds;
+      const uint64_t opened = openings;
+      CHECK(FindInChild(&UseBothInChild, i % 2 == 0 ? &busy : &opening) == "");
+      // The parent's threads go on.
+      while (rounds < before + 2 || openings < opened + 2) std::this_thread::yield();
+    }
+    stop = true;
+    in_rounds.join();
+    in_openings.join();
+    CHECK(wrong == 0);
   }
 
   TEST_CASE("a second thread in an engine gets an error, and the first one's call is whole") {

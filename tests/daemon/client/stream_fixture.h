@@ -25,7 +25,7 @@ struct StreamFixture {
     specd_options options = ServerOptions();
     options.stream_timeout_ms = stream_timeout_ms;
     options.timeout_ms = timeout_ms;
-    engine = OpenEngine(server.uri, options);
+    engine = OpenBoundEngine(server.uri, options);
     REQUIRE(gpu.CreateStream(&stream).ok());
     REQUIRE(gpu.CreateStream(&other_stream).ok());
     REQUIRE(gpu.Allocate(4096, &gate).ok());

@@ -166,6 +166,56 @@ TEST_SUITE("unit") {
     CHECK(KeptOf(done.results[2]) == std::vector<TokenId>{2});
   }
 
+  TEST_CASE("line 8: a close between two pieces gave memory back that the round still read") {
+    LongSession f;
+    MemoryBudget all(uint64_t{1} << 40, "memory_mib");
+    SessionOptions options = f.session->options();
+    options.memory = &all;
+    options.memory_bytes_max = uint64_t{1} << 30;
+    auto owned = std::make_unique<HookedBackend>();
+    f.backend = f.hooked = owned.get();
+    f.Attach(options, std::move(owned));
+    Served served(f);
+    const uint64_t before = all.taken_bytes();
+    f.SubmitThree();
+    const uint64_t of_three = all.taken_bytes() - before;
+    CHECK(served.loop.Step());
+    CHECK(f.session->CloseSequence(f.sequences[1]).ok());
+    CHECK(all.taken_bytes() == before + of_three);
+    CHECK(served.loop.Step());
+    CHECK(all.taken_bytes() == before + of_three);
+    CHECK(served.loop.Step());
+    CHECK(all.taken_bytes() == before + of_three / 3 * 2);
+    // Without a round the bytes go back at once.
+    CHECK(f.session->CloseSequence(f.sequences[0]).ok());
+    CHECK(all.taken_bytes() == before + of_three / 3);
+  }
+
+  TEST_CASE("line 8: a round on a device ran in one piece, however many rows it had") {
+    LongSession f;
+    SessionOptions options = f.session->options();
+    auto owned = std::make_unique<HookedBackend>();
+    owned->uuid = "GPU-1";
+    f.backend = f.hooked = owned.get();
+    f.Attach(options, std::move(owned));
+    SessionFixture small;
+    Served served(f, small);
+    const SequenceHandle s = small.Open("small");
+    f.SubmitThree();
+    small.backend->script = {Confirm(0, {1})};
+    REQUIRE(small.Submit({s}) == PushResult::kOk);
+    CHECK(served.loop.Step());
+    CHECK(f.num_run() == 1);
+    CompletionView done;
+    CHECK(small.engine->Poll(&done));
+    CHECK(served.loop.Step());
+    CHECK(served.loop.Step());
+    REQUIRE(f.engine->Poll(&done));
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(KeptOf(done.results[i]) == std::vector<TokenId>{static_cast<TokenId>(i)});
+    }
+  }
+
   TEST_CASE("openings between two pieces leave no event of the round without room") {
     LongSession f;
     Served served(f);

@@ -18,6 +18,20 @@ EnginePtr OpenEngine(const std::string& uri, const specd_options& options) {
   return EnginePtr(engine);
 }
 
+EnginePtr OpenBoundEngine(const std::string& uri, const specd_options& options) {
+  EnginePtr engine = OpenEngine(uri, options);
+  specd_region region;
+  REQUIRE(specd_alloc(engine.get(), 4096, &region) == SPECD_OK);
+  specd_tensor tensor;
+  specd_tensor_init(&tensor);
+  tensor.region = region.id;
+  tensor.num_rows = 4;
+  const int code = specd_bind(engine.get(), SPECD_TARGET_ROWS, &tensor);
+  INFO(specd_last_error());
+  REQUIRE(code == SPECD_OK);
+  return engine;
+}
+
 bool LastErrorHas(const char* part) {
   INFO(specd_last_error());
   return std::string(specd_last_error()).find(part) != std::string::npos;

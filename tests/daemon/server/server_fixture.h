@@ -20,6 +20,8 @@ struct EngineCloser {
 using EnginePtr = std::unique_ptr<specd_engine, EngineCloser>;
 
 EnginePtr OpenEngine(const std::string& uri, const specd_options& options);
+// An engine that has bound four target rows, as it must before it submits any.
+EnginePtr OpenBoundEngine(const std::string& uri, const specd_options& options);
 bool LastErrorHas(const char* part);
 
 // The options with which an engine gets SessionFixture's limits.

@@ -168,6 +168,45 @@ TEST_SUITE("unit") {
     CHECK(all.taken_bytes() == cost + 3 * of_one);
     CHECK(session.OpenSequences("a", {}).ok());  // the name is free, and small ones find room
   }
+
+  TEST_CASE("line 9: the earlier ids in the event of an opening were charged to nobody") {
+    // An engine that opens and closes fills the queue of events with them.
+    Host host({1 << 20, 1, 8, 8, 1, 4});
+    const uint64_t cost = SessionBytes(host.options.limits, 1);
+    MemoryBudget all(uint64_t{1} << 40, "memory_mib");
+    host.options.memory = &all;
+    host.options.memory_bytes_max = cost + (uint64_t{8} << 20);
+    host.options.text_side = [] { return true; };
+    const auto made = host.Make();
+    REQUIRE(made.ok());
+    Session& session = **made;
+    SequenceParams params;
+    params.stop_strings = {std::string(30'000, 's')};
+    params.max_tokens = 100'000;
+    const std::vector<TokenId> outputs(40'000, 1);
+    const auto open = [&] { return session.OpenSequences("a", params, {{}, outputs}); };
+    const auto opened = open();
+    REQUIRE(opened.ok());
+    REQUIRE(session.CloseSequence(opened->front().handle).ok());
+    // Without a tokenizer an id may be one byte: 29,999 and twice three for cut code points.
+    SequenceHandle sequence = 0;
+    TokenEvent event;
+    const uint64_t charged = all.taken_bytes() - cost;
+    CHECK(charged >= 30'005 * (2 * sizeof(TokenId)));
+    CHECK(charged <= 30'005 * 16);
+    // Further ones are refused before the session has taken more than it may.
+    absl::Status refused;
+    for (int i = 0; i < 100 && refused.ok(); ++i) {
+      const auto again = open();
+      refused = again.status();
+      if (again.ok()) REQUIRE(session.CloseSequence(again->front().handle).ok());
+    }
+    CHECK(ErrorCodeOf(refused) == SPECD_ERROR_EXHAUSTED);
+    CHECK(std::string(refused.message()).find("--session_memory_mib") != std::string::npos);
+    while (session.PopEvent(&sequence, &event)) continue;
+    CHECK(all.taken_bytes() == cost);
+    CHECK(open().ok());
+  }
 }
 
 }  // namespace

@@ -1,8 +1,12 @@
 #include "daemon/session/model_profile.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <string>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
 
 namespace specd {
 namespace {
@@ -107,6 +111,29 @@ TEST_SUITE("unit") {
     options.vocab_size = 0;
     options.tokenizer_path = "/nonexistent/tokenizer.json";
     CHECK(Says(LoadModelProfile(options).status(), "/nonexistent/tokenizer.json"));
+  }
+
+  TEST_CASE("line 17: an engine with another tokenizer is refused, with both hashes") {
+    ModelProfileOptions options;
+    options.tokenizer_path = SPECD_TOKENIZER;
+    auto profile = LoadModelProfile(options);
+    REQUIRE(profile.ok());
+    const uint64_t own = profile->tokenizer_hash;
+    CHECK(own == profile->vocabulary->Hash());
+    CHECK(CheckTokenizer(*profile, own).ok());
+    CHECK(CheckTokenizer(*profile, 0).ok());  // the engine names none
+    const absl::Status refused = CheckTokenizer(*profile, 0xab);
+    CHECK(ErrorCodeOf(refused) == SPECD_ERROR_VOCABULARY);
+    CHECK(ErrorFieldOf(refused) == "tokenizer");
+    CHECK(Says(refused, "hash 00000000000000ab"));
+    CHECK(Says(refused, fmt::format("that of the daemon has {:016x}", own)));
+    CHECK(Says(refused, "start the daemon with the tokenizer.json"));
+    profile->name = "qwen";
+    CHECK(Says(CheckTokenizer(*profile, 0xab), "profile \"qwen\""));
+    const auto ids_only = LoadModelProfile({});
+    REQUIRE(ids_only.ok());
+    CHECK(ids_only->tokenizer_hash == 0);
+    CHECK(CheckTokenizer(*ids_only, 0xab).ok());
   }
 
   TEST_CASE("without a tokenizer any width is served") {

@@ -1,8 +1,12 @@
 // The ends of a stream: by its own rules, by the text side, with its session, or on a bad row. The
 // tests check the engine's words and the text side's events.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "daemon/session/session.h"
@@ -31,6 +35,42 @@ TEST_SUITE("unit") {
     CHECK(events[1].kind == TokenEventKind::kEnd);
     CHECK(events[1].offset == 0);
     CHECK(events[1].finish_reason == SPECD_FINISH_ABORT);
+  }
+
+  TEST_CASE("line 8: a round that a missing page aborted had written next tokens before") {
+    for (const bool has_faulted : {false, true}) {
+      CAPTURE(has_faulted);
+      SessionFixture f;
+      const uint64_t size_bytes = SessionFixture::kLimits.max_sequences * sizeof(TokenId);
+      UniqueFd fd(memfd_create("next", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+      REQUIRE(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
+      REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+      const auto region = f.session->RegisterRegion(std::move(fd), size_bytes);
+      REQUIRE(region.ok());
+      TensorSpec spec;
+      spec.num_rows = SessionFixture::kLimits.max_sequences;
+      REQUIRE(f.session->Bind(TensorRole::kNextToken, *region, spec).ok());
+      const SequenceHandle s = f.Open("r", 9);
+      f.backend->script = {Confirm(2, {1, 2, 5})};
+      f.Submit({s});
+      int num_early = 0;
+      int num_written = 0;
+      f.backend->inspect = [&](const RoundBatch& batch) {
+        num_early += batch.num_next_tokens;
+        // The handler of SIGBUS does this while rows are read.
+        f.session->regions_host().has_faulted->store(has_faulted);
+      };
+      f.backend->write_next = [&](const RoundBatch& batch) {
+        num_written += batch.num_next_tokens;
+        return absl::OkStatus();
+      };
+      f.session->Step();
+      CompletionView done;
+      REQUIRE(f.engine->Poll(&done));
+      CHECK(done.results[0].status == (has_faulted ? RoundStatus::kAborted : RoundStatus::kOk));
+      CHECK(num_early == 0);
+      CHECK(num_written == (has_faulted ? 0 : 1));
+    }
   }
 
   TEST_CASE("an end follows its last tokens, once, and the state word agrees") {

@@ -132,6 +132,7 @@ TEST_SUITE("unit") {
     REQUIRE(trace.rounds.size() == 8);
     CHECK(trace.rounds.back().number == 11);
     CHECK(trace.rounds.back().tasks[0].outcome.status == OutcomeStatus::kBadTargetRow);
+    CHECK(trace.rounds.back().tasks[0].outcome.fault == RowFault::kNan);
     CHECK(trace.rounds.back().tasks[0].decisions[0].bad_target);
     // The end of the session aborts nothing: the sequence has ended, and abort is no trigger.
     traced.Finish();

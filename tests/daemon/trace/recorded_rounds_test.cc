@@ -223,7 +223,7 @@ TEST_SUITE("unit") {
       CHECK(round.rows.empty() == !has_hashes);
       CHECK(round.tasks[0].decisions.size() == 4);
       for (const TraceRow& row : round.rows) {
-        CHECK(row.offset == kNoRow);
+        CHECK(row.offset == kNoOffset);
         const float* const given = row.tensor == TraceTensor::kTarget ? traced.TargetRow(row.index)
                                                                       : traced.DraftRow(row.index);
         CHECK(row.hash == RowHash(std::as_bytes(std::span(given, TracedSession::kVocab))));

@@ -48,7 +48,10 @@ TraceRound SomeRound() {
   task.edits = {{.id = 3, .flags = kEditBanned, .bias = -100, .count = 9}};
   task.places.resize(4);
   task.places[2] = {.grammar_state = 12, .mask_row = 5, .forced = 2, .overrides = task.edits};
-  task.outcome = {.status = OutcomeStatus::kBadDraftRow, .num_accepted = 1, .num_tokens = 1};
+  task.outcome = {.status = OutcomeStatus::kBadDraftRow,
+                  .num_accepted = 1,
+                  .num_tokens = 1,
+                  .fault = RowFault::kShare};
   task.token_scores = {{.id = 4, .value = -std::numeric_limits<float>::infinity(), .rank = 2}};
   task.decisions.resize(2);
   PlaceDecision& decision = task.decisions[0];

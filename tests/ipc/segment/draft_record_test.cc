@@ -126,16 +126,20 @@ TEST_SUITE("unit") {
 
   TEST_CASE("draft records: rows that are not bound are refused, each by its name") {
     const auto same = [](Buffers*) {};
-    CHECK(WhyRefused(same, {.draft_rows = 10, .mask_rows = 10}) == Refusal::kTargetRow);
-    CHECK(WhyRefused(same, {.target_rows = 10, .mask_rows = 10}) == Refusal::kDraftRow);
-    CHECK(WhyRefused(same, {.target_rows = 10, .draft_rows = 10}) == Refusal::kMaskRow);
+    CHECK(WhyRefused(same, {.draft_rows = 10, .mask_rows = 10}) == Refusal::kTargetUnbound);
+    CHECK(WhyRefused(same, {.target_rows = 10, .mask_rows = 10}) == Refusal::kDraftUnbound);
+    CHECK(WhyRefused(same, {.target_rows = 10, .draft_rows = 10}) == Refusal::kMaskUnbound);
     CHECK(WhyRefused([](Buffers* b) { b->mask_rows[1] = -2; }) == Refusal::kMaskRow);
     // Sampled tokens without rows; the record does not find those of an earlier round.
     Buffers buffers;
     SequenceInput input = buffers.Input();
     input.draft.draft_rows = nullptr;
     Record record;
-    CHECK(record.Read(input).refusal == Refusal::kDraftRow);
+    CHECK(record.Read(input).refusal == Refusal::kNoDraftRow);
+    const uint32_t outside[] = {0, 0, 10, 0, 0};
+    input.draft.draft_rows = outside;
+    CHECK(record.Read(input, {.target_rows = 10, .draft_rows = 10, .mask_rows = 10}).refusal ==
+          Refusal::kDraftRow);
     // -1 alone is no mask, and nothing need be bound for it.
     buffers.mask_rows.assign(6, -1);
     CHECK(record.Read(buffers.Input(), {.target_rows = 10, .draft_rows = 10}).refusal ==

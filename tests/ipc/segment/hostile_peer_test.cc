@@ -170,7 +170,7 @@ TEST_SUITE("unit") {
     pair.daemon.SetRowLimits({});
     REQUIRE(pair.Submit(1, TwoTokens()) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    CHECK(pair.copy.records()[0].refusal == Refusal::kTargetRow);
+    CHECK(pair.copy.records()[0].refusal == Refusal::kTargetUnbound);
   }
 
   TEST_CASE("hostile peer: an entry that is not understood is answered as malformed") {

@@ -23,8 +23,8 @@ T At(const Segment& segment, uint64_t offset) {
 TEST_SUITE("unit") {
   TEST_CASE("layout: offsets of a small session follow from the documented sums") {
     // depth 4, batch 4, draft 3, scores 2. Draft record: 16 + 3*4 + 4*4 + 3*4 + 3 = 59, rounded to
-    // 64; 64 + 3*8 + 3*4 + 4*4 + 4*4 + 3*4 = 144, rounded to 192. Result record: 48 + 4*4 + 4*4
-    // = 80; 80 + 4*2*12 = 176, rounded to 192.
+    // 64; 64 + 3*8 + 3*4 + 4*4 + 4*4 + 3*4 = 144, rounded to 192. Result record: 56 + 4*4 + 4*4
+    // = 88; 88 + 4*2*12 = 184, rounded to 192.
     const SegmentLayout layout = ComputeLayout(test::kSmallLimits);
     CHECK(layout.draft_tokens_offset == 16);
     CHECK(layout.draft_target_rows_offset == 28);
@@ -36,9 +36,9 @@ TEST_SUITE("unit") {
     CHECK(layout.draft_argmax_offset == 116);
     CHECK(layout.draft_parents_offset == 132);
     CHECK(layout.draft_record_bytes == 192);
-    CHECK(layout.result_tokens_offset == 48);
-    CHECK(layout.result_path_offset == 64);
-    CHECK(layout.result_scores_offset == 80);
+    CHECK(layout.result_tokens_offset == 56);
+    CHECK(layout.result_path_offset == 72);
+    CHECK(layout.result_scores_offset == 88);
     CHECK(layout.result_record_bytes == 192);
     CHECK(layout.submission_ring_offset == 4096);
     CHECK(layout.completion_ring_offset == 4096 + 4 * 128);
@@ -176,6 +176,7 @@ TEST_SUITE("unit") {
                                        .num_kept = 2,
                                        .total_kept = 30,
                                        .stop_token = 77,
+                                       .bad_row = 31,
                                        .tokens = tokens,
                                        .path = path,
                                        .scores_per_token = 1,
@@ -202,12 +203,14 @@ TEST_SUITE("unit") {
     CHECK(At<uint32_t>(segment, 8192 + 32) == 9);    // refusal
     CHECK(At<uint32_t>(segment, 8192 + 36) == 1);    // scores per token
     CHECK(At<double>(segment, 8192 + 40) == -4.25);  // the sum of logprobs
-    CHECK(At<int32_t>(segment, 8192 + 48) == 10);
-    CHECK(At<int32_t>(segment, 8192 + 52) == 77);
-    CHECK(At<int32_t>(segment, 8192 + 64) == 5);  // the accepted node
-    CHECK(At<int32_t>(segment, 8192 + 80 + 12) == 77);
-    CHECK(At<float>(segment, 8192 + 80 + 16) == -1.5f);
-    CHECK(At<int32_t>(segment, 8192 + 80 + 20) == 2);
+    CHECK(At<uint32_t>(segment, 8192 + 48) == 31);   // the bad row
+    CHECK(At<uint32_t>(segment, 8192 + 52) == 0);
+    CHECK(At<int32_t>(segment, 8192 + 56) == 10);
+    CHECK(At<int32_t>(segment, 8192 + 60) == 77);
+    CHECK(At<int32_t>(segment, 8192 + 72) == 5);  // the accepted node
+    CHECK(At<int32_t>(segment, 8192 + 88 + 12) == 77);
+    CHECK(At<float>(segment, 8192 + 88 + 16) == -1.5f);
+    CHECK(At<int32_t>(segment, 8192 + 88 + 20) == 2);
   }
 
   TEST_CASE("layout: a sequence state packs into the documented bits and back") {

@@ -58,8 +58,10 @@ TEST_SUITE("unit") {
                                        .path = path},
                                       {.sequence = kSequence0 + 1,
                                        .status = RoundStatus::kBadDistribution,
+                                       .refusal = Refusal::kDraftSum,
                                        .finish_reason = FinishReason::kError,
-                                       .total_kept = 3}};
+                                       .total_kept = 3,
+                                       .bad_row = 41}};
     pair.daemon.Complete(pair.copy, results, 3000);
     REQUIRE(pair.engine.HasCompletion());
     REQUIRE(pair.engine.Poll(&pair.completion));
@@ -78,7 +80,10 @@ TEST_SUITE("unit") {
     CHECK(result.tokens[1] == 12);
     CHECK(result.total_kept == 16);
     CHECK(result.stop_token == -1);
+    CHECK(result.bad_row == kNoRow);
     CHECK(pair.completion.results[1].status == RoundStatus::kBadDistribution);
+    CHECK(pair.completion.results[1].refusal == Refusal::kDraftSum);
+    CHECK(pair.completion.results[1].bad_row == 41);
     CHECK(pair.engine.rounds_in_flight() == 0);
   }
 
@@ -173,7 +178,7 @@ TEST_SUITE("unit") {
     draft.draft.kinds = buffers.kinds.data();
     REQUIRE(pair.engine.Submit(3, {&draft, 1}, 1) == PushResult::kOk);
     REQUIRE(pair.daemon.Take(&pair.copy, 2));
-    CHECK(pair.copy.records()[0].refusal == Refusal::kDraftRow);
+    CHECK(pair.copy.records()[0].refusal == Refusal::kNoDraftRow);
   }
 
   TEST_CASE("round channel: draft tokens by slot are not looked for in the record") {

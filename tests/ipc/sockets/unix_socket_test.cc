@@ -11,7 +11,9 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <utility>
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -246,6 +248,15 @@ TEST_SUITE("unit") {
     const absl::Status stale = UnixConnection::Connect(dir.socket(), kLong).status();
     CHECK(ErrorCodeOf(stale) == SPECD_ERROR_DISCONNECTED);
     CHECK(stale.message().find("nobody listens") != absl::string_view::npos);
+    // Bug: a directory, and a file that is no socket, were a daemon that had ended.
+    for (const auto& [path, what] : {std::pair{std::string("/tmp"), "a directory"},
+                                     std::pair{std::string(__FILE__), "a file"}}) {
+      if (std::filesystem::exists(path)) {
+        const absl::Status none = UnixConnection::Connect(path, kLong).status();
+        CHECK(ErrorCodeOf(none) == SPECD_ERROR_NOT_FOUND);
+        CHECK(none.message().find(what) != absl::string_view::npos);
+      }
+    }
     unlink(dir.socket().c_str());
     // A socket of another type.
     const UniqueFd stream(socket(AF_UNIX, SOCK_STREAM, 0));

@@ -353,6 +353,7 @@ TEST_SUITE("unit") {
     const ChainResult reached =
         RunScalar(chain.task, rows.view(), rows.view(), FixedCoins{kCoinEnd - 1, 0, 0});
     CHECK(reached.outcome.status == OutcomeStatus::kBadTargetRow);
+    CHECK(reached.outcome.fault == RowFault::kNan);
     CHECK(reached.tokens == Tokens{0, 1});
     // A token with p = 0 before it: the walk stops there and the bad row does not matter.
     RowMatrix target = RowsOfProbabilities({{.5, .5}, {1, 0}, {.5, .5}, {1, 0}});
@@ -369,6 +370,7 @@ TEST_SUITE("unit") {
     const ChainResult cut =
         RunScalar(chain.task, good.view(), bad_drafter.view(), FixedCoins{kCoinEnd - 1, 0, 0});
     CHECK(cut.outcome.status == OutcomeStatus::kBadDraftRow);
+    CHECK(cut.outcome.fault == RowFault::kNan);
     CHECK(cut.tokens == Tokens{0});
   }
 }

@@ -25,13 +25,16 @@ using TestTeam = ScalarTeam<CpuTarget::kBaseline>;
 struct Read {
   Distribution distribution;
   TokenId argmax;
+  RowFault fault;  // of the argmax
 };
 
 Read ReadRow(const RowView& row, double temperature) {
   TestTeam team;
   Read read;
   const OwnedWorkspace workspace(row.vocab_size);
-  read.argmax = Argmax(team, PlainRow(row), workspace->target);
+  const GreedyToken greedy = Argmax(team, PlainRow(row), workspace->target);
+  read.argmax = greedy.token;
+  read.fault = greedy.fault;
   const auto scale = static_cast<float>(std::log2(std::exp(1.0)) / temperature);
   read.distribution = ReadDistribution(team, PlainRow(row), scale, {}, workspace->target);
   return read;
@@ -51,7 +54,7 @@ void CheckAgainstOracle(const RowView& row, const std::vector<double>& stored, d
   const auto p = oracle::Softmax(stored, temperature);
   REQUIRE(p.has_value());
   REQUIRE(read.argmax == *oracle::Argmax(stored));
-  REQUIRE_FALSE(read.distribution.bad);
+  REQUIRE_FALSE(read.distribution.bad());
   for (int32_t i = 0; i < row.vocab_size; ++i) {
     const double kernel = WeightOf(read.distribution, i) / read.distribution.mass;
     // (l - m) * c carries three roundings of relative size 2^-24. The relative error of p therefore
@@ -119,7 +122,7 @@ TEST_SUITE("unit") {
     logits[4100] = logits[2100] = kInf;
     const Read read = ReadValues(logits);
     CHECK(read.argmax == 2100);
-    CHECK_FALSE(read.distribution.bad);
+    CHECK_FALSE(read.distribution.bad());
     CHECK(read.distribution.point == 2100);
     CHECK(WeightOf(read.distribution, 2100) == read.distribution.mass);
     CHECK(WeightOf(read.distribution, 4100) == 0);
@@ -131,14 +134,16 @@ TEST_SUITE("unit") {
       CAPTURE(vocab_size);
       Read read = ReadValues(std::vector<double>(vocab_size, -kInf));
       CHECK(read.argmax == kNoToken);
-      CHECK(read.distribution.bad);
+      CHECK(read.fault == RowFault::kNoMass);
+      CHECK(read.distribution.fault == RowFault::kNoMass);
       for (const int32_t place : {0, vocab_size / 2, vocab_size - 1}) {
         for (const double rest : {1.0, -kInf, kInf}) {
           std::vector<double> logits(vocab_size, rest);
           logits[place] = NAN;
           read = ReadValues(logits);
           CHECK(read.argmax == kNoToken);
-          CHECK(read.distribution.bad);
+          CHECK(read.fault == RowFault::kNan);
+          CHECK(read.distribution.fault == RowFault::kNan);
         }
       }
     }
@@ -162,7 +167,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("finite extremes stay finite") {
     const Read read = ReadValues({3.4e38, -3.4e38, 3.4e38});
-    CHECK_FALSE(read.distribution.bad);
+    CHECK_FALSE(read.distribution.bad());
     CHECK(read.distribution.mass == 2.0);
   }
 }

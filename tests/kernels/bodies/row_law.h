@@ -84,7 +84,7 @@ class KernelRow {
     ChainRun run(chain_.task, rows_.view(), TensorView{}, packed_.mask());
     const FixedCoins none;
     p_ = ChainRows(team_, run.batch, chain_.task, *workspace_, none).ReadTarget(0);
-    REQUIRE_FALSE(p_.bad);
+    REQUIRE_FALSE(p_.bad());
   }
   TokenId Draw(uint64_t coin) { return Sample(team_, p_, coin); }
   TokenId DrawWithout(TokenId removed, uint64_t coin) { return Sample(team_, p_, coin, removed); }

@@ -217,21 +217,28 @@ TEST_SUITE("unit") {
 
   TEST_CASE("CONTRACT 6: probabilities sum to 1 within 1e-3, or are renormalised") {
     for (const RowKind kind : {RowKind::kProbabilities, RowKind::kFinalProbabilities}) {
-      const auto status = [&](const std::vector<double>& row, bool renormalise) {
+      const auto fault = [&](const std::vector<double>& row, bool renormalise) {
         const RowCase c{.row = row, .kind = kind, .renormalise = renormalise};
-        return KernelRow(c).Run(VerifyMethod::kExactMatch).outcome.status;
+        const TaskOutcome outcome = KernelRow(c).Run(VerifyMethod::kExactMatch).outcome;
+        const bool is_bad = outcome.status == OutcomeStatus::kBadTargetRow;
+        CHECK(is_bad == (outcome.fault != RowFault::kNone));
+        CHECK(is_bad == (outcome.status != OutcomeStatus::kOk));
+        return outcome.fault;
       };
-      CHECK(status({.5, .25, .25}, false) == OutcomeStatus::kOk);
-      CHECK(status({.5, .25, .2506}, false) == OutcomeStatus::kOk);
-      CHECK(status({.5, .25, .2494}, false) == OutcomeStatus::kOk);
-      CHECK(status({.5, .25, .252}, false) == OutcomeStatus::kBadTargetRow);
-      CHECK(status({.5, .25, .248}, false) == OutcomeStatus::kBadTargetRow);
-      CHECK(status({.5, .25, .1}, true) == OutcomeStatus::kOk);
-      CHECK(status({3, 2, 1}, true) == OutcomeStatus::kOk);
-      CHECK(status({0, 0, 0}, true) == OutcomeStatus::kBadTargetRow);
-      CHECK(status({.75, -.25, .5}, false) == OutcomeStatus::kBadTargetRow);
-      CHECK(status({.75, -.25, .5}, true) == OutcomeStatus::kBadTargetRow);
-      CHECK(status({.5, NAN, .5}, true) == OutcomeStatus::kBadTargetRow);
+      CHECK(fault({.5, .25, .25}, false) == RowFault::kNone);
+      CHECK(fault({.5, .25, .2506}, false) == RowFault::kNone);
+      CHECK(fault({.5, .25, .2494}, false) == RowFault::kNone);
+      CHECK(fault({.5, .25, .252}, false) == RowFault::kSum);
+      CHECK(fault({.5, .25, .248}, false) == RowFault::kSum);
+      CHECK(fault({.5, .25, .1}, true) == RowFault::kNone);
+      CHECK(fault({3, 2, 1}, true) == RowFault::kNone);
+      CHECK(fault({0, 0, 0}, true) == RowFault::kNoMass);
+      CHECK(fault({0, 0, 0}, false) == RowFault::kNoMass);
+      CHECK(fault({.75, -.25, .5}, false) == RowFault::kNan);
+      CHECK(fault({.75, -.25, .5}, true) == RowFault::kNan);
+      CHECK(fault({.5, NAN, .5}, true) == RowFault::kNan);
+      CHECK(fault({.5, NAN, .5}, false) == RowFault::kNan);
+      CHECK(fault({.5, NAN, .25}, false) == RowFault::kNan);
       CheckRowLaw({.row = {3, 0, 2, 1}, .kind = kind, .renormalise = true});
     }
     // Not final, they take every step: p^(1/T), penalties on ln p.

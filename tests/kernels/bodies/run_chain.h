@@ -59,7 +59,8 @@ struct ChainResult {
            outcome.num_accepted == other.outcome.num_accepted &&
            outcome.num_tokens == other.outcome.num_tokens &&
            outcome.empty_residuals == other.outcome.empty_residuals &&
-           outcome.invalid_drafts == other.outcome.invalid_drafts;
+           outcome.invalid_drafts == other.outcome.invalid_drafts &&
+           outcome.fault == other.outcome.fault;
   }
 };
 

@@ -106,7 +106,7 @@ bool Check(const std::vector<double>& logits, const Wanted& wanted, double tempe
   const auto scale = static_cast<float>(1 / (temperature * std::log(2.0)));
   const Distribution p =
       ReadDistribution(team, PlainRow(matrix.row(0)), scale, FiltersOf(wanted), workspace->target);
-  REQUIRE_FALSE(p.bad);
+  REQUIRE_FALSE(p.bad());
   std::vector<TokenId> ids = Survivors(p);
   CAPTURE(vocab_size);
   CAPTURE(wanted.min_p);

@@ -220,18 +220,21 @@ TEST_SUITE("unit") {
       ChainCase chain(method, {0, 0}, DraftKind::kSampled);
       ChainResult result = RunScalar(chain.task, target.view(), draft.view(), AnyCoins{});
       CHECK(result.outcome.status == OutcomeStatus::kBadTargetRow);
+      CHECK(result.outcome.fault == RowFault::kNan);
       CHECK(result.tokens == Tokens{0});
       CHECK(result.outcome.num_accepted == 1);
       CHECK(result.outcome.num_tokens == 1);
       target.Set(1, {-kInf, -kInf});
       result = RunScalar(chain.task, target.view(), draft.view(), AnyCoins{});
       CHECK(result.outcome.status == OutcomeStatus::kBadTargetRow);
+      CHECK(result.outcome.fault == RowFault::kNoMass);
     }
     target.Set(1, {0, 0});
     draft.Set(1, {0, NAN});
     ChainCase chain(VerifyMethod::kToken, {0, 0}, DraftKind::kSampled);
     const ChainResult result = RunScalar(chain.task, target.view(), draft.view(), AnyCoins{});
     CHECK(result.outcome.status == OutcomeStatus::kBadDraftRow);
+    CHECK(result.outcome.fault == RowFault::kNan);
     CHECK(result.tokens == Tokens{0});
     // The same draft row does not matter to methods that need no q.
     ChainCase match(VerifyMethod::kExactMatch, {0, 0}, DraftKind::kSampled);

@@ -93,7 +93,7 @@ class Stretcher {
     }
     for (TraceAnswer& answer : round.answers) answer.sequence = HandleOf(answer.sequence);
     for (TraceRow& row : round.rows) {
-      if (row.offset != kNoRow) row.offset = row.offset - kRowFileAlignment + row_offset_;
+      if (row.offset != kNoOffset) row.offset = row.offset - kRowFileAlignment + row_offset_;
     }
     SPECD_CHECK(writer_->Write(round).ok());
   }
