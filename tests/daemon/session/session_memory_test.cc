@@ -1,6 +1,8 @@
 // Regions come and go, and rows may lie in imported device memory. The tests check what Bind
 // accepts, and that memory is not unmapped under a round.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
