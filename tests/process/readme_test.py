@@ -40,22 +40,53 @@ class ReadmeTest(ProcessTest):
 
 
 class SubscriberTest(ProcessTest):
-    def test_the_subscriber_in_python(self):
+    def subscriber(self):
         script = self.folder / "subscriber.py"
-        script.write_text(block("python", "import zmq"))
-        self.daemon()
-        subscriber = self.start(pathlib.Path(sys.executable), script,
-                                f"ipc://{self.socket}.text")
+        script.write_text(block("py", "specd.subscribe"))
+        subscriber = self.start(pathlib.Path(sys.executable), script, f"unix:{self.socket}")
         wait_until(lambda: "subscribed" in subscriber.stderr or not subscriber.running(),
                    "the subscription")
         self.assertTrue(subscriber.running(), subscriber.stderr)
+        return subscriber
+
+    def wait_for(self, text, subscriber):
+        wait_until(lambda: text in subscriber.stdout or not subscriber.running(), text)
+        self.assertIn(text, subscriber.stdout)
+
+    def test_the_subscriber_in_python(self):
+        self.daemon()
+        subscriber = self.subscriber()
         client = self.client("--streams=1")
         engine = self.engine("--prompt=The daemon", "--print=none", "--max_tokens=40")
         self.assertEqual(engine.wait(), 0, engine.stderr)
         self.assertEqual(client.wait(), 0, client.stderr)
-        wait_until(lambda: "[The daemon:" in subscriber.stdout or not subscriber.running(),
-                   "the end of the stream")
-        self.assertIn(self.texts(client)["The daemon"], subscriber.stdout)
+        self.wait_for("[The daemon: length, 40 tokens]", subscriber)
+        text = self.texts(client)["The daemon"]
+        self.assertIn(f"--- The daemon ---\n{text}\n[The daemon:", subscriber.stdout)
+
+    def test_the_subscriber_joins_in_the_middle_and_tells_streams_apart(self):
+        # Bug: the subscriber ended with "text was lost" when a stream had begun before it.
+        self.daemon()
+        client = self.client("--streams=2")
+        engine = self.engine("--prompt=The daemon|A round", "--print=none", "--max_tokens=100",
+                             "--forward_ms=20")
+        wait_until(lambda: client.stdout.count('"text"') > 8 or not client.running(), "some text")
+        subscriber = self.subscriber()
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual(client.wait(), 0, client.stderr)
+        for name in ("The daemon", "A round"):
+            self.wait_for(f"[{name}: length, 100 tokens]", subscriber)
+        # Each piece of text stands below the name of its stream; the pieces are the end of the text.
+        heads = re.split(r"\n--- (The daemon|A round) ---\n", subscriber.stdout)
+        pieces = {name: "" for name in self.texts(client)}
+        for name, piece in zip(heads[1::2], heads[2::2]):
+            pieces[name] += re.sub(rf"\n\[{name}: length, 100 tokens\]\n", "", piece)
+        for name, whole in self.texts(client).items():
+            missed = re.match(r"\[(\d+) bytes are missing\] ", pieces[name])
+            self.assertIsNotNone(missed, subscriber.stdout)
+            tail = pieces[name][missed.end():]
+            self.assertGreater(len(tail), 0)
+            self.assertEqual(whole.encode()[int(missed[1]):].decode(), tail)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,8 @@ library. The other files are:
   results.py    the results of a round
   ops.py        functions that need no engine
   grammar.py    Tokenizer, Grammar and matchers: masks of allowed ids, without an engine
+  subscribe.py  subscribe: the text or the ids that a daemon publishes, without an engine
+  stream_reader.py the streams behind a subscription: what each has had, and what is missing
 """
 
 from ._library import Error, last_error, load
@@ -38,7 +40,9 @@ from .params import SamplingParams
 from .results import Children, Logprob, Result, RoundError, Scores
 from .rounds import Draft, DraftRequest
 from .sequence import Sequence
+from .stream_reader import StreamEvent
 from .structured import StructuredOutputs
+from .subscribe import Subscription, subscribe
 
 
 def version():
@@ -48,7 +52,8 @@ def version():
 
 __all__ = [
     "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Grammar", "Logprob",
-    "Matcher", "Member", "Result", "RoundError", "SamplingParams", "Scores", "Sequence", "StructuredOutputs",
-    "Tokenizer", "apply_mask", "argmax", "bfloat16", "fill_masks", "last_error", "pack_mask",
-    "sample", "softmax", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
+    "Matcher", "Member", "Result", "RoundError", "SamplingParams", "Scores", "Sequence",
+    "StreamEvent", "StructuredOutputs", "Subscription", "Tokenizer", "apply_mask", "argmax",
+    "bfloat16", "fill_masks", "last_error", "pack_mask", "sample", "softmax", "subscribe",
+    "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

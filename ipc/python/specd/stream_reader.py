@@ -1,0 +1,95 @@
+"""StreamReader makes StreamEvents of the messages that a daemon publishes. It knows what each stream has
+had so far, and says where something is missing. docs/PROTOCOL.md, "ZeroMQ messages", has the messages.
+
+Internal; subscribe.py has the socket.
+"""
+
+import dataclasses
+
+from ._library import Error
+
+PROTOCOL = 1
+HEARTBEAT = b"heartbeat"
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamEvent:
+    """One message about one stream. The stream's number tells streams apart, also where two have the
+    same request_id one after another."""
+
+    kind: str  # "open", "text" (or "tokens"), "end", "lost": the publisher has gone, or started anew
+    stream: int
+    # Token events name the request in "open" alone: None if that was before the subscription.
+    request_id: str = None
+    offset: int = 0  # bytes of text (or tokens) of the stream before this event
+    # Bytes (or tokens) right before this event that did not come: the subscription began later than
+    # the stream, or was too slow.
+    missed: int = 0
+    text: str = ""
+    ids: tuple = ()
+    finish: str = None  # of "end": "stop", "length", "abort" or "error"
+    # The whole message as it was sent, such as spans, accepted and logprobs.
+    message: dict = dataclasses.field(default_factory=dict, repr=False)
+
+
+class StreamReader:
+    def __init__(self, request_id=None):
+        self.request_id = request_id  # None: all
+        self.is_subscribed = False  # a heartbeat has come; later messages will not be missed
+        self._epoch, self._seq = None, 0
+        self._have = {}  # by stream: what came so far, in the unit of offsets
+        self._names = {}  # by stream
+
+    def read(self, topic, message):
+        """Returns the events of a message, a map."""
+        if message.get("v") != PROTOCOL:
+            raise Error(-5, "SPECD_ERROR_VERSION",
+                        f"v: a message of version {message.get('v')}, and this package reads "
+                        f"version {PROTOCOL}; use the package of the daemon's version")
+        is_heartbeat = topic == HEARTBEAT
+        lost = self._lost() if self._has_restarted(message, is_heartbeat) else []
+        self._seq = message["seq"]
+        if is_heartbeat:
+            self.is_subscribed = True
+            # A last message may be lost, and then nothing else tells of the end.
+            return lost + (self._lost() if message["streams"] == 0 else [])
+        events = message.get("events", [message])
+        return lost + [event for part in events for event in self._event(part)]
+
+    def _has_restarted(self, message, is_heartbeat):
+        """Whether the publisher is another than before, which knows no stream of the one before."""
+        epoch, seq = message["epoch"], message["seq"]
+        is_next = seq > self._seq or is_heartbeat and seq == self._seq
+        is_other = self._epoch is not None and (epoch != self._epoch or not is_next)
+        self._epoch = epoch
+        return is_other
+
+    def _lost(self):
+        """Ends every stream that has not ended."""
+        lost = [StreamEvent("lost", stream, self._names.get(stream), have)
+                for stream, have in self._have.items()]
+        self._have, self._names = {}, {}
+        return [event for event in lost if self._is_wanted(event.request_id)]
+
+    def _is_wanted(self, name):
+        return self.request_id is None or name == self.request_id
+
+    def _event(self, message):
+        """The event of a part of a message: one or none."""
+        kind, stream = message["kind"], message["stream"]
+        offset = message.get("byte_offset", message.get("offset", 0))
+        name = message.get("rid", self._names.get(stream))
+        text, ids = message.get("text", ""), tuple(message.get("ids", ()))
+        # A stream that was not seen to open is had from here on.
+        have = self._have.get(stream, offset if kind == "open" else 0)
+        if kind == "end":
+            self._have.pop(stream, None)
+            self._names.pop(stream, None)
+        elif offset < have:
+            return  # a repetition
+        else:
+            self._have[stream] = offset + (len(ids) if ids else len(text.encode()))
+            self._names[stream] = name
+        if self._is_wanted(name):
+            yield StreamEvent(kind, stream, name, offset, max(offset - have, 0), text, ids,
+                              message.get("finish"), message)

@@ -1,0 +1,157 @@
+"""specd.subscribe over a running daemon: several streams at once, one that was joined in the middle, ids,
+asyncio, and what a subscriber hears when the daemon is killed or started again."""
+
+import asyncio
+import collections
+import threading
+import unittest
+
+import specd
+from support import ProcessTest, wait_until
+
+PROMPTS = ["The daemon", "A round", "The engine"]
+
+
+def take(events, num_ends):
+    """The events up to this many ends."""
+    taken = []
+    while num_ends > 0:
+        taken.append(next(events))
+        num_ends -= taken[-1].kind == "end"
+    return taken
+
+
+def texts(events):
+    joined = collections.defaultdict(str)
+    for event in events:
+        joined[event.request_id] += event.text
+    return joined
+
+
+class SubscribeTest(ProcessTest):
+    def generate(self, *flags, prompts=PROMPTS):
+        return self.engine(f"--prompt={'|'.join(prompts)}", "--print=none", *flags)
+
+    def test_streams_at_once_are_told_apart(self):
+        self.daemon()
+        client = self.client("--streams=3")
+        with specd.subscribe(f"unix:{self.socket}") as events, \
+                specd.subscribe(f"ipc://{self.socket}.text", request_id=PROMPTS[1]) as one:
+            engine = self.generate("--max_tokens=60")
+            taken = take(events, 3)
+            alone = take(one, 1)
+        self.assertEqual(client.wait(), 0, client.stderr)
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual(texts(taken), self.texts(client))
+        self.assertEqual(set(texts(taken)), set(PROMPTS))
+        self.assertEqual(len({event.stream for event in taken}), 3)
+        self.assertEqual([event.missed for event in taken if event.missed], [])
+        # The streams come at the same time.
+        order = [event.stream for event in taken if event.kind == "text"]
+        self.assertGreater(sum(a != b for a, b in zip(order, order[1:])), 10)
+        ends = {event.request_id: event for event in taken if event.kind == "end"}
+        for name, end in self.ends(client).items():
+            self.assertEqual((ends[name].finish, ends[name].message["tokens"]),
+                             (end["finish"], end["tokens"]))
+        self.assertEqual(texts(alone), {PROMPTS[1]: self.texts(client)[PROMPTS[1]]})
+
+    def test_a_stream_that_was_joined_in_the_middle_is_its_tail(self):
+        self.daemon()
+        client = self.client("--streams=1")
+        engine = self.generate("--max_tokens=150", "--forward_ms=20", prompts=PROMPTS[:1])
+        wait_until(lambda: client.stdout.count('"text"') > 5 or not client.running(), "some text")
+        with specd.subscribe(f"unix:{self.socket}") as events:
+            taken = take(events, 1)
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual(client.wait(), 0, client.stderr)
+        whole = self.texts(client)[PROMPTS[0]].encode()
+        self.assertNotEqual(taken[0].kind, "open")
+        self.assertEqual(taken[0].request_id, PROMPTS[0])
+        missed = [event.missed for event in taken]
+        self.assertGreater(missed[0], 0)
+        self.assertEqual(missed[1:], [0] * (len(taken) - 1))
+        tail = texts(taken)[PROMPTS[0]].encode()
+        self.assertGreater(len(tail), 0)
+        self.assertEqual(missed[0] + len(tail), len(whole))
+        self.assertEqual(whole[missed[0]:], tail)
+
+    def test_ids_are_those_that_the_engine_kept(self):
+        self.daemon()
+        with specd.subscribe(f"unix:{self.socket}", ids=True) as events:
+            engine = self.engine(f"--prompt={PROMPTS[0]}", "--print=ids", "--max_tokens=40")
+            taken = take(events, 1)
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual([event.kind for event in taken][0], "open")
+        self.assertEqual({event.request_id for event in taken}, {PROMPTS[0]})
+        ids = [each for event in taken for each in event.ids]
+        self.assertEqual(len(ids), 40)
+        self.assertIn(" ".join(map(str, ids)), engine.stdout)
+
+    def test_asyncio_with_two_subscriptions_in_one_loop(self):
+        self.daemon()
+
+        async def read(events):
+            taken = []
+            async for event in events:
+                taken.append(event)
+                if event.kind == "end":
+                    return taken
+
+        async def both():
+            async with specd.subscribe(f"unix:{self.socket}", PROMPTS[0]) as first, \
+                    specd.subscribe(f"unix:{self.socket}", PROMPTS[1], ids=True) as second:
+                engine = self.generate("--max_tokens=40")
+                taken = await asyncio.gather(read(first), read(second))
+            return engine, taken
+
+        client = self.client("--streams=3")
+        engine, (text, ids) = asyncio.run(both())
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual(client.wait(), 0, client.stderr)
+        self.assertEqual(texts(text), {PROMPTS[0]: self.texts(client)[PROMPTS[0]]})
+        self.assertEqual(sum(len(event.ids) for event in ids),
+                         self.ends(client)[PROMPTS[1]]["tokens"])
+
+    def test_a_daemon_that_is_killed_is_missed_and_the_next_one_is_found(self):
+        first = self.daemon()
+        with specd.subscribe(f"unix:{self.socket}", silence_ms=1000) as events:
+            self.generate("--max_tokens=150", "--forward_ms=20", prompts=PROMPTS[:1])
+            opened = next(events)
+            self.kill(first)
+            with self.assertRaises(specd.Error) as caught:
+                while True:
+                    next(events)
+            self.assertEqual(caught.exception.code_name, "SPECD_ERROR_DISCONNECTED")
+            self.daemon()
+            # A generation that ends soon: its events are the first of the new daemon.
+            again = threading.Thread(target=lambda: self.generate(
+                "--max_tokens=10", prompts=PROMPTS[1:2]).wait())
+            again.start()
+            heard = [next(events)]
+            while heard[-1].kind != "end":
+                try:
+                    heard.append(next(events))
+                except specd.Error:
+                    continue
+            again.join()
+        self.assertEqual((heard[0].kind, heard[0].stream, heard[0].request_id),
+                         ("lost", opened.stream, PROMPTS[0]))
+        self.assertEqual({event.request_id for event in heard[1:]}, {PROMPTS[1]})
+
+    def test_an_endpoint_without_a_publisher_and_wrong_arguments(self):
+        with self.assertRaises(specd.Error) as caught:
+            with specd.subscribe(f"unix:{self.socket}", silence_ms=50):
+                self.fail("nothing publishes there")
+        self.assertEqual(caught.exception.code_name, "SPECD_ERROR_DISCONNECTED")
+        self.assertIn("for 50 ms", str(caught.exception))
+        for arguments, field in ((dict(endpoint=7), "endpoint"),
+                                 (dict(endpoint="nonsense"), "endpoint"),
+                                 (dict(endpoint="unix:/s", request_id=4), "request_id"),
+                                 (dict(endpoint="unix:/s", silence_ms=0), "silence_ms")):
+            with self.subTest(arguments), self.assertRaises(specd.Error) as caught:
+                specd.subscribe(**arguments)
+            self.assertIn(field, str(caught.exception))
+
+
+if __name__ == "__main__":
+    unittest.main()
