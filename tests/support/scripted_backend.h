@@ -56,7 +56,7 @@ class ScriptedBackend : public Backend {
     return early_status.ok() ? ReadDraftTokens(rows, reads) : early_status;
   }
 
-  absl::Status WriteNextTokens(const RoundBatch& batch) override {
+  absl::Status WriteSlotOutputs(const RoundBatch& batch) override {
     return write_next ? write_next(batch) : absl::OkStatus();
   }
 
@@ -100,7 +100,7 @@ class ScriptedBackend : public Backend {
   absl::Status next_status;
   absl::Status early_status;                           // of ReadDraftTokensEarly
   std::vector<std::vector<TokenRowRead>> early_reads;  // calls of it
-  // WriteNextTokens calls it; Run writes no next tokens.
+  // WriteSlotOutputs calls it; Run writes no next tokens.
   std::function<absl::Status(const RoundBatch&)> write_next;
   BackendLimits limits;  // the limits of the last Prepare
   std::deque<RoundBatch> staged;

@@ -169,12 +169,12 @@ TEST_SUITE("process") {
     Fixture device(FakeGpuOptions().devices[1].uuid);
     REQUIRE(device.Bind(TensorRole::kNextToken, device.RegisterDevice(), spec).ok());
     device.Round();
-    REQUIRE(device.batches[0].num_next_tokens == 1);
-    CHECK(device.batches[0].next_tokens[0].space == MemorySpace::kOtherDevice);
+    REQUIRE(device.batches[0].num_slot_outputs == 1);
+    CHECK(device.batches[0].slot_outputs[0].space == MemorySpace::kOtherDevice);
     Fixture same;
     REQUIRE(same.Bind(TensorRole::kNextToken, same.RegisterDevice(), spec).ok());
     same.Round();
-    CHECK(same.batches[0].next_tokens[0].space == MemorySpace::kDevice);
+    CHECK(same.batches[0].slot_outputs[0].space == MemorySpace::kDevice);
     Fixture cpu((std::string()));
     const absl::Status status = cpu.Bind(TensorRole::kNextToken, cpu.RegisterDevice(), spec);
     CHECK(ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED);
@@ -220,8 +220,8 @@ TEST_SUITE("process") {
     CHECK(f.platform.gpu->num_imports() == 0);
     f.Round("behind it");
     REQUIRE(f.batches.size() == 2);
-    CHECK(f.batches[0].num_next_tokens == 1);
-    CHECK(f.batches[1].num_next_tokens == 0);
+    CHECK(f.batches[0].num_slot_outputs == 1);
+    CHECK(f.batches[1].num_slot_outputs == 0);
     CHECK(f.session->ranks().bound_ranks() == 0);
   }
 }
