@@ -71,10 +71,10 @@ class Backend {
   // ids are longer than the memory for them, that is an outcome of this task alone.
   virtual absl::Status Run(const RoundBatch& batch) = 0;
 
-  // Writes the next tokens that Run would have written. Use it for a round that ran without next
-  // tokens, because the round could still be aborted. REQUIRES: Run has succeeded with the same
+  // Writes the slot outputs that Run would have written. Use it for a round that ran without them,
+  // because the round could still be aborted. REQUIRES: Run has succeeded with the same
   // tasks, outcomes and tokens, and they are unchanged.
-  virtual absl::Status WriteNextTokens(const RoundBatch& batch) = 0;
+  virtual absl::Status WriteSlotOutputs(const RoundBatch& batch) = 0;
 
   // Copies draft tokens that the host must know before it can make a task of them. A writer may
   // write there again, so each id is read once. REQUIRES: Prepare succeeded; at most max_batch
@@ -113,7 +113,7 @@ class Backend {
   // several CUDA streams, the caller must order them.
   virtual absl::Status EnqueueStaged(void* stream, int32_t num_tasks);
 
-  // Copies the batch before it returns. Only rows, masks, draft tokens and next tokens stay on the
+  // Copies the batch before it returns. Only rows, masks, draft tokens and slot outputs stay on the
   // device, and Collect fills the places of answers. REQUIRES: as Run, with kVerify tasks only.
   //
   // INVALID_ARGUMENT: some of those tensors are not on the device. UNAVAILABLE: kStagedRoundsMax

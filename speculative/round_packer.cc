@@ -316,8 +316,8 @@ RoundBatch RoundPacker::BatchOf(const TensorView& target, RoundScratch* scratch)
           .mask = rows_.mask,
           .scores = scratch->scores.data(),
           .scores_stride = scratch->scores_stride,
-          .next_tokens = rows_.next_tokens().data(),
-          .num_next_tokens = static_cast<int32_t>(rows_.next_tokens().size()),
+          .slot_outputs = rows_.slot_outputs().data(),
+          .num_slot_outputs = static_cast<int32_t>(rows_.slot_outputs().size()),
           .draft_tokens = rows_.draft_tokens};
 }
 

@@ -12,12 +12,13 @@
 
 #include "kernels/core/check.h"
 #include "kernels/core/round.h"
+#include "kernels/core/slot_output.h"
 #include "kernels/core/types.h"
 
 namespace specd {
 
-// The number of tensor-parallel ranks that may have next tokens of their own.
-inline constexpr uint32_t kNextTokensMax = 8;
+// The number of tensor-parallel ranks that may have slot outputs of their own.
+inline constexpr uint32_t kReplicasMax = 8;
 
 struct RowBindings {
   // A round without tensors may still bring argmax ids, which need the vocabulary size and no rows.
@@ -26,18 +27,19 @@ struct RowBindings {
     draft.vocab_size = vocab_size;
   }
 
-  // Binds an array of next tokens. After every round a sequence's last token lies at its slot in
-  // each bound array.
-  void BindNextTokens(uint32_t replica, const TokenArray& array) {
-    SPECD_CHECK(replica < kNextTokensMax);
-    replicas_[replica] = array;
-    num_next_tokens_ = 0;
-    for (const TokenArray& bound : replicas_) {
-      if (bound.ids != nullptr) next_tokens_[num_next_tokens_++] = bound;
+  // Binds a replica of a slot output, which every later round writes. Without data: unbinds it.
+  void BindSlotOutput(uint32_t replica, const SlotOutput& output) {
+    SPECD_CHECK(replica < kReplicasMax);
+    replicas_[replica][static_cast<size_t>(output.field)] = output;
+    num_slot_outputs_ = 0;
+    for (const auto& fields : replicas_) {
+      for (const SlotOutput& bound : fields) {
+        if (bound.data != nullptr) slot_outputs_[num_slot_outputs_++] = bound;
+      }
     }
   }
-  std::span<const TokenArray> next_tokens() const {
-    return {next_tokens_.data(), num_next_tokens_};
+  std::span<const SlotOutput> slot_outputs() const {
+    return {slot_outputs_.data(), num_slot_outputs_};
   }
 
   // Whether these tasks read memory of the host.
@@ -65,9 +67,10 @@ struct RowBindings {
   TokenRows draft_tokens;
 
  private:
-  std::array<TokenArray, kNextTokensMax> replicas_;     // as they were bound
-  std::array<TokenArray, kNextTokensMax> next_tokens_;  // the bound ones, one after another
-  size_t num_next_tokens_ = 0;
+  // As they were bound, and the bound ones one after another.
+  std::array<std::array<SlotOutput, kNumSlotFields>, kReplicasMax> replicas_;
+  std::array<SlotOutput, kReplicasMax * kNumSlotFields> slot_outputs_;
+  size_t num_slot_outputs_ = 0;
 };
 
 }  // namespace specd

@@ -186,8 +186,8 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
   const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
   const bool may_be_larger = is_alone && options_.piece_work == 0;
   pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_), may_be_larger ? kAloneFactor : 1);
-  // If the round is aborted, the engine may write next tokens itself, and ours must not overwrite
-  // them. The engine may call it off, and a page of host memory may be missing.
+  // If the round is aborted, the engine may write at its slots itself, and ours must not overwrite
+  // that. The engine may call it off, and a page of host memory may be missing.
   holds_back_ =
       asks || pieces_.is_cut() || rows_.ReadsHostMemory({scratch_.tasks.data(), num_tasks});
   round_status_ = RoundStatus::kOk;
@@ -210,7 +210,7 @@ bool Verifier::RunPiece() {
   if (pieces_.done() || round_status_ != RoundStatus::kOk) return false;
   RoundBatch piece = pieces_.Next();
   packer_.FillMasks(pieces_.end(), &scratch_);
-  if (holds_back_) piece.num_next_tokens = 0;
+  if (holds_back_) piece.num_slot_outputs = 0;
   if (!Succeeded(backend_->Run(piece))) round_status_ = RoundStatus::kDeviceError;
   pieces_.Advance();
   return !pieces_.done() && round_status_ == RoundStatus::kOk;
@@ -218,7 +218,7 @@ bool Verifier::RunPiece() {
 
 void Verifier::EndRound(std::span<SequenceResult> results) {
   const bool writes = holds_back_ && round_status_ == RoundStatus::kOk;
-  Commit(writes ? WriteNextTokens() : round_status_, results);
+  Commit(writes ? WriteSlotOutputs() : round_status_, results);
 }
 
 void Verifier::EndRound(std::span<SequenceResult> results, absl::FunctionRef<bool()> may_commit) {
@@ -231,13 +231,13 @@ void Verifier::CallOffRound(std::span<SequenceResult> results) {
   Commit(RoundStatus::kAborted, results);
 }
 
-RoundStatus Verifier::WriteNextTokens() {
+RoundStatus Verifier::WriteSlotOutputs() {
   RoundBatch& batch = pieces_.batch();
   // A rank may have bound its array, or left, between two pieces.
-  batch.next_tokens = rows_.next_tokens().data();
-  batch.num_next_tokens = static_cast<int32_t>(rows_.next_tokens().size());
-  if (batch.num_tasks == 0 || batch.num_next_tokens == 0) return RoundStatus::kOk;
-  const bool written = Succeeded(backend_->WriteNextTokens(batch));
+  batch.slot_outputs = rows_.slot_outputs().data();
+  batch.num_slot_outputs = static_cast<int32_t>(rows_.slot_outputs().size());
+  if (batch.num_tasks == 0 || batch.num_slot_outputs == 0) return RoundStatus::kOk;
+  const bool written = Succeeded(backend_->WriteSlotOutputs(batch));
   return written ? RoundStatus::kOk : RoundStatus::kDeviceError;
 }
 

@@ -108,9 +108,9 @@ class Verifier {
   absl::Status BindTarget(const TensorView& view);
   absl::Status BindDraft(const TensorView& view);
   void BindMask(const MaskView& view) { rows_.mask = view; }
-  // REQUIRES: max_sequences ids; replica < kNextTokensMax.
-  void BindNextTokens(uint32_t replica, const TokenArray& array) {
-    rows_.BindNextTokens(replica, array);
+  // REQUIRES: a row for each of max_sequences slots; replica < kReplicasMax.
+  void BindSlotOutput(uint32_t replica, const SlotOutput& output) {
+    rows_.BindSlotOutput(replica, output);
   }
   // REQUIRES: a row of max_draft ids for each of max_sequences slots.
   void BindDraftTokens(const TokenRows& rows) { rows_.draft_tokens = rows; }
@@ -120,9 +120,9 @@ class Verifier {
   // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); numbers of
   // inputs that are not refused are inside the limits and the bound tensors.
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results);
-  // Calls may_commit once, after every row was read and before anything has changed. Next tokens
-  // are written after that call, separately. If it returns false, the tasks of the round are
-  // answered kAborted. It is not called if there is nothing to commit.
+  // Calls may_commit once, after every row was read and before anything has changed. Slot
+  // outputs are written after that call, separately. If it returns false, the tasks of the round
+  // are answered kAborted. It is not called if there is nothing to commit.
   void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                    absl::FunctionRef<bool()> may_commit);
 
@@ -132,7 +132,7 @@ class Verifier {
   //   while (verifier->RunPiece()) Others();
   //   verifier->EndRound(results);
   //
-  // Between two pieces the caller may open, fork, finish and close sequences and bind next tokens,
+  // Between two pieces the caller may open, fork, finish and close sequences and bind slot outputs,
   // and nothing else. A sequence of the round that was finished or closed meanwhile is answered as
   // if that had happened before the round. The other answers are those of VerifyRound, to the bit.
   // If no other session waits, the pieces are larger. REQUIRES: as VerifyRound, for all of the
@@ -209,8 +209,8 @@ class Verifier {
 
   absl::Status Bind(const TensorView& view, std::string_view role,
                     std::string_view Sequence::*change, TensorView* bound);
-  // Writes the next tokens that the pieces held back.
-  RoundStatus WriteNextTokens();
+  // Writes the slot outputs that the pieces held back.
+  RoundStatus WriteSlotOutputs();
   void Commit(RoundStatus status, std::span<SequenceResult> results);
   // Answers task i if its sequence was finished or closed between two pieces.
   bool AnswerIfGone(size_t i, SequenceResult* result);
@@ -232,7 +232,7 @@ class Verifier {
   RoundScratch scratch_;
   RoundPacker packer_;
   RoundPieces pieces_;
-  bool holds_back_ = false;                      // next tokens wait for the end of the round
+  bool holds_back_ = false;                      // slot outputs wait for the end of the round
   RoundStatus round_status_ = RoundStatus::kOk;  // of the pieces so far
   RoundCommitter committer_;
   CallRunner calls_;

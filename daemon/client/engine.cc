@@ -18,6 +18,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
+#include "daemon/client/bind_request.h"
 #include "daemon/client/embedded_model.h"
 #include "daemon/client/engine_device.h"
 #include "daemon/client/open_message.h"
@@ -217,33 +218,16 @@ absl::Status Engine::Unregister(uint32_t region) {
 }
 
 absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
-  if (tensor.reserved != 0) return Invalid("reserved", "reserved must be 0");
-  if (tensor.renormalise > 1) {
-    return Invalid("renormalise",
-                   fmt::format("renormalise = {} must be 0 or 1", tensor.renormalise));
-  }
+  const auto skip = skips_.find(tensor.region);
+  const absl::StatusOr<BindTensorRequest> request = MakeBindRequest(
+      static_cast<uint32_t>(role), tensor, skip == skips_.end() ? 0 : skip->second.bytes);
+  if (!request.ok()) return request.status();
   if (rounds_.channel().rounds_in_flight() != 0) {
     return MakeError(SPECD_ERROR_STATE, "role",
                      fmt::format("{} rounds are in flight; poll for their completions, then bind",
                                  rounds_.channel().rounds_in_flight()));
   }
-  const auto skip = skips_.find(tensor.region);
-  const uint64_t skip_bytes = skip == skips_.end() ? 0 : skip->second.bytes;
-  if (tensor.offset_bytes > std::numeric_limits<uint64_t>::max() - skip_bytes) {
-    return MakeError(SPECD_ERROR_REGION, "offset_bytes",
-                     fmt::format("offset_bytes = {} is outside the region", tensor.offset_bytes));
-  }
-  const BindTensorRequest request = {.role = static_cast<uint32_t>(role),
-                                     .region = tensor.region,
-                                     .dtype = tensor.dtype,
-                                     .kind = tensor.kind,
-                                     .offset_bytes = tensor.offset_bytes + skip_bytes,
-                                     .num_rows = tensor.num_rows,
-                                     .row_stride = tensor.row_stride,
-                                     .scale = tensor.scale,
-                                     .cap = tensor.cap,
-                                     .renormalise = tensor.renormalise != 0};
-  absl::Status status = Expect<OkReply>(Ask(request)).status();
+  absl::Status status = Expect<OkReply>(Ask(*request)).status();
   if (status.ok()) rounds_.NoteBound(role);
   return status;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/base/version.h"
+#include "daemon/client/bind_request.h"
 #include "ipc/base/error.h"
 
 namespace specd {
@@ -17,6 +18,23 @@ absl::Status Gone() {
                    "the session that this rank has joined has ended, or its daemon has; nothing is "
                    "written to its memory any more. Join the engine's new session with the token "
                    "of that one");
+}
+
+// The daemon checks the rest, whose limits only it knows.
+absl::Status CheckTensor(const specd_tensor& tensor) {
+  if (tensor.region != 0) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "region",
+                     fmt::format("region = {} must be 0: the call says where the tensor of a rank "
+                                 "lies",
+                                 tensor.region));
+  }
+  if (tensor.num_rows == 0 || tensor.num_rows > std::numeric_limits<int32_t>::max()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_rows",
+                     fmt::format("num_rows = {} is outside 1 .. 2^31 - 1; bind a row for each "
+                                 "slot, as many as rank 0's max_sequences",
+                                 tensor.num_rows));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -54,36 +72,39 @@ absl::StatusOr<Reply> Member::Call(const Request& request, int fd) {
   return reply;
 }
 
-absl::Status Member::Bind(uint32_t region, uint64_t offset_bytes, uint64_t num_rows) {
-  BindTensorRequest request;
-  request.role = SPECD_NEXT_TOKEN + rank_;
-  request.region = region;
-  request.offset_bytes = offset_bytes;
-  request.num_rows = num_rows;
-  const absl::Status bound = Expect<OkReply>(Call(request, -1)).status();
-  std::optional<uint32_t> unused = region;
-  if (bound.ok()) std::swap(region_, unused);
+absl::Status Member::Bind(uint32_t role, const RegionReply& region, const specd_tensor& tensor,
+                          uint64_t skip_bytes) {
+  specd_tensor bound_tensor = tensor;
+  bound_tensor.region = region.region;
+  const absl::StatusOr<BindTensorRequest> request =
+      MakeBindRequest(role + rank_, bound_tensor, skip_bytes);
+  const absl::Status bound =
+      request.ok() ? Expect<OkReply>(Call(*request, -1)).status() : request.status();
+  uint32_t unused = region.region;
+  bool is_unused = true;
+  if (bound.ok()) {
+    const auto [at, is_first] = regions_.try_emplace(role, region.region);
+    is_unused = !is_first;
+    std::swap(at->second, unused);
+  }
   // The reply to this request does not matter: memory that is not bound is never written. The
   // binding alone is the answer.
-  if (unused.has_value()) (void)Call(UnregisterRegionRequest{*unused}, -1);
+  if (is_unused) (void)Call(UnregisterRegionRequest{unused}, -1);
   return bound;
 }
 
-absl::Status Member::BindDevice(uint64_t address, uint64_t num_rows) {
-  if (num_rows == 0 || num_rows > std::numeric_limits<int32_t>::max()) {
-    return MakeError(
-        SPECD_ERROR_INVALID_ARGUMENT, "num_rows",
-        fmt::format("num_rows = {} is outside 1 .. 2^31 - 1; bind an id for each slot, "
-                    "as many as rank 0's max_sequences",
-                    num_rows));
-  }
+absl::Status Member::BindDevice(uint32_t role, uint64_t address, uint64_t size_bytes,
+                                const specd_tensor& tensor) {
+  if (absl::Status status = CheckTensor(tensor); !status.ok()) return status;
   if (absl::Status status = Check(); !status.ok()) return status;
-  const auto registered = link_->RegisterDevice(address, num_rows * sizeof(int32_t));
+  const auto registered = link_->RegisterDevice(address, size_bytes);
   if (!registered.ok()) return link_->HungUp() ? Gone() : registered.status();
-  return Bind(registered->region, registered->skip_bytes, num_rows);
+  return Bind(role, RegionReply{registered->region}, tensor, registered->skip_bytes);
 }
 
-absl::Status Member::BindFd(int fd, uint64_t size_bytes, uint64_t offset_bytes, uint64_t num_rows) {
+absl::Status Member::BindFd(uint32_t role, int fd, uint64_t size_bytes,
+                            const specd_tensor& tensor) {
+  if (absl::Status status = CheckTensor(tensor); !status.ok()) return status;
   if (fd < 0) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "fd",
                      fmt::format("fd = {} is no descriptor", fd));
@@ -91,7 +112,7 @@ absl::Status Member::BindFd(int fd, uint64_t size_bytes, uint64_t offset_bytes, 
   const absl::StatusOr<RegionReply> reply =
       Expect<RegionReply>(Call(RegisterRegionRequest{size_bytes}, fd));
   if (!reply.ok()) return reply.status();
-  return Bind(reply->region, offset_bytes, num_rows);
+  return Bind(role, *reply, tensor, 0);
 }
 
 absl::Status Member::Check() const {

@@ -1,14 +1,14 @@
 // Member is the rank's side of its place in an engine's session, for the C functions of
 // specd_member.
 //
-// A member has a link to the daemon and the memory in which its next tokens are written.
+// A member has a link to the daemon and the memory in which its slot outputs are written.
 // member_api.cc wraps every method for C; errors are made with ipc/base/error.h. One thread at a
 // time.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -24,8 +24,10 @@ class Member {
                                                       const std::string& token,
                                                       const specd_join_options& options);
 
-  absl::Status BindDevice(uint64_t address, uint64_t num_rows);
-  absl::Status BindFd(int fd, uint64_t size_bytes, uint64_t offset_bytes, uint64_t num_rows);
+  // Binds the slot output with this role of the first replica. The tensor has no region.
+  absl::Status BindDevice(uint32_t role, uint64_t address, uint64_t size_bytes,
+                          const specd_tensor& tensor);
+  absl::Status BindFd(uint32_t role, int fd, uint64_t size_bytes, const specd_tensor& tensor);
   // An error if the session or the daemon has ended.
   absl::Status Check() const;
   absl::Status Leave() { return link_->Finish(); }
@@ -33,14 +35,14 @@ class Member {
  private:
   Member(std::unique_ptr<EngineLink> link, uint32_t rank) : link_(std::move(link)), rank_(rank) {}
 
-  // Binds next tokens in a region that was registered for them, and unregisters the region before
-  // it.
-  absl::Status Bind(uint32_t region, uint64_t offset_bytes, uint64_t num_rows);
+  // Binds a tensor in a region that was registered for it, and unregisters the region before it.
+  absl::Status Bind(uint32_t role, const RegionReply& region, const specd_tensor& tensor,
+                    uint64_t skip_bytes);
   absl::StatusOr<Reply> Call(const Request& request, int fd);
 
   const std::unique_ptr<EngineLink> link_;
   const uint32_t rank_;
-  std::optional<uint32_t> region_;  // the region that is bound
+  std::map<uint32_t, uint32_t> regions_;  // the bound ones, by role
 };
 
 }  // namespace specd

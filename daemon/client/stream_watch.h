@@ -6,8 +6,8 @@
 // A CUDA stream is released in two cases: its rows have been ready for the timeout without an
 // answer, or the daemon is gone. Before its rows are ready, the CUDA stream has not come to its
 // wait and may take any time. ipc/segment/round_words.h says what a late daemon may still do. While
-// the daemon lives, a round that it has claimed is left to it: only bookkeeping and next tokens are
-// missing.
+// the daemon lives, a round that it has claimed is left to it: only bookkeeping and slot outputs
+// are missing.
 //
 // Any thread may call; the thread runs from Start to Stop.
 #pragma once

@@ -310,7 +310,7 @@ void ControlServer::DropMember(const Connection& connection) {
   member.Leave();
   if (member.session().ended()) return;
   Log("attach").info(
-      "session {}: rank {} (pid {}) is gone; its next tokens are not written any more, and the "
+      "session {}: rank {} (pid {}) is gone; its slot outputs are not written any more, and the "
       "session goes on",
       member.session().options().identity.session_id, member.rank(), connection.socket.peer().pid);
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "daemon/session/tensor_role.h"
@@ -23,24 +24,27 @@ absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_p
 }
 
 absl::Status MemberSession::UnregisterRegion(uint32_t region) {
-  if (region == bound_region_) {
+  for (const auto& [role, bound] : bound_) {
+    if (bound != region) continue;
     return MakeError(SPECD_ERROR_STATE, "region",
-                     fmt::format("region = {} has the next tokens of rank {}, which rounds write; "
-                                 "bind other memory first, or leave",
-                                 region, rank_));
+                     fmt::format("region = {} has the tensor of rank {} that {} is bound to, which "
+                                 "rounds write; bind other memory first, or leave",
+                                 region, rank_, NameOf(role)));
   }
   return regions_.Unregister(region);
 }
 
 absl::Status MemberSession::Bind(TensorRole role, uint32_t region, const TensorSpec& spec) {
-  if (ReplicaOf(role) != rank_) {
+  const std::optional<SlotRole> slot = SlotRoleOf(role);
+  if (!slot.has_value() || slot->replica != rank_) {
     return MakeError(SPECD_ERROR_PERMISSION, "role",
-                     fmt::format("role = {} is not for rank {}, which binds its own next tokens "
-                                 "(SPECD_NEXT_TOKEN + {}); rank 0's engine binds all else",
+                     fmt::format("role = {} is not for rank {}, which binds its own slot outputs "
+                                 "(SPECD_NEXT_TOKEN + {} and others); rank 0's engine binds all "
+                                 "else",
                                  static_cast<uint32_t>(role), rank_, rank_));
   }
-  absl::Status status = session_->ranks().Bind(rank_, regions_, region, spec);
-  if (status.ok()) bound_region_ = region;
+  absl::Status status = session_->ranks().Bind(*slot, regions_, region, spec);
+  if (status.ok()) bound_[role] = region;
   return status;
 }
 

@@ -6,8 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -26,7 +26,7 @@ class MemberSession {
   MemberSession& operator=(const MemberSession&) = delete;
 
   Regions& regions() { return regions_; }
-  // Works as Session's functions do. A rank binds its own next tokens and nothing else.
+  // Works as Session's functions do. A rank binds its own slot outputs and nothing else.
   absl::Status UnregisterRegion(uint32_t region);
   absl::Status Bind(TensorRole role, uint32_t region, const TensorSpec& spec);
   // May be called more than once.
@@ -42,7 +42,7 @@ class MemberSession {
   const std::shared_ptr<Session> session_;
   const uint32_t rank_;
   Regions regions_;
-  std::optional<uint32_t> bound_region_;
+  std::map<TensorRole, uint32_t> bound_;  // regions
   bool has_place_ = false;
 };
 

@@ -64,7 +64,7 @@ absl::StatusOr<RowMemory> SessionMemory::Find(TensorRole role, uint32_t region, 
   if (const auto device = regions.device().Find(region); device.has_value()) {
     const Backend& backend = state_.backend;
     if (IsSameDevice(device->device_uuid, backend.device_uuid())) return device->memory;
-    if (ReplicaOf(role).has_value() && !backend.device_uuid().empty()) {
+    if (SlotRoleOf(role).has_value() && !backend.device_uuid().empty()) {
       RowMemory memory = device->memory;
       memory.space = MemorySpace::kOtherDevice;
       return memory;
@@ -73,7 +73,7 @@ absl::StatusOr<RowMemory> SessionMemory::Find(TensorRole role, uint32_t region, 
   }
   Region* const host = regions.FindHost(region);
   if (host == nullptr) return NotRegistered(region);
-  if (ReplicaOf(role).has_value()) return host->MapForWriting();
+  if (SlotRoleOf(role).has_value()) return host->MapForWriting();
   return *host;
 }
 
@@ -86,11 +86,11 @@ absl::Status SessionMemory::BindOwn(TensorRole role, uint32_t region, const RowM
 
 absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory, const TensorSpec& spec) {
   const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
-  if (const std::optional<uint32_t> replica = ReplicaOf(role); replica.has_value()) {
-    const absl::StatusOr<TokenArray> array =
-        BindTokens(memory, spec, state_.options.limits.max_sequences);
-    if (!array.ok()) return array.status();
-    state_.verifier->BindNextTokens(*replica, *array);
+  if (const std::optional<SlotRole> slot = SlotRoleOf(role); slot.has_value()) {
+    const absl::StatusOr<SlotOutput> output =
+        BindSlotOutput(memory, spec, slot->field, state_.options.limits);
+    if (!output.ok()) return output.status();
+    state_.verifier->BindSlotOutput(slot->replica, *output);
   } else if (role == TensorRole::kDraftTokens) {
     const absl::StatusOr<TokenRows> rows = BindTokenRows(
         memory, spec, state_.options.limits.max_sequences, state_.options.limits.max_draft);

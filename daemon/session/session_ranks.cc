@@ -13,10 +13,6 @@
 namespace specd {
 namespace {
 
-TensorRole RoleOf(uint32_t rank) {
-  return static_cast<TensorRole>(static_cast<uint32_t>(TensorRole::kNextToken) + rank);
-}
-
 absl::Status Ended() {
   return MakeError(SPECD_ERROR_STATE, "token",
                    "token is of a session that has ended; join the engine's new session with the "
@@ -30,8 +26,12 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
     return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
                      fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
                                  "SPECD_DRAFT_ROWS (2), SPECD_GRAMMAR_MASK (3), "
-                                 "SPECD_NEXT_TOKEN (4) + 0 .. {} or SPECD_DRAFT_TOKENS (16)",
-                                 static_cast<uint32_t>(role), kNextTokensMax - 1));
+                                 "SPECD_DRAFT_TOKENS (16), or + 0 .. {}: SPECD_NEXT_TOKEN (4), "
+                                 "SPECD_KEPT_TOKENS (32), SPECD_NUM_KEPT (40), "
+                                 "SPECD_NUM_ACCEPTED (48), SPECD_TOTAL_KEPT (56), "
+                                 "SPECD_ACCEPTED_PATH (64), SPECD_PREDICTS (72), "
+                                 "SPECD_ACCEPT_INDEX (80)",
+                                 static_cast<uint32_t>(role), kReplicasMax - 1));
   }
   const absl::StatusOr<RowMemory> memory = memory_.Find(role, region, memory_.regions());
   if (!memory.ok()) return memory.status();
@@ -45,12 +45,13 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
         "role is bound to memory that a round or call is reading; poll for the round's "
         "completion, or bind again later");
   }
-  if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value() && IsJoined(*rank)) {
+  if (const std::optional<SlotRole> slot = SlotRoleOf(role);
+      slot.has_value() && IsJoined(slot->replica)) {
     return MakeError(SPECD_ERROR_STATE, "role",
                      fmt::format("role = {} is that of rank {}, a process of its own which has "
                                  "joined and binds its own memory; bind another role, or have the "
                                  "rank leave first",
-                                 static_cast<uint32_t>(role), *rank));
+                                 static_cast<uint32_t>(role), slot->replica));
   }
   return memory_.BindOwn(role, region, *memory, spec);
 }
@@ -69,8 +70,8 @@ uint32_t SessionRanks::bound_ranks() {
   MutexLock lock(&state_.mutex);
   uint32_t bound = bound_members_;
   for (const auto& [role, region] : memory_.bound()) {
-    if (const std::optional<uint32_t> rank = ReplicaOf(role); rank.has_value())
-      bound |= 1U << *rank;
+    const std::optional<SlotRole> slot = SlotRoleOf(role);
+    if (slot.has_value() && slot->field == SlotField::kNextToken) bound |= 1U << slot->replica;
   }
   return bound;
 }
@@ -86,46 +87,51 @@ absl::Status SessionRanks::Take(const JoinToken& token, uint32_t rank) {
                     session_id));
   }
   if (state_.ended) return Ended();
-  if (rank == 0 || rank >= kNextTokensMax) {
+  if (rank == 0 || rank >= kReplicasMax) {
     return MakeError(
         SPECD_ERROR_INVALID_ARGUMENT, "rank",
         fmt::format("rank = {} is outside 1 .. {}; rank 0 is the engine's own process, "
                     "which calls specd_bind",
-                    rank, kNextTokensMax - 1));
+                    rank, kReplicasMax - 1));
   }
   if (IsJoined(rank)) {
     return MakeError(SPECD_ERROR_STATE, "rank",
                      fmt::format("rank = {} of session {} has joined already; join with another "
                                  "number of 1 .. {}, or when that process has left or ended",
-                                 rank, session_id, kNextTokensMax - 1));
+                                 rank, session_id, kReplicasMax - 1));
   }
-  if (memory_.bound().contains(RoleOf(rank))) {
+  for (const auto& [role, region] : memory_.bound()) {
+    const std::optional<SlotRole> slot = SlotRoleOf(role);
+    if (!slot.has_value() || slot->replica != rank) continue;
     return MakeError(
         SPECD_ERROR_STATE, "rank",
         fmt::format("rank = {} of session {} has the engine's own memory, bound to {}; "
                     "join with another number of 1 .. {}, or have the engine leave "
                     "that role alone",
-                    rank, session_id, NameOf(RoleOf(rank)), kNextTokensMax - 1));
+                    rank, session_id, NameOf(role), kReplicasMax - 1));
   }
   joined_ |= 1U << rank;
   return absl::OkStatus();
 }
 
-absl::Status SessionRanks::Bind(uint32_t rank, Regions& regions, uint32_t region,
+absl::Status SessionRanks::Bind(const SlotRole& slot, Regions& regions, uint32_t region,
                                 const TensorSpec& spec) {
-  const absl::StatusOr<RowMemory> memory = memory_.Find(RoleOf(rank), region, regions);
+  const TensorRole role = RoleOf(slot);
+  const absl::StatusOr<RowMemory> memory = memory_.Find(role, region, regions);
   if (!memory.ok()) return memory.status();
   MutexLock lock(&state_.mutex);
-  SPECD_CHECK(IsJoined(rank));
+  SPECD_CHECK(IsJoined(slot.replica));
   if (state_.ended) return Ended();
-  absl::Status status = memory_.Bind(RoleOf(rank), *memory, spec);
-  if (status.ok()) bound_members_ |= 1U << rank;
+  absl::Status status = memory_.Bind(role, *memory, spec);
+  if (status.ok() && slot.field == SlotField::kNextToken) bound_members_ |= 1U << slot.replica;
   return status;
 }
 
 void SessionRanks::Leave(uint32_t rank) {
   MutexLock lock(&state_.mutex);
-  state_.verifier->BindNextTokens(rank, {});
+  for (uint32_t field = 0; field < kNumSlotFields; ++field) {
+    state_.verifier->BindSlotOutput(rank, {.field = static_cast<SlotField>(field)});
+  }
   bound_members_ &= ~(1U << rank);
   joined_ &= ~(1U << rank);
 }

@@ -1,9 +1,10 @@
-// SessionRanks keeps the ranks of one session, and whose next tokens are bound.
+// SessionRanks keeps the ranks of one session, and whose slot outputs are bound.
 //
-// The engine binds next tokens of ranks in its own process. Ranks that are other processes join and
-// bind their own. Rounds write next tokens under the session's lock only. A round on a CUDA stream
-// writes them before its done word, under the same lock. After a rank has left under the lock, no
-// round writes to its memory, and the memory may be unmapped. Every function takes the lock.
+// The engine binds slot outputs of ranks in its own process. Ranks that are other processes join
+// and bind their own. Rounds write slot outputs under the session's lock only. A round on a CUDA
+// stream writes them before its done word, under the same lock. After a rank has left under the
+// lock, no round writes to its memory, and the memory may be unmapped. Every function takes the
+// lock.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +31,9 @@ class SessionRanks {
   uint32_t bound_ranks();
   // Gives the rank its place, or explains why the rank cannot have it.
   absl::Status Take(const JoinToken& token, uint32_t rank);
-  // Binds next tokens of a rank in the rank's own memory. REQUIRES: the rank has been taken.
-  absl::Status Bind(uint32_t rank, Regions& regions, uint32_t region, const TensorSpec& spec);
+  // Binds a slot output of a rank in the rank's own memory. REQUIRES: the rank has been taken.
+  absl::Status Bind(const SlotRole& slot, Regions& regions, uint32_t region,
+                    const TensorSpec& spec);
   // Frees the place. After the return no round writes to the rank's memory.
   void Leave(uint32_t rank);
 

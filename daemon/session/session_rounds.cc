@@ -94,8 +94,8 @@ void SessionRounds::End(const SubmissionCopy& submission) {
   if (!submission.on_stream()) {
     return state_.verifier->EndRound(results, [this] { return !state_.has_faulted.load(); });
   }
-  // Before the claim the engine's CUDA stream may be released, and its rows and next tokens written
-  // anew. After the claim the CUDA stream waits for the answer.
+  // Before the claim the engine's CUDA stream may be released, and its rows and slot outputs
+  // written anew. After the claim the CUDA stream waits for the answer.
   state_.verifier->EndRound(results, [this, &submission] {
     state_.mutex.AssertHeld();
     return !state_.has_faulted.load() && state_.channel.Claim(submission);

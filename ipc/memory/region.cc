@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cmath>
+#include <string>
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -135,7 +136,7 @@ absl::StatusOr<RowMemory> Region::MapForWriting() {
         Mapping::Map(fd_.get(), mapping_.size_bytes(), MapAccess::kReadWrite);
     if (!mapping.ok()) {
       return RegionError("region",
-                         fmt::format("the region cannot be written: {}; next tokens need memory "
+                         fmt::format("the region cannot be written: {}; slot outputs need memory "
                                      "from specd_alloc, or a memfd that is open for writing and "
                                      "has neither F_SEAL_WRITE nor F_SEAL_FUTURE_WRITE",
                                      std::string(mapping.status().message())));
@@ -208,15 +209,15 @@ absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec&
 }
 
 // A tensor of integers has one type.
-absl::Status CheckPlain(const TensorSpec& spec, std::string_view what) {
+absl::Status CheckPlain(const TensorSpec& spec, std::string_view what, bool has_dtype = false) {
   const TensorSpec plain;
-  if (spec.dtype == plain.dtype && spec.kind == plain.kind && spec.scale == plain.scale &&
-      spec.cap == plain.cap && spec.renormalise == plain.renormalise) {
+  if ((has_dtype || spec.dtype == plain.dtype) && spec.kind == plain.kind &&
+      spec.scale == plain.scale && spec.cap == plain.cap && spec.renormalise == plain.renormalise) {
     return absl::OkStatus();
   }
-  return Invalid("role", fmt::format("{} no use for dtype, kind, scale, cap or renormalise; leave "
-                                     "them at their defaults",
-                                     what));
+  return Invalid("role", fmt::format("{} no use for {}kind, scale, cap or renormalise; leave them at "
+                                     "their defaults",
+                                     what, has_dtype ? "" : "dtype, "));
 }
 
 absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
@@ -256,22 +257,80 @@ absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpe
       static_cast<int64_t>(*row_stride), memory.space};
 }
 
-absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
-                                      uint32_t num_slots) {
-  if (absl::Status status = CheckPlain(spec, "next tokens have"); !status.ok()) return status;
-  if (spec.row_stride > 1) {
-    return Invalid("row_stride", fmt::format("row_stride = {} must be 0 or 1: next tokens lie one "
-                                             "after another",
-                                             spec.row_stride));
+std::string_view NameOf(SlotField field) {
+  constexpr std::string_view kNames[kNumSlotFields] = {
+      "SPECD_NEXT_TOKEN", "SPECD_KEPT_TOKENS",   "SPECD_NUM_KEPT", "SPECD_NUM_ACCEPTED",
+      "SPECD_TOTAL_KEPT", "SPECD_ACCEPTED_PATH", "SPECD_PREDICTS", "SPECD_ACCEPT_INDEX"};
+  return kNames[static_cast<size_t>(field)];
+}
+
+// The elements of a row of a slot output.
+uint32_t RowLength(SlotField field, const SessionLimits& limits) {
+  switch (field) {
+    case SlotField::kNextToken:
+    case SlotField::kNumKept:
+    case SlotField::kNumAccepted:
+    case SlotField::kTotalKept:
+      break;
+    case SlotField::kKeptTokens:
+    case SlotField::kAcceptIndex:
+      return limits.max_output();
+    case SlotField::kAcceptedPath:
+      return limits.path_max();
+    case SlotField::kPredicts:
+      return limits.max_draft + 1;
   }
-  if (absl::Status status = CheckSlots(spec, num_slots, "next tokens need an id"); !status.ok()) {
+  return 1;
+}
+
+absl::StatusOr<bool> IsWide(SlotField field, uint32_t dtype) {
+  if (dtype == SPECD_INT64) return true;
+  // Next tokens had no dtype once: SPECD_FLOAT32, the default, is int32 there.
+  const bool has_default = field == SlotField::kNextToken && dtype == SPECD_FLOAT32;
+  if (dtype == SPECD_INT32 || has_default) return false;
+  return Invalid("dtype",
+                 fmt::format("dtype = {} of {} is neither SPECD_INT32 ({}) nor SPECD_INT64 ({}); "
+                             "set dtype to the one that the tensor has",
+                             dtype, NameOf(field), static_cast<uint32_t>(SPECD_INT32),
+                             static_cast<uint32_t>(SPECD_INT64)));
+}
+
+absl::StatusOr<SlotOutput> BindSlotOutput(const RowMemory& memory, const TensorSpec& spec,
+                                          SlotField field, const SessionLimits& limits) {
+  const absl::StatusOr<bool> is_wide = IsWide(field, spec.dtype);
+  if (!is_wide.ok()) return is_wide.status();
+  const std::string what = fmt::format("the elements of {} have", NameOf(field));
+  if (absl::Status status = CheckPlain(spec, what, true); !status.ok()) return status;
+  const uint32_t row_length = RowLength(field, limits);
+  if (row_length == 0) {
+    return Invalid("role", fmt::format("{} cannot be bound with max_draft = 0: no node is ever "
+                                       "accepted; leave the role unbound, or attach with a larger "
+                                       "max_draft",
+                                       NameOf(field)));
+  }
+  const bool may_have_gaps = row_length > 1 && field != SlotField::kPredicts;
+  if (!may_have_gaps && spec.row_stride > row_length) {
+    return Invalid("row_stride", fmt::format("row_stride = {} of {} must be 0 or {}: its rows lie "
+                                             "one after another",
+                                             spec.row_stride, NameOf(field), row_length));
+  }
+  const std::string need = fmt::format("{} needs a row", NameOf(field));
+  if (absl::Status status = CheckSlots(spec, limits.max_sequences, need); !status.ok()) {
     return status;
   }
-  const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {1, sizeof(TokenId)});
+  const SlotOutput shape{.field = field, .is_wide = *is_wide};
+  const absl::StatusOr<uint64_t> row_stride =
+      CheckBounds(memory, spec, {row_length, static_cast<uint64_t>(ElementBytes(shape))});
   if (!row_stride.ok()) return row_stride.status();
   const char* const first = static_cast<const char*>(memory.data) + spec.offset_bytes;
   // For host memory this is the address that MapForWriting gave.
-  return TokenArray{reinterpret_cast<TokenId*>(const_cast<char*>(first)), memory.space};
+  return SlotOutput{.data = const_cast<char*>(first),
+                    .space = memory.space,
+                    .field = field,
+                    .is_wide = *is_wide,
+                    .row_length = static_cast<int32_t>(row_length),
+                    .row_stride = static_cast<int64_t>(*row_stride),
+                    .num_nodes = static_cast<int32_t>(limits.max_draft + 1)};
 }
 
 }  // namespace specd

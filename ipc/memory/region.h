@@ -1,7 +1,7 @@
 // Region imports an engine's memory for the daemon; BindTensor finds the rows in it.
 //
 // The engine sends a memfd that holds logits rows. The daemon accepts the memfd only if it cannot
-// shrink, and maps it read-only. For next tokens the memfd is mapped once more, for writing. These
+// shrink, and maps it read-only. For slot outputs the memfd is mapped once more, for writing. These
 // functions do all arithmetic on an engine's numbers; their results are trusted afterwards. Any
 // thread may read a region; one thread at a time may call MapForWriting.
 #pragma once
@@ -9,12 +9,15 @@
 #include <atomic>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "ipc/base/fault_guard.h"
+#include "ipc/base/limits.h"
 #include "ipc/base/mapping.h"
 #include "ipc/base/unique_fd.h"
+#include "kernels/core/slot_output.h"
 #include "kernels/core/types.h"
 
 namespace specd {
@@ -23,7 +26,7 @@ inline constexpr uint64_t kRegionBytesMax = uint64_t{1} << 40;
 inline constexpr uint64_t kTensorRowsMax = (uint64_t{1} << 31) - 1;
 
 // Memory of an engine in which rows may lie, at the address of this process or its device. Only
-// next tokens are ever written to it.
+// slot outputs are ever written to it.
 struct RowMemory {
   const void* data = nullptr;
   uint64_t size_bytes = 0;
@@ -57,7 +60,7 @@ class Region {
 // The description as it came over the wire: nothing is checked yet. A mask leaves dtype, kind and
 // rules at their defaults and counts its stride in words.
 struct TensorSpec {
-  uint32_t dtype = 0;         // DType
+  uint32_t dtype = 0;         // DType; for slot outputs SPECD_INT32 or SPECD_INT64
   uint64_t offset_bytes = 0;  // of row 0
   uint64_t num_rows = 0;
   uint64_t row_stride = 0;  // in elements; 0: rows without gaps
@@ -74,9 +77,12 @@ absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec&
 absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
                                   int32_t vocab_size);
 
-// Binds one id for each slot, in memory that may be written: num_rows ids of one element, no gaps.
-absl::StatusOr<TokenArray> BindTokens(const RowMemory& memory, const TensorSpec& spec,
-                                      uint32_t num_slots);
+// Binds a row for each slot of a session with these limits, in memory that may be written.
+absl::StatusOr<SlotOutput> BindSlotOutput(const RowMemory& memory, const TensorSpec& spec,
+                                          SlotField field, const SessionLimits& limits);
+
+// The role in specd.h whose first replica has this content.
+std::string_view NameOf(SlotField field);
 
 // Binds a row of at least row_ids ids for each slot, which rounds read.
 absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,

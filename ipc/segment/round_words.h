@@ -6,7 +6,7 @@
 //   ... writes the rows of round n
 //   ready[s] = n                             takes round n once ready[s] is n
 //   wait until done[s] >= n                  verifies, then Decide(n, kAnswered)
-//                                            writes next tokens, commits,
+//                                            writes slot outputs, commits,
 //                                            publishes the completion, Release(n)
 //   passed[s] = n
 //   ... the next forward
@@ -14,7 +14,7 @@
 // Nothing in CUDA times out, so the engine's library may release a CUDA stream as well: Decide(n,
 // kAborted), Release(n). The first decision is final. A round is therefore confirmed only while its
 // CUDA stream waits and its rows cannot change. A round whose CUDA stream was released without an
-// answer confirms nothing and writes no next tokens, however late the daemon is.
+// answer confirms nothing and writes no slot outputs, however late the daemon is.
 //
 // The word `drafts` is a hint. The daemon may read draft tokens early because of it, and verifies
 // those that it reads once the rows are ready. A word that comes too early therefore costs time and

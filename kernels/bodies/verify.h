@@ -28,8 +28,8 @@ struct TaskOutput {
   TokenScore* scores = nullptr;
   int32_t scores_stride = 0;
   DraftSample* samples = nullptr;
-  const TokenArray* next_tokens = nullptr;
-  int32_t num_next_tokens = 0;
+  const SlotOutput* slot_outputs = nullptr;
+  int32_t num_slot_outputs = 0;
   SlotStates slots;
   PlaceDecision* decisions = nullptr;
   PausedTask* progress = nullptr;
@@ -47,8 +47,8 @@ SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
   if (batch.scores != nullptr) output.scores = batch.scores + first_token * batch.scores_stride;
   output.scores_stride = batch.scores_stride;
   if (batch.samples != nullptr) output.samples = batch.samples + task * batch.samples_stride;
-  output.next_tokens = batch.next_tokens;
-  output.num_next_tokens = batch.num_next_tokens;
+  output.slot_outputs = batch.slot_outputs;
+  output.num_slot_outputs = batch.num_slot_outputs;
   output.slots = batch.slots;
   output.progress = batch.progress;
   output.rows_max = batch.rows_max;
@@ -263,24 +263,35 @@ class TaskRun {
     }
   }
 
-  // Writes next tokens and slot state for any status: after a bad row the accepted tokens remain.
+  // Writes slot outputs and slot state for any status: after a bad row the accepted tokens remain.
   SPECD_HD void WriteBySlot() {
+    if (!team_.leader()) return;
     WriteSlotState();
-    if (outcome_.num_tokens == 0 || !team_.leader()) return;
-    for (int32_t i = 0; i < output_.num_next_tokens; ++i) {
-      output_.next_tokens[i].ids[task_.slot] = last_token_;
+    if (outcome_.num_tokens == 0) return;
+    const SlotCounts counts{.slot = task_.slot,
+                            .num_tokens = outcome_.num_tokens,
+                            .num_accepted = outcome_.num_accepted,
+                            .total_kept = rows_.PositionOf(outcome_.num_tokens)};
+    for (int32_t i = 0; i < output_.num_slot_outputs; ++i) {
+      const SlotOutput& output = output_.slot_outputs[i];
+      WriteSlotRow(
+          output, counts, [this](int32_t token) { return KeptToken(token); },
+          [](int32_t node) { return node; }, RowOf(output, task_.slot));
     }
   }
-  // Copies tokens from the output, which may be slow to read.
   SPECD_HD void WriteSlotState() {
     const SlotStates& slots = output_.slots;
-    if (slots.kept == nullptr || !team_.leader()) return;
+    if (slots.kept == nullptr) return;
     const auto room = static_cast<uint32_t>(slots.recent_room);
     for (int32_t i = 0; i < outcome_.num_tokens && room > 0; ++i) {
       slots.recent[int64_t{task_.slot} * slots.recent_room + rows_.PositionOf(i) % room] =
-          i < outcome_.num_accepted ? rows_.DraftToken(i) : last_token_;
+          KeptToken(i);
     }
     slots.kept[task_.slot] = rows_.PositionOf(outcome_.num_tokens);
+  }
+  // Token i of the output. The output itself may be slow to read.
+  SPECD_HD TokenId KeptToken(int32_t i) const {
+    return i < outcome_.num_accepted ? rows_.DraftToken(i) : last_token_;
   }
 
   SPECD_HD bool Accept(int32_t i, TokenId token) {

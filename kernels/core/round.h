@@ -12,6 +12,7 @@
 #include "kernels/core/edits.h"
 #include "kernels/core/numerics.h"
 #include "kernels/core/philox.h"
+#include "kernels/core/slot_output.h"
 #include "kernels/core/token_score.h"
 #include "kernels/core/types.h"
 
@@ -176,10 +177,10 @@ struct RoundBatch {
   // The children of task i begin at samples[i * samples_stride].
   DraftSample* samples = nullptr;
   int32_t samples_stride = 0;
-  // If a kVerify task has any tokens, its last token is written to ids[slot] of each of these
-  // arrays. The sequence's next forward reads it. Other entries are not touched.
-  const TokenArray* next_tokens = nullptr;
-  int32_t num_next_tokens = 0;
+  // If a kVerify task has any tokens, the row of its slot is written in each of these arrays. The
+  // sequence's next forward reads it. Other rows are not touched.
+  const SlotOutput* slot_outputs = nullptr;
+  int32_t num_slot_outputs = 0;
   TokenRows draft_tokens = {};  // for Task::drafts_by_slot
   SlotStates slots = {};        // for Task::continues; every kVerify task writes its slot
   // The decisions of task i begin at decisions[i * decisions_stride], one for each place; null: not
@@ -208,11 +209,27 @@ inline RoundBatch TasksOf(const RoundBatch& batch, int64_t first, int32_t count)
   return part;
 }
 
-// The token that a completed task writes to next tokens; null if it writes none.
-inline const TokenId* NextTokenOf(const RoundBatch& batch, int32_t task) {
-  const int32_t num_tokens = batch.outcomes[task].num_tokens;
-  if (batch.tasks[task].kind != TaskKind::kVerify || num_tokens == 0) return nullptr;
-  return batch.tokens + int64_t{task} * batch.tokens_stride + num_tokens - 1;
+// Whether a completed task writes slot outputs.
+inline bool WritesSlot(const RoundBatch& batch, int32_t task) {
+  return batch.tasks[task].kind == TaskKind::kVerify && batch.outcomes[task].num_tokens > 0;
+}
+// Writes a completed task's row of a slot output to `row`. REQUIRES: WritesSlot; the host made the
+// whole task.
+SPECD_INLINE void WriteSlotRowOf(const RoundBatch& batch, int32_t task, const SlotOutput& output,
+                                 void* row) {
+  const Task& of = batch.tasks[task];
+  const TaskOutcome& outcome = batch.outcomes[task];
+  SPECD_CHECK(!of.continues);
+  const int64_t first = int64_t{task} * batch.tokens_stride;
+  const SlotCounts counts{
+      .slot = of.slot,
+      .num_tokens = outcome.num_tokens,
+      .num_accepted = outcome.num_accepted,
+      .total_kept = of.first_position + static_cast<uint32_t>(outcome.num_tokens)};
+  WriteSlotRow(
+      output, counts, [&](int32_t i) { return batch.tokens[first + i]; },
+      // Without a path the accepted nodes are the first ones: drafts are chains.
+      [&](int32_t i) { return batch.path == nullptr ? i : batch.path[first + i]; }, row);
 }
 
 // ---- library calls ------------------------------------------------------------------------------

@@ -87,12 +87,6 @@ struct MaskView {
   MemorySpace space = MemorySpace::kHost;
 };
 
-// One id for each slot, written by rounds.
-struct TokenArray {
-  TokenId* ids = nullptr;
-  MemorySpace space = MemorySpace::kHost;
-};
-
 // One row of ids for each slot, read by rounds: draft tokens in the memory of their drafter.
 struct TokenRows {
   const TokenId* ids = nullptr;

@@ -105,11 +105,12 @@ absl::Status CpuBackend::Run(const RoundBatch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status CpuBackend::WriteNextTokens(const RoundBatch& batch) {
+absl::Status CpuBackend::WriteSlotOutputs(const RoundBatch& batch) {
   for (int32_t task = 0; task < batch.num_tasks; ++task) {
-    const TokenId* const next = NextTokenOf(batch, task);
-    for (int32_t i = 0; i < batch.num_next_tokens && next != nullptr; ++i) {
-      batch.next_tokens[i].ids[batch.tasks[task].slot] = *next;
+    if (!WritesSlot(batch, task)) continue;
+    for (int32_t i = 0; i < batch.num_slot_outputs; ++i) {
+      const SlotOutput& output = batch.slot_outputs[i];
+      WriteSlotRowOf(batch, task, output, RowOf(output, batch.tasks[task].slot));
     }
   }
   return absl::OkStatus();

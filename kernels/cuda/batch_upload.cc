@@ -71,17 +71,17 @@ BatchUpload::BatchUpload(const RoundBatch& batch, int32_t first, int32_t max_tas
                  NumDecisions(batch, limits.max_draft), room_, answers),
       round_(room_, limits.max_draft, arena),
       tasks_(arena->Take<Task>(room_)),
-      next_tokens_(PutNextTokens(batch, arena)),
+      slot_outputs_(PutSlotOutputs(batch, arena)),
       rows_(rows) {}
 
-BatchUpload::TokenArrays BatchUpload::PutNextTokens(const RoundBatch& batch, Arena* arena) {
-  const ArenaArray<TokenArray> list = arena->Take<TokenArray>(batch.num_next_tokens);
-  TokenArrays arrays{.arrays = list.device};
-  for (int32_t i = 0; i < batch.num_next_tokens && list.host != nullptr; ++i) {
-    if (batch.next_tokens[i].space != MemorySpace::kDevice) continue;
-    list.host[arrays.count++] = batch.next_tokens[i];
+BatchUpload::SlotOutputs BatchUpload::PutSlotOutputs(const RoundBatch& batch, Arena* arena) {
+  const ArenaArray<SlotOutput> list = arena->Take<SlotOutput>(batch.num_slot_outputs);
+  SlotOutputs outputs{.arrays = list.device};
+  for (int32_t i = 0; i < batch.num_slot_outputs && list.host != nullptr; ++i) {
+    if (batch.slot_outputs[i].space != MemorySpace::kDevice) continue;
+    list.host[outputs.count++] = batch.slot_outputs[i];
   }
-  return arrays;
+  return outputs;
 }
 
 int32_t BatchUpload::PackTasks() {
@@ -115,8 +115,8 @@ int32_t BatchUpload::Fill(char* memory) const {
   batch.samples = samples_.device();
   batch.decisions = decisions_.device();
   batch.decisions_stride = NumDecisions(batch_, limits_.max_draft);
-  batch.next_tokens = next_tokens_.arrays;
-  batch.num_next_tokens = next_tokens_.count;
+  batch.slot_outputs = slot_outputs_.arrays;
+  batch.num_slot_outputs = slot_outputs_.count;
   // Draft tokens from host memory are packed with the tasks.
   if (batch.draft_tokens.space == MemorySpace::kHost) batch.draft_tokens = {};
   return round_.Fill(batch, batch_.tasks + first_, tasks_.host, memory);

@@ -90,13 +90,13 @@ class BatchUpload {
   int32_t count() const { return count_; }
 
  private:
-  // The arrays of next tokens that the device writes: the device address and the length of their
-  // list.
-  struct TokenArrays {
-    const TokenArray* arrays = nullptr;
+  // The slot outputs that the device writes: the device address and the length
+  // of their list.
+  struct SlotOutputs {
+    const SlotOutput* arrays = nullptr;
     int32_t count = 0;
   };
-  static TokenArrays PutNextTokens(const RoundBatch& batch, Arena* arena);
+  static SlotOutputs PutSlotOutputs(const RoundBatch& batch, Arena* arena);
 
   RoundBatch batch_;  // the caller's
   int32_t first_;
@@ -114,7 +114,7 @@ class BatchUpload {
   Answers<PlaceDecision> decisions_;
   RoundUpload round_;
   ArenaArray<Task> tasks_;
-  TokenArrays next_tokens_;
+  SlotOutputs slot_outputs_;
   BatchRows rows_;
 };
 

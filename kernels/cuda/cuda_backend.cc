@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/cuda/device_reader.h"
-#include "kernels/cuda/next_tokens.h"
 #include "kernels/cuda/round_upload.h"
+#include "kernels/cuda/slot_writes.h"
 #include "kernels/warps/fused_round.h"
 
 namespace specd {
@@ -228,36 +228,41 @@ GpuResult CudaBackend::LaunchPiece(const BatchUpload& piece) {
 GpuResult CudaBackend::FinishPiece(const BatchUpload& piece) {
   piece.CopyBack();
   // Kernels have written the arrays on the device.
-  return WriteNextTokens(piece.batch(), piece.first(), piece.count(), [](const TokenArray& array) {
-    return array.space != MemorySpace::kDevice;
-  });
+  return WriteSlotOutputs(
+      piece.batch(), piece.first(), piece.count(),
+      [](const SlotOutput& output) { return output.space != MemorySpace::kDevice; });
 }
 
-absl::Status CudaBackend::WriteNextTokens(const RoundBatch& batch) {
+absl::Status CudaBackend::WriteSlotOutputs(const RoundBatch& batch) {
   const absl::Status is_free = CheckNotCapturing(
-      driver_.get(), "next tokens are written on it now, not when the graph is launched",
+      driver_.get(), "slot outputs are written on it now, not when the graph is launched",
       kRoundRemedy);
   if (!is_free.ok()) return is_free;
-  const GpuResult written =
-      WriteNextTokens(batch, 0, batch.num_tasks, [](const TokenArray&) { return true; });
-  return written.ok() ? absl::OkStatus() : Failure(written);
+  // A piece of the tasks at a time: the room for its answers holds its rows of all slot outputs.
+  for (int32_t first = 0; first < batch.num_tasks; first += max_piece_) {
+    const GpuResult written =
+        WriteSlotOutputs(batch, first, std::min(max_piece_, batch.num_tasks - first),
+                         [](const SlotOutput&) { return true; });
+    if (!written.ok()) return Failure(written);
+  }
+  return absl::OkStatus();
 }
 
-GpuResult CudaBackend::WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
-                                       bool (*is_ours)(const TokenArray&)) {
-  const TokenArray* const end = batch.next_tokens + batch.num_next_tokens;
-  if (std::none_of(batch.next_tokens, end, is_ours)) return GpuResult::Ok();
+GpuResult CudaBackend::WriteSlotOutputs(const RoundBatch& batch, int32_t first, int32_t count,
+                                        bool (*is_ours)(const SlotOutput&)) {
+  const SlotOutput* const end = batch.slot_outputs + batch.num_slot_outputs;
+  if (std::none_of(batch.slot_outputs, end, is_ours)) return GpuResult::Ok();
   answers_.Clear();  // the answers have been copied back
-  const NextTokens next(batch, first, count, &answers_);
+  const SlotWrites writes(batch, first, count, &answers_);
   GpuResult result = GpuResult::Ok();
   bool copies = false;
-  for (const TokenArray* array = batch.next_tokens; array != end && result.ok(); ++array) {
-    if (!is_ours(*array)) continue;
-    if (array->space == MemorySpace::kHost) {
-      next.Store(array->ids);
+  for (const SlotOutput* output = batch.slot_outputs; output != end && result.ok(); ++output) {
+    if (!is_ours(*output)) continue;
+    if (output->space == MemorySpace::kHost) {
+      writes.Store(*output);
     } else {
       copies = true;
-      result = next.Copy(array->ids, driver_.get());
+      result = writes.Copy(*output, driver_.get());
     }
   }
   if (!copies) return result;

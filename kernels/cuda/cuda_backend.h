@@ -38,7 +38,7 @@ class CudaBackend final : public Backend {
   std::string_view device_uuid() const override { return device_uuid_; }
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
-  absl::Status WriteNextTokens(const RoundBatch& batch) override;
+  absl::Status WriteSlotOutputs(const RoundBatch& batch) override;
   absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads) override;
   absl::Status MarkDrafts(void* stream) override;
   absl::Status ReadDraftTokensEarly(const TokenRows& rows,
@@ -71,10 +71,10 @@ class CudaBackend final : public Backend {
   BatchUpload BeginPiece(const RoundBatch& batch, int32_t first);
   GpuResult LaunchPiece(const BatchUpload& piece);
   GpuResult FinishPiece(const BatchUpload& piece);
-  // Writes the next tokens of tasks whose answers have come back, to those arrays that no kernel
-  // has written.
-  GpuResult WriteNextTokens(const RoundBatch& batch, int32_t first, int32_t count,
-                            bool (*is_ours)(const TokenArray&));
+  // Writes the slot outputs of `count` tasks from `first` on, whose answers have come back, to
+  // those arrays that no kernel has written. REQUIRES: count <= max_piece_.
+  GpuResult WriteSlotOutputs(const RoundBatch& batch, int32_t first, int32_t count,
+                             bool (*is_ours)(const SlotOutput&));
   GpuResult LaunchTransforms(const TransformBatch& batch, int32_t first, int32_t count,
                              OutcomeStatus* statuses);
 

@@ -51,8 +51,8 @@ absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits
   if (batch.draft_tokens.ids != nullptr && is_elsewhere(batch.draft_tokens.space)) {
     return NotOnDevice("draft tokens");
   }
-  for (int32_t i = 0; i < batch.num_next_tokens; ++i) {
-    if (is_elsewhere(batch.next_tokens[i].space)) return NotOnDevice("next tokens");
+  for (int32_t i = 0; i < batch.num_slot_outputs; ++i) {
+    if (is_elsewhere(batch.slot_outputs[i].space)) return NotOnDevice("slot outputs");
   }
   for (int32_t i = 0; i < batch.num_tasks; ++i) {
     const Task& task = batch.tasks[i];

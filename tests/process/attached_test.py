@@ -126,12 +126,18 @@ class AttachedTest(ProcessTest):
             member = specd.Member(uri, token, rank=3, name="three")
             with self.assertRaisesRegex(specd.Error, "num_rows"):
                 member.next_tokens(1)
+            kept = member.slot_output("kept_tokens", 2, engine.max_path + 1, dtype="int64")
+            with self.assertRaisesRegex(specd.Error, "row_stride"):
+                member.slot_output("kept_tokens", 2, engine.max_path)
+            self.assertEqual(engine.group(), (token, set()))
             ids = member.next_tokens(2)
             self.assertEqual(engine.group(), (token, {3}))
             sequence = engine.open(specd.SamplingParams(temperature=0))
             for token_id in (5, 2):
                 engine.verify(np.eye(8)[[token_id]], {sequence: []})
                 self.assertEqual(ids[sequence.slot], token_id)
+                self.assertEqual(kept[sequence.slot].tolist(),
+                                 [token_id] + [-1] * engine.max_path)
             member.check()
             member.leave()
             member.leave()  # once is enough

@@ -15,7 +15,7 @@ import unittest
 import specd
 from specd import _library as c
 from specd import _structs
-from specd import (arrays, engine, param_table, params, regions, results, rounds, row_space,
+from specd import (arrays, engine, param_table, params, results, rounds, row_space, slot_memory,
                    sequence)
 
 SCALARS = {
@@ -90,14 +90,16 @@ class AbiTest(unittest.TestCase):
         mirrored |= {name.upper(): value for name, value in arrays._DTYPES.items()}
         mirrored |= {name.upper().removesuffix("S"): value
                      for name, value in params.LOGPROBS_MODE.items()}
+        mirrored |= {name.upper(): role for name, role in slot_memory.SLOT_OUTPUTS.items()}
+        mirrored |= {name.upper(): code for name, (code, _) in slot_memory._ELEMENTS.items()}
         mirrored |= {"STATUS_" + name.upper(): i for i, name in enumerate(results.STATUSES)}
         mirrored |= {"SHARING_" + name.upper(): i for i, name in enumerate(engine.SHARING)}
         mirrored |= {"FINISH_" + (name or "none").upper(): i
                      for i, name in enumerate(results.FINISH_REASONS)}
         mirrored |= {"TARGET_ROWS": row_space._ROLES["target"],
                      "DRAFT_ROWS": row_space._ROLES["draft"],
-                     "GRAMMAR_MASK": row_space._ROLES["mask"], "NEXT_TOKEN": regions.NEXT_TOKEN,
-                     "DRAFT_TOKENS": regions.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
+                     "GRAMMAR_MASK": row_space._ROLES["mask"],
+                     "DRAFT_TOKENS": slot_memory.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
                      "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
         for field, names in param_table.CONSTRAINT_CHOICES.items():

@@ -189,7 +189,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a round that is called off between two pieces changes nothing and can come again") {
     CutRound r;
     TokenId next[4] = {-7, -7, -7, -7};
-    r.verifier->BindNextTokens(0, {.ids = next});
+    r.verifier->BindSlotOutput(0, {.data = next});
     int written = 0;
     r.backend->write_next = [&](const RoundBatch&) {
       ++written;
@@ -217,22 +217,22 @@ TEST_SUITE("unit") {
     CutRound r;
     TokenId left[4] = {};
     TokenId joined[4] = {};
-    r.verifier->BindNextTokens(1, {.ids = left});
-    std::vector<const TokenId*> arrays;
+    r.verifier->BindSlotOutput(1, {.data = left});
+    std::vector<const void*> arrays;
     r.backend->write_next = [&](const RoundBatch& batch) {
       CHECK(batch.num_tasks == 3);
-      for (int32_t i = 0; i < batch.num_next_tokens; ++i) {
-        arrays.push_back(batch.next_tokens[i].ids);
+      for (int32_t i = 0; i < batch.num_slot_outputs; ++i) {
+        arrays.push_back(batch.slot_outputs[i].data);
       }
       return absl::OkStatus();
     };
-    r.backend->inspect = [&](const RoundBatch& batch) { CHECK(batch.num_next_tokens == 0); };
+    r.backend->inspect = [&](const RoundBatch& batch) { CHECK(batch.num_slot_outputs == 0); };
     r.Begin();
     CHECK(r.verifier->RunPiece());
-    r.verifier->BindNextTokens(1, {});
-    r.verifier->BindNextTokens(2, {.ids = joined});
+    r.verifier->BindSlotOutput(1, {});
+    r.verifier->BindSlotOutput(2, {.data = joined});
     r.Finish();
-    CHECK(arrays == std::vector<const TokenId*>{joined});
+    CHECK(arrays == std::vector<const void*>{joined});
   }
 
   TEST_CASE("an observer sees a cut round once, in whole, before anything of it is kept") {

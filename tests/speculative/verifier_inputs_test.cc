@@ -350,33 +350,33 @@ TEST_SUITE("unit") {
       "a round has the next tokens that are bound, whoever they are of, and tasks their slot") {
     Fixture f;
     TokenId own[4], third[4];
-    std::vector<std::vector<TokenArray>> seen;
+    std::vector<std::vector<SlotOutput>> seen;
     // The rows are memory of the host, so next tokens wait for the end of the round.
     f.backend->inspect = [&](const RoundBatch& batch) {
-      CHECK(batch.num_next_tokens == 0);
+      CHECK(batch.num_slot_outputs == 0);
       seen.emplace_back();
     };
     f.backend->write_next = [&](const RoundBatch& batch) {
-      seen.back().assign(batch.next_tokens, batch.next_tokens + batch.num_next_tokens);
+      seen.back().assign(batch.slot_outputs, batch.slot_outputs + batch.num_slot_outputs);
       return absl::OkStatus();
     };
     const SequenceHandle handles[] = {f.Open(), f.Open()};
     for (const SequenceHandle handle : handles) {
       f.backend->script = {Confirm(0, {1})};
       f.Round(handle);
-      f.verifier->BindNextTokens(3, {third, MemorySpace::kDevice});
+      f.verifier->BindSlotOutput(3, {third, MemorySpace::kDevice});
     }
-    f.verifier->BindNextTokens(0, {own, MemorySpace::kHost});
+    f.verifier->BindSlotOutput(0, {own, MemorySpace::kHost});
     f.backend->script = {Confirm(0, {1})};
     f.Round(handles[0]);
     REQUIRE(seen.size() == 3);
     CHECK(seen[0].empty());
     REQUIRE(seen[1].size() == 1);
-    CHECK(seen[1][0].ids == third);
+    CHECK(seen[1][0].data == third);
     CHECK(seen[1][0].space == MemorySpace::kDevice);
     REQUIRE(seen[2].size() == 2);
-    CHECK(seen[2][0].ids == own);
-    CHECK(seen[2][1].ids == third);
+    CHECK(seen[2][0].data == own);
+    CHECK(seen[2][1].data == third);
     CHECK(f.backend->seen[0].slot == SlotOf(handles[0]));
     CHECK(f.backend->seen[1].slot == SlotOf(handles[1]));
     CHECK(f.backend->seen[0].slot != f.backend->seen[1].slot);

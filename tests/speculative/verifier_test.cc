@@ -345,20 +345,22 @@ TEST_SUITE("unit") {
   TEST_CASE("next tokens of a round that may be called off are written behind the question") {
     VerifierFixture f;
     TokenId ids[4];
-    f.verifier->BindNextTokens(0, {ids, MemorySpace::kHost});
+    f.verifier->BindSlotOutput(0, {ids, MemorySpace::kHost});
     const SequenceHandle s = f.Open();
     const SequenceInput input = f.Input(s);
     SequenceResult result;
     bool is_let = false;
     int num_written = 0;
-    f.backend->inspect = [](const RoundBatch& batch) { CHECK(batch.num_next_tokens == 0); };
+    f.backend->inspect = [](const RoundBatch& batch) { CHECK(batch.num_slot_outputs == 0); };
     f.backend->write_next = [&](const RoundBatch& batch) {
       CHECK(is_let);
       CHECK(f.verifier->Find(s)->kept_tokens == 0);
-      REQUIRE(batch.num_next_tokens == 1);
-      CHECK(batch.next_tokens[0].ids == ids);
-      REQUIRE(NextTokenOf(batch, 0) != nullptr);
-      CHECK(*NextTokenOf(batch, 0) == 5);
+      REQUIRE(batch.num_slot_outputs == 1);
+      CHECK(batch.slot_outputs[0].data == ids);
+      REQUIRE(WritesSlot(batch, 0));
+      TokenId next = kNoToken;
+      WriteSlotRowOf(batch, 0, batch.slot_outputs[0], &next);
+      CHECK(next == 5);
       ++num_written;
       return absl::OkStatus();
     };
@@ -378,7 +380,7 @@ TEST_SUITE("unit") {
     CHECK(result.status == RoundStatus::kDeviceError);
     CHECK(f.verifier->Find(s)->kept_tokens == 2);
     // None are bound, none are written.
-    f.verifier->BindNextTokens(0, {});
+    f.verifier->BindSlotOutput(0, {});
     verify(true);
     CHECK(result.status == RoundStatus::kOk);
     CHECK(result.total_kept == 4);

@@ -163,9 +163,9 @@ GpuResult FakeGpuDriver::RunRound(const FusedRound* at, const RoundBounds& bound
   const RoundBatch& batch = round.batch;
   if (IsEmpty(round, bounds)) return RunBodies(round, bounds);
   for (int32_t i = 0; i < batch.num_tasks && result.ok(); ++i) result = CheckTask(batch.tasks[i]);
-  if (result.ok()) result = CheckAddresses("list of next tokens", {batch.next_tokens});
-  for (int32_t i = 0; i < batch.num_next_tokens && result.ok(); ++i) {
-    result = CheckAddresses("replica of next tokens", {batch.next_tokens[i].ids});
+  if (result.ok()) result = CheckAddresses("list of slot outputs", {batch.slot_outputs});
+  for (int32_t i = 0; i < batch.num_slot_outputs && result.ok(); ++i) {
+    result = CheckAddresses("slot output", {batch.slot_outputs[i].data});
   }
   if (!result.ok()) return result;
   ++gpu_->num_launches;

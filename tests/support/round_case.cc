@@ -285,10 +285,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   tokens_.assign(places.size() * stride, -7);
   scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
   samples_.assign(places.size() * kChildrenMax, DraftSample{-7, 7, -7, -7});
-  for (int32_t replica = 0; replica < 2; ++replica) {
-    next_tokens_[replica].assign(2 * sequences_.size() + 1, kNoNextToken);
-    arrays_[replica] = {next_tokens_[replica].data()};
-  }
+  ClearSlotOutputs();
   const auto words = static_cast<int64_t>(mask_words_.size()) / kNumMasks;
   return {.target = target_.view(),
           .draft = draft_.view(),
@@ -302,8 +299,28 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
           .scores_stride = kScoresStride,
           .samples = samples_.data(),
           .samples_stride = kChildrenMax,
-          .next_tokens = arrays_,
-          .num_next_tokens = 2};
+          .slot_outputs = slot_outputs_,
+          .num_slot_outputs = kNumSlotOutputs};
+}
+
+void RoundCase::ClearSlotOutputs() {
+  const int32_t num_places = options_.max_draft + 1;
+  for (int32_t i = 0; i < kNumSlotOutputs; ++i) {
+    SlotOutput& output = slot_outputs_[i];
+    output.field = static_cast<SlotField>(i / 2);
+    const bool has_tokens = output.field == SlotField::kKeptTokens ||
+                            output.field == SlotField::kPredicts ||
+                            output.field == SlotField::kAcceptIndex;
+    output.row_length = has_tokens ? num_places : 1;
+    if (output.field == SlotField::kAcceptedPath) output.row_length = options_.max_draft;
+    output.is_wide = i % 2 == 1 && output.field != SlotField::kNextToken;
+    output.row_stride = output.row_length + (output.is_wide ? 2 : 0);
+    output.num_nodes = num_places;
+    const int64_t num_slots = 2 * static_cast<int64_t>(sequences_.size()) + 1;
+    const int64_t words = num_slots * output.row_stride * ElementBytes(output) / 4;
+    slot_memory_[i].assign(static_cast<size_t>(words), kUnwritten);
+    output.data = slot_memory_[i].data();
+  }
 }
 
 std::vector<TokenId> RoundCase::tokens(int32_t i) const {
@@ -322,8 +339,14 @@ std::string RoundCase::answer(int32_t i) const {
       outcome.num_accepted, outcome.num_drafts, outcome.num_tokens, outcome.empty_residuals,
       outcome.invalid_drafts, outcome.point_masses, static_cast<int>(outcome.fault));
   for (const TokenId token : tokens(i)) text += fmt::format(" {}", token);
-  for (const std::vector<TokenId>& next : next_tokens_) {
-    text += fmt::format(" next {};", next[task.slot]);
+  for (int32_t output = 0; output < kNumSlotOutputs; ++output) {
+    const SlotOutput& of = slot_outputs_[output];
+    text += fmt::format(" {}:", output);
+    const int64_t words = of.row_length * ElementBytes(of) / 4;
+    const int64_t first = task.slot * of.row_stride * ElementBytes(of) / 4;
+    for (int64_t word = 0; word < words; ++word) {
+      text += fmt::format(" {}", slot_memory_[output][static_cast<size_t>(first + word)]);
+    }
   }
   if (task.kind == TaskKind::kSampleDraft) {
     for (int32_t child = 0; child < outcome.num_tokens; ++child) {

@@ -62,15 +62,19 @@ class RoundCase {
 
   // Slots are in another order than the sequences, with unused slots in between.
   uint32_t slot(int32_t i) const { return sequences_[i].task.slot; }
-  // The contents of two arrays of next tokens; kNoNextToken if no token was written.
-  static constexpr TokenId kNoNextToken = -9;
-  const std::vector<TokenId>& next_tokens(int32_t replica) const { return next_tokens_[replica]; }
+  // A round has two replicas of every slot output. The first two outputs are the next tokens. The
+  // other replicas have int32 elements without gaps, and int64 elements with gaps.
+  static constexpr int32_t kNumSlotOutputs = 2 * kNumSlotFields;
+  // The memory of slot output i; kUnwritten where nothing was written.
+  static constexpr TokenId kUnwritten = -9;
+  const std::vector<TokenId>& slot_memory(int32_t i) const { return slot_memory_[i]; }
+  const std::vector<TokenId>& next_tokens(int32_t replica) const { return slot_memory_[replica]; }
 
   const TaskOutcome& outcome(int32_t i) const { return outcomes_[i]; }
   // The tokens of answer i without the rest of its array.
   std::vector<TokenId> tokens(int32_t i) const;
-  // The whole of answer i, to the bit: outcome, tokens, scores, samples, next tokens. Equal answers
-  // give equal texts.
+  // The whole of answer i, to the bit: outcome, tokens, scores, samples, slot outputs. Equal
+  // answers give equal texts.
   std::string answer(int32_t i) const;
 
  private:
@@ -96,6 +100,7 @@ class RoundCase {
   void FillEdits(Sequence* sequence);
   std::vector<TokenEdit> RandomEdits(int32_t count);
   Filters RandomFilters();
+  void ClearSlotOutputs();
   bool Chance(uint64_t one_in) { return random_() % one_in == 0; }
   TokenId AnyId() { return static_cast<TokenId>(random_() % uint64_t(options_.vocab_size)); }
   TokenId LikelyId() { return likely_[random_() % likely_.size()]; }
@@ -113,8 +118,8 @@ class RoundCase {
   std::vector<TokenId> tokens_;
   std::vector<TokenScore> scores_;
   std::vector<DraftSample> samples_;
-  std::vector<TokenId> next_tokens_[2];
-  TokenArray arrays_[2];
+  std::vector<TokenId> slot_memory_[kNumSlotOutputs];
+  SlotOutput slot_outputs_[kNumSlotOutputs];
 };
 
 // The first places of a round, for Some.

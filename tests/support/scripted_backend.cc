@@ -55,7 +55,7 @@ absl::Status ScriptedBackend::ReadDraftTokensEarly(const TokenRows& rows,
   return early_status.ok() ? ReadDraftTokens(rows, reads) : early_status;
 }
 
-absl::Status ScriptedBackend::WriteNextTokens(const RoundBatch& batch) {
+absl::Status ScriptedBackend::WriteSlotOutputs(const RoundBatch& batch) {
   return write_next ? write_next(batch) : absl::OkStatus();
 }
 

@@ -33,7 +33,7 @@ class ScriptedBackend : public Backend {
   absl::Status Run(const RoundBatch& batch) override;
   absl::Status ReadDraftTokensEarly(const TokenRows& rows,
                                     std::span<const TokenRowRead> reads) override;
-  absl::Status WriteNextTokens(const RoundBatch& batch) override;
+  absl::Status WriteSlotOutputs(const RoundBatch& batch) override;
   absl::Status Transform(const TransformBatch&) override;
   // Collect answers staged rounds from the script, as many as `num_run` says.
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
@@ -47,7 +47,7 @@ class ScriptedBackend : public Backend {
   absl::Status next_status;
   absl::Status early_status;                           // of ReadDraftTokensEarly
   std::vector<std::vector<TokenRowRead>> early_reads;  // calls of it
-  // WriteNextTokens calls it; Run writes no next tokens.
+  // WriteSlotOutputs calls it; Run writes no next tokens.
   std::function<absl::Status(const RoundBatch&)> write_next;
   BackendLimits limits;  // the limits of the last Prepare
   std::deque<RoundBatch> staged;

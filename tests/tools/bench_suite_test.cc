@@ -29,8 +29,8 @@ class TamperingBackend final : public Backend {
     if (batch.tasks[0].draft.num_nodes > 0) tamper_(batch, num_calls_++);
     return status;
   }
-  absl::Status WriteNextTokens(const RoundBatch& batch) override {
-    return backend_->WriteNextTokens(batch);
+  absl::Status WriteSlotOutputs(const RoundBatch& batch) override {
+    return backend_->WriteSlotOutputs(batch);
   }
   absl::Status Transform(const TransformBatch& batch) override {
     return backend_->Transform(batch);

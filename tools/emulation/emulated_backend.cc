@@ -80,8 +80,8 @@ absl::Status EmulatedBackend::Run(const RoundBatch& batch) {
 }
 
 // The host's part of a round is the same for every backend.
-absl::Status EmulatedBackend::WriteNextTokens(const RoundBatch& batch) {
-  return CpuBackend(CpuTarget::kBaseline).WriteNextTokens(batch);
+absl::Status EmulatedBackend::WriteSlotOutputs(const RoundBatch& batch) {
+  return CpuBackend(CpuTarget::kBaseline).WriteSlotOutputs(batch);
 }
 
 absl::Status EmulatedBackend::Transform(const TransformBatch& batch) {

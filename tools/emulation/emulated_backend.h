@@ -23,7 +23,7 @@ class EmulatedBackend final : public Backend {
   std::string_view name() const override { return "emulated"; }
   absl::Status Prepare(const BackendLimits& limits) override;
   absl::Status Run(const RoundBatch& batch) override;
-  absl::Status WriteNextTokens(const RoundBatch& batch) override;
+  absl::Status WriteSlotOutputs(const RoundBatch& batch) override;
   absl::Status Transform(const TransformBatch& batch) override;
 
  private:

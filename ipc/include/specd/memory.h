@@ -43,7 +43,8 @@ SPECD_API int specd_import_device(specd_engine* engine, uint64_t address, uint64
  * memory is among them, specd_close waits for the daemon, for at most timeout_ms. */
 SPECD_API int specd_unregister(specd_engine* engine, uint32_t region);
 
-enum { SPECD_FLOAT32 = 0, SPECD_BFLOAT16 = 1, SPECD_FLOAT16 = 2 };
+/* Elements of rows are floats, elements of slot outputs are integers. */
+enum { SPECD_FLOAT32 = 0, SPECD_BFLOAT16 = 1, SPECD_FLOAT16 = 2, SPECD_INT32 = 3, SPECD_INT64 = 4 };
 
 /* The kind of a row's elements. Probabilities are SPECD_FLOAT32 and sum to 1 within 1e-3. */
 enum {
@@ -59,20 +60,53 @@ enum {
   SPECD_DRAFT_ROWS = 2,   /* only for SPECD_SAMPLED draft tokens and specd_sample_draft */
   SPECD_GRAMMAR_MASK = 3, /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
                              1 where id i is allowed */
-  SPECD_NEXT_TOKEN = 4,   /* int32 ids that specd writes; see below */
-  SPECD_DRAFT_TOKENS = 16 /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; see below */
+  SPECD_DRAFT_TOKENS = 16, /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; see below */
+  /* Slot outputs: integers that specd writes for the next forward; see below. A row is one element
+   * wide unless a width is given. */
+  SPECD_NEXT_TOKEN = 4,     /* the last kept token */
+  SPECD_KEPT_TOKENS = 32,   /* max_path + 1 wide: the kept tokens, then -1 */
+  SPECD_NUM_KEPT = 40,      /* the number of kept tokens */
+  SPECD_NUM_ACCEPTED = 48,  /* the number of accepted draft tokens */
+  SPECD_TOTAL_KEPT = 56,    /* the output tokens of the sequence after the round; see below */
+  SPECD_ACCEPTED_PATH = 64, /* max_path wide: the accepted nodes from the root on, then -1 */
+  SPECD_PREDICTS = 72,      /* max_draft + 1 wide: SGLang's predicts; see below */
+  SPECD_ACCEPT_INDEX = 80   /* max_path + 1 wide: SGLang's accept_index; see below */
 };
 
-/* SPECD_NEXT_TOKEN: If a sequence gets tokens in a round, specd writes the last of them at the
- * sequence's slot (specd_sequence_slot). The sequence's next forward reads it there. num_rows >=
- * max_sequences, no gaps. specd writes nothing else there. Opening and forking write nothing. A
- * round that ends with SPECD_STATUS_ABORTED writes nothing, however late the daemon is, so an id
- * that the engine then puts there itself stays. The id at the slot of a finished sequence has no
- * meaning. The same holds for ids left by a round that ends with SPECD_STATUS_DEVICE_ERROR and by a
- * daemon that was killed. Roles SPECD_NEXT_TOKEN + 1 .. + 7 are further copies, one for each
- * tensor-parallel rank, on any GPU or in shared memory. Rank 0 binds the rows once, and specd
- * writes all copies. Ranks that are separate processes bind their copies themselves: see
- * specd_join.
+/* Slot outputs hold what the next forward of an engine with a KV cache needs: the new tokens, where
+ * they go, and the nodes whose entries of the cache stay. The engine binds the slot outputs that it
+ * reads. The values need not pass a CPU. If a sequence gets tokens in a round, specd writes the row at the
+ * sequence's slot (specd_sequence_slot) in every bound slot output, padding included. The values
+ * are those of the round's specd_result.
+ *
+ * specd writes nothing else there. Opening and forking write nothing. A sequence that gets no token
+ * (it is discarded, refused, or meets a bad row at once) keeps its row of an earlier round. Take
+ * positions from SPECD_TOTAL_KEPT therefore: a sum of SPECD_NUM_KEPT would count that row twice.
+ * SPECD_TOTAL_KEPT counts output tokens, output_ids of the opening included, and not the prompt: the
+ * last kept token stands at position (length of the prompt) + SPECD_TOTAL_KEPT - 1. After an opening
+ * and after a fork the engine writes the row of the slot itself: the slot had another owner. A
+ * round that ends with SPECD_STATUS_ABORTED writes nothing, however late the daemon is, so a row
+ * that the engine then writes itself stays. The row of a finished sequence has no meaning.
+ * The same holds for rows left by a round that ends with SPECD_STATUS_DEVICE_ERROR and by a daemon
+ * that was killed.
+ *
+ * dtype is SPECD_INT32 or SPECD_INT64; for SPECD_NEXT_TOKEN the default means SPECD_INT32.
+ * num_rows >= max_sequences. row_stride counts elements; by default rows have no gaps, and only
+ * SPECD_KEPT_TOKENS, SPECD_ACCEPTED_PATH and SPECD_ACCEPT_INDEX may have gaps, which specd does not
+ * write. Memory is the host's or a device's, as for any rows. Rounds inside a CUDA graph take
+ * memory of their own device only.
+ *
+ * A role + 1 .. + 7 is a further copy, one for each tensor-parallel rank, on any GPU or in shared
+ * memory. Rank 0 binds the rows once, and specd writes all copies. Ranks that are separate
+ * processes bind their copies themselves: see specd_join.
+ *
+ * SPECD_PREDICTS and SPECD_ACCEPT_INDEX have the layout of SGLang's verification kernels, with the
+ * slot as the index of the request. The kept tokens before the round are node 0, and node i of a
+ * draft is node i + 1. Entry n of a row of SPECD_PREDICTS is the token that follows node n, or -1
+ * where no such token was kept. SPECD_ACCEPT_INDEX names entries of SPECD_PREDICTS, counted from
+ * slot 0 on (slot * (max_draft + 1) + n): node 0, then the accepted nodes, then -1. The kept tokens
+ * are the entries of SPECD_PREDICTS that it names, in order. SGLang's num_draft_tokens is
+ * max_draft + 1.
  *
  * SPECD_DRAFT_TOKENS: The drafter leaves draft tokens here, on the GPU for example, and the CPU
  * need not know them. Each slot has a row: num_rows >= max_sequences. row_stride counts ids from
@@ -87,14 +121,14 @@ typedef struct specd_tensor {
   uint64_t num_rows;     /* 1 .. 2^31 - 1; specd_draft names rows by index */
   /* Distance from row to row, in elements, >= vocab_size; default 0 = vocab_size. A mask counts
    * words of 32 bits, default 0 = ceil(vocab_size / 32). Draft tokens count ids, default 0 =
-   * max_draft. */
+   * max_draft. Slot outputs: default 0 = the width of a row. */
   uint64_t row_stride;
   float scale;          /* > 0: logits are multiplied by it on load; default 1 */
   float cap;            /* > 0: logits then become cap * tanh(x / cap); default 0 = off */
   uint32_t renormalise; /* 0 or 1; default 0. 1: probabilities need not sum to 1 */
   uint32_t reserved;    /* 0 */
-} specd_tensor; /* masks and tokens do not use dtype, kind, scale, cap and renormalise: leave the
-                   defaults */
+} specd_tensor; /* masks, draft tokens and slot outputs do not use kind, scale, cap and renormalise,
+                   and only slot outputs of these use dtype: leave the defaults */
 
 SPECD_API void specd_tensor_init(specd_tensor* tensor);
 

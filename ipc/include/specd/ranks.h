@@ -4,6 +4,7 @@
 #define SPECD_RANKS_H_
 
 #include "specd/engine.h"
+#include "specd/memory.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,12 +16,12 @@ extern "C" {
  *
  *   specd_get_group          rank 0: a token, which the engine brings to the other ranks itself
  *   specd_join               rank k, with the token, to the same daemon
- *   specd_member_bind_...    rank k: the place of its next tokens
+ *   specd_member_bind_...    rank k: the places of its slot outputs
  *   specd_leave
  *
- * After the bind every round of rank 0 writes the same ids there as to SPECD_NEXT_TOKEN + k, under
- * the same rules. A round writes them before its completion is published. A round on a CUDA stream
- * writes them before that CUDA stream continues. An aborted round writes nothing.
+ * After the bind every round of rank 0 writes the same there as to the role + k (SPECD_NEXT_TOKEN +
+ * k), under the same rules. A round writes them before its completion is published. A round on a
+ * CUDA stream writes them before that CUDA stream continues. An aborted round writes nothing.
  *
  * Rank k may read once it knows that the round has been answered. Rank 0 can tell it after
  * specd_poll. On a CUDA stream, rank k reads after a collective that rank 0's CUDA stream joins
@@ -79,6 +80,15 @@ SPECD_API int specd_join(const char* uri, const char* token, const specd_join_op
 SPECD_API int specd_member_bind_device(specd_member* member, uint64_t address, uint64_t num_rows);
 SPECD_API int specd_member_bind_fd(specd_member* member, int fd, uint64_t size_bytes,
                                    uint64_t offset_bytes, uint64_t num_rows);
+
+/* Binds any slot output of this rank under the same rules. role is that of the first replica
+ * (SPECD_KEPT_TOKENS, ...); the rank's number is added. The tensor says dtype, offset_bytes,
+ * num_rows and row_stride, as for specd_bind, and its region is 0. Bind SPECD_NEXT_TOKEN last:
+ * bound_ranks then shows that all of them are there. */
+SPECD_API int specd_member_bind_device_tensor(specd_member* member, int role, uint64_t address,
+                                              uint64_t size_bytes, const specd_tensor* tensor);
+SPECD_API int specd_member_bind_fd_tensor(specd_member* member, int role, int fd,
+                                          uint64_t size_bytes, const specd_tensor* tensor);
 
 /* Returns SPECD_OK while the session continues, and SPECD_ERROR_DISCONNECTED once the session or
  * the daemon has ended. The membership has then ended too, and the memory is this process's alone

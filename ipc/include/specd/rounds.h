@@ -169,7 +169,7 @@ typedef struct specd_result {
   uint32_t finish_reason;
   uint32_t num_accepted; /* accepted draft tokens among the kept tokens */
   uint32_t num_kept;     /* ids in `tokens`: the tokens that the sequence gained in this round */
-  uint32_t total_kept;   /* tokens of the sequence after this round */
+  uint32_t total_kept;   /* output tokens of the sequence after this round */
   int32_t stop_token;    /* the id that finished the sequence, or -1; -1 too at the end of a
                             grammar */
   uint32_t detail;       /* SPECD_DETAIL_...: why status is SPECD_STATUS_INVALID or

@@ -21,6 +21,7 @@ library. The other files are:
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
   row_space.py  the rows of a role: the caller's, used in place, and copies
+  slot_memory.py draft tokens and slot outputs, by slot
   bfloat.py     BFloat16, an array of bfloat16 numbers
   results.py    the results of a round
   ops.py        functions that need no engine

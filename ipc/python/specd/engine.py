@@ -14,17 +14,17 @@ from ._library import check, refusal, text_bytes
 from .arrays import id_array, integer, pointer
 from .options import to_options
 from .params import SamplingParams, to_struct
-from .regions import DRAFT_TOKENS, NEXT_TOKEN, bind_ids, unregister
 from .rounds import DraftRecords, DraftRequest, child_records, score_records
 from .row_space import RowSpace
 from .sequence import Sequence
+from .slot_memory import SlotMemory
 
 SHARING = ("none", "mps", "time_sliced", "unknown")
 # The longest wait inside one C call: Python does not hear of signals there.
 _SLICE_MS = 100
 
 
-class Engine:
+class Engine(SlotMemory):
     """An engine's side of specd: in this process ("embedded:cpu") or attached to a daemon
     ("unix:/run/specd/specd.sock"). One thread at a time.
 
@@ -52,7 +52,9 @@ class Engine:
         del kept
         self.uri, self.vocab_size = uri, struct.vocab_size
         self.max_batch, self.max_draft = struct.max_batch, struct.max_draft
+        self.max_path = struct.max_path or struct.max_draft
         self.max_sequences = struct.max_sequences or struct.max_batch
+        super().__init__()
         self._pointer = pointer
         # Also run when the interpreter ends, so that a daemon is told at once.
         self._closer = weakref.finalize(self, c.load().specd_close, pointer)
@@ -60,7 +62,6 @@ class Engine:
         self._name_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}"
         self._names, self._rounds = 0, 0
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
-        self._id_regions = {}  # by role
         # by number: the sequences of rounds that have not been collected
         self._staged = {}
         # Rounds are numbered when they are submitted, and answered in that order. The last round of
@@ -75,8 +76,8 @@ class Engine:
         return self._pointer
 
     def close(self):
-        """Detaches the engine and aborts open sequences. Arrays from rows(), next_tokens() and
-        draft_tokens() keep their memory, which nothing reads any more."""
+        """Detaches the engine and aborts open sequences. Arrays from rows(), slot_output(),
+        next_tokens() and draft_tokens() keep their memory, which nothing reads any more."""
         self._closer()
 
     def __enter__(self):
@@ -134,29 +135,6 @@ class Engine:
         not free the memory before the role is bound to other rows or the engine is closed."""
         self.drain()
         self._space(role).bind_device(address, num_rows, dtype, row_stride, rules)
-
-    def next_tokens(self, address=None):
-        """Returns an int32 array of max_sequences ids. After every round it holds the last token of
-        each sequence, at the sequence's .slot. An array from an earlier call is void. If an address
-        is given, the ids lie in device memory there, and the call returns None. That memory may be
-        freed once this was called again or the engine is closed."""
-        array = self._bind_ids(NEXT_TOKEN, 1, address)
-        return None if array is None else array[:, 0]
-
-    def draft_tokens(self, address=None):
-        """Returns an int32 array of max_sequences rows of max_draft ids, which drafts with by_slot
-        read. A sequence's row is at its .slot. If an address is given, the rows lie in device
-        memory there, without gaps, and the call returns None. The array becomes void, and the
-        memory may be freed, as for next_tokens."""
-        return self._bind_ids(DRAFT_TOKENS, self.max_draft, address)
-
-    def _bind_ids(self, role, row_ids, address):
-        self.drain()
-        region, array = bind_ids(self, role, row_ids, address)
-        if role in self._id_regions:
-            unregister(self, self._id_regions[role])
-        self._id_regions[role] = region
-        return array
 
     def _space(self, role):
         if role not in self._spaces:

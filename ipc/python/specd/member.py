@@ -12,6 +12,7 @@ from . import _library as c
 from . import _structs as s
 from ._library import check, refusal, text_bytes
 from .arrays import integer
+from .slot_memory import slot_role
 
 # The values of Linux's <fcntl.h>; only newer Pythons have the names in the module.
 _F_ADD_SEALS, _F_SEAL_SHRINK = 1033, 2
@@ -55,20 +56,35 @@ class Member:
         from an earlier call is written no more. If an address is given, the ids lie in device
         memory there, and the call returns None. That memory may be freed once this was called again
         or leave() has returned."""
+        return self.slot_output("next_token", num_rows, address=address)
+
+    def slot_output(self, name, num_rows, row_length=1, address=None, dtype="int32"):
+        """Returns an array for one of Engine.slot_output's names, as next_tokens does. A row has
+        row_length elements: at least as many as there, and as many for "predicts". Call next_tokens
+        last: Engine.group then shows that all of them are there."""
+        role, code, numpy_type = slot_role(name, dtype)
+        tensor = c.initialised(s.Tensor, "specd_tensor_init")
         num_rows = integer(num_rows, "num_rows", 1, 2**31 - 1)
+        row_length = integer(row_length, "row_length", 1, 2**20)
+        tensor.num_rows, tensor.row_stride = num_rows, row_length
+        tensor.dtype = code
+        size = np.dtype(numpy_type).itemsize * num_rows * row_length
         if address is not None:
-            check(c.load().specd_member_bind_device(
-                self.pointer, integer(address, "address", 0, 2**64 - 1), num_rows))
+            check(c.load().specd_member_bind_device_tensor(
+                self.pointer, role, integer(address, "address", 0, 2**64 - 1), size,
+                ctypes.byref(tensor)))
             return None
-        fd = os.memfd_create("specd-next-tokens", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        fd = os.memfd_create("specd-slot-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(fd, 4 * num_rows)
+            os.ftruncate(fd, size)
             fcntl.fcntl(fd, _F_ADD_SEALS, _F_SEAL_SHRINK)
-            memory = mmap.mmap(fd, 4 * num_rows)
-            check(c.load().specd_member_bind_fd(self.pointer, fd, 4 * num_rows, 0, num_rows))
+            memory = mmap.mmap(fd, size)
+            check(c.load().specd_member_bind_fd_tensor(self.pointer, role, fd, size,
+                                                       ctypes.byref(tensor)))
         finally:
             os.close(fd)
-        return np.frombuffer(memory, np.int32)
+        array = np.frombuffer(memory, numpy_type)
+        return array if row_length == 1 else array.reshape(num_rows, row_length)
 
     def check(self):
         """Raises Error once the session or the daemon has ended; cheap."""

@@ -23,7 +23,8 @@ def subscribe(endpoint, request_id=None, ids=False, silence_ms=5000):
 
     endpoint: the daemon's socket ("unix:PATH"), or the endpoint of its texts (of its tokens, for
       ids), such as ipc:///run/specd/specd.sock.text.
-    request_id: the streams of this request alone; None: of all.
+    request_id: the streams of this request alone; None: of all. Ids name their request only where a
+      stream begins, so that with `ids` the subscription must begin before the request.
     ids: token ids as they are confirmed, in the place of text. A stop string may still end the text
       earlier.
     silence_ms: the longest silence. A publisher sends something every 200 ms, so a longer silence
@@ -58,9 +59,8 @@ class Subscription:
 
     def close(self):
         """Ends the subscription. Events that were not read are dropped."""
-        if self._async_socket is not None:
-            self._async_socket.close(linger=0)  # leaves the event loop
-        self._socket.close(linger=0)
+        # An asyncio socket is the same socket of libzmq, which is closed once.
+        (self._async_socket or self._socket).close(linger=0)
 
     def _read(self, frames):
         topic, payload = frames

@@ -33,13 +33,15 @@ specd_params LaterParams() {
   return params;
 }
 
-// Waits for each answer and gives each draft token. If `later` is not null, another sequence takes
-// the last one's place after its end, and its tokens come there.
+// Waits for each answer, gives each draft token, and takes the counts from the answer. If `later`
+// is not null, another sequence takes the last one's place after its end, and its tokens come
+// there.
 void RunStepByStep(Kept* kept, Kept* later = nullptr) {
   Generator g("embedded:cpu");
   specd_region region = {};
   REQUIRE(specd_alloc(g.engine, sizeof(Tensors), &region) == SPECD_OK);
   g.tensors = static_cast<Tensors*>(region.data);
+  g.writes_outputs = true;
   g.BindAll(region.id);
   g.Open();
   for (uint32_t step = 0; step < kSteps; ++step) {
@@ -119,6 +121,7 @@ TEST_SUITE("unit") {
         CHECK(f.g->kept[i] == expected[i]);
         if (f.g->kept[i].finish_reason != SPECD_FINISH_NONE) continue;
         CHECK(f.g->tensors->next_tokens[f.g->SlotOf(i)] == expected[i].tokens.back());
+        CHECK(f.g->tensors->total_kept[f.g->SlotOf(i)] == int64_t(expected[i].tokens.size()));
       }
     }
   }

@@ -27,18 +27,34 @@ inline constexpr uint32_t kSequences = 4;
 inline constexpr uint32_t kSlots = 6;
 inline constexpr uint32_t kTargetRows = kSequences * (kMaxDraft + 1);
 inline constexpr uint32_t kDraftRows = kSequences * kMaxDraft;
+inline constexpr uint32_t kCacheRoom = 512;
 
 // The contents of an engine's memory, in any memory. The offsets are no round numbers.
 struct Tensors {
   float unused[3];
   float target[kTargetRows * kVocab];
   float draft[kDraftRows * kVocab];
-  int32_t next_tokens[kSlots];
   int32_t draft_tokens[kSlots * kMaxDraft];
+  // Slot outputs.
+  int32_t next_tokens[kSlots];
+  int32_t num_kept[kSlots];
+  int32_t num_accepted[kSlots];
+  int32_t accepted_path[kSlots * kMaxDraft];
+  int64_t kept_tokens[kSlots * (kMaxDraft + 1)];
+  int64_t total_kept[kSlots];
+  // The model's own cache: the token at each position, and those of the last draft, which the model
+  // keeps in another place until it knows which nodes stand.
+  int32_t cache[kSlots][kCacheRoom];
+  int32_t drafted[kSlots][kMaxDraft];
+  int64_t cached[kSlots];  // total_kept, when nodes of the draft were moved last
 };
 
-// A model whose next token depends on the last token only, and a drafter that is nearly as good.
-// The drafter also draws numbers that are not ids, and ends some drafts early.
+// A model whose next token depends on the position and on two cached tokens, and a drafter that is
+// nearly as good. The drafter also draws numbers that are not ids, and ends some drafts early.
+//
+// As an engine with a cache of keys and values does, the model finds out by slot what the last
+// round kept: how many tokens, where they go, and which nodes of the draft they are. It never sees
+// the other tokens of the sequence again.
 class Model {
  public:
   Model() : target_(kVocab * kVocab), draft_(kVocab * kVocab) {
@@ -50,30 +66,57 @@ class Model {
     }
   }
 
-  // Reads the sequence's next token, and writes its draft and all rows. `step` moves the drafter's
-  // noise, like the counter of a drafter on the device.
+  // Moves what the last round kept into the cache, and writes the next draft and all rows. `step`
+  // moves the drafter's noise, like the counter of a drafter on the device.
   void Forward(uint32_t sequence, uint32_t slot, uint32_t step, Tensors* tensors) const {
+    KeepAccepted(slot, tensors);
+    int64_t position = tensors->total_kept[slot];
+    int32_t before = position == 0 ? 0 : tensors->cache[slot][(position - 1) % kCacheRoom];
+    int32_t last = tensors->cache[slot][position % kCacheRoom];
     int32_t* const tokens = &tensors->draft_tokens[slot * kMaxDraft];
-    int32_t last = tensors->next_tokens[slot];
-    for (uint32_t i = 0; i <= kMaxDraft; ++i) {
+    for (uint32_t i = 0; i <= kMaxDraft; ++i, ++position) {
+      const auto context = static_cast<uint32_t>(last + 31 * before + 7 * position);
       float* const row = &tensors->target[(sequence * (kMaxDraft + 1) + i) * kVocab];
-      std::copy_n(Row(target_, last), kVocab, row);
+      std::copy_n(Row(target_, context), kVocab, row);
       if (i == kMaxDraft) break;
-      const float* const drawn_from = Row(draft_, last);
+      const float* const drawn_from = Row(draft_, context);
       std::copy_n(drawn_from, kVocab, &tensors->draft[(sequence * kMaxDraft + i) * kVocab]);
       const uint32_t noise = (step * 7 + sequence * 3 + i) * 2654435761u >> 20;
+      before = last;
       last = static_cast<int32_t>(std::max_element(drawn_from, drawn_from + kVocab) - drawn_from);
       if (noise % 11 == 0) last = 100000;
       if (noise % 13 == 0) last = -1;
       tokens[i] = last;
+      tensors->drafted[slot][kMaxDraft - 1 - i] = last;
     }
+  }
+
+  // A prompt of one token, at position 0.
+  static void Prefill(uint32_t slot, int32_t token, Tensors* tensors) {
+    tensors->total_kept[slot] = 0;
+    tensors->cached[slot] = 0;
+    tensors->cache[slot][0] = token;
   }
 
  private:
   // A token that is not an id has a row too. The round never needs such a row, but reads it.
-  static const float* Row(const std::vector<float>& table, int32_t token) {
-    const uint32_t row = static_cast<uint32_t>(token) % kVocab;
-    return &table[row * kVocab];
+  static const float* Row(const std::vector<float>& table, uint32_t context) {
+    return &table[context % kVocab * kVocab];
+  }
+
+  // The last token was no node of the draft: it is new.
+  static void KeepAccepted(uint32_t slot, Tensors* tensors) {
+    const int64_t total = tensors->total_kept[slot];
+    if (total == tensors->cached[slot]) return;  // no round has added anything
+    const int32_t num_kept = tensors->num_kept[slot];
+    for (int32_t i = 0; i < tensors->num_accepted[slot]; ++i) {
+      const int32_t node = tensors->accepted_path[slot * kMaxDraft + static_cast<uint32_t>(i)];
+      tensors->cache[slot][(total - num_kept + 1 + i) % kCacheRoom] =
+          tensors->drafted[slot][kMaxDraft - 1 - static_cast<uint32_t>(node)];
+    }
+    const uint32_t last = slot * (kMaxDraft + 1) + static_cast<uint32_t>(num_kept) - 1;
+    tensors->cache[slot][total % kCacheRoom] = static_cast<int32_t>(tensors->kept_tokens[last]);
+    tensors->cached[slot] = total;
   }
 
   std::vector<float> target_;
@@ -141,10 +184,12 @@ class Generator {
   }
   ~Generator() { specd_close(engine); }
 
-  void Bind(int role, uint32_t region, const Tensors* base, const void* at, uint64_t num_rows) {
+  void Bind(int role, uint32_t region, const Tensors* base, const void* at, uint64_t num_rows,
+            uint32_t dtype = SPECD_FLOAT32) {
     specd_tensor tensor;
     specd_tensor_init(&tensor);
     tensor.region = region;
+    tensor.dtype = dtype;
     tensor.offset_bytes =
         static_cast<uint64_t>(static_cast<const char*>(at) - reinterpret_cast<const char*>(base));
     tensor.num_rows = num_rows;
@@ -155,8 +200,14 @@ class Generator {
   void BindAll(uint32_t region) {
     Bind(SPECD_TARGET_ROWS, region, tensors, tensors->target, kTargetRows);
     Bind(SPECD_DRAFT_ROWS, region, tensors, tensors->draft, kDraftRows);
-    Bind(SPECD_NEXT_TOKEN, region, tensors, tensors->next_tokens, kSlots);
     Bind(SPECD_DRAFT_TOKENS, region, tensors, tensors->draft_tokens, kSlots);
+    Bind(SPECD_NEXT_TOKEN, region, tensors, tensors->next_tokens, kSlots);
+    if (writes_outputs) return;
+    Bind(SPECD_KEPT_TOKENS, region, tensors, tensors->kept_tokens, kSlots, SPECD_INT64);
+    Bind(SPECD_NUM_KEPT, region, tensors, tensors->num_kept, kSlots, SPECD_INT32);
+    Bind(SPECD_NUM_ACCEPTED, region, tensors, tensors->num_accepted, kSlots, SPECD_INT32);
+    Bind(SPECD_TOTAL_KEPT, region, tensors, tensors->total_kept, kSlots, SPECD_INT64);
+    Bind(SPECD_ACCEPTED_PATH, region, tensors, tensors->accepted_path, kSlots, SPECD_INT32);
   }
 
   void Open() {
@@ -168,7 +219,7 @@ class Generator {
     REQUIRE(specd_open_sequence(engine, name.c_str(), &params, &info) == SPECD_OK);
     sequences[i] = info.sequence;
     kept[i] = {};
-    tensors->next_tokens[SlotOf(i)] = static_cast<int32_t>(i);  // the last token of the prompt
+    Model::Prefill(SlotOf(i), static_cast<int32_t>(i), tensors);
   }
   uint32_t SlotOf(uint32_t i) const { return specd_sequence_slot(sequences[i]); }
 
@@ -221,9 +272,20 @@ class Generator {
         of.logprobs.push_back(result.scores[t].value);
       }
       of.finish_reason = result.finish_reason;
+      if (writes_outputs) WriteOutputs(result);
       CHECK(result.total_kept == of.tokens.size());
     }
     return true;
+  }
+
+  // Writes what specd writes for an engine that binds the roles.
+  void WriteOutputs(const specd_result& result) {
+    const uint32_t slot = specd_sequence_slot(result.sequence);
+    tensors->num_kept[slot] = static_cast<int32_t>(result.num_kept);
+    tensors->num_accepted[slot] = static_cast<int32_t>(result.num_accepted);
+    tensors->total_kept[slot] = result.total_kept;
+    std::copy_n(result.tokens, result.num_kept, &tensors->kept_tokens[slot * (kMaxDraft + 1)]);
+    std::copy_n(result.path, result.num_accepted, &tensors->accepted_path[slot * kMaxDraft]);
   }
 
   static constexpr int32_t kStopId = 17;
@@ -231,6 +293,7 @@ class Generator {
   static constexpr uint32_t kRowIndices[kTargetRows] = {0, 1, 2,  3,  4,  5,  6,  7,
                                                         8, 9, 10, 11, 12, 13, 14, 15};
   specd_engine* engine = nullptr;
+  bool writes_outputs = false;  // the engine fills the slot outputs itself, from each answer
   Tensors* tensors = nullptr;
   Batch sequences = {};
   std::map<specd_sequence, uint32_t> num_forwards;

@@ -125,7 +125,7 @@ TEST_SUITE("unit") {
           Bad{4, {0, 0, 17, 0}, "num_rows"}, Bad{4, {0, 52, 4, 0}, "num_rows"},
           Bad{4, {0, 64, 4, 0}, "offset_bytes"}, Bad{4, {0, ~uint64_t{3}, 4, 0}, "offset_bytes"},
           Bad{4, {0, 2, 4, 0}, "offset_bytes"}, Bad{4, {0, 0, 4, 2}, "row_stride"},
-          Bad{4, {1, 0, 4, 0}, "role"}, Bad{4, scaled, "role"}, Bad{12, {0, 0, 4, 0}, "role"},
+          Bad{4, {1, 0, 4, 0}, "dtype"}, Bad{4, scaled, "role"}, Bad{12, {0, 0, 4, 0}, "role"},
           Bad{0, {0, 0, 4, 0}, "role"}}) {
       const absl::Status status = bind(bad.role, bad.spec);
       CAPTURE(std::string(status.message()));

@@ -56,10 +56,10 @@ struct NextTokenSession : SessionFixture {
     sequence = Open("r");
     backend->script = {Confirm(1, {1, 5})};
     backend->inspect = [this](const RoundBatch& batch) {
-      held_back.push_back(batch.num_next_tokens == 0);
+      held_back.push_back(batch.num_slot_outputs == 0);
     };
     backend->write_next = [this](const RoundBatch& batch) {
-      CHECK(batch.num_next_tokens == 1);
+      CHECK(batch.num_slot_outputs == 1);
       ++num_written;
       status_seen = WordsOf(*this, 1).status.load();
       done_seen = WordsOf(*this, 1).done.load();
@@ -151,7 +151,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a late daemon leaves next tokens to the engine whose stream was released") {
     NextTokenSession f;
     f.backend->inspect = [&](const RoundBatch& batch) {
-      CHECK(batch.num_next_tokens == 0);
+      CHECK(batch.num_slot_outputs == 0);
       ReleaseStream(f, 1);
     };
     REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);

@@ -56,12 +56,12 @@ TEST_SUITE("unit") {
       int num_early = 0;
       int num_written = 0;
       f.backend->inspect = [&](const RoundBatch& batch) {
-        num_early += batch.num_next_tokens;
+        num_early += batch.num_slot_outputs;
         // The handler of SIGBUS does this while rows are read.
         f.session->regions_host().has_faulted->store(has_faulted);
       };
       f.backend->write_next = [&](const RoundBatch& batch) {
-        num_written += batch.num_next_tokens;
+        num_written += batch.num_slot_outputs;
         return absl::OkStatus();
       };
       f.session->Step();

@@ -55,7 +55,7 @@ struct Fixture : SessionFixture {
     hooked->hook = [this](const RoundBatch& batch) { batches.push_back(batch); };
     // The target rows are memory of the host, so next tokens wait for the end of a round.
     backend->write_next = [this](const RoundBatch& batch) {
-      written.emplace_back(batch.next_tokens, batch.next_tokens + batch.num_next_tokens);
+      written.emplace_back(batch.slot_outputs, batch.slot_outputs + batch.num_slot_outputs);
       return absl::OkStatus();
     };
   }
@@ -115,7 +115,7 @@ struct Fixture : SessionFixture {
   GpuPeer peer;
   HookedBackend* hooked = nullptr;
   std::vector<RoundBatch> batches;
-  std::vector<std::vector<TokenArray>> written;  // the arrays of each write of next tokens
+  std::vector<std::vector<SlotOutput>> written;  // the arrays of each write of next tokens
 };
 
 TEST_SUITE("process") {

@@ -55,22 +55,22 @@ class FaultyBackend final : public Backend {
     if (HasFakeFault("early_next_token") && !next_tokens_.empty() && status.ok()) {
       usleep(5'000);  // so that a stop is likely to come before
       RoundBatch early = batch;
-      early.next_tokens = next_tokens_.data();
-      early.num_next_tokens = static_cast<int32_t>(next_tokens_.size());
-      status = backend_->WriteNextTokens(early);
+      early.slot_outputs = next_tokens_.data();
+      early.num_slot_outputs = static_cast<int32_t>(next_tokens_.size());
+      status = backend_->WriteSlotOutputs(early);
     }
     return status;
   }
-  absl::Status WriteNextTokens(const RoundBatch& batch) override {
+  absl::Status WriteSlotOutputs(const RoundBatch& batch) override {
     if (HasFakeFault("next_token")) return absl::OkStatus();
-    next_tokens_.assign(batch.next_tokens, batch.next_tokens + batch.num_next_tokens);
-    return backend_->WriteNextTokens(batch);
+    next_tokens_.assign(batch.slot_outputs, batch.slot_outputs + batch.num_slot_outputs);
+    return backend_->WriteSlotOutputs(batch);
   }
 
  private:
   const std::unique_ptr<Backend> backend_;
   int num_rounds_ = 0;
-  std::vector<TokenArray> next_tokens_;
+  std::vector<SlotOutput> next_tokens_;
 };
 
 // "outlives": a child process serves, and the process that is stopped and killed is another one.

@@ -300,10 +300,10 @@ TEST_SUITE("unit") {
     const auto next_tokens = [&] {
       ChainRun run(chain.task, rows.view(), TensorView{});
       std::vector<Tokens> arrays(2, Tokens(6, -9));
-      const TokenArray list[] = {{arrays[0].data(), MemorySpace::kHost},
+      const SlotOutput list[] = {{arrays[0].data(), MemorySpace::kHost},
                                  {arrays[1].data(), MemorySpace::kHost}};
-      run.batch.next_tokens = list;
-      run.batch.num_next_tokens = 2;
+      run.batch.slot_outputs = list;
+      run.batch.num_slot_outputs = 2;
       ScalarTeam<CpuTarget::kBaseline> team;
       run.By(team, AnyCoins{});
       CHECK(arrays[0] == arrays[1]);

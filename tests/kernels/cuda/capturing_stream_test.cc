@@ -40,11 +40,11 @@ struct Rig {
   absl::Status Transform() {
     return backend->Transform({rows.view(), &transform, 1, &transformed});
   }
-  absl::Status WriteNextTokens() {
+  absl::Status WriteSlotOutputs() {
     RoundBatch batch = round.All();
-    batch.next_tokens = &next_tokens;
-    batch.num_next_tokens = 1;
-    return backend->WriteNextTokens(batch);
+    batch.slot_outputs = &next_tokens;
+    batch.num_slot_outputs = 1;
+    return backend->WriteSlotOutputs(batch);
   }
 
   FakeGpu gpu;
@@ -55,7 +55,7 @@ struct Rig {
   RowTransform transform;
   OutcomeStatus transformed = OutcomeStatus::kOk;
   std::vector<TokenId> ids = std::vector<TokenId>(static_cast<size_t>(kLimits.max_batch));
-  TokenArray next_tokens{.ids = ids.data()};
+  SlotOutput next_tokens{.data = ids.data()};
 };
 
 TEST_SUITE("unit") {
@@ -67,7 +67,7 @@ TEST_SUITE("unit") {
     };
     const std::vector<Case> cases = {
         {"a round", [](Rig& rig) { return rig.Run(); }, true},
-        {"next tokens", [](Rig& rig) { return rig.WriteNextTokens(); }, true},
+        {"slot outputs", [](Rig& rig) { return rig.WriteSlotOutputs(); }, true},
         {"rows", [](Rig& rig) { return rig.Transform(); }, false},
         {"memory of rounds", [](Rig& rig) { return rig.backend->Prepare(kLimits); }, false}};
     for (const Case& c : cases) {
@@ -125,7 +125,7 @@ TEST_SUITE("unit") {
     Rig rig(&stream);
     REQUIRE(rig.backend->Prepare(kLimits).ok());
     const std::vector<std::function<absl::Status()>> calls = {
-        [&] { return rig.Run(); }, [&] { return rig.WriteNextTokens(); },
+        [&] { return rig.Run(); }, [&] { return rig.WriteSlotOutputs(); },
         [&] { return rig.Transform(); }, [&] { return rig.backend->Prepare(kLimits); }};
     for (const auto& call : calls) {
       rig.gpu.failing_call = "IsCapturing";

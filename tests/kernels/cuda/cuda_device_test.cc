@@ -154,8 +154,8 @@ class WrongBackend final : public Backend {
     }
     return status;
   }
-  absl::Status WriteNextTokens(const RoundBatch& batch) override {
-    return cpu_->WriteNextTokens(batch);
+  absl::Status WriteSlotOutputs(const RoundBatch& batch) override {
+    return cpu_->WriteSlotOutputs(batch);
   }
   absl::Status Transform(const TransformBatch& batch) override {
     absl::Status status = cpu_->Transform(batch);

@@ -163,7 +163,7 @@ TEST_SUITE("gpu") {
     for (const int32_t vocab_size : {300, Quick() ? 2049 : 2 * kTileSize + 301}) {
       for (const DType dtype : kDTypes) {
         // Which of target, draft and mask lie there, how many elements behind a place that is
-        // aligned, and how many ids are written there.
+        // aligned, and which slot outputs are written there.
         for (int mixture = 1; mixture < (Quick() ? 4 : 16); ++mixture) {
           CAPTURE(vocab_size);
           CAPTURE(static_cast<int>(dtype));
@@ -179,13 +179,14 @@ TEST_SUITE("gpu") {
             if (mixture & 1) batch.target = memory.Tensor(batch.target, mixture % 9);
             if (mixture & 2) batch.draft = memory.Tensor(batch.draft, mixture % 7);
             if (mixture & 4) batch.mask = memory.Mask(batch.mask, vocab_size);
-            std::vector<TokenArray> arrays(batch.next_tokens,
-                                           batch.next_tokens + batch.num_next_tokens);
-            if (mixture & 8) {
-              arrays[1] = {memory.Ids(arrays[1].ids, round.next_tokens(1).size()),
-                           MemorySpace::kDevice};
+            std::vector<SlotOutput> arrays(batch.slot_outputs,
+                                           batch.slot_outputs + batch.num_slot_outputs);
+            for (size_t i = 1; (mixture & 8) != 0 && i < arrays.size(); i += 2) {
+              auto* const host = static_cast<TokenId*>(arrays[i].data);
+              arrays[i].data = memory.Ids(host, round.slot_memory(static_cast<int32_t>(i)).size());
+              arrays[i].space = MemorySpace::kDevice;
             }
-            batch.next_tokens = arrays.data();
+            batch.slot_outputs = arrays.data();
             RunBatch(backend, round, batch);
             memory.CopyIdsBack();
             return AnswersOf(round, batch.num_tasks);

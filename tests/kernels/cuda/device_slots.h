@@ -4,7 +4,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <string>
+#include <vector>
 
 #include "kernels/core/gpu_driver.h"
 #include "kernels/cuda/upload_arena.h"
@@ -39,13 +41,30 @@ class DeviceSlots {
     return batch;
   }
 
-  // A processor that runs rounds by a backend, which the caller keeps.
+  // A processor that runs rounds by a backend, which the caller keeps. Slot outputs lie on the
+  // device: the host does not know where a task that continues begins.
   Processor By(Backend* backend) {
     return {drafts_space_ == MemorySpace::kHost ? "draft tokens on the host"
                                                 : "draft tokens on the device",
             [this, backend](RoundCase& round, const RoundBatch& batch) {
-              const absl::Status status = backend->Run(Bring(batch));
+              std::array<DeviceMemory, RoundCase::kNumSlotOutputs> memories;
+              std::array<SlotOutput, RoundCase::kNumSlotOutputs> outputs;
+              REQUIRE(batch.num_slot_outputs == RoundCase::kNumSlotOutputs);
+              for (int32_t i = 0; i < batch.num_slot_outputs; ++i) {
+                Upload(round.slot_memory(i), &memories[i]);
+                outputs[i] = batch.slot_outputs[i];
+                outputs[i].data = memories[i].get();
+                outputs[i].space = MemorySpace::kDevice;
+              }
+              RoundBatch brought = Bring(batch);
+              brought.slot_outputs = outputs.data();
+              const absl::Status status = backend->Run(brought);
               REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
+              for (int32_t i = 0; i < batch.num_slot_outputs; ++i) {
+                Check(driver_->ToHost(batch.slot_outputs[i].data, memories[i].get(),
+                                      round.slot_memory(i).size() * sizeof(TokenId)));
+              }
+              Check(driver_->Synchronize());
               return AnswersOf(round, batch.num_tasks);
             }};
   }

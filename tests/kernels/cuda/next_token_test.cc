@@ -43,26 +43,26 @@ class GreedyRound {
     return tasks_.back();
   }
 
-  void Run(Backend& backend, const std::vector<TokenArray>& arrays, int32_t threads = 1) {
+  void Run(Backend& backend, const std::vector<SlotOutput>& arrays, int32_t threads = 1) {
     REQUIRE(backend.Prepare({8, 8, 2, threads}).ok());
     const absl::Status status = backend.Run(Batch(arrays));
     REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
   }
 
   // The round without its next tokens, and then these; `held_back` is called in between.
-  absl::Status RunHeldBack(Backend& backend, const std::vector<TokenArray>& arrays,
+  absl::Status RunHeldBack(Backend& backend, const std::vector<SlotOutput>& arrays,
                            const std::function<void()>& held_back) {
     REQUIRE(backend.Prepare({8, 8, 2, 1}).ok());
     const RoundBatch batch = Batch(arrays);
     RoundBatch without = batch;
-    without.num_next_tokens = 0;
+    without.num_slot_outputs = 0;
     REQUIRE(backend.Run(without).ok());
     held_back();
-    return backend.WriteNextTokens(batch);
+    return backend.WriteSlotOutputs(batch);
   }
 
  private:
-  RoundBatch Batch(const std::vector<TokenArray>& arrays) {
+  RoundBatch Batch(const std::vector<SlotOutput>& arrays) {
     outcomes_.assign(tasks_.size(), {});
     tokens_.assign(tasks_.size() * 3, -7);
     samples_.assign(tasks_.size(), {});
@@ -75,8 +75,8 @@ class GreedyRound {
     batch.tokens_stride = 3;
     batch.samples = samples_.data();
     batch.samples_stride = 1;
-    batch.next_tokens = arrays.data();
-    batch.num_next_tokens = static_cast<int32_t>(arrays.size());
+    batch.slot_outputs = arrays.data();
+    batch.num_slot_outputs = static_cast<int32_t>(arrays.size());
     return batch;
   }
 
@@ -127,7 +127,7 @@ TEST_SUITE("unit") {
       AddEveryEnd(&round);
       FakeGpu gpu;
       std::vector<std::vector<TokenId>> next(4, Untouched());
-      std::vector<TokenArray> arrays;
+      std::vector<SlotOutput> arrays;
       for (size_t i = 0; i < next.size(); ++i) {
         arrays.push_back({next[i].data(), i % 2 == 1 ? MemorySpace::kDevice : MemorySpace::kHost});
       }
@@ -197,7 +197,7 @@ TEST_SUITE("unit") {
       gpu.is_imported = is_in(1);
       gpu.is_on_other_device = is_in(2);
       CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), upload_bytes);
-      const std::vector<TokenArray> arrays = {{all[0].data(), MemorySpace::kHost},
+      const std::vector<SlotOutput> arrays = {{all[0].data(), MemorySpace::kHost},
                                               {all[1].data(), MemorySpace::kDevice},
                                               {all[2].data(), MemorySpace::kOtherDevice}};
       const auto are_untouched = [&] {
@@ -241,10 +241,10 @@ TEST_SUITE("invariance") {
         REQUIRE(backend->Prepare({700, 40, 3}).ok());
         const RoundBatch all = round.All();
         RoundBatch batch = all;
-        if (seed % 2 == 1) batch.num_next_tokens = 0;  // held back
+        if (seed % 2 == 1) batch.num_slot_outputs = 0;  // held back
         REQUIRE(backend->Run(batch).ok());
-        if (seed % 2 == 1) REQUIRE(backend->WriteNextTokens(all).ok());
-        std::vector<TokenId> expected(round.next_tokens(0).size(), RoundCase::kNoNextToken);
+        if (seed % 2 == 1) REQUIRE(backend->WriteSlotOutputs(all).ok());
+        std::vector<TokenId> expected(round.next_tokens(0).size(), RoundCase::kUnwritten);
         int num_written = 0;
         for (int32_t i = 0; i < options.batch; ++i) {
           const std::vector<TokenId> tokens = round.tokens(i);

@@ -17,7 +17,7 @@ TEST_SUITE("unit") {
     StagingRig rig(kSmall);
     const auto graph = rig.Enqueue(6);
     TokenId drafts[12] = {};
-    TokenArray array;
+    SlotOutput array;
     Task task;
     struct Case {
       const char* text;
@@ -36,17 +36,17 @@ TEST_SUITE("unit") {
          [&](RoundBatch* batch) {
            batch->draft_tokens = {drafts, 2, MemorySpace::kHost};
          }},
-        {"the next tokens of a staged round",
+        {"the slot outputs of a staged round",
          [&](RoundBatch* batch) {
-           array = {batch->next_tokens[1].ids, MemorySpace::kHost};
-           batch->next_tokens = &array;
-           batch->num_next_tokens = 1;
+           array = {batch->slot_outputs[1].data, MemorySpace::kHost};
+           batch->slot_outputs = &array;
+           batch->num_slot_outputs = 1;
          }},
-        {"the next tokens of a staged round",
+        {"the slot outputs of a staged round",
          [&](RoundBatch* batch) {
-           array = {batch->next_tokens[1].ids, MemorySpace::kOtherDevice};
-           batch->next_tokens = &array;
-           batch->num_next_tokens = 1;
+           array = {batch->slot_outputs[1].data, MemorySpace::kOtherDevice};
+           batch->slot_outputs = &array;
+           batch->num_slot_outputs = 1;
          }},
         {"task 0 of a staged round is of kind 1",
          [&](RoundBatch* batch) {
@@ -89,7 +89,7 @@ TEST_SUITE("unit") {
       CHECK(round.batch().tasks[i].places == nullptr);
     }
     round.batch().mask = {};
-    round.batch().num_next_tokens = 0;
+    round.batch().num_slot_outputs = 0;
     REQUIRE_OK(rig.backend.Stage(round.batch()));
     rig.gpu.Replay(rig.Enqueue(6));
     CHECK(rig.Collect());

@@ -58,19 +58,21 @@ inline std::vector<std::string> CpuAnswers(const RoundCase::Options& options,
   return CpuAnswers(&round, options, places);
 }
 
-// Moves all memory that Stage does not copy to the device. Returns the arrays of next tokens, which
-// the batch points to.
-inline std::vector<TokenArray> MoveToDevice(const RoundCase& round, MovedMemory* memory,
+// Moves all memory that Stage does not copy to the device. Returns the slot outputs, which the
+// batch points to.
+inline std::vector<SlotOutput> MoveToDevice(const RoundCase& round, MovedMemory* memory,
                                             RoundBatch* batch) {
   batch->target = memory->Tensor(batch->target, 3);
   batch->draft = memory->Tensor(batch->draft, 5);
   batch->mask = memory->Mask(batch->mask, batch->target.vocab_size);
-  std::vector<TokenArray> arrays;
-  for (int32_t i = 0; i < batch->num_next_tokens; ++i) {
-    TokenId* const ids = batch->next_tokens[i].ids;
-    arrays.push_back({memory->Ids(ids, round.next_tokens(i).size()), MemorySpace::kDevice});
+  std::vector<SlotOutput> arrays;
+  for (int32_t i = 0; i < batch->num_slot_outputs; ++i) {
+    arrays.push_back(batch->slot_outputs[i]);
+    auto* const host = static_cast<TokenId*>(arrays.back().data);
+    arrays.back().data = memory->Ids(host, round.slot_memory(i).size());
+    arrays.back().space = MemorySpace::kDevice;
   }
-  batch->next_tokens = arrays.data();
+  batch->slot_outputs = arrays.data();
   return arrays;
 }
 
@@ -119,14 +121,21 @@ class StagedCase {
   }
 
   // The device writes these while it runs the round; the host never does.
-  void SpoilNextTokens() const {
-    for (const TokenArray& array : arrays_) {
-      std::fill_n(array.ids, round_.next_tokens(0).size(), kSpoiled);
+  void SpoilSlotOutputs() const {
+    for (int32_t i = 0; i < RoundCase::kNumSlotOutputs; ++i) {
+      std::fill_n(static_cast<TokenId*>(arrays_[static_cast<size_t>(i)].data),
+                  round_.slot_memory(i).size(), kSpoiled);
     }
   }
-  bool AreNextTokensSpoiled() const {
-    const std::vector<TokenId> spoiled(round_.next_tokens(0).size(), kSpoiled);
-    return round_.next_tokens(0) == spoiled && round_.next_tokens(1) == spoiled;
+  bool AreSlotOutputsSpoiled() const {
+    for (int32_t i = 0; i < RoundCase::kNumSlotOutputs; ++i) {
+      const std::vector<TokenId>& memory = round_.slot_memory(i);
+      if (std::count(memory.begin(), memory.end(), kSpoiled) !=
+          static_cast<int64_t>(memory.size())) {
+        return false;
+      }
+    }
+    return true;
   }
 
  private:
@@ -138,7 +147,7 @@ class StagedCase {
   std::vector<std::string> expected_;
   std::vector<PlaceDecision> expected_decisions_;
   std::optional<RecordedDecisions> decisions_;
-  std::vector<TokenArray> arrays_;
+  std::vector<SlotOutput> arrays_;
   RoundBatch batch_;
 };
 

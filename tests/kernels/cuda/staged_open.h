@@ -40,7 +40,7 @@ struct StagedOpen {
   }
 
   SlotMemory memory;
-  std::vector<TokenArray> arrays;
+  std::vector<SlotOutput> arrays;
   std::unique_ptr<RoundCase> round;
   RoundBatch batch;
   std::vector<std::string> expected;

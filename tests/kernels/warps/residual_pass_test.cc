@@ -222,9 +222,9 @@ TEST_SUITE("unit") {
     OneTask round(fall.chain.task, fall.target.view());
     round.batch.draft = fall.drafts.view();
     TokenId next_token = kNoToken;
-    const TokenArray next_tokens = {&next_token};
-    round.batch.next_tokens = &next_tokens;
-    round.batch.num_next_tokens = 1;
+    const SlotOutput next_tokens = {&next_token};
+    round.batch.slot_outputs = &next_tokens;
+    round.batch.num_slot_outputs = 1;
     round.Run(ScheduleOf(5), 2, [&](const FusedRound& fused) {
       FactsOf(fused, kRejected - 1)->place.verdict = Verdict::kLeft;
     });

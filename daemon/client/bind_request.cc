@@ -1,0 +1,36 @@
+#include "daemon/client/bind_request.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "ipc/base/error.h"
+
+namespace specd {
+
+absl::StatusOr<BindTensorRequest> MakeBindRequest(uint32_t role, const specd_tensor& tensor,
+                                                  uint64_t skip_bytes) {
+  if (tensor.reserved != 0) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "reserved", "reserved must be 0");
+  }
+  if (tensor.renormalise > 1) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "renormalise",
+                     fmt::format("renormalise = {} must be 0 or 1", tensor.renormalise));
+  }
+  if (tensor.offset_bytes > std::numeric_limits<uint64_t>::max() - skip_bytes) {
+    return MakeError(SPECD_ERROR_REGION, "offset_bytes",
+                     fmt::format("offset_bytes = {} is outside the region", tensor.offset_bytes));
+  }
+  return BindTensorRequest{.role = role,
+                           .region = tensor.region,
+                           .dtype = tensor.dtype,
+                           .kind = tensor.kind,
+                           .offset_bytes = tensor.offset_bytes + skip_bytes,
+                           .num_rows = tensor.num_rows,
+                           .row_stride = tensor.row_stride,
+                           .scale = tensor.scale,
+                           .cap = tensor.cap,
+                           .renormalise = tensor.renormalise != 0};
+}
+
+}  // namespace specd
