@@ -44,13 +44,16 @@ class Subscription:
             raise refusal(f"request_id: {request_id!r} is not a string")
         self._zmq, self._msgpack = _packages()
         self._reader, self._events = StreamReader(request_id), collections.deque()
-        topics = [b"tokens" if ids else b"text/"]
+        self._topics = [b"tokens" if ids else b"text/", HEARTBEAT]
         if request_id is not None and not ids:
-            topics = [b"text/" + request_id.encode() + b"/"]
-        self._async_socket = None
-        self._socket = self._zmq.Context.instance().socket(self._zmq.SUB)
+            self._topics[0] = b"text/" + request_id.encode() + b"/"
+        self._is_async = False
+        self._connect(self._zmq.Socket)
+
+    def _connect(self, kind):
+        self._socket = kind(self._zmq.Context.instance(), self._zmq.SUB)
         try:
-            for topic in [*topics, HEARTBEAT]:
+            for topic in self._topics:
                 self._socket.subscribe(topic)
             self._socket.connect(self.endpoint)
         except self._zmq.ZMQError as error:
@@ -59,8 +62,7 @@ class Subscription:
 
     def close(self):
         """Ends the subscription. Events that were not read are dropped."""
-        # An asyncio socket is the same socket of libzmq, which is closed once.
-        (self._async_socket or self._socket).close(linger=0)
+        self._socket.close(linger=0)
 
     def _read(self, frames):
         topic, payload = frames
@@ -122,12 +124,14 @@ class Subscription:
         return self._events.popleft()
 
     async def _receive_async(self):
-        if self._async_socket is None:
+        if not self._is_async:
             from zmq.asyncio import Socket
-            self._async_socket = Socket.from_socket(self._socket)
-        if await self._async_socket.poll(self._silence_ms) == 0:
+            self.close()
+            self._connect(Socket)
+            self._is_async = True
+        if await self._socket.poll(self._silence_ms) == 0:
             raise self._silent()
-        self._read(await self._async_socket.recv_multipart())
+        self._read(await self._socket.recv_multipart())
 
 
 def _endpoint(endpoint, ids):
