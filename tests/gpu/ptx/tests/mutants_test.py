@@ -8,11 +8,10 @@ barrier of a block or of a warp, loses a release or an acquire, or has another m
 mutants of the list below run in CI; --all tries every place of every rule, and prints what was missed.
 """
 
-import os
 import re
-import subprocess
 import sys
-import tempfile
+
+import ptx_suite
 
 # What is broken: the lines, and what they become. A mask without lane 0 or without the last lane.
 RULES = {
@@ -46,83 +45,38 @@ IN_CI = {
 }
 
 
-def run(program, folder, arch, cases, coverage=None):
-    environment = dict(os.environ, SPECD_PTX_FOLDER=folder, SPECD_PTX_ARCH=arch, SPECD_REQUIRE_GPU="1",
-                       SPECD_GPU_QUICK="1")
-    if coverage:
-        environment["SPECD_PTX_COVERAGE"] = coverage
-    done = subprocess.run([program, "--test-suite=gpu", "--test-case=" + cases], env=environment,
-                          capture_output=True, text=True, timeout=600)
-    return done.returncode, done.stdout + done.stderr
-
-
-def lines_left(coverage):
-    """The lines that have not run, by file."""
-    left = {}
-    with open(coverage, encoding="utf-8") as file:
-        for line in file:
-            ranges = line.partition("; not:")[2].split()
-            numbers = left.setdefault(line.split()[0], set())
-            for item in ranges:
-                first, _, last = item.partition("-")
-                numbers.update(range(int(first), int(last or first) + 1))
-    return left
-
-
 class Mutants:
-    def __init__(self, program, folder, arch):
-        self.program, self.folder, self.arch = program, folder, arch
-        self.texts = {}
-        for name in sorted(os.listdir(folder)):
-            if name.endswith(".ptx"):
-                with open(os.path.join(folder, name), encoding="utf-8") as file:
-                    self.texts[name] = file.read().split("\n")
+    def __init__(self, suite):
+        self.suite = suite
         self.left = {}
-
-    def run_with(self, changed, cases, coverage=None):
-        """Runs the cases over the texts, of which `changed` has some anew."""
-        with tempfile.TemporaryDirectory() as folder:
-            for name in self.texts:
-                if name in changed:
-                    with open(os.path.join(folder, name), "w", encoding="utf-8") as file:
-                        file.write("\n".join(changed[name]))
-                else:
-                    os.symlink(os.path.join(self.folder, name), os.path.join(folder, name))
-            return run(self.program, folder, self.arch, cases, coverage)
 
     def places(self, rule, kernel, cases):
         """The lines of a rule that these cases run. Without a mutant the cases have to pass."""
         name = kernel + ".ptx"
         if cases not in self.left:
-            with tempfile.TemporaryDirectory() as folder:
-                path = os.path.join(folder, "coverage")
-                code, output = self.run_with({name: self.texts[name]}, cases, path)
-                if code != 0:
-                    sys.exit(f"the suite fails without a mutant:\n{output}")
-                self.left[cases] = lines_left(path)
+            self.left[cases] = self.suite.lines_left(cases)
         pattern = re.compile(RULES[rule][0])
-        return [number for number, line in enumerate(self.texts[name], 1)
-                if pattern.search(line) and number not in self.left[cases].get(name, set())]
+        return [number for number, line in enumerate(self.suite.lines[name], 1)
+                if pattern.search(line) and number not in self.left[cases][name]]
 
     def is_noticed(self, rule, kernel, number, cases):
         name = kernel + ".ptx"
-        lines = list(self.texts[name])
+        lines = list(self.suite.lines[name])
         lines[number - 1] = RULES[rule][1](lines[number - 1])
-        code, output = self.run_with({name: lines}, cases)
-        reason = re.search(r"^ptx: (.*)$", output, re.MULTILINE)
-        print("noticed" if code != 0 else "MISSED ", rule, f"{name}:{number}",
-              (reason.group(1) if reason else "other answers" if code else "")[:200], flush=True)
+        code, output = self.suite.run_changed(name, lines, cases)
+        how = ptx_suite.reason_of(output) or ("other answers" if code != 0 else "")
+        print("noticed" if code != 0 else "MISSED ", rule, f"{name}:{number}", how[:200], flush=True)
         return code != 0
 
 
 def main():
     program, folder, arch = sys.argv[1:4]
-    mutants = Mutants(program, os.path.abspath(folder), arch)
+    mutants = Mutants(ptx_suite.Suite(program, folder, arch))
     missed = 0
     if "--all" in sys.argv:
         cases = "*"
         for rule in RULES:
-            for name in mutants.texts:
+            for name in mutants.suite.lines:
                 kernel = name[:-len(".ptx")]
                 for number in mutants.places(rule, kernel, cases):
                     missed += not mutants.is_noticed(rule, kernel, number, cases)

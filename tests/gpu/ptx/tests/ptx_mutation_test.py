@@ -1,0 +1,89 @@
+"""The operators of ptx_mutation.py, and what coverage_test.py and ptx_suite.py read, over short texts."""
+
+import pathlib
+import tempfile
+import unittest
+
+import coverage_test
+import ptx_mutation
+import ptx_suite
+
+LINES = """.func (.param .b32 r) _Z5OuteriPf(
+.param .b32 p
+)
+{
+\t.reg .pred \t%p<3>;
+\tbar.warp.sync \t-1;
+\t@%p1 bra \t$L__BB0_2;
+\tsetp.lt.u32 \t%p1, %r1, 31;
+\tsub.rn.f32 \t%f1, %f2, %f3;
+\tshfl.sync.idx.b32 \t%r2|%p2, %r3, %r4, 31, -1;
+\tld.v2.u32 \t{%r5, %r6}, [%rd1+8];
+\tatom.acq_rel.gpu.add.s32 \t%r7, [%rd2], 1;
+\tmov.u32 \t%r8, %r9;
+\tst.global.u32 \t[%rd3], %r8;
+$L__BB0_2:
+\tret;
+}""".split("\n")
+
+
+def changes(number):
+    return {(mutant.operator, mutant.change().partition("  ->  ")[2])
+            for mutant in ptx_mutation.find_mutants("x.ptx", LINES, [number], 1)}
+
+
+class OperatorsTest(unittest.TestCase):
+    def test_each_operator_breaks_its_lines_and_no_others(self):
+        self.assertEqual(changes(6), {("barrier or fence dropped", "(nothing)")})
+        self.assertEqual(changes(7), {("branch", "@!%p1 bra $L__BB0_2;")})
+        self.assertEqual(changes(8), {("comparison", "setp.le.u32 %p1, %r1, 31;"),
+                                      ("number", "setp.lt.u32 %p1, %r1, 32;")})
+        self.assertEqual(changes(9), {("operation", "add.rn.f32 %f1, %f2, %f3;"),
+                                      ("order of operands", "sub.rn.f32 %f1, %f3, %f2;")})
+        self.assertEqual({name for name, _ in changes(10)}, {"lane", "mask"})
+        self.assertIn(("mask", "shfl.sync.idx.b32 %r2|%p2, %r3, %r4, 31, 65535;"), changes(10))
+        self.assertEqual(changes(11), {("address", "ld.v2.u32 {%r5, %r6}, [%rd1+16];")})
+        self.assertEqual({change.split()[0] for _, change in changes(12)},
+                         {"atom.relaxed.gpu.add.s32", "atom.acquire.gpu.add.s32",
+                          "atom.release.gpu.add.s32"})
+        self.assertEqual(changes(14), {("store dropped", "(nothing)"),
+                                       ("address", "st.global.u32 [%rd3+4], %r8;")})
+        for number in (1, 2, 4, 5, 13, 15, 16, 17):
+            self.assertEqual(changes(number), set(), LINES[number - 1])
+
+    def test_a_mutant_changes_one_line_and_has_a_key_of_its_own(self):
+        mutants = ptx_mutation.find_mutants("x.ptx", LINES, range(1, len(LINES) + 1), 1)
+        self.assertEqual(len({mutant.key for mutant in mutants}), len(mutants))
+        for mutant in mutants:
+            text = mutant.text(LINES)
+            self.assertEqual([at for at in range(len(LINES)) if text[at] != LINES[at]], [mutant.line - 1])
+
+
+class CoverageTest(unittest.TestCase):
+    def test_lines_left_are_those_that_no_run_has_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kernels = {}
+            for at, left in enumerate(("; not: 6-9 14", "; not: 8-12")):
+                path = pathlib.Path(folder) / f"{at}"
+                path.write_text(f"x.ptx _Z5OuteriPf: 5 of 10 lines ran{left}\n")
+                coverage_test.read_coverage(str(path), kernels)
+                self.assertIn(9, ptx_suite._read_left(path)["x.ptx"])
+            (kernel,) = kernels.values()
+            self.assertEqual((kernel.num_lines, kernel.left), (10, {8, 9}))
+
+    def test_an_entry_takes_lines_of_its_function_alone(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "x.ptx").write_text("\n".join(LINES))
+            kernel = coverage_test.Kernel("x.ptx", "_Z5OuteriPf", 10, {8, 9, 99})
+            apply = coverage_test.apply
+            self.assertEqual(apply(("x", "rest", ["Inner"]), [kernel], folder), "names nothing")
+            self.assertEqual(apply(("x", "whole", ["Outer"]), [kernel], folder), "ran after all")
+            kernel = coverage_test.Kernel("x.ptx", "_Z5OuteriPf", 10, {8, 9, 99})
+            self.assertIsNone(apply(("x", "rest", ["Outer"]), [kernel], folder))
+            self.assertEqual((kernel.left, kernel.num_unreachable), ({99}, 2))
+            self.assertEqual(apply(("x", "rest", ["Outer"]), [kernel], folder),
+                             "names lines that have all run")
+
+
+if __name__ == "__main__":
+    unittest.main()
