@@ -42,24 +42,34 @@ void ReleaseStream(const SessionFixture& f, uint64_t number) {
   Release(&WordsOf(f, number), number);
 }
 
-// A session with the engine's next tokens, and a sequence whose next round has two tokens.
-struct NextTokenSession : SessionFixture {
-  NextTokenSession() : SessionFixture(false) {
+// Every slot output has the rules of next tokens.
+constexpr int kSlotRoles[] = {SPECD_NEXT_TOKEN,   SPECD_KEPT_TOKENS, SPECD_NUM_KEPT,
+                              SPECD_NUM_ACCEPTED, SPECD_TOTAL_KEPT,  SPECD_ACCEPTED_PATH,
+                              SPECD_PREDICTS,     SPECD_ACCEPT_INDEX};
+constexpr int kNumSlotRoles = 8;
+
+// A session with the engine's slot outputs, and a sequence whose next round has two tokens.
+struct SlotOutputSession : SessionFixture {
+  SlotOutputSession() : SessionFixture(false) {
     UniqueFd fd(memfd_create("next", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     REQUIRE(ftruncate(fd.get(), 4096) == 0);
     REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
     const auto region = session->RegisterRegion(std::move(fd), 4096);
     REQUIRE(region.ok());
     TensorSpec spec;
+    spec.dtype = SPECD_INT32;
     spec.num_rows = kLimits.max_sequences;
-    REQUIRE(session->Bind(static_cast<TensorRole>(SPECD_NEXT_TOKEN), *region, spec).ok());
+    for (const int role : kSlotRoles) {
+      REQUIRE(session->Bind(static_cast<TensorRole>(role), *region, spec).ok());
+      spec.offset_bytes += 256;
+    }
     sequence = Open("r");
     backend->script = {Confirm(1, {1, 5})};
     backend->inspect = [this](const RoundBatch& batch) {
       held_back.push_back(batch.num_slot_outputs == 0);
     };
     backend->write_next = [this](const RoundBatch& batch) {
-      CHECK(batch.num_slot_outputs == 1);
+      CHECK(batch.num_slot_outputs == kNumSlotRoles);
       ++num_written;
       status_seen = WordsOf(*this, 1).status.load();
       done_seen = WordsOf(*this, 1).done.load();
@@ -68,8 +78,8 @@ struct NextTokenSession : SessionFixture {
   }
 
   SequenceHandle sequence = 0;
-  std::vector<bool> held_back;  // for each round: the backend was given no next tokens
-  int num_written = 0;          // rounds whose next tokens were written by themselves
+  std::vector<bool> held_back;  // for each round: the backend was given no slot outputs
+  int num_written = 0;          // rounds whose slot outputs were written by themselves
   uint64_t status_seen = 0;     // at that time
   uint64_t done_seen = 0;
   absl::Status write_status;
@@ -130,8 +140,8 @@ TEST_SUITE("unit") {
     CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_NONE);
   }
 
-  TEST_CASE("next tokens are written between the claim and the release of the stream") {
-    NextTokenSession f;
+  TEST_CASE("slot outputs are written between the claim and the release of the stream") {
+    SlotOutputSession f;
     REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
     MakeReady(f, 1);
     REQUIRE(f.session->Step());
@@ -140,7 +150,7 @@ TEST_SUITE("unit") {
     CHECK(f.status_seen == PackRoundEnd(1, RoundEnd::kAnswered));
     CHECK(f.done_seen == 0);
     CHECK(WordsOf(f, 1).done.load() == 1);
-    // A round without a CUDA stream cannot be called off: its kernels write next tokens.
+    // A round without a CUDA stream cannot be called off: its kernels write slot outputs.
     f.backend->script = {Confirm(0, {6})};
     REQUIRE(f.Submit({f.sequence}) == PushResult::kOk);
     REQUIRE(f.session->Step());
@@ -148,8 +158,8 @@ TEST_SUITE("unit") {
     CHECK(f.num_written == 1);
   }
 
-  TEST_CASE("a late daemon leaves next tokens to the engine whose stream was released") {
-    NextTokenSession f;
+  TEST_CASE("a late daemon leaves slot outputs to the engine whose stream was released") {
+    SlotOutputSession f;
     f.backend->inspect = [&](const RoundBatch& batch) {
       CHECK(batch.num_slot_outputs == 0);
       ReleaseStream(f, 1);
@@ -160,8 +170,8 @@ TEST_SUITE("unit") {
     CHECK(f.num_written == 0);
   }
 
-  TEST_CASE("where next tokens cannot be written, what was claimed has failed") {
-    NextTokenSession f;
+  TEST_CASE("where slot outputs cannot be written, what was claimed has failed") {
+    SlotOutputSession f;
     f.write_status = absl::InternalError("sticky");
     REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
     MakeReady(f, 1);
