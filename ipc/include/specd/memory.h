@@ -75,18 +75,18 @@ enum {
 
 /* Slot outputs hold what the next forward of an engine with a KV cache needs: the new tokens, where
  * they go, and the nodes whose entries of the cache stay. The engine binds the slot outputs that it
- * reads. The values need not pass a CPU. If a sequence gets tokens in a round, specd writes the row at the
- * sequence's slot (specd_sequence_slot) in every bound slot output, padding included. The values
- * are those of the round's specd_result.
+ * reads. The values need not pass a CPU. If a sequence gets tokens in a round, specd writes the row
+ * at the sequence's slot (specd_sequence_slot) in every bound slot output, padding included. The
+ * values are those of the round's specd_result.
  *
  * specd writes nothing else there. Opening and forking write nothing. A sequence that gets no token
  * (it is discarded, refused, or meets a bad row at once) keeps its row of an earlier round. Take
  * positions from SPECD_TOTAL_KEPT therefore: a sum of SPECD_NUM_KEPT would count that row twice.
- * SPECD_TOTAL_KEPT counts output tokens, output_ids of the opening included, and not the prompt: the
- * last kept token stands at position (length of the prompt) + SPECD_TOTAL_KEPT - 1. After an opening
- * and after a fork the engine writes the row of the slot itself: the slot had another owner. A
- * round that ends with SPECD_STATUS_ABORTED writes nothing, however late the daemon is, so a row
- * that the engine then writes itself stays. The row of a finished sequence has no meaning.
+ * SPECD_TOTAL_KEPT counts output tokens, output_ids of the opening included, and not the prompt:
+ * the last kept token stands at position (length of the prompt) + SPECD_TOTAL_KEPT - 1. After an
+ * opening and after a fork the engine writes the row of the slot itself: the slot had another
+ * owner. A round that ends with SPECD_STATUS_ABORTED writes nothing, however late the daemon is, so
+ * a row that the engine then writes itself stays. The row of a finished sequence has no meaning.
  * The same holds for rows left by a round that ends with SPECD_STATUS_DEVICE_ERROR and by a daemon
  * that was killed.
  *
