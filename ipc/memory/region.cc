@@ -215,9 +215,10 @@ absl::Status CheckPlain(const TensorSpec& spec, std::string_view what, bool has_
       spec.scale == plain.scale && spec.cap == plain.cap && spec.renormalise == plain.renormalise) {
     return absl::OkStatus();
   }
-  return Invalid("role", fmt::format("{} no use for {}kind, scale, cap or renormalise; leave them at "
-                                     "their defaults",
-                                     what, has_dtype ? "" : "dtype, "));
+  return Invalid("role",
+                 fmt::format("{} no use for {}kind, scale, cap or renormalise; leave them at "
+                             "their defaults",
+                             what, has_dtype ? "" : "dtype, "));
 }
 
 absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spec,
