@@ -31,15 +31,16 @@ RowMatrix::Options MatrixOptions(const RoundCase::Options& options, RowKind kind
     matrix.rules.scale = 0.75f;
     matrix.rules.cap = 20.0f;
   }
+  matrix.rules.renormalise = options.renormalise && kind != RowKind::kLogits;
   return matrix;
 }
 
-// Softmax in double; the values that a row of probabilities holds.
-void ToProbabilities(std::vector<double>* row) {
+// Softmax in double; the values that a row of probabilities holds. They sum to `mass`.
+void ToProbabilities(double mass, std::vector<double>* row) {
   const double max = *std::max_element(row->begin(), row->end());
   double sum = 0;
   for (double& x : *row) sum += x = std::exp(x - max);
-  for (double& x : *row) x /= sum;
+  for (double& x : *row) x /= sum / mass;
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ RoundCase::RoundCase(const Options& options)
 void RoundCase::FillRows() {
   const auto store = [&](int64_t row, std::vector<double> values, RowKind kind, RowMatrix* matrix) {
     const bool probabilities = kind != RowKind::kLogits;
-    if (probabilities) ToProbabilities(&values);
+    if (probabilities) ToProbabilities(options_.renormalise ? 0.75 : 1.0, &values);
     if (row == kNanRow) std::fill(values.begin(), values.end(), NAN);
     if (row == 10) values[random_() % values.size()] = probabilities ? 0.5 : INFINITY;
     if (row == 11) std::fill(values.begin(), values.end(), probabilities ? 0.0 : -INFINITY);

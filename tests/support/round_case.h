@@ -33,7 +33,8 @@ class RoundCase {
     // Final probabilities allow no parameters, so their tasks have none.
     RowKind target_kind = RowKind::kLogits;
     RowKind draft_kind = RowKind::kLogits;
-    bool scaled = false;  // logits have a scale and a cap
+    bool scaled = false;       // logits have a scale and a cap
+    bool renormalise = false;  // probabilities need not sum to 1, and their rows do not
     // About half of the masks come as rows of specd's own grammar.
     bool grammar_masks = false;
     bool plain = false;  // tasks only verify, and their rows have no edits

@@ -28,6 +28,7 @@
 #include "tools/bench/opening_report.h"
 #include "tools/bench/opening_suite.h"
 #include "tools/bench/probes/cuda_probes.h"
+#include "tools/bench/ptx_command.h"
 #include "tools/bench/report.h"
 #include "tools/bench/stall_command.h"
 #include "tools/bench/terminal.h"
@@ -52,6 +53,7 @@ constexpr char kUsage[] =
     "  specd-bench verify    rounds of the CPU backend beside a read of the same rows\n"
     "  specd-bench gpu       rounds on the first device, cold and warm, beside a read of the same "
     "rows\n"
+    "  specd-bench ptx       predicted times of the same rounds, from counts of their PTX\n"
     "  specd-bench opening   rounds of an engine while another opens sequences with long "
     "prompts\n"
     "  specd-bench stall     rounds of ten small engines beside an engine with a round of a "
@@ -74,6 +76,7 @@ constexpr char kUsage[] =
     "  specd-bench verify --rows=logits.f32 --vocab=128256 --batch=1 --draft=0\n"
     "  specd-bench verify --list\n"
     "  specd-bench gpu --quick --json > gpu.jsonl\n"
+    "  specd-bench ptx --counts=counts.jsonl --markdown\n"
     "  specd-bench opening --markdown\n"
     "  specd-bench stall --quick --markdown\n"
     "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n"
@@ -337,6 +340,7 @@ int Main(int argc, char** argv) {
   if (suite == "stall") return RunStall(command);
   if (suite == "trace") return RunTrace(command);
   if (suite == "ipc") return RunIpc(command);
+  if (suite == "ptx") return RunPtx(command);
   for (const std::string_view later : {"detok", "egress"}) {
     if (suite == later) {
       return Fail(

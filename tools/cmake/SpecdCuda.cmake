@@ -32,6 +32,15 @@ if(NOT SPECD_HAVE_CUDA)
   message(STATUS "specd: CPU-only build (no nvcc, or SPECD_CUDA=OFF); --device=cuda will be refused")
 endif()
 
+# Tests run the PTX of the kernels on a CPU (tests/gpu/ptx): a launcher keeps what nvcc makes anyway.
+set(SPECD_PTX_FOLDER ${PROJECT_BINARY_DIR}/tests/gpu/ptx)
+set(SPECD_KEEP_PTX "")
+if(SPECD_HAVE_CUDA AND SPECD_BUILD_TESTS)
+  specd_find(Python3 python3 COMPONENTS Interpreter)
+  set(SPECD_KEEP_PTX
+    ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/keep_ptx.py ${SPECD_PTX_FOLDER} 80,90 --)
+endif()
+
 function(specd_cuda_files target)
   # The runtime is linked into the archive's users, so that no CUDA library has to be installed where
   # specd runs on a CPU.

@@ -96,6 +96,8 @@ bool DecodeAccess(Decoding* decoding) {
   MemoryAccess& access = instruction.access;
   access.space = TakeSpace(&modifiers);
   access.order = TakeOrder(&modifiers, Order::kWeak);
+  // "Cache Operators": hints alone.
+  for (const char* const hint : {"ca", "cg", "cs", "wb"}) modifiers.Take(hint);
   if (is_load) modifiers.Take("nc");  // by way of a cache, of memory that nothing writes
   access.num_elements = modifiers.Take("v2") ? 2 : modifiers.Take("v4") ? 4 : 1;
   const std::string type = modifiers.TakeFirst();

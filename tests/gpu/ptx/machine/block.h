@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/gpu/ptx/machine/profile.h"
 #include "tests/gpu/ptx/machine/race_checker.h"
 #include "tests/gpu/ptx/machine/shadow.h"
 
@@ -23,8 +24,10 @@ struct Barrier {
   int32_t num_live = 0;
   int32_t num_ended = 0;
   uint32_t phase = 0;
-  SeenClocks joined;     // what those that have arrived know
-  SeenClocks completed;  // the same of the phase before
+  SeenClocks joined;          // what those that have arrived know
+  SeenClocks completed;       // the same of the phase before
+  ChainPoint last;            // the latest of those that have arrived
+  ChainPoint completed_last;  // the same of the phase before
 
   void CompleteIfAllCame() {
     if (num_arrived == 0 || num_arrived < num_live) return;
@@ -32,6 +35,8 @@ struct Barrier {
     ++phase;
     completed = std::move(joined);
     joined.clear();
+    completed_last = last;
+    last = {};
   }
   void Arrive() {
     ++num_arrived;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/gpu/ptx/machine/launch_state.h"
+#include "tests/gpu/ptx/machine/profile.h"
 #include "tests/gpu/ptx/machine/warp.h"
 
 namespace specd::ptx {
@@ -66,8 +67,16 @@ class Scheduler {
     clusters_.push_back(std::move(cluster));
   }
 
-  // Any warp that can go on.
+  // Any warp that can go on; if times are counted, the earliest.
   Warp* Choose() {
+    if (launch_.options.profiler != nullptr) {
+      Warp* earliest = nullptr;
+      for (Warp* const warp : warps_) {
+        if (!warp->CanRun()) continue;
+        if (earliest == nullptr || warp->now().cycles < earliest->now().cycles) earliest = warp;
+      }
+      return earliest;
+    }
     const auto from = static_cast<size_t>(launch_.Random(static_cast<int32_t>(warps_.size())));
     for (size_t i = 0; i < warps_.size(); ++i) {
       Warp* const warp = warps_[(from + i) % warps_.size()];
@@ -77,6 +86,7 @@ class Scheduler {
   }
 
   void End(Warp* warp) {
+    if (launch_.options.profiler != nullptr) launch_.options.profiler->NoteEnd(warp->now());
     std::erase(warps_, warp);
     Cluster* const cluster = warp->block().cluster;
     Barrier& barrier = warp->block().barrier;
@@ -137,6 +147,7 @@ absl::Status RunLaunch(const Function& entry, const LaunchShape& shape,
                      .races = RaceChecker(),
                      .random = options.seed * 0x9E3779B97F4A7C15u + counts->num_launches,
                      .error = {}};
+  if (options.profiler != nullptr) options.profiler->Begin(entry.name, shape.grid, shape.block);
   Scheduler scheduler(&launch);
   scheduler.Run();
   ++counts->num_launches;

@@ -17,6 +17,8 @@
 
 namespace specd::ptx {
 
+class Profiler;
+
 struct LaunchOptions {
   uint64_t seed = 1;
   int32_t resident_clusters = 4;  // that take turns; a block without a cluster counts as one
@@ -25,6 +27,9 @@ struct LaunchOptions {
   // seed.
   bool has_rough_reciprocals = false;
   bool poisons_registers = false;  // they begin with a pattern of the seed, else with 0
+  // Takes the counts of the launch. Warps then go on in the order of their times in it, and not in
+  // one of the seed.
+  Profiler* profiler = nullptr;
 };
 
 // One-dimensional, as all kernels here.

@@ -77,12 +77,40 @@ void OrderRead(Warp& warp, const Instruction& instruction, uint32_t lane, const 
   warp.EndTurnSoon();
 }
 
+// Tells the warp's pipeline what an access touches, if the launch is profiled.
+class AccessNote {
+ public:
+  AccessNote(Warp& warp, const Instruction& instruction) : warp_(warp), instruction_(instruction) {
+    access_.size_bytes = instruction.access.size_bytes();
+  }
+
+  void Add(uint32_t lane, const Place& place) {
+    if (warp_.pipeline() == nullptr || place.cells == nullptr) return;
+    access_.addresses[lane] = place.address;
+    access_.lanes |= 1u << lane;
+    access_.is_shared = place.marks != nullptr;
+  }
+  void End(bool is_atomic) {
+    if (access_.lanes == 0) return;
+    if (is_atomic) {
+      warp_.pipeline()->Atomic(instruction_, access_);
+    } else {
+      warp_.pipeline()->Access(instruction_, access_);
+    }
+  }
+
+ private:
+  Warp& warp_;
+  const Instruction& instruction_;
+  WarpAccess access_;
+};
+
 // Places of a write by several lanes. The lanes of one instruction do not race with each other: one
 // of them is last.
 class Writes {
  public:
   Writes(Warp& warp, Frame& frame, const Instruction& instruction)
-      : warp_(warp), frame_(frame), instruction_(instruction) {}
+      : warp_(warp), frame_(frame), instruction_(instruction), note_(warp, instruction) {}
 
   // False if a lane may not write there. A store knows its values; an atomic operation does not.
   bool Find(uint32_t lanes, bool is_store) {
@@ -101,7 +129,9 @@ class Writes {
     const Place& place = places_[lane];
     NoteAccess(warp_, instruction_, lane, place, true);
     if (place.marks != nullptr) std::memset(place.marks, 1, instruction_.access.size_bytes());
+    note_.Add(lane, place);
   }
+  void End(bool is_atomic) { note_.End(is_atomic); }
 
  private:
   static constexpr size_t kMostBytes = 4 * sizeof(uint64_t);  // of an access
@@ -109,6 +139,7 @@ class Writes {
   Warp& warp_;
   Frame& frame_;
   const Instruction& instruction_;
+  AccessNote note_;
   Place places_[kLanes];
 };
 
@@ -132,6 +163,7 @@ void Atomic(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t l
     writes.Note(lane);
     warp.launch().races.Release(&warp.clock(), lane, place.address, order, true);
   });
+  writes.End(true);
 }
 
 struct Exchange {
@@ -157,6 +189,7 @@ Handler OfType(std::string_view type) {
 
 void Load(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   bool goes_on = true;
+  AccessNote note(warp, instruction);
   ForEachLane(lanes, [&](uint32_t lane) {
     Place place;
     goes_on = goes_on && FindPlace(warp, frame, instruction, lane, &place);
@@ -172,7 +205,9 @@ void Load(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lan
     if (!goes_on) return;
     NoteAccess(warp, instruction, lane, place, false);
     LoadLane(frame, instruction, lane, place.bytes);
+    note.Add(lane, place);
   });
+  note.End(false);
 }
 
 void Store(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
@@ -187,6 +222,7 @@ void Store(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t la
     warp.launch().races.Release(&warp.clock(), lane, place.address, order, false);
     warp.EndTurnSoon();
   });
+  writes.End(false);
 }
 
 Handler FindAtomic(std::string_view op, std::string_view type) {

@@ -9,6 +9,8 @@ namespace specd::ptx {
 
 namespace {
 
+constexpr int32_t kLeastSlotBytes = 4 * kLanes;
+
 int SlotBytes(int size_bytes) { return size_bytes == 8 ? 8 : 4; }
 
 }  // namespace
@@ -17,6 +19,7 @@ OperandSlots::OperandSlots(const FunctionText& text, const Module& module, Funct
     : text_(text), module_(module), function_(*function), slots_(AssignSlots(text)) {
   function->register_bytes = slots_.size_bytes;
   function->num_predicates = slots_.num_predicates;
+  function->num_values = slots_.size_bytes / kLeastSlotBytes + 1 + slots_.num_predicates;
 }
 
 void OperandSlots::Fail(const std::string& what) {
@@ -75,6 +78,12 @@ int32_t OperandSlots::Predicate(const Operand& operand) {
 
 int32_t OperandSlots::Guard(int reg, bool is_negated) const {
   return slots_.slots[static_cast<size_t>(reg)] | (is_negated ? kNegated : 0);
+}
+
+int32_t OperandSlots::ValueOf(int reg) const {
+  const int32_t slot = slots_.slots[static_cast<size_t>(reg)];
+  const bool is_predicate = text_.registers[static_cast<size_t>(reg)] == kPredicateBytes;
+  return is_predicate ? slots_.size_bytes / kLeastSlotBytes + 1 + slot : slot / kLeastSlotBytes;
 }
 
 int32_t OperandSlots::Constant(uint64_t value, int size_bytes) {

@@ -40,6 +40,9 @@ class OperandSlots {
   int32_t Source(const Operand& operand, int size_bytes);
   int32_t Guard(int reg, bool is_negated) const;
 
+  // The number of a register among the values of its function (Function::num_values).
+  int32_t ValueOf(int reg) const;
+
   int32_t Constant(uint64_t value, int size_bytes);
   // The value of a name: an address or, in shared memory, an offset.
   uint64_t ValueOfName(const std::string& name);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/gpu/ptx/machine/device_memory.h"
+#include "tests/gpu/ptx/machine/op_class.h"
 #include "tests/gpu/ptx/machine/syntax.h"
 
 namespace specd::ptx {
@@ -72,6 +73,9 @@ struct Instruction {
   std::vector<int32_t> arguments;  // offsets of params in the caller
   int32_t returned = kNoOperand;   // the offset of the result's param
   std::string_view opcode;         // with its modifiers
+  OpClass op_class = OpClass::kControl;
+  std::vector<int32_t> reads;   // values of the function, for Pipeline
+  std::vector<int32_t> writes;  // the same
   mutable uint64_t num_runs = 0;
   mutable const MemoryRange* last_range = nullptr;  // that the instruction touched
 };
@@ -87,6 +91,7 @@ struct Function {
   std::vector<std::byte> constants;
   int32_t register_bytes = 0;
   int32_t num_predicates = 2;
+  int32_t num_values = 0;  // registers and predicates
   int32_t param_bytes = 0;
   int32_t local_bytes = 0;
 };

@@ -12,11 +12,6 @@ constexpr int kNotSeen = -2;
 constexpr int kSeveralBlocks = -1;
 constexpr int32_t kLanes = 32;
 
-struct Use {
-  int reg;
-  bool is_definition;
-};
-
 // Opcodes whose first operand is read, if at all.
 bool WritesNothing(std::string_view opcode) {
   for (const std::string_view prefix : {"st.", "red.", "bar", "call", "bra", "prefetch", "fence"}) {
@@ -25,23 +20,11 @@ bool WritesNothing(std::string_view opcode) {
   return false;
 }
 
-void AddUses(const Operand& operand, bool is_definition, std::vector<Use>* uses) {
+void AddUses(const Operand& operand, bool is_definition, std::vector<RegisterUse>* uses) {
   if (operand.kind == Operand::Kind::kAddress) is_definition = false;
   if (operand.reg != kNoRegister) uses->push_back({operand.reg, is_definition});
   if (operand.second_reg != kNoRegister) uses->push_back({operand.second_reg, is_definition});
   for (const Operand& part : operand.parts) AddUses(part, is_definition, uses);
-}
-
-// Reads come before writes.
-std::vector<Use> UsesOf(const Statement& statement) {
-  std::vector<Use> uses;
-  const bool writes = !WritesNothing(statement.opcode) && !statement.operands.empty();
-  for (size_t i = writes ? 1 : 0; i < statement.operands.size(); ++i) {
-    AddUses(statement.operands[i], false, &uses);
-  }
-  if (statement.guard != kNoRegister) uses.push_back({statement.guard, false});
-  if (writes) AddUses(statement.operands[0], true, &uses);
-  return uses;
 }
 
 class SlotAssigner {
@@ -91,7 +74,7 @@ class SlotAssigner {
     for (size_t i = 0; i < function_.statements.size(); ++i) {
       if (begins[i]) ++block;
       const Statement& statement = function_.statements[i];
-      for (const Use& use : UsesOf(statement)) {
+      for (const RegisterUse& use : UsesOf(statement)) {
         Life& life = lives_[static_cast<size_t>(use.reg)];
         if (life.block == kNotSeen) {
           life.block = block;
@@ -107,7 +90,7 @@ class SlotAssigner {
 
   void AssignShort(size_t statement) {
     std::vector<int> ended;
-    for (const Use& use : UsesOf(function_.statements[statement])) {
+    for (const RegisterUse& use : UsesOf(function_.statements[statement])) {
       const auto reg = static_cast<size_t>(use.reg);
       if (function_.registers[reg] == kPredicateBytes || !lives_[reg].IsShort()) continue;
       if (result_.slots[reg] == kNoSlot) result_.slots[reg] = Take(function_.registers[reg]);
@@ -143,6 +126,17 @@ class SlotAssigner {
 };
 
 }  // namespace
+
+std::vector<RegisterUse> UsesOf(const Statement& statement) {
+  std::vector<RegisterUse> uses;
+  const bool writes = !WritesNothing(statement.opcode) && !statement.operands.empty();
+  for (size_t i = writes ? 1 : 0; i < statement.operands.size(); ++i) {
+    AddUses(statement.operands[i], false, &uses);
+  }
+  if (statement.guard != kNoRegister) uses.push_back({statement.guard, false});
+  if (writes) AddUses(statement.operands[0], true, &uses);
+  return uses;
+}
 
 RegisterSlots AssignSlots(const FunctionText& function) { return SlotAssigner(function).Run(); }
 

@@ -20,6 +20,14 @@ struct RegisterSlots {
   int32_t num_predicates = 2;
 };
 
+// A register that a statement names.
+struct RegisterUse {
+  int reg;
+  bool is_definition;
+};
+// Reads come before writes.
+std::vector<RegisterUse> UsesOf(const Statement& statement);
+
 RegisterSlots AssignSlots(const FunctionText& function);
 
 }  // namespace specd::ptx

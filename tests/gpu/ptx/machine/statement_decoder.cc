@@ -34,6 +34,10 @@ Instruction DecodeStatement(const FunctionText& text, const Module& module,
   Instruction& instruction = decoding.instruction;
   instruction.line = statement.line;
   instruction.opcode = Kept(statement.opcode);
+  instruction.op_class = OpClassOf(statement.opcode);
+  for (const RegisterUse& use : UsesOf(statement)) {
+    (use.is_definition ? instruction.writes : instruction.reads).push_back(slots->ValueOf(use.reg));
+  }
   if (statement.guard != kNoRegister) {
     instruction.guard = slots->Guard(statement.guard, statement.is_guard_negated);
   }

@@ -97,6 +97,7 @@ void Reduce(Warp&, Frame& frame, const Instruction& instruction, uint32_t lanes)
 // The barrier's clocks are those of all warps that came.
 void Arrive(Warp& warp, Barrier* barrier) {
   warp.launch().races.Arrive(&warp.clock(), &barrier->joined);
+  barrier->last.JoinLater(warp.now());
   barrier->Arrive();
 }
 

@@ -30,6 +30,9 @@ Warp::Warp(LaunchState* launch, Block* block, uint32_t index)
       lanes_(LanesOf(*launch, index)),
       memory_(TakeWarpMemory()),
       clock_(launch->races.NewWarp(block->index * launch->warps_per_block() + index)) {
+  if (launch->options.profiler != nullptr) {
+    pipeline_ = std::make_unique<Pipeline>(launch->options.profiler);
+  }
   frames_.reserve(kMostFrames);
   const Function& entry = launch_.entry;
   local_used_ = RoundUp(static_cast<size_t>(entry.param_bytes), 16);
@@ -45,6 +48,7 @@ Warp::~Warp() { GiveWarpMemoryBack(std::move(memory_)); }
 Frame* Warp::Push(const Function& function, uint32_t lanes, int32_t params_offset) {
   if (num_frames_ == frames_.size()) frames_.emplace_back();
   Frame& frame = frames_[num_frames_++];
+  if (pipeline_ != nullptr) pipeline_->Enter(function);
   frame.function = &function;
   frame.registers = memory_->registers() + registers_used_;
   frame.registers_before = registers_used_;
@@ -83,11 +87,17 @@ void Warp::Pop() {
   const Frame& frame = top();
   registers_used_ = frame.registers_before;
   local_used_ = frame.local_before;
+  if (pipeline_ != nullptr) pipeline_->Leave();
   --num_frames_;
 }
 
 void Warp::Run(int32_t num_instructions) {
-  if (waits_for_ != nullptr) launch_.races.Leave(&clock_, waits_for_->completed);
+  if (waits_for_ != nullptr) {
+    launch_.races.Leave(&clock_, waits_for_->completed);
+    if (pipeline_ != nullptr) {
+      pipeline_->WaitUntil(waits_for_->completed_last, waits_for_ != &block_.barrier);
+    }
+  }
   waits_for_ = nullptr;
   turn_ = num_instructions;
   while (num_frames_ > 0 && waits_for_ == nullptr && turn_ > 0 && !launch_.has_failed()) {
@@ -106,6 +116,7 @@ void Warp::Step(Frame& frame) {
   ++instruction.num_runs;
   uint32_t lanes = frame.current;
   if (instruction.guard != kNoOperand) lanes &= frame.Predicate(instruction.guard);
+  if (pipeline_ != nullptr) pipeline_->Issue(instruction, frame.current);
   switch (instruction.flow) {
     case Flow::kNext:
       ++frame.pc;

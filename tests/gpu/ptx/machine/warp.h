@@ -15,6 +15,7 @@
 #include "tests/gpu/ptx/machine/block.h"
 #include "tests/gpu/ptx/machine/frame.h"
 #include "tests/gpu/ptx/machine/launch_state.h"
+#include "tests/gpu/ptx/machine/pipeline.h"
 #include "tests/gpu/ptx/machine/warp_memory.h"
 
 namespace specd::ptx {
@@ -43,6 +44,9 @@ class Warp {
   WarpMemory& memory() { return *memory_; }
   WarpClock& clock() { return clock_; }
   uint32_t index() const { return index_; }
+  // Null if the launch is not profiled.
+  Pipeline* pipeline() { return pipeline_.get(); }
+  ChainPoint now() const { return pipeline_ == nullptr ? ChainPoint{} : pipeline_->now(); }
   uint32_t lanes() const { return lanes_; }
   void EndTurnSoon() { turn_ = std::min<int32_t>(turn_, launch_.Random(8)); }
   void WaitFor(const Barrier* barrier, uint32_t phase) {
@@ -74,6 +78,7 @@ class Warp {
   const uint32_t lanes_;  // that exist
   std::unique_ptr<WarpMemory> memory_;
   WarpClock clock_;
+  std::unique_ptr<Pipeline> pipeline_;
   std::vector<Frame> frames_;  // those behind num_frames_ wait for another use
   size_t num_frames_ = 0;
   size_t registers_used_ = 0;

@@ -12,7 +12,7 @@ namespace specd::ptx {
 
 namespace {
 
-constexpr size_t kAllLocalBytes = kLocalBytes * kLanes;
+constexpr size_t kAllLocalBytes = kLocalStride * kLanes;
 
 void* Map(size_t size_bytes) {
   void* const mapping = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,

@@ -12,6 +12,8 @@ namespace specd::ptx {
 
 inline constexpr size_t kRegisterArenaBytes = size_t{96} << 20;
 inline constexpr size_t kLocalBytes = size_t{64} << 10;  // of a lane
+// Lanes are three lines of the cache further apart: at a power of two, all 32 would share a set.
+inline constexpr size_t kLocalStride = kLocalBytes + 192;
 
 class WarpMemory {
  public:
@@ -21,8 +23,8 @@ class WarpMemory {
   ~WarpMemory();
 
   std::byte* registers() const { return registers_; }
-  std::byte* LocalOf(uint32_t lane) const { return local_ + lane * kLocalBytes; }
-  uint8_t* MarksOf(uint32_t lane) const { return marks_ + lane * kLocalBytes; }
+  std::byte* LocalOf(uint32_t lane) const { return local_ + lane * kLocalStride; }
+  uint8_t* MarksOf(uint32_t lane) const { return marks_ + lane * kLocalStride; }
 
  private:
   std::byte* registers_;

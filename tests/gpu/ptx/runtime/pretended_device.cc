@@ -91,6 +91,11 @@ cudaError_t PretendedDevice::Run(const Function& kernel, const LaunchShape& shap
   return cudaErrorLaunchFailure;
 }
 
+void PretendedDevice::SetProfiler(Profiler* profiler) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  options_.profiler = profiler;
+}
+
 void* PretendedDevice::Allocate(size_t size_bytes) {
   auto block = std::make_unique<DeviceBlock>(size_bytes);
   void* const memory = block->begin();

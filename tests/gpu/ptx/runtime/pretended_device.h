@@ -47,6 +47,9 @@ class PretendedDevice {
   cudaError_t Launch(const void* stub, const LaunchShape& shape, void** arguments,
                      cudaStream_t stream);
 
+  // Counts all launches from now on, or none if null. It outlives them.
+  void SetProfiler(Profiler* profiler);
+
   void* Allocate(size_t size_bytes);
   bool Free(void* memory);
 

@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<PtxFiles>> PtxFiles::Read(const std::string& fold
   }
   std::sort(paths.begin(), paths.end());
   if (paths.empty()) {
-    return absl::NotFoundError(fmt::format("{} holds no .ptx file; build specd_ptx_files", folder));
+    return absl::NotFoundError(fmt::format("{} holds no .ptx file; build specd_kernels", folder));
   }
   for (const std::filesystem::path& path : paths) {
     std::ifstream file(path);

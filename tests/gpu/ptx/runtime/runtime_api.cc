@@ -220,6 +220,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   *event = reinterpret_cast<cudaEvent_t>(new PretendedEvent);
   return cudaSuccess;
 }
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete reinterpret_cast<PretendedEvent*>(event);
   return cudaSuccess;
@@ -229,6 +230,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     reinterpret_cast<PretendedEvent*>(event)->when = Clock::now();
     return cudaSuccess;
   });
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+  return cudaEventRecord(event, stream);
+}
+cudaError_t cudaEventElapsedTime(float* elapsed_ms, cudaEvent_t start, cudaEvent_t end) {
+  const auto when = [](cudaEvent_t event) {
+    return reinterpret_cast<PretendedEvent*>(event)->when;
+  };
+  *elapsed_ms = std::chrono::duration<float, std::milli>(when(end) - when(start)).count();
+  return cudaSuccess;
 }
 // Work is done when it is enqueued, so every recorded event has come.
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {

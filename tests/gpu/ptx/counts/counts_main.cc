@@ -1,0 +1,65 @@
+// specd_ptx_counts counts what rounds of `specd-bench gpu` ask of a device, for `specd-bench ptx`.
+//
+//   export SPECD_PTX_FOLDER=sm_90 SPECD_PTX_ARCH=90 SPECD_PTX_PROCESSORS=132
+//   specd_ptx_counts [VOCAB [CASE ...]] > counts.jsonl
+//
+// The cases are those of `specd-bench gpu --quick` in bf16, or the named ones of them, over a
+// vocabulary of 128256 or VOCAB ids. The environment describes the device (pretended_device.h).
+#include <absl/strings/numbers.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/ptx/counts/round_counter.h"
+#include "tools/bench/gpu_case.h"
+
+namespace specd::ptx {
+namespace {
+
+constexpr int32_t kVocabSize = 128256;
+constexpr int32_t kDraft = 5;
+
+int Fail(int exit_code, const std::string& message) {
+  fmt::print(stderr, "specd_ptx_counts: error: {}\n", message);
+  return exit_code;
+}
+
+int Main(int argc, char** argv) {
+  int32_t vocab_size = kVocabSize;
+  if (argc > 1 &&
+      (!absl::SimpleAtoi(argv[1], &vocab_size) || vocab_size < 1 || vocab_size > kVocabSizeMax)) {
+    return Fail(2, fmt::format("VOCAB = {} is outside 1 .. {}", argv[1], kVocabSizeMax));
+  }
+  std::vector<const bench::VerifyCase*> cases;
+  for (int i = 2; i < argc; ++i) {
+    cases.push_back(bench::FindGpuCase(argv[i]));
+    if (cases.back() == nullptr) {
+      return Fail(2,
+                  fmt::format("CASE = {} is unknown: specd-bench gpu --list names them", argv[i]));
+    }
+  }
+  if (cases.empty()) {
+    for (const bench::VerifyCase& known : bench::GpuCases()) cases.push_back(&known);
+  }
+  RoundCounter counter;
+  if (const absl::Status opened = counter.Open(); !opened.ok()) {
+    return Fail(1, std::string(opened.message()));
+  }
+  for (const int32_t batch : {1, 64}) {
+    for (const bench::VerifyCase* const verify_case : cases) {
+      const absl::StatusOr<bench::RoundCounts> counts = counter.Count(
+          {verify_case, DType::kBFloat16, vocab_size, {.batch = batch, .draft = kDraft}});
+      if (!counts.ok()) return Fail(1, std::string(counts.status().message()));
+      fmt::print("{}\n", bench::ToJson(*counts));
+      std::fflush(stdout);
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace specd::ptx
+
+int main(int argc, char** argv) { return specd::ptx::Main(argc, argv); }

@@ -1,0 +1,113 @@
+#include "tests/gpu/ptx/counts/round_counter.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/cuda_driver.h"
+#include "tests/gpu/ptx/machine/profile.h"
+#include "tests/gpu/ptx/runtime/pretended_device.h"
+#include "tools/bench/gpu_rounds.h"
+#include "tools/bench/measurement.h"
+#include "tools/bench/probes/cuda_probes.h"
+#include "tools/bench/round_set.h"
+
+namespace specd::ptx {
+
+namespace {
+
+bench::LaunchCounts CountsOf(const LaunchProfile& profile) {
+  bench::LaunchCounts counts{
+      .kernel = profile.kernel,
+      .num_blocks = profile.num_blocks,
+      .threads_per_block = profile.threads_per_block,
+      .num_by_class = {},
+      .num_idle_lanes = static_cast<int64_t>(profile.num_idle_lanes),
+      .asked_bytes = static_cast<int64_t>(profile.asked_bytes),
+      .asked_sectors = static_cast<int64_t>(profile.asked_sectors),
+      .needed_sectors = static_cast<int64_t>(profile.needed_sectors),
+      .num_bank_conflicts = static_cast<int64_t>(profile.num_bank_conflicts),
+      .chain_cycles = static_cast<int64_t>(profile.chain_cycles),
+      .chain_instructions = static_cast<int64_t>(profile.chain_instructions)};
+  for (size_t i = 0; i < kNumOpClasses; ++i) {
+    if (profile.num_by_class[i] == 0) continue;
+    counts.num_by_class[std::string(NameOf(static_cast<OpClass>(i)))] =
+        static_cast<int64_t>(profile.num_by_class[i]);
+  }
+  return counts;
+}
+
+// The launches that `run` enqueues. They run at once.
+template <typename Run>
+GpuResult CountLaunches(const Run& run, std::vector<bench::LaunchCounts>* launches) {
+  Profiler profiler;
+  PretendedDevice::Get().SetProfiler(&profiler);
+  const GpuResult result = run();
+  PretendedDevice::Get().SetProfiler(nullptr);
+  for (const LaunchProfile& launch : profiler.launches()) launches->push_back(CountsOf(launch));
+  return result;
+}
+
+absl::Status Failure(const bench::Cell& cell, const std::string& what) {
+  return absl::InternalError(fmt::format("{}: {}", bench::Describe(cell), what));
+}
+
+}  // namespace
+
+absl::Status RoundCounter::Open() {
+  driver_ = MakeCudaDriver();
+  probes_ = bench::MakeCudaProbes(driver_.get());
+  GpuResult result = driver_->UseDevice(0);
+  if (result.ok()) result = probes_->Load();
+  return result.ok() ? absl::OkStatus() : absl::FailedPreconditionError(result.text());
+}
+
+absl::StatusOr<bench::RoundCounts> RoundCounter::Count(const bench::Cell& cell) {
+  const absl::StatusOr<bench::Pools> pools = pools_.For(cell);
+  if (!pools.ok()) return pools.status();
+  absl::StatusOr<std::unique_ptr<Backend>> cpu = MakeBackend("cpu");
+  if (!cpu.ok()) return cpu.status();
+  absl::Status status = (*cpu)->Prepare({.vocab_size = cell.vocab_size,
+                                         .max_batch = cell.shape.batch,
+                                         .max_draft = cell.shape.draft,
+                                         .threads = 1});
+  if (!status.ok()) return status;
+  const auto set = bench::RoundSet::Make(*cell.verify_case, cell.shape, *pools->target,
+                                         pools->draft, cpu->get());
+  if (!set.ok()) return set.status();
+  std::vector<bench::RoundAnswer> expected{(*set)->MakeAnswer()};
+  status = (*cpu)->Run((*set)->Batch(0, expected.data()));
+  if (!status.ok()) return status;
+
+  bench::GpuRounds rounds(driver_.get(), probes_.get(), **set);
+  GpuResult result = rounds.Load(expected);
+  if (!result.ok()) return Failure(cell, result.text());
+  rounds.SpoilAnswers();
+  const DType dtype = (*set)->target().dtype;
+  bench::RoundCounts counts{
+      .case_name = std::string(cell.verify_case->name),
+      .dtype = std::string(bench::DTypeName(dtype)),
+      .arch = PretendedDevice::Get().arch(),
+      .num_processors = PretendedDevice::Get().num_processors(),
+      .batch = cell.shape.batch,
+      .draft = cell.shape.draft,
+      .vocab_size = cell.vocab_size,
+      .num_elements = static_cast<int64_t>(rounds.read_bytes(0)) / SizeBytes(dtype),
+      .round = {},
+      .read = {}};
+  const bool weights_only = cell.verify_case->weights_only;
+  result = CountLaunches(
+      [&] { return weights_only ? rounds.LaunchWeights(0, false) : rounds.LaunchRound(0); },
+      &counts.round);
+  if (!result.ok()) return Failure(cell, result.text());
+  const std::string difference = weights_only ? "" : rounds.Difference(0, expected[0]);
+  if (!difference.empty()) return Failure(cell, difference);
+  result = CountLaunches([&] { return rounds.LaunchRead(0); }, &counts.read);
+  if (!result.ok()) return Failure(cell, result.text());
+  return counts;
+}
+
+}  // namespace specd::ptx

@@ -1,0 +1,102 @@
+#include "tests/gpu/ptx/machine/pipeline.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace specd::ptx {
+
+namespace {
+
+constexpr uint64_t kSharedCycles = 29;
+constexpr uint64_t kLocalCycles = 38;  // of the nearest cache
+constexpr uint64_t kL2Cycles = 263;
+constexpr uint64_t kMemoryCycles = 479;
+constexpr uint64_t kCyclesBetweenAtomics = 2;
+constexpr uint64_t kBlockBarrierCycles = 30;
+constexpr uint64_t kClusterBarrierCycles = 190;
+
+uint64_t LatencyOf(OpClass op_class) {
+  switch (op_class) {
+    case OpClass::kFloat:
+    case OpClass::kAlu:
+    case OpClass::kMultiply:
+      return 4;
+    case OpClass::kWideAlu:
+      return 8;
+    case OpClass::kWideMultiply:
+      return 16;
+    case OpClass::kDivide:
+      return 100;
+    case OpClass::kDouble:
+      return 16;
+    case OpClass::kSpecial:
+    case OpClass::kConvert:
+    case OpClass::kBitCount:
+      return 18;
+    case OpClass::kMove:
+      return 2;
+    case OpClass::kControl:
+      return 8;
+    case OpClass::kExchange:
+      return 23;
+    case OpClass::kSync:
+      return 8;
+    case OpClass::kShared:
+      return kSharedCycles;
+    case OpClass::kLocal:
+      return kLocalCycles;
+    case OpClass::kMemory:
+    case OpClass::kAtomic:
+      return kL2Cycles;
+  }
+  return 4;
+}
+
+}  // namespace
+
+void Pipeline::Issue(const Instruction& instruction, uint32_t lanes) {
+  profiler_.NoteInstruction(instruction.op_class, static_cast<uint32_t>(std::popcount(lanes)));
+  const std::vector<uint64_t>& ready = frames_.back();
+  issued_ = now_.cycles;
+  for (const int32_t value : instruction.reads) {
+    issued_ = std::max(issued_, ready[static_cast<size_t>(value)]);
+  }
+  now_ = {issued_ + 1, now_.instructions + 1};
+  SetReady(instruction, issued_ + LatencyOf(instruction.op_class));
+  // The next instruction waits for where a branch goes.
+  if (instruction.flow != Flow::kNext && instruction.flow != Flow::kTogether) {
+    now_.cycles = issued_ + LatencyOf(instruction.op_class);
+  }
+}
+
+void Pipeline::SetReady(const Instruction& instruction, uint64_t cycles) {
+  for (const int32_t value : instruction.writes) {
+    frames_.back()[static_cast<size_t>(value)] = cycles;
+  }
+}
+
+void Pipeline::Access(const Instruction& instruction, const WarpAccess& access) {
+  const bool is_new = profiler_.NoteAccess(access);
+  SetReady(instruction, issued_ + (access.is_shared ? kSharedCycles
+                                   : is_new         ? kMemoryCycles
+                                                    : kL2Cycles));
+}
+
+void Pipeline::Atomic(const Instruction& instruction, const WarpAccess& access) {
+  Access(instruction, access);
+  if (access.is_shared) return;
+  uint64_t last = 0;
+  for (uint32_t lanes = access.lanes; lanes != 0; lanes &= lanes - 1) {
+    uint64_t& done = profiler_.DoneAt(access.addresses[std::countr_zero(lanes)]);
+    done = std::max(issued_ + kL2Cycles / 2, done + kCyclesBetweenAtomics);
+    last = std::max(last, done);
+  }
+  SetReady(instruction, last + kL2Cycles / 2);
+}
+
+void Pipeline::WaitUntil(const ChainPoint& last, bool is_cluster) {
+  now_.JoinLater(last);
+  now_.cycles += is_cluster ? kClusterBarrierCycles : kBlockBarrierCycles;
+}
+
+}  // namespace specd::ptx

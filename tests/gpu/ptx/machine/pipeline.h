@@ -1,0 +1,46 @@
+// Pipeline keeps the time of one warp as if it had its processor to itself: instructions go in
+// order, one in a cycle, and each waits for the registers that it reads.
+//
+// The latencies are cycles that were published for devices of 8.0 and 9.0, by Luo et al.,
+// "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture through Microbenchmarking" (IPDPS
+// 2024), and Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture" (HPEC 2022). Those
+// of barriers are estimates.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/gpu/ptx/machine/profile.h"
+
+namespace specd::ptx {
+
+class Pipeline {
+ public:
+  explicit Pipeline(Profiler* profiler) : profiler_(*profiler) {}
+
+  const ChainPoint& now() const { return now_; }
+
+  void Enter(const Function& function) {
+    frames_.emplace_back(static_cast<size_t>(function.num_values), 0);
+  }
+  void Leave() { frames_.pop_back(); }
+
+  void Issue(const Instruction& instruction, uint32_t lanes);
+  // The access of the instruction that was issued last.
+  void Access(const Instruction& instruction, const WarpAccess& access);
+  // The same for an atomic operation, which waits for earlier ones at its address.
+  void Atomic(const Instruction& instruction, const WarpAccess& access);
+
+  // The warp has waited for others, of whom the last came at that time.
+  void WaitUntil(const ChainPoint& last, bool is_cluster);
+
+ private:
+  void SetReady(const Instruction& instruction, uint64_t cycles);
+
+  Profiler& profiler_;
+  ChainPoint now_;
+  uint64_t issued_ = 0;                        // the cycle of the last instruction
+  std::vector<std::vector<uint64_t>> frames_;  // when each value of a call is there
+};
+
+}  // namespace specd::ptx

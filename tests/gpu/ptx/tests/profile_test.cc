@@ -1,0 +1,140 @@
+// The counts of a profile against counts by hand: sectors, bank conflicts, idle lanes, classes of
+// instructions, and the longest chain.
+#include "tests/gpu/ptx/machine/profile.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/ptx/tests/opcode_case.h"
+
+namespace specd::ptx {
+namespace {
+
+// The profile of one launch. `tid` is in %t, and p0 in %p.
+LaunchProfile ProfileOf(const std::string& body, DeviceBlock* block, const LaunchShape& shape = {},
+                        const std::string& globals = "") {
+  Profiler profiler;
+  const std::string head =
+      ".reg .b64 %p, %q, %a; .reg .b32 %t, %u, %v, %w; .reg .pred %b;\n"
+      "ld.param.u64 %p, [p0];\nmov.u32 %t, %tid.x;\n";
+  const absl::Status status =
+      RunText(EntryText(1, head + body, globals), shape,
+              {reinterpret_cast<uint64_t>(block->begin())}, {.profiler = &profiler});
+  REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
+  REQUIRE(profiler.launches().size() == 1);
+  return profiler.launches()[0];
+}
+
+// Reads the 4 bytes at p0 + scale * tid + offset.
+std::string Read(int scale, int offset = 0) {
+  return fmt::format("mul.wide.u32 %q, %t, {}; add.u64 %q, %p, %q; ld.global.u32 %v, [%q+{}];\n",
+                     scale, offset);
+}
+
+uint64_t Of(const LaunchProfile& profile, OpClass op_class) {
+  return profile.num_by_class[static_cast<size_t>(op_class)];
+}
+
+TEST_SUITE("ptx") {
+  TEST_CASE("PTX machine: a profile counts sectors that are asked for, and those needed once") {
+    DeviceBlock block(4096);  // begins at a multiple of 256
+    const LaunchProfile near = ProfileOf(Read(4), &block);
+    CHECK(near.asked_bytes == 128);
+    CHECK(near.asked_sectors == 4);
+    CHECK(near.needed_sectors == 4);
+    CHECK(ProfileOf(Read(32), &block).asked_sectors == 32);
+    CHECK(ProfileOf(Read(0), &block).asked_sectors == 1);
+    CHECK(ProfileOf(Read(4, 16), &block).asked_sectors == 5);  // half a sector further
+    const LaunchProfile twice = ProfileOf(Read(4) + Read(4, 64), &block);
+    CHECK(twice.asked_sectors == 8);
+    CHECK(twice.needed_sectors == 6);
+    // Another block of the launch needs nothing more.
+    const LaunchProfile wide = ProfileOf(Read(4), &block, {.grid = 2});
+    CHECK(wide.asked_sectors == 8);
+    CHECK(wide.needed_sectors == 4);
+  }
+
+  TEST_CASE("PTX machine: a profile counts turns of shared memory beyond the first") {
+    DeviceBlock block(4096);
+    const auto conflicts = [&](const std::string& type, int stride) {
+      const std::string body = fmt::format(
+          "mul.lo.u32 %u, %t, {}; mov.u32 %v, words; add.u32 %u, %u, %v;\n"
+          "st.shared.{} [%u], {};\n",
+          stride, type,
+          type == "u32"      ? "%t"
+          : type == "v2.u32" ? "{%t, %t}"
+                             : "{%t, %t, %t, %t}");
+      const LaunchProfile profile =
+          ProfileOf(body, &block, {}, ".shared .align 16 .b8 words[8192];");
+      CHECK(profile.num_shared_accesses == 1);
+      CHECK(profile.asked_sectors == 0);
+      return profile.num_bank_conflicts;
+    };
+    // Lane i uses bank i * stride / 4 % 32.
+    CHECK(conflicts("u32", 4) == 0);
+    CHECK(conflicts("u32", 8) == 1);
+    CHECK(conflicts("u32", 16) == 3);
+    CHECK(conflicts("u32", 128) == 31);
+    CHECK(conflicts("u32", 132) == 0);
+    CHECK(conflicts("u32", 0) == 0);        // one word
+    CHECK(conflicts("v2.u32", 8) == 0);     // two turns of 16 lanes are the least
+    CHECK(conflicts("v4.u32", 16) == 0);    // and four of 8
+    CHECK(conflicts("v4.u32", 128) == 28);  // 8 lanes at the same four banks, four times
+  }
+
+  TEST_CASE("PTX machine: a profile counts instructions by class, and lanes that wait") {
+    DeviceBlock block(4096);
+    const LaunchProfile profile = ProfileOf(
+        "setp.lt.u32 %b, %t, 8; @!%b bra END;\n"
+        "add.u32 %u, %t, 1; add.u64 %q, %p, 8; mul.lo.u32 %v, %u, %u; mul.lo.u64 %a, %q, %q;\n"
+        "popc.b32 %w, %v;\nEND:\nbar.sync 0;\n",
+        &block, {.block = 64});
+    CHECK(Of(profile, OpClass::kAlu) == 2 + 1);  // the second warp has no lane below 8
+    CHECK(Of(profile, OpClass::kWideAlu) == 1);
+    CHECK(Of(profile, OpClass::kMultiply) == 1);
+    CHECK(Of(profile, OpClass::kWideMultiply) == 1);
+    CHECK(Of(profile, OpClass::kBitCount) == 1);
+    CHECK(Of(profile, OpClass::kSync) == 2);
+    CHECK(profile.num_idle_lanes == 5 * 24);
+    CHECK(profile.num_instructions() == 2 * 6 + 5);  // ld, mov, setp, bra, bar, ret
+  }
+
+  TEST_CASE("PTX machine: a profile's chain waits for operands, memory and barriers") {
+    DeviceBlock block(4096);
+    const uint64_t begin = ProfileOf("", &block).chain_cycles;
+    const auto more = [&](const std::string& body, const LaunchShape& shape = {}) {
+      return ProfileOf(body, &block, shape).chain_cycles - begin;
+    };
+    // Independent instructions take a cycle each; one that needs the last takes its latency.
+    const std::string apart = "add.u32 %u, %t, 1; add.u32 %v, %t, 2; add.u32 %w, %t, 3;";
+    const std::string chained = "add.u32 %u, %t, 1; add.u32 %v, %u, 2; add.u32 %w, %v, 3;";
+    CHECK(more(chained) - more(apart) == 2 * 3);
+    // The second read of a sector comes from the L2 cache. The sum waits for it.
+    const std::string sum = "add.u32 %w, %v, 1;";
+    const uint64_t first = more(Read(4) + sum);
+    const uint64_t both = more(Read(4) + sum + Read(4) + sum);
+    CHECK(first > 479);
+    CHECK(both - first > 263);
+    CHECK(both - first < 479);
+    // At a barrier the quick warp waits for the slow one, and both go on together.
+    const std::string slow = "setp.ge.u32 %b, %t, 32; @%b bra MEET;\n" + Read(4) + sum;
+    const uint64_t met = more(slow + "MEET:\nbar.sync 0;" + Read(4, 1024) + sum, {.block = 64});
+    CHECK(met > 2 * 479);
+    const LaunchProfile profile = ProfileOf(apart, &block);
+    CHECK(profile.chain_instructions == 6);  // ld, mov, three sums, ret
+  }
+
+  TEST_CASE("PTX machine: a profile changes no answer") {
+    DeviceBlock block(4096);
+    uint32_t* const words = reinterpret_cast<uint32_t*>(block.begin());
+    words[0] = 0;
+    ProfileOf("atom.global.add.u32 %u, [%p], %t;\n", &block, {.grid = 3, .block = 64});
+    CHECK(words[0] == 3 * 63 * 64 / 2);
+  }
+}
+
+}  // namespace
+}  // namespace specd::ptx

@@ -1,0 +1,53 @@
+// The counts of rounds over nvcc's PTX against what their rows make certain.
+#include "tests/gpu/ptx/counts/round_counter.h"
+
+#include <doctest/doctest.h>
+
+#include "tools/bench/gpu_case.h"
+
+namespace specd::ptx {
+namespace {
+
+constexpr int32_t kVocabSize = 4096;  // whole tiles
+constexpr int32_t kDraft = 2;
+
+int64_t Sum(const std::vector<bench::LaunchCounts>& launches,
+            int64_t bench::LaunchCounts::*member) {
+  int64_t sum = 0;
+  for (const bench::LaunchCounts& launch : launches) sum += launch.*member;
+  return sum;
+}
+
+TEST_SUITE("ptx") {
+  TEST_CASE(
+      "PTX counts: a read asks once for each sector of the rows, and rounds for little more") {
+    RoundCounter counter;
+    const absl::Status opened = counter.Open();
+    REQUIRE_MESSAGE(opened.ok(), std::string(opened.message()));
+    for (const char* const name : {"greedy", "one_hot", "reject_side", "exp2"}) {
+      CAPTURE(name);
+      const auto counts = counter.Count(
+          {bench::FindGpuCase(name), DType::kBFloat16, kVocabSize, {.batch = 2, .draft = kDraft}});
+      REQUIRE_MESSAGE(counts.ok(), std::string(counts.status().message()));
+      const int64_t row_bytes = 2 * counts->num_elements;
+      REQUIRE(counts->num_elements % kVocabSize == 0);
+      REQUIRE(counts->read.size() == 1);
+      // Besides the rows, the list of their addresses is read, and the sink may be written.
+      const int64_t read = Sum(counts->read, &bench::LaunchCounts::needed_sectors);
+      CHECK(read >= row_bytes / 32);
+      CHECK(read <= row_bytes / 32 + 8);
+      CHECK(Sum(counts->read, &bench::LaunchCounts::asked_bytes) >= row_bytes);
+      CHECK(Sum(counts->read, &bench::LaunchCounts::num_bank_conflicts) == 0);
+      // A round reads at least these rows. Every element takes an instruction of a lane or more.
+      CHECK(Sum(counts->round, &bench::LaunchCounts::needed_sectors) >= row_bytes / 32);
+      CHECK(32 * counts->num_instructions() > counts->num_elements);
+      CHECK(Sum(counts->round, &bench::LaunchCounts::chain_instructions) > 100);
+      const auto again = bench::ParseCounts(bench::ToJson(*counts));
+      REQUIRE(again.ok());
+      CHECK(bench::ToJson(again->at(0)) == bench::ToJson(*counts));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace specd::ptx

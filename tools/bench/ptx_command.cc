@@ -1,0 +1,202 @@
+#include "tools/bench/ptx_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string_view>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/command.h"
+#include "tools/bench/gpu_case.h"
+#include "tools/bench/ptx_counts.h"
+#include "tools/bench/ptx_model.h"
+#include "tools/bench/table.h"
+
+ABSL_FLAG(std::string, counts, "", "for ptx: a file of counts that specd_ptx_counts has written");
+
+namespace specd::bench {
+namespace {
+
+struct Line {
+  RoundCounts counts;
+  const DeviceFigures* device = nullptr;
+  RoundPrediction round;
+  RoundPrediction read;
+
+  double ratio() const { return round.us / read.us; }
+};
+
+absl::StatusOr<std::vector<Line>> ReadLines(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (path.empty() || !file) {
+    return absl::InvalidArgumentError(
+        fmt::format("counts = {} cannot be read: give the file that specd_ptx_counts has written "
+                    "(docs/BENCHMARKS.md)",
+                    path));
+  }
+  const absl::StatusOr<std::vector<RoundCounts>> all = ParseCounts(text.str());
+  if (!all.ok()) return all.status();
+  std::vector<Line> lines;
+  for (const RoundCounts& counts : *all) {
+    const DeviceFigures* const device = FindPtxDevice(counts.arch, counts.num_processors);
+    if (device == nullptr) {
+      return absl::InvalidArgumentError(
+          fmt::format("counts of PTX for {} on {} processors belong to no known device: count for "
+                      "132 or 148 (90), or for 108 (80)",
+                      counts.arch, counts.num_processors));
+    }
+    lines.push_back({.counts = counts,
+                     .device = device,
+                     .round = PredictRound(counts.round, *device),
+                     .read = PredictRound(counts.read, *device)});
+  }
+  return lines;
+}
+
+// Instructions of a lane for each element of the rows that the round needs.
+double PerElement(const RoundCounts& counts, int64_t num_instructions) {
+  return 32.0 * static_cast<double>(num_instructions) / static_cast<double>(counts.num_elements);
+}
+
+template <typename Member>
+int64_t SumOf(const RoundCounts& counts, Member member) {
+  int64_t sum = 0;
+  for (const LaunchCounts& launch : counts.round) sum += launch.*member;
+  return sum;
+}
+
+int64_t ClassSum(const RoundCounts& counts, std::initializer_list<const char*> names) {
+  int64_t sum = 0;
+  for (const LaunchCounts& launch : counts.round) {
+    for (const char* const name : names) {
+      const auto found = launch.num_by_class.find(name);
+      if (found != launch.num_by_class.end()) sum += found->second;
+    }
+  }
+  return sum;
+}
+
+// Cases whose ratio is a goal for the model and not for a device.
+constexpr double kModelTarget = 1.5;
+constexpr std::string_view kModelCases[] = {"temperature", "topk40_topp95"};
+
+std::string TargetText(const Line& line) {
+  const VerifyCase* const known = FindGpuCase(line.counts.case_name);
+  if (known == nullptr) return "-";
+  const bool is_of_model = std::ranges::find(kModelCases, known->name) != std::end(kModelCases);
+  const double target = is_of_model ? kModelTarget : known->target_gpu;
+  if (line.counts.batch == 64 && target > 0) {
+    return fmt::format("{:.2f}{}", target, line.ratio() <= target ? "" : " missed");
+  }
+  if (line.counts.batch == 1 && known->target_gpu_us > 0) {
+    return fmt::format("{:.0f} us{}", known->target_gpu_us,
+                       line.round.us <= known->target_gpu_us ? "" : " missed");
+  }
+  return "-";
+}
+
+void PrintCounts(const ReportOptions& options, const std::vector<Line>& lines) {
+  Table table(options, 1);
+  table.Begin({{"case", 14},
+               {"PTX", 4},
+               {"batch", 5},
+               {"launches", 8},
+               {"instr/element", 13},
+               {"float", 6},
+               {"alu", 6},
+               {"move", 6},
+               {"other", 6},
+               {"asked/needed", 12},
+               {"needed/read", 11},
+               {"conflicts", 9},
+               {"idle", 6},
+               {"chain", 8},
+               {"cycles", 8}});
+  for (const Line& line : lines) {
+    const RoundCounts& counts = line.counts;
+    const int64_t num_instructions = counts.num_instructions();
+    const int64_t floats = ClassSum(counts, {"float"});
+    const int64_t alu = ClassSum(counts, {"alu", "wide_alu", "multiply", "wide_multiply"});
+    const int64_t moves = ClassSum(counts, {"move"});
+    const auto asked = static_cast<double>(SumOf(counts, &LaunchCounts::asked_sectors));
+    const auto needed = static_cast<double>(SumOf(counts, &LaunchCounts::needed_sectors));
+    const double idle = static_cast<double>(SumOf(counts, &LaunchCounts::num_idle_lanes)) /
+                        (32.0 * static_cast<double>(num_instructions));
+    double read_sectors = 0;
+    for (const LaunchCounts& launch : counts.read) {
+      read_sectors += static_cast<double>(launch.needed_sectors);
+    }
+    table.Print({counts.case_name, fmt::format("{}", counts.arch), fmt::format("{}", counts.batch),
+                 fmt::format("{}", counts.round.size()),
+                 fmt::format("{:.2f}", PerElement(counts, num_instructions)),
+                 fmt::format("{:.2f}", PerElement(counts, floats)),
+                 fmt::format("{:.2f}", PerElement(counts, alu)),
+                 fmt::format("{:.2f}", PerElement(counts, moves)),
+                 fmt::format("{:.2f}", PerElement(counts, num_instructions - floats - alu - moves)),
+                 fmt::format("{:.3f}", asked / needed),
+                 fmt::format("{:.3f}", needed / read_sectors),
+                 fmt::format("{}", SumOf(counts, &LaunchCounts::num_bank_conflicts)),
+                 fmt::format("{:.1f} %", 100 * idle),
+                 fmt::format("{}", SumOf(counts, &LaunchCounts::chain_instructions)),
+                 fmt::format("{}", SumOf(counts, &LaunchCounts::chain_cycles))});
+  }
+}
+
+void PrintPredictions(const ReportOptions& options, const std::vector<Line>& lines) {
+  Table table(options, 2);
+  table.Begin({{"case", 14},
+               {"device", 6},
+               {"batch", 5},
+               {"predicted us", 12},
+               {"read us", 8},
+               {"ratio", 6},
+               {"bound by", 8},
+               {"target", 12}});
+  for (const Line& line : lines) {
+    table.Print({line.counts.case_name, std::string(line.device->name),
+                 fmt::format("{}", line.counts.batch), fmt::format("{:.1f}", line.round.us),
+                 fmt::format("{:.1f}", line.read.us), fmt::format("{:.2f}", line.ratio()),
+                 std::string(BoundName(line.round.bound)), TargetText(line)});
+  }
+}
+
+void PrintJson(const Line& line) {
+  fmt::print(
+      "{{\"suite\": \"ptx\", \"case\": \"{}\", \"device\": \"{}\", \"dtype\": \"{}\", \"batch\": "
+      "{}, \"draft\": {}, \"vocab\": {}, \"predicted_us\": {:.3f}, \"read_us\": {:.3f}, \"ratio\": "
+      "{:.4f}, \"bound\": \"{}\", \"instructions_per_element\": {:.4f}}}\n",
+      line.counts.case_name, line.device->name, line.counts.dtype, line.counts.batch,
+      line.counts.draft, line.counts.vocab_size, line.round.us, line.read.us, line.ratio(),
+      BoundName(line.round.bound), PerElement(line.counts, line.counts.num_instructions()));
+}
+
+}  // namespace
+
+int RunPtx(const std::string& command) {
+  constexpr std::string_view kTaken[] = {"counts", "json", "markdown"};
+  if (const absl::Status status = CheckFlags("ptx", kTaken); !status.ok()) {
+    return Fail(kExitUsage, std::string(status.message()));
+  }
+  const absl::StatusOr<ReportOptions> report = ReportOptionsFromFlags();
+  if (!report.ok()) return Fail(kExitUsage, std::string(report.status().message()));
+  const absl::StatusOr<std::vector<Line>> lines = ReadLines(absl::GetFlag(FLAGS_counts));
+  if (!lines.ok()) return Fail(kExitUsage, std::string(lines.status().message()));
+  if (report->format == ReportFormat::kJson) {
+    for (const Line& line : *lines) PrintJson(line);
+    return 0;
+  }
+  PrintHead(*report, command, "no device: predicted from counts of executed PTX");
+  PrintCounts(*report, *lines);
+  fmt::print("\n");
+  PrintPredictions(*report, *lines);
+  return 0;
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,154 @@
+#include "tools/bench/ptx_counts.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "absl/strings/str_split.h"
+#include "simdjson.h"
+
+namespace specd::bench {
+namespace {
+
+using simdjson::dom::element;
+
+std::string ToJson(const LaunchCounts& launch) {
+  std::string classes;
+  for (const auto& [name, count] : launch.num_by_class) {
+    classes += fmt::format("{}\"{}\": {}", classes.empty() ? "" : ", ", name, count);
+  }
+  return fmt::format(
+      "{{\"kernel\": \"{}\", \"blocks\": {}, \"threads\": {}, \"idle_lanes\": {}, \"asked_bytes\": "
+      "{}, \"asked_sectors\": {}, \"needed_sectors\": {}, \"bank_conflicts\": {}, "
+      "\"chain_cycles\": {}, \"chain_instructions\": {}, \"classes\": {{{}}}}}",
+      launch.kernel, launch.num_blocks, launch.threads_per_block, launch.num_idle_lanes,
+      launch.asked_bytes, launch.asked_sectors, launch.needed_sectors, launch.num_bank_conflicts,
+      launch.chain_cycles, launch.chain_instructions, classes);
+}
+
+std::string ToJson(const std::vector<LaunchCounts>& launches) {
+  std::string text;
+  for (const LaunchCounts& launch : launches) {
+    text += (text.empty() ? "" : ", ") + ToJson(launch);
+  }
+  return text;
+}
+
+// Reads members of objects, and remembers the first that is missing or of another type.
+class Reader {
+ public:
+  const std::string& missing() const { return missing_; }
+
+  template <typename Number>
+  void Take(const element& from, const char* name, Number* out) {
+    int64_t value = 0;
+    if (from[name].get(value) != simdjson::SUCCESS) return Miss(name);
+    *out = static_cast<Number>(value);
+  }
+  void Take(const element& from, const char* name, std::string* out) {
+    std::string_view value;
+    if (from[name].get(value) != simdjson::SUCCESS) return Miss(name);
+    *out = value;
+  }
+  void Take(const element& from, const char* name, std::vector<LaunchCounts>* out) {
+    simdjson::dom::array launches;
+    if (from[name].get(launches) != simdjson::SUCCESS) return Miss(name);
+    for (const element launch : launches) out->push_back(TakeLaunch(launch));
+  }
+
+ private:
+  LaunchCounts TakeLaunch(const element& from) {
+    LaunchCounts launch;
+    Take(from, "kernel", &launch.kernel);
+    Take(from, "blocks", &launch.num_blocks);
+    Take(from, "threads", &launch.threads_per_block);
+    Take(from, "idle_lanes", &launch.num_idle_lanes);
+    Take(from, "asked_bytes", &launch.asked_bytes);
+    Take(from, "asked_sectors", &launch.asked_sectors);
+    Take(from, "needed_sectors", &launch.needed_sectors);
+    Take(from, "bank_conflicts", &launch.num_bank_conflicts);
+    Take(from, "chain_cycles", &launch.chain_cycles);
+    Take(from, "chain_instructions", &launch.chain_instructions);
+    simdjson::dom::object classes;
+    if (from["classes"].get(classes) != simdjson::SUCCESS) {
+      Miss("classes");
+      return launch;
+    }
+    for (const auto& field : classes) {
+      int64_t count = 0;
+      if (field.value.get(count) != simdjson::SUCCESS) Miss("classes");
+      launch.num_by_class[std::string(field.key)] = count;
+    }
+    return launch;
+  }
+  void Miss(const char* name) {
+    if (missing_.empty()) missing_ = name;
+  }
+
+  std::string missing_;
+};
+
+}  // namespace
+
+int64_t LaunchCounts::num_instructions() const {
+  int64_t sum = 0;
+  for (const auto& [name, count] : num_by_class) sum += count;
+  return sum;
+}
+
+int64_t RoundCounts::num_instructions() const {
+  return std::accumulate(
+      round.begin(), round.end(), int64_t{0},
+      [](int64_t sum, const LaunchCounts& launch) { return sum + launch.num_instructions(); });
+}
+
+std::string ToJson(const RoundCounts& counts) {
+  return fmt::format(
+      "{{\"case\": \"{}\", \"dtype\": \"{}\", \"arch\": {}, \"processors\": {}, \"batch\": {}, "
+      "\"draft\": {}, \"vocab\": {}, \"elements\": {}, \"round\": [{}], \"read\": [{}]}}",
+      counts.case_name, counts.dtype, counts.arch, counts.num_processors, counts.batch,
+      counts.draft, counts.vocab_size, counts.num_elements, ToJson(counts.round),
+      ToJson(counts.read));
+}
+
+absl::StatusOr<std::vector<RoundCounts>> ParseCounts(std::string_view text) {
+  std::vector<RoundCounts> all;
+  simdjson::dom::parser parser;
+  int64_t line_number = 0;
+  for (const absl::string_view line :
+       absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
+    ++line_number;
+    if (line.empty()) continue;
+    element document;
+    if (parser.parse(line.data(), line.size()).get(document) != simdjson::SUCCESS) {
+      return absl::InvalidArgumentError(
+          fmt::format("line {} is no JSON: count the rounds again", line_number));
+    }
+    RoundCounts& counts = all.emplace_back();
+    Reader reader;
+    reader.Take(document, "case", &counts.case_name);
+    reader.Take(document, "dtype", &counts.dtype);
+    reader.Take(document, "arch", &counts.arch);
+    reader.Take(document, "processors", &counts.num_processors);
+    reader.Take(document, "batch", &counts.batch);
+    reader.Take(document, "draft", &counts.draft);
+    reader.Take(document, "vocab", &counts.vocab_size);
+    reader.Take(document, "elements", &counts.num_elements);
+    reader.Take(document, "round", &counts.round);
+    reader.Take(document, "read", &counts.read);
+    if (!reader.missing().empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("line {}: {} is missing or of another type: count the rounds again",
+                      line_number, reader.missing()));
+    }
+    if (counts.num_elements <= 0 || counts.round.empty() || counts.read.empty()) {
+      return absl::InvalidArgumentError(
+          fmt::format("line {}: a round needs elements, and launches for itself and its read: "
+                      "count the rounds again",
+                      line_number));
+    }
+  }
+  return all;
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,165 @@
+#include "tools/bench/ptx_model.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace specd::bench {
+namespace {
+
+// Processors, clock and bandwidth: NVIDIA's data sheets of the H200 SXM (67 TFLOPS of fp32 over 132
+// processors, 4.8 TB/s), the A100 SXM 80 GB (19.5 TFLOPS over 108, 2,039 GB/s) and the B200 SXM (75
+// TFLOPS over 148, 8 TB/s). L2: the whitepaper of the A100 (5,120 bytes a cycle); taken for the
+// others too. Lanes: CUDA C++ Programming Guide, "Arithmetic Instructions". The gaps are estimates.
+constexpr std::array kDevices{
+    DeviceFigures{.name = "H200",
+                  .arch = 90,
+                  .num_processors = 132,
+                  .clock_ghz = 1.98,
+                  .memory_gigabytes_per_s = 4800,
+                  .l2_bytes_per_cycle = 5120,
+                  .gap_us = 1.5,
+                  .early_gap_us = 0.7,
+                  .float_lanes = 128,
+                  .double_lanes = 64},
+    DeviceFigures{.name = "A100",
+                  .arch = 80,
+                  .num_processors = 108,
+                  .clock_ghz = 1.41,
+                  .memory_gigabytes_per_s = 2039,
+                  .l2_bytes_per_cycle = 5120,
+                  .gap_us = 1.5,
+                  .early_gap_us = 1.5,
+                  .float_lanes = 64,
+                  .double_lanes = 32},
+    DeviceFigures{.name = "B200",
+                  .arch = 90,
+                  .num_processors = 148,
+                  .clock_ghz = 1.965,
+                  .memory_gigabytes_per_s = 8000,
+                  .l2_bytes_per_cycle = 5120,
+                  .gap_us = 1.5,
+                  .early_gap_us = 0.7,
+                  .float_lanes = 128,
+                  .double_lanes = 64},
+};
+
+// The share of the bandwidth that a read of everything reaches. An estimate.
+constexpr double kReachedBandwidth = 0.92;
+constexpr double kWarpLanes = 32;
+constexpr double kIssuesPerCycle = 4;  // of a processor, one for each of its schedulers
+constexpr double kSectorBytes = 32;
+constexpr double kAluLanes = 64;
+constexpr double kSlowLanes = 16;       // rcp, ex2, conversions, popc
+constexpr double kMemoryLanes = 32;     // loads, stores, shuffles
+constexpr double kBytesPerCycle = 128;  // between a processor's registers and its nearest memory
+
+// Machine instructions for one of the PTX, as ptxas is expected to make them: sums of 64 bits are
+// two, products four, quotients a sequence. Moves of registers mostly vanish.
+double InstructionsFor(std::string_view name) {
+  if (name == "move") return 0;
+  if (name == "wide_alu") return 2;
+  if (name == "wide_multiply") return 4;
+  if (name == "divide") return 20;
+  return 1;
+}
+
+double Sum(const LaunchCounts& counts, std::initializer_list<std::string_view> names) {
+  double sum = 0;
+  for (const std::string_view name : names) {
+    const auto found = counts.num_by_class.find(std::string(name));
+    if (found == counts.num_by_class.end()) continue;
+    sum += InstructionsFor(name) * static_cast<double>(found->second);
+  }
+  return sum;
+}
+
+// Cycles that one processor would take for all instructions.
+double IssueCycles(const LaunchCounts& counts, const DeviceFigures& device) {
+  double all = 0;
+  for (const auto& [name, count] : counts.num_by_class) {
+    all += InstructionsFor(name) * static_cast<double>(count);
+  }
+  const auto unit = [&](double lanes, std::initializer_list<std::string_view> names) {
+    return Sum(counts, names) * kWarpLanes / lanes;
+  };
+  return std::max(
+      {all / kIssuesPerCycle, unit(device.float_lanes, {"float", "divide"}),
+       unit(kAluLanes, {"alu", "wide_alu"}), unit(kAluLanes, {"multiply", "wide_multiply"}),
+       unit(device.double_lanes, {"double"}), unit(kSlowLanes, {"special", "convert", "bit_count"}),
+       unit(kMemoryLanes, {"memory", "shared", "local", "atomic", "exchange"}),
+       static_cast<double>(counts.asked_bytes) / kBytesPerCycle});
+}
+
+double Get(const LaunchCounts& counts, const char* name) {
+  const auto found = counts.num_by_class.find(name);
+  return found == counts.num_by_class.end() ? 0 : static_cast<double>(found->second);
+}
+
+}  // namespace
+
+std::span<const DeviceFigures> PtxDevices() { return kDevices; }
+
+const DeviceFigures* FindPtxDevice(int32_t arch, int32_t num_processors) {
+  for (const DeviceFigures& device : kDevices) {
+    if (device.arch == arch && device.num_processors == num_processors) return &device;
+  }
+  return nullptr;
+}
+
+std::string_view BoundName(Bound bound) {
+  switch (bound) {
+    case Bound::kIssue:
+      return "issue";
+    case Bound::kMemory:
+      return "memory";
+    case Bound::kShared:
+      return "shared";
+    case Bound::kChain:
+      return "chain";
+  }
+  return "";
+}
+
+double LaunchPrediction::us() const { return std::max({issue_us, memory_us, shared_us, chain_us}); }
+
+Bound LaunchPrediction::bound() const {
+  const double longest = us();
+  if (longest == memory_us) return Bound::kMemory;
+  if (longest == issue_us) return Bound::kIssue;
+  return longest == chain_us ? Bound::kChain : Bound::kShared;
+}
+
+LaunchPrediction PredictLaunch(const LaunchCounts& counts, const DeviceFigures& device) {
+  const auto used =
+      static_cast<double>(std::min<int64_t>(counts.num_blocks, device.num_processors));
+  const double cycles_per_us = device.clock_ghz * 1e3;
+  const double needed_bytes = kSectorBytes * static_cast<double>(counts.needed_sectors);
+  const double asked_bytes = kSectorBytes * static_cast<double>(counts.asked_sectors);
+  const double from_memory_us =
+      needed_bytes / (kReachedBandwidth * device.memory_gigabytes_per_s * 1e3);
+  const double from_l2_us = asked_bytes / device.l2_bytes_per_cycle / cycles_per_us;
+  const double shared_cycles =
+      Get(counts, "shared") + static_cast<double>(counts.num_bank_conflicts);
+  return {.issue_us = IssueCycles(counts, device) / used / cycles_per_us,
+          .memory_us = std::max(from_memory_us, from_l2_us),
+          .shared_us = shared_cycles / used / cycles_per_us,
+          .chain_us = static_cast<double>(counts.chain_cycles) / cycles_per_us};
+}
+
+RoundPrediction PredictRound(std::span<const LaunchCounts> launches, const DeviceFigures& device) {
+  RoundPrediction round;
+  double longest_us = -1;
+  for (size_t i = 0; i < launches.size(); ++i) {
+    const LaunchPrediction launch = PredictLaunch(launches[i], device);
+    round.gap_us += i == 0 ? device.gap_us : device.early_gap_us;
+    round.us += launch.us();
+    if (launch.us() <= longest_us) continue;
+    longest_us = launch.us();
+    round.bound = launch.bound();
+  }
+  round.us += round.gap_us;
+  return round;
+}
+
+}  // namespace specd::bench

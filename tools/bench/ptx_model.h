@@ -1,0 +1,64 @@
+// PtxModel predicts the time of a round on a device from the counts of its PTX.
+//
+// A launch takes the longest of four times, and rounds add a gap for each launch:
+//
+//   issue    its instructions over the places that a processor has for them in a cycle, in all and
+//            by unit; a class counts as often as the machine code is expected to have it
+//   memory   the sectors that are needed over the bandwidth of the memory, and those that are asked
+//            for over that of the L2 cache
+//   shared   accesses of shared memory with their bank conflicts
+//   chain    the cycles of the longest warp
+//
+// It is a model: ptxas may merge or split instructions, and nothing here knows how well warps hide
+// each other's waits. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tools/bench/ptx_counts.h"
+
+namespace specd::bench {
+
+struct DeviceFigures {
+  std::string_view name;
+  int32_t arch = 0;  // of the PTX that it runs: 80 or 90
+  int32_t num_processors = 0;
+  double clock_ghz = 0;
+  double memory_gigabytes_per_s = 0;
+  double l2_bytes_per_cycle = 0;
+  double gap_us = 0;        // of the first launch, and of each one that waits for the one before
+  double early_gap_us = 0;  // of a launch that was brought to the device meanwhile
+  // Lanes of a processor in a cycle.
+  double float_lanes = 0;
+  double double_lanes = 0;
+};
+
+// The devices that counts can be turned into times of.
+std::span<const DeviceFigures> PtxDevices();
+// Null if there is none with so many processors that runs this PTX.
+const DeviceFigures* FindPtxDevice(int32_t arch, int32_t num_processors);
+
+enum class Bound { kIssue, kMemory, kShared, kChain };
+std::string_view BoundName(Bound bound);
+
+struct LaunchPrediction {
+  double issue_us = 0;
+  double memory_us = 0;
+  double shared_us = 0;
+  double chain_us = 0;
+
+  double us() const;
+  Bound bound() const;
+};
+LaunchPrediction PredictLaunch(const LaunchCounts& counts, const DeviceFigures& device);
+
+struct RoundPrediction {
+  double us = 0;
+  double gap_us = 0;             // the part of us that no launch works in
+  Bound bound = Bound::kMemory;  // of the longest launch
+};
+RoundPrediction PredictRound(std::span<const LaunchCounts> launches, const DeviceFigures& device);
+
+}  // namespace specd::bench

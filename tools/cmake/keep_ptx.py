@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""keep_ptx: runs nvcc on a CUDA file, and keeps the PTX that nvcc makes for ptxas.
+
+nvcc makes PTX for each architecture and throws it away. Tests run that PTX on a CPU
+(tests/gpu/ptx), and to compile it again would take as long as before. An architecture that nvcc is
+not asked for is compiled to PTX alone.
+
+  keep_ptx.py FOLDER ARCHS -- COMPILER [ARGUMENT ...]
+
+The PTX of a file for 8.0 goes into FOLDER/sm_80, under the file's name with another ending. ARCHS is
+a list such as 80,90. A call that compiles no CUDA file is passed on. Exit status: that of the compiler; 2 for wrong usage.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+WITHOUT_VALUE = re.compile(r"-(?:c|dc|dw)$")
+WITH_VALUE = ("-o", "-MF", "-MT", "-MQ", "-x")
+OF_OBJECTS = re.compile(r"(?:--generate-code|-gencode|-arch|--gpu-architecture|-code|--compress-mode"
+                        r"|-Xptxas|-MD$|-MMD$)")
+
+
+def ptx_command(command, arch, out):
+    """The command that makes the PTX alone."""
+    kept, skip = [], False
+    for argument in command:
+        if skip or WITHOUT_VALUE.match(argument) or OF_OBJECTS.match(argument):
+            skip = False
+        elif argument in WITH_VALUE:
+            skip = True
+        else:
+            kept.append(argument)
+    return kept + [f"-arch=compute_{arch}", "-ptx", "-o", out]
+
+
+def keep(command, source, folder, archs):
+    name = os.path.splitext(os.path.basename(source))[0]
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        status = subprocess.run(command + ["--keep", "--keep-dir", work], check=False).returncode
+        for arch in archs:
+            if status != 0:
+                return status
+            made = os.path.join(work, f"{name}.compute_{arch}.ptx")
+            if not os.path.exists(made):
+                status = subprocess.run(ptx_command(command, arch, made), check=False).returncode
+            if status == 0:
+                os.makedirs(os.path.join(folder, f"sm_{arch}"), exist_ok=True)
+                os.replace(made, os.path.join(folder, f"sm_{arch}", f"{name}.ptx"))
+    return status
+
+
+def main(arguments):
+    if len(arguments) < 4 or arguments[2] != "--":
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder, archs, command = arguments[0], arguments[1].split(","), arguments[3:]
+    sources = [argument for argument in command if argument.endswith(".cu")]
+    if len(sources) != 1 or "-c" not in command:
+        return subprocess.run(command, check=False).returncode
+    return keep(command, sources[0], folder, archs)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
