@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/logging.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/server/server_fixture.h"
 

@@ -2,6 +2,9 @@
 // confirms them only while the CUDA stream waits. The loop serves other engines meanwhile.
 #include <absl/time/clock.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <memory>
 #include <random>
