@@ -227,7 +227,8 @@ class Files(Traces):
         long = self.make("long", "rounds=1500", "level=1")
         for delay in ("0.02", "0.05", "0.1"):
             path = self.folder / "interrupted.npz"
-            done = subprocess.run(["timeout", "--preserve-status", "-s", "INT", delay, REPLAY, "export", long,
+            done = subprocess.run(["timeout", "--foreground", "--preserve-status", "-s", "INT",
+                                   delay, REPLAY, "export", long,
                                    "--format=npz", "-o", path], check=False, capture_output=True)
             left = [p.name for p in self.folder.glob("interrupted*")]
             if done.returncode == 0:
