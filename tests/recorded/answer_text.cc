@@ -11,8 +11,10 @@
 namespace specd::recorded {
 namespace {
 
-// The recordings are older than the names of these details. One number stood for all of them.
+// The recordings are older than the names of these details. One number stood for several of them,
+// and none for those of bad rows.
 uint32_t RecordedDetail(uint32_t detail) {
+  if (detail >= SPECD_DETAIL_TARGET_NAN && detail <= SPECD_DETAIL_BAD_TOKEN) return 0;
   return detail >= SPECD_DETAIL_FINAL_MASK && detail <= SPECD_DETAIL_ARGMAX_SCORED
              ? uint32_t{SPECD_DETAIL_TWICE}
              : detail;
