@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ipc/include/specd/specd.h"
 #include "tests/recorded/api_params.h"
 #include "tests/recorded/file.h"
 #include "tests/recorded/lockstep.h"
@@ -31,6 +32,18 @@ std::vector<std::string> RecordingPaths() {
   return paths;
 }
 
+// The recordings are older than the refusal of submissions that need a role which is not bound: a
+// part with SPECD_DRAFTS_BY_SLOT was answered as invalid. Leaves out the lives that have one.
+void LeaveOutUnbound(Recording* recording, size_t* num_left_out) {
+  if (recording->engine.bind_draft_tokens != 0) return;
+  *num_left_out += std::erase_if(recording->lives, [](const Life& life) {
+    return std::any_of(life.steps.begin(), life.steps.end(), [](const auto& step) {
+      return std::any_of(step.parts.begin(), step.parts.end(),
+                         [](const auto& part) { return (part.flags & SPECD_DRAFTS_BY_SLOT) != 0; });
+    });
+  });
+}
+
 void CheckNoDifference(const std::vector<std::string>& differences) {
   for (size_t i = 0; i < std::min(differences.size(), kShownMax); ++i) FAIL_CHECK(differences[i]);
   if (differences.size() > kShownMax) FAIL_CHECK(differences.size() << " differences in all");
@@ -40,16 +53,21 @@ void CheckNoDifference(const std::vector<std::string>& differences) {
 
 TEST_SUITE("unit") {
   TEST_CASE("recorded rounds answer as recorded, one life at a time") {
+    size_t num_left_out = 0;
     for (const std::string& path : RecordingPaths()) {
-      const Recording recording = specd::recorded::ReadRecording(path);
+      Recording recording = specd::recorded::ReadRecording(path);
+      LeaveOutUnbound(&recording, &num_left_out);
       const std::vector<Life> found = PlayAlone(recording.engine, recording.lives);
       CheckNoDifference(Differences(recording.lives, found, /*with_stats=*/true));
     }
+    CHECK(num_left_out == 4);
   }
 
   TEST_CASE("recorded rounds answer as recorded, all lives in one batch") {
+    size_t num_left_out = 0;
     for (const std::string& path : RecordingPaths()) {
-      const Recording recording = specd::recorded::ReadRecording(path);
+      Recording recording = specd::recorded::ReadRecording(path);
+      LeaveOutUnbound(&recording, &num_left_out);
       if (recording.engine.only_alone != 0) continue;
       for (const uint32_t threads : {1u, 3u}) {
         const std::vector<Life> found = PlayTogether(recording.engine, recording.lives, threads);

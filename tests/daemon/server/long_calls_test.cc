@@ -70,8 +70,8 @@ struct LongCalls : SessionFixture {
 
 TEST_SUITE("unit") {
   TEST_CASE("line 8: a long call stalled every other engine until it was done") {
+    SessionFixture small;  // outlives the loop, which ends its session
     LongCalls f;
-    SessionFixture small;
     f.list.Add(small.session);
     const SequenceHandle s = small.Open("small");
     f.Score();
