@@ -54,7 +54,9 @@ struct RowBindings {
                std::any_of(places, places + task.draft.num_nodes + 1,
                            [](const PlaceEdits& place) { return place.mask_row != -1; });
       };
-      return reads(target.space, true) || reads(draft.space, task.draft.draft_rows != nullptr) ||
+      // With argmax ids a task reads no target row, and the role may be unbound.
+      return reads(target.space, task.draft.target_argmax == nullptr) ||
+             reads(draft.space, task.draft.draft_rows != nullptr) ||
              reads(draft_tokens.space, task.drafts_by_slot) || reads(mask.space, has_mask());
     });
   }

@@ -31,7 +31,7 @@ struct SlotOutput {
   MemorySpace space = MemorySpace::kHost;
   SlotField field = SlotField::kNextToken;
   bool is_wide = false;    // the elements are int64; false: int32
-  int32_t row_length = 1;  // the elements of a row, all of which a round writes
+  int32_t row_length = 1;  // elements of a row; a round writes each of them
   int64_t row_stride = 1;  // in elements
   int32_t num_nodes = 0;   // kAcceptIndex: the nodes of a slot in kPredicts
 };

@@ -115,7 +115,7 @@ std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
   return answers;
 }
 
-// Scores of calls over seven rows, of which the fifth is bad.
+// Scores of calls over seven rows. The fifth row is bad.
 std::vector<uint32_t> RunScores(int64_t piece_work, int32_t threads) {
   auto created = Verifier::Create({.limits = {.vocab_size = kVocab,
                                               .max_batch = kSequences,

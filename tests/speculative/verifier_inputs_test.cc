@@ -144,6 +144,29 @@ TEST_SUITE("unit") {
     CHECK(f.Round(input).status == RoundStatus::kOk);
   }
 
+  TEST_CASE("a round of argmax ids had its slot outputs held back for rows that it does not read") {
+    Fixture f;
+    TokenId next[4];
+    f.verifier->BindSlotOutput(0, {next, MemorySpace::kDevice});
+    SequenceParams params;
+    params.temperature = 0;
+    params.max_tokens = 9;
+    const TokenId argmax[] = {1, 2, 3, 4};
+    SequenceInput input = f.Input(f.Open(params));
+    std::vector<int32_t> num_outputs;
+    f.backend->inspect = [&](const RoundBatch& batch) {
+      num_outputs.push_back(batch.num_slot_outputs);
+    };
+    for (const bool has_argmax : {false, true}) {
+      input.draft.target_argmax = has_argmax ? argmax : nullptr;
+      input.draft.target_rows = has_argmax ? nullptr : f.rows;
+      input.draft.draft_rows = nullptr;
+      f.backend->script = {Confirm(0, {1})};
+      CHECK(f.Round(input).status == RoundStatus::kOk);
+    }
+    CHECK(num_outputs == std::vector<int32_t>{0, 1});
+  }
+
   TEST_CASE("argmax ids stand for rows of greedy sequences that nothing changes") {
     Fixture f;
     SequenceParams params;

@@ -1,9 +1,9 @@
 // Pipeline keeps the time of one warp as if it had its processor to itself: instructions go in
 // order, one in a cycle, and each waits for the registers that it reads.
 //
-// The latencies are estimates. Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU
-// Architecture through Microbenchmarking" (IPDPS 2024), and Abdelkhalik et al., "Demystifying the
-// Nvidia Ampere Architecture" (HPEC 2022), measured such; nobody has compared the two yet.
+// The latencies are estimates. They have not been compared with published measurements: Luo et al.,
+// "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture through Microbenchmarking" (IPDPS
+// 2024), and Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture" (HPEC 2022).
 #pragma once
 
 #include <cstdint>
