@@ -6,6 +6,8 @@
 // list. Pivots determine the speed of the search and never its answer.
 #pragma once
 
+#include <initializer_list>
+
 #include "kernels/bodies/narrow_list.h"
 #include "kernels/bodies/peaks.h"
 

@@ -63,12 +63,12 @@ struct CountingObserver : RoundObserver {
 TEST_SUITE("unit") {
   TEST_CASE("issue 17, line 8: a round runs in pieces of whole sequences within the bound") {
     // Four sequences of 4 rows with 8 elements are 128.
-    for (const auto& [piece_work, pieces] :
-         {std::pair<int64_t, std::vector<int32_t>>{1, {1, 1, 1, 1}},
-          {64, {2, 2}},
-          {127, {3, 1}},
-          {128, {4}},
-          {0, {4}}}) {
+    for (const auto& [bound, pieces] : {std::pair<int64_t, std::vector<int32_t>>{1, {1, 1, 1, 1}},
+                                        {64, {2, 2}},
+                                        {127, {3, 1}},
+                                        {128, {4}},
+                                        {0, {4}}}) {
+      const int64_t piece_work = bound;
       CAPTURE(piece_work);
       VerifierFixture f(nullptr, {}, piece_work);
       std::vector<int32_t> runs;

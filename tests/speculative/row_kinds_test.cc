@@ -49,7 +49,8 @@ TEST_SUITE("unit") {
            p->processors = {{"repeat_run", {}}};
          }},
     };
-    for (const auto& [field, set] : fields) {
+    for (const auto& [name, set] : fields) {
+      const std::string& field = name;
       CAPTURE(field);
       SequenceParams params;
       set(&params);
@@ -79,7 +80,8 @@ TEST_SUITE("unit") {
     };
     Fixture f;
     REQUIRE(f.verifier->BindDraft(f.View(RowKind::kFinalProbabilities)).ok());
-    for (const auto& [field, set] : fields) {
+    for (const auto& [name, set] : fields) {
+      const std::string& field = name;
       CAPTURE(field);
       SequenceParams params;
       set(&params.draft);

@@ -119,7 +119,8 @@ std::vector<TokenId> ReadDraft(const TraceTask& task) {
 int CheckSameTasks(const ReadTraceResult& device, const ReadTraceResult& cpu) {
   const auto on_device = TasksByName(device);
   int num_judged = 0;
-  for (const auto& [name, expected] : TasksByName(cpu)) {
+  for (const auto& [key, expected] : TasksByName(cpu)) {
+    const std::string& name = key;
     CAPTURE(name);
     const std::vector<TracedTask>& tasks = on_device.at(name);
     REQUIRE(tasks.size() == expected.size());

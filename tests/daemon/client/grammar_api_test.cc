@@ -38,7 +38,8 @@ TEST_SUITE("unit") {
     open.emplace_back("", NewMatcher(grammar));
     size_t num_places = 0;
     while (!open.empty()) {
-      const auto [text, matcher] = std::move(open.back());
+      const std::string text = open.back().first;
+      const Matcher matcher = std::move(open.back().second);
       open.pop_back();
       ++num_places;
       const std::vector<int32_t> mask = MaskOf(matcher);
@@ -71,7 +72,8 @@ TEST_SUITE("unit") {
   TEST_CASE("grammar: a mask allows the ids that a fork accepts, whatever was taken back") {
     const Tokenizer tokenizer = NewTokenizer();
     std::mt19937 random(5);
-    for (const auto& [kind, text] : kConstraints) {
+    for (const auto& [kind, constraint] : kConstraints) {
+      const char* const text = constraint;
       const Grammar grammar = Compile(tokenizer, kind, text);
       for (int walk = 0; walk < 5; ++walk) {
         const Matcher matcher = NewMatcher(grammar);

@@ -295,13 +295,15 @@ TEST_SUITE("unit") {
   TEST_CASE("events: a missing key or a wrong type is refused by name") {
     const std::string good = Bytes(AppendTextEvent, SampleText());
     const msgpack::object wrong(1.5);  // no field that must be there is a float
-    for (const auto& [key, value] : Reader(good).map) {
+    for (const auto& field : Reader(good).map) {
+      const std::string& key = field.first;
       CAPTURE(key);
       CHECK(ErrorFieldOf(DecodeTextEvent(With(good, key, nullptr)).status()) == key);
       CHECK(ErrorFieldOf(DecodeTextEvent(With(good, key, &wrong)).status()) == key);
     }
     const std::string abort = Bytes(AppendAbortRequest, AbortRequest{1, 2, 3, SPECD_FINISH_STOP});
-    for (const auto& [key, value] : Reader(abort).map) {
+    for (const auto& field : Reader(abort).map) {
+      const std::string& key = field.first;
       CAPTURE(key);
       CHECK(ErrorFieldOf(DecodeAbortRequest(With(abort, key, nullptr)).status()) == key);
       CHECK(ErrorFieldOf(DecodeAbortRequest(With(abort, key, &wrong)).status()) == key);
@@ -312,7 +314,8 @@ TEST_SUITE("unit") {
       Reader reader(batch);
       std::vector<std::map<std::string, msgpack::object>> events;
       reader.map.at("events").convert(events);
-      for (const auto& [key, value] : std::map(events[i])) {
+      for (const auto& field : std::map(events[i])) {
+        const std::string& key = field.first;
         auto changed = events;
         changed[i][key] = wrong;
         msgpack::zone zone;

@@ -197,25 +197,29 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("memory that is not there is an error that names the limits, and can be asked again") {
-    for (const auto& [call, after] : std::vector<std::pair<std::string, int>>{{"AllocatePinned", 0},
-                                                                              {"AllocatePinned", 1},
-                                                                              {"AllocatePinned", 2},
-                                                                              {"AllocateZeroed", 0},
-                                                                              {"AllocateZeroed", 3},
-                                                                              {"Allocate", 4}}) {
-      CAPTURE(call);
+    struct FailingCall {
+      std::string call;
+      int after;
+    };
+    for (const FailingCall& failing : std::vector<FailingCall>{{"AllocatePinned", 0},
+                                                               {"AllocatePinned", 1},
+                                                               {"AllocatePinned", 2},
+                                                               {"AllocateZeroed", 0},
+                                                               {"AllocateZeroed", 3},
+                                                               {"Allocate", 4}}) {
+      CAPTURE(failing.call);
       StagingRig rig(kSmall);
       const size_t prepared = rig.gpu.allocations.size() + rig.gpu.pinned.size();
-      rig.gpu.failing_call = call;
+      rig.gpu.failing_call = failing.call;
       int stream = 0;
       StagedCase round(kSmall, &rig.imported);
       for (int i = 0; i < 2; ++i) {
-        rig.gpu.failing_after = after;
+        rig.gpu.failing_after = failing.after;
         const absl::Status status =
             i == 0 ? rig.backend.EnqueueStaged(&stream, 2) : rig.backend.Stage(round.batch());
         CHECK(status.code() == absl::StatusCode::kResourceExhausted);
         CHECK(Mentions(status, "max_batch 6, max_draft 2, vocab_size 700 and 0 slots"));
-        CHECK(Mentions(status, "fake failure of " + call));
+        CHECK(Mentions(status, "fake failure of " + failing.call));
         CHECK(Mentions(status, "lower them or free memory"));
         CHECK(rig.gpu.allocations.size() + rig.gpu.pinned.size() == prepared);
         CHECK(rig.gpu.others_work.empty());
