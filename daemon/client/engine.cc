@@ -202,10 +202,27 @@ absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region)
 }
 
 absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
-  const auto registered = link_->RegisterDevice(address, size_bytes);
+  return Note(link_->RegisterDevice(address, size_bytes), reinterpret_cast<void*>(address),
+              size_bytes, region);
+}
+
+absl::Status Engine::Lend(void* data, uint64_t size_bytes, specd_region* region) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(data);
+  if (size_bytes == 0 || size_bytes > kRegionBytesMax || address + size_bytes < address) {
+    return Invalid("size_bytes",
+                   fmt::format("size_bytes = {} at address {:#x} is outside 1 .. 2^40 "
+                               "or passes the end of all addresses; lend the bytes "
+                               "that hold rows",
+                               size_bytes, address));
+  }
+  return Note(link_->RegisterLent(data, size_bytes), data, size_bytes, region);
+}
+
+absl::Status Engine::Note(const absl::StatusOr<EngineLink::Registration>& registered, void* data,
+                          uint64_t size_bytes, specd_region* region) {
   if (!registered.ok()) return WhyUnanswered(registered.status());
   skips_[registered->region] = {registered->skip_bytes};
-  *region = {registered->region, reinterpret_cast<void*>(address), size_bytes};
+  *region = {registered->region, data, size_bytes};
   return absl::OkStatus();
 }
 

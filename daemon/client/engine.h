@@ -30,6 +30,7 @@ class Engine {
   absl::Status Alloc(uint64_t size_bytes, specd_region* region);
   absl::Status ImportFd(int fd, uint64_t size_bytes, specd_region* region);
   absl::Status ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region);
+  absl::Status Lend(void* data, uint64_t size_bytes, specd_region* region);
   absl::Status Unregister(uint32_t region);
   absl::Status Bind(int role, const specd_tensor& tensor);
 
@@ -75,6 +76,9 @@ class Engine {
   void Describe(specd_sequence sequence, const SequenceState& found,
                 specd_sequence_state* state) const;
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
+  // The region of memory that stays the caller's, or why there is none.
+  absl::Status Note(const absl::StatusOr<EngineLink::Registration>& registered, void* data,
+                    uint64_t size_bytes, specd_region* region);
 
   const std::unique_ptr<EngineLink> link_;
   std::unique_ptr<Segment> segment_;
@@ -88,7 +92,7 @@ class Engine {
   std::string join_token_;                // text of the last GetGroup
   std::string trace_path_;                // path of the last DumpTrace
   std::map<uint32_t, Mapping> mappings_;  // made by Alloc, by region
-  std::map<uint32_t, Skip> skips_;        // for device memory, by region
+  std::map<uint32_t, Skip> skips_;        // for device and lent memory, by region
 };
 
 }  // namespace specd

@@ -65,8 +65,7 @@ class SocketLink : public EngineLink {
     return Exchange(request, {&fd, fd >= 0 ? size_t{1} : 0}, segment_fd);
   }
 
-  absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
-                                                    uint64_t size_bytes) override {
+  absl::StatusOr<Registration> RegisterDevice(uint64_t address, uint64_t size_bytes) override {
     absl::StatusOr<DeviceExport> exported = device_.Export(address, size_bytes);
     if (!exported.ok()) return exported.status();
     const DeviceRegionSpec& spec = exported->spec;
@@ -89,7 +88,14 @@ class SocketLink : public EngineLink {
       return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply names no region");
     }
     has_device_memory_ = true;
-    return DeviceRegistration{region->region, exported->skip_bytes};
+    return Registration{region->region, exported->skip_bytes};
+  }
+
+  absl::StatusOr<Registration> RegisterLent(void*, uint64_t) override {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "data",
+                     "a daemon is another process and cannot read memory of this one; take memory "
+                     "from specd_alloc, import a memfd with specd_import_fd, or open an embedded "
+                     "engine");
   }
 
   bool Step() override { return false; }
@@ -182,8 +188,7 @@ class LocalLink : public EngineLink {
     return ReadReply(answer.message, request_id_);
   }
 
-  absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
-                                                    uint64_t size_bytes) override {
+  absl::StatusOr<Registration> RegisterDevice(uint64_t address, uint64_t size_bytes) override {
     if (device_name_ == "cpu") {
       return MakeError(SPECD_ERROR_UNSUPPORTED, "address",
                        "rounds of this engine run on the CPU, which reads host memory only; open "
@@ -199,7 +204,15 @@ class LocalLink : public EngineLink {
     const absl::StatusOr<uint32_t> region =
         service_.session()->device_regions().Adopt(*std::move(memory));
     if (!region.ok()) return region.status();
-    return DeviceRegistration{*region, skip_bytes};
+    return Registration{*region, skip_bytes};
+  }
+
+  absl::StatusOr<Registration> RegisterLent(void* data, uint64_t size_bytes) override {
+    const uint64_t skip_bytes = reinterpret_cast<uintptr_t>(data) % kRegionAlignBytes;
+    const absl::StatusOr<uint32_t> region = service_.session()->LendRegion(
+        {.data = static_cast<char*>(data) - skip_bytes, .size_bytes = size_bytes + skip_bytes});
+    if (!region.ok()) return region.status();
+    return Registration{*region, skip_bytes};
   }
 
   absl::Status Finish() override { return absl::OkStatus(); }

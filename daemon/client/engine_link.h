@@ -31,12 +31,14 @@ class EngineLink {
 
   // Makes device memory of this process a region. Attached, the memory is exported and the daemon
   // maps it. Embedded, rounds use the address itself.
-  struct DeviceRegistration {
+  struct Registration {
     uint32_t region = 0;
     uint64_t skip_bytes = 0;  // from the region's beginning to the address
   };
-  virtual absl::StatusOr<DeviceRegistration> RegisterDevice(uint64_t address,
-                                                            uint64_t size_bytes) = 0;
+  virtual absl::StatusOr<Registration> RegisterDevice(uint64_t address, uint64_t size_bytes) = 0;
+
+  // Makes host memory of this process a region, which rounds read in place. Embedded mode only.
+  virtual absl::StatusOr<Registration> RegisterLent(void* data, uint64_t size_bytes) = 0;
 
   // Ends the connection, and waits until the other side has unmapped this process's memory. An
   // error if that is not certain. No function may be called afterwards.

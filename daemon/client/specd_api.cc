@@ -114,6 +114,13 @@ int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_by
   return Use(engine, [&] { return engine->engine->ImportDevice(address, size_bytes, region); });
 }
 
+int specd_lend(specd_engine* engine, void* data, uint64_t size_bytes, specd_region* region) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (data == nullptr) return NullArgument("data");
+  if (region == nullptr) return NullArgument("region");
+  return Use(engine, [&] { return engine->engine->Lend(data, size_bytes, region); });
+}
+
 int specd_unregister(specd_engine* engine, uint32_t region) {
   if (engine == nullptr) return NullArgument("engine");
   return Use(engine, [&] { return engine->engine->Unregister(region); });

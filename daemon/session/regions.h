@@ -33,19 +33,25 @@ class Regions {
   // Registers host memory. Returns the id, which is never used again. The whole region counts: a
   // read of a page that is not there takes it, and the engine may make holes at any time.
   absl::StatusOr<uint32_t> Register(UniqueFd fd, uint64_t size_bytes);
+  // Registers host memory of this process in place, and returns its id. The memory costs the
+  // session nothing. It outlives the region.
+  absl::StatusOr<uint32_t> Lend(const RowMemory& memory);
   DeviceRegions& device() { return device_; }
-  // Takes the id of either kind. After success the memory is no longer mapped here.
+  // Takes the id of any kind. After success the memory is no longer used here.
   absl::Status Unregister(uint32_t id);
-  // Finds host memory; null if no region has the id.
-  Region* FindHost(uint32_t id);
+  // Finds host memory, mapped for writing if asked. SPECD_ERROR_NOT_FOUND: no region has the id.
+  absl::StatusOr<RowMemory> FindHost(uint32_t id, bool for_writing);
 
  private:
   struct Registered {
-    Region region;
+    std::unique_ptr<Region> imported;  // null: lent
+    RowMemory lent;
     MemoryShare memory;
   };
+  absl::Status CheckRoom() const;
+
   const Host session_;
-  std::map<uint32_t, std::unique_ptr<Registered>> host_;  // by id
+  std::map<uint32_t, Registered> host_;  // by id
   uint32_t next_host_id_ = 1;
   DeviceRegions device_;
 };

@@ -42,6 +42,10 @@ class Session {
   absl::StatusOr<uint32_t> RegisterRegion(UniqueFd fd, uint64_t size_bytes) {
     return memory_.Register(std::move(fd), size_bytes);
   }
+  // Embedded mode: Regions::Lend.
+  absl::StatusOr<uint32_t> LendRegion(const RowMemory& memory) {
+    return memory_.regions().Lend(memory);
+  }
   absl::Status UnregisterRegion(uint32_t region) { return memory_.Unregister(region); }
   Regions& regions() { return memory_.regions(); }
   DeviceRegions& device_regions() { return memory_.regions().device(); }

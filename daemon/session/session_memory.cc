@@ -13,11 +13,6 @@
 namespace specd {
 namespace {
 
-absl::Status NotRegistered(uint32_t region) {
-  return MakeError(SPECD_ERROR_NOT_FOUND, "region",
-                   fmt::format("region = {} was never registered, or is not any more", region));
-}
-
 // The error for device memory that rounds of this backend cannot read.
 absl::Status WrongSpace(TensorRole role, uint32_t region, const std::string& lies_on,
                         const Backend& backend) {
@@ -71,10 +66,7 @@ absl::StatusOr<RowMemory> SessionMemory::Find(TensorRole role, uint32_t region, 
     }
     return WrongSpace(role, region, device->device_uuid, backend);
   }
-  Region* const host = regions.FindHost(region);
-  if (host == nullptr) return NotRegistered(region);
-  if (SlotRoleOf(role).has_value()) return host->MapForWriting();
-  return *host;
+  return regions.FindHost(region, SlotRoleOf(role).has_value());
 }
 
 absl::Status SessionMemory::BindOwn(TensorRole role, uint32_t region, const RowMemory& memory,

@@ -37,6 +37,15 @@ SPECD_API int specd_import_fd(specd_engine* engine, int fd, uint64_t size_bytes,
 SPECD_API int specd_import_device(specd_engine* engine, uint64_t address, uint64_t size_bytes,
                                   specd_region* region);
 
+/* Lends host memory of this process, in place: rounds read the caller's rows without a copy. Only
+ * an embedded engine takes it. A daemon is another process, cannot read ordinary memory of this
+ * one, and refuses with SPECD_ERROR_UNSUPPORTED. With embedded:cuda rounds copy lent rows to the
+ * device, as they copy rows from specd_alloc. The memory needs no alignment beyond that of its
+ * elements. The caller must not free or unmap the memory before specd_unregister has answered
+ * SPECD_OK. While a round is in flight, the caller must not write rows of that round. */
+SPECD_API int specd_lend(specd_engine* engine, void* data, uint64_t size_bytes,
+                         specd_region* region);
+
 /* Ends a region that any of these calls made. Memory from specd_alloc is unmapped; any other memory
  * is the caller's alone again. The answer is SPECD_ERROR_STATE while a role is bound to the region.
  * Bind the role to other memory first, or close the engine. specd_close ends all regions. If device

@@ -27,7 +27,8 @@
  * The life of an engine:
  *
  *   specd_open              attach and state the largest round that will come
- *   specd_alloc             memory for rows (or specd_import_fd for a memfd of your own)
+ *   specd_alloc             memory for rows (or specd_import_fd for a memfd of your own; embedded,
+ *                           specd_lend for any memory of your own)
  *   specd_bind              say where the target rows (and the draft rows) lie in it
  *   specd_open_sequence     one for each generated output, with its sampling parameters
  *   specd_submit            a round over any subset of the open sequences, each with 0..max_draft
