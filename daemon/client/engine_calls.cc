@@ -106,7 +106,9 @@ absl::StatusOr<CompletionView> EngineCalls::Answer(const Call& call) {
     return rounds_.WhyNoCompletion();
   }
   CompletionView view;
-  const absl::StatusOr<bool> answered = rounds_.Await(timeout_ms_, &view);
+  // Embedded, the work is done here, however long it takes.
+  const absl::StatusOr<bool> answered =
+      rounds_.Await(link_.is_embedded() ? -1 : timeout_ms_, &view);
   if (!answered.ok()) return answered.status();
   if (!*answered) {
     return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",

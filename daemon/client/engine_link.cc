@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <limits>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -98,7 +97,7 @@ class SocketLink : public EngineLink {
                      "engine");
   }
 
-  bool Step() override { return false; }
+  bool StepPiece() override { return false; }
   bool is_embedded() const override { return false; }
   bool PeerGone() const override { return broken_ || HungUp(); }
   bool HungUp() const override { return connection_.PeerGone(); }
@@ -225,7 +224,9 @@ class LocalLink : public EngineLink {
     return service_.session()->EnqueueStaged(stream, num_sequences);
   }
 
-  bool Step() override { return service_.session() != nullptr && service_.session()->Step(); }
+  bool StepPiece() override {
+    return service_.session() != nullptr && service_.session()->StepPiece(/*is_alone=*/true);
+  }
   std::string WhyDeviceFailed() const override {
     return service_.session() != nullptr ? service_.session()->WhyDeviceFailed() : std::string();
   }
@@ -261,7 +262,6 @@ class LocalLink : public EngineLink {
       options.names = &names_;
       options.threads = threads_;
       options.may_stage = true;
-      options.piece_work = std::numeric_limits<int64_t>::max();  // serves one engine
       options.recorder = recorder_.get();
       return Session::Create(options, *std::move(backend));
     };

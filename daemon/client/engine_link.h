@@ -55,9 +55,9 @@ class EngineLink {
   virtual absl::Status CheckStaging() = 0;
   virtual absl::Status EnqueueStaged(void* stream, uint32_t num_sequences) = 0;
 
-  // Embedded mode: does a piece of the verifier's work, and returns true if there was any. Over a
-  // socket: the daemon does the work, and the result is false.
-  virtual bool Step() = 0;
+  // Embedded mode: does at most one piece of the verifier's work (Session::StepPiece), and returns
+  // true if there was any. Over a socket: the daemon does the work, and the result is false.
+  virtual bool StepPiece() = 0;
   // Embedded mode: why rounds or calls last ended with SPECD_STATUS_DEVICE_ERROR; empty if none
   // did. A daemon logs the reason instead.
   virtual std::string WhyDeviceFailed() const { return {}; }

@@ -149,9 +149,10 @@ absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                                  uint32_t num_drafts, void* cuda_stream) {
   if (link_.is_embedded()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-                     "embedded mode verifies inside specd_poll, which a stream cannot wait for; "
-                     "synchronize the stream and use specd_submit, or attach to a daemon");
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+        "cuda_stream: embedded mode verifies inside specd_poll, which a stream cannot "
+        "wait for; synchronize the stream and use specd_submit, or attach to a daemon");
   }
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
   if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
@@ -189,7 +190,7 @@ absl::StatusOr<int> EngineRounds::StageRound(uint64_t round_id, const specd_draf
                                                   static_cast<uint64_t>(Clock::Real()->NowNs()));
   if (pushed != PushResult::kOk) return CodeOf(pushed);
   in_flight_staged_ = true;
-  link_.Step();
+  link_.StepPiece();
   return SPECD_OK;
 }
 
@@ -228,12 +229,16 @@ absl::Status EngineRounds::WhyNoCompletion() const {
 bool EngineRounds::StepForCompletion(int timeout_ms) {
   const int64_t begin_ns = Clock::Real()->NowNs();
   while (!channel_.HasCompletion()) {
-    if (link_.Step()) continue;
+    const bool has_worked = link_.StepPiece();
     // The verifier runs in this thread; once it has no work, waiting would bring nothing. A CUDA
     // graph is the exception: the device does its work, and rings no bell.
-    if (!channel_.in_flight() || !in_flight_staged_) return false;
+    if (!has_worked && (!channel_.in_flight() || !in_flight_staged_)) return false;
     const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
-    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) return false;
+    // The round stays between two pieces, and the next poll goes on with it.
+    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) {
+      return channel_.HasCompletion();
+    }
+    if (has_worked) continue;
     if (waited_ns < kGraphSpinNs) {
       sched_yield();
     } else {

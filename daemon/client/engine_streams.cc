@@ -42,7 +42,8 @@ absl::StatusOr<bool> AreHostWaitsForced() {
 absl::Status Refused(const GpuResult& result, std::string_view what, std::string_view remedy) {
   const bool is_unsupported = result.code() == kGpuNoDriver || result.code() == kGpuNotSupported;
   return MakeError(is_unsupported ? SPECD_ERROR_UNSUPPORTED : SPECD_ERROR_INVALID_ARGUMENT,
-                   "cuda_stream", fmt::format("{}: {}; {}", what, result.text(), remedy));
+                   "cuda_stream",
+                   fmt::format("cuda_stream: {}: {}; {}", what, result.text(), remedy));
 }
 
 absl::Status CheckNotCapturing(GpuContext* context, GpuStream stream) {

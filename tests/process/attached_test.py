@@ -4,6 +4,7 @@ The random rounds and the door's own test run over the daemon's rings; and a sto
 logprobs for the engine and for readers of the text.
 """
 
+import asyncio
 import json
 import os
 import re
@@ -41,7 +42,7 @@ class AttachedTest(ProcessTest):
     def test_the_door(self):
         uri = self.ids_only()
         for script in ("door_test.py", "door_scores_test.py", "door_sequences_test.py",
-                       "parents_test.py"):
+                       "parents_test.py", "in_flight_test.py", "asyncio_test.py", "dlpack_test.py"):
             self.run_python(script, SPECD_TEST_URI=uri)
 
     def test_constraints_with_the_tokenizer_of_the_daemon(self):
@@ -169,6 +170,45 @@ class AttachedTest(ProcessTest):
                     with self.assertRaises(specd.Error) as caught:
                         call()
                     self.assertEqual(caught.exception.code_name, name)
+
+    def test_line_3_a_time_holds_while_the_daemon_stands_still_and_a_wait_ends_with_the_daemon(self):
+        # Bug: Python waited without limit.
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
+            sequence = engine.open(specd.SamplingParams(temperature=0))
+            rows = engine.rows(8)
+            rows[:] = np.eye(8)
+            daemon.stop()
+            with self.assertRaises(specd.RoundTimeout) as caught:
+                engine.verify(rows[3], {sequence: []}, timeout_ms=30)
+            late = caught.exception.round
+
+            async def wait():
+                async with asyncio.timeout(0.03):
+                    await late
+
+            with self.assertRaises(TimeoutError):
+                asyncio.run(wait())
+            second = engine.submit(rows[5], {sequence: []})  # beside the late one
+            self.assertFalse(second.poll())
+            daemon.signal(signal.SIGCONT)
+            self.assertEqual([each.result()[0].tokens.tolist() for each in (second, late)],
+                             [[5], [3]])
+            daemon.stop()
+            rounds = [engine.submit(rows[6], {sequence: []}) for _ in range(2)]
+
+            async def killed():
+                waits = asyncio.gather(*rounds, return_exceptions=True)
+                await asyncio.sleep(0.01)
+                self.kill(daemon)
+                return await waits
+
+            for error in asyncio.run(killed()):
+                self.assertEqual(error.code_name, "SPECD_ERROR_DISCONNECTED")
+            with self.assertRaises(specd.Error) as caught:
+                rounds[1].result()
+            self.assertEqual(caught.exception.code_name, "SPECD_ERROR_DISCONNECTED")
 
     @staticmethod
     def has_ended(member):

@@ -24,13 +24,9 @@ rows[0, {BEST}] = 100  # every coin draws it
 params = specd.SamplingParams(temperature=1, top_p=0.95, max_tokens=1000)
 drafts = [specd.Draft(engine.open(params), [{BEST}] * {DRAFTS}, target_rows=[0] * {DRAFTS + 1})
           for _ in range(count)]
-poll = engine._poll
-def submitted(timeout_ms):
-    engine._poll = poll
-    print("submitted", flush=True)
-    return poll(timeout_ms)
-engine._poll = submitted
-results = engine.verify(rows, drafts, strict=False)
+round = engine.submit(rows, drafts)
+print("submitted", flush=True)
+results = round.result(strict=False)
 print("answered", {{r.status for r in results}}, {{tuple(r.tokens.tolist()) for r in results}}, flush=True)
 """
 

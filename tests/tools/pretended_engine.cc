@@ -1,8 +1,9 @@
 // The engine's library over a pretended device of this process, for tests of Python that puts
-// rounds into a CUDA graph of its own.
+// rounds into a CUDA graph of its own, or on its CUDA streams.
 //
-// Beside the library it has a stand-in for a CUDA runtime: memory of the device, and CUDA streams
-// whose work runs on request. One thread.
+// Beside the library it has a stand-in for a CUDA runtime: memory of the device, and CUDA streams.
+// The work of a graph runs on request (pretended_run). A CUDA stream of pretended_create_stream
+// runs its work by itself, for rounds of a daemon. One thread.
 #include <cstdint>
 #include <cstdio>
 #include <memory>
@@ -61,6 +62,22 @@ PRETENDED uint64_t pretended_allocate(uint64_t size_bytes) {
 // Says that a CUDA stream of the caller captures, or no longer does.
 PRETENDED void pretended_set_capturing(int is_capturing) {
   specd::TheDevice().driver.caller_captures = is_capturing != 0;
+}
+
+// Returns NULL if there is none. The CUDA stream is never destroyed.
+PRETENDED void* pretended_create_stream() {
+  specd::GpuStream stream;
+  return specd::TheDevice().memory.CreateStream(&stream).ok() ? stream.handle : nullptr;
+}
+
+// Enqueues a function of the host, which runs in a thread of the CUDA stream. Returns 0 on success.
+PRETENDED int pretended_launch(void* stream, void (*function)(void*), void* argument) {
+  return specd::TheDevice().memory.LaunchHostFunction({stream}, function, argument).ok() ? 0 : -1;
+}
+
+// Waits until the CUDA stream has done its work. Returns 0 on success.
+PRETENDED int pretended_synchronize(void* stream) {
+  return specd::TheDevice().memory.Synchronize({stream}).ok() ? 0 : -1;
 }
 
 // Runs the work on a CUDA stream. With `keep` the work stays there to run again, as a CUDA graph

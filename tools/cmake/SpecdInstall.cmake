@@ -37,7 +37,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/ipc/include/ DESTINATION ${CMAKE_INSTALL
   COMPONENT specd_development FILES_MATCHING PATTERN "*.h")
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/ipc/python/specd
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/specd/python
-  COMPONENT specd_python FILES_MATCHING PATTERN "*.py")
+  COMPONENT specd_python FILES_MATCHING PATTERN "*.py" PATTERN "*.pyi" PATTERN "py.typed"
+  PATTERN "__pycache__" EXCLUDE)
 install(EXPORT specdTargets NAMESPACE specd:: DESTINATION ${specd_package_dir}
   COMPONENT specd_development)
 

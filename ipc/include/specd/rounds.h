@@ -207,7 +207,11 @@ typedef struct specd_completion {
 /* Takes the oldest completion and waits for it for up to timeout_ms (0: not at all, -1: without
  * limit). If none comes, the answer is SPECD_EMPTY. If no round is in flight, the answer is
  * SPECD_EMPTY at once. Once the daemon is known to be gone, the answer is SPECD_ERROR_DISCONNECTED.
- */
+ * After SPECD_EMPTY the round goes on, and a later call has its answer.
+ *
+ * Embedded, the call itself does the work, in pieces of some milliseconds. It does one piece at
+ * least, and ends between two pieces once timeout_ms has passed. A round of an ordinary engine has
+ * one piece. */
 SPECD_API int specd_poll(specd_engine* engine, specd_completion* completion, int timeout_ms);
 
 #ifdef __cplusplus

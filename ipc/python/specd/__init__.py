@@ -11,7 +11,10 @@
 Nothing is compiled: the package uses ctypes over libspecd. _library.py says where it looks for the
 library. The other files are:
 
-  engine.py     Engine
+  engine.py     Engine, with its parts:
+  engine_handle.py its opening and its end
+  round_calls.py its rounds
+  in_flight.py  Round, a round in flight, and the waits for it
   sequence.py   Sequence
   member.py     Member, a tensor-parallel rank
   options.py    the options of Engine
@@ -21,6 +24,11 @@ library. The other files are:
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
   row_space.py  the rows of a role: the caller's, used in place, and copies
+  row_memory.py the memory of rows, and the places of copies in it
+  lent_rows.py  tensors in device memory that a call brings
+  dlpack.py     tensors of other packages
+  cuda_stream.py CUDA streams of other packages
+  row_types.py  the types of what rounds take
   slot_memory.py draft tokens and slot outputs, by slot
   bfloat.py     BFloat16, an array of bfloat16 numbers
   results.py    the results of a round
@@ -30,11 +38,16 @@ library. The other files are:
   stream_reader.py the streams behind a subscription: what each has had, and what is missing
 """
 
+from __future__ import annotations
+
 from ._library import Error, last_error, load
 from .arrays import pack_mask
 from .bfloat import BFloat16, bfloat16
 from .engine import Engine
+from .cuda_stream import CudaStream
+from .dlpack import SupportsDlpack
 from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
+from .in_flight import Round, RoundTimeout
 from .member import Member
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
@@ -46,15 +59,16 @@ from .structured import StructuredOutputs
 from .subscribe import Subscription, subscribe
 
 
-def version():
+def version() -> str:
     """The version of the library, such as "0.1.0"."""
-    return load().specd_version().decode()
+    text: bytes = load().specd_version()
+    return text.decode()
 
 
 __all__ = [
-    "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Grammar", "Logprob",
-    "Matcher", "Member", "Result", "RoundError", "SamplingParams", "Scores", "Sequence",
-    "StreamEvent", "StructuredOutputs", "Subscription", "Tokenizer", "apply_mask", "argmax",
+    "BFloat16", "Children", "CudaStream", "Draft", "DraftRequest", "Engine", "Error", "Grammar", "Logprob",
+    "Matcher", "Member", "Result", "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence",
+    "StreamEvent", "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
     "bfloat16", "fill_masks", "last_error", "pack_mask", "sample", "softmax", "subscribe",
     "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

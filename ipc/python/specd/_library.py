@@ -4,10 +4,14 @@ Internal. tests/python/abi_test.py compares the functions with the headers. load
 sizes of structs that carry one with the loaded library.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import pathlib
+from collections.abc import Callable
 from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_uint32, c_uint64, c_void_p
+from typing import Any, TypeVar
 
 from . import _structs as s
 
@@ -16,7 +20,7 @@ class Error(Exception):
     """An error of the library, which refused a call or could not do it. `str(error)` is its text,
     `code_name` is such as "SPECD_ERROR_INVALID_ARGUMENT", and `code` is the number."""
 
-    def __init__(self, code, code_name, text):
+    def __init__(self, code: int, code_name: str, text: str):
         super().__init__(f"{text} ({code_name})" if text else code_name)
         self.code, self.code_name, self.text = code, code_name, text
 
@@ -25,13 +29,13 @@ class Refusal(Error, ValueError):
     """An Error that this package raises itself, before the library is asked."""
 
 
-def refusal(text):
+def refusal(text: str) -> Refusal:
     """A Refusal, with the code that the library would use."""
     return Refusal(-1, "SPECD_ERROR_INVALID_ARGUMENT", text)
 
 
 # Result type, then argument types.
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_last_error": (c_char_p,),
     "specd_code_name": (c_char_p, c_int),
     "specd_version": (c_char_p,),
@@ -117,7 +121,7 @@ FUNCTIONS = {
     "specd_fill_masks": (c_int, POINTER(c_void_p), c_uint64, POINTER(s.MaskRows)),
 }
 
-_SIZED = {
+_SIZED: dict[str, type[Any]] = {
     "specd_options_init": s.Options, "specd_tensor_init": s.Tensor, "specd_params_init": s.Params,
     "specd_join_options_init": s.JoinOptions, "specd_engine_stats_init": s.EngineStats,
     "specd_rows_init": s.Rows, "specd_sampling_init": s.Sampling,
@@ -126,10 +130,10 @@ _SIZED = {
 }
 
 _SONAME = "libspecd.so.0"
-_library = None
+_library: ctypes.CDLL | None = None
 
 
-def load():
+def load() -> Any:
     """Loads the library once and returns it. SPECD_LIBRARY names it. Otherwise load looks where an
     installation has it, relative to this package, and then asks the system's loader."""
     global _library
@@ -138,7 +142,7 @@ def load():
     return _library
 
 
-def _find():
+def _find() -> ctypes.CDLL:
     named = os.environ.get("SPECD_LIBRARY")
     if named:
         candidates = [named]
@@ -157,7 +161,7 @@ def _find():
                       f"\nSet SPECD_LIBRARY to the path of {_SONAME}.")
 
 
-def _declare(library):
+def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
     for name, (result, *arguments) in FUNCTIONS.items():
         try:
             function = getattr(library, name)
@@ -176,28 +180,29 @@ def _declare(library):
     return library
 
 
-def last_error():
+def last_error() -> str:
     """Returns the library's last error of the calling thread, in words; "" if there was none. In
     embedded mode it also gives the reason for results with the status "device_error", which raise
     no Error. A daemon logs that reason."""
-    return load().specd_last_error().decode()
+    text: bytes = load().specd_last_error()
+    return text.decode()
 
 
-def check(code):
+def check(code: int) -> int:
     """Raises Error if `code` is one; returns it otherwise (0, or a positive answer)."""
     if code < 0:
         raise Error(code, load().specd_code_name(code).decode(), last_error())
     return code
 
 
-def call_into(codes, function, *arguments):
+def call_into(codes: list[int], function: Callable[..., int], *arguments: Any) -> None:
     """Calls a function of the library and appends its code to the list `codes`. C does both, so an
     interrupt comes before the call or after both. `codes` therefore says whether the call was
     made."""
     codes.extend(map(function, *([argument] for argument in arguments)))
 
 
-def text_bytes(text, name):
+def text_bytes(text: object, name: str) -> bytes:
     """The text as C takes it. A NUL would end the text there, and the rest would be lost."""
     if not isinstance(text, str):
         raise refusal(f"{name}: {text!r} is not a string")
@@ -209,14 +214,17 @@ def text_bytes(text, name):
         raise refusal(f"{name}: {error}") from None
 
 
-def initialised(struct, init):
+_Struct = TypeVar("_Struct", bound=ctypes.Structure)
+
+
+def initialised(struct: type[_Struct], init: str) -> _Struct:
     """A struct with the library's defaults."""
     value = struct()
     getattr(load(), init)(ctypes.byref(value))
     return value
 
 
-def sized(struct, count):
+def sized(struct: Any, count: int) -> Any:
     """An array of `count` structs that are zero but for struct_size."""
     table = (struct * count)()
     for element in table:

@@ -1,12 +1,17 @@
 """Converts between numpy and C pointers: dtypes of rows, lists of ids, packed masks."""
 
+from __future__ import annotations
+
 import ctypes
 import operator
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ._library import refusal
 from .bfloat import BFloat16, is_bfloat16
+from .dlpack import Array, as_array
 
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 _ITEM_SIZES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
@@ -14,7 +19,7 @@ _DTYPES = {"float32": FLOAT32, "bfloat16": BFLOAT16, "float16": FLOAT16}
 KINDS = {"logits": 0, "probabilities": 1, "final_probabilities": 2}
 
 
-def dtype_code(name):
+def dtype_code(name: Any) -> int:
     """SPECD_FLOAT32, ... for "float32", "float16" or "bfloat16"."""
     name = str(np.dtype(name)) if not isinstance(name, str) else name
     if name not in _DTYPES:
@@ -22,11 +27,11 @@ def dtype_code(name):
     return _DTYPES[name]
 
 
-def item_size(code):
+def item_size(code: int) -> int:
     return _ITEM_SIZES[code]
 
 
-def view_code(array, is_mask):
+def view_code(array: Array, is_mask: bool) -> int | None:
     """The dtype code of elements that a tensor can have as they are, or None. Masks count as 0."""
     if is_mask:
         return 0 if array.dtype in (np.int32, np.uint32) else None
@@ -35,17 +40,19 @@ def view_code(array, is_mask):
     return {"float32": FLOAT32, "float16": FLOAT16}.get(array.dtype.name)
 
 
-def numpy_view(buffer, num_rows, row_stride, vocab_size, code):
+def numpy_view(buffer: Any, num_rows: int, row_stride: int, vocab_size: int, code: int) -> Array:
     """An array over rows in memory of specd, which it shares."""
-    numpy_type = {FLOAT32: np.float32, BFLOAT16: np.uint16, FLOAT16: np.float16}[code]
-    rows = np.frombuffer(buffer, numpy_type, num_rows * row_stride)
+    types: dict[int, type] = {FLOAT32: np.float32, BFLOAT16: np.uint16, FLOAT16: np.float16}
+    numpy_type = types[code]
+    rows: Array = np.frombuffer(buffer, numpy_type, num_rows * row_stride)
     rows = rows.reshape(num_rows, row_stride)[:, :vocab_size]
     return rows.view(BFloat16) if code == BFLOAT16 else rows
 
 
-def as_rows(array, vocab_size=None, name="rows"):
+def as_rows(array: Any, vocab_size: int | None = None, name: str = "rows") -> tuple[Array, int]:
     """Returns (array with rows whose elements are adjacent, dtype code). float64 becomes
     float32."""
+    array = as_array(array, name)
     if not isinstance(array, BFloat16):
         array = np.asarray(array)
         if is_bfloat16(array):
@@ -72,7 +79,7 @@ def as_rows(array, vocab_size=None, name="rows"):
     return array, FLOAT32 if array.dtype == np.float32 else FLOAT16
 
 
-def integer(value, name, least=0, most=2**32 - 1):
+def integer(value: Any, name: str, least: int = 0, most: int = 2**32 - 1) -> int:
     """The value as an int in least .. most. C would truncate a larger value silently."""
     try:
         number = operator.index(value)
@@ -83,15 +90,18 @@ def integer(value, name, least=0, most=2**32 - 1):
     return number
 
 
-def integers(values, dtype, name):
+def integers(values: Any, dtype: Any, name: str) -> Array:
     """One integer or a list of them as a contiguous array of a dtype. Values that do not fit are
     refused. Booleans in an array count as 0 and 1."""
     limits = np.iinfo(dtype)
     least, most = int(limits.min), int(limits.max)
+    values = as_array(values, name)
     if not isinstance(values, np.ndarray):
         if np.ndim(values) == 0 and not hasattr(values, "__iter__"):
             return np.array(integer(values, name, least, most), dtype)
         return np.array([integer(value, name, least, most) for value in values], dtype)
+    if isinstance(values, BFloat16):
+        raise refusal(f"{name}: bfloat16 where integers are needed")
     if values.size and values.dtype.kind not in "biu":
         raise refusal(f"{name}: {values.dtype} where integers are needed")
     for extreme in (values.min(), values.max()) if values.size else ():
@@ -99,7 +109,15 @@ def integers(values, dtype, name):
     return np.array(values, dtype, order="C")
 
 
-def id_array(ids, name):
+def floats(values: Any, dtype: Any, name: str) -> Array:
+    """Numbers as a contiguous array of a floating dtype."""
+    values = as_array(values, name)
+    if isinstance(values, BFloat16):
+        values = values.floats()
+    return np.ascontiguousarray(values, dtype)
+
+
+def id_array(ids: Any, name: str) -> Array:
     """Token ids as contiguous int32. Values that do not fit are refused."""
     array = integers(ids, np.int32, name)
     if array.ndim != 1:
@@ -108,32 +126,32 @@ def id_array(ids, name):
     return array
 
 
-def pointer(array, ctype):
+def pointer(array: Array, ctype: Any) -> Any:
     """A typed pointer to an array's first element; the array must outlive it."""
     return array.ctypes.data_as(ctypes.POINTER(ctype))
 
 
-def pack_mask(allowed):
+def pack_mask(allowed: npt.ArrayLike) -> npt.NDArray[np.int32]:
     """Rows of booleans as rows of the grammar mask: bit i % 32 of word i / 32 is 1 where allowed.
 
     >>> specd.pack_mask(np.array([[True, False, True]]))
     array([[5]], dtype=int32)
     """
-    allowed = np.atleast_2d(np.asarray(allowed, dtype=bool))
-    words = (allowed.shape[1] + 31) // 32
-    padded = np.zeros((allowed.shape[0], words * 32), bool)
-    padded[:, :allowed.shape[1]] = allowed
+    flags = np.atleast_2d(np.asarray(as_array(allowed, "allowed"), dtype=bool))
+    words = (flags.shape[1] + 31) // 32
+    padded = np.zeros((flags.shape[0], words * 32), bool)
+    padded[:, :flags.shape[1]] = flags
     return np.packbits(padded, axis=1, bitorder="little").view("<u4").view(np.int32)
 
 
-def mask_words(mask, vocab_size, num_rows, name):
+def mask_words(mask: Any, vocab_size: int, num_rows: int, name: str) -> Array:
     """num_rows rows of a grammar mask as packed words. They are given as booleans or packed
     already."""
-    array = np.atleast_2d(np.asarray(mask))
+    array: Array = np.atleast_2d(np.asarray(as_array(mask, name)))
     num_words = (vocab_size + 31) // 32
     if array.shape == (num_rows, vocab_size) and array.dtype.kind in "biu":
         return pack_mask(array)
     if array.shape == (num_rows, num_words) and array.dtype in (np.int32, np.uint32):
         return np.ascontiguousarray(array).view(np.int32)
-    raise refusal(f"{name}: {np.shape(mask)} of {array.dtype} where {num_rows} rows of "
+    raise refusal(f"{name}: {tuple(np.shape(mask))} of {array.dtype} where {num_rows} rows of "
                   f"{vocab_size} booleans, or of {num_words} packed int32 words, are needed")

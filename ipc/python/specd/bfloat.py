@@ -1,8 +1,16 @@
 """BFloat16 is an array of bfloat16 numbers, a type that numpy does not have."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from ._library import refusal
+
+_Array = npt.NDArray[Any]
 
 # Functions that ask about an array's shape or memory, and not about its numbers.
 _ABOUT_SHAPE = (np.shape, np.ndim, np.size, np.shares_memory, np.may_share_memory, np.reshape,
@@ -16,7 +24,7 @@ _NUMBER_METHODS = ("tolist", "item", "argmax", "argmin", "argsort", "dot", "sum"
                    "trace", "nonzero")
 
 
-class BFloat16(np.ndarray):
+class BFloat16(npt.NDArray[Any]):
     """Rows of bfloat16. What is written is rounded to the nearest bfloat16, ties to even; what is
     read, computed or printed is float32. A part of such an array is of this type too.
 
@@ -30,49 +38,50 @@ class BFloat16(np.ndarray):
     `rows.astype` and not with `np.array(rows)`, and write with `rows[...] = values`, not through
     `rows.flat` or `rows.real`."""
 
-    def __array_finalize__(self, source):
+    def __array_finalize__(self, source: object) -> None:
         if self.dtype != np.uint16:
             raise refusal(f"dtype: {self.dtype} has no bfloat16 words; specd.bfloat16 makes them of "
                           "numbers, and .view(specd.BFloat16) of 16-bit words")
 
-    def floats(self):
+    def floats(self) -> npt.NDArray[np.float32]:
         """The numbers as float32, exactly."""
         words = np.ndarray.view(self, np.ndarray)
         return (words.astype(np.uint32) << 16).view(np.float32)
 
-    def __getitem__(self, key):
+    def __getitem__(self, key: Any) -> Any:
         found = super().__getitem__(key)
         return found if isinstance(found, BFloat16) else (
             np.uint32(int(found) << 16).view(np.float32))
 
-    def __setitem__(self, key, value):
+    def __setitem__(self, key: Any, value: Any) -> None:
         super().__setitem__(key, _words(value))
 
-    def fill(self, value):
+    def fill(self, value: Any) -> None:
         self[...] = value
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return _of_words, (np.ndarray.view(self, np.ndarray).copy(),)
 
-    def astype(self, dtype, *rest, **options):
+    def astype(self, dtype: Any, *rest: Any, **options: Any) -> Any:
         return self.floats().astype(dtype, *rest, **options)
 
-    def view(self, *types, **options):
+    def view(self, *types: Any, **options: Any) -> Any:
         kind = types[0] if types else options.get("type", options.get("dtype", BFloat16))
         if isinstance(kind, type) and issubclass(kind, np.ndarray):
             return super().view(kind)
         return super().view(np.ndarray).view(*types, **options)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return repr(self.floats()).replace("float32", "bfloat16")
 
-    def __str__(self):
+    def __str__(self) -> str:
         return str(self.floats())
 
-    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
+    def __array_ufunc__(self, ufunc: Any, method: Any, *inputs: Any, out: Any = None,
+                        **options: Any) -> Any:
         if method == "at":
             raise refusal(f"numpy.{ufunc.__name__}.at: write rows[...] = values")
-        inputs = [_plain(value) for value in inputs]
+        inputs = tuple(_plain(value) for value in inputs)
         options = {name: _plain(value) for name, value in options.items()}
         if out is None:
             return getattr(ufunc, method)(*inputs, **options)
@@ -83,7 +92,7 @@ class BFloat16(np.ndarray):
                 each[...] = computed
         return out[0] if len(out) == 1 else out
 
-    def __array_function__(self, func, types, args, kwargs):
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if func in _ABOUT_SHAPE:
             return super().__array_function__(func, types, args, kwargs)
         if func is np.copyto and isinstance(args[0] if args else kwargs["dst"], BFloat16):
@@ -96,14 +105,14 @@ class BFloat16(np.ndarray):
                     **{name: _plain(value) for name, value in kwargs.items()})
 
 
-def _number_method(name):
-    def method(self, *args, **options):
+def _number_method(name: str) -> Callable[..., Any]:
+    def method(self: BFloat16, *args: Any, **options: Any) -> Any:
         return getattr(self.floats(), name)(*args, **options)
     return method
 
 
-def _write_method(name):
-    def method(self, *_, **__):
+def _write_method(name: str) -> Callable[..., Any]:
+    def method(self: BFloat16, *_: Any, **__: Any) -> Any:
         raise refusal(f"{name}: bfloat16 rows are written with rows[...] = values")
     return method
 
@@ -114,28 +123,29 @@ for _name in _WRITE_METHODS:
     setattr(BFloat16, _name, _write_method(_name))
 
 
-def bfloat16(array):
+def bfloat16(array: npt.ArrayLike) -> BFloat16:
     """The rows rounded to bfloat16 (to the nearest, ties to even).
 
     >>> specd.bfloat16(np.array([[1.0, 2.5]], np.float32)).view(np.uint16)
     array([[16256, 16416]], dtype=uint16)
     """
-    return _rounded(np.ascontiguousarray(_plain(array), dtype=np.float32)).view(BFloat16)
+    floats = np.ascontiguousarray(_plain(array), dtype=np.float32)
+    return _rounded(floats).view(BFloat16)
 
 
-def is_bfloat16(array):
+def is_bfloat16(array: _Array) -> bool:
     """Whether the elements are bfloat16, by this type or by another package's dtype."""
     return isinstance(array, BFloat16) or array.dtype.name == "bfloat16"
 
 
-def _rounded(floats):
+def _rounded(floats: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     bits = floats.view(np.uint32).astype(np.uint64)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     quiet = (bits >> 16) | 0x40  # rounding up could turn a NaN into an infinity
     return np.where(np.isnan(floats), quiet, rounded).astype(np.uint16)
 
 
-def _words(value):
+def _words(value: Any) -> _Array:
     """The 16-bit words of numbers that are written."""
     if isinstance(value, BFloat16):
         return np.ndarray.view(value, np.ndarray)
@@ -149,7 +159,7 @@ def _words(value):
     return _rounded(floats).reshape(array.shape)
 
 
-def _plain(value):
+def _plain(value: Any) -> Any:
     """The same with float32 in the place of bfloat16."""
     if isinstance(value, BFloat16):
         return value.floats()
@@ -158,11 +168,11 @@ def _plain(value):
     return value
 
 
-def _copyto(dst, src, casting="same_kind", where=True):
+def _copyto(dst: BFloat16, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     del casting
     words = np.broadcast_to(_words(src), dst.shape)
     np.copyto(np.ndarray.view(dst, np.ndarray), words, where=where)
 
 
-def _of_words(words):
+def _of_words(words: _Array) -> Any:
     return words.view(BFloat16)

@@ -19,7 +19,8 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from typing import Iterable, Sequence
+from types import TracebackType
+from typing import Any, Iterable, Sequence, TypeVar
 
 import numpy as np
 
@@ -27,7 +28,11 @@ from . import _library as c
 from . import _structs as s
 from ._library import check, refusal, text_bytes
 from .arrays import id_array, integer, pointer
+from .dlpack import Array
 from .structured import StructuredOutputs
+
+
+_Self = TypeVar("_Self", bound="_Object")
 
 
 class _Object:
@@ -48,10 +53,11 @@ class _Object:
         """Frees the object now. Objects that were made from it live on."""
         self._freer()
 
-    def __enter__(self):
+    def __enter__(self: _Self) -> _Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.close()
 
 
@@ -64,7 +70,7 @@ class Tokenizer(_Object):
     tokenizer has ids. eos_token_ids end every text.
     """
 
-    def __init__(self, path: str | os.PathLike | None = None, *, vocab_size: int,
+    def __init__(self, path: str | os.PathLike[str] | None = None, *, vocab_size: int,
                  eos_token_ids: Iterable[int] = (), json: str | None = None,
                  tokens: Sequence[bytes | None] | None = None,
                  special_token_ids: Iterable[int] = ()):
@@ -101,7 +107,8 @@ class Grammar(_Object):
     and what the backend does not enforce.
     """
 
-    def __init__(self, tokenizer: Tokenizer, constraint: StructuredOutputs | None = None, **options):
+    def __init__(self, tokenizer: Tokenizer, constraint: StructuredOutputs | None = None,
+                 **options: Any):
         if not isinstance(tokenizer, Tokenizer):
             raise refusal(f"tokenizer: {tokenizer!r} is no specd.Tokenizer")
         if constraint is None:
@@ -122,7 +129,7 @@ class Grammar(_Object):
         self.tokenizer, self.constraint = tokenizer, constraint
 
     @classmethod
-    def compile(cls, tokenizer: Tokenizer, **options) -> Grammar:
+    def compile(cls, tokenizer: Tokenizer, **options: Any) -> Grammar:
         """The same as specd.Grammar(tokenizer, ...)."""
         return cls(tokenizer, **options)
 
@@ -134,13 +141,13 @@ class Grammar(_Object):
     @property
     def size_bytes(self) -> int:
         """Of the compiled grammar now, without masks; it grows as it is used."""
-        return self._info().size_bytes
+        return int(self._info().size_bytes)
 
     def matcher(self, stop_token_ids: Iterable[int] = ()) -> Matcher:
         """A matcher at the beginning of a text. These ids and the tokenizer's EOS ids end it."""
         return Matcher(self, stop_token_ids)
 
-    def _info(self):
+    def _info(self) -> Any:
         info = c.sized(s.GrammarInfo, 1)
         check(c.load().specd_get_grammar_info(self.handle, info))
         return info[0]
@@ -168,7 +175,7 @@ class Matcher(_Object):
         made.grammar = self.grammar
         return made
 
-    def mask(self, out: np.ndarray | None = None) -> np.ndarray:
+    def mask(self, out: Array | None = None) -> Array:
         """The row of ids that may come next; after a stop id, the stop ids. Written to `out` (int32,
         ceil(vocab_size / 32) adjacent words) if it is given."""
         words = self.grammar.tokenizer.num_mask_words
@@ -225,11 +232,12 @@ class Matcher(_Object):
         count = ctypes.c_uint64()
         check(c.load().specd_matcher_forced_tokens(self.handle, pointer(ids, ctypes.c_int32),
                                                    len(ids), ctypes.byref(count)))
-        return ids[:count.value].tolist()
+        forced: list[int] = ids[:count.value].tolist()
+        return forced
 
 
-def fill_masks(matchers: Sequence[Matcher], rows: np.ndarray | None = None, *,
-               indices: Iterable[int] | None = None, threads: int = 0) -> np.ndarray:
+def fill_masks(matchers: Sequence[Matcher], rows: Array | None = None, *,
+               indices: Iterable[int] | None = None, threads: int = 0) -> Array:
     """Writes the masks of many matchers, each to a row of its own: matcher i to rows[i], or to
     rows[indices[i]]. `rows` is int32, (number of rows, ceil(vocab_size / 32)), made here if it is
     not given. threads: 1 .. 16, 0 for one on each usable CPU. Returns the rows."""
@@ -258,7 +266,7 @@ def fill_masks(matchers: Sequence[Matcher], rows: np.ndarray | None = None, *,
     return rows
 
 
-def apply_mask(logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def apply_mask(logits: Array, mask: Array) -> Array:
     """Sets logits to -inf where the mask has no 1, in place, and returns them. One row, or rows
     beside rows; float32, float16 or float64."""
     if not isinstance(logits, np.ndarray) or logits.dtype.kind != "f":
@@ -273,16 +281,16 @@ def apply_mask(logits: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return logits
 
 
-def _is_rows(array, ndim):
+def _is_rows(array: Any, ndim: int) -> bool:
     """True for a writable int32 array whose rows have no gaps inside and do not overlap."""
-    return (isinstance(array, np.ndarray) and array.dtype == np.int32 and array.ndim == ndim
+    return bool(isinstance(array, np.ndarray) and array.dtype == np.int32 and array.ndim == ndim
             and array.flags.writeable and array.flags.aligned
             and (array.strides[-1] == 4 or array.shape[-1] <= 1)
             and (ndim == 1 or array.shape[0] <= 1
                  or array.strides[0] >= 4 * array.shape[1] and array.strides[0] % 4 == 0))
 
 
-def _tokens(tokens, special):
+def _tokens(tokens: Sequence[bytes | None], special: Iterable[int]) -> s.Tokens:
     """The struct of a list of bytes. The list's bytes outlive it."""
     table = (s.Token * len(tokens))()
     for i, text in enumerate(tokens):

@@ -4,9 +4,15 @@ specd_close unmaps what specd_alloc has mapped. An array may outlive its engine,
 mapping of their own, of the same pages.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._structs import Region
 
 _MREMAP_MAYMOVE = 1
 _FAILED = ctypes.c_void_p(-1).value
@@ -18,7 +24,7 @@ _libc.munmap.restype = ctypes.c_int
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
-def lasting_buffer(region):
+def lasting_buffer(region: Region) -> Any:
     """The bytes of a region from specd_alloc. They stay readable and writable as long as the buffer
     or an array over it lives, with the engine or without it."""
     # mremap(2): an old size of 0 maps the pages of a shared mapping a second time.

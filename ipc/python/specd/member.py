@@ -1,10 +1,14 @@
 """Member is a tensor-parallel rank in a process of its own, in the session of rank 0's engine."""
 
+from __future__ import annotations
+
 import ctypes
 import fcntl
 import mmap
 import os
 import weakref
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +16,7 @@ from . import _library as c
 from . import _structs as s
 from ._library import check, refusal, text_bytes
 from .arrays import integer
+from .dlpack import Array
 from .slot_memory import slot_role
 
 # The values of Linux's <fcntl.h>; only newer Pythons have the names in the module.
@@ -27,7 +32,7 @@ class Member:
     Options are those of specd_join_options: timeout_ms, name. One thread at a time.
     """
 
-    def __init__(self, uri, token, rank, **options):
+    def __init__(self, uri: str, token: str, rank: int, **options: Any):
         struct = c.initialised(s.JoinOptions, "specd_join_options_init")
         struct.rank = integer(rank, "rank")
         for name, value in options.items():
@@ -40,17 +45,17 @@ class Member:
         pointer = ctypes.c_void_p()
         check(c.load().specd_join(text_bytes(uri, "uri"), text_bytes(token, "token"),
                                   ctypes.byref(struct), ctypes.byref(pointer)))
-        self.rank, self._pointer = struct.rank, pointer
+        self.rank, self._pointer = int(struct.rank), pointer
         # Also run when the interpreter ends.
         self._leaver = weakref.finalize(self, c.load().specd_leave, pointer)
 
     @property
-    def pointer(self):
+    def pointer(self) -> ctypes.c_void_p:
         if not self._leaver.alive:
             raise refusal("the member has left")
         return self._pointer
 
-    def next_tokens(self, num_rows, address=None):
+    def next_tokens(self, num_rows: int, address: int | None = None) -> Array | None:
         """Returns an int32 array of num_rows ids (rank 0's max_sequences, or more). After every
         round of rank 0 it holds the last token of each sequence, at the sequence's .slot. An array
         from an earlier call is written no more. If an address is given, the ids lie in device
@@ -58,7 +63,8 @@ class Member:
         or leave() has returned."""
         return self.slot_output("next_token", num_rows, address=address)
 
-    def slot_output(self, name, num_rows, row_length=1, address=None, dtype="int32"):
+    def slot_output(self, name: str, num_rows: int, row_length: int = 1,
+                    address: int | None = None, dtype: Any = "int32") -> Array | None:
         """Returns an array for one of Engine.slot_output's names, as next_tokens does. A row has
         row_length elements: at least as many as there, and as many for "predicts". Call next_tokens
         last: Engine.group then shows that all of them are there."""
@@ -83,21 +89,22 @@ class Member:
                                                        ctypes.byref(tensor)))
         finally:
             os.close(fd)
-        array = np.frombuffer(memory, numpy_type)
+        array: Array = np.frombuffer(memory, numpy_type)
         return array if row_length == 1 else array.reshape(num_rows, row_length)
 
-    def check(self):
+    def check(self) -> None:
         """Raises Error once the session or the daemon has ended; cheap."""
         check(c.load().specd_member_check(self.pointer))
 
-    def leave(self):
+    def leave(self) -> None:
         """Ends the membership. After it has returned, device memory may be freed."""
         code = self._leaver()
         if code is not None:  # the first time
             check(code)
 
-    def __enter__(self):
+    def __enter__(self) -> Member:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.leave()

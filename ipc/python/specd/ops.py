@@ -13,49 +13,59 @@ for all results or an array with one for each. `rules`: kind ("logits", "probabi
 >>> specd.top_p_renorm(probs, 0.9, kind="probabilities")
 """
 
+from __future__ import annotations
+
 import ctypes
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _library as c
 from . import _structs as s
 from .arrays import KINDS, as_rows, integers, pointer
+from .dlpack import as_array
 from .params import FILTER_ORDER
 from ._library import check, refusal
 
+if TYPE_CHECKING:
+    from .row_types import Array, Ids, RowArray
 
-def softmax(rows, temperature=1.0, indices=None, **rules):
+
+def softmax(rows: RowArray, temperature: Any = 1.0, indices: Ids | None = None,
+            **rules: Any) -> Array:
     """Probabilities."""
     source = _Rows(rows, indices, rules)
     return source.floats("specd_softmax", source.doubles(temperature, "temperature"))
 
 
-def top_k_renorm(rows, top_k, indices=None, **rules):
+def top_k_renorm(rows: RowArray, top_k: Any, indices: Ids | None = None, **rules: Any) -> Array:
     """Probabilities, 0 outside the k best ids."""
     source = _Rows(rows, indices, rules)
     return source.floats("specd_top_k_renorm", source.ints(top_k, "top_k"))
 
 
-def top_p_renorm(rows, top_p, indices=None, **rules):
+def top_p_renorm(rows: RowArray, top_p: Any, indices: Ids | None = None, **rules: Any) -> Array:
     """Probabilities, 0 outside the shortest prefix of the sorted ids whose mass reaches top_p."""
     source = _Rows(rows, indices, rules)
     return source.floats("specd_top_p_renorm", source.doubles(top_p, "top_p"))
 
 
-def top_k_mask(rows, top_k, indices=None, **rules):
+def top_k_mask(rows: RowArray, top_k: Any, indices: Ids | None = None, **rules: Any) -> Array:
     """The elements themselves, -inf outside the k best ids."""
     source = _Rows(rows, indices, rules)
     return source.floats("specd_top_k_mask", source.ints(top_k, "top_k"))
 
 
-def argmax(rows, indices=None, **rules):
+def argmax(rows: RowArray, indices: Ids | None = None, **rules: Any) -> Array:
     """The id of the greatest element of each row, the lowest on a tie."""
     source = _Rows(rows, indices, rules)
     return source.ids("specd_argmax")
 
 
-def sample(rows, seed=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, position=None,
-           filter_order="sequential", indices=None, round_base=None, **rules):
+def sample(rows: RowArray, seed: Any = None, temperature: Any = 1.0, top_k: Any = 0, top_p: Any = 1.0,
+           min_p: Any = 0.0, position: Any = None, filter_order: str = "sequential",
+           indices: Ids | None = None, round_base: Any = None, **rules: Any) -> Array:
     """Draws one id from each row. The coin depends on seed, position (default: the index of the
     result) and round_base (default: 0) alone, and no coin of a sequence equals it. A drafter may
     therefore use the seed of its sequence. It sets position to the draft token's position in the
@@ -82,7 +92,8 @@ def sample(rows, seed=None, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0, posi
 class _Rows:
     """The rows of one call, and the arrays that must outlive it."""
 
-    def __init__(self, rows, indices, rules):
+    def __init__(self, rows: Any, indices: Any, rules: Mapping[str, Any]):
+        rows = as_array(rows, "rows")
         self.is_vector = np.ndim(rows) == 1 and indices is None
         array, dtype = as_rows(rows)
         struct = c.initialised(s.Rows, "specd_rows_init")
@@ -90,9 +101,10 @@ class _Rows:
         struct.row_stride = (array.strides[0] // array.dtype.itemsize if array.shape[0] > 1
                              else array.shape[1])
         struct.data, struct.dtype = array.ctypes.data, dtype
-        self.kept, self.struct, self.num_results = [array], struct, array.shape[0]
+        self.kept: list[Array] = [array]
+        self.struct, self.num_results = struct, int(array.shape[0])
         if indices is not None:
-            chosen = np.asarray(indices)
+            chosen = np.asarray(as_array(indices, "indices"))
             if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0
                                 or chosen.max() >= array.shape[0]):
                 raise refusal(f"indices: a row that is not in 0 .. {array.shape[0] - 1}")
@@ -102,16 +114,17 @@ class _Rows:
             self.num_results = len(chosen)
         set_rules(struct, rules)
 
-    def doubles(self, values, name):
+    def doubles(self, values: Any, name: str) -> Any:
         return self._parameter(values, np.float64, ctypes.c_double, s.RowDoubles, name)
 
-    def ints(self, values, name):
+    def ints(self, values: Any, name: str) -> Any:
         return self._parameter(values, np.int32, ctypes.c_int32, s.RowInts, name)
 
-    def words(self, values, name):
+    def words(self, values: Any, name: str) -> Any:
         return self._parameter(values, np.uint64, ctypes.c_uint64, s.RowWords, name)
 
-    def _parameter(self, values, dtype, ctype, struct, name):
+    def _parameter(self, values: Any, dtype: Any, ctype: Any, struct: Any, name: str) -> Any:
+        values = as_array(values, name)
         if np.ndim(values) not in (0, 1) or np.ndim(values) == 1 and len(values) != self.num_results:
             raise refusal(f"{name}: one value, or one for each of {self.num_results} results")
         try:
@@ -122,21 +135,23 @@ class _Rows:
         self.kept.append(array)
         return struct(pointer(array, ctype), np.ndim(values))
 
-    def floats(self, function, *parameters):
+    def floats(self, function: str, *parameters: Any) -> Array:
         out = np.empty((self.num_results, self.struct.vocab_size), np.float32)
         return self._call(function, parameters, out, ctypes.c_float)
 
-    def ids(self, function, *parameters):
+    def ids(self, function: str, *parameters: Any) -> Array:
         return self._call(function, parameters, np.empty(self.num_results, np.int32),
                           ctypes.c_int32)
 
-    def _call(self, function, parameters, out, ctype):
+    def _call(self, function: str, parameters: tuple[Any, ...], out: Array,
+              ctype: Any) -> Array:
         check(getattr(c.load(), function)(ctypes.byref(self.struct), *parameters,
                                           pointer(out, ctype), None))
-        return out[0] if self.is_vector else out
+        answer: Array = out[0] if self.is_vector else out
+        return answer
 
 
-def set_rules(struct, rules):
+def set_rules(struct: Any, rules: Mapping[str, Any]) -> None:
     """kind, scale, cap and renormalise of a specd_rows or a specd_tensor."""
     for name, value in rules.items():
         if name == "kind":

@@ -1,19 +1,27 @@
 """SamplingParams has the parameters of a sequence under vLLM's names, and refuses others by
 name."""
 
+from __future__ import annotations
+
 import ctypes
 import dataclasses
 import operator
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _library as c
 from . import _structs as s
-from .arrays import id_array, pointer
+from .arrays import floats, id_array, pointer
 from .attributes import Known, known_dataclass, nearest
 from ._library import refusal
-from .param_table import NUMBERS, PYTHON_TYPES, refused
+from .param_table import NUMBERS, PYTHON_TYPES, Number, refused
 from .structured import StructuredOutputs
+
+if TYPE_CHECKING:
+    from .row_types import Ids
+    from .sampling_params import SamplingParams as SamplingParams
 
 
 @dataclasses.dataclass
@@ -21,37 +29,37 @@ class _Lists(Known):
     """The parameters that are no numbers, and the seed, which has 64 bits."""
 
     seed: int | None = None
-    stop: str | list | None = None
-    stop_token_ids: list | None = None
-    logit_bias: dict | None = None
-    allowed_token_ids: list | None = None
-    disallowed_token_ids: list | None = None
-    bad_words: list | None = None
-    no_repeat_ngram_whitelist: list | None = None
-    logprob_token_ids: list | None = None
+    stop: str | Sequence[str] | None = None
+    stop_token_ids: Ids | None = None
+    logit_bias: Mapping[int, float] | None = None
+    allowed_token_ids: Ids | None = None
+    disallowed_token_ids: Ids | None = None
+    bad_words: Sequence[Ids] | None = None
+    no_repeat_ngram_whitelist: Ids | None = None
+    logprob_token_ids: Ids | None = None
     thinking_preset: str | None = None
-    thinking_end_ids: list | None = None
-    processors: dict | None = None
+    thinking_end_ids: Ids | None = None
+    processors: Mapping[str, Mapping[str, float]] | None = None
     structured_outputs: StructuredOutputs | None = None
 
 
-def make_sampling_params(numbers):
+def make_sampling_params(numbers: Iterable[Number]) -> Any:
     """The class SamplingParams of a library with these Numbers."""
     # Those of a constraint are keywords of StructuredOutputs.
     numbers = [number for number in numbers if not number.name.startswith("grammar_")]
     fields = [(number.python_name, PYTHON_TYPES[number.type] | None, number.python_default)
               for number in numbers]
-    made = dataclasses.make_dataclass("SamplingParams", fields, bases=(_Lists,))
+    made: Any = dataclasses.make_dataclass("SamplingParams", fields, bases=(_Lists,))
     generated = made.__init__
     names = tuple(field.name for field in dataclasses.fields(made))
 
-    def init(self, **given):
+    def init(self: Any, **given: Any) -> None:
         for name in given:
             if name not in names:
                 raise refusal(_unknown(name, names))
         generated(self, **given)
 
-    def why_unknown(self, name):
+    def why_unknown(self: Any, name: str) -> str:
         return _unknown(name, names)
 
     made.__init__, made.why_unknown = init, why_unknown
@@ -60,7 +68,8 @@ def make_sampling_params(numbers):
     return known_dataclass(made)
 
 
-SamplingParams = make_sampling_params(NUMBERS)
+if not TYPE_CHECKING:  # which takes the fields from sampling_params.pyi
+    SamplingParams = make_sampling_params(NUMBERS)
 SamplingParams.__doc__ = """How the tokens of a sequence are chosen. Keyword arguments only; an
 unknown name is an Error that says what to do, here and where an attribute is set later. Fields have vLLM's names, meanings and defaults;
 docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is opened.
@@ -83,7 +92,7 @@ VERIFY, FILTER_ORDER, LOGPROBS_MODE = (
     for name in ("verify", "filter_order", "logprobs_mode"))
 
 
-def _unknown(name, names):
+def _unknown(name: str, names: Sequence[str]) -> str:
     text = refused(name)
     if text is not None:
         return text
@@ -91,7 +100,8 @@ def _unknown(name, names):
         "are " + ", ".join(names)
 
 
-def to_struct(params, prompt_ids=(), output_ids=()):
+def to_struct(params: SamplingParams, prompt_ids: Ids = (),
+              output_ids: Ids = ()) -> tuple[s.Params, list[object]]:
     """Returns (struct, list of the objects that must outlive it)."""
     fill = _Filler()
     if params.logprobs == -1:
@@ -108,7 +118,7 @@ def to_struct(params, prompt_ids=(), output_ids=()):
     for name in ("allowed_token_ids", "disallowed_token_ids", "no_repeat_ngram_whitelist",
                  "thinking_end_ids", "stop_token_ids", "logprob_token_ids"):
         fill.ids(name, getattr(params, name))
-    if params.allowed_token_ids is not None and not len(params.allowed_token_ids):
+    if params.allowed_token_ids is not None and not len(id_array(params.allowed_token_ids, "ids")):
         raise refusal("allowed_token_ids: an empty list allows nothing; None allows every id")
     bias = params.logit_bias or {}
     fill.ids("logit_bias_ids", [_as_int(k, "logit_bias") for k in bias], "logit_bias")
@@ -121,17 +131,17 @@ def to_struct(params, prompt_ids=(), output_ids=()):
     return fill.struct, fill.kept
 
 
-def _fill_bad_words(fill, words):
+def _fill_bad_words(fill: _Filler, words: Sequence[Ids]) -> None:
     for word in words:
         if isinstance(word, str):
             raise refusal(f"bad_words: {word!r} is text, and an engine has no tokenizer here; "
                           "give each word as a list of ids, with and without a leading space")
-    words = [id_array(word, "bad_words") for word in words]
-    fill.ids("bad_word_ids", np.concatenate(words) if words else [], "bad_words")
-    fill.ids("bad_word_lengths", [len(word) for word in words], "bad_words")
+    arrays = [id_array(word, "bad_words") for word in words]
+    fill.ids("bad_word_ids", np.concatenate(arrays) if arrays else [], "bad_words")
+    fill.ids("bad_word_lengths", [len(array) for array in arrays], "bad_words")
 
 
-def _fill_texts(fill, params):
+def _fill_texts(fill: _Filler, params: SamplingParams) -> None:
     stop = [params.stop] if isinstance(params.stop, str) else params.stop or []
     fill.strings("stop_strings", stop, "stop")
     if params.thinking_preset is not None:
@@ -147,7 +157,7 @@ def _fill_texts(fill, params):
     fill.struct.num_processors = len(processors)
 
 
-def _fill_constraint(fill, params):
+def _fill_constraint(fill: _Filler, params: SamplingParams) -> None:
     constraint = params.structured_outputs
     if constraint is None:
         return
@@ -157,12 +167,12 @@ def _fill_constraint(fill, params):
     fill.kept.append(constraint.fill(fill.struct))
 
 
-def _named_defaults(params):
+def _named_defaults(params: SamplingParams) -> Sequence[str]:
     constraint = params.structured_outputs
     return constraint.named_defaults if isinstance(constraint, StructuredOutputs) else ()
 
 
-def _value(number, value):
+def _value(number: Number, value: Any) -> float:
     """The value as the library's number. A value that no double holds is refused; the library
     checks the rest."""
     name = number.python_name
@@ -178,6 +188,7 @@ def _value(number, value):
         return int(value)
     if number.type == "integer":
         value = _as_int(value, name)
+    as_double: float | None
     try:
         as_double = float(value)
     except (TypeError, ValueError):
@@ -194,47 +205,47 @@ class _Filler:
     """Fills the struct and refuses values that a C field would truncate; the library checks the
     rest."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.struct = c.initialised(s.Params, "specd_params_init")
-        self.kept = []
+        self.kept: list[object] = []
 
-    def numbers(self, values, named_defaults):
+    def numbers(self, values: Mapping[Number, float], named_defaults: Iterable[str]) -> None:
         """Sets the values that differ from their defaults, and these names to their defaults, which
         are 0."""
-        values = {number.name: value for number, value in values.items() if value != number.default}
-        values.update({name: 0 for name in named_defaults})
-        table = (s.Number * len(values))(*((name.encode(), value)
-                                           for name, value in values.items()))
+        named = {number.name: value for number, value in values.items() if value != number.default}
+        named.update({name: 0 for name in named_defaults})
+        table = (s.Number * len(named))(*(s.Number(name.encode(), value)
+                                          for name, value in named.items()))
         self.kept.append(table)
         self.struct.numbers.items, self.struct.numbers.count = table, len(table)
 
-    def seed(self, value):
+    def seed(self, value: Any) -> None:
         value = _as_int(value, "seed")
         self.struct.seed, self.struct.has_seed = value, 1
         if self.struct.seed != value:
             raise refusal(f"seed: {value} is outside 0 .. 2^64 - 1")
 
-    def ids(self, field, ids, name=None):
+    def ids(self, field: str, ids: Any, name: str | None = None) -> None:
         array = id_array([] if ids is None else ids, name or field)
         self._list(field, array, ctypes.c_int32)
 
-    def floats(self, field, values):
-        self._list(field, np.asarray(values, dtype=np.float32), ctypes.c_float)
+    def floats(self, field: str, values: Any) -> None:
+        self._list(field, floats(values, np.float32, field), ctypes.c_float)
 
-    def strings(self, field, texts, name):
+    def strings(self, field: str, texts: Sequence[str], name: str) -> None:
         table = (ctypes.c_char_p * len(texts))(*(c.text_bytes(text, name) for text in texts))
         self.kept.append(table)
         target = getattr(self.struct, field)
         target.items = ctypes.cast(table, ctypes.POINTER(ctypes.c_char_p))
         target.count = len(texts)
 
-    def _list(self, field, array, ctype):
+    def _list(self, field: str, array: Any, ctype: Any) -> None:
         self.kept.append(array)
         target = getattr(self.struct, field)
         target.items, target.count = pointer(array, ctype), len(array)
 
 
-def _as_int(value, name):
+def _as_int(value: Any, name: str) -> int:
     try:
         return operator.index(int(value) if isinstance(value, str) else value)
     except (TypeError, ValueError):

@@ -1,14 +1,23 @@
 """Results of a round: plain objects that own their numpy arrays."""
 
+from __future__ import annotations
+
 import ctypes
 import dataclasses
 import math
-import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from . import _library as c
 from . import _structs as s
+from .dlpack import Array
+
+if TYPE_CHECKING:
+    from .sequence import Sequence as OpenSequence
+
+_Results = TypeVar("_Results")
 
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
             "aborted")
@@ -22,12 +31,13 @@ class RoundError(c.Error):
     call returns with strict=False, the other parts included: their tokens are kept. `code_name` is
     such as "SPECD_STATUS_BAD_DISTRIBUTION", and `code` is its number."""
 
-    def __init__(self, status, text, results):
+    def __init__(self, status: str, text: str, results: Any):
         super().__init__(STATUSES.index(status), f"SPECD_STATUS_{status.upper()}", text)
         self.results = results
 
 
-def checked(results, what, statuses, details=None):
+def checked(results: _Results, what: str, statuses: Sequence[str],
+            details: Sequence[str | None] | None = None) -> _Results:
     """`results`, unless one of the statuses is bad. A sequence that has finished is not: a stop
     string may have ended it before the engine knew."""
     bad = [i for i, status in enumerate(statuses) if status not in ("ok", "finished")]
@@ -42,13 +52,13 @@ def checked(results, what, statuses, details=None):
                      "and strict=False returns them", results)
 
 
-def checked_round(results):
+def checked_round(results: list[Result]) -> list[Result]:
     """`checked` for a round: the error names place and row too."""
     return checked(results, "drafts", [each.status for each in results],
                    [_where(each) for each in results])
 
 
-def _where(result):
+def _where(result: Result) -> str | None:
     if result.status != "bad_distribution" or result.detail is None:
         return result.detail
     row = "" if result.bad_row is None else f", row {result.bad_row}"
@@ -67,7 +77,7 @@ class Logprob:
     rank: int
 
 
-class State(typing.NamedTuple):
+class State(NamedTuple):
     """The state of a sequence: its finish reason or None. Once the sequence has finished, also the
     number of kept tokens and the sum of their logprobs (as in Result)."""
 
@@ -99,22 +109,22 @@ class Result:
     verify: the method of this round, which shows what "auto" chose; None if nothing was verified
     """
 
-    sequence: object
+    sequence: OpenSequence
     status: str
     finish_reason: str | None
-    tokens: np.ndarray
+    tokens: Array
     num_accepted: int
-    path: np.ndarray
+    path: Array
     total_kept: int
     stop_token: int | None
-    scores: np.ndarray | None
+    scores: Array | None
     detail: str | None
     cumulative_logprob: float | None
     verify: str | None = None
     bad_row: int | None = None
 
     @property
-    def logprobs(self):
+    def logprobs(self) -> list[dict[int, Logprob]] | None:
         """For each kept token {id: Logprob}, the token itself first, as in vLLM."""
         if self.scores is None:
             return None
@@ -128,17 +138,18 @@ class Children:
     mass is the side channel of specd.Draft. status: "ok", or "finished", "unknown_sequence" or
     "bad_distribution"; the arrays are then empty. detail says what is wrong with a bad row."""
 
-    sequence: object
+    sequence: OpenSequence
     status: str
-    ids: np.ndarray
-    counts: np.ndarray
-    weights: np.ndarray
-    masses: np.ndarray
+    ids: Array
+    counts: Array
+    weights: Array
+    masses: Array
     detail: str | None = None
 
     @property
-    def q(self):
-        return self.weights / self.masses
+    def q(self) -> Array:
+        quotients: Array = self.weights / self.masses
+        return quotients
 
 
 @dataclasses.dataclass
@@ -147,12 +158,12 @@ class Scores:
     statuses[i] is "ok" or "bad_distribution"; if it is the latter, the ids of values[i] are -1, and
     details[i] says what is wrong with the row."""
 
-    values: np.ndarray
-    statuses: list
-    details: list
+    values: Array
+    statuses: list[str]
+    details: list[str | None]
 
 
-def _copied(pointer, count, dtype):
+def _copied(pointer: Any, count: int, dtype: Any) -> Array:
     """Returns a separate array: the library's own result is valid only until the next call."""
     if count == 0:
         return np.zeros(0, dtype)
@@ -160,30 +171,30 @@ def _copied(pointer, count, dtype):
     return np.frombuffer(ctypes.string_at(pointer, size), dtype)
 
 
-def number_or_none(value):
+def number_or_none(value: float) -> float | None:
     """C says NaN if there is none."""
     return None if math.isnan(value) else value
 
 
-def state_of(struct):
+def state_of(struct: s.SequenceState) -> State:
     return State(FINISH_REASONS[struct.finish_reason], struct.kept_tokens,
                  number_or_none(struct.cumulative_logprob))
 
 
-def _detail_of(number):
+def _detail_of(number: int) -> str | None:
     return c.load().specd_detail_text(number).decode() if number else None
 
 
-def _row_of(struct, detail, named):
+def _row_of(struct: Any, detail: str | None, named: Mapping[str, Array]) -> int | None:
     """The bad row as the caller counts rows. named: by role, the bound row of each of them."""
     if detail is None or struct.bad_row == _NO_ROW:
         return None
-    bound = named.get("draft" if detail.startswith("draft_rows") else "target", ())
-    found = np.flatnonzero(np.asarray(bound) == struct.bad_row)
-    return int(found[0]) if len(found) else struct.bad_row
+    bound = named.get("draft" if detail.startswith("draft_rows") else "target", np.zeros(0))
+    found = np.flatnonzero(bound == struct.bad_row)
+    return int(found[0]) if len(found) else int(struct.bad_row)
 
 
-def result_of(struct, sequence, named):
+def result_of(struct: Any, sequence: Any, named: Mapping[str, Array]) -> Result:
     scores = None
     if struct.scores_per_token:
         count = struct.num_kept * struct.scores_per_token
@@ -197,16 +208,16 @@ def result_of(struct, sequence, named):
                   _row_of(struct, detail, named))
 
 
-_CHILD = np.dtype(s.DraftChild)
+_CHILD: Any = np.dtype(s.DraftChild)
 
 
-def children_of(struct, sequence):
+def children_of(struct: Any, sequence: Any) -> Children:
     children = _copied(struct.children, struct.num_children, _CHILD)
     return Children(sequence, STATUSES[struct.status], children["id"], children["count"],
                     children["weight"], children["mass"], _detail_of(struct.detail))
 
 
-def scores_of(struct, per_token):
+def scores_of(struct: Any, per_token: int) -> tuple[str, Array, str | None]:
     """Returns (status, rows of SCORE, detail) for a request with one id."""
     if struct.num_scored == 0:
         missing = np.zeros(per_token, SCORE)

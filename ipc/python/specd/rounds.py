@@ -1,17 +1,28 @@
 """Packs a round: the records of its drafts, and the rows that they name."""
 
+from __future__ import annotations
+
 import ctypes
 import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from . import _library as c
 from . import _structs as s
-from .arrays import id_array, integer, integers, mask_words, pointer
+from .arrays import floats, id_array, integer, integers, mask_words, pointer
 from .attributes import Known, known_dataclass
+from .dlpack import Array, as_array
 from .params import LOGPROBS_MODE
-from .row_space import Parts
+from .row_space import Parts, RowSpace
 from ._library import refusal
+
+if TYPE_CHECKING:
+    from .engine_handle import EngineHandle
+    from .row_types import Drafts, Ids
+    from .sequence import Sequence as OpenSequence
 
 _SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2}
 _DISCARD = 1
@@ -39,18 +50,18 @@ class Draft(Known):
       (Result.detail)
     """
 
-    sequence: object
-    tokens: object = ()
-    sampled: object = None
-    target_rows: object = None
-    draft_rows: object = None
-    mask_rows: object = None
-    weights: object = None
-    masses: object = None
-    target_argmax: object = None
+    sequence: OpenSequence | int
+    tokens: Ids = ()
+    sampled: Sequence[bool | int] | Array | None = None
+    target_rows: Ids | None = None
+    draft_rows: Ids | None = None
+    mask_rows: Ids | None = None
+    weights: npt.ArrayLike | None = None
+    masses: npt.ArrayLike | None = None
+    target_argmax: Ids | None = None
     discard: bool = False
     by_slot: int | None = None
-    parents: object = None
+    parents: Ids | None = None
 
 
 @known_dataclass
@@ -61,8 +72,8 @@ class DraftRequest(Known):
     default is the index in the list. The coins are those of nodes first_node, first_node + 1, ...;
     0: as in a chain."""
 
-    sequence: object
-    prefix: object = ()
+    sequence: OpenSequence | int
+    prefix: Ids = ()
     num_children: int = 1
     sampling: str = "with_replacement"
     row: int | None = None
@@ -70,37 +81,44 @@ class DraftRequest(Known):
 
 
 class DraftRecords:
-    """The drafts of one round and the row indices that they name."""
+    """The drafts of one round and the row indices that they name. on_stream: a CUDA stream is still
+    writing the rows."""
 
-    def __init__(self, engine, drafts):
-        if isinstance(drafts, dict):
+    def __init__(self, engine: EngineHandle, drafts: Drafts, on_stream: bool = False):
+        if isinstance(drafts, Mapping):
             drafts = [Draft(sequence, tokens) for sequence, tokens in drafts.items()]
-        self.engine, self.drafts, self.kept = engine, list(drafts), []
+        self.engine, self.drafts = engine, list(drafts)
+        self.kept: list[Array] = []
+        self.on_stream = on_stream
         for draft in self.drafts:
             if not isinstance(draft, Draft):
                 raise refusal("drafts: {sequence: ids} or a list of specd.Draft is needed, not "
                               f"{type(draft).__name__}")
-            if draft.by_slot is not None and len(draft.tokens):
+        self.tokens = [id_array(draft.tokens, "tokens") for draft in self.drafts]
+        for draft, tokens in zip(self.drafts, self.tokens):
+            if draft.by_slot is not None and len(tokens):
                 raise refusal("tokens: they are given with by_slot, which takes them from "
                               "engine.draft_tokens(); leave one of the two")
-        self.tokens = [id_array(draft.tokens, "tokens") for draft in self.drafts]
         self.counts = [len(tokens) if draft.by_slot is None else
                        integer(draft.by_slot, "by_slot", 0, engine.max_draft)
                        for draft, tokens in zip(self.drafts, self.tokens)]
-        self.target = [None] * len(self.drafts)
-        self.draft = [None] * len(self.drafts)
-        self.masks = [None] * len(self.drafts)
-        self.named = {}  # by role: the bound row of each row that a draft may name
+        self.target: list[Array | None] = [None] * len(self.drafts)
+        self.draft: list[Array | None] = [None] * len(self.drafts)
+        self.masks: list[Array | None] = [None] * len(self.drafts)
+        # by role: the bound row of each row that a draft may name
+        self.named: dict[str, Array] = {}
 
-    def names(self, role):
+    def names(self, role: str) -> bool:
         """Tells whether a draft names rows of the role by index."""
         return any(getattr(draft, f"{role}_rows") is not None for draft in self.drafts)
 
-    def place(self, space, rows, role):
+    def place(self, space: RowSpace, rows: Any, role: str) -> None:
         """Writes the rows of a role and gives them to the drafts, in order."""
         needs = [0 if self._brings_its_own(i, role) else count + (role == "target")
                  for i, count in enumerate(self.counts)]
-        if isinstance(rows, (list, tuple)) and len(rows) == len(needs) and \
+        if isinstance(rows, (list, tuple)):
+            rows = [as_array(part, f"{role} rows") for part in rows]
+        if isinstance(rows, list) and len(rows) == len(needs) and \
                 not np.isscalar(rows[0] if rows else 0) and _is_per_draft(rows):
             for i, (part, need) in enumerate(zip(rows, needs)):
                 if part is None:
@@ -110,16 +128,17 @@ class DraftRecords:
             rows = Parts(part for part in rows if part is not None and len(part))
         self.named[role] = indices = space.write(
             rows, sum(needs), self.names(role), "K + 1 target rows and K draft rows for K draft "
-            "tokens; none for a draft with discard", f"{role} rows")
+            "tokens; none for a draft with discard", f"{role} rows", not self.on_stream)
         _share_out(indices, needs, self.target if role == "target" else self.draft)
 
-    def _brings_its_own(self, i, role):
+    def _brings_its_own(self, i: int, role: str) -> bool:
         draft = self.drafts[i]
         if role == "target":
             return draft.discard or draft.target_rows is not None or draft.target_argmax is not None
         return draft.discard or draft.draft_rows is not None
 
-    def place_masks(self, space, masks):
+    def place_masks(self, space: RowSpace, masks: Any) -> None:
+        masks = as_array(masks, "masks")
         named = [draft.mask_rows is not None for draft in self.drafts]
         if space.holds(masks):
             needs = [0 if draft.discard or own else count + 1
@@ -144,7 +163,7 @@ class DraftRecords:
         elif any(named):
             space.go_home()  # the names are those of engine.rows
 
-    def structs(self):
+    def structs(self) -> Any:
         table = c.sized(s.Draft, len(self.drafts))
         for i, (record, draft) in enumerate(zip(table, self.drafts)):
             count = self.counts[i]
@@ -171,25 +190,25 @@ class DraftRecords:
                                                   count + 1, "target_argmax")
         return table
 
-    def _rows(self, record, i, draft, count):
+    def _rows(self, record: Any, i: int, draft: Draft, count: int) -> None:
         target = self._by_name("target", draft.target_rows, self.target[i])
         drawn = self._by_name("draft", draft.draft_rows, self.draft[i])
         masks = self._by_name("mask", draft.mask_rows, self.masks[i])
-        sampled = draft.sampled
+        sampled: Any = draft.sampled
         if sampled is None and (drawn is not None or draft.weights is not None):
             sampled = np.ones(count, np.uint8)
         if target is not None:
             record.target_rows = self._list(target, np.uint32, ctypes.c_uint32, count + 1,
                                             "target_rows")
         if sampled is not None:
-            record.kinds = self._list(np.asarray(sampled), np.uint8, ctypes.c_uint8, count,
-                                      "sampled")
+            record.kinds = self._list(np.asarray(as_array(sampled, "sampled")), np.uint8,
+                                      ctypes.c_uint8, count, "sampled")
         if drawn is not None:
             record.draft_rows = self._list(drawn, np.uint32, ctypes.c_uint32, count, "draft_rows")
         if masks is not None:
             record.mask_rows = self._list(masks, np.int32, ctypes.c_int32, count + 1, "mask_rows")
 
-    def _by_name(self, role, named, otherwise):
+    def _by_name(self, role: str, named: Any, otherwise: Array | None) -> Array | None:
         """The bound rows of a draft. A name beyond the rows that the call got becomes an index that
         the library refuses."""
         bound = self.named.get(role)
@@ -201,28 +220,31 @@ class DraftRecords:
             np.iinfo(bound.dtype).max)
         if not len(bound):
             return np.broadcast_to(outside, named.shape)
-        return np.where(inside, bound[np.where(inside, named, 0)], outside)
+        rows: Array = np.where(inside, bound[np.where(inside, named, 0)], outside)
+        return rows
 
-    def _list(self, values, dtype, ctype, count, name):
+    def _list(self, values: Any, dtype: Any, ctype: Any, count: int, name: str) -> Any:
         try:
-            array = (np.ascontiguousarray(values, dtype) if np.issubdtype(dtype, np.floating)
+            array = (floats(values, dtype, name) if np.issubdtype(dtype, np.floating)
                      else integers(values, dtype, name))
+        except c.Error:
+            raise
         except (OverflowError, TypeError, ValueError) as error:
             raise refusal(f"{name}: {error}") from None
         if array.shape != (count,):
             raise refusal(f"{name}: {array.shape} values where {count} are needed")
         return self._keep(array, ctype)
 
-    def _keep(self, array, ctype):
+    def _keep(self, array: Array, ctype: Any) -> Any:
         self.kept.append(array)
         return pointer(array, ctype)
 
 
-def _handle(sequence):
+def _handle(sequence: Any) -> int:
     return integer(getattr(sequence, "handle", sequence), "sequence", 0, 2**64 - 1)
 
 
-def _share_out(indices, needs, places):
+def _share_out(indices: Array, needs: list[int], places: list[Array | None]) -> None:
     """Gives the next needs[i] indices to place i, and none if it needs none."""
     begin = 0
     for i, need in enumerate(needs):
@@ -231,28 +253,29 @@ def _share_out(indices, needs, places):
         begin += need
 
 
-def _is_per_draft(rows):
+def _is_per_draft(rows: Any) -> bool:
     return all(part is None or np.ndim(part) == 2 for part in rows)
 
 
-def _child_mask_rows(count, masks, space):
+def _child_mask_rows(count: int, masks: Any, space: RowSpace) -> list[int]:
     """The mask row of each request, -1 if there is none."""
     if masks is None:
         return [-1] * count
+    masks = as_array(masks, "masks")
     if space.holds(masks):
-        return space.write(masks, count, True, "one for each request", "masks").tolist()
+        held: list[int] = space.write(masks, count, True, "one for each request", "masks").tolist()
+        return held
     if len(masks) != count:
         raise refusal(f"masks: {len(masks)} for {count} requests; None where one is unconstrained")
     words = [None if mask is None else mask_words(mask, space.engine.vocab_size, 1, "masks")[0]
              for mask in masks]
     given = [word for word in words if word is not None]
-    if given:
-        space.copy(np.array(given), 0)
-    numbers = iter(range(len(given)))
+    numbers = iter(space.copy(np.array(given), 0).tolist() if given else ())
     return [-1 if word is None else next(numbers) for word in words]
 
 
-def child_records(requests, space, rows, masks, mask_space):
+def child_records(requests: list[DraftRequest], space: RowSpace, rows: Any, masks: Any,
+                  mask_space: RowSpace) -> Any:
     """specd_draft_request for each request."""
     table, kept = c.sized(s.DraftRequest, len(requests)), []
     in_order = [i for i, request in enumerate(requests) if request.row is None]
@@ -275,17 +298,17 @@ def child_records(requests, space, rows, masks, mask_space):
     return table
 
 
-def _bound_row(indices, row):
+def _bound_row(indices: Array, row: int) -> int:
     """The bound row of a row that a request names. The library refuses one that is not there."""
     row = integer(row, "row")
-    return indices[row] if row < len(indices) else 2**32 - 1
+    return int(indices[row]) if row < len(indices) else 2**32 - 1
 
 
-def score_records(ids, indices, num_top, chosen_ids, mode):
+def score_records(ids: Array, indices: Array, num_top: int, chosen: Array,
+                  mode: str) -> tuple[Any, object]:
     """Makes a specd_score_request for each id, so that each row has a status of its own."""
     if mode not in LOGPROBS_MODE:
         raise refusal(f"mode: {mode!r} is not one of raw_logprobs, raw_logits")
-    ids, chosen = id_array(ids, "ids"), id_array(chosen_ids, "chosen_ids")
     rows = np.ascontiguousarray(indices[:len(ids)], dtype=np.uint32)
     table = c.sized(s.ScoreRequest, len(ids))
     for i, record in enumerate(table):

@@ -1,27 +1,36 @@
 """RowSpace has the rows of one role: the caller's array, copies of other arrays, and what is bound.
 
 The caller's array comes from Engine.rows and is used in place, and so is every view of its memory
-that a tensor can describe. Any other array is copied into memory of its own, so that the caller's
-rows are never written.
+that a tensor can describe. So is a tensor of another package that lies in device memory. Any other
+array is copied into memory of its own, so that the caller's rows are never written.
 """
 
+from __future__ import annotations
+
 import ctypes
-import typing
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from . import _library as c
 from . import _structs as s
 from .arrays import as_rows, dtype_code, integer, item_size, numpy_view, view_code
-from .mapping import lasting_buffer
+from .dlpack import Array, Tensor, host_array, is_tensor, read_tensor
+from .in_flight import InTheWay
+from .lent_rows import LentRows, device_rows
 from .ops import set_rules
 from .regions import import_device, unregister
+from .row_memory import CopiedRows, Memory
 from ._library import check, refusal
+
+if TYPE_CHECKING:
+    from .engine_handle import EngineHandle
 
 _ROLES = {"target": 1, "draft": 2, "mask": 3}
 
 
-class Binding(typing.NamedTuple):
+class Binding(NamedTuple):
     """A tensor: rows of a region. row_stride is in elements."""
 
     region: int
@@ -31,72 +40,34 @@ class Binding(typing.NamedTuple):
     row_stride: int
 
 
-class Parts(list):
+class Parts(list[Any]):
     """Rows as one array for each draft."""
-
-
-class Memory:
-    """Shared memory that grows. Memory that an array of the caller lies in is never given back."""
-
-    def __init__(self, engine, is_the_callers):
-        self.engine, self.is_the_callers = engine, is_the_callers
-        self.buffer, self.region = None, None
-        self.outgrown = []  # regions that nothing but a binding may use
-
-    def reserve(self, size, row_stride):
-        """Makes room for `size` bytes."""
-        if self.buffer is not None and len(self.buffer) >= size:
-            return
-        region = self._allocate(size, row_stride)
-        try:
-            buffer = lasting_buffer(region)
-        except OSError:
-            unregister(self.engine, region.id)
-            raise
-        if self.region is not None and not self.is_the_callers:
-            self.outgrown.append(self.region)
-        self.buffer, self.region = buffer, region.id
-
-    def release_outgrown(self):
-        while self.outgrown:
-            unregister(self.engine, self.outgrown.pop())
-
-    @property
-    def address(self):
-        return ctypes.addressof(self.buffer)
-
-    def _allocate(self, size, row_stride):
-        """Returns a region that holds `size` bytes. A session has few regions, so they grow
-        eightfold, up to the largest round; larger ones grow twofold. If memory is short, the region
-        has just `size` bytes."""
-        held = 0 if self.buffer is None else len(self.buffer)
-        largest_round = self.engine.max_batch * (self.engine.max_draft + 1) * row_stride * 4
-        roomy = min(8 * held, largest_round) if size <= largest_round else 2 * held
-        region = s.Region()
-        allocate = c.load().specd_alloc
-        if roomy <= size or allocate(self.engine.pointer, roomy, ctypes.byref(region)) < 0:
-            check(allocate(self.engine.pointer, size, ctypes.byref(region)))
-        return region
 
 
 class RowSpace:
     """The rows of one role."""
 
-    def __init__(self, engine, role):
-        self.engine, self.role, self.rules = engine, role, {}
+    def __init__(self, engine: EngineHandle, role: str):
+        self.engine, self.role = engine, role
+        self.rules: dict[str, Any] = {}
         self.own, self.copies = Memory(engine, True), Memory(engine, False)
-        self.home = None  # the binding of the caller's rows: an array, or device memory
-        self.array = None  # the caller's array, if home is one
-        self.bound, self.bound_rules = None, None
+        self.copied, self.lent = CopiedRows(), LentRows(engine)
+        # the binding of the caller's rows: an array, or device memory
+        self.home: Binding | None = None
+        self.array: Array | None = None  # the caller's array, if home is one
+        self.bound: Binding | None = None
+        self.bound_rules: dict[str, Any] | None = None
+        self.hoped_rows = 0  # rows of the copies that rounds in flight could have used at once
 
-    def columns(self):
+    def columns(self) -> int:
         if self.role == "mask":
             return (self.engine.vocab_size + 31) // 32
         return self.engine.vocab_size
 
     # ---- the caller's rows
 
-    def bind(self, num_rows, dtype, row_stride, rules):
+    def bind(self, num_rows: int, dtype: Any, row_stride: int | None,
+             rules: Mapping[str, Any]) -> Array:
         code, row_stride = self._shape(dtype, row_stride)
         num_rows = integer(num_rows, "num_rows", 1, 2**31 - 1)
         self.rules = dict(rules)
@@ -105,7 +76,8 @@ class RowSpace:
         self.array = self._view(self.own, num_rows, code, row_stride)
         return self.array
 
-    def bind_device(self, address, num_rows, dtype, row_stride, rules):
+    def bind_device(self, address: int, num_rows: int, dtype: Any, row_stride: int | None,
+                    rules: Mapping[str, Any]) -> None:
         """Binds rows that are in device memory already. Memory that was bound before may be freed
         afterwards."""
         code, row_stride = self._shape(dtype, row_stride)
@@ -120,69 +92,109 @@ class RowSpace:
             raise
         self.array = None
 
-    def _shape(self, dtype, row_stride):
+    def _shape(self, dtype: Any, row_stride: int | None) -> tuple[int, int]:
         code = 0 if self.role == "mask" else dtype_code(dtype)
         return code, integer(row_stride or self.columns(), "row_stride")
 
-    def _move(self, home):
+    def _move(self, home: Binding) -> None:
         """Binds the caller's new rows, and lets go of device memory that was bound before."""
-        before, was_device = self.home, self.home is not None and self.array is None
+        before = self.home if self.array is None else None
         self._bind(home)
         self.home = home
-        if was_device:
+        if before is not None:
             unregister(self.engine, before.region)
 
     # ---- the rows of a call
 
-    def write(self, rows, need, or_more, rule, name="rows"):
+    def write(self, rows: Any, need: int, or_more: bool, rule: str, name: str = "rows",
+              may_copy: bool = True) -> Array:
         """Makes `rows` the rows of this role, and returns the index of each in the bound tensor.
         None: the caller's rows. There must be exactly `need` rows, unless or_more; the caller's
         whole array may have more."""
+        if is_tensor(rows):
+            tensor = read_tensor(rows, name)
+            if not tensor.is_on_host:
+                return self._lend(tensor, need, or_more, rule, name)
+            rows = host_array(tensor)
         parts = rows if isinstance(rows, Parts) else [rows]
         whole = rows is None or isinstance(rows, np.ndarray) and self._is_home(rows)
+        indices: Array | None
         if whole:
             self.go_home()
             indices = np.arange(self.bound.num_rows if self.bound else 0, dtype=np.uint32)
         else:
             indices = self._find(parts)
-        if indices is None:
-            array, code = as_rows(_stacked(parts, self.columns()), self.columns(), name)
-        count = len(array if indices is None else indices)
-        if count < need or count > need and not (whole or or_more):
-            raise refusal(f"{name}: {count} where {need} are needed: {rule}")
-        return self.copy(array, code) if indices is None else indices
+        if indices is not None:
+            _check_count(len(indices), need, whole or or_more, rule, name)
+            return indices
+        array, code = as_rows(_stacked(parts, self.columns()), self.columns(), name)
+        _check_count(len(array), need, or_more, rule, name)
+        if len(array) and not may_copy:
+            raise refusal(f"{name}: this array would be copied now, and the round's CUDA stream has "
+                          "still to write it; give None, a view of engine.rows, or a tensor in device "
+                          "memory")
+        return self.copy(array, code)
 
-    def copy(self, array, code):
-        """Copies rows into memory of this package, and returns their indices."""
-        count, columns = len(array), self.columns()
-        self.copies.reserve(max(count, 1) * columns * item_size(code), columns)
-        self._bind(Binding(self.copies.region, 0, max(count, 1), code, columns))
+    def _lend(self, tensor: Tensor, need: int, or_more: bool, rule: str, name: str) -> Array:
+        """Binds a tensor in device memory, as it lies there."""
+        rows = device_rows(tensor, self.columns(), name)
+        _check_count(rows.num_rows, need, or_more, rule, name)
+        held = self.lent.region_of(rows)
+        if held is None:
+            self.engine._in_flight.check_free()
+        region = self.lent.make_region(rows) if held is None else held
+        try:
+            self._bind(Binding(region, 0, rows.num_rows, rows.code, rows.row_stride))
+        except c.Error:
+            if held is None:
+                unregister(self.engine, region)
+            raise
+        self.lent.keep(rows, region, tensor)
+        return np.arange(rows.num_rows, dtype=np.uint32)
+
+    def copy(self, array: Array, code: int) -> Array:
+        """Copies rows into memory of this package, and returns their indices. Rounds in flight keep
+        their rows: the copies lie beside them, or InTheWay says that there is no room."""
+        in_flight, columns, count = self.engine._in_flight, self.columns(), max(len(array), 1)
+        row_bytes = columns * item_size(code)
+        if not in_flight.pending:
+            # room for as many rounds as were in flight when there was too little
+            self.copies.reserve(count * row_bytes, columns, self.hoped_rows * row_bytes)
+        num_rows = self.copies.size_bytes() // row_bytes
+        begin = self.copied.free_place(count, num_rows, in_flight.pending)
+        if begin is None:
+            self.hoped_rows = count + self.copied.num_taken(in_flight.pending)
+            raise InTheWay(in_flight.newest())
+        self._bind(Binding(self.copies.region, 0, num_rows, code, columns))
         self.copies.release_outgrown()
-        self._view(self.copies, max(count, 1), code, columns)[:count] = array
-        return np.arange(count, dtype=np.uint32)
+        self.copied.take(in_flight.upcoming_number(), begin, count)
+        rows = self._view(self.copies, num_rows, code, columns)
+        rows[begin:begin + len(array)] = array
+        return np.arange(begin, begin + len(array), dtype=np.uint32)
 
-    def go_home(self):
+    def go_home(self) -> None:
         """Binds the caller's rows again, if a call has bound others since."""
         if self.home is not None:
             self._bind(self.home)
 
-    def holds(self, rows):
+    def holds(self, rows: Any) -> bool:
         """Tells whether these rows lie in the caller's array, so that they are used in place."""
         return isinstance(rows, np.ndarray) and self._binding_of(rows) is not None
 
-    def _is_home(self, rows):
+    def _is_home(self, rows: Array) -> bool:
         if self.array is None or rows.ndim != 2 or rows.size == 0:
             return False
-        same = _address(rows) == _address(self.array)
-        return same and rows.shape == self.array.shape and rows.strides == self.array.strides
+        return (_address(rows) == _address(self.array) and rows.shape == self.array.shape
+                and rows.strides == self.array.strides)
 
-    def _find(self, parts):
+    def _find(self, parts: Sequence[Any]) -> Array | None:
         """The indices of rows that lie in the caller's memory, or None: they have to be copied."""
-        found = [self._binding_of(part) for part in parts]
-        if not found or None in found:
+        found = [binding for part in parts if (binding := self._binding_of(part)) is not None]
+        if not found or len(found) < len(parts):
             return None
-        in_home = [self._indices_in_home(binding) for binding in found]
-        if all(indices is not None for indices in in_home):
+        in_home = [indices for binding in found
+                   if (indices := self._indices_in_home(binding)) is not None]
+        if len(in_home) == len(found):
             self.go_home()
             return np.concatenate(in_home)
         if len(found) > 1 or found[0].row_stride < self.columns():
@@ -190,7 +202,7 @@ class RowSpace:
         self._bind(found[0])
         return np.arange(found[0].num_rows, dtype=np.uint32)
 
-    def _binding_of(self, rows):
+    def _binding_of(self, rows: Any) -> Binding | None:
         """The tensor that a view of the caller's memory is; its stride may be negative. None if the
         array lies elsewhere, or no tensor has its elements in this order."""
         if self.array is None or not isinstance(rows, np.ndarray) or rows.size == 0:
@@ -211,8 +223,10 @@ class RowSpace:
             return None
         return Binding(self.own.region, offset, len(rows), code, stride // size)
 
-    def _indices_in_home(self, binding):
+    def _indices_in_home(self, binding: Binding) -> Array | None:
         """The rows of a view as indices into the caller's array, or None."""
+        if self.home is None:
+            return None
         step = self.home.row_stride * item_size(binding.code)
         stride = binding.row_stride * item_size(binding.code)
         if binding.code != self.home.code or binding.offset_bytes % step:
@@ -226,9 +240,10 @@ class RowSpace:
 
     # ---- the tensor
 
-    def _bind(self, binding):
+    def _bind(self, binding: Binding) -> None:
         if self.bound == binding and self.bound_rules == self.rules:
             return
+        self.engine._in_flight.check_free()
         tensor = c.initialised(s.Tensor, "specd_tensor_init")
         tensor.region, tensor.offset_bytes = binding.region, binding.offset_bytes
         tensor.dtype, tensor.num_rows = binding.code, binding.num_rows
@@ -237,19 +252,26 @@ class RowSpace:
             set_rules(tensor, self.rules)
         check(c.load().specd_bind(self.engine.pointer, _ROLES[self.role], ctypes.byref(tensor)))
         self.bound, self.bound_rules = binding, dict(self.rules)
+        self.lent.release_but(binding.region)
 
-    def _view(self, memory, num_rows, code, row_stride):
+    def _view(self, memory: Memory, num_rows: int, code: int, row_stride: int) -> Array:
         if self.role != "mask":
             return numpy_view(memory.buffer, num_rows, row_stride, self.engine.vocab_size, code)
-        words = np.frombuffer(memory.buffer, np.int32, num_rows * row_stride)
+        words: Array = np.frombuffer(memory.buffer, np.int32, num_rows * row_stride)
         return words.reshape(num_rows, row_stride)[:, :self.columns()]
 
 
-def _address(array):
-    return array.__array_interface__["data"][0]
+def _address(array: Array) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
-def _stacked(parts, columns):
+def _check_count(count: int, need: int, or_more: bool, rule: str, name: str) -> None:
+    if count < need or count > need and not or_more:
+        raise refusal(f"{name}: {count} where {need} are needed: {rule}")
+
+
+def _stacked(parts: Sequence[Any], columns: int) -> Any:
     """The rows of all parts, one after another."""
     if len(parts) == 1:
         return parts[0]

@@ -1,6 +1,10 @@
 """Sequence is one generated output of an engine."""
 
+from __future__ import annotations
+
 import ctypes
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from . import _library as c
 from . import _structs as s
@@ -8,6 +12,9 @@ from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import integer
 from .params import VERIFY
+
+if TYPE_CHECKING:
+    from .engine import Engine
 
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
 # The longest wait inside one C call: Python does not hear of signals there.
@@ -19,17 +26,18 @@ class Sequence:
     """One generated output of an engine: made by Engine.open and Sequence.fork. .warnings lists
     what its constraint does not enforce."""
 
-    def __init__(self, engine, info, request_id, warnings=()):
-        self.engine, self.handle = engine, info.sequence
-        self.seed, self.verify = info.seed, _VERIFY_NAMES[info.verify]
+    def __init__(self, engine: Engine, info: s.SequenceInfo, request_id: str,
+                 warnings: Iterable[str] = ()):
+        self.engine, self.handle = engine, int(info.sequence)
+        self.seed, self.verify = int(info.seed), _VERIFY_NAMES[info.verify]
         self.request_id, self.warnings = request_id, list(warnings)
 
     @property
-    def slot(self):
+    def slot(self) -> int:
         """The sequence's index in Engine.next_tokens and Engine.draft_tokens, while it is open."""
-        return c.load().specd_sequence_slot(self.handle)
+        return int(c.load().specd_sequence_slot(self.handle))
 
-    def fork(self, seed=None, request_id=None):
+    def fork(self, seed: int | None = None, request_id: str | None = None) -> Sequence:
         """A copy as it stands, with a seed of its own (None: drawn, and reported in .seed)."""
         infos = c.sized(s.SequenceInfo, 1)
         request_id = request_id or self.engine.next_request_id()
@@ -39,11 +47,11 @@ class Sequence:
                                   None if word is None else ctypes.byref(word), infos))
         return Sequence(self.engine, infos[0], request_id, self.warnings)
 
-    def abort(self):
+    def abort(self) -> None:
         """Ends the sequence; the tokens kept so far remain."""
         check(c.load().specd_abort(self.engine.pointer, self.handle))
 
-    def set_coins(self, coins):
+    def set_coins(self, coins: Mapping[tuple[str, int, int, int], float]) -> None:
         """Injects coins, for tests and replay: {(purpose, position, round_base, node): coin in [0,
         1)}. purpose is "sample", "draft", "accept" or "residual". Keys that are not in the dict
         keep the coins of the seed; {} removes all injected coins. docs/ALGORITHMS.md has the
@@ -62,7 +70,7 @@ class Sequence:
         self.engine.drain()
         check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
 
-    def state(self):
+    def state(self) -> results.State:
         """Returns a results.State: a stop string may have ended the sequence since its last
         round."""
         state = s.SequenceState()
@@ -70,7 +78,7 @@ class Sequence:
                                                 ctypes.byref(state)))
         return results.state_of(state)
 
-    def final(self, timeout_ms=-1):
+    def final(self, timeout_ms: int = -1) -> results.State | None:
         """Returns the results.State of a sequence that has finished, once nothing can move its end
         any more. With stop strings the text side may still find one in the last tokens, and the
         call waits for its last word, usually some milliseconds. Returns None if that has not come
@@ -86,9 +94,9 @@ class Sequence:
             if 0 <= timeout_ms and left_ms <= 0:
                 return None
 
-    def close(self):
+    def close(self) -> None:
         """Frees the slot. A sequence that has not finished is aborted."""
         check(c.load().specd_close_sequence(self.engine.pointer, self.handle))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<specd.Sequence {self.request_id!r} {self.verify} seed={self.seed}>"

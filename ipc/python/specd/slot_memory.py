@@ -1,8 +1,10 @@
 """SlotMemory is the part of Engine that binds memory with a row for each slot: draft tokens, which
 specd reads, and slot outputs, which specd writes."""
 
+from __future__ import annotations
+
 import ctypes
-import typing
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from . import _library as c
 from . import _structs as s
 from ._library import check, refusal
 from .arrays import integer
+from .dlpack import Array
+from .engine_handle import EngineHandle
 from .mapping import lasting_buffer
 from .regions import import_device, unregister
 
@@ -19,20 +23,20 @@ SLOT_OUTPUTS = {"next_token": 4, "kept_tokens": 32, "num_kept": 40, "num_accepte
                 "total_kept": 56, "accepted_path": 64, "predicts": 72, "accept_index": 80}
 NUM_REPLICAS = 8
 # The types of elements, by name.
-_ELEMENTS = {"int32": (3, np.int32), "int64": (4, np.int64)}
+_ELEMENTS: dict[str, tuple[int, Any]] = {"int32": (3, np.int32), "int64": (4, np.int64)}
 
 
-class IdRows(typing.NamedTuple):
+class IdRows(NamedTuple):
     """A row of integers for each slot; row_stride is in elements."""
 
     role: int
     row_length: int
     row_stride: int
     dtype_code: int = 0
-    numpy_type: type = np.int32
+    numpy_type: Any = np.int32
 
 
-def slot_role(name, dtype):
+def slot_role(name: str, dtype: Any) -> tuple[int, int, Any]:
     """The role of a slot output, and the code and the numpy type of its elements."""
     if name not in SLOT_OUTPUTS:
         raise refusal(f"name: {name!r} is not one of {', '.join(SLOT_OUTPUTS)}")
@@ -42,7 +46,8 @@ def slot_role(name, dtype):
     return SLOT_OUTPUTS[name], *_ELEMENTS[dtype]
 
 
-def slot_rows(engine, name, replica, dtype, row_stride):
+def slot_rows(engine: EngineHandle, name: str, replica: int, dtype: Any,
+              row_stride: int | None) -> IdRows:
     """The rows of a slot output, or a refusal that names the argument."""
     role, code, numpy_type = slot_role(name, dtype)
     row_length = {"kept_tokens": engine.max_path + 1, "accepted_path": engine.max_path,
@@ -53,20 +58,37 @@ def slot_rows(engine, name, replica, dtype, row_stride):
     return IdRows(role, row_length, row_stride, code, numpy_type)
 
 
-class SlotMemory:
+class SlotMemory(EngineHandle):
     """See the head of the file."""
 
-    def __init__(self):
-        self._slot_regions = {}  # by role
+    def __init__(self) -> None:
+        self._slot_regions: dict[int, int] = {}  # by role
 
-    def next_tokens(self, address=None):
+    @overload
+    def next_tokens(self, address: None = None) -> Array: ...
+
+    @overload
+    def next_tokens(self, address: int) -> None: ...
+
+    def next_tokens(self, address: int | None = None) -> Array | None:
         """Returns an int32 array of max_sequences ids. After every round it holds the last token of
         each sequence, at the sequence's .slot. An array from an earlier call is void. If an address
         is given, the ids lie in device memory there, and the call returns None. That memory may be
         freed once this was called again or the engine is closed."""
+        if address is None:
+            return self.slot_output("next_token")
         return self.slot_output("next_token", address)
 
-    def slot_output(self, name, address=None, dtype="int32", replica=0, row_stride=None):
+    @overload
+    def slot_output(self, name: str, address: None = None, dtype: Any = "int32", replica: int = 0,
+                    row_stride: int | None = None) -> Array: ...
+
+    @overload
+    def slot_output(self, name: str, address: int, dtype: Any = "int32", replica: int = 0,
+                    row_stride: int | None = None) -> None: ...
+
+    def slot_output(self, name: str, address: int | None = None, dtype: Any = "int32",
+                    replica: int = 0, row_stride: int | None = None) -> Array | None:
         """Returns an array with max_sequences rows that specd writes after every round, at the
         .slot of each sequence that got tokens: what the sequence's next forward reads.
 
@@ -85,15 +107,21 @@ class SlotMemory:
         array = self._bind_rows(rows, address)
         return array[:, 0] if array is not None and rows.row_length == 1 else array
 
-    def draft_tokens(self, address=None):
+    @overload
+    def draft_tokens(self, address: None = None) -> Array: ...
+
+    @overload
+    def draft_tokens(self, address: int) -> None: ...
+
+    def draft_tokens(self, address: int | None = None) -> Array | None:
         """Returns an int32 array of max_sequences rows of max_draft ids, which drafts with by_slot
         read. A sequence's row is at its .slot. If an address is given, the rows lie in device
         memory there, without gaps, and the call returns None. The array becomes void, and the
         memory may be freed, as for next_tokens."""
         return self._bind_rows(IdRows(DRAFT_TOKENS, self.max_draft, self.max_draft), address)
 
-    def _bind_rows(self, rows, address):
-        self.drain()
+    def _bind_rows(self, rows: IdRows, address: int | None) -> Array | None:
+        self._in_flight.drain()
         region, array = bind_rows(self, rows, address)
         if rows.role in self._slot_regions:
             unregister(self, self._slot_regions[rows.role])
@@ -101,7 +129,8 @@ class SlotMemory:
         return array
 
 
-def bind_rows(engine, rows, address):
+def bind_rows(engine: EngineHandle, rows: IdRows,
+              address: int | None) -> tuple[int, Array | None]:
     """Binds a row of integers for each slot. Returns their region and their array; None instead of
     the array if they lie at a device address."""
     num_rows = engine.max_sequences
@@ -126,5 +155,5 @@ def bind_rows(engine, rows, address):
         raise
     if buffer is None:
         return region.id, None
-    array = np.frombuffer(buffer, rows.numpy_type, num_rows * stride).reshape(num_rows, stride)
+    array: Array = np.frombuffer(buffer, rows.numpy_type, num_rows * stride).reshape(num_rows, stride)
     return region.id, array[:, :rows.row_length]

@@ -4,7 +4,11 @@ had so far, and says where something is missing. docs/PROTOCOL.md, "ZeroMQ messa
 Internal; subscribe.py has the socket.
 """
 
+from __future__ import annotations
+
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 from ._library import Error
 
@@ -20,27 +24,29 @@ class StreamEvent:
     kind: str  # "open", "text" (or "tokens"), "end", "lost": the publisher has gone, or started anew
     stream: int
     # Token events name the request in "open" alone: None if that was before the subscription.
-    request_id: str = None
+    request_id: str | None = None
     offset: int = 0  # bytes of text (or tokens) of the stream before this event
     # Bytes (or tokens) right before this event that did not come: the subscription began later than
     # the stream, or was too slow.
     missed: int = 0
     text: str = ""
-    ids: tuple = ()
-    finish: str = None  # of "end": "stop", "length", "abort" or "error"
+    ids: tuple[int, ...] = ()
+    finish: str | None = None  # of "end": "stop", "length", "abort" or "error"
     # The whole message as it was sent, such as spans, accepted and logprobs.
-    message: dict = dataclasses.field(default_factory=dict, repr=False)
+    message: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
 
 
 class StreamReader:
-    def __init__(self, request_id=None):
+    def __init__(self, request_id: str | None = None):
         self.request_id = request_id  # None: all
         self.is_subscribed = False  # a heartbeat has come; later messages will not be missed
-        self._epoch, self._seq = None, 0
-        self._have = {}  # by stream: what came so far, in the unit of offsets
-        self._names = {}  # by stream
+        self._epoch: int | None = None
+        self._seq = 0
+        # by stream: what came so far, in the unit of offsets
+        self._have: dict[int, int] = {}
+        self._names: dict[int, str | None] = {}  # by stream
 
-    def read(self, topic, message):
+    def read(self, topic: bytes, message: dict[str, Any]) -> list[StreamEvent]:
         """Returns the events of a message, a map."""
         if message.get("v") != PROTOCOL:
             raise Error(-5, "SPECD_ERROR_VERSION",
@@ -56,25 +62,25 @@ class StreamReader:
         events = message.get("events", [message])
         return lost + [event for part in events for event in self._event(part)]
 
-    def _has_restarted(self, message, is_heartbeat):
+    def _has_restarted(self, message: dict[str, Any], is_heartbeat: bool) -> bool:
         """Whether the publisher is another than before, which knows no stream of the one before."""
         epoch, seq = message["epoch"], message["seq"]
-        is_next = seq > self._seq or is_heartbeat and seq == self._seq
+        is_next: bool = seq > self._seq or is_heartbeat and seq == self._seq
         is_other = self._epoch is not None and (epoch != self._epoch or not is_next)
         self._epoch = epoch
         return is_other
 
-    def _lost(self):
+    def _lost(self) -> list[StreamEvent]:
         """Ends every stream that has not ended."""
         lost = [StreamEvent("lost", stream, self._names.get(stream), have)
                 for stream, have in self._have.items()]
         self._have, self._names = {}, {}
         return [event for event in lost if self._is_wanted(event.request_id)]
 
-    def _is_wanted(self, name):
+    def _is_wanted(self, name: str | None) -> bool:
         return self.request_id is None or name == self.request_id
 
-    def _event(self, message):
+    def _event(self, message: dict[str, Any]) -> Iterator[StreamEvent]:
         """The event of a part of a message: one or none."""
         kind, stream = message["kind"], message["stream"]
         offset = message.get("byte_offset", message.get("offset", 0))

@@ -1,6 +1,9 @@
 """StructuredOutputs names the constraint that a sequence's output follows."""
 
+from __future__ import annotations
+
 import json as json_text
+from typing import Any
 
 from ._library import refusal
 from .param_table import CONSTRAINT_CHOICES, refused
@@ -32,12 +35,12 @@ class StructuredOutputs:
     sequence is opened.
     """
 
-    def __init__(self, *, json: dict | str | None = None, regex: str | None = None,
+    def __init__(self, *, json: dict[str, Any] | str | None = None, regex: str | None = None,
                  choice: list[str] | None = None, grammar: str | None = None,
-                 json_object: bool | None = None, structural_tag: dict | str | None = None,
+                 json_object: bool | None = None, structural_tag: dict[str, Any] | str | None = None,
                  whitespace: str | None = None, disable_any_whitespace: bool | None = None,
                  backend: str | None = None, lenient: bool | None = None,
-                 enable_in_reasoning: bool | None = None, **others):
+                 enable_in_reasoning: bool | None = None, **others: object):
         for name in others:
             raise refusal("structured_outputs: " + (
                 refused(name) or f"{name}: no such keyword; they are {', '.join(KINDS)}, whitespace, disable_any_whitespace, "
@@ -51,7 +54,7 @@ class StructuredOutputs:
             raise refusal(f"structured_outputs: {' and '.join(given) or 'none'} given; give "
                           f"exactly one of {', '.join(KINDS)}")
         self.kind: str = KINDS[given[0]]
-        self.text: str = texts[given[0]]
+        self.text: str = texts[given[0]] or ""
         if disable_any_whitespace is not None:
             named = "compact" if _flag("disable_any_whitespace", disable_any_whitespace) else None
             if named and whitespace == "flexible":
@@ -60,26 +63,26 @@ class StructuredOutputs:
             whitespace = named or whitespace or "flexible"
         # A value that is given here wins over the default of the model's profile, also where it is
         # the library's own default.
-        given = {"grammar_whitespace": whitespace, "grammar_backend": backend,
+        chosen = {"grammar_whitespace": whitespace, "grammar_backend": backend,
                  "grammar_lenient": lenient, "grammar_in_reasoning": enable_in_reasoning}
         self.whitespace: str = _one_of("whitespace", whitespace or "flexible")
         self.backend: str = _one_of("backend", "auto" if backend is None else backend)
         self.lenient: bool = _flag("lenient", False if lenient is None else lenient)
         self.in_reasoning: bool = _flag("enable_in_reasoning", False if enable_in_reasoning is None
                                         else enable_in_reasoning)
-        self.named_defaults: list[str] = [name for name, value in given.items()
+        self.named_defaults: list[str] = [name for name, value in chosen.items()
                                           if value in ("flexible", "auto", False) and
                                           value is not None]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<specd.StructuredOutputs {self.kind} {self.text!r}>"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, StructuredOutputs) and vars(self) == vars(other)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
-    def fill(self, struct):
+    def fill(self, struct: Any) -> bytes:
         """Sets the fields of a specd_params. Returns the object that must outlive the struct."""
         for name, number in self.numbers().items():
             setattr(struct, f"grammar_{name}", number)
@@ -89,12 +92,12 @@ class StructuredOutputs:
         struct.grammar, struct.grammar_bytes = text, len(text)
         return text
 
-    def numbers(self):
+    def numbers(self) -> dict[str, int]:
         """{choice: its number in C} of kind, whitespace and backend."""
         return {name: CONSTRAINT_CHOICES[f"grammar_{name}"].index(getattr(self, name))
                 for name in ("kind", "whitespace", "backend")}
 
-    def text_bytes(self):
+    def text_bytes(self) -> bytes:
         """The text as C takes it, with its length."""
         try:
             return self.text.encode()
@@ -102,13 +105,13 @@ class StructuredOutputs:
             raise refusal(f"structured_outputs: {self.kind}: {error}") from None
 
 
-def _text(name, value):
+def _text(name: str, value: str | None) -> str | None:
     if value is not None and not isinstance(value, str):
         raise refusal(f"structured_outputs: {name}: {value!r} is not a string")
     return value
 
 
-def _json(name, value):
+def _json(name: str, value: dict[str, Any] | str | None) -> str | None:
     """The text of JSON that is given as its text or as a dict."""
     if value is None or isinstance(value, str):
         return value
@@ -117,14 +120,14 @@ def _json(name, value):
     return _dump(name, value)
 
 
-def _dump(name, value):
+def _dump(name: str, value: object) -> str:
     try:
         return json_text.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise refusal(f"structured_outputs: {name} is not JSON: {error}") from None
 
 
-def _choice(value):
+def _choice(value: list[str] | None) -> str | None:
     if value is None:
         return None
     if (not isinstance(value, (list, tuple)) or not value or
@@ -133,13 +136,13 @@ def _choice(value):
     return _dump("choice", list(value))
 
 
-def _flag(name, value):
+def _flag(name: str, value: bool) -> bool:
     if value not in (True, False):
         raise refusal(f"structured_outputs: {name}: {value!r} is neither True nor False")
     return bool(value)
 
 
-def _one_of(name, value):
+def _one_of(name: str, value: str) -> str:
     names = CONSTRAINT_CHOICES[f"grammar_{name}"]
     if value not in names:
         raise refusal(f"structured_outputs: {name}: {value!r} is not one of {', '.join(names)}")

@@ -1,7 +1,12 @@
 """subscribe reads the text, or the ids, of streams that a daemon publishes: sync and async. It needs
 pyzmq and msgpack, and no engine."""
 
+from __future__ import annotations
+
 import collections
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import Any
 
 from ._library import Error, refusal
 from .arrays import integer
@@ -10,7 +15,8 @@ from .stream_reader import HEARTBEAT, StreamEvent, StreamReader
 __all__ = ["StreamEvent", "Subscription", "subscribe"]
 
 
-def subscribe(endpoint, request_id=None, ids=False, silence_ms=5000):
+def subscribe(endpoint: str, request_id: str | None = None, ids: bool = False,
+              silence_ms: int = 5000) -> Subscription:
     """Subscribes to the streams of a daemon and returns a Subscription, an iterator of StreamEvents
     without an end.
 
@@ -37,20 +43,21 @@ def subscribe(endpoint, request_id=None, ids=False, silence_ms=5000):
 class Subscription:
     """What subscribe returns. One thread, or one task, at a time."""
 
-    def __init__(self, endpoint, request_id, ids, silence_ms):
+    def __init__(self, endpoint: str, request_id: str | None, ids: bool, silence_ms: int):
         self.endpoint = _endpoint(endpoint, ids)
         self._silence_ms = integer(silence_ms, "silence_ms", 1, 2**31 - 1)
         if request_id is not None and not isinstance(request_id, str):
             raise refusal(f"request_id: {request_id!r} is not a string")
         self._zmq, self._msgpack = _packages()
-        self._reader, self._events = StreamReader(request_id), collections.deque()
+        self._reader = StreamReader(request_id)
+        self._events: collections.deque[StreamEvent] = collections.deque()
         self._topics = [b"tokens" if ids else b"text/", HEARTBEAT]
         if request_id is not None and not ids:
             self._topics[0] = b"text/" + request_id.encode() + b"/"
         self._is_async = False
         self._connect(self._zmq.Socket)
 
-    def _connect(self, kind):
+    def _connect(self, kind: Any) -> None:
         self._socket = kind(self._zmq.Context.instance(), self._zmq.SUB)
         try:
             for topic in self._topics:
@@ -60,15 +67,15 @@ class Subscription:
             self.close()
             raise refusal(f"endpoint: {self.endpoint}: {error}") from None
 
-    def close(self):
+    def close(self) -> None:
         """Ends the subscription. Events that were not read are dropped."""
         self._socket.close(linger=0)
 
-    def _read(self, frames):
+    def _read(self, frames: Sequence[bytes]) -> None:
         topic, payload = frames
         self._events.extend(self._reader.read(topic, self._msgpack.unpackb(payload)))
 
-    def _silent(self):
+    def _silent(self) -> Error:
         return Error(-10, "SPECD_ERROR_DISCONNECTED",
                      f"nothing came from {self.endpoint} for {self._silence_ms} ms, and a daemon "
                      "sends a heartbeat every 200 ms; check that it runs, publishes this (--text, "
@@ -76,7 +83,7 @@ class Subscription:
 
     # ---- sync
 
-    def __enter__(self):
+    def __enter__(self) -> Subscription:
         try:
             while not self._reader.is_subscribed:
                 self._receive()
@@ -85,25 +92,26 @@ class Subscription:
             raise
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.close()
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[StreamEvent]:
         return self
 
-    def __next__(self):
+    def __next__(self) -> StreamEvent:
         while not self._events:
             self._receive()
         return self._events.popleft()
 
-    def _receive(self):
+    def _receive(self) -> None:
         if self._socket.poll(self._silence_ms) == 0:
             raise self._silent()
         self._read(self._socket.recv_multipart())
 
     # ---- async
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Subscription:
         try:
             while not self._reader.is_subscribed:
                 await self._receive_async()
@@ -112,18 +120,19 @@ class Subscription:
             raise
         return self
 
-    async def __aexit__(self, *_):
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
         self.close()
 
-    def __aiter__(self):
+    def __aiter__(self) -> AsyncIterator[StreamEvent]:
         return self
 
-    async def __anext__(self):
+    async def __anext__(self) -> StreamEvent:
         while not self._events:
             await self._receive_async()
         return self._events.popleft()
 
-    async def _receive_async(self):
+    async def _receive_async(self) -> None:
         if not self._is_async:
             from zmq.asyncio import Socket
             self.close()
@@ -134,7 +143,7 @@ class Subscription:
         self._read(await self._socket.recv_multipart())
 
 
-def _endpoint(endpoint, ids):
+def _endpoint(endpoint: str, ids: bool) -> str:
     if not isinstance(endpoint, str):
         raise refusal(f"endpoint: {endpoint!r} is not a string")
     if endpoint.startswith("unix:"):
@@ -142,9 +151,9 @@ def _endpoint(endpoint, ids):
     return endpoint
 
 
-def _packages():
+def _packages() -> tuple[Any, Any]:
     try:
-        import msgpack
+        import msgpack  # type: ignore[import-untyped]
         import zmq
     except ImportError as error:
         raise ImportError(f"specd.subscribe needs pyzmq and msgpack ({error}); "

@@ -1,0 +1,55 @@
+"""EngineHandle is the part of Engine that opens and closes the library's engine."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from types import TracebackType
+from typing import Any, TypeVar
+
+from . import _library as c
+from ._library import check, refusal, text_bytes
+from .in_flight import InFlight
+from .options import to_options
+
+_Self = TypeVar("_Self", bound="EngineHandle")
+
+
+class EngineHandle:
+    """See the head of the file."""
+
+    def __init__(self, uri: str, vocab_size: int, options: dict[str, Any]):
+        struct, kept = to_options({"vocab_size": vocab_size, **options})
+        handle = ctypes.c_void_p()
+        check(c.load().specd_open(text_bytes(uri, "uri"), ctypes.byref(struct),
+                                  ctypes.byref(handle)))
+        del kept
+        self.uri, self.vocab_size = uri, int(struct.vocab_size)
+        self.max_batch, self.max_draft = int(struct.max_batch), int(struct.max_draft)
+        self.max_path = int(struct.max_path) or self.max_draft
+        self.max_sequences = int(struct.max_sequences) or self.max_batch
+        self._pointer = handle
+        # Also run when the interpreter ends, so that a daemon is told at once.
+        self._closer = weakref.finalize(self, c.load().specd_close, handle)
+        self._in_flight = InFlight(self)
+
+    @property
+    def pointer(self) -> ctypes.c_void_p:
+        """The library's engine, for a call that follows at once: no other thread is in one."""
+        if not self._closer.alive:
+            raise refusal("the engine is closed")
+        self._in_flight.pause()
+        return self._pointer
+
+    def close(self) -> None:
+        """Detaches the engine and aborts open sequences. Arrays from rows(), slot_output(),
+        next_tokens() and draft_tokens() keep their memory, which nothing reads any more."""
+        self._in_flight.close()
+        self._closer()
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()

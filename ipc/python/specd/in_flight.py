@@ -1,0 +1,247 @@
+"""InFlight has the rounds of an engine that are submitted and not answered; Round is one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import ctypes
+import math
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _library as c
+from . import _structs as s
+from . import results
+from .arrays import integer
+
+if TYPE_CHECKING:
+    from .engine_handle import EngineHandle
+    from .results import Result
+
+# The longest wait inside one C call: Python does not hear of signals there.
+_SLICE_MS = 100
+# A call of the event loop's thread waits until the slice in the other thread has ended.
+_ASYNC_SLICE_MS = 20
+
+
+class RoundTimeout(c.Error, TimeoutError):
+    """A round was not answered within the time that the caller gave it. The round goes on. `round`
+    is its Round, whose result() has the answer once it comes; without it the answer is dropped, and
+    the sequences keep the tokens. `round` is None if an earlier round was in the way, and nothing
+    was submitted."""
+
+    def __init__(self, round: Round | None, timeout_ms: int):
+        if round is None:
+            text = (f"timeout_ms: {timeout_ms} ms passed while an earlier round was in the way; "
+                    "nothing was submitted")
+        else:
+            text = (f"timeout_ms: round {round.number} was not answered within {timeout_ms} ms and "
+                    "goes on; RoundTimeout.round.result() waits for its answer")
+        super().__init__(2, "SPECD_EMPTY", text)
+        self.round = round
+
+
+class InTheWay(Exception):
+    """Internal: the next round can be submitted once `round` is answered."""
+
+    def __init__(self, round: Round):
+        super().__init__()
+        self.round = round
+
+
+class Round:
+    """A round that Engine.submit has submitted. Several rounds may be in flight, and they are
+    answered in the order of submission.
+
+    >>> round = engine.submit(rows, {sequence: [1, 2]})
+    >>> ...                                   # other work
+    >>> round.result(timeout_ms=1000)[0].tokens
+    >>> await round                           # the same in a coroutine
+
+    If nobody asks for its answer, the sequences keep the tokens all the same.
+    """
+
+    def __init__(self, in_flight: InFlight, number: int, sequences: Sequence[object],
+                 named: Mapping[str, Any]):
+        self.number = number
+        self.sequences = list(sequences)
+        self._in_flight, self._named = in_flight, named
+        self._answers: list[Result] | None = None
+        self._error: c.Error | None = None
+
+    def done(self) -> bool:
+        """Whether the answer is here. It asks nobody: poll does."""
+        return self._answers is not None or self._error is not None
+
+    def poll(self) -> bool:
+        """Takes the answers that have come, without a wait, and tells whether this round's is among
+        them. Embedded, it does a piece of the round's work, usually all of it."""
+        return self._in_flight.wait(self.done, 0)
+
+    def result(self, timeout_ms: int = -1, strict: bool = True) -> list[Result]:
+        """Returns a Result for each draft, once they have come. timeout_ms: the longest wait in
+        milliseconds (-1: without limit), after which RoundTimeout is raised and the round goes on.
+        strict: as in Engine.verify. The results may be asked for again."""
+        timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
+        if not self._in_flight.wait(self.done, timeout_ms):
+            raise RoundTimeout(self, timeout_ms)
+        return self._checked(strict)
+
+    async def aresult(self, strict: bool = True) -> list[Result]:
+        """The same in a coroutine: other tasks of the event loop run meanwhile. If the coroutine is
+        cancelled, the round goes on, as after RoundTimeout."""
+        await self._in_flight.wait_async(self.done)
+        return self._checked(strict)
+
+    def __await__(self) -> Generator[Any, None, list[Result]]:
+        return self.aresult().__await__()
+
+    def __repr__(self) -> str:
+        return f"<specd.Round {self.number} {'answered' if self.done() else 'in flight'}>"
+
+    def _checked(self, strict: bool) -> list[Result]:
+        if self._error is not None:
+            raise self._error
+        assert self._answers is not None
+        return results.checked_round(self._answers) if strict else self._answers
+
+    def _take(self, completion: s.Completion) -> None:
+        self._answers = [results.result_of(completion.results[i], sequence, self._named)
+                         for i, sequence in enumerate(self.sequences)]
+
+
+class InFlight:
+    """See the head of the file. `taken` is the completion that the library has filled last."""
+
+    def __init__(self, engine: EngineHandle):
+        self._engine = engine
+        self._last_number = 0
+        self.pending: dict[int, Round] = {}  # by number, the oldest first
+        self.taken = s.Completion(ctypes.sizeof(s.Completion), ctypes.sizeof(s.Result))
+        # A wait of a coroutine: slices of specd_poll in a thread of its own. One runs at a time, and
+        # only the engine's thread begins one.
+        self._slice: concurrent.futures.Future[int | c.Error] | None = None
+        self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+
+    def upcoming_number(self) -> int:
+        """The number of the next round that is submitted or staged."""
+        return self._last_number + 1
+
+    def next_number(self) -> int:
+        """Takes that number for a round."""
+        self._last_number += 1
+        return self._last_number
+
+    def begin(self, sequences: Sequence[object], named: Mapping[str, Any]) -> Round:
+        """A Round that counts as in flight from now on. REQUIRES: it is submitted at once, or
+        taken out of `pending` again."""
+        number = self.next_number()
+        self.pending[number] = made = Round(self, number, sequences, named)
+        return made
+
+    def oldest(self) -> Round:
+        return next(iter(self.pending.values()))
+
+    def newest(self) -> Round:
+        return next(reversed(self.pending.values()))
+
+    def check_free(self) -> None:
+        """Raises InTheWay if a round is in flight: tensors stay bound meanwhile."""
+        if self.pending:
+            raise InTheWay(self.newest())
+
+    def drain(self) -> None:
+        """Waits until every round is answered. An answer stays with its Round."""
+        while self.pending:
+            oldest = self.oldest()
+            self.wait(oldest.done, -1)
+            if oldest._error is not None:
+                raise oldest._error
+
+    # ---- waiting
+
+    def wait(self, has_come: Callable[[], bool], timeout_ms: int) -> bool:
+        """Takes completions until has_come() is true, and tells whether it is. An interrupt ends the
+        wait, and loses no completion."""
+        end_s, left_ms = time.monotonic() + timeout_ms / 1000, timeout_ms
+        self.pause()
+        while not has_come():
+            slice_ms = _SLICE_MS if timeout_ms < 0 else max(0, min(left_ms, _SLICE_MS))
+            if self._step(slice_ms):
+                continue
+            if timeout_ms >= 0:
+                left_ms = min(left_ms - slice_ms, math.ceil((end_s - time.monotonic()) * 1000))
+                if left_ms <= 0:
+                    return has_come()
+        return True
+
+    async def wait_async(self, has_come: Callable[[], bool]) -> None:
+        """The same without a limit, in a coroutine."""
+        begin_s = time.monotonic()
+        while not has_come():
+            if self._slice is None:
+                if self._deliver():
+                    continue
+                waited_ms = int((time.monotonic() - begin_s) * 1000)
+                self._slice = self._begin_slice(max(1, min(waited_ms // 8, _ASYNC_SLICE_MS)))
+            running = self._slice
+            # If this task is cancelled, the slice goes on, and the next call takes what it found.
+            await asyncio.wait([asyncio.wrap_future(running)])
+            if running is self._slice:
+                self._slice = None
+                self._took(running.result())
+
+    def pause(self) -> None:
+        """Waits until no other thread is in a call of the engine. Every call of the engine begins
+        with it."""
+        if self._slice is None:
+            return
+        running = self._slice
+        concurrent.futures.wait([running])  # an interrupt ends the wait, and the slice stays known
+        self._slice = None
+        try:
+            self._took(running.result())
+        except c.Error:
+            pass  # who waits for an answer asks again, and hears of it
+
+    def close(self) -> None:
+        self.pause()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+
+    def _step(self, timeout_ms: int) -> bool:
+        """Tells whether a completion was taken."""
+        pointer = self._engine.pointer  # takes what another thread has found
+        return self._deliver() or self._took(self._poll(pointer, timeout_ms))
+
+    def _begin_slice(self, timeout_ms: int) -> concurrent.futures.Future[int | c.Error]:
+        if self._pool is None:
+            self._pool = concurrent.futures.ThreadPoolExecutor(1, "specd-wait")
+        return self._pool.submit(self._poll, self._engine.pointer, timeout_ms)
+
+    def _poll(self, pointer: ctypes.c_void_p, timeout_ms: int) -> int | c.Error:
+        try:
+            code: int = c.check(c.load().specd_poll(pointer, ctypes.byref(self.taken), timeout_ms))
+            return code
+        except c.Error as error:  # here, because the text of an error belongs to its thread
+            return error
+
+    def _took(self, outcome: int | c.Error) -> bool:
+        if isinstance(outcome, int):
+            return outcome == 0 and (self._deliver() or True)
+        if outcome.code_name != "SPECD_ERROR_INTERNAL" or not self.pending:
+            raise outcome
+        # That was the answer of the oldest round: no other will come.
+        self.pending.pop(self.oldest().number)._error = outcome
+        return True
+
+    def _deliver(self) -> bool:
+        """Gives the completion that was taken last to its Round, if that has not got it: an
+        interrupt may have come between."""
+        answered = self.pending.get(self.taken.round_id)
+        if answered is None:
+            return False
+        answered._take(self.taken)
+        del self.pending[answered.number]
+        return True

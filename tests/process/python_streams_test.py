@@ -1,0 +1,138 @@
+"""Rounds of Python on a CUDA stream: Engine.submit with cuda_stream, over a real daemon.
+
+The GPU is pretended (tests/tools/pretended_engine.cc); its CUDA streams run their work in threads.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import threading
+import unittest
+
+import numpy as np
+
+import specd
+from support import ProcessTest, wait_until
+
+V = 8
+DEVICE = ctypes.CDLL(os.environ["SPECD_LIBRARY"])
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+DEVICE.pretended_create_stream.restype = ctypes.c_void_p
+DEVICE.pretended_launch.argtypes = [ctypes.c_void_p, FUNCTION, ctypes.c_void_p]
+DEVICE.pretended_synchronize.argtypes = [ctypes.c_void_p]
+PATIENCE_MS = 60000
+
+
+class Stream:
+    """A CUDA stream as torch has it."""
+
+    def __init__(self):
+        self.cuda_stream = DEVICE.pretended_create_stream()
+        self.kept = []
+
+    def launch(self, work):
+        self.kept.append(FUNCTION(lambda _: work()))
+        assert DEVICE.pretended_launch(self.cuda_stream, self.kept[-1], None) == 0
+
+    def synchronize(self):
+        assert DEVICE.pretended_synchronize(self.cuda_stream) == 0
+
+
+class PythonStreamsTest(ProcessTest):
+    def setUp(self):
+        super().setUp()
+        self.process = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in self.process.stderr or not self.process.running(),
+                   "the daemon")
+        self.stream = Stream()
+
+    def engine(self, **options):
+        engine = specd.Engine(f"unix:{self.socket}", vocab_size=V, max_draft=3, **options)
+        self.addCleanup(engine.close)
+        return engine, engine.open(specd.SamplingParams(temperature=0))
+
+    def test_the_round_waits_for_the_rows_and_the_stream_for_the_round(self):
+        engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
+        rows, next_tokens = engine.rows(2), engine.next_tokens()
+        forward, seen = threading.Event(), []
+
+        def write():
+            forward.wait()
+            rows[:] = np.eye(V)[[3, 5]] * 50
+
+        self.stream.launch(write)
+        round = engine.submit(rows, {sequence: [3]}, cuda_stream=self.stream)
+        address, answered = engine.round_end()
+        self.stream.launch(lambda: seen.append(int(next_tokens[sequence.slot])))
+        self.assertFalse(round.poll())
+        with self.assertRaises(specd.RoundTimeout):
+            round.result(timeout_ms=50)
+        self.assertEqual(seen, [])
+        forward.set()
+        result, = round.result(PATIENCE_MS)
+        self.assertEqual(result.tokens.tolist(), [3, 5])
+        self.stream.synchronize()
+        self.assertEqual(seen, [5])
+        self.assertNotEqual(address, 0)
+        self.assertNotEqual(answered, 0)
+
+    def test_rounds_follow_each_other_on_a_stream_and_the_cpu_waits_for_none(self):
+        engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
+        rows, next_tokens = engine.rows(1), engine.next_tokens()
+        first, rounds = threading.Event(), []
+        rows[:] = 0
+
+        def forward():
+            # The next token after token t is t + 1: the row is written again behind each round.
+            first.wait()
+            token = int(next_tokens[sequence.slot])
+            rows[:] = np.eye(V)[[token + 1]] * 50
+
+        for _ in range(4):
+            self.stream.launch(forward)
+            rounds.append(engine.submit(None, {sequence: []}, cuda_stream=self.stream.cuda_stream))
+        self.assertFalse(any(round.done() for round in rounds))
+        first.set()
+        self.assertEqual([round.result(PATIENCE_MS)[0].tokens.tolist() for round in rounds],
+                         [[1], [2], [3], [4]])
+
+    def test_a_round_that_the_daemon_does_not_answer_is_aborted_and_can_be_submitted_again(self):
+        engine, sequence = self.engine(stream_timeout_ms=50)
+        engine.rows(1)[:] = np.eye(V)[[6]]
+        self.process.stop()
+        round = engine.submit(None, {sequence: []}, cuda_stream=self.stream)
+        with self.assertRaises(specd.RoundError) as caught:
+            round.result(PATIENCE_MS)
+        self.assertEqual(caught.exception.code_name, "SPECD_STATUS_ABORTED")
+        self.stream.synchronize()
+        self.process.signal(signal.SIGCONT)
+        again = engine.submit(None, {sequence: []})
+        result, = again.result(PATIENCE_MS)
+        self.assertEqual((result.tokens.tolist(), result.total_kept), ([6], 1))
+
+    def test_a_stream_in_a_coroutine(self):
+        engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
+        rows = engine.rows(1)
+        rows[:] = 0
+        forward = threading.Event()
+
+        def write():
+            forward.wait()
+            rows[:] = np.eye(V)[[2]]
+
+        async def main():
+            self.stream.launch(write)
+            task = asyncio.create_task(
+                engine.averify(None, {sequence: []}, cuda_stream=self.stream))
+            await asyncio.sleep(0.01)
+            self.assertFalse(task.done())
+            forward.set()
+            return await task
+
+        result, = asyncio.run(main())
+        self.assertEqual(result.tokens.tolist(), [2])
+
+
+if __name__ == "__main__":
+    unittest.main()

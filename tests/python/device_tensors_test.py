@@ -1,0 +1,122 @@
+"""Tensors in device memory as rows of a call, read where they lie: over the pretended device of
+tests/tools/pretended_engine.cc, whose memory the CPU reaches too."""
+
+import ctypes
+import gc
+import os
+import unittest
+
+import numpy as np
+
+import specd
+from tensors import BFLOAT, CUDA, ROCM, Tensor, bfloat16_words, num_exports
+
+V = 8
+DEVICE = ctypes.CDLL(os.environ["SPECD_LIBRARY"])
+DEVICE.pretended_allocate.restype = ctypes.c_uint64
+DEVICE.pretended_allocate.argtypes = [ctypes.c_uint64]
+
+
+def one_hot(*ids):
+    return (np.eye(V, dtype=np.float32) * 50)[list(ids)]
+
+
+def on_device(array):
+    """A copy in device memory, as an array that the test may write."""
+    address = DEVICE.pretended_allocate(array.nbytes)
+    memory = np.frombuffer((ctypes.c_char * array.nbytes).from_address(address), array.dtype)
+    memory = memory.reshape(array.shape)
+    memory[:] = array
+    return memory
+
+
+class DeviceTensorsTest(unittest.TestCase):
+    def setUp(self):
+        self.engine = specd.Engine("embedded:cuda", vocab_size=V, max_batch=4, max_sequences=16,
+                                   max_draft=3)
+        self.addCleanup(self.engine.close)
+
+    def open(self, **fields):
+        return self.engine.open(specd.SamplingParams(**{"temperature": 0, **fields}))
+
+    def tokens(self, rows, drafts, **rest):
+        return [result.tokens.tolist() for result in self.engine.verify(rows, drafts, **rest)]
+
+    def test_rows_are_read_where_they_lie(self):
+        words, wide = on_device(bfloat16_words(one_hot(1, 2))), on_device(np.zeros((2, V + 8), np.float32))
+        wide[:, :V] = one_hot(1, 2)
+        for array, kind in ((on_device(one_hot(1, 2)), None), (words, (BFLOAT, 16)),
+                            (on_device(one_hot(1, 2).astype(np.float16)), None),
+                            (wide[:, :V], None)):
+            tensor = Tensor(array, kind, device=(CUDA, 0))
+            sequence = self.open()
+            self.assertEqual(self.tokens(tensor, {sequence: [1]}), [[1, 2]])
+            array[0] = words[1] if kind else one_hot(2)[0]
+            self.assertEqual(self.tokens(tensor, {sequence: [2]}), [[2, 2]])  # nothing was copied
+            self.assertIsNone(self.engine._spaces["target"].copies.buffer)
+
+    def test_rows_of_a_drafter_too(self):
+        sequence = self.open(temperature=1, verify="token", seed=1)
+        q = Tensor(on_device(one_hot(1)), device=(CUDA, 0))
+        rows = Tensor(on_device(one_hot(1, 2)), device=(CUDA, 0))
+        self.assertEqual(self.tokens(rows, {sequence: [1]}, q=q), [[1, 2]])
+        self.assertEqual([child.ids.tolist() for child in self.engine.sample_draft(q, [sequence])],
+                         [[1]])
+
+    def test_a_tensor_is_kept_while_its_memory_is_bound_and_no_longer(self):
+        first, second = (Tensor(on_device(one_hot(token)), device=(CUDA, 0)) for token in (3, 4))
+        sequence = self.open()
+        self.assertEqual(self.tokens(first, {sequence: []}), [[3]])
+        self.assertEqual(self.tokens(first, {sequence: []}), [[3]])
+        gc.collect()
+        self.assertEqual((num_exports(first), num_exports(second)), (1, 0))
+        self.assertEqual(self.tokens(second, {sequence: []}), [[4]])
+        gc.collect()
+        self.assertEqual((num_exports(first), num_exports(second)), (0, 1))
+        self.assertEqual(self.tokens(one_hot(5), {sequence: []}), [[5]])
+        gc.collect()
+        self.assertEqual((num_exports(first), num_exports(second)), (0, 0))
+
+    def test_many_tensors_take_no_more_regions_than_one(self):
+        sequence = self.open(max_tokens=None)
+        for i in range(300):  # a session has 64
+            tensor = Tensor(on_device(one_hot(i % V)), device=(CUDA, 0))
+            self.assertEqual(self.tokens(tensor, {sequence: []}), [[i % V]])
+
+    def test_rounds_in_flight_over_one_tensor(self):
+        array = on_device(one_hot(1, 2, 3))
+        a, b = self.open(), self.open()
+        tensor = Tensor(array, device=(CUDA, 0))
+        rounds = [self.engine.submit(tensor, [specd.Draft(a, [1], target_rows=[0, 1])]),
+                  self.engine.submit(tensor, [specd.Draft(b, target_rows=[2])])]
+        self.assertEqual([round.done() for round in rounds], [False, False])
+        self.assertEqual([round.result()[0].tokens.tolist() for round in rounds], [[1, 2], [3]])
+    def test_other_memory_is_bound_when_the_rounds_before_are_answered(self):
+        tensors = [Tensor(on_device(one_hot(token)), device=(CUDA, 0)) for token in (3, 6)]
+        sequence = self.open(max_tokens=None)
+        for _ in range(100):  # a wait takes no region; a session has 64
+            rounds = [self.engine.submit(tensor, {sequence: []}) for tensor in tensors]
+            self.assertTrue(rounds[0].done())
+            self.assertEqual([round.result()[0].tokens.tolist() for round in rounds], [[3], [6]])
+
+    def test_what_cannot_be_read_there_is_refused_by_name(self):
+        sequence = self.open()
+        rows = on_device(one_hot(1, 2))
+        for tensor, texts in (
+            (Tensor(rows[:, ::-1], device=(CUDA, 0)), ["target rows", "(8, -1)", "contiguous()"]),
+            (Tensor(np.asfortranarray(rows), device=(CUDA, 0)), ["(1, 2)", "contiguous()"]),
+            (Tensor(rows.astype(np.float64), device=(CUDA, 0)), ["float64", "bfloat16"]),
+            (Tensor(rows[:, :5], device=(CUDA, 0)), ["(2, 5)", "8"]),
+            (Tensor(rows, device=(ROCM, 1)), ["ROCm device 1", ".cpu()"]),
+            (Tensor(rows[:1], device=(CUDA, 0)), ["1 where 2 are needed"]),
+            (Tensor(one_hot(1, 2), device=(CUDA, 0)), ["address"]),  # memory of no device
+        ):
+            with self.assertRaises(specd.Error) as caught:
+                self.engine.verify(tensor, {sequence: [1]})
+            for text in texts:
+                self.assertIn(text, str(caught.exception))
+        self.assertEqual(self.tokens(Tensor(rows, device=(CUDA, 0)), {sequence: [1]}), [[1, 2]])
+
+
+if __name__ == "__main__":
+    unittest.main()

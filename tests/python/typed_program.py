@@ -1,0 +1,75 @@
+"""A user's program with every type written down. typing_test.py checks it strictly, and runs it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import specd
+
+
+class Tensor:
+    """Another package's tensor, as far as types know it."""
+
+    def __init__(self, array: npt.NDArray[Any]):
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[Any, int]:
+        return self.array.__dlpack_device__()
+
+
+def eye(*ids: int) -> npt.NDArray[np.float32]:
+    return np.eye(8, dtype=np.float32)[list(ids)] * 50
+
+
+def rounds(engine: specd.Engine) -> list[int]:
+    params = specd.SamplingParams(temperature=0, max_tokens=20, stop_token_ids=[0], verify="greedy")
+    sequence: specd.Sequence = engine.open(params, prompt_ids=[3, 1])
+    tokens: list[int] = []
+    (result,) = engine.verify(eye(1, 2), {sequence: [1]}, timeout_ms=60000)
+    tokens += result.tokens.tolist()
+    round: specd.Round = engine.submit(Tensor(eye(3, 4)), [specd.Draft(sequence, [3])])
+    while not round.poll():
+        pass
+    tokens += round.result(timeout_ms=0)[0].tokens.tolist()
+    rows = engine.rows(1)
+    rows[:] = eye(5)
+    try:
+        tokens += engine.verify(rows, {sequence: np.array([], np.int64)})[0].tokens.tolist()
+    except specd.RoundTimeout as error:
+        late: specd.Round | None = error.round
+        assert late is not None
+    except specd.RoundError as error:
+        print(error.results[0].status, error.code_name)
+    reason: str | None = result.finish_reason
+    assert reason is None
+    return tokens
+
+
+async def asynchronous(engine: specd.Engine) -> list[int]:
+    sequence = engine.open(specd.SamplingParams(temperature=0))
+    (result,) = await engine.averify(eye(6), {sequence: []})
+    results: list[specd.Result] = await engine.submit(eye(7), {sequence: ()})
+    await engine.adrain()
+    tokens: list[int] = result.tokens.tolist() + results[0].tokens.tolist()
+    return tokens
+
+
+def outputs(engine: specd.Engine) -> int:
+    kept = engine.slot_output("kept_tokens", dtype="int64")
+    return int(kept.shape[0]) + int(engine.stats()["rounds"]) * 0
+
+
+def main() -> None:
+    with specd.Engine("embedded:cpu", vocab_size=8, max_draft=3) as engine:
+        print(rounds(engine), asyncio.run(asynchronous(engine)), outputs(engine))
+    print(specd.argmax(eye(2)).tolist(), specd.softmax(Tensor(eye(1)), temperature=0.5).shape)
+
+
+if __name__ == "__main__":
+    main()
