@@ -8,7 +8,7 @@ namespace specd::ptx {
 namespace {
 
 constexpr uint64_t kSharedCycles = 29;
-constexpr uint64_t kLocalCycles = 38;  // of the nearest cache
+constexpr uint64_t kNearCycles = 38;  // of the processor's cache, where local memory is too
 constexpr uint64_t kL2Cycles = 263;
 constexpr uint64_t kMemoryCycles = 479;
 constexpr uint64_t kCyclesBetweenAtomics = 2;
@@ -44,12 +44,25 @@ uint64_t LatencyOf(OpClass op_class) {
     case OpClass::kShared:
       return kSharedCycles;
     case OpClass::kLocal:
-      return kLocalCycles;
+      return kNearCycles;
     case OpClass::kMemory:
     case OpClass::kAtomic:
       return kL2Cycles;
   }
   return 4;
+}
+
+uint64_t CyclesOf(const WarpAccess& access, Distance distance) {
+  if (access.global_lanes == 0) return access.local_lanes != 0 ? kNearCycles : kSharedCycles;
+  switch (distance) {
+    case Distance::kNear:
+      return kNearCycles;
+    case Distance::kL2:
+      return kL2Cycles;
+    case Distance::kMemory:
+      break;
+  }
+  return kMemoryCycles;
 }
 
 }  // namespace
@@ -76,17 +89,17 @@ void Pipeline::SetReady(const Instruction& instruction, uint64_t cycles) {
 }
 
 void Pipeline::Access(const Instruction& instruction, const WarpAccess& access) {
-  const bool is_new = profiler_.NoteAccess(access);
-  SetReady(instruction, issued_ + (access.is_shared ? kSharedCycles
-                                   : is_new         ? kMemoryCycles
-                                                    : kL2Cycles));
+  const Order order = instruction.access.order;
+  const Distance distance = profiler_.NoteAccess(access, order == Order::kWeak ? &near_ : nullptr);
+  if (order == Order::kAcquire || order == Order::kBoth) Acquire();
+  SetReady(instruction, issued_ + CyclesOf(access, distance));
 }
 
 void Pipeline::Atomic(const Instruction& instruction, const WarpAccess& access) {
   Access(instruction, access);
-  if (access.is_shared) return;
+  if (access.global_lanes == 0) return;
   uint64_t last = 0;
-  for (uint32_t lanes = access.lanes; lanes != 0; lanes &= lanes - 1) {
+  for (uint32_t lanes = access.global_lanes; lanes != 0; lanes &= lanes - 1) {
     uint64_t& done = profiler_.DoneAt(access.addresses[std::countr_zero(lanes)]);
     done = std::max(issued_ + kL2Cycles / 2, done + kCyclesBetweenAtomics);
     last = std::max(last, done);
