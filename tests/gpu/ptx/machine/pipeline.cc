@@ -52,6 +52,18 @@ uint64_t LatencyOf(OpClass op_class) {
   return 4;
 }
 
+// What no other instruction moves across: branches, barriers, and accesses that order others.
+bool EndsStretch(const Instruction& instruction) {
+  return (instruction.flow != Flow::kNext && instruction.flow != Flow::kTogether) ||
+         instruction.op_class == OpClass::kSync || instruction.op_class == OpClass::kAtomic ||
+         instruction.access.order != Order::kWeak;
+}
+
+bool TouchesMemory(OpClass op_class) {
+  return op_class == OpClass::kMemory || op_class == OpClass::kShared ||
+         op_class == OpClass::kLocal || op_class == OpClass::kAtomic;
+}
+
 uint64_t CyclesOf(const WarpAccess& access, Distance distance) {
   if (access.global_lanes == 0) return access.local_lanes != 0 ? kNearCycles : kSharedCycles;
   switch (distance) {
@@ -69,17 +81,36 @@ uint64_t CyclesOf(const WarpAccess& access, Distance distance) {
 
 void Pipeline::Issue(const Instruction& instruction, uint32_t lanes) {
   profiler_.NoteInstruction(instruction.op_class, static_cast<uint32_t>(std::popcount(lanes)));
+  const bool ends_stretch = EndsStretch(instruction);
+  if (ends_stretch) BeginStretch();
+  issued_ = stretch_begin_;
   const std::vector<uint64_t>& ready = frames_.back();
-  issued_ = now_.cycles;
   for (const int32_t value : instruction.reads) {
     issued_ = std::max(issued_, ready[static_cast<size_t>(value)]);
   }
-  now_ = {issued_ + 1, now_.instructions + 1};
+  if (TouchesMemory(instruction.op_class)) KeepMemoryOrder(instruction.writes.empty());
+  ++num_issued_;
+  now_.cycles = std::max({now_.cycles, issued_ + 1, stretch_begin_ + num_issued_});
+  ++now_.instructions;
   SetReady(instruction, issued_ + LatencyOf(instruction.op_class));
+  if (!ends_stretch) return;
   // The next instruction waits for where a branch goes.
-  if (instruction.flow != Flow::kNext && instruction.flow != Flow::kTogether) {
-    now_.cycles = issued_ + LatencyOf(instruction.op_class);
-  }
+  const bool branches = instruction.flow != Flow::kNext && instruction.flow != Flow::kTogether;
+  if (branches) now_.cycles = issued_ + LatencyOf(instruction.op_class);
+  BeginStretch();
+}
+
+void Pipeline::BeginStretch() {
+  stretch_begin_ = last_load_ = last_store_ = now_.cycles;
+  num_issued_ = 0;
+}
+
+// A store stays behind earlier accesses, and a load behind earlier stores: they may share an
+// address.
+void Pipeline::KeepMemoryOrder(bool is_store) {
+  issued_ = std::max(issued_, is_store ? std::max(last_load_, last_store_) : last_store_);
+  uint64_t& last = is_store ? last_store_ : last_load_;
+  last = std::max(last, issued_);
 }
 
 void Pipeline::SetReady(const Instruction& instruction, uint64_t cycles) {
@@ -110,6 +141,7 @@ void Pipeline::Atomic(const Instruction& instruction, const WarpAccess& access) 
 void Pipeline::WaitUntil(const ChainPoint& last, bool is_cluster) {
   now_.JoinLater(last);
   now_.cycles += is_cluster ? kClusterBarrierCycles : kBlockBarrierCycles;
+  BeginStretch();
 }
 
 }  // namespace specd::ptx

@@ -1,5 +1,9 @@
-// Pipeline keeps the time of one warp as if it had its processor to itself: instructions go in
-// order, one in a cycle, and each waits for the registers that it reads.
+// Pipeline keeps the time of one warp as if it had its processor to itself: one instruction goes in
+// a cycle, and each waits for the registers that it reads.
+//
+// ptxas orders the instructions between two branches anew, so that they wait together. Here such a
+// stretch takes as long as its instructions go, or as its longest chain of results. Loads and
+// stores keep their order with earlier stores, as far as registers do not say more.
 //
 // A weak access finds a sector again in the cache of its processor, which here has room for all
 // that a block asks for. The latencies are estimates. They have not been compared with published
@@ -41,11 +45,17 @@ class Pipeline {
 
  private:
   void SetReady(const Instruction& instruction, uint64_t cycles);
+  void BeginStretch();
+  void KeepMemoryOrder(bool is_store);
 
   Profiler& profiler_;
   SectorSet& near_;
   ChainPoint now_;
-  uint64_t issued_ = 0;                        // the cycle of the last instruction
+  uint64_t issued_ = 0;  // the cycle of the last instruction
+  uint64_t stretch_begin_ = 0;
+  uint64_t num_issued_ = 0;  // since then
+  uint64_t last_load_ = 0;
+  uint64_t last_store_ = 0;
   std::vector<std::vector<uint64_t>> frames_;  // when each value of a call is there
 };
 

@@ -31,6 +31,9 @@ LaunchProfile ProfileOf(const std::string& body, DeviceBlock* block, const Launc
   return profiler.launches()[0];
 }
 
+// A return ends the launch: it goes after all others, and takes 8 cycles.
+constexpr uint64_t kReturnCycles = 8;
+
 // Reads the 4 bytes at p0 + scale * tid + offset.
 std::string Read(int scale, int offset = 0) {
   return fmt::format("mul.wide.u32 %q, %t, {}; add.u64 %q, %p, %q; ld.global.u32 %v, [%q+{}];\n",
@@ -134,19 +137,27 @@ TEST_SUITE("ptx") {
     const auto more = [&](const std::string& body, const LaunchShape& shape = {}) {
       return ProfileOf(body, &block, shape).chain_cycles - begin;
     };
-    // Independent instructions take a cycle each; one that needs the last takes its latency.
+    // Independent instructions take a cycle each, five with the two before them. Each of a chain
+    // waits 4 cycles for the one before; the first waits 2 for mov. The sums apart do not wait for
+    // the chain that follows.
     const std::string apart = "add.u32 %u, %t, 1; add.u32 %v, %t, 2; add.u32 %w, %t, 3;";
     const std::string chained = "add.u32 %u, %t, 1; add.u32 %v, %u, 2; add.u32 %w, %v, 3;";
-    CHECK(more(chained) - more(apart) == 2 * 3);
+    CHECK(more(chained) - more(apart) == (2 + 4 + 4 + 1) - 5);
+    const std::string longer = chained + "add.u32 %w, %w, 1;";
+    CHECK(more(longer) - more(chained) == 4);
+    CHECK(more(apart + longer) == more(longer));
+    // Nothing moves across a branch.
+    CHECK(more(apart + "bra NEXT;\nNEXT:\n" + longer) > more(longer) + 3);
     // The second read of a sector comes from the L2 cache, or from the processor's own if the read
     // is weak and nothing was acquired since. The sum waits for it.
     const std::string sum = "add.u32 %w, %v, 1;";
     const std::string acquire = "ld.acquire.gpu.global.u32 %u, [%p+4000];\n";
     const std::string strong = "ld.relaxed.gpu.global.u32 %v, [%q];\n";
+    const std::string wait = "setp.eq.u32 %b, %w, 77; @%b bra NEXT;\nNEXT:\n";
     const uint64_t first = more(acquire + Read(4) + sum);
     CHECK(first > 479);
     const auto second = [&](const std::string& body) {
-      return more(acquire + Read(4) + sum + body + sum) - first;
+      return more(acquire + Read(4) + sum + wait + body + sum) - first;
     };
     CHECK(second(strong) > 263);
     CHECK(second(strong) < 479);
@@ -172,9 +183,8 @@ TEST_SUITE("ptx") {
       return ProfileOf(depot + body + "add.u32 %w, %v, 1;\n", &block);
     };
     const LaunchProfile generic = profile("ld.u32 %v, [%a];\n");
-    // Beside a sum, whose result is there after 4 cycles.
-    const uint64_t with_sum = profile("add.u32 %v, %t, 1;\n").chain_cycles;
-    CHECK(generic.chain_cycles - with_sum == 38 - 4);
+    // mov and cvta take 2 cycles each, then the read its time; the sum goes last.
+    CHECK(generic.chain_cycles == 2 + 2 + 38 + 1 + kReturnCycles);
     CHECK(profile("ld.local.u32 %v, [%q];\n").chain_cycles == generic.chain_cycles);
     CHECK(generic.asked_sectors == 0);
     CHECK(generic.num_shared_accesses == 0);
