@@ -29,7 +29,7 @@ RowMatrix::Options MatrixOptions(const RoundCase::Options& options, RowKind kind
   matrix.rules.kind = kind;
   if (options.scaled && kind == RowKind::kLogits) {
     matrix.rules.scale = 0.75f;
-    matrix.rules.cap = 20.0f;
+    matrix.rules.cap = options.cap;
   }
   matrix.rules.renormalise = options.renormalise && kind != RowKind::kLogits;
   return matrix;
@@ -207,10 +207,10 @@ void RoundCase::FillEdits(Sequence* sequence) {
     return;
   }
   if (Chance(2)) {
-    sequence->edits = RandomEdits(12);
+    sequence->edits = RandomEdits(options_.num_edits);
     task.edits.edits = sequence->edits.data();
     task.edits.num_edits = static_cast<int32_t>(sequence->edits.size());
-    task.edits.penalties = {.repetition = Chance(2) ? 1.0f : 1.3f,
+    task.edits.penalties = {.repetition = Chance(2) ? 1.0f : options_.repetition,
                             .frequency = Chance(2) ? 0.0f : 0.7f,
                             .presence = Chance(2) ? 0.0f : -0.3f};
   }

@@ -40,6 +40,9 @@ class RoundCase {
     bool plain = false;  // tasks only verify, and their rows have no edits
     // Tasks only verify, by method token, drafts of sampled tokens only: many tokens fall.
     bool sampled = false;
+    int32_t num_edits = 12;   // at most, of a sequence that has some
+    float cap = 20;           // of scaled logits
+    float repetition = 1.3f;  // the penalty of half of the sequences with edits
   };
 
   explicit RoundCase(const Options& options);

@@ -25,6 +25,8 @@ RoundCounts AnyRound() {
   launch.asked_bytes = 1;
   launch.asked_sectors = 2;
   launch.needed_sectors = 3;
+  launch.asked_row_sectors = 11;
+  launch.repeated_row_sectors = 10;
   launch.num_bank_conflicts = 4;
   launch.num_idle_lanes = 5;
   launch.chain_cycles = 6;
@@ -50,6 +52,8 @@ TEST_SUITE("unit") {
     CHECK(ToJson(counts->at(1)) == text);
     CHECK(counts->at(0).round[1].num_by_class.at("float") == 8);
     CHECK(counts->at(0).round[0].chain_instructions == 9);
+    CHECK(counts->at(0).round[0].asked_row_sectors == 11);
+    CHECK(counts->at(0).round[0].repeated_row_sectors == 10);
     CHECK(counts->at(0).num_instructions() == 30);
   }
 

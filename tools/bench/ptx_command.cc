@@ -115,6 +115,7 @@ void PrintCounts(const ReportOptions& options, const std::vector<Line>& lines) {
                {"other", 6},
                {"asked/needed", 12},
                {"needed/read", 11},
+               {"rows again", 10},
                {"conflicts", 9},
                {"idle", 6},
                {"chain", 8},
@@ -129,6 +130,8 @@ void PrintCounts(const ReportOptions& options, const std::vector<Line>& lines) {
     const auto needed = static_cast<double>(SumOf(counts, &LaunchCounts::needed_sectors));
     const double idle = static_cast<double>(SumOf(counts, &LaunchCounts::num_idle_lanes)) /
                         (32.0 * static_cast<double>(num_instructions));
+    const auto asked_rows = static_cast<double>(SumOf(counts, &LaunchCounts::asked_row_sectors));
+    const auto repeated = static_cast<double>(SumOf(counts, &LaunchCounts::repeated_row_sectors));
     double read_sectors = 0;
     for (const LaunchCounts& launch : counts.read) {
       read_sectors += static_cast<double>(launch.needed_sectors);
@@ -142,6 +145,7 @@ void PrintCounts(const ReportOptions& options, const std::vector<Line>& lines) {
                  fmt::format("{:.2f}", PerElement(counts, num_instructions - floats - alu - moves)),
                  fmt::format("{:.3f}", asked / needed),
                  fmt::format("{:.3f}", needed / read_sectors),
+                 fmt::format("{:.1f} %", 100 * repeated / (asked_rows - repeated)),
                  fmt::format("{}", SumOf(counts, &LaunchCounts::num_bank_conflicts)),
                  fmt::format("{:.1f} %", 100 * idle),
                  fmt::format("{}", SumOf(counts, &LaunchCounts::chain_instructions)),

@@ -19,11 +19,13 @@ std::string ToJson(const LaunchCounts& launch) {
   }
   return fmt::format(
       "{{\"kernel\": \"{}\", \"blocks\": {}, \"threads\": {}, \"idle_lanes\": {}, \"asked_bytes\": "
-      "{}, \"asked_sectors\": {}, \"needed_sectors\": {}, \"bank_conflicts\": {}, "
+      "{}, \"asked_sectors\": {}, \"needed_sectors\": {}, \"asked_row_sectors\": {}, "
+      "\"repeated_row_sectors\": {}, \"bank_conflicts\": {}, "
       "\"chain_cycles\": {}, \"chain_instructions\": {}, \"classes\": {{{}}}}}",
       launch.kernel, launch.num_blocks, launch.threads_per_block, launch.num_idle_lanes,
-      launch.asked_bytes, launch.asked_sectors, launch.needed_sectors, launch.num_bank_conflicts,
-      launch.chain_cycles, launch.chain_instructions, classes);
+      launch.asked_bytes, launch.asked_sectors, launch.needed_sectors, launch.asked_row_sectors,
+      launch.repeated_row_sectors, launch.num_bank_conflicts, launch.chain_cycles,
+      launch.chain_instructions, classes);
 }
 
 std::string ToJson(const std::vector<LaunchCounts>& launches) {
@@ -66,6 +68,8 @@ class Reader {
     Take(from, "asked_bytes", &launch.asked_bytes);
     Take(from, "asked_sectors", &launch.asked_sectors);
     Take(from, "needed_sectors", &launch.needed_sectors);
+    Take(from, "asked_row_sectors", &launch.asked_row_sectors);
+    Take(from, "repeated_row_sectors", &launch.repeated_row_sectors);
     Take(from, "bank_conflicts", &launch.num_bank_conflicts);
     Take(from, "chain_cycles", &launch.chain_cycles);
     Take(from, "chain_instructions", &launch.chain_instructions);

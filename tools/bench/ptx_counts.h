@@ -23,6 +23,8 @@ struct LaunchCounts {
   int64_t asked_bytes = 0;
   int64_t asked_sectors = 0;   // of 32 bytes
   int64_t needed_sectors = 0;  // that no access of the round had asked for before
+  int64_t asked_row_sectors = 0;
+  int64_t repeated_row_sectors = 0;  // that the launch had asked for before
   int64_t num_bank_conflicts = 0;
   int64_t chain_cycles = 0;  // of the longest warp, with a processor to itself
   int64_t chain_instructions = 0;

@@ -5,12 +5,15 @@
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/core/elements.h"
 #include "tests/kernels/cuda/device_comparison.h"
 #include "tests/support/round_case.h"
 
@@ -23,37 +26,43 @@ struct Arrival {
   RowKind draft;
   bool scaled = false;
   bool renormalise = false;
+  float cap = 15;
 };
 constexpr Arrival kArrivals[] = {
     {RowKind::kLogits, RowKind::kLogits},
     {RowKind::kLogits, RowKind::kLogits, true},
+    // A divisor beyond 2^60 takes another way through a division.
+    {RowKind::kLogits, RowKind::kLogits, true, false, 0x1p70f},
     {RowKind::kProbabilities, RowKind::kProbabilities, false, true},
     {RowKind::kFinalProbabilities, RowKind::kFinalProbabilities, false, true},
     {RowKind::kLogits, RowKind::kProbabilities, true, true},
     {RowKind::kProbabilities, RowKind::kLogits, true, true},
+    // Rows of 16 bits are rounded, so that their sums are far enough from 1 to be bad.
+    {RowKind::kProbabilities, RowKind::kFinalProbabilities},
 };
 
 ElementRules RulesOf(const Arrival& arrival) {
   ElementRules rules{.kind = arrival.target};
   if (arrival.scaled && arrival.target == RowKind::kLogits) {
     rules.scale = 0.5f;
-    rules.cap = 15.0f;
+    rules.cap = arrival.cap;
   }
   rules.renormalise = arrival.renormalise && arrival.target != RowKind::kLogits;
   return rules;
 }
 
-// Six rows: two ordinary ones, and rows with one element, none, many that tie, and a NaN.
+// Seven rows: two ordinary ones, and rows with one element, none, many that tie, a NaN, and an
+// infinity.
 RowMatrix RowsThatArrive(const Arrival& arrival, DType dtype, int32_t vocab_size) {
   std::mt19937_64 random(static_cast<uint64_t>(vocab_size) + 17);
   RowMatrix rows({.dtype = dtype,
                   .vocab_size = vocab_size,
-                  .num_rows = 6,
-                  .padding = 5,
+                  .num_rows = 7,
+                  .padding = 6,  // rows begin at every address of their type
                   .offset = 0,
                   .rules = RulesOf(arrival)});
   const bool probabilities = arrival.target != RowKind::kLogits;
-  for (int64_t row = 0; row < 6; ++row) {
+  for (int64_t row = 0; row < 7; ++row) {
     std::vector<double> values = RandomLogits(random, vocab_size);
     if (row == 4) std::fill(values.begin(), values.end(), 1.0);
     if (probabilities) {
@@ -63,6 +72,7 @@ RowMatrix RowsThatArrive(const Arrival& arrival, DType dtype, int32_t vocab_size
     if (row == 2 || row == 3) std::fill(values.begin(), values.end(), nothing);
     if (row == 2) values[random() % values.size()] = 0.5;
     if (row == 5) values[random() % values.size()] = NAN;
+    if (row == 6) values[random() % values.size()] = INFINITY;
     rows.Set(row, values);
   }
   return rows;
@@ -74,7 +84,7 @@ std::vector<RowTransform> FilteredTransforms(int32_t vocab_size) {
   const int32_t most = std::max(vocab_size - 1, 1);
   for (uint32_t i = 0; i < 36; ++i) {
     RowTransform transform;
-    transform.row = i % 6;
+    transform.row = i % 7;
     transform.scale = 0.5f + static_cast<float>(i % 5);
     const uint32_t kind = i / 6;
     if (kind == 1 || kind == 5) transform.filters.top_k = i % 2 == 0 ? most : 3;
@@ -87,35 +97,42 @@ std::vector<RowTransform> FilteredTransforms(int32_t vocab_size) {
   return transforms;
 }
 
-// Makes tasks whose first place allows an end id alone, below min_tokens, which yields (CONTRACT
-// §3, step 3): the draft's first token is that id and stands. The second was sampled and may fall.
-// No warp judges the first place ahead, so that later launches meet it again.
+// Makes tasks whose first place allows end ids alone, below min_tokens, which yields (CONTRACT §3,
+// step 3). The draft's first token is the best of them, so that it stands. The second was sampled
+// and falls. No warp judges the first place ahead, so that later launches meet it again.
 class YieldingTasks {
  public:
-  YieldingTasks(int32_t vocab_size, int32_t num_tasks)
-      : end_(vocab_size / 2), mask_((static_cast<size_t>(vocab_size) + 31) / 32) {
-    mask_[static_cast<size_t>(end_ / 32)] = 1u << (end_ % 32);
-    only_end_ = {.id = end_, .flags = kEditEnd};
-    places_[0].overrides = &only_end_;
-    places_[0].num_overrides = 1;
+  YieldingTasks(int32_t vocab_size, int32_t num_ends, int32_t num_tasks)
+      : step_(vocab_size / num_ends),
+        num_ends_(num_ends),
+        mask_((static_cast<size_t>(vocab_size) + 31) / 32) {
+    for (int32_t i = 0; i < num_ends; ++i) {
+      const TokenId end = EndAt(i);
+      mask_[static_cast<size_t>(end / 32)] |= 1u << (end % 32);
+      ends_.push_back({.id = end, .flags = kEditEnd});
+    }
+    places_[0].overrides = ends_.data();
+    places_[0].num_overrides = num_ends;
     places_[0].grammar_mask = mask_.data();
     places_[0].below_min_tokens = true;
     chains_.resize(static_cast<size_t>(num_tasks));
   }
 
   void Change(RoundCase* round) {
+    const TensorView target = round->All().target;
     for (size_t i = 0; i < chains_.size(); ++i) {
       Chain& chain = chains_[i];
       Task& task = round->task(static_cast<int32_t>(i));
       const auto row = static_cast<uint32_t>(i);
-      chain.tokens[0] = end_;
-      chain.tokens[1] = static_cast<TokenId>((7 * i + 1) % static_cast<size_t>(end_));
+      chain.tokens[1] = static_cast<TokenId>((7 * i + 1) % static_cast<size_t>(step_ * num_ends_));
       for (uint32_t place = 0; place < 3; ++place) {
         chain.target_rows[place] = (row + 4 * place) % RoundCase::kNanRow;
         chain.draft_rows[place] = (row + 2 + place) % RoundCase::kNanRow;
       }
+      chain.tokens[0] = BestEnd(RowAt(target, chain.target_rows[0]));
       task.kind = TaskKind::kVerify;
       task.method = VerifyMethod::kToken;
+      task.target_scale = 16;
       task.draft = {.num_nodes = 2,
                     .tokens = chain.tokens,
                     .kinds = kKinds,
@@ -141,11 +158,83 @@ class YieldingTasks {
   };
   static constexpr DraftKind kKinds[] = {DraftKind::kOneHot, DraftKind::kSampled};
 
-  TokenId end_;
+  TokenId EndAt(int32_t i) const { return step_ / 2 + i * step_; }
+  TokenId BestEnd(const RowView& row) const {
+    const auto below = [&](const TokenEdit& a, const TokenEdit& b) {
+      return LoadElement(row, a.id) < LoadElement(row, b.id);
+    };
+    return std::max_element(ends_.begin(), ends_.end(), below)->id;
+  }
+
+  int32_t step_;
+  int32_t num_ends_;
   std::vector<uint32_t> mask_;
-  TokenEdit only_end_;
+  std::vector<TokenEdit> ends_;
   PlaceEdits places_[3];
   std::vector<Chain> chains_;
+};
+
+// Random rounds, chosen because they run lines of the kernels that the others do not.
+const RoundCase::Options kRounds[] = {
+    {.vocab_size = 33,
+     .batch = 8,
+     .max_draft = 3,
+     .dtype = DType::kBFloat16,
+     .seed = 70490,
+     .target_kind = RowKind::kProbabilities,
+     .grammar_masks = true,
+     .sampled = true},
+    {.vocab_size = 2305,
+     .batch = 16,
+     .max_draft = 5,
+     .dtype = DType::kBFloat16,
+     .seed = 8252,
+     .renormalise = true,
+     .sampled = true},
+    {.vocab_size = 300,
+     .batch = 32,
+     .max_draft = 5,
+     .dtype = DType::kFloat16,
+     .seed = 94006,
+     .draft_kind = RowKind::kProbabilities,
+     .scaled = true,
+     .renormalise = true,
+     .grammar_masks = true,
+     .sampled = true},
+    {.vocab_size = 3,
+     .batch = 16,
+     .max_draft = 3,
+     .dtype = DType::kBFloat16,
+     .seed = 69223,
+     .scaled = true,
+     .renormalise = true,
+     .grammar_masks = true,
+     .sampled = true},
+    {.vocab_size = 4397,
+     .batch = 32,
+     .max_draft = 5,
+     .dtype = DType::kBFloat16,
+     .seed = 72688,
+     .scaled = true,
+     .grammar_masks = true},
+    {.vocab_size = 4397,
+     .batch = 16,
+     .max_draft = 3,
+     .dtype = DType::kBFloat16,
+     .seed = 62258,
+     .draft_kind = RowKind::kFinalProbabilities,
+     .scaled = true,
+     .renormalise = true},
+    {.vocab_size = 300,
+     .batch = 16,
+     .max_draft = 3,
+     .dtype = DType::kFloat16,
+     .seed = 20731,
+     .draft_kind = RowKind::kFinalProbabilities,
+     .scaled = true,
+     .renormalise = true,
+     .grammar_masks = true,
+     .cap = 0x1p70f},
 };
 
 TEST_SUITE("gpu") {
@@ -167,7 +256,8 @@ TEST_SUITE("gpu") {
                                     .scaled = arrival.scaled,
                                     .renormalise = arrival.renormalise,
                                     .grammar_masks = true,
-                                    .sampled = vocab_size == 33});
+                                    .sampled = vocab_size == 33,
+                                    .cap = arrival.cap});
           }
         }
       }
@@ -197,14 +287,16 @@ TEST_SUITE("gpu") {
   TEST_CASE("CUDA rounds: a place that yields before a token that falls") {
     OnDevice([](Comparison& comparison) {
       for (const DType dtype : kDTypes) {
-        const RoundCase::Options options{.vocab_size = 2305,
-                                         .batch = Quick() ? 8 : 40,
-                                         .max_draft = 2,
-                                         .dtype = dtype,
-                                         .seed = 970,
-                                         .sampled = true};
-        YieldingTasks tasks(options.vocab_size, options.batch);
-        CheckRound(comparison, options, [&](RoundCase& round) { tasks.Change(&round); });
+        for (const int32_t num_ends : {1, 300}) {
+          const RoundCase::Options options{.vocab_size = 2305,
+                                           .batch = Quick() ? 8 : 40,
+                                           .max_draft = 2,
+                                           .dtype = dtype,
+                                           .seed = 970,
+                                           .sampled = true};
+          YieldingTasks tasks(options.vocab_size, num_ends, options.batch);
+          CheckRound(comparison, options, [&](RoundCase& round) { tasks.Change(&round); });
+        }
       }
     });
   }
@@ -226,6 +318,12 @@ TEST_SUITE("gpu") {
                    task.edits.num_edits = vocab_size;
                    task.edits.penalties = {.repetition = 1.1f, .frequency = 0.2f};
                  });
+    });
+  }
+
+  TEST_CASE("CUDA rounds: elements, shares and residuals of every kind of row") {
+    OnDevice([](Comparison& comparison) {
+      for (const RoundCase::Options& options : kRounds) CheckRound(comparison, options);
     });
   }
 }

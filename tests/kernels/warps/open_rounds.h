@@ -64,6 +64,8 @@ inline std::vector<RoundCase::Options> KindsOfOpenRounds() {
   kinds[5].draft_kind = RowKind::kFinalProbabilities;
   kinds[6].plain = true;
   kinds[7].scaled = true;
+  // Drafts that a warp resolves in several steps.
+  kinds.push_back({.vocab_size = 300, .batch = 8, .max_draft = 64, .seed = 708});
   return kinds;
 }
 

@@ -29,6 +29,8 @@ bench::LaunchCounts CountsOf(const LaunchProfile& profile) {
       .asked_bytes = static_cast<int64_t>(profile.asked_bytes),
       .asked_sectors = static_cast<int64_t>(profile.asked_sectors),
       .needed_sectors = static_cast<int64_t>(profile.needed_sectors),
+      .asked_row_sectors = static_cast<int64_t>(profile.asked_row_sectors),
+      .repeated_row_sectors = static_cast<int64_t>(profile.repeated_row_sectors),
       .num_bank_conflicts = static_cast<int64_t>(profile.num_bank_conflicts),
       .chain_cycles = static_cast<int64_t>(profile.chain_cycles),
       .chain_instructions = static_cast<int64_t>(profile.chain_instructions)};
@@ -40,10 +42,22 @@ bench::LaunchCounts CountsOf(const LaunchProfile& profile) {
   return counts;
 }
 
+std::vector<AddressRange> RowsOf(const RoundBatch& batch) {
+  std::vector<AddressRange> ranges;
+  for (const TensorView& rows : {batch.target, batch.draft}) {
+    const auto begin = reinterpret_cast<uint64_t>(rows.data);
+    const int64_t num_elements = rows.num_rows * rows.row_stride;
+    ranges.push_back({begin, begin + static_cast<uint64_t>(num_elements * SizeBytes(rows.dtype))});
+  }
+  return ranges;
+}
+
 // The launches that `run` enqueues. They run at once.
 template <typename Run>
-GpuResult CountLaunches(const Run& run, std::vector<bench::LaunchCounts>* launches) {
+GpuResult CountLaunches(const RoundBatch& batch, const Run& run,
+                        std::vector<bench::LaunchCounts>* launches) {
   Profiler profiler;
+  profiler.SetRows(RowsOf(batch));
   PretendedDevice::Get().SetProfiler(&profiler);
   const GpuResult result = run();
   PretendedDevice::Get().SetProfiler(nullptr);
@@ -98,14 +112,17 @@ absl::StatusOr<bench::RoundCounts> RoundCounter::Count(const bench::Cell& cell) 
       .num_elements = static_cast<int64_t>(rounds.read_bytes(0)) / SizeBytes(dtype),
       .round = {},
       .read = {}};
+  bench::RoundAnswer answer = (*set)->MakeAnswer();
+  const RoundBatch batch = rounds.Batch(0, &answer);
   const bool weights_only = cell.verify_case->weights_only;
   result = CountLaunches(
-      [&] { return weights_only ? rounds.LaunchWeights(0, false) : rounds.LaunchRound(0); },
+      batch, [&] { return weights_only ? rounds.LaunchWeights(0, false) : rounds.LaunchRound(0); },
       &counts.round);
   if (!result.ok()) return Failure(cell, result.text());
   const std::string difference = weights_only ? "" : rounds.Difference(0, expected[0]);
   if (!difference.empty()) return Failure(cell, difference);
-  result = CountLaunches([&] { return rounds.LaunchRead(0); }, &counts.read);
+  result = CountLaunches(
+      batch, [&] { return rounds.LaunchRead(0); }, &counts.read);
   if (!result.ok()) return Failure(cell, result.text());
   return counts;
 }

@@ -19,9 +19,9 @@ void AddRounded(OpcodeTable* table, const std::string& type) {
     AddLanes<Value, Value, Value>(table, {(name + (".rn." + type)).c_str()}, function);
   };
   // "add", "sub", "mul", "div", "fma", "rcp": round to the nearest even.
-  add("add", [](Value a, Value b) { return Canonical(a + b); });
+  add("add", [](Value a, Value b) { return CanonicalOf(a, a + b); });
   add("sub", [](Value a, Value b) { return Canonical(a - b); });
-  add("mul", [](Value a, Value b) { return Canonical(a * b); });
+  add("mul", [](Value a, Value b) { return CanonicalOf(a, a * b); });
   add("div", [](Value a, Value b) { return Canonical(a / b); });
   AddLanes<Value, Value, Value, Value>(
       table, {("fma.rn." + type).c_str()},

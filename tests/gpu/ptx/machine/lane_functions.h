@@ -65,10 +65,16 @@ struct LaneHandler {
                     std::index_sequence<kIndex...>) {
     const std::tuple<const SlotOf<Sources>*...> sources{
         frame.Source<SlotOf<Sources>>(instruction.sources[kIndex])...};
+    const auto compute = [&](SlotOf<Result>* to) {
+// The result may take the place of a source. No other register overlaps it (register_slots.h).
+#pragma GCC ivdep
+      for (int i = 0; i < kLanes; ++i) {
+        to[i] = ToSlot<Result>(Function{}(FromSlot<Sources>(std::get<kIndex>(sources)[i])...));
+      }
+    };
+    if (lanes == kAllLanes) return compute(frame.At<SlotOf<Result>>(instruction.result));
     SlotOf<Result> values[kLanes];
-    for (int i = 0; i < kLanes; ++i) {
-      values[i] = ToSlot<Result>(Function{}(FromSlot<Sources>(std::get<kIndex>(sources)[i])...));
-    }
+    compute(values);
     WriteLanes(frame, instruction.result, values, lanes);
   }
 };
@@ -92,8 +98,13 @@ struct ComparisonHandler {
     for (int i = 0; i < kLanes; ++i) {
       holds[i] = Function{}(FromSlot<Value>(a[i]), FromSlot<Value>(b[i])) ? 1 : 0;
     }
+    // The factor brings byte i, which is 0 or 1, to bit 56 + i.
     uint32_t bits = 0;
-    for (int i = 0; i < kLanes; ++i) bits |= uint32_t{holds[i]} << i;
+    for (int i = 0; i < kLanes; i += 8) {
+      uint64_t bytes;
+      std::memcpy(&bytes, holds + i, sizeof(bytes));
+      bits |= static_cast<uint32_t>(bytes * 0x0102040810204080u >> 56) << i;
+    }
     frame.SetPredicate(instruction.result, lanes, bits);
   }
 };

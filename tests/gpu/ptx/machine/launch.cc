@@ -34,10 +34,7 @@ class Scheduler {
   void Run() {
     const uint32_t num_clusters = launch_.shape.grid / launch_.shape.cluster;
     while (!launch_.has_failed()) {
-      while (num_started_ < num_clusters &&
-             clusters_.size() < static_cast<size_t>(launch_.options.resident_clusters)) {
-        Start();
-      }
+      while (num_started_ < num_clusters && HasRoom()) Start();
       if (clusters_.empty()) return;
       Warp* const warp = Choose();
       if (warp == nullptr) return FailAllWait();
@@ -49,6 +46,11 @@ class Scheduler {
   uint64_t num_switches() const { return num_switches_; }
 
  private:
+  bool HasRoom() const {
+    return launch_.options.profiler != nullptr ||
+           clusters_.size() < static_cast<size_t>(launch_.options.resident_clusters);
+  }
+
   void Start() {
     auto cluster = std::make_unique<Cluster>();
     const auto shared_bytes = static_cast<size_t>(launch_.entry.module->shared_bytes);

@@ -27,8 +27,8 @@ struct LaunchOptions {
   // seed.
   bool has_rough_reciprocals = false;
   bool poisons_registers = false;  // they begin with a pattern of the seed, else with 0
-  // Takes the counts of the launch. Warps then go on in the order of their times in it, and not in
-  // one of the seed.
+  // Takes the counts of the launch. All blocks are then resident, and warps go on in the order of
+  // their times in the launch instead of one of the seed. specd launches no more blocks than fit.
   Profiler* profiler = nullptr;
 };
 

@@ -85,13 +85,15 @@ class AccessNote {
   }
 
   void Add(uint32_t lane, const Place& place) {
-    if (warp_.pipeline() == nullptr || place.cells == nullptr) return;
+    if (warp_.pipeline() == nullptr) return;
     access_.addresses[lane] = place.address;
-    access_.lanes |= 1u << lane;
-    access_.is_shared = place.marks != nullptr;
+    uint32_t& lanes = place.cells == nullptr   ? access_.local_lanes
+                      : place.marks != nullptr ? access_.shared_lanes
+                                               : access_.global_lanes;
+    lanes |= 1u << lane;
   }
   void End(bool is_atomic) {
-    if (access_.lanes == 0) return;
+    if (warp_.pipeline() == nullptr) return;
     if (is_atomic) {
       warp_.pipeline()->Atomic(instruction_, access_);
     } else {

@@ -8,7 +8,7 @@ namespace specd::ptx {
 namespace {
 
 constexpr uint64_t kSharedCycles = 29;
-constexpr uint64_t kLocalCycles = 38;  // of the nearest cache
+constexpr uint64_t kNearCycles = 38;  // of the processor's cache, where local memory is too
 constexpr uint64_t kL2Cycles = 263;
 constexpr uint64_t kMemoryCycles = 479;
 constexpr uint64_t kCyclesBetweenAtomics = 2;
@@ -44,7 +44,7 @@ uint64_t LatencyOf(OpClass op_class) {
     case OpClass::kShared:
       return kSharedCycles;
     case OpClass::kLocal:
-      return kLocalCycles;
+      return kNearCycles;
     case OpClass::kMemory:
     case OpClass::kAtomic:
       return kL2Cycles;
@@ -52,21 +52,65 @@ uint64_t LatencyOf(OpClass op_class) {
   return 4;
 }
 
+// What no other instruction moves across: branches, barriers, and accesses that order others.
+bool EndsStretch(const Instruction& instruction) {
+  return (instruction.flow != Flow::kNext && instruction.flow != Flow::kTogether) ||
+         instruction.op_class == OpClass::kSync || instruction.op_class == OpClass::kAtomic ||
+         instruction.access.order != Order::kWeak;
+}
+
+bool TouchesMemory(OpClass op_class) {
+  return op_class == OpClass::kMemory || op_class == OpClass::kShared ||
+         op_class == OpClass::kLocal || op_class == OpClass::kAtomic;
+}
+
+uint64_t CyclesOf(const WarpAccess& access, Distance distance) {
+  if (access.global_lanes == 0) return access.local_lanes != 0 ? kNearCycles : kSharedCycles;
+  switch (distance) {
+    case Distance::kNear:
+      return kNearCycles;
+    case Distance::kL2:
+      return kL2Cycles;
+    case Distance::kMemory:
+      break;
+  }
+  return kMemoryCycles;
+}
+
 }  // namespace
 
 void Pipeline::Issue(const Instruction& instruction, uint32_t lanes) {
   profiler_.NoteInstruction(instruction.op_class, static_cast<uint32_t>(std::popcount(lanes)));
+  const bool ends_stretch = EndsStretch(instruction);
+  if (ends_stretch) BeginStretch();
+  issued_ = stretch_begin_;
   const std::vector<uint64_t>& ready = frames_.back();
-  issued_ = now_.cycles;
   for (const int32_t value : instruction.reads) {
     issued_ = std::max(issued_, ready[static_cast<size_t>(value)]);
   }
-  now_ = {issued_ + 1, now_.instructions + 1};
+  if (TouchesMemory(instruction.op_class)) KeepMemoryOrder(instruction.writes.empty());
+  ++num_issued_;
+  now_.cycles = std::max({now_.cycles, issued_ + 1, stretch_begin_ + num_issued_});
+  ++now_.instructions;
   SetReady(instruction, issued_ + LatencyOf(instruction.op_class));
+  if (!ends_stretch) return;
   // The next instruction waits for where a branch goes.
-  if (instruction.flow != Flow::kNext && instruction.flow != Flow::kTogether) {
-    now_.cycles = issued_ + LatencyOf(instruction.op_class);
-  }
+  const bool branches = instruction.flow != Flow::kNext && instruction.flow != Flow::kTogether;
+  if (branches) now_.cycles = issued_ + LatencyOf(instruction.op_class);
+  BeginStretch();
+}
+
+void Pipeline::BeginStretch() {
+  stretch_begin_ = last_load_ = last_store_ = now_.cycles;
+  num_issued_ = 0;
+}
+
+// A store stays behind earlier accesses, and a load behind earlier stores: they may share an
+// address.
+void Pipeline::KeepMemoryOrder(bool is_store) {
+  issued_ = std::max(issued_, is_store ? std::max(last_load_, last_store_) : last_store_);
+  uint64_t& last = is_store ? last_store_ : last_load_;
+  last = std::max(last, issued_);
 }
 
 void Pipeline::SetReady(const Instruction& instruction, uint64_t cycles) {
@@ -76,17 +120,17 @@ void Pipeline::SetReady(const Instruction& instruction, uint64_t cycles) {
 }
 
 void Pipeline::Access(const Instruction& instruction, const WarpAccess& access) {
-  const bool is_new = profiler_.NoteAccess(access);
-  SetReady(instruction, issued_ + (access.is_shared ? kSharedCycles
-                                   : is_new         ? kMemoryCycles
-                                                    : kL2Cycles));
+  const Order order = instruction.access.order;
+  const Distance distance = profiler_.NoteAccess(access, order == Order::kWeak ? &near_ : nullptr);
+  if (order == Order::kAcquire || order == Order::kBoth) Acquire();
+  SetReady(instruction, issued_ + CyclesOf(access, distance));
 }
 
 void Pipeline::Atomic(const Instruction& instruction, const WarpAccess& access) {
   Access(instruction, access);
-  if (access.is_shared) return;
+  if (access.global_lanes == 0) return;
   uint64_t last = 0;
-  for (uint32_t lanes = access.lanes; lanes != 0; lanes &= lanes - 1) {
+  for (uint32_t lanes = access.global_lanes; lanes != 0; lanes &= lanes - 1) {
     uint64_t& done = profiler_.DoneAt(access.addresses[std::countr_zero(lanes)]);
     done = std::max(issued_ + kL2Cycles / 2, done + kCyclesBetweenAtomics);
     last = std::max(last, done);
@@ -97,6 +141,7 @@ void Pipeline::Atomic(const Instruction& instruction, const WarpAccess& access) 
 void Pipeline::WaitUntil(const ChainPoint& last, bool is_cluster) {
   now_.JoinLater(last);
   now_.cycles += is_cluster ? kClusterBarrierCycles : kBlockBarrierCycles;
+  BeginStretch();
 }
 
 }  // namespace specd::ptx

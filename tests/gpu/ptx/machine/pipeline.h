@@ -1,9 +1,15 @@
-// Pipeline keeps the time of one warp as if it had its processor to itself: instructions go in
-// order, one in a cycle, and each waits for the registers that it reads.
+// Pipeline keeps the time of one warp as if it had its processor to itself: one instruction goes in
+// a cycle, and each waits for the registers that it reads.
 //
-// The latencies are estimates. They have not been compared with published measurements: Luo et al.,
-// "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture through Microbenchmarking" (IPDPS
-// 2024), and Abdelkhalik et al., "Demystifying the Nvidia Ampere Architecture" (HPEC 2022).
+// ptxas orders the instructions between two branches anew, so that they wait together. Here such a
+// stretch takes as long as its instructions go, or as its longest chain of results. Loads and
+// stores keep their order with earlier stores, as far as registers do not say more.
+//
+// A weak access finds a sector again in the cache of its processor, which here has room for all
+// that a block asks for. The latencies are estimates. They have not been compared with published
+// measurements: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture through
+// Microbenchmarking" (IPDPS 2024), and Abdelkhalik et al., "Demystifying the Nvidia Ampere
+// Architecture" (HPEC 2022).
 #pragma once
 
 #include <cstdint>
@@ -15,7 +21,8 @@ namespace specd::ptx {
 
 class Pipeline {
  public:
-  explicit Pipeline(Profiler* profiler) : profiler_(*profiler) {}
+  // `near` has what the cache of the warp's processor holds; the warps of a block share it.
+  Pipeline(Profiler* profiler, SectorSet* near) : profiler_(*profiler), near_(*near) {}
 
   const ChainPoint& now() const { return now_; }
 
@@ -30,15 +37,25 @@ class Pipeline {
   // The same for an atomic operation, which waits for earlier ones at its address.
   void Atomic(const Instruction& instruction, const WarpAccess& access);
 
+  // What others wrote is seen from here on: the processor's cache forgets what it holds.
+  void Acquire() { near_.Clear(); }
+
   // The warp has waited for others, of whom the last came at that time.
   void WaitUntil(const ChainPoint& last, bool is_cluster);
 
  private:
   void SetReady(const Instruction& instruction, uint64_t cycles);
+  void BeginStretch();
+  void KeepMemoryOrder(bool is_store);
 
   Profiler& profiler_;
+  SectorSet& near_;
   ChainPoint now_;
-  uint64_t issued_ = 0;                        // the cycle of the last instruction
+  uint64_t issued_ = 0;  // the cycle of the last instruction
+  uint64_t stretch_begin_ = 0;
+  uint64_t num_issued_ = 0;  // since then
+  uint64_t last_load_ = 0;
+  uint64_t last_store_ = 0;
   std::vector<std::vector<uint64_t>> frames_;  // when each value of a call is there
 };
 

@@ -9,7 +9,6 @@ namespace specd::ptx {
 namespace {
 
 constexpr uint64_t kSectorBytes = 32;
-constexpr uint64_t kSectorsPerPage = 128;
 constexpr uint64_t kBankBytes = 4;
 constexpr size_t kNumBanks = 32;
 
@@ -23,36 +22,51 @@ void Profiler::Begin(const std::string& kernel, uint32_t num_blocks, uint32_t th
   launches_.push_back(
       {.kernel = kernel, .num_blocks = num_blocks, .threads_per_block = threads_per_block});
   atomics_.clear();
+  row_sectors_.Clear();
 }
 
-bool Profiler::NoteAccess(const WarpAccess& access) {
-  if (access.is_shared) {
-    NoteShared(access);
-    return false;
-  }
+bool SectorSet::Add(uint64_t sector) {
+  const uint64_t place = sector % kSectorsPerPage;
+  uint64_t& bits = pages_[sector / kSectorsPerPage][place / 64];
+  const uint64_t bit = uint64_t{1} << (place % 64);
+  const bool is_new = (bits & bit) == 0;
+  bits |= bit;
+  return is_new;
+}
+
+Distance Profiler::NoteAccess(const WarpAccess& access, SectorSet* near) {
+  if (access.shared_lanes != 0) NoteShared(access);
   LaunchProfile& launch = launches_.back();
   std::array<uint64_t, 2 * kLanes> sectors;
   size_t count = 0;
-  for (uint32_t lanes = access.lanes; lanes != 0; lanes &= lanes - 1) {
+  for (uint32_t lanes = access.global_lanes; lanes != 0; lanes &= lanes - 1) {
     const uint64_t begin = access.addresses[std::countr_zero(lanes)];
     sectors[count++] = begin / kSectorBytes;
     sectors[count++] = (begin + access.size_bytes - 1) / kSectorBytes;
   }
   std::sort(sectors.begin(), sectors.begin() + count);
   const auto end = std::unique(sectors.begin(), sectors.begin() + count);
-  bool is_new = false;
+  Distance distance = Distance::kNear;
   for (auto sector = sectors.begin(); sector != end; ++sector) {
     ++launch.asked_sectors;
-    const uint64_t place = *sector % kSectorsPerPage;
-    uint64_t& bits = pages_[*sector / kSectorsPerPage][place / 64];
-    if ((bits >> (place % 64) & 1) != 0) continue;
-    bits |= uint64_t{1} << (place % 64);
-    ++launch.needed_sectors;
-    is_new = true;
+    const bool is_row = std::any_of(rows_.begin(), rows_.end(), [&](const AddressRange& rows) {
+      return rows.Holds(*sector * kSectorBytes);
+    });
+    if (is_row) {
+      ++launch.asked_row_sectors;
+      launch.repeated_row_sectors += row_sectors_.Add(*sector) ? 0 : 1;
+    }
+    const bool is_far = near == nullptr || near->Add(*sector);
+    if (sectors_.Add(*sector)) {
+      ++launch.needed_sectors;
+      distance = Distance::kMemory;
+    } else if (is_far) {
+      distance = std::max(distance, Distance::kL2);
+    }
   }
   launch.asked_bytes +=
-      uint64_t{access.size_bytes} * static_cast<uint64_t>(std::popcount(access.lanes));
-  return is_new;
+      uint64_t{access.size_bytes} * static_cast<uint64_t>(std::popcount(access.global_lanes));
+  return distance;
 }
 
 // CUDA C++ Programming Guide, "Shared Memory": 32 banks of 4 bytes; lanes that read one word share
@@ -67,7 +81,7 @@ void Profiler::NoteShared(const WarpAccess& access) {
     std::array<std::vector<uint64_t>, kNumBanks> words;
     bool is_used = false;
     for (uint32_t lane = first; lane < first + lanes_per_turn; ++lane) {
-      if ((access.lanes >> lane & 1) == 0) continue;
+      if ((access.shared_lanes >> lane & 1) == 0) continue;
       is_used = true;
       const uint64_t end = access.addresses[lane] + access.size_bytes;
       for (uint64_t word = access.addresses[lane] / kBankBytes; word * kBankBytes < end; ++word) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "tests/gpu/ptx/machine/program.h"
@@ -24,6 +25,8 @@ struct LaunchProfile {
   uint64_t asked_bytes = 0;                               // of global memory
   uint64_t asked_sectors = 0;
   uint64_t needed_sectors = 0;  // that the round had not asked for before
+  uint64_t asked_row_sectors = 0;
+  uint64_t repeated_row_sectors = 0;  // that the launch had asked for before
   uint64_t num_shared_accesses = 0;
   uint64_t num_bank_conflicts = 0;  // turns that shared memory takes beyond the first
   uint64_t chain_cycles = 0;
@@ -42,16 +45,42 @@ struct ChainPoint {
   }
 };
 
-// The addresses of one access, by lanes.
+// One access of a warp: the lanes by the memory that each reaches, and their addresses.
 struct WarpAccess {
   uint64_t addresses[kLanes];
-  uint32_t lanes = 0;
+  uint32_t global_lanes = 0;
+  uint32_t shared_lanes = 0;
+  uint32_t local_lanes = 0;
   uint32_t size_bytes = 0;
-  bool is_shared = false;
+};
+
+// Sectors of 32 bytes, by their address over 32.
+class SectorSet {
+ public:
+  // False if the sector was there already.
+  bool Add(uint64_t sector);
+  void Clear() { pages_.clear(); }
+
+ private:
+  static constexpr uint64_t kSectorsPerPage = 128;
+  std::unordered_map<uint64_t, std::array<uint64_t, kSectorsPerPage / 64>> pages_;
+};
+
+// The farthest memory that an access goes to: the processor's own cache, the L2 cache, or memory.
+enum class Distance : uint8_t { kNear, kL2, kMemory };
+
+struct AddressRange {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+
+  bool Holds(uint64_t address) const { return address >= begin && address < end; }
 };
 
 class Profiler {
  public:
+  // The memory of rows, for LaunchProfile::asked_row_sectors. It begins and ends with a sector.
+  void SetRows(std::vector<AddressRange> rows) { rows_ = std::move(rows); }
+
   void Begin(const std::string& kernel, uint32_t num_blocks, uint32_t threads_per_block);
   const std::vector<LaunchProfile>& launches() const { return launches_; }
 
@@ -59,8 +88,9 @@ class Profiler {
     ++launches_.back().num_by_class[static_cast<size_t>(op_class)];
     launches_.back().num_idle_lanes += kLanes - num_active;
   }
-  // Returns whether the access needs a sector that the round had not asked for.
-  bool NoteAccess(const WarpAccess& access);
+  // `near` has the sectors in the cache of the warp's processor, or is null if the access does not
+  // look there.
+  Distance NoteAccess(const WarpAccess& access, SectorSet* near);
   void NoteEnd(const ChainPoint& end);
 
   // When the last atomic operation at an address was done, in cycles of the launch.
@@ -69,8 +99,10 @@ class Profiler {
  private:
   void NoteShared(const WarpAccess& access);
 
+  std::vector<AddressRange> rows_;
   std::vector<LaunchProfile> launches_;
-  std::unordered_map<uint64_t, std::array<uint64_t, 2>> pages_;  // the sectors that were asked for
+  SectorSet sectors_;      // of the round
+  SectorSet row_sectors_;  // of the launch
   std::unordered_map<uint64_t, uint64_t> atomics_;
 };
 

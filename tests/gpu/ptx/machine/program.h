@@ -4,6 +4,7 @@
 // counts of executed instructions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -56,29 +57,31 @@ inline constexpr int32_t kNoOperand = INT32_MIN;
 inline constexpr int32_t kNegated = 1 << 30;
 
 // Slots of operands: an offset into the registers, ~offset into the constants if negative, or the
-// index of a predicate.
-struct Instruction {
+// index of a predicate. The members that every instruction needs lie in the first line of a cache.
+struct alignas(64) Instruction {
   Handler run = nullptr;
-  Flow flow = Flow::kNext;
-  int line = 0;
+  mutable uint64_t num_runs = 0;
+  int64_t immediate = 0;
   int32_t guard = kNoOperand;
   int32_t result = kNoOperand;
-  int32_t second_result = kNoOperand;
   int32_t sources[4] = {kNoOperand, kNoOperand, kNoOperand, kNoOperand};
-  int64_t immediate = 0;
-  MemoryAccess access;
   int32_t target = 0;                // of a branch
   int32_t member_mask = kNoOperand;  // the lanes that come together
+  int32_t second_result = kNoOperand;
+  Flow flow = Flow::kNext;
+  OpClass op_class = OpClass::kControl;
+
+  MemoryAccess access;
+  mutable const MemoryRange* last_range = nullptr;  // that the instruction touched
   const Function* callee = nullptr;
   std::vector<int32_t> arguments;  // offsets of params in the caller
   int32_t returned = kNoOperand;   // the offset of the result's param
-  std::string_view opcode;         // with its modifiers
-  OpClass op_class = OpClass::kControl;
+  int line = 0;
+  std::string_view opcode;      // with its modifiers
   std::vector<int32_t> reads;   // values of the function, for Pipeline
   std::vector<int32_t> writes;  // the same
-  mutable uint64_t num_runs = 0;
-  mutable const MemoryRange* last_range = nullptr;  // that the instruction touched
 };
+static_assert(offsetof(Instruction, access) == 64);
 
 struct Function {
   std::string name;

@@ -11,19 +11,19 @@ namespace specd::ptx {
 
 inline constexpr uint64_t kCellBytes = 4;
 
-// A moment of a lane: warp of the launch (12 bits), clock of the warp (15 bits), lane (5 bits). No
-// moment is 0, because clocks begin at 1.
+// A moment of a lane: warp of the launch (13 bits), clock of the warp (14 bits), lane (5 bits). No
+// moment is 0, because clocks begin at 1. The warps are enough for 32 on each of 255 processors.
 class Moment {
  public:
-  static constexpr uint32_t kMaxWarps = 1u << 12;
-  static constexpr uint32_t kMaxClock = (1u << 15) - 1;
+  static constexpr uint32_t kMaxWarps = 1u << 13;
+  static constexpr uint32_t kMaxClock = (1u << 14) - 1;
 
   constexpr Moment() = default;
   constexpr Moment(uint32_t warp, uint32_t clock, uint32_t lane)
-      : bits_(warp << 20 | clock << 5 | lane) {}
+      : bits_(warp << 19 | clock << 5 | lane) {}
 
   constexpr bool exists() const { return bits_ != 0; }
-  constexpr uint32_t warp() const { return bits_ >> 20; }
+  constexpr uint32_t warp() const { return bits_ >> 19; }
   constexpr uint32_t clock() const { return bits_ >> 5 & kMaxClock; }
   constexpr uint32_t lane() const { return bits_ & 31; }
   constexpr bool operator==(const Moment&) const = default;

@@ -154,6 +154,7 @@ void WaitForCluster(Warp& warp, Frame&, const Instruction&, uint32_t) {
 
 void Fence(Warp& warp, Frame&, const Instruction&, uint32_t lanes) {
   warp.launch().races.Fence(&warp.clock(), lanes);
+  if (warp.pipeline() != nullptr) warp.pipeline()->Acquire();
   warp.EndTurnSoon();
 }
 

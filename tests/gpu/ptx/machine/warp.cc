@@ -31,7 +31,7 @@ Warp::Warp(LaunchState* launch, Block* block, uint32_t index)
       memory_(TakeWarpMemory()),
       clock_(launch->races.NewWarp(block->index * launch->warps_per_block() + index)) {
   if (launch->options.profiler != nullptr) {
-    pipeline_ = std::make_unique<Pipeline>(launch->options.profiler);
+    pipeline_ = std::make_unique<Pipeline>(launch->options.profiler, &block->near);
   }
   frames_.reserve(kMostFrames);
   const Function& entry = launch_.entry;

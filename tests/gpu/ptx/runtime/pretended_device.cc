@@ -44,26 +44,40 @@ void PretendedDevice::RegisterKernel(const void* stub, const std::string& name) 
   names_[stub] = name;
 }
 
+bool PretendedDevice::OpenFiles() {
+  if (files_ != nullptr) return true;
+  absl::StatusOr<std::unique_ptr<PtxFiles>> files = PtxFiles::Open(TextOf("SPECD_PTX_FOLDER"));
+  if (!files.ok()) {
+    Fail(files.status());
+    return false;
+  }
+  files_ = std::move(*files);
+  return true;
+}
+
 const Function* PretendedDevice::Find(const void* stub) {
   if (const auto known = kernels_.find(stub); known != kernels_.end()) return known->second;
-  if (files_ == nullptr) {
-    absl::StatusOr<std::unique_ptr<PtxFiles>> files = PtxFiles::Read(TextOf("SPECD_PTX_FOLDER"));
-    if (!files.ok()) {
-      failure_ = std::string(files.status().message());
-      fmt::print(stderr, "ptx: {}\n", failure_);
-      return nullptr;
-    }
-    files_ = std::move(*files);
-  }
   const auto name = names_.find(stub);
-  const Function* const kernel = name == names_.end() ? nullptr : files_->Find(name->second);
-  if (kernel != nullptr) kernels_[stub] = kernel;
-  return kernel;
+  if (name == names_.end() || !OpenFiles()) return nullptr;
+  const absl::StatusOr<const Function*> kernel = files_->Find(name->second);
+  if (!kernel.ok()) {
+    Fail(kernel.status());
+    return nullptr;
+  }
+  if (*kernel != nullptr) kernels_[stub] = *kernel;
+  return *kernel;
+}
+
+void PretendedDevice::Fail(const absl::Status& status) {
+  failure_ = std::string(status.message());
+  fmt::print(stderr, "ptx: {}\n", failure_);
 }
 
 cudaError_t PretendedDevice::CheckKernel(const void* stub) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  return Find(stub) == nullptr ? cudaErrorNoKernelImageForDevice : cudaSuccess;
+  const auto name = names_.find(stub);
+  const bool has = name != names_.end() && OpenFiles() && files_->Has(name->second);
+  return has ? cudaSuccess : cudaErrorNoKernelImageForDevice;
 }
 
 cudaError_t PretendedDevice::Launch(const void* stub, const LaunchShape& shape, void** arguments,
@@ -86,8 +100,7 @@ cudaError_t PretendedDevice::Run(const Function& kernel, const LaunchShape& shap
   for (const std::vector<char>& value : arguments) pointers.push_back(value.data());
   const absl::Status status = RunLaunch(kernel, shape, pointers.data(), options_, &counts_);
   if (status.ok()) return cudaSuccess;
-  failure_ = std::string(status.message());
-  fmt::print(stderr, "ptx: {}\n", failure_);
+  Fail(status);
   return cudaErrorLaunchFailure;
 }
 
@@ -128,11 +141,14 @@ std::string PretendedDevice::failure() {
   return failure_;
 }
 
-void PretendedDevice::ReportAtExit() const {
+void PretendedDevice::ReportAtExit() {
   const std::string path = TextOf("SPECD_PTX_COVERAGE");
   if (path.empty() || files_ == nullptr) return;
+  // A file none of whose kernels was asked for has lines that never ran, too.
+  const absl::StatusOr<std::vector<const Module*>> modules = files_->LoadAll();
+  if (!modules.ok()) return;
   std::ofstream file(path);
-  for (const auto& module : files_->modules()) {
+  for (const Module* const module : *modules) {
     for (const KernelCoverage& kernel : CoverageOf(*module)) file << TextOf(kernel);
   }
   fmt::print(stderr, "ptx: {} launches, {} warp instructions, {} switches; coverage in {}\n",

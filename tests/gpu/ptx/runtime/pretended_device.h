@@ -63,9 +63,12 @@ class PretendedDevice {
   PretendedDevice();
 
   const Function* Find(const void* stub);
+  bool OpenFiles();
+  // The device is broken from here on.
+  void Fail(const absl::Status& status);
   cudaError_t Run(const Function& kernel, const LaunchShape& shape,
                   const std::vector<std::vector<char>>& arguments);
-  void ReportAtExit() const;
+  void ReportAtExit();
 
   std::recursive_mutex mutex_;
   int arch_;

@@ -2,45 +2,92 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 #include "tests/gpu/ptx/machine/module_loader.h"
 
 namespace specd::ptx {
 
-absl::StatusOr<std::unique_ptr<PtxFiles>> PtxFiles::Read(const std::string& folder) {
+namespace {
+
+std::string TextOf(const std::string& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
+}
+
+// The names behind each `.entry`.
+std::vector<std::string> KernelsOf(const std::string& text) {
+  constexpr std::string_view kEntry = ".entry ";
+  std::vector<std::string> kernels;
+  for (size_t at = text.find(kEntry); at != std::string::npos; at = text.find(kEntry, at)) {
+    at += kEntry.size();
+    kernels.push_back(text.substr(at, text.find('(', at) - at));
+  }
+  return kernels;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PtxFiles>> PtxFiles::Open(const std::string& folder) {
   auto files = std::make_unique<PtxFiles>();
   std::error_code error;
-  std::vector<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    if (entry.path().extension() == ".ptx") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  if (paths.empty()) {
-    return absl::NotFoundError(fmt::format("{} holds no .ptx file; build specd_kernels", folder));
-  }
-  for (const std::filesystem::path& path : paths) {
-    std::ifstream file(path);
-    std::stringstream text;
-    text << file.rdbuf();
-    absl::StatusOr<std::unique_ptr<Module>> module =
-        LoadModule(path.filename().string(), text.str());
-    if (!module.ok()) return module.status();
-    for (const auto& [name, function] : (*module)->functions) {
-      if (function->is_entry) files->entries_[NameWithoutHash(name)] = function.get();
+    if (entry.path().extension() != ".ptx") continue;
+    const std::string path = entry.path().string();
+    files->modules_[path] = nullptr;
+    for (const std::string& kernel : KernelsOf(TextOf(path))) {
+      files->paths_[NameWithoutHash(kernel)] = path;
     }
-    files->modules_.push_back(std::move(*module));
+  }
+  if (files->modules_.empty()) {
+    return absl::NotFoundError(fmt::format("{} holds no .ptx file; build specd_kernels", folder));
   }
   return files;
 }
 
-const Function* PtxFiles::Find(const std::string& kernel) const {
-  const auto found = entries_.find(NameWithoutHash(kernel));
-  return found == entries_.end() ? nullptr : found->second;
+absl::StatusOr<const Module*> PtxFiles::Load(const std::string& path) {
+  std::unique_ptr<Module>& module = modules_[path];
+  if (module == nullptr) {
+    const std::string name = std::filesystem::path(path).filename().string();
+    absl::StatusOr<std::unique_ptr<Module>> loaded = LoadModule(name, TextOf(path));
+    if (!loaded.ok()) return loaded.status();
+    module = std::move(*loaded);
+  }
+  return module.get();
+}
+
+bool PtxFiles::Has(const std::string& kernel) const {
+  return paths_.contains(NameWithoutHash(kernel));
+}
+
+absl::StatusOr<const Function*> PtxFiles::Find(const std::string& kernel) {
+  const std::string wanted = NameWithoutHash(kernel);
+  const Function* found = nullptr;
+  const auto path = paths_.find(wanted);
+  if (path == paths_.end()) return found;
+  const absl::StatusOr<const Module*> module = Load(path->second);
+  if (!module.ok()) return module.status();
+  for (const auto& [name, function] : (*module)->functions) {
+    if (function->is_entry && NameWithoutHash(name) == wanted) found = function.get();
+  }
+  return found;
+}
+
+absl::StatusOr<std::vector<const Module*>> PtxFiles::LoadAll() {
+  std::vector<const Module*> modules;
+  for (const auto& [path, loaded] : modules_) {
+    const absl::StatusOr<const Module*> module = Load(path);
+    if (!module.ok()) return module.status();
+    modules.push_back(*module);
+  }
+  return modules;
 }
 
 std::string NameWithoutHash(const std::string& kernel) {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,10 @@ namespace {
 
 // The profile of one launch. `tid` is in %t, and p0 in %p.
 LaunchProfile ProfileOf(const std::string& body, DeviceBlock* block, const LaunchShape& shape = {},
-                        const std::string& globals = "") {
+                        const std::string& globals = "",
+                        const std::vector<AddressRange>& rows = {}) {
   Profiler profiler;
+  profiler.SetRows(rows);
   const std::string head =
       ".reg .b64 %p, %q, %a; .reg .b32 %t, %u, %v, %w; .reg .pred %b;\n"
       "ld.param.u64 %p, [p0];\nmov.u32 %t, %tid.x;\n";
@@ -27,6 +30,9 @@ LaunchProfile ProfileOf(const std::string& body, DeviceBlock* block, const Launc
   REQUIRE(profiler.launches().size() == 1);
   return profiler.launches()[0];
 }
+
+// A return ends the launch: it goes after all others, and takes 8 cycles.
+constexpr uint64_t kReturnCycles = 8;
 
 // Reads the 4 bytes at p0 + scale * tid + offset.
 std::string Read(int scale, int offset = 0) {
@@ -55,6 +61,29 @@ TEST_SUITE("ptx") {
     const LaunchProfile wide = ProfileOf(Read(4), &block, {.grid = 2});
     CHECK(wide.asked_sectors == 8);
     CHECK(wide.needed_sectors == 4);
+  }
+
+  TEST_CASE("PTX machine: a profile counts sectors of rows that a launch asks for again") {
+    DeviceBlock block(4096);
+    const auto begin = reinterpret_cast<uint64_t>(block.begin());
+    // Sectors 0 to 3, then 2 to 5. The second to the fifth belong to rows.
+    const LaunchProfile profile = ProfileOf(Read(4) + Read(4, 64), &block, {}, "",
+                                            {{begin + 32, begin + 96}, {begin + 96, begin + 160}});
+    CHECK(profile.asked_sectors == 8);
+    CHECK(profile.asked_row_sectors == 3 + 3);
+    CHECK(profile.repeated_row_sectors == 2);
+    Profiler profiler;
+    profiler.SetRows({{begin, begin + 4096}});
+    for (int i = 0; i < 2; ++i) {
+      const std::string body =
+          ".reg .b64 %p; .reg .b32 %v;\nld.param.u64 %p, [p0];\n"
+          "ld.global.u32 %v, [%p];\n";
+      REQUIRE(RunText(EntryText(1, body), {}, {begin}, {.profiler = &profiler}).ok());
+    }
+    // Another launch may ask for them once.
+    CHECK(profiler.launches()[1].needed_sectors == 0);
+    CHECK(profiler.launches()[1].asked_row_sectors == 1);
+    CHECK(profiler.launches()[1].repeated_row_sectors == 0);
   }
 
   TEST_CASE("PTX machine: a profile counts turns of shared memory beyond the first") {
@@ -108,23 +137,80 @@ TEST_SUITE("ptx") {
     const auto more = [&](const std::string& body, const LaunchShape& shape = {}) {
       return ProfileOf(body, &block, shape).chain_cycles - begin;
     };
-    // Independent instructions take a cycle each; one that needs the last takes its latency.
+    // Independent instructions take a cycle each, five with the two before them. Each of a chain
+    // waits 4 cycles for the one before; the first waits 2 for mov. The sums apart do not wait for
+    // the chain that follows.
     const std::string apart = "add.u32 %u, %t, 1; add.u32 %v, %t, 2; add.u32 %w, %t, 3;";
     const std::string chained = "add.u32 %u, %t, 1; add.u32 %v, %u, 2; add.u32 %w, %v, 3;";
-    CHECK(more(chained) - more(apart) == 2 * 3);
-    // The second read of a sector comes from the L2 cache. The sum waits for it.
+    CHECK(more(chained) - more(apart) == (2 + 4 + 4 + 1) - 5);
+    const std::string longer = chained + "add.u32 %w, %w, 1;";
+    CHECK(more(longer) - more(chained) == 4);
+    CHECK(more(apart + longer) == more(longer));
+    // Nothing moves across a branch.
+    CHECK(more(apart + "bra NEXT;\nNEXT:\n" + longer) > more(longer) + 3);
+    // The second read of a sector comes from the L2 cache, or from the processor's own if the read
+    // is weak and nothing was acquired since. The sum waits for it.
     const std::string sum = "add.u32 %w, %v, 1;";
-    const uint64_t first = more(Read(4) + sum);
-    const uint64_t both = more(Read(4) + sum + Read(4) + sum);
+    const std::string acquire = "ld.acquire.gpu.global.u32 %u, [%p+4000];\n";
+    const std::string strong = "ld.relaxed.gpu.global.u32 %v, [%q];\n";
+    const std::string wait = "setp.eq.u32 %b, %w, 77; @%b bra NEXT;\nNEXT:\n";
+    const uint64_t first = more(acquire + Read(4) + sum);
     CHECK(first > 479);
-    CHECK(both - first > 263);
-    CHECK(both - first < 479);
+    const auto second = [&](const std::string& body) {
+      return more(acquire + Read(4) + sum + wait + body + sum) - first;
+    };
+    CHECK(second(strong) > 263);
+    CHECK(second(strong) < 479);
+    CHECK(second(Read(4)) > 38);
+    CHECK(second(Read(4)) < 263);
+    CHECK(second(acquire + Read(4)) > 263);
+    CHECK(second(acquire + Read(4)) < 479);
     // At a barrier the quick warp waits for the slow one, and both go on together.
     const std::string slow = "setp.ge.u32 %b, %t, 32; @%b bra MEET;\n" + Read(4) + sum;
     const uint64_t met = more(slow + "MEET:\nbar.sync 0;" + Read(4, 1024) + sum, {.block = 64});
     CHECK(met > 2 * 479);
     const LaunchProfile profile = ProfileOf(apart, &block);
     CHECK(profile.chain_instructions == 6);  // ld, mov, three sums, ret
+  }
+
+  // Once, a generic address of local memory counted as one of the L2 cache.
+  TEST_CASE("PTX machine: local memory is as near by a generic address as by its own") {
+    DeviceBlock block(4096);
+    const auto profile = [&](const std::string& body) {
+      const std::string depot =
+          ".local .align 8 .b8 depot[16];\n"
+          "mov.u64 %q, depot; cvta.local.u64 %a, %q; st.u32 [%a], %t; st.local.u32 [%q], %t;\n";
+      return ProfileOf(depot + body + "add.u32 %w, %v, 1;\n", &block);
+    };
+    const LaunchProfile generic = profile("ld.u32 %v, [%a];\n");
+    // mov and cvta take 2 cycles each, then the read its time; the sum goes last.
+    CHECK(generic.chain_cycles == 2 + 2 + 38 + 1 + kReturnCycles);
+    CHECK(profile("ld.local.u32 %v, [%q];\n").chain_cycles == generic.chain_cycles);
+    CHECK(generic.asked_sectors == 0);
+    CHECK(generic.num_shared_accesses == 0);
+    // If half of the lanes read global memory, all wait for those.
+    const LaunchProfile mixed =
+        profile("setp.lt.u32 %b, %t, 16; selp.b64 %a, %p, %a, %b;\nld.u32 %v, [%a];\n");
+    CHECK(mixed.chain_cycles > generic.chain_cycles + 479 - 38);
+    CHECK(mixed.asked_sectors == 1);
+    CHECK(mixed.asked_bytes == 4 * 16);
+  }
+
+  // Once, four blocks at a time ran, so that all work went to the first four.
+  TEST_CASE("PTX machine: all blocks of a profiled launch are resident") {
+    DeviceBlock block(4096);
+    std::memset(block.begin(), 0, 4096);
+    // Lane 0 of each block counts the block and waits until all have come, or gives up.
+    const LaunchProfile profile = ProfileOf(
+        "setp.ne.u32 %b, %t, 0; @%b bra END;\natom.relaxed.gpu.global.add.u32 %v, [%p], 1;\n"
+        "mov.u32 %w, 0;\nWAIT: add.u32 %w, %w, 1; setp.gt.u32 %b, %w, 1000; @%b bra LATE;\n"
+        "ld.relaxed.gpu.global.u32 %v, [%p]; setp.lt.u32 %b, %v, 12; @%b bra WAIT;\nbra END;\n"
+        "LATE: st.relaxed.gpu.global.u32 [%p+4], 1;\nEND:\n",
+        &block, {.grid = 12});
+    CHECK(profile.num_blocks == 12);
+    const auto* const words = reinterpret_cast<const uint32_t*>(block.begin());
+    CHECK(words[0] == 12);
+    CHECK(words[1] == 0);
   }
 
   TEST_CASE("PTX machine: a profile changes no answer") {

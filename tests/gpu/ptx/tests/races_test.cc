@@ -86,6 +86,16 @@ TEST_SUITE("unit") {
                 {.grid = 2, .block = 32}));
   }
 
+  // B = 64 on 148 processors: a read of the rows has 4,736 warps. Block 128 begins with warp 4,096.
+  TEST_CASE("PTX machine: the first and the last of thousands of warps race") {
+    const std::string body =
+        "setp.eq.s32 %q, %b, 0; setp.eq.s32 %r, %b, 128; or.pred %q, %q, %r;\n"
+        "@%q st.global.u32 [%p], %b;";
+    CHECK(Races(body, {.grid = 129, .block = 1024}));
+    CHECK_FALSE(
+        Races(Replaced(body, "st.global", "st.relaxed.gpu.global"), {.grid = 129, .block = 1024}));
+  }
+
   // The last block to arrive reads what the others wrote, as the kernels do.
   TEST_CASE("PTX machine: an arrival orders what was written before it, and the warp's barriers") {
     const std::string body =

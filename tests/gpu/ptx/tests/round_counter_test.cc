@@ -38,6 +38,9 @@ TEST_SUITE("ptx") {
       CHECK(read <= row_bytes / 32 + 8);
       CHECK(Sum(counts->read, &bench::LaunchCounts::asked_bytes) >= row_bytes);
       CHECK(Sum(counts->read, &bench::LaunchCounts::num_bank_conflicts) == 0);
+      CHECK(Sum(counts->read, &bench::LaunchCounts::asked_row_sectors) == row_bytes / 32);
+      CHECK(Sum(counts->read, &bench::LaunchCounts::repeated_row_sectors) == 0);
+      CHECK(Sum(counts->round, &bench::LaunchCounts::asked_row_sectors) >= row_bytes / 32);
       // A round reads at least these rows. Every element takes an instruction of a lane or more.
       CHECK(Sum(counts->round, &bench::LaunchCounts::needed_sectors) >= row_bytes / 32);
       CHECK(32 * counts->num_instructions() > counts->num_elements);
