@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "ipc/base/error.h"
@@ -14,12 +15,17 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
 }
 
-absl::Status Unbound(uint32_t index, std::string_view field, std::string_view role,
+// The field of a draft, as the caller wrote it.
+std::string NameOf(const DraftPlace& place, std::string_view field) {
+  return fmt::format("{}[{}].{}", place.array, place.index, field);
+}
+
+absl::Status Unbound(const DraftPlace& place, std::string_view field, std::string_view role,
                      std::string_view or_else) {
   return MakeError(SPECD_ERROR_STATE, field,
-                   fmt::format("drafts[{}] needs {}, which is not bound; call specd_bind with that "
+                   fmt::format("{}[{}] needs {}, which is not bound; call specd_bind with that "
                                "role first, or {}",
-                               index, role, or_else));
+                               place.array, place.index, role, or_else));
 }
 
 bool HasMask(const specd_draft& draft) {
@@ -36,19 +42,18 @@ bool HasSampled(const specd_draft& draft) {
 
 // REQUIRES: the arrays are there.
 absl::Status CheckBound(const DraftPlace& place, const specd_draft& draft) {
-  const uint32_t index = place.index;
   if (draft.target_rows != nullptr && !place.bound.target_rows) {
-    return Unbound(index, "target_rows", "SPECD_TARGET_ROWS",
+    return Unbound(place, "target_rows", "SPECD_TARGET_ROWS",
                    "give target_argmax in place of target_rows");
   }
   if (HasSampled(draft) && !place.bound.draft_rows) {
-    return Unbound(index, "draft_rows", "SPECD_DRAFT_ROWS", "give the tokens as SPECD_ONE_HOT");
+    return Unbound(place, "draft_rows", "SPECD_DRAFT_ROWS", "give the tokens as SPECD_ONE_HOT");
   }
   if (HasMask(draft) && !place.bound.masks) {
-    return Unbound(index, "mask_rows", "SPECD_GRAMMAR_MASK", "give no mask_rows");
+    return Unbound(place, "mask_rows", "SPECD_GRAMMAR_MASK", "give no mask_rows");
   }
   if ((draft.flags & SPECD_DRAFTS_BY_SLOT) != 0 && !place.bound.draft_tokens) {
-    return Unbound(index, "flags", "SPECD_DRAFT_TOKENS",
+    return Unbound(place, "flags", "SPECD_DRAFT_TOKENS",
                    "give the ids in tokens, without SPECD_DRAFTS_BY_SLOT");
   }
   return absl::OkStatus();
@@ -64,58 +69,56 @@ void BoundRoles::Note(int role) {
 }
 
 absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {
-  const uint32_t index = place.index;
   if (draft.num_nodes > place.max_draft) {
-    return Invalid("num_nodes", fmt::format("drafts[{}].num_nodes = {} is outside 0 .. {} "
-                                            "(max_draft of specd_open)",
-                                            index, draft.num_nodes, place.max_draft));
+    return Invalid("num_nodes",
+                   fmt::format("{} = {} is outside 0 .. {} (max_draft of specd_open)",
+                               NameOf(place, "num_nodes"), draft.num_nodes, place.max_draft));
   }
   if (draft.reserved != 0) {
-    return Invalid("reserved", fmt::format("drafts[{}].reserved must be 0", index));
+    return Invalid("reserved", fmt::format("{} must be 0", NameOf(place, "reserved")));
   }
   if ((draft.flags & ~uint32_t{SPECD_DISCARD | SPECD_DRAFTS_BY_SLOT}) != 0) {
-    return Invalid("flags", fmt::format("drafts[{}].flags = {} has more than SPECD_DISCARD (1) and "
-                                        "SPECD_DRAFTS_BY_SLOT (2)",
-                                        index, draft.flags));
+    return Invalid(
+        "flags", fmt::format("{} = {} has more than SPECD_DISCARD (1) and SPECD_DRAFTS_BY_SLOT (2)",
+                             NameOf(place, "flags"), draft.flags));
   }
   if ((draft.flags & SPECD_DISCARD) != 0) return absl::OkStatus();
   if ((draft.target_rows == nullptr) == (draft.target_argmax == nullptr)) {
     return Invalid(
         "target_rows",
-        fmt::format("drafts[{}].{}; num_nodes + 1 rows are needed, or as many argmax "
-                    "ids in their place",
-                    index,
-                    draft.target_rows == nullptr ? "target_rows is NULL"
-                                                 : "target_rows and target_argmax are both given"));
+        fmt::format("{}; num_nodes + 1 rows are needed, or as many argmax ids in their place",
+                    NameOf(place, draft.target_rows == nullptr
+                                      ? "target_rows is NULL"
+                                      : "target_rows and target_argmax are both given")));
   }
   if ((draft.draft_weights == nullptr) != (draft.draft_masses == nullptr)) {
     return Invalid("draft_weights",
-                   fmt::format("drafts[{}].draft_weights and draft_masses come together; one of "
-                               "them is NULL",
-                               index));
+                   fmt::format("{} and draft_masses come together; one of them is NULL",
+                               NameOf(place, "draft_weights")));
   }
   const bool by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
   if (by_slot && draft.tokens != nullptr) {
-    return Invalid("tokens", fmt::format("drafts[{}].tokens are given with SPECD_DRAFTS_BY_SLOT, "
-                                         "which takes them from SPECD_DRAFT_TOKENS; set them to "
-                                         "NULL, or leave the flag out",
-                                         index));
+    return Invalid("tokens",
+                   fmt::format("{} are given with SPECD_DRAFTS_BY_SLOT, which takes them from "
+                               "SPECD_DRAFT_TOKENS; set them to NULL, or leave the flag out",
+                               NameOf(place, "tokens")));
   }
   if (draft.num_nodes > 0 && draft.tokens == nullptr && !by_slot) {
-    return Invalid("tokens", fmt::format("drafts[{}].tokens is NULL but num_nodes = {}", index,
+    return Invalid("tokens", fmt::format("{} is NULL but num_nodes = {}", NameOf(place, "tokens"),
                                          draft.num_nodes));
   }
   for (uint32_t i = 0; draft.kinds != nullptr && i < draft.num_nodes; ++i) {
     if (draft.kinds[i] > SPECD_SAMPLED) {
-      return Invalid("kinds", fmt::format("drafts[{}].kinds[{}] = {} is neither SPECD_ONE_HOT (0) "
-                                          "nor SPECD_SAMPLED (1)",
-                                          index, i, draft.kinds[i]));
+      return Invalid("kinds",
+                     fmt::format("{}[{}] = {} is neither SPECD_ONE_HOT (0) nor SPECD_SAMPLED (1)",
+                                 NameOf(place, "kinds"), i, draft.kinds[i]));
     }
     if (draft.kinds[i] == SPECD_SAMPLED && draft.draft_rows == nullptr) {
-      return Invalid("draft_rows",
-                     fmt::format("drafts[{}].kinds[{}] is SPECD_SAMPLED but draft_rows "
-                                 "is NULL; name the row it was drawn from",
-                                 index, i));
+      return Invalid(
+          "draft_rows",
+          fmt::format("{}[{}] is SPECD_SAMPLED but draft_rows is NULL; name the row it was "
+                      "drawn from",
+                      NameOf(place, "kinds"), i));
     }
   }
   return CheckBound(place, draft);

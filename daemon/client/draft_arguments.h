@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "ipc/include/specd/specd.h"
@@ -26,8 +27,9 @@ struct BoundRoles {
 };
 
 struct DraftPlace {
-  uint32_t index = 0;      // in the array of the caller, for the text of an error
-  uint32_t max_draft = 0;  // of specd_open
+  std::string_view array = "drafts";  // of the caller, for the text of an error
+  uint32_t index = 0;                 // in that array
+  uint32_t max_draft = 0;             // of specd_open
   BoundRoles bound;
 };
 

@@ -22,6 +22,7 @@
 #include "daemon/client/embedded_model.h"
 #include "daemon/client/engine_device.h"
 #include "daemon/client/open_message.h"
+#include "daemon/client/opening_arguments.h"
 #include "daemon/client/struct_array.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/base/error.h"
@@ -38,19 +39,6 @@ constexpr absl::Duration kFinalPauseMax = absl::Milliseconds(1);
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
-// Copies the opened sequences into the caller's structs.
-absl::Status Report(const SequenceReply& reply, size_t wanted,
-                    const OutputArray<specd_sequence_info>& infos) {
-  if (reply.sequences.size() != wanted || reply.seeds.size() != wanted) return UnexpectedReply();
-  for (size_t i = 0; i < wanted; ++i) {
-    infos.Put(i, {.struct_size = 0,
-                  .verify = reply.verify,
-                  .sequence = reply.sequences[i],
-                  .seed = reply.seeds[i]});
-  }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
@@ -260,6 +248,25 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
   absl::StatusOr<SequenceReply> reply =
       Expect<SequenceReply>(Ask(message->request, message->lists.get()));
   if (!reply.ok()) return reply.status();
+  opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
+  if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
+  return Report(*reply, message->num_sequences, infos);
+}
+
+absl::Status Engine::OpenSequences(const specd_openings& openings, uint32_t* refused) {
+  absl::StatusOr<std::vector<NamedParams>> named = NamedParamsOf(openings, refused);
+  if (!named.ok()) return named.status();
+  absl::StatusOr<OpeningsMessage> message = MakeOpeningsMessage(*named, refused);
+  if (!message.ok()) return message.status();
+  OutputArray<specd_sequence_info> infos;
+  if (absl::Status s = CheckInfos(openings, message->num_sequences, &infos); !s.ok()) return s;
+  absl::StatusOr<SequencesReply> reply =
+      Expect<SequencesReply>(Ask(message->request, message->file.get()));
+  if (!reply.ok()) return reply.status();
+  if (reply->code != SPECD_OK) {
+    *refused = reply->refused;
+    return MakeError(reply->code, reply->field, reply->text);
+  }
   opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
   if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
   return Report(*reply, message->num_sequences, infos);

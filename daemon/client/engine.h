@@ -38,6 +38,9 @@ class Engine {
                             specd_sequence_info* info);
   absl::Status ForkSequence(specd_sequence sequence, const char* request_id, const uint64_t* seed,
                             specd_sequence_info* info);
+  // The openings of a caller, checked for their sizes. After a refusal of one opening *refused is
+  // its index.
+  absl::Status OpenSequences(const specd_openings& openings, uint32_t* refused);
   // The warnings of the last opening, one a line; valid until ForgetWarnings.
   const std::string& opening_warnings() const { return opening_warnings_; }
   void ForgetWarnings() { opening_warnings_.clear(); }
@@ -87,7 +90,7 @@ class Engine {
   EngineRounds rounds_;
   EngineCalls calls_;
   uint32_t owner_ = 0;                    // the part of all handles that this session gives out
-  std::string opening_warnings_;          // of the last OpenSequence
+  std::string opening_warnings_;          // of the last OpenSequence or OpenSequences
   std::string sharing_text_;              // text of the last GetSharing
   std::string join_token_;                // text of the last GetGroup
   std::string trace_path_;                // path of the last DumpTrace

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <string_view>
 #include <utility>
 
@@ -21,12 +20,6 @@ namespace {
 // Long compared with a round, short compared with the delays that a user notices.
 constexpr int kStreamTimeoutMs = 250;
 
-static_assert(sizeof(specd_token_score) == sizeof(TokenScore) &&
-                  offsetof(specd_token_score, id) == offsetof(TokenScore, id) &&
-                  offsetof(specd_token_score, value) == offsetof(TokenScore, value) &&
-                  offsetof(specd_token_score, rank) == offsetof(TokenScore, rank),
-              "scores are handed on as they are");
-
 // The pause between two looks at the daemon while an engine waits. The death of the daemon is
 // noticed within this time. A look is one poll of the socket and costs nothing at this rate.
 constexpr int kLookMs = 20;
@@ -39,6 +32,11 @@ constexpr int64_t kPauseMaxNs = 1'000'000;
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
+absl::Status CheckPollTimeout(int timeout_ms) {
+  if (timeout_ms >= -1) return absl::OkStatus();
+  return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
 }
 
 // Spinning takes a core from the engine or the daemon, unless there is one to spare.
@@ -60,13 +58,29 @@ EngineRounds::EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_t
                                                 : static_cast<int>(stream_timeout_ms)),
       channel_(segment),
       spin_(MaxSpinNs(spin_us)),
-      inputs_(segment->limits().max_batch) {}
+      inputs_(segment->limits().max_batch),
+      row_numbers_(segment->limits()) {}
 
 bool EngineRounds::CloseStreams(int64_t timeout_ns) {
   if (streams_ == nullptr) return true;
   const bool passed = streams_->Close(timeout_ns);
   streams_.reset();
   return passed;
+}
+
+template <class Drafts>
+absl::Status EngineRounds::TakeInputs(std::string_view array, const Drafts& drafts,
+                                      uint32_t num_drafts) {
+  DraftPlace place = {.array = array, .max_draft = segment_.limits().max_draft, .bound = bound_};
+  for (uint32_t i = 0; i < num_drafts; ++i) {
+    place.index = i;
+    const specd_draft& draft = drafts[i];
+    if (absl::Status s = CheckDraft(place, draft); !s.ok()) return s;
+    inputs_[i] = InputOf(draft);
+  }
+  // Poll notices a daemon that died without a word. Asking the socket here would cost a system call
+  // per round.
+  return channel_.daemon_state() == DaemonState::kRunning ? absl::OkStatus() : WhyNoCompletion();
 }
 
 absl::Status EngineRounds::TakeDrafts(const specd_draft* drafts, uint32_t num_drafts) {
@@ -82,14 +96,17 @@ absl::Status EngineRounds::TakeDrafts(const specd_draft* drafts, uint32_t num_dr
       !s.ok()) {
     return s;
   }
-  for (uint32_t i = 0; i < num_drafts; ++i) {
-    const DraftPlace place = {.index = i, .max_draft = limits.max_draft, .bound = bound_};
-    if (absl::Status s = CheckDraft(place, array[i]); !s.ok()) return s;
-    inputs_[i] = InputOf(array[i]);
+  return TakeInputs("drafts", array, num_drafts);
+}
+
+absl::Status EngineRounds::TakeBatch(const specd_batch& batch, RoundSize* size) {
+  BatchDrafts drafts;
+  if (absl::Status s = BatchDrafts::Check(batch, segment_.limits(), row_numbers_, &drafts);
+      !s.ok()) {
+    return s;
   }
-  // Poll notices a daemon that died without a word. Asking the socket here would cost a system call
-  // per round.
-  return channel_.daemon_state() == DaemonState::kRunning ? absl::OkStatus() : WhyNoCompletion();
+  *size = drafts.size();
+  return TakeInputs("batch", drafts, batch.num_sequences);
 }
 
 absl::StatusOr<int> EngineRounds::CodeOf(PushResult pushed) const {
@@ -115,10 +132,39 @@ absl::Status EngineRounds::CheckKind(bool staged) const {
 absl::StatusOr<int> EngineRounds::Submit(uint64_t round_id, const specd_draft* drafts,
                                          uint32_t num_drafts) {
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  return SubmitInputs(round_id, num_drafts);
+}
+
+absl::StatusOr<int> EngineRounds::SubmitBatch(uint64_t round_id, const specd_batch& batch) {
+  RoundSize size;
+  if (absl::Status status = TakeBatch(batch, &size); !status.ok()) return status;
+  return SubmitInputs(round_id, size.num_sequences);
+}
+
+absl::StatusOr<int> EngineRounds::SubmitInputs(uint64_t round_id, uint32_t num_inputs) {
   if (absl::Status status = CheckKind(false); !status.ok()) return status;
   in_flight_staged_ = false;
-  return CodeOf(channel_.Submit(round_id, {inputs_.data(), num_drafts},
+  return CodeOf(channel_.Submit(round_id, {inputs_.data(), num_inputs},
                                 static_cast<uint64_t>(Clock::Real()->NowNs())));
+}
+
+absl::StatusOr<int> EngineRounds::VerifyBatch(uint64_t round_id, const specd_batch& batch,
+                                              specd_batch_results* results, int timeout_ms,
+                                              bool* device_failed) {
+  if (absl::Status status = CheckPollTimeout(timeout_ms); !status.ok()) return status;
+  if (channel_.awaits_answers()) {
+    return MakeError(SPECD_ERROR_STATE, "batch",
+                     fmt::format("{} rounds are in flight; poll for their completions first",
+                                 channel_.rounds_in_flight()));
+  }
+  RoundSize size;
+  if (absl::Status status = TakeBatch(batch, &size); !status.ok()) return status;
+  if (absl::Status status = CheckRoom(*results, size, segment_.limits()); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<int> submitted = SubmitInputs(round_id, size.num_sequences);
+  if (!submitted.ok() || *submitted != SPECD_OK) return submitted;
+  return PollBatch(results, timeout_ms, device_failed);
 }
 
 absl::Status EngineRounds::OpenStreams(GpuStream stream) {
@@ -306,52 +352,38 @@ absl::StatusOr<int> EngineRounds::Poll(specd_completion* completion, int timeout
       !s.ok()) {
     return s;
   }
-  if (timeout_ms < -1) {
-    return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
-  }
+  if (absl::Status s = CheckPollTimeout(timeout_ms); !s.ok()) return s;
   CompletionView view;
-  absl::StatusOr<bool> any = Await(timeout_ms, &view);
-  // This is the late answer to a call that was given up. The call had been submitted alone, so
-  // nothing follows it.
-  if (any.ok() && *any && view.kind != SubmissionKind::kRound) any = false;
+  const absl::StatusOr<bool> any = AwaitRound(timeout_ms, &view);
   if (!any.ok()) return any.status();
   if (!*any) return SPECD_EMPTY;
-  Deliver(view, completion);
+  results_.Write(view, completion);
   return SPECD_OK;
 }
 
-void EngineRounds::Deliver(const CompletionView& view, specd_completion* completion) {
-  const size_t size = completion->result_size;
-  results_.resize((view.results.size() * size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-  const OutputArray<specd_result> results(reinterpret_cast<char*>(results_.data()), size);
-  for (size_t i = 0; i < view.results.size(); ++i) {
-    const SequenceResult& from = view.results[i];
-    results.Put(i, {.sequence = from.sequence,
-                    .status = static_cast<uint32_t>(from.status),
-                    .finish_reason = static_cast<uint32_t>(from.finish_reason),
-                    .num_accepted = from.num_accepted,
-                    .num_kept = from.num_kept,
-                    .total_kept = from.total_kept,
-                    .stop_token = from.stop_token,
-                    .detail = static_cast<uint32_t>(from.refusal),
-                    .scores_per_token = from.scores_per_token,
-                    .tokens = from.tokens,
-                    .path = from.path,
-                    .scores = reinterpret_cast<const specd_token_score*>(from.scores),
-                    .cumulative_logprob = from.cumulative_logprob,
-                    .verify = static_cast<uint32_t>(from.method),
-                    .bad_row = from.bad_row});
+absl::StatusOr<int> EngineRounds::PollBatch(specd_batch_results* results, int timeout_ms,
+                                            bool* device_failed) {
+  if (absl::Status s = CheckPollTimeout(timeout_ms); !s.ok()) return s;
+  if (absl::Status s = CheckRoom(*results, channel_.NextRound(), segment_.limits()); !s.ok()) {
+    return s;
   }
-  const OutputArray<specd_completion> out(reinterpret_cast<char*>(completion),
-                                          completion->struct_size);
-  out.Put(0, {.struct_size = completion->struct_size,
-              .result_size = completion->result_size,
-              .round_id = view.round_id,
-              .num_results = static_cast<uint32_t>(view.results.size()),
-              .reserved = 0,
-              .results = reinterpret_cast<const specd_result*>(results_.data()),
-              .verify_ns = view.done_ns - view.taken_ns,
-              .total_ns = view.done_ns - view.submit_ns});
+  CompletionView view;
+  const absl::StatusOr<bool> any = AwaitRound(timeout_ms, &view);
+  if (!any.ok()) return any.status();
+  if (!*any) return SPECD_EMPTY;
+  if (absl::Status s = WriteResults(view, results); !s.ok()) return s;
+  *device_failed = std::any_of(view.results.begin(), view.results.end(), [](const auto& result) {
+    return result.status == RoundStatus::kDeviceError;
+  });
+  return SPECD_OK;
+}
+
+absl::StatusOr<bool> EngineRounds::AwaitRound(int timeout_ms, CompletionView* view) {
+  absl::StatusOr<bool> any = Await(timeout_ms, view);
+  // This is the late answer to a call that was given up. The call had been submitted alone, so
+  // nothing follows it.
+  if (any.ok() && *any && view->kind != SubmissionKind::kRound) any = false;
+  return any;
 }
 
 }  // namespace specd

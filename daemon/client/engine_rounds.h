@@ -7,14 +7,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/client/adaptive_spin.h"
+#include "daemon/client/batch_drafts.h"
 #include "daemon/client/draft_arguments.h"
 #include "daemon/client/engine_link.h"
 #include "daemon/client/engine_streams.h"
+#include "daemon/client/round_results.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/engine_channel.h"
 #include "ipc/segment/segment.h"
@@ -36,6 +39,13 @@ class EngineRounds {
   absl::Status GetRoundEnd(specd_round_end* end) const;
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
 
+  // The same with arrays. *device_failed is set if a result has SPECD_STATUS_DEVICE_ERROR.
+  absl::StatusOr<int> SubmitBatch(uint64_t round_id, const specd_batch& batch);
+  absl::StatusOr<int> PollBatch(specd_batch_results* results, int timeout_ms, bool* device_failed);
+  absl::StatusOr<int> VerifyBatch(uint64_t round_id, const specd_batch& batch,
+                                  specd_batch_results* results, int timeout_ms,
+                                  bool* device_failed);
+
   // ---- for calls and the other parts of the engine
 
   // The role is bound from now on: a bound role can be replaced, and never taken away.
@@ -55,17 +65,24 @@ class EngineRounds {
   // Refuses a staged round while other rounds are in flight, and any other round while staged
   // rounds are.
   absl::Status CheckKind(bool staged) const;
-  // Checks a round, and fills inputs_ with it.
+  // Check a round, and fill inputs_ with it.
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
+  absl::Status TakeBatch(const specd_batch& batch, RoundSize* size);
+  // `array` is the name of the caller's drafts.
+  template <class Drafts>
+  absl::Status TakeInputs(std::string_view array, const Drafts& drafts, uint32_t num_drafts);
+  // Submits what was taken.
+  absl::StatusOr<int> SubmitInputs(uint64_t round_id, uint32_t num_inputs);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
   // Opens streams_ for the device of this CUDA stream, if no round or mark has opened it.
   absl::Status OpenStreams(GpuStream stream);
   bool WaitForCompletion(int timeout_ms);
+  // Waits for the oldest round; false if none was answered.
+  absl::StatusOr<bool> AwaitRound(int timeout_ms, CompletionView* view);
   // Attached: looks for spin_ns before it sleeps.
   bool SleepForCompletion(int timeout_ms, int64_t spin_ns);
   // Embedded: does the work that there is. If rounds are staged, waits for their CUDA graph.
   bool StepForCompletion(int timeout_ms);
-  void Deliver(const CompletionView& view, specd_completion* completion);
 
   EngineLink& link_;
   Segment& segment_;
@@ -78,7 +95,8 @@ class EngineRounds {
   bool in_flight_staged_ = false;  // meaningful while rounds are in flight
   BoundRoles bound_;
   std::vector<SequenceInput> inputs_;
-  std::vector<uint64_t> results_;  // bytes of specd_result, of the caller's size
+  const RowNumbers row_numbers_;
+  CompletionWriter results_;
 };
 
 }  // namespace specd

@@ -109,7 +109,7 @@ class ListCopier {
 
   const absl::Status& status() const { return status_; }
   // The file's two parts.
-  std::span<const int32_t> ids() const { return file_; }
+  std::vector<int32_t> TakeIds() { return std::move(file_); }
   std::string_view text() const { return text_; }
 
  private:
@@ -148,6 +148,10 @@ void CopyFileLists(const specd_params& params, ListCopier* copier, OpenSequenceR
                      &request->num_no_repeat_ngram_whitelist);
 }
 
+std::string_view BytesOf(std::span<const int32_t> ids) {
+  return {reinterpret_cast<const char*>(ids.data()), ids.size_bytes()};
+}
+
 absl::Status Append(const UniqueFd& fd, std::string_view field, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd.get(), bytes.data(), bytes.size());
@@ -161,25 +165,50 @@ absl::Status Append(const UniqueFd& fd, std::string_view field, std::string_view
   return absl::OkStatus();
 }
 
+absl::StatusOr<UniqueFd> MakeMemfd(const char* name, std::string_view field) {
+  UniqueFd fd(memfd_create(name, MFD_CLOEXEC));
+  if (!fd.valid()) return MakeErrnoError(SPECD_ERROR_EXHAUSTED, field, "no memory", errno);
+  return fd;
+}
+
 absl::StatusOr<UniqueFd> MakeListFile(std::span<const int32_t> ids, std::string_view text) {
-  UniqueFd fd(memfd_create("specd-ids", MFD_CLOEXEC));
-  if (!fd.valid()) return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "prompt_ids", "no memory", errno);
-  const std::string_view id_bytes(reinterpret_cast<const char*>(ids.data()), ids.size_bytes());
-  if (absl::Status s = Append(fd, "prompt_ids", id_bytes); !s.ok()) return s;
+  absl::StatusOr<UniqueFd> made = MakeMemfd("specd-ids", "prompt_ids");
+  if (!made.ok()) return made.status();
+  UniqueFd fd = *std::move(made);
+  if (absl::Status s = Append(fd, "prompt_ids", BytesOf(ids)); !s.ok()) return s;
   if (absl::Status s = Append(fd, "grammar", text); !s.ok()) return s;
   return fd;
 }
 
+// Appends an opening to the bytes of a file of openings.
+absl::Status AppendOpening(const OpenContent& content, uint32_t index, std::string* file) {
+  const absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(content.request, index);
+  if (!message.ok()) return message.status();
+  const std::string_view ids = BytesOf(content.ids);
+  const uint64_t size_bytes = file->size() + message->size() + ids.size() + content.text.size();
+  if (size_bytes > kOpeningsFileBytesMax) {
+    return Invalid(
+        "num_openings",
+        fmt::format("the openings up to this one have {} bytes, at most {} are allowed in "
+                    "one call; open the rest in another",
+                    size_bytes, kOpeningsFileBytesMax));
+  }
+  file->append(message->begin(), message->end());
+  file->append(ids);
+  file->append(content.text);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
+absl::StatusOr<OpenContent> ReadOpenContent(std::string_view request_id,
                                             const specd_params& params) {
   if (params.has_seed > 1) {
     return Invalid("has_seed", fmt::format("has_seed = {} must be 0 or 1", params.has_seed));
   }
   if (params.reserved != 0) return Invalid("reserved", "reserved must be 0");
-  OpenMessage message;
-  OpenSequenceRequest& request = message.request;
+  OpenContent content;
+  OpenSequenceRequest& request = content.request;
   request.request_id = request_id;
   request.has_seed = params.has_seed != 0;
   request.seed = params.seed;
@@ -200,12 +229,46 @@ absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
   CopyFileLists(params, &copier, &request);
   copier.CopyText(params.grammar, params.grammar_bytes, &request);
   if (!copier.status().ok()) return copier.status();
-  message.num_sequences = SamplesOf(request.numbers);
-  if (request.has_file()) {
-    absl::StatusOr<UniqueFd> file = MakeListFile(copier.ids(), copier.text());
-    if (!file.ok()) return file.status();
-    message.lists = *std::move(file);
+  content.ids = copier.TakeIds();
+  content.text = copier.text();
+  content.num_sequences = SamplesOf(request.numbers);
+  return content;
+}
+
+absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
+                                            const specd_params& params) {
+  absl::StatusOr<OpenContent> content = ReadOpenContent(request_id, params);
+  if (!content.ok()) return content.status();
+  OpenMessage message;
+  message.request = std::move(content->request);
+  message.num_sequences = content->num_sequences;
+  if (!message.request.has_file()) return message;
+  absl::StatusOr<UniqueFd> file = MakeListFile(content->ids, content->text);
+  if (!file.ok()) return file.status();
+  message.lists = *std::move(file);
+  return message;
+}
+
+absl::StatusOr<OpeningsMessage> MakeOpeningsMessage(std::span<const NamedParams> openings,
+                                                    uint32_t* refused) {
+  OpeningsMessage message;
+  std::string bytes;
+  for (uint32_t i = 0; i < openings.size(); ++i) {
+    absl::StatusOr<OpenContent> content =
+        ReadOpenContent(openings[i].request_id, *openings[i].params);
+    absl::Status status = content.ok() ? AppendOpening(*content, i, &bytes) : content.status();
+    if (!status.ok()) {
+      *refused = i;
+      return status;
+    }
+    message.num_sequences += content->num_sequences;
   }
+  absl::StatusOr<UniqueFd> file = MakeMemfd("specd-openings", "num_openings");
+  if (!file.ok()) return file.status();
+  if (absl::Status s = Append(*file, "num_openings", bytes); !s.ok()) return s;
+  message.request = {.num_openings = static_cast<uint32_t>(openings.size()),
+                     .file_bytes = static_cast<uint32_t>(bytes.size())};
+  message.file = *std::move(file);
   return message;
 }
 

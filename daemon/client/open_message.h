@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "ipc/base/unique_fd.h"
@@ -14,6 +16,18 @@
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
+
+// An opening before it is packed. The caller's params outlive it.
+struct OpenContent {
+  OpenSequenceRequest request;
+  // The two parts of the file beside the message.
+  std::vector<int32_t> ids;
+  std::string_view text;
+  uint32_t num_sequences = 1;
+};
+
+absl::StatusOr<OpenContent> ReadOpenContent(std::string_view request_id,
+                                            const specd_params& params);
 
 struct OpenMessage {
   OpenSequenceRequest request;
@@ -23,5 +37,21 @@ struct OpenMessage {
 
 absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
                                             const specd_params& params);
+
+// Several openings in one message with one file.
+struct OpeningsMessage {
+  OpenSequencesRequest request;
+  UniqueFd file;
+  uint32_t num_sequences = 0;
+};
+
+struct NamedParams {
+  std::string_view request_id;
+  const specd_params* params = nullptr;
+};
+
+// After a refusal of one opening *refused is its index.
+absl::StatusOr<OpeningsMessage> MakeOpeningsMessage(std::span<const NamedParams> openings,
+                                                    uint32_t* refused);
 
 }  // namespace specd

@@ -7,14 +7,16 @@
 namespace specd {
 namespace {
 
-// Calls each(row, field) for every number of the table that has a field in specd_params.
+// Calls each(row, field) for every number of the table that has a field in specd_params. A row is
+// looked up once in the life of the process.
 template <class Params, class Each>
 void ForEachField(Params& params, Each each) {
-#define SPECD_FIELD(name)                                                                 \
-  if constexpr (requires { params.name; }) {                                              \
-    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(params.name)>>) {     \
-      if (const ParamRow& row = *FindParam(#name); IsNumber(row)) each(row, params.name); \
-    }                                                                                     \
+#define SPECD_FIELD(name)                                                             \
+  if constexpr (requires { params.name; }) {                                          \
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(params.name)>>) { \
+      static const ParamRow& row = *FindParam(#name);                                 \
+      if (IsNumber(row)) each(row, params.name);                                      \
+    }                                                                                 \
   }
 #define SPECD_PARAM(type, name, ...) SPECD_FIELD(name)
 #define SPECD_THINKING_PARAM(type, name, ...) SPECD_FIELD(thinking_##name)

@@ -2,48 +2,26 @@
 // exception leaves this file.
 
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <string>
 #include <utility>
 
-#include "daemon/client/api_guard.h"
-#include "daemon/client/engine.h"
+#include "daemon/client/engine_handle.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
-
-struct specd_engine {
-  std::unique_ptr<specd::Engine> engine;
-  specd::api::CallGate gate{};
-};
 
 namespace {
 
 using specd::api::Adopt;
 using specd::api::NullArgument;
 using specd::api::Open;
+using specd::api::Use;
 
-template <class Body>
-int Use(specd_engine* engine, Body body) {
-  return engine->gate.Run("engine", std::move(body));
-}
-
-// A result has a code for a failed device and no room for words. A call that brings such a result
-// leaves the words as the last error. Every other successful call leaves the last error alone.
 template <class Result>
 void TellWhy(const specd::Engine& engine, const Result* results, uint32_t count) {
   const bool failed = std::any_of(results, results + count, [](const Result& result) {
     return result.status == SPECD_STATUS_DEVICE_ERROR;
   });
-  if (!failed) return;
-  try {
-    std::string why = engine.WhyDeviceFailed();
-    if (!why.empty()) specd::api::Fail(SPECD_OK, std::move(why));
-  } catch (const std::bad_alloc&) {
-    // The answer stays delivered without words of its own. The words of an older call would be
-    // wrong.
-    specd::api::Fail(SPECD_OK, {});
-  }
+  if (failed) specd::api::TellWhy(engine);
 }
 
 }  // namespace

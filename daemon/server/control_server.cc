@@ -49,7 +49,7 @@ bool IsLong(const ControlService& service, std::span<const uint8_t> message,
   if (service.session() == nullptr) return false;
   const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) return false;
-  return header->type == ControlType::kDumpTrace ||
+  return header->type == ControlType::kDumpTrace || header->type == ControlType::kOpenSequences ||
          (header->type == ControlType::kOpenSequence &&
           (!fds.empty() || NamesConstraint(*header, message)));
 }

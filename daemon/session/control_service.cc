@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <new>
 #include <optional>
 #include <span>
@@ -36,6 +37,56 @@ SequenceReply ReplyOf(std::span<const SequenceInfo> infos) {
     reply.verify = static_cast<uint32_t>(info.method);
   }
   return reply;
+}
+
+SequencesReply ReplyOf(std::span<const SequenceInfo> infos, std::span<const uint32_t> opening_of) {
+  SequencesReply reply;
+  std::vector<std::string> warnings;
+  for (size_t i = 0; i < infos.size(); ++i) {
+    reply.sequences.push_back(infos[i].handle);
+    reply.seeds.push_back(infos[i].seed);
+    reply.verify.push_back(static_cast<int32_t>(infos[i].method));
+    const bool is_first = i == 0 || opening_of[i] != opening_of[i - 1];
+    if (!is_first || infos[i].constraint == nullptr) continue;
+    for (const std::string& warning : infos[i].constraint->warnings()) {
+      warnings.push_back(fmt::format("openings[{}]: {}", opening_of[i], warning));
+    }
+  }
+  reply.warnings = MakeReplyWarnings(warnings);
+  return reply;
+}
+
+SequencesReply RefusalOf(uint32_t opening, const absl::Status& status) {
+  ErrorReply error = MakeErrorReply(status);
+  SequencesReply reply;
+  reply.code = error.code;
+  reply.refused = opening;
+  reply.field = std::move(error.field);
+  reply.text = std::move(error.text);
+  return reply;
+}
+
+absl::Status TooManySequences(size_t count) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
+                   fmt::format("the openings up to this one have {} sequences, at most {} are "
+                               "allowed in one call; open the rest in another",
+                               count, kOpeningsMax));
+}
+
+absl::Status CheckOpenings(const OpenSequencesRequest& request) {
+  if (request.num_openings == 0 || request.num_openings > kOpeningsMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_openings",
+                     fmt::format("num_openings = {} is outside 1 .. {}; open the rest in another "
+                                 "call",
+                                 request.num_openings, kOpeningsMax));
+  }
+  if (request.file_bytes > kOpeningsFileBytesMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "file_bytes",
+                     fmt::format("file_bytes = {} of openings, at most {} are allowed in one call; "
+                                 "open some of them in another",
+                                 request.file_bytes, kOpeningsFileBytesMax));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& fds) {
@@ -199,6 +250,66 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
   const auto& constraint = infos->front().constraint;
   if (constraint != nullptr) reply.warnings = MakeReplyWarnings(constraint->warnings());
   return Reply(std::move(reply));
+}
+
+// A file of openings travels like a single opening, so every message in it is read as strictly.
+absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes,
+                                         SessionSequences::Prepared* prepared) const {
+  const std::span<const uint8_t> message = bytes->first(FirstMessageBytes(*bytes));
+  const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
+  if (!header.ok()) return header.status();
+  absl::StatusOr<Request> decoded = DecodeRequest(*header, message);
+  if (!decoded.ok()) return ExplainUnknownField(*header, decoded.status());
+  const auto* const request = std::get_if<OpenSequenceRequest>(&*decoded);
+  if (request == nullptr) {
+    return MakeError(
+        SPECD_ERROR_INVALID_ARGUMENT, "type",
+        fmt::format("type = {} stands in a file of openings, where every message is an "
+                    "OpenSequence ({})",
+                    static_cast<int>(header->type), static_cast<int>(ControlType::kOpenSequence)));
+  }
+  *bytes = bytes->subspan(message.size());
+  const auto lists = bytes->first(std::min<uint64_t>(request->file_bytes(), bytes->size()));
+  absl::StatusOr<OpenRequest> open = ReadOpenRequest(
+      *request, std::span<const char>(reinterpret_cast<const char*>(lists.data()), lists.size()));
+  if (!open.ok()) return open.status();
+  *bytes = bytes->subspan(lists.size());
+  ApplyProfile(*session_->options().profile, *request, &open->params);
+  return session_->PrepareSequences(request->request_id, open->params, open->history(), prepared);
+}
+
+absl::StatusOr<Reply> ControlService::On(const OpenSequencesRequest& request,
+                                         std::vector<UniqueFd>& fds) {
+  if (absl::Status status = CheckOpenings(request); !status.ok()) return status;
+  // The private copy of the file.
+  const absl::StatusOr<MemoryShare> share =
+      TakeMemory(session_->memory(), "the file of openings", request.file_bytes);
+  if (!share.ok()) return share.status();
+  std::vector<uint8_t> file(request.file_bytes);
+  absl::Status status =
+      ReadListFile(fds.front(), {reinterpret_cast<char*>(file.data()), file.size()});
+  if (!status.ok()) return status;
+
+  std::span<const uint8_t> rest = file;
+  SessionSequences::Prepared prepared;
+  std::vector<uint32_t> opening_of;  // by sequence
+  for (uint32_t i = 0; i < request.num_openings; ++i) {
+    status = PrepareNext(&rest, &prepared);
+    if (status.ok() && prepared.size() > kOpeningsMax) status = TooManySequences(prepared.size());
+    if (!status.ok()) return Reply(RefusalOf(i, status));
+    opening_of.resize(prepared.size(), i);
+  }
+  if (!rest.empty()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "file_bytes",
+                     fmt::format("file_bytes = {} has {} bytes after the {} openings",
+                                 request.file_bytes, rest.size(), request.num_openings));
+  }
+  size_t refused = opening_of.size();
+  absl::StatusOr<std::vector<SequenceInfo>> infos =
+      session_->OpenPrepared(std::move(prepared), &refused);
+  if (infos.ok()) return Reply(ReplyOf(*infos, opening_of));
+  if (refused == opening_of.size()) return infos.status();
+  return Reply(RefusalOf(opening_of[refused], infos.status()));
 }
 
 absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,

@@ -66,6 +66,7 @@ class ControlService {
   absl::StatusOr<Reply> On(const UnregisterRegionRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const BindTensorRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const OpenSequenceRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const OpenSequencesRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const CloseSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const AbortSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const ForkSequenceRequest& request, std::vector<UniqueFd>& fds);
@@ -74,6 +75,9 @@ class ControlService {
   absl::StatusOr<Reply> On(const GetGroupRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const JoinRequest& request, std::vector<UniqueFd>& fds);
   absl::Status CheckTurn(const Request& request) const;
+  // Reads the first opening of these bytes, and leaves the rest in them.
+  absl::Status PrepareNext(std::span<const uint8_t>* bytes,
+                           SessionSequences::Prepared* prepared) const;
   Regions& regions() { return member_ != nullptr ? member_->regions() : session_->regions(); }
 
   ControlHost host_;

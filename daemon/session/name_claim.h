@@ -40,6 +40,9 @@ class NameClaim {
     return absl::OkStatus();
   }
 
+  // After a refusal the index of the name that is taken.
+  size_t num_claimed() const { return num_claimed_; }
+
   void Keep() { num_claimed_ = 0; }
 
  private:

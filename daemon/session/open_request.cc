@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 #include <set>
@@ -35,6 +36,12 @@ absl::Status CheckFile(const UniqueFd& fd) {
   return Invalid("fd", "the descriptor of the lists is no file in memory; send a memfd");
 }
 
+absl::Status EndsEarly(uint64_t size_bytes, uint64_t wanted_bytes) {
+  return Invalid("fd",
+                 fmt::format("the file of lists ends after {} bytes; its counts say {} or more",
+                             size_bytes, wanted_bytes));
+}
+
 absl::Status ReadFile(const UniqueFd& fd, uint64_t begin_bytes, std::span<char> bytes) {
   // The file belongs to the engine, and may change or shrink while it is read. The bytes that were
   // read are used, and missing bytes are an error. The file is never mapped, so no read can fault.
@@ -43,17 +50,46 @@ absl::Status ReadFile(const UniqueFd& fd, uint64_t begin_bytes, std::span<char> 
     const ssize_t got = pread(fd.get(), bytes.data() + done_bytes, bytes.size() - done_bytes,
                               static_cast<off_t>(begin_bytes + done_bytes));
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      return Invalid("fd", fmt::format("the file of lists ends after {} bytes; its counts say {} "
-                                       "or more",
-                                       begin_bytes + done_bytes, begin_bytes + bytes.size()));
-    }
+    if (got <= 0) return EndsEarly(begin_bytes + done_bytes, begin_bytes + bytes.size());
     done_bytes += static_cast<size_t>(got);
   }
   return absl::OkStatus();
 }
 
-absl::Status ReadLists(const OpenSequenceRequest& request, const UniqueFd& fd, OpenRequest* out) {
+// The lists of an opening: a file, or the bytes that were read from one.
+class ListSource {
+ public:
+  explicit ListSource(const UniqueFd& fd) : fd_(&fd) {}
+  explicit ListSource(std::span<const char> bytes) : bytes_(bytes) {}
+
+  // Refuses a descriptor that the counts do not ask for, and misses one that they do.
+  absl::Status Check(const OpenSequenceRequest& request) const {
+    if (fd_ == nullptr) return absl::OkStatus();
+    if (fd_->valid() == request.has_file()) {
+      return request.has_file() ? CheckFile(*fd_) : absl::OkStatus();
+    }
+    return Invalid("num_fds",
+                   fmt::format("{} ids and {} bytes outside the message need {}, but {} came",
+                               request.num_list_ids(), request.num_grammar_bytes,
+                               request.has_file() ? "one descriptor" : "no descriptor",
+                               fd_->valid() ? "one" : "none"));
+  }
+
+  absl::Status Read(uint64_t begin_bytes, std::span<char> to) const {
+    if (fd_ != nullptr) return ReadFile(*fd_, begin_bytes, to);
+    if (begin_bytes + to.size() > bytes_.size())
+      return EndsEarly(bytes_.size(), begin_bytes + to.size());
+    std::copy_n(bytes_.data() + begin_bytes, to.size(), to.data());
+    return absl::OkStatus();
+  }
+
+ private:
+  const UniqueFd* fd_ = nullptr;  // null: bytes_
+  std::span<const char> bytes_;
+};
+
+absl::Status ReadLists(const OpenSequenceRequest& request, const ListSource& source,
+                       OpenRequest* out) {
   const uint64_t count = request.num_list_ids();
   if (count > kListIdsMax) {
     return Invalid("num_prompt_ids",
@@ -76,21 +112,14 @@ absl::Status ReadLists(const OpenSequenceRequest& request, const UniqueFd& fd, O
                                "constraint, or mask rows in the engine",
                                request.num_grammar_bytes, grammar::kGrammarTextBytesMax));
   }
-  if (fd.valid() != request.has_file()) {
-    return Invalid("num_fds",
-                   fmt::format("{} ids and {} bytes outside the message need {}, but {} came",
-                               count, request.num_grammar_bytes,
-                               request.has_file() ? "one descriptor" : "no descriptor",
-                               fd.valid() ? "one" : "none"));
-  }
+  if (absl::Status status = source.Check(request); !status.ok()) return status;
   if (!request.has_file()) return absl::OkStatus();
-  if (absl::Status status = CheckFile(fd); !status.ok()) return status;
   std::vector<int32_t> ids(count);
   const std::span<char> bytes(reinterpret_cast<char*>(ids.data()), count * sizeof(int32_t));
-  if (absl::Status status = ReadFile(fd, 0, bytes); !status.ok()) return status;
+  if (absl::Status status = source.Read(0, bytes); !status.ok()) return status;
   std::string& text = out->params.grammar_text;
   text.resize(request.num_grammar_bytes);
-  if (absl::Status status = ReadFile(fd, bytes.size(), text); !status.ok()) return status;
+  if (absl::Status status = source.Read(bytes.size(), text); !status.ok()) return status;
   auto next = ids.begin();
   const auto take = [&next](uint32_t size, std::vector<TokenId>* to) {
     to->assign(next, next + size);
@@ -202,10 +231,7 @@ absl::Status ReadProcessors(const OpenSequenceRequest& request, SequenceParams* 
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
-                                            const UniqueFd& lists) {
+absl::StatusOr<OpenRequest> ReadFrom(const OpenSequenceRequest& request, const ListSource& source) {
   OpenRequest out;
   SequenceParams& params = out.params;
   params.has_seed = request.has_seed;
@@ -216,8 +242,25 @@ absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
   for (const auto read : {ReadNumbers, ReadBias, ReadBadWords, ReadThinking, ReadProcessors}) {
     if (absl::Status status = read(request, &params); !status.ok()) return status;
   }
-  if (absl::Status status = ReadLists(request, lists, &out); !status.ok()) return status;
+  if (absl::Status status = ReadLists(request, source, &out); !status.ok()) return status;
   return out;
+}
+
+}  // namespace
+
+absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
+                                            const UniqueFd& lists) {
+  return ReadFrom(request, ListSource(lists));
+}
+
+absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
+                                            std::span<const char> lists) {
+  return ReadFrom(request, ListSource(lists));
+}
+
+absl::Status ReadListFile(const UniqueFd& fd, std::span<char> bytes) {
+  if (absl::Status status = CheckFile(fd); !status.ok()) return status;
+  return ReadFile(fd, 0, bytes);
 }
 
 }  // namespace specd

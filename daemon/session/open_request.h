@@ -3,11 +3,12 @@
 //
 // This file checks the form of the message: names that the table does not have, lists whose lengths
 // disagree, a file that is too short, numbers in text. SequenceOpening checks the values
-// (speculative/sequence_opening.h). The file of lists is read once, into private memory. Safe from
+// (speculative/sequence_opening.h). A file of lists is read once, into private memory. Safe from
 // any thread.
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -34,5 +35,11 @@ struct OpenRequest {
 // `lists` is the descriptor that came with the message, or an invalid one.
 absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
                                             const UniqueFd& lists);
+// The same if the bytes of that file have been read.
+absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
+                                            std::span<const char> lists);
+
+// Reads the first `bytes.size()` bytes of a memfd of the engine.
+absl::Status ReadListFile(const UniqueFd& fd, std::span<char> bytes);
 
 }  // namespace specd

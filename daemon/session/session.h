@@ -61,6 +61,16 @@ class Session {
                                                           const SequenceHistory& history = {}) {
     return sequences_.Open(request_id, params, history);
   }
+  // The same in two steps, for several openings: SessionSequences.
+  absl::Status PrepareSequences(const std::string& request_id, const SequenceParams& params,
+                                const SequenceHistory& history,
+                                SessionSequences::Prepared* to) const {
+    return sequences_.Prepare(request_id, params, history, to);
+  }
+  absl::StatusOr<std::vector<SequenceInfo>> OpenPrepared(SessionSequences::Prepared prepared,
+                                                         size_t* refused) {
+    return sequences_.OpenPrepared(std::move(prepared), refused);
+  }
 
   absl::StatusOr<SequenceInfo> ForkSequence(SequenceHandle source, const std::string& request_id,
                                             std::optional<uint64_t> seed) {
@@ -142,6 +152,7 @@ class Session {
   // For the memory of the session's ranks.
   Regions::Host regions_host() { return state_.regions_host(); }
   VerifierCounters counters();
+  MemoryBudget* memory() { return state_.memory.get(); }
 
  private:
   Session(const SessionOptions& options, SessionBudget budget, Segment segment,

@@ -12,13 +12,13 @@
 #include "daemon/session/request_id.h"
 #include "daemon/session/text_tail.h"
 #include "daemon/trace/trace_opening.h"
-#include "detokenizer/stop_matcher.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
 SessionSequences::SessionSequences(SessionState* state)
     : state_(*state),
+      checks_(&state->options),
       streams_(state->options.limits.max_sequences),
       memory_(state->options.limits.max_sequences) {
   event_.ids.reserve(state->options.limits.max_output());
@@ -26,52 +26,6 @@ SessionSequences::SessionSequences(SessionState* state)
 }
 
 // ---- opening
-
-absl::Status SessionSequences::CheckTextSide() const {
-  if (state_.options.text_side && state_.options.text_side()) return absl::OkStatus();
-  return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
-                   "stop_strings need a detokenizer, and none is attached; use a daemon with "
-                   "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
-                   "in the engine and call specd_abort");
-}
-
-absl::Status SessionSequences::CheckText(const SequenceParams& params) const {
-  if (params.stop_strings.empty()) return absl::OkStatus();
-  if (absl::Status status = CheckTextSide(); !status.ok()) return status;
-  if (auto stops = StopSet::Create(params.stop_strings); !stops.ok()) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "stop_strings",
-                     std::string(stops.status().message()));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status SessionSequences::CheckEos(const SequenceParams& params) const {
-  if (!params.ignore_eos || !state_.options.profile->eos_token_ids.empty()) return absl::OkStatus();
-  return MakeError(
-      SPECD_ERROR_UNSUPPORTED, "ignore_eos",
-      "ignore_eos = 1, but no EOS id is known here, so nothing could be ignored; start "
-      "specd with --eos_tokens or --eos_token_ids, give specd_options.eos_tokens or "
-      "eos_token_ids to an embedded engine, or leave ignore_eos 0");
-}
-
-// Checks that results have room for the scores. SequenceOpening refuses values outside the ranges
-// of the parameters.
-absl::Status SessionSequences::CheckScores(const SequenceParams& params) const {
-  if (params.logprobs < 0 || params.logprobs > kLogprobsMax ||
-      params.logprob_token_ids.size() > kLogprobTokenIdsMax) {
-    return absl::OkStatus();
-  }
-  const uint64_t wanted =
-      1 + static_cast<uint64_t>(params.logprobs) + params.logprob_token_ids.size();
-  if (wanted <= state_.options.limits.max_scores) return absl::OkStatus();
-  return MakeError(
-      SPECD_ERROR_INVALID_ARGUMENT, "logprobs",
-      fmt::format("logprobs = {} and {} logprob_token_ids are {} scores for each "
-                  "token, but max_scores_per_token = {}; raise it in specd_options, or "
-                  "ask for fewer",
-                  params.logprobs, params.logprob_token_ids.size(), wanted,
-                  state_.options.limits.max_scores));
-}
 
 absl::Status SessionSequences::CheckRoom(size_t count) {
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
@@ -94,9 +48,7 @@ absl::StatusOr<std::vector<SessionSequences::Built>> SessionSequences::Build(
   const absl::StatusOr<MemoryShare> building =
       TakeMemory(state_.memory.get(), "the opening", BuildBytes(params, history));
   if (!building.ok()) return building.status();
-  if (absl::Status status = CheckText(params); !status.ok()) return status;
-  if (absl::Status status = CheckEos(params); !status.ok()) return status;
-  if (absl::Status status = CheckScores(params); !status.ok()) return status;
+  if (absl::Status status = checks_.Check(params); !status.ok()) return status;
   absl::StatusOr<Sequence> first = state_.opening.Build(params, history);
   if (!first.ok()) return first.status();
   std::vector<Built> built(static_cast<size_t>(params.n));
@@ -114,22 +66,20 @@ absl::StatusOr<std::vector<SessionSequences::Built>> SessionSequences::Build(
   return built;
 }
 
-absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::string& request_id,
-                                                                 const SequenceParams& params,
-                                                                 const SequenceHistory& history) {
+absl::Status SessionSequences::Prepare(const std::string& request_id, const SequenceParams& params,
+                                       const SequenceHistory& history, Prepared* to) const {
   // An engine that is gone needs no long work. Whether the session has ended by then is asked
   // again under the lock.
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
   absl::StatusOr<std::vector<Built>> built = Build(params, history);
   if (!built.ok()) return built.status();
-  const std::vector<std::string> names = NamesOf(request_id, built->size());
+  std::vector<std::string> names = NamesOf(request_id, built->size());
   std::shared_ptr<const std::vector<std::string>> stop_strings;
   TextTail tail;
   if (!params.stop_strings.empty()) {
     stop_strings = std::make_shared<const std::vector<std::string>>(params.stop_strings);
   }
   if (state_.events != nullptr) tail = MakeTextTail(*state_.options.profile, params, history);
-  std::vector<Opening> openings;
   for (size_t i = 0; i < names.size(); ++i) {
     if (absl::Status status = CheckRequestId(names[i]); !status.ok()) return status;
     const Stream stream = {.include_stop = params.include_stop,
@@ -138,26 +88,46 @@ absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::stri
                            .settled = params.stop_strings.empty(),
                            .request_id = names[i],
                            .stop_strings = stop_strings};
-    openings.push_back(MakeOpening(stream, (*built)[i].sequence));
-    if (openings.back().event != nullptr) {
-      if (absl::Status status = AddTail(tail, &openings.back().event); !status.ok()) return status;
+    Opening opening = MakeOpening(stream, (*built)[i].sequence);
+    if (opening.event != nullptr) {
+      if (absl::Status status = AddTail(tail, &opening.event); !status.ok()) return status;
     }
     if (state_.options.recorder != nullptr) {
-      openings.back().trace = DescribeOpening(names[i], params, history);
+      opening.trace = DescribeOpening(names[i], params, history);
     }
+    to->built_.push_back(std::move((*built)[i]));
+    to->names_.push_back(std::move(names[i]));
+    to->openings_.push_back(std::move(opening));
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::Open(const std::string& request_id,
+                                                                 const SequenceParams& params,
+                                                                 const SequenceHistory& history) {
+  Prepared prepared;
+  if (absl::Status s = Prepare(request_id, params, history, &prepared); !s.ok()) return s;
+  size_t ignored = 0;
+  return OpenPrepared(std::move(prepared), &ignored);
+}
+
+absl::StatusOr<std::vector<SequenceInfo>> SessionSequences::OpenPrepared(Prepared prepared,
+                                                                         size_t* refused) {
   std::vector<SequenceInfo> opened;
-  opened.reserve(names.size());
+  opened.reserve(prepared.size());
 
   MutexLock lock(&state_.mutex);
-  if (absl::Status status = CheckRoom(names.size()); !status.ok()) return status;
-  NameClaim claim(state_.options.names, names);
-  if (absl::Status status = claim.ClaimAll(); !status.ok()) return status;
-  if (absl::Status status = InsertAll(&*built, &opened); !status.ok()) return status;
+  if (absl::Status status = CheckRoom(prepared.size()); !status.ok()) return status;
+  NameClaim claim(state_.options.names, prepared.names_);
+  if (absl::Status status = claim.ClaimAll(); !status.ok()) {
+    *refused = claim.num_claimed();
+    return status;
+  }
+  if (absl::Status status = InsertAll(&prepared.built_, &opened); !status.ok()) return status;
   claim.Keep();
   for (size_t i = 0; i < opened.size(); ++i) {
-    memory_[SlotOf(opened[i].handle)] = std::move((*built)[i].memory);
-    Announce(opened[i], std::move(openings[i]));
+    memory_[SlotOf(opened[i].handle)] = std::move(prepared.built_[i].memory);
+    Announce(opened[i], std::move(prepared.openings_[i]));
   }
   return opened;
 }
@@ -192,7 +162,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   }
   Stream stream = streams_[SlotOf(source)];
   if (stream.stop_strings != nullptr) {
-    if (absl::Status status = CheckTextSide(); !status.ok()) return status;
+    if (absl::Status status = checks_.CheckTextSide(); !status.ok()) return status;
   }
   if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
   stream.request_id = request_id;

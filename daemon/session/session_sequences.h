@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/session/opening_checks.h"
 #include "daemon/session/session_state.h"
 #include "daemon/session/text_tail.h"
 
@@ -24,12 +25,21 @@ namespace specd {
 
 class SessionSequences {
  public:
+  // Sequences of one or more openings that are built and have no slots yet.
+  class Prepared;
+
   explicit SessionSequences(SessionState* state);
 
   // Opens params.n sequences or none. Child i has seed + i and, from 1 on, the request id "ID#i".
   absl::StatusOr<std::vector<SequenceInfo>> Open(const std::string& request_id,
                                                  const SequenceParams& params,
                                                  const SequenceHistory& history);
+  // The same in two steps, for several openings. Prepare does the part of an opening that needs no
+  // lock, and appends its sequences. OpenPrepared opens the sequences of all openings or none. If a
+  // name is in use, *refused is the index of the sequence that wants it.
+  absl::Status Prepare(const std::string& request_id, const SequenceParams& params,
+                       const SequenceHistory& history, Prepared* to) const;
+  absl::StatusOr<std::vector<SequenceInfo>> OpenPrepared(Prepared prepared, size_t* refused);
   // Copies a sequence between two rounds. The copy is made under the lock.
   absl::StatusOr<SequenceInfo> Fork(SequenceHandle source, const std::string& request_id,
                                     std::optional<uint64_t> seed);
@@ -79,12 +89,6 @@ class SessionSequences {
     std::unique_ptr<TraceOpening> trace = nullptr;  // null: the session has no trace
   };
 
-  absl::Status CheckText(const SequenceParams& params) const;
-  // Stop strings need a text side that finds them.
-  absl::Status CheckTextSide() const;
-  absl::Status CheckEos(const SequenceParams& params) const;
-  absl::Status CheckScores(const SequenceParams& params) const;
-  // Does the part of an opening that needs no lock.
   absl::StatusOr<std::vector<Built>> Build(const SequenceParams& params,
                                            const SequenceHistory& history) const;
   // Inserts all of them or none. After an error `built` has all of them again. REQUIRES: `opened`
@@ -109,12 +113,24 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   SessionState& state_;
+  const OpeningChecks checks_;
   std::vector<Stream> streams_ ABSL_GUARDED_BY(state_.mutex);      // by slot
   std::vector<MemoryShare> memory_ ABSL_GUARDED_BY(state_.mutex);  // by slot
   // Of sequences that were closed between two pieces.
   std::vector<MemoryShare> kept_memory_ ABSL_GUARDED_BY(state_.mutex);
   TokenEvent event_
       ABSL_GUARDED_BY(state_.mutex);  // used for every event: a round allocates nothing
+};
+
+class SessionSequences::Prepared {
+ public:
+  size_t size() const { return names_.size(); }
+
+ private:
+  friend class SessionSequences;
+  std::vector<Built> built_;
+  std::vector<std::string> names_;
+  std::vector<Opening> openings_;
 };
 
 }  // namespace specd

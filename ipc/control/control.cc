@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -34,7 +35,8 @@ absl::Status Invalid(std::string_view field, std::string_view text) {
 constexpr bool FdsFit(ControlType type, uint32_t num_fds) {
   if (type == ControlType::kOpenSequence) return num_fds <= 1;
   if (type == ControlType::kRegisterDeviceRegion) return num_fds <= kMessageFdsMax;
-  return num_fds == (type == ControlType::kRegisterRegion || type == ControlType::kHelloReply);
+  return num_fds == (type == ControlType::kRegisterRegion || type == ControlType::kHelloReply ||
+                     type == ControlType::kOpenSequences);
 }
 
 // Descriptors that travel with a message.
@@ -79,6 +81,8 @@ const char* NameOf(ControlType type) {
       return "Join";
     case ControlType::kDumpTrace:
       return "DumpTrace";
+    case ControlType::kOpenSequences:
+      return "OpenSequences";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:
@@ -97,6 +101,8 @@ const char* NameOf(ControlType type) {
       return "JoinReply";
     case ControlType::kTraceReply:
       return "TraceReply";
+    case ControlType::kSequencesReply:
+      return "SequencesReply";
   }
   return nullptr;
 }
@@ -277,6 +283,13 @@ absl::StatusOr<ControlHeader> DecodeHeader(std::span<const uint8_t> message, Con
                        .request_id = wire.request_id,
                        .body_bytes = wire.body_bytes,
                        .num_fds = wire.num_fds};
+}
+
+size_t FirstMessageBytes(std::span<const uint8_t> bytes) {
+  WireHeader wire;
+  if (bytes.size() < sizeof(wire)) return bytes.size();
+  std::memcpy(&wire, bytes.data(), sizeof(wire));
+  return std::min(sizeof(wire) + wire.body_bytes, bytes.size());
 }
 
 absl::StatusOr<Request> DecodeRequest(const ControlHeader& header,

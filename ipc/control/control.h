@@ -45,6 +45,10 @@ absl::StatusOr<std::vector<uint8_t>> EncodeReply(const Reply& reply, uint32_t re
 // header first, so that it can answer a bad body under its request_id.
 absl::StatusOr<ControlHeader> DecodeHeader(std::span<const uint8_t> message, ControlReader reader);
 
+// The size of the message at the beginning of these bytes, as its header says, and at most all of
+// them. For messages that stand one after another; DecodeHeader judges the message.
+size_t FirstMessageBytes(std::span<const uint8_t> bytes);
+
 // REQUIRES: `header` came from DecodeHeader of the same message.
 absl::StatusOr<Request> DecodeRequest(const ControlHeader& header,
                                       std::span<const uint8_t> message);

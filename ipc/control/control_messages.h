@@ -13,6 +13,7 @@
 #include "ipc/base/limits.h"
 #include "ipc/control/control_type.h"
 #include "ipc/control/open_sequence_request.h"
+#include "ipc/control/openings_messages.h"
 #include "ipc/sockets/unix_socket.h"
 
 namespace specd {
@@ -244,28 +245,6 @@ struct RegionReply {
   }
 };
 
-// Bounds of the warnings in a SequenceReply, which leave room for all else in kControlBytesMax.
-inline constexpr size_t kReplyWarningsMax = 64;
-inline constexpr size_t kReplyWarningBytesMax = 512;
-
-// Answers OpenSequence (n sequences) and ForkSequence (one).
-struct SequenceReply {
-  static constexpr ControlType kType = ControlType::kSequenceReply;
-  std::vector<uint64_t> sequences;
-  std::vector<uint64_t> seeds;
-  uint32_t verify = 0;
-  // The parts that the constraint does not enforce: MakeReplyWarnings. Empty for ForkSequence.
-  std::vector<std::string> warnings = {};
-
-  template <class Self, class F>
-  static void Fields(Self& self, F&& f) {
-    f("sequences", self.sequences, 64);
-    f("seeds", self.seeds, 64);
-    f("verify", self.verify);
-    f("warnings", self.warnings, kReplyWarningsMax);
-  }
-};
-
 struct OkReply {
   static constexpr ControlType kType = ControlType::kOkReply;
   template <class Self, class F>
@@ -364,12 +343,12 @@ struct TraceReply {
   }
 };
 
-using Request =
-    std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
-                 OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
-                 ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
-                 UnregisterRegionRequest, GetGroupRequest, JoinRequest, DumpTraceRequest>;
+using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
+                             OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
+                             ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
+                             UnregisterRegionRequest, GetGroupRequest, JoinRequest,
+                             DumpTraceRequest, OpenSequencesRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply,
-                           GroupReply, JoinReply, TraceReply>;
+                           GroupReply, JoinReply, TraceReply, SequencesReply>;
 
 }  // namespace specd

@@ -22,6 +22,7 @@ enum class ControlType : uint16_t {
   kGetGroup = 12,
   kJoin = 13,
   kDumpTrace = 14,
+  kOpenSequences = 15,
 
   kHelloReply = 101,
   kRegionReply = 102,
@@ -32,6 +33,7 @@ enum class ControlType : uint16_t {
   kGroupReply = 107,
   kJoinReply = 108,
   kTraceReply = 109,
+  kSequencesReply = 110,
 };
 
 }  // namespace specd

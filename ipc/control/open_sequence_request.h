@@ -56,6 +56,8 @@ struct OpenSequenceRequest {
            num_disallowed_token_ids + num_no_repeat_ngram_whitelist;
   }
 
+  uint64_t file_bytes() const { return num_list_ids() * sizeof(int32_t) + num_grammar_bytes; }
+
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
     f("request_id", self.request_id, 128);

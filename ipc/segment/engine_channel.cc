@@ -52,7 +52,7 @@ void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t 
   entry->kind = static_cast<uint32_t>(payload.kind);
   SentOf(next_number()) = {.round_id = round_id,
                            .submit_ns = submit_ns,
-                           .num_inputs = payload.num_records,
+                           .size = {payload.num_records, payload.max_nodes},
                            .on_stream = payload.flags == kSubmissionOnStream};
   submissions_.Publish();
   ++in_flight_;
@@ -99,21 +99,31 @@ PushResult EngineChannel::Push(uint64_t round_id, std::span<const SequenceInput>
   const uint64_t payload_offset =
       uint64_t{submissions_.entry_index()} * limits.max_batch * layout.draft_record_bytes;
   char* record = segment_->at(layout.draft_payload_offset + payload_offset);
+  uint32_t max_nodes = 0;
   for (const SequenceInput& input : inputs) {
     SPECD_CHECK(input.discard ||
                 (input.draft.num_nodes >= 0 &&
                  static_cast<uint32_t>(input.draft.num_nodes) <= limits.max_draft));
     WriteDraft(layout, input, record);
     record += layout.draft_record_bytes;
+    if (!input.discard) {
+      max_nodes = std::max(max_nodes, static_cast<uint32_t>(input.draft.num_nodes));
+    }
   }
   const auto num_inputs = static_cast<uint32_t>(inputs.size());
   Publish({.kind = SubmissionKind::kRound,
            .offset = payload_offset,
            .bytes = num_inputs * layout.draft_record_bytes,
            .num_records = num_inputs,
-           .flags = flags},
+           .flags = flags,
+           .max_nodes = max_nodes},
           round_id, submit_ns);
   return PushResult::kOk;
+}
+
+RoundSize EngineChannel::NextRound() const {
+  if (!awaits_answers() || call_in_flight()) return {};
+  return SentOf(next_answer()).size;
 }
 
 template <class Calls>
@@ -187,21 +197,21 @@ RingState EngineChannel::DropLateAnswers() {
 
 bool EngineChannel::IsNextAborted() const {
   if (answered_early_ == in_flight_) return false;
-  const uint64_t number = completions_.position() + 1 + answered_early_;
-  return sent_[(number - 1) % sent_.size()].on_stream &&
+  const uint64_t number = next_answer();
+  return SentOf(number).on_stream &&
          (daemon_gone_ || IsAborted(*segment_->round_words(number), number));
 }
 
 void EngineChannel::AnswerAborted(CompletionView* out) {
-  const uint64_t number = completions_.position() + 1 + answered_early_;
+  const uint64_t number = next_answer();
   const Sent& sent = SentOf(number);
-  for (uint32_t i = 0; i < sent.num_inputs; ++i) {
+  for (uint32_t i = 0; i < sent.size.num_sequences; ++i) {
     rounds_.results[i] = {.sequence = SequencesOf(number)[i], .status = RoundStatus::kAborted};
   }
   *out = {};
   out->round_id = sent.round_id;
   out->submit_ns = out->taken_ns = out->done_ns = sent.submit_ns;
-  out->results = {rounds_.results.data(), sent.num_inputs};
+  out->results = {rounds_.results.data(), sent.size.num_sequences};
   ++answered_early_;
 }
 

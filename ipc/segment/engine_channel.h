@@ -38,6 +38,12 @@ struct CompletionView {
   absl::Status refusal;                     // why a call was refused; all else is then empty
 };
 
+// What the results of a round need room for.
+struct RoundSize {
+  uint32_t num_sequences = 0;
+  uint32_t max_nodes = 0;  // of the longest draft
+};
+
 enum class PushResult { kOk, kFull, kBroken };
 
 class EngineChannel {
@@ -88,6 +94,9 @@ class EngineChannel {
   // dropped. A late daemon thus meets no newer round there.
   bool Poll(CompletionView* out);
 
+  // The size of the round that Poll answers next; zeros if there is none.
+  RoundSize NextRound() const;
+
   // Returns true if Poll would find a completion or a fault. It stays true after a fault, so that
   // no thread waits for a daemon that broke the protocol. If the channel has answered all that is
   // in flight, it returns true when a ring entry has become free.
@@ -124,6 +133,7 @@ class EngineChannel {
     uint32_t bytes = 0;
     uint32_t num_records = 0;
     uint32_t flags = 0;
+    uint32_t max_nodes = 0;
   };
 
   // Private memory of results. Memory that no answer needs is never touched. A call does not change
@@ -137,7 +147,7 @@ class EngineChannel {
   struct Sent {
     uint64_t round_id = 0;
     uint64_t submit_ns = 0;
-    uint32_t num_inputs = 0;
+    RoundSize size = {};
     bool on_stream = false;
   };
 
@@ -145,6 +155,9 @@ class EngineChannel {
                   uint32_t flags);
   void Publish(const Payload& payload, uint64_t round_id, uint64_t submit_ns);
   Sent& SentOf(uint64_t number) { return sent_[(number - 1) % sent_.size()]; }
+  const Sent& SentOf(uint64_t number) const { return sent_[(number - 1) % sent_.size()]; }
+  // The number of the submission that Poll answers next, if there is one.
+  uint64_t next_answer() const { return completions_.position() + 1 + answered_early_; }
   uint64_t* SequencesOf(uint64_t number);
   bool IsNextAborted() const;
   // Drops late completions of rounds that were answered here; returns the ring's state after that.

@@ -15,6 +15,7 @@
  *   rounds.h           submit and poll
  *   stream_rounds.h    rounds on a CUDA stream
  *   graph_rounds.h     rounds inside a CUDA graph
+ *   batches.h          rounds and openings of many sequences, as arrays
  *   ranks.h            tensor-parallel processes
  *   calls.h            drafting and scoring between rounds
  *
@@ -34,6 +35,7 @@
  *   specd_submit            a round over any subset of the open sequences, each with 0..max_draft
  *                           draft tokens; several rounds may be in flight
  *   specd_poll              confirmed tokens, in the order of submission
+ *   specd_open_sequences, specd_verify_batch    the same for many sequences in one call, as arrays
  *   specd_sample_draft, specd_score     between rounds: draft tokens, scores of given ids
  *   specd_forced_tokens                 between rounds: draft tokens that a constraint forces
  *   specd_fork              a copy of a sequence, which can continue in another way
@@ -72,6 +74,7 @@
 #define SPECD_SPECD_H_
 
 #include "specd/answers.h"
+#include "specd/batches.h"
 #include "specd/calls.h"
 #include "specd/engine.h"
 #include "specd/graph_rounds.h"

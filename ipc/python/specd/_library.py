@@ -79,6 +79,14 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_member_check": (c_int, c_void_p),
     "specd_leave": (c_int, c_void_p),
     "specd_poll": (c_int, c_void_p, POINTER(s.Completion), c_int),
+    "specd_batch_init": (None, POINTER(s.Batch)),
+    "specd_batch_results_init": (None, POINTER(s.BatchResults)),
+    "specd_submit_batch": (c_int, c_void_p, c_uint64, POINTER(s.Batch)),
+    "specd_poll_batch": (c_int, c_void_p, POINTER(s.BatchResults), c_int),
+    "specd_verify_batch": (c_int, c_void_p, c_uint64, POINTER(s.Batch), POINTER(s.BatchResults),
+                           c_int),
+    "specd_openings_init": (None, POINTER(s.Openings)),
+    "specd_open_sequences": (c_int, c_void_p, POINTER(s.Openings)),
     "specd_sample_draft": (c_int, c_void_p, POINTER(s.DraftRequest), c_uint32,
                            POINTER(s.DraftChildren)),
     "specd_forced_tokens": (c_int, c_void_p, c_uint64, POINTER(c_int32), c_uint32,
@@ -127,6 +135,8 @@ _SIZED: dict[str, type[Any]] = {
     "specd_rows_init": s.Rows, "specd_sampling_init": s.Sampling,
     "specd_tokenizer_options_init": s.TokenizerOptions,
     "specd_grammar_options_init": s.GrammarOptions, "specd_mask_rows_init": s.MaskRows,
+    "specd_batch_init": s.Batch, "specd_batch_results_init": s.BatchResults,
+    "specd_openings_init": s.Openings,
 }
 
 _SONAME = "libspecd.so.0"

@@ -138,6 +138,40 @@ class Completion(Structure):
     ]
 
 
+class Batch(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("num_sequences", c_uint32), ("sequences", POINTER(c_uint64)),
+        ("flags", POINTER(c_uint32)), ("draft_offsets", POINTER(c_uint32)),
+        ("tokens", POINTER(c_int32)), ("parents", POINTER(c_int32)), ("kinds", POINTER(c_uint8)),
+        ("draft_rows", POINTER(c_uint32)), ("draft_weights", POINTER(c_float)),
+        ("draft_masses", POINTER(c_double)), ("target_rows", POINTER(c_uint32)),
+        ("mask_rows", POINTER(c_int32)), ("target_argmax", POINTER(c_int32)),
+    ]
+
+
+class BatchResults(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("max_results", c_uint32), ("tokens_stride", c_uint32),
+        ("scores_stride", c_uint32), ("status", POINTER(c_uint32)),
+        ("finish_reason", POINTER(c_uint32)), ("num_accepted", POINTER(c_uint32)),
+        ("num_kept", POINTER(c_uint32)), ("total_kept", POINTER(c_uint32)),
+        ("stop_token", POINTER(c_int32)), ("detail", POINTER(c_uint32)),
+        ("bad_row", POINTER(c_uint32)), ("verify", POINTER(c_uint32)),
+        ("scores_per_token", POINTER(c_uint32)), ("cumulative_logprob", POINTER(c_double)),
+        ("tokens", POINTER(c_int32)), ("path", POINTER(c_int32)),
+        ("scores", POINTER(TokenScore)), ("round_id", c_uint64), ("verify_ns", c_uint64),
+        ("total_ns", c_uint64), ("num_results", c_uint32), ("reserved", c_uint32),
+    ]
+
+
+class Openings(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("num_openings", c_uint32),
+        ("request_ids", POINTER(c_char_p)), ("params", POINTER(Params)),
+        ("infos", POINTER(SequenceInfo)), ("max_infos", c_uint32), ("refused", c_uint32),
+    ]
+
+
 class RoundEnd(Structure):
     _fields_ = [("device_address", c_uint64), ("answered", c_uint64)]
 

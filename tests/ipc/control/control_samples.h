@@ -68,19 +68,22 @@ inline std::vector<Request> SampleRequests() {
           UnregisterRegionRequest{65536},
           GetGroupRequest{},
           JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
-          DumpTraceRequest{}};
+          DumpTraceRequest{},
+          OpenSequencesRequest{3, 1200}};
 }
 
 inline std::vector<Reply> SampleReplies() {
-  return {HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b", "1a:2b"},
-          RegionReply{7},
-          SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3, {"/a: b", "\xc3\xa4"}},
-          OkReply{},
-          ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
-          StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
-          GroupReply{"1f-00ff", 0x81},
-          JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
-          TraceReply{"/t/a.mcap", ~uint64_t{0}, 2}};
+  return {
+      HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b", "1a:2b"},
+      RegionReply{7},
+      SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3, {"/a: b", "\xc3\xa4"}},
+      OkReply{},
+      ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
+      StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
+      GroupReply{"1f-00ff", 0x81},
+      JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
+      TraceReply{"/t/a.mcap", ~uint64_t{0}, 2},
+      SequencesReply{{5, ~uint64_t{0}}, {6, 7}, {1, -1}, {"openings[1]: x"}, -1, 2, "n", "n = 0"}};
 }
 
 inline std::vector<uint8_t> MustEncode(const Request& request) {

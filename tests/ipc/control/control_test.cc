@@ -63,7 +63,8 @@ TEST_SUITE("unit") {
       CHECK(decoded->index() == request.index());
       CHECK(Print(*decoded) == Print(request));
       const bool has_fd = std::holds_alternative<RegisterRegionRequest>(request) ||
-                          std::holds_alternative<OpenSequenceRequest>(request);
+                          std::holds_alternative<OpenSequenceRequest>(request) ||
+                          std::holds_alternative<OpenSequencesRequest>(request);
       const auto* const device = std::get_if<RegisterDeviceRegionRequest>(&request);
       // The samples' kinds: a handle, two pieces, a pool.
       const size_t of_device[] = {0, 0, 2, 1};
@@ -102,6 +103,16 @@ TEST_SUITE("unit") {
     reply.warnings = MakeReplyWarnings(Lines(64, std::string(513, 'a')));
     CHECK(reply.warnings == Lines(64, std::string(509, 'a') + "..."));
     CHECK(EncodeReply(reply, 1).ok());
+    const std::vector<uint64_t> many(kOpeningsMax, ~uint64_t{0});
+    const SequencesReply largest{many,
+                                 many,
+                                 std::vector<int32_t>(kOpeningsMax, 4),
+                                 reply.warnings,
+                                 -1,
+                                 ~uint32_t{0},
+                                 std::string(64, 'f'),
+                                 std::string(2048, 't')};
+    CHECK(EncodeReply(largest, 1).ok());
     reply.warnings = MakeReplyWarnings(Lines(65, "a"));
     REQUIRE(reply.warnings.size() == 64);
     CHECK(reply.warnings[62] == "a");
@@ -144,7 +155,7 @@ TEST_SUITE("unit") {
     CHECK(field_of(4, {1}) == "version");
     CHECK(field_of(5, {9}) == "version");  // 0x0902
     CHECK(field_of(6, {0, 0}) == "type");
-    CHECK(field_of(6, {15, 0}) == "type");
+    CHECK(field_of(6, {16, 0}) == "type");
     CHECK(field_of(6, {6, 1}) == "type");
     CHECK(field_of(8, {0xff, 0xff, 0xff, 0xff}) == "body_bytes");  // 4 GiB
     CHECK(field_of(8, {0, 0, 0, 0}) == "body_bytes");

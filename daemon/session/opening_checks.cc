@@ -1,0 +1,67 @@
+#include "daemon/session/opening_checks.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "detokenizer/stop_matcher.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+
+absl::Status OpeningChecks::Check(const SequenceParams& params) const {
+  for (const auto check :
+       {&OpeningChecks::CheckText, &OpeningChecks::CheckEos, &OpeningChecks::CheckScores}) {
+    if (absl::Status status = (this->*check)(params); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpeningChecks::CheckTextSide() const {
+  if (options_.text_side && options_.text_side()) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
+                   "stop_strings need a detokenizer, and none is attached; use a daemon with "
+                   "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
+                   "in the engine and call specd_abort");
+}
+
+absl::Status OpeningChecks::CheckText(const SequenceParams& params) const {
+  if (params.stop_strings.empty()) return absl::OkStatus();
+  if (absl::Status status = CheckTextSide(); !status.ok()) return status;
+  if (auto stops = StopSet::Create(params.stop_strings); !stops.ok()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "stop_strings",
+                     std::string(stops.status().message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpeningChecks::CheckEos(const SequenceParams& params) const {
+  if (!params.ignore_eos || !options_.profile->eos_token_ids.empty()) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "ignore_eos",
+      "ignore_eos = 1, but no EOS id is known here, so nothing could be ignored; start "
+      "specd with --eos_tokens or --eos_token_ids, give specd_options.eos_tokens or "
+      "eos_token_ids to an embedded engine, or leave ignore_eos 0");
+}
+
+// Checks that results have room for the scores. SequenceOpening refuses values outside the ranges
+// of the parameters.
+absl::Status OpeningChecks::CheckScores(const SequenceParams& params) const {
+  if (params.logprobs < 0 || params.logprobs > kLogprobsMax ||
+      params.logprob_token_ids.size() > kLogprobTokenIdsMax) {
+    return absl::OkStatus();
+  }
+  const uint64_t wanted =
+      1 + static_cast<uint64_t>(params.logprobs) + params.logprob_token_ids.size();
+  if (wanted <= options_.limits.max_scores) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, "logprobs",
+      fmt::format("logprobs = {} and {} logprob_token_ids are {} scores for each "
+                  "token, but max_scores_per_token = {}; raise it in specd_options, or "
+                  "ask for fewer",
+                  params.logprobs, params.logprob_token_ids.size(), wanted,
+                  options_.limits.max_scores));
+}
+
+}  // namespace specd

@@ -1,0 +1,31 @@
+// OpeningChecks refuses parameters that a session cannot honour, for SessionSequences.
+//
+// These are the parameters that need something beside the verifier: a text side, EOS ids, room in
+// results. SequenceOpening checks all others (speculative/sequence_opening.h). Constant after
+// construction: any thread, at any time.
+#pragma once
+
+#include "absl/status/status.h"
+#include "daemon/session/session_state.h"
+#include "speculative/params.h"
+
+namespace specd {
+
+class OpeningChecks {
+ public:
+  // The options outlive this object.
+  explicit OpeningChecks(const SessionOptions* options) : options_(*options) {}
+
+  absl::Status Check(const SequenceParams& params) const;
+  // Stop strings need a text side that finds them.
+  absl::Status CheckTextSide() const;
+
+ private:
+  absl::Status CheckText(const SequenceParams& params) const;
+  absl::Status CheckEos(const SequenceParams& params) const;
+  absl::Status CheckScores(const SequenceParams& params) const;
+
+  const SessionOptions& options_;
+};
+
+}  // namespace specd
