@@ -20,6 +20,9 @@ library. The other files are:
   param_table.py the library's table of parameters and refused names
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
+  batch.py      rounds of many sequences, as arrays
+  opening_batch.py openings of many sequences, as arrays
+  batch_arrays.py what both need
   row_space.py  the rows of a role: the caller's, used in place, and copies
   slot_memory.py draft tokens and slot outputs, by slot
   bfloat.py     BFloat16, an array of bfloat16 numbers
@@ -32,10 +35,12 @@ library. The other files are:
 
 from ._library import Error, last_error, load
 from .arrays import pack_mask
+from .batch import BatchResults
 from .bfloat import BFloat16, bfloat16
 from .engine import Engine
 from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
 from .member import Member
+from .opening_batch import BatchOpening, OpeningRefused
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
 from .results import Children, Logprob, Result, RoundError, Scores
@@ -52,9 +57,9 @@ def version():
 
 
 __all__ = [
-    "BFloat16", "Children", "Draft", "DraftRequest", "Engine", "Error", "Grammar", "Logprob",
-    "Matcher", "Member", "Result", "RoundError", "SamplingParams", "Scores", "Sequence",
-    "StreamEvent", "StructuredOutputs", "Subscription", "Tokenizer", "apply_mask", "argmax",
-    "bfloat16", "fill_masks", "last_error", "pack_mask", "sample", "softmax", "subscribe",
-    "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
+    "BFloat16", "BatchOpening", "BatchResults", "Children", "Draft", "DraftRequest", "Engine",
+    "Error", "Grammar", "Logprob", "Matcher", "Member", "OpeningRefused", "Result", "RoundError",
+    "SamplingParams", "Scores", "Sequence", "StreamEvent", "StructuredOutputs", "Subscription",
+    "Tokenizer", "apply_mask", "argmax", "bfloat16", "fill_masks", "last_error", "pack_mask",
+    "sample", "softmax", "subscribe", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

@@ -12,6 +12,8 @@ from . import _structs as s
 from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import id_array, integer, pointer
+from .batch import BatchRounds
+from .opening_batch import BatchOpenings
 from .options import to_options
 from .params import SamplingParams, to_struct
 from .rounds import DraftRecords, DraftRequest, child_records, score_records
@@ -24,7 +26,7 @@ SHARING = ("none", "mps", "time_sliced", "unknown")
 _SLICE_MS = 100
 
 
-class Engine(SlotMemory):
+class Engine(BatchRounds, BatchOpenings, SlotMemory):
     """An engine's side of specd: in this process ("embedded:cpu") or attached to a daemon
     ("unix:/run/specd/specd.sock"). One thread at a time.
 
@@ -54,6 +56,7 @@ class Engine(SlotMemory):
         self.max_batch, self.max_draft = struct.max_batch, struct.max_draft
         self.max_path = struct.max_path or struct.max_draft
         self.max_sequences = struct.max_sequences or struct.max_batch
+        self.max_scores_per_token = struct.max_scores_per_token
         super().__init__()
         self._pointer = pointer
         # Also run when the interpreter ends, so that a daemon is told at once.

@@ -10,7 +10,7 @@ from . import _structs as s
 from .arrays import id_array, integer, integers, mask_words, pointer
 from .attributes import Known, known_dataclass
 from .params import LOGPROBS_MODE
-from .row_space import Parts
+from .row_space import Parts, bound_names
 from ._library import refusal
 
 _SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2}
@@ -190,18 +190,11 @@ class DraftRecords:
             record.mask_rows = self._list(masks, np.int32, ctypes.c_int32, count + 1, "mask_rows")
 
     def _by_name(self, role, named, otherwise):
-        """The bound rows of a draft. A name beyond the rows that the call got becomes an index that
-        the library refuses."""
+        """The bound rows of a draft."""
         bound = self.named.get(role)
         if named is None or bound is None:
             return otherwise if named is None else named
-        named = integers(named, bound.dtype, f"{role}_rows").astype(np.int64)
-        inside = (named >= 0) & (named < len(bound))
-        outside = np.where(named == -1, -1, np.iinfo(bound.dtype).max) if role == "mask" else (
-            np.iinfo(bound.dtype).max)
-        if not len(bound):
-            return np.broadcast_to(outside, named.shape)
-        return np.where(inside, bound[np.where(inside, named, 0)], outside)
+        return bound_names(role, named, bound)
 
     def _list(self, values, dtype, ctype, count, name):
         try:
