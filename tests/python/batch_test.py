@@ -5,12 +5,10 @@ SPECD_TEST_URI names a daemon; without it the engines are embedded.
 
 import types
 import unittest
-from unittest import mock
 
 import numpy as np
 
 import specd
-from specd import _library as c
 from specd import results
 from door_case import URI, V, one_hot
 
@@ -233,36 +231,6 @@ class RoundsTest(BatchCase):
         refused("discard: .* where 2 are needed", rows[:2], sequences, discard=[True])
         found = self.engine.verify_batch(rows[:2], sequences)
         self.assertEqual(found.total_kept.tolist(), [1, 1])  # nothing was kept before
-
-    def test_an_interrupt_ends_the_wait_and_not_the_round(self):
-        sequences = self.engine.open_batch(2, temperature=0).sequences
-        real = c.load()
-
-        def submitted(pointer, number, batch, answer, timeout_ms):
-            """As if the round took longer than the call waits."""
-            self.assertEqual(real.specd_submit_batch(pointer, number, batch), 0)
-            return 2
-
-        def interrupted(*_):
-            raise KeyboardInterrupt
-
-        class Slow:
-            specd_verify_batch, specd_poll_batch = staticmethod(submitted), staticmethod(
-                interrupted)
-
-            def __getattr__(self, name):
-                return getattr(real, name)
-
-        with mock.patch.object(c, "_library", Slow()):
-            with self.assertRaises(KeyboardInterrupt):
-                self.engine.verify_batch(one_hot(1, 2), sequences)
-        found = self.engine.verify_batch(one_hot(3, 4), sequences)
-        self.assertEqual(found.tokens.tolist(), [[3], [4]])
-        self.assertEqual(found.total_kept.tolist(), [2, 2])  # the tokens of that round were kept
-        # A single round beside it finds nothing in the way.
-        sequence = self.engine.open(specd.SamplingParams(temperature=0))
-        result, = self.engine.verify(one_hot(5), {sequence: []})
-        self.assertEqual(result.tokens.tolist(), [5])
 
 
 class OpeningsTest(BatchCase):
