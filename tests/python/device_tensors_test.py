@@ -91,6 +91,19 @@ class DeviceTensorsTest(unittest.TestCase):
                   self.engine.submit(tensor, [specd.Draft(b, target_rows=[2])])]
         self.assertEqual([round.done() for round in rounds], [False, False])
         self.assertEqual([round.result()[0].tokens.tolist() for round in rounds], [[1, 2], [3]])
+
+    def test_a_batch_reads_them_where_they_lie(self):
+        sequences = self.engine.open_batch(2, temperature=0).sequences
+        array = on_device(one_hot(1, 2, 3))
+        tensor = Tensor(array, device=(CUDA, 0))
+        for _ in range(2):
+            found = self.engine.verify_batch(tensor, sequences, [1], [0, 1, 1])
+            self.assertEqual(found.tokens.tolist(), [[1, 2], [3, -1]])
+        array[1] = one_hot(6)
+        found = self.engine.verify_batch(tensor, sequences, target_rows=[2, 1])
+        self.assertEqual(found.tokens.tolist(), [[3], [6]])
+        self.assertIsNone(self.engine._spaces["target"].copies.buffer)
+
     def test_other_memory_is_bound_when_the_rounds_before_are_answered(self):
         tensors = [Tensor(on_device(one_hot(token)), device=(CUDA, 0)) for token in (3, 6)]
         sequence = self.open(max_tokens=None)

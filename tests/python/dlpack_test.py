@@ -81,6 +81,55 @@ class DlpackTest(DoorCase):
         prompted = self.engine.open(specd.SamplingParams(), prompt_ids=Tensor(np.array([3, 1])))
         self.assertEqual(prompted.state().finish_reason, None)
 
+    def test_arrays_of_a_batch_may_be_tensors(self):
+        opened = self.engine.open_batch(
+            2, temperature=Tensor(np.zeros(2)), seeds=Tensor(np.array([5, 6])),
+            prompt_ids=Tensor(np.array([3, 1, 4])), prompt_offsets=Tensor(np.array([0, 1, 3])))
+        self.assertEqual(opened.seeds.tolist(), [5, 6])
+        handles = Tensor(opened.sequences.view(np.int64))  # as torch has them
+        words = bfloat16_words(one_hot(1, 2, 3, 4))
+        found = self.engine.verify_batch(Tensor(words, (BFLOAT, 16)), handles,
+                                         Tensor(np.array([[1], [3]])))
+        self.assertEqual(found.tokens.tolist(), [[1, 2], [3, 4]])
+        allowed = np.ones((3, V), bool)
+        allowed[1, 6] = False
+        found = self.engine.verify_batch(
+            WithGradient(one_hot(5, 6, 7)), handles, Tensor(np.array([5])),
+            Tensor(np.array([0, 1, 1], np.int32)), masks=Tensor(allowed),
+            discard=Tensor(np.array([False, False])))
+        self.assertEqual(found.tokens.tolist(), [[5, 0], [7, -1]])
+        found = self.engine.verify_batch(
+            None, handles, target_argmax=Tensor(np.array([2, 3])))
+        self.assertEqual(found.tokens.tolist(), [[2], [3]])
+
+    def test_shares_of_a_batch_in_bfloat16_are_numbers_and_not_words(self):
+        # q(token) = 0.5 / 1, and p(token) = 1, so each coin accepts it. The word of 0.5 is 16128, which
+        # is no weight of a mass of 1.
+        sequences = self.engine.open_batch(1, verify=specd.SamplingParams.numbers["verify"].choices.index(
+            "token")).sequences
+        half = Tensor(bfloat16_words([0.5]), (BFLOAT, 16))
+        found = self.engine.verify_batch(one_hot(1, 2), sequences, [[1]], q=one_hot(1),
+                                         weights=half, masses=[1])
+        self.assertEqual(found.tokens.tolist(), [[1, 2]])
+
+    def test_what_a_batch_cannot_read_is_refused_by_name(self):
+        sequences = self.engine.open_batch(2, temperature=0).sequences
+        verify, array = self.engine.verify_batch, np.zeros(2, np.int64)
+        far = Tensor(array, device=(CUDA, 3))
+        for name, call in (
+                ("sequences", lambda: verify(ROWS[:2], far)),
+                ("tokens", lambda: verify(ROWS[:2], sequences, far, [0, 1, 2])),
+                ("draft_offsets", lambda: verify(ROWS[:2], sequences, [1, 2], far)),
+                ("by_slot", lambda: verify(ROWS[:2], sequences, by_slot=far)),
+                ("masks", lambda: verify(ROWS[:2], sequences, masks=far)),
+                ("seeds", lambda: self.engine.open_batch(2, seeds=far)),
+                ("prompt_ids", lambda: self.engine.open_batch(2, prompt_ids=far)),
+                ("top_p", lambda: self.engine.open_batch(2, top_p=far))):
+            self.refused(call, f"{name}: a tensor on CUDA device 3", ".cpu()")
+        self.refused(lambda: verify(ROWS[:2], Tensor(bfloat16_words([1, 2]), (BFLOAT, 16))),
+                     "sequences", "bfloat16 where integers are needed")
+        self.assertEqual(verify(ROWS[:2], sequences).total_kept.tolist(), [1, 1])
+
     def test_ops_take_them_too(self):
         words = bfloat16_words(ROWS)
         self.assertEqual(specd.argmax(Tensor(words, (BFLOAT, 16))).tolist(), [1, 2, 3])

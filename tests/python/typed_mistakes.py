@@ -21,6 +21,11 @@ round.result(timeout_ms="5")  # error: arg-type
 length: int = round.poll()[0]  # error: index
 engine.slot_output("kept_tokens", address=4096)[0]  # error: index
 specd.Draft(sequence, by_slot="2")  # error: arg-type
+opened = engine.open_batch("2")  # error: arg-type
+engine.open_batch(1, request_ids=[1])  # error: list-item
+found = engine.verify_batch(np.eye(8), opened.sequences, draft_offset=[0, 1])  # error: call-arg
+found.token  # error: attr-defined
+kept: list[int] = found.kept(0)  # error: assignment
 specd.Member("unix:/run/specd/specd.sock", "token", rank="1")  # error: arg-type
 specd.subscribe(4)  # error: arg-type
 

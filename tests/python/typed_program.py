@@ -65,9 +65,31 @@ def outputs(engine: specd.Engine) -> int:
     return int(kept.shape[0]) + int(engine.stats()["rounds"]) * 0
 
 
+def batches(engine: specd.Engine) -> list[int]:
+    opened: specd.BatchOpening = engine.open_batch(
+        2, specd.SamplingParams(max_tokens=20), temperature=[0, 0.0],
+        seeds=np.array([1, 2], np.uint64), prompt_ids=Tensor(np.array([3, 1])),
+        prompt_offsets=[0, 1, 2], request_ids=["a", "b"])
+    sequence: specd.Sequence = opened.sequence(1)
+    found: specd.BatchResults = engine.verify_batch(
+        Tensor(eye(1, 2, 3)), opened.sequences, np.array([1]), [0, 1, 1], scores=False)
+    detail: str | None = found.detail_text(0)
+    names: list[str] = found.status_names.tolist()
+    assert detail is None and names == ["ok"] * len(found) and found.scores is None
+    tokens: list[int] = found.kept(0).tolist()
+    engine.verify_batch(None, opened.sequences, target_argmax=[4, 5], discard=[True, False])
+    try:
+        engine.open_batch(1, request_ids=[sequence.request_id])
+    except specd.OpeningRefused as refused:
+        tokens.append(refused.index)
+    tokens += found.total_kept.tolist()
+    return tokens
+
+
 def main() -> None:
     with specd.Engine("embedded:cpu", vocab_size=8, max_draft=3) as engine:
         print(rounds(engine), asyncio.run(asynchronous(engine)), outputs(engine))
+        print(batches(engine))
     print(specd.argmax(eye(2)).tolist(), specd.softmax(Tensor(eye(1)), temperature=0.5).shape)
 
 

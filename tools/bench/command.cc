@@ -50,9 +50,9 @@ absl::StatusOr<std::vector<int32_t>> ParseNumbers(const NumberList& list, bool q
 
 absl::Status CheckFlags(std::string_view suite, std::span<const std::string_view> taken) {
   for (const std::string_view name :
-       {"quick", "json",  "markdown",  "list",       "case",    "vocab", "seconds",
-        "base",  "batch", "draft",     "dtype",      "threads", "state", "rows",
-        "gap",   "specd", "directory", "constraint", "each",    "counts"}) {
+       {"quick", "json",  "markdown",  "list",       "case",    "vocab",  "seconds",
+        "base",  "batch", "draft",     "dtype",      "threads", "state",  "rows",
+        "gap",   "specd", "directory", "constraint", "each",    "counts", "python"}) {
     const absl::CommandLineFlag* const flag =
         absl::FindCommandLineFlag(absl::string_view(name.data(), name.size()));
     if (flag == nullptr || flag->CurrentValue() == flag->DefaultValue() ||

@@ -17,6 +17,7 @@
 #include <thread>
 #include <utility>
 
+#include "ipc/sockets/unix_socket.h"
 #include "tools/bench/rows.h"
 
 namespace specd::bench {
@@ -105,7 +106,8 @@ IpcDaemon::~IpcDaemon() {
 
 absl::Status IpcDaemon::AwaitSocket() const {
   const Clock::time_point end = Clock::now() + kPatience;
-  while (!std::filesystem::exists(directory_ + "/s")) {
+  // The socket file is there before the daemon listens.
+  while (!UnixConnection::Connect(directory_ + "/s", absl::ZeroDuration()).ok()) {
     const bool has_ended = HasEnded(pid_);
     if (has_ended || Clock::now() > end) return Broken("the daemon does not serve; see --specd");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -29,6 +29,7 @@
 #include "tools/bench/opening_suite.h"
 #include "tools/bench/probes/cuda_probes.h"
 #include "tools/bench/ptx_command.h"
+#include "tools/bench/python_command.h"
 #include "tools/bench/report.h"
 #include "tools/bench/stall_command.h"
 #include "tools/bench/terminal.h"
@@ -62,7 +63,9 @@ constexpr char kUsage[] =
     "xgrammar\n"
     "  specd-bench trace     rounds of an engine with a trace beside rounds without\n"
     "  specd-bench ipc       rounds of an engine that is attached to a daemon beside embedded "
-    "rounds\n\n"
+    "rounds\n"
+    "  specd-bench python    rounds and openings of 256 sequences in one call, from Python and "
+    "C\n\n"
     "Every case is checked before it is timed: verify's with a reference in double precision, "
     "gpu's "
     "with\nthe CPU backend, to the bit; grammar's along the texts. opening and stall check every "
@@ -81,7 +84,8 @@ constexpr char kUsage[] =
     "  specd-bench stall --quick --markdown\n"
     "  SPECD_XGRAMMAR_DIR=DIR specd-bench grammar --quick\n"
     "  specd-bench trace --quick --markdown\n"
-    "  specd-bench ipc --case=added_spin --vocab=32000\n\n"
+    "  specd-bench ipc --case=added_spin --vocab=32000\n"
+    "  PYTHONPATH=ipc/python specd-bench python --quick\n\n"
     "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; "
     "3 "
     "no\ndevice.";
@@ -341,18 +345,19 @@ int Main(int argc, char** argv) {
   if (suite == "trace") return RunTrace(command);
   if (suite == "ipc") return RunIpc(command);
   if (suite == "ptx") return RunPtx(command);
+  if (suite == "python") return RunPython(command);
   for (const std::string_view later : {"detok", "egress"}) {
     if (suite == later) {
       return Fail(
           kExitUsage,
           fmt::format(
-              "suite = {} is not built yet; verify, gpu, opening, stall, grammar, trace and "
-              "ipc are",
+              "suite = {} is not built yet; verify, gpu, opening, stall, grammar, trace, ipc and "
+              "python are",
               suite));
     }
   }
   return Fail(kExitUsage, fmt::format("suite = {} is unknown; there are verify, gpu, opening, "
-                                      "stall, grammar, trace and ipc",
+                                      "stall, grammar, trace, ipc and python",
                                       suite));
 }
 

@@ -23,6 +23,9 @@ library. The other files are:
   param_table.py the library's table of parameters and refused names
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
+  batch.py      rounds of many sequences, as arrays
+  opening_batch.py openings of many sequences, as arrays
+  batch_arrays.py what both need
   row_space.py  the rows of a role: the caller's, used in place, and copies
   row_memory.py the memory of rows, and the places of copies in it
   lent_rows.py  tensors in device memory that a call brings
@@ -42,6 +45,7 @@ from __future__ import annotations
 
 from ._library import Error, last_error, load
 from .arrays import pack_mask
+from .batch import BatchResults
 from .bfloat import BFloat16, bfloat16
 from .engine import Engine
 from .cuda_stream import CudaStream
@@ -49,6 +53,7 @@ from .dlpack import SupportsDlpack
 from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
 from .in_flight import Round, RoundTimeout
 from .member import Member
+from .opening_batch import BatchOpening, OpeningRefused
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
 from .params import SamplingParams
 from .results import Children, Logprob, Result, RoundError, Scores
@@ -66,9 +71,10 @@ def version() -> str:
 
 
 __all__ = [
-    "BFloat16", "Children", "CudaStream", "Draft", "DraftRequest", "Engine", "Error", "Grammar", "Logprob",
-    "Matcher", "Member", "Result", "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence",
-    "StreamEvent", "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
+    "BFloat16", "BatchOpening", "BatchResults", "Children", "CudaStream", "Draft", "DraftRequest",
+    "Engine", "Error", "Grammar", "Logprob", "Matcher", "Member", "OpeningRefused", "Result",
+    "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence", "StreamEvent",
+    "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
     "bfloat16", "fill_masks", "last_error", "pack_mask", "sample", "softmax", "subscribe",
     "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

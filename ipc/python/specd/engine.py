@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +14,10 @@ from . import _structs as s
 from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import id_array, integer, pointer
+from .batch import BatchRounds
 from .engine_handle import EngineHandle
+from .opening_batch import BatchOpenings
 from .params import SamplingParams, to_struct
-from .round_calls import RoundCalls
 from .rounds import DraftRequest, child_records, score_records
 from .sequence import Sequence
 from .slot_memory import SlotMemory
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 SHARING = ("none", "mps", "time_sliced", "unknown")
 
 
-class Engine(RoundCalls, SlotMemory):
+class Engine(BatchRounds, BatchOpenings, SlotMemory):
     """An engine's side of specd: in this process ("embedded:cpu") or attached to a daemon
     ("unix:/run/specd/specd.sock"). One thread at a time.
 
@@ -51,15 +51,8 @@ class Engine(RoundCalls, SlotMemory):
 
     def __init__(self, uri: str = "embedded:cpu", *, vocab_size: int, **options: Any):
         EngineHandle.__init__(self, uri, vocab_size, options)
-        RoundCalls.__init__(self)
+        BatchRounds.__init__(self)
         SlotMemory.__init__(self)
-        # The engines of one daemon share its log and its events. No two may use the same ids.
-        self._name_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}"
-        self._names = 0
-
-    def next_request_id(self) -> str:
-        self._names += 1
-        return f"{self._name_prefix}-{self._names}"
 
     # ---- sequences --------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import secrets
 import weakref
 from types import TracebackType
 from typing import Any, TypeVar
@@ -28,10 +30,14 @@ class EngineHandle:
         self.max_batch, self.max_draft = int(struct.max_batch), int(struct.max_draft)
         self.max_path = int(struct.max_path) or self.max_draft
         self.max_sequences = int(struct.max_sequences) or self.max_batch
+        self.max_scores_per_token = int(struct.max_scores_per_token)
         self._pointer = handle
         # Also run when the interpreter ends, so that a daemon is told at once.
         self._closer = weakref.finalize(self, c.load().specd_close, handle)
         self._in_flight = InFlight(self)
+        # The engines of one daemon share its log and its events. No two may use the same ids.
+        self.request_id_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}-"
+        self._names = 0
 
     @property
     def pointer(self) -> ctypes.c_void_p:
@@ -40,6 +46,15 @@ class EngineHandle:
             raise refusal("the engine is closed")
         self._in_flight.pause()
         return self._pointer
+
+    def next_request_id(self) -> str:
+        return f"{self.request_id_prefix}{self.take_names(1)}"
+
+    def take_names(self, count: int) -> int:
+        """The first of `count` numbers that no request id has yet."""
+        first = self._names + 1
+        self._names += count
+        return first
 
     def close(self) -> None:
         """Detaches the engine and aborts open sequences. Arrays from rows(), slot_output(),

@@ -1,4 +1,5 @@
-"""InFlight has the rounds of an engine that are submitted and not answered; Round is one of them."""
+"""InFlight has the rounds of an engine that are submitted and not answered: Submitted is one of them, and
+Round is one of drafts."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import ctypes
 import math
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _library as c
 from . import _structs as s
@@ -45,12 +46,34 @@ class RoundTimeout(c.Error, TimeoutError):
 class InTheWay(Exception):
     """Internal: the next round can be submitted once `round` is answered."""
 
-    def __init__(self, round: Round):
+    def __init__(self, round: Submitted):
         super().__init__()
         self.round = round
 
 
-class Round:
+class Submitted:
+    """A round as InFlight knows it. `answer` is what the library's function `poll_name` fills while the
+    round is the oldest; InFlight keeps it alive until then."""
+
+    def __init__(self, number: int, poll_name: str, answer: s.Completion | s.BatchResults):
+        self.number, self.poll_name, self.answer = number, poll_name, answer
+        self.error: c.Error | None = None
+        self._is_answered = False
+
+    def done(self) -> bool:
+        """Whether the answer is here. It asks nobody: poll does."""
+        return self._is_answered
+
+    def take(self) -> None:
+        """Takes `answer`, which is that of this round now. If interrupted, it is called again."""
+        self._is_answered = True
+
+    def fail(self, error: c.Error) -> None:
+        """Takes an error in the place of the answer."""
+        self.error, self._is_answered = error, True
+
+
+class Round(Submitted):
     """A round that Engine.submit has submitted. Several rounds may be in flight, and they are
     answered in the order of submission.
 
@@ -64,15 +87,10 @@ class Round:
 
     def __init__(self, in_flight: InFlight, number: int, sequences: Sequence[object],
                  named: Mapping[str, Any]):
-        self.number = number
+        super().__init__(number, "specd_poll", in_flight.taken)
         self.sequences = list(sequences)
         self._in_flight, self._named = in_flight, named
-        self._answers: list[Result] | None = None
-        self._error: c.Error | None = None
-
-    def done(self) -> bool:
-        """Whether the answer is here. It asks nobody: poll does."""
-        return self._answers is not None or self._error is not None
+        self._answers: list[Result] = []
 
     def poll(self) -> bool:
         """Takes the answers that have come, without a wait, and tells whether this round's is among
@@ -101,23 +119,26 @@ class Round:
         return f"<specd.Round {self.number} {'answered' if self.done() else 'in flight'}>"
 
     def _checked(self, strict: bool) -> list[Result]:
-        if self._error is not None:
-            raise self._error
-        assert self._answers is not None
+        if self.error is not None:
+            raise self.error
         return results.checked_round(self._answers) if strict else self._answers
 
-    def _take(self, completion: s.Completion) -> None:
-        self._answers = [results.result_of(completion.results[i], sequence, self._named)
+    def take(self) -> None:
+        self._answers = [results.result_of(self.answer.results[i], sequence, self._named)
                          for i, sequence in enumerate(self.sequences)]
+        super().take()
+
+
+_Round = TypeVar("_Round", bound=Submitted)
 
 
 class InFlight:
-    """See the head of the file. `taken` is the completion that the library has filled last."""
+    """See the head of the file. `taken` is the completion that specd_poll has filled last."""
 
     def __init__(self, engine: EngineHandle):
         self._engine = engine
         self._last_number = 0
-        self.pending: dict[int, Round] = {}  # by number, the oldest first
+        self.pending: dict[int, Submitted] = {}  # by number, the oldest first
         self.taken = s.Completion(ctypes.sizeof(s.Completion), ctypes.sizeof(s.Result))
         # A wait of a coroutine: slices of specd_poll in a thread of its own. One runs at a time, and
         # only the engine's thread begins one.
@@ -133,17 +154,17 @@ class InFlight:
         self._last_number += 1
         return self._last_number
 
-    def begin(self, sequences: Sequence[object], named: Mapping[str, Any]) -> Round:
-        """A Round that counts as in flight from now on. REQUIRES: it is submitted at once, or
-        taken out of `pending` again."""
+    def begin(self, make: Callable[[int], _Round]) -> _Round:
+        """Makes the round with the next number, which counts as in flight from now on. REQUIRES: it
+        is submitted at once, or taken out of `pending` again."""
         number = self.next_number()
-        self.pending[number] = made = Round(self, number, sequences, named)
+        self.pending[number] = made = make(number)
         return made
 
-    def oldest(self) -> Round:
+    def oldest(self) -> Submitted:
         return next(iter(self.pending.values()))
 
-    def newest(self) -> Round:
+    def newest(self) -> Submitted:
         return next(reversed(self.pending.values()))
 
     def check_free(self) -> None:
@@ -156,8 +177,8 @@ class InFlight:
         while self.pending:
             oldest = self.oldest()
             self.wait(oldest.done, -1)
-            if oldest._error is not None:
-                raise oldest._error
+            if oldest.error is not None:
+                raise oldest.error
 
     # ---- waiting
 
@@ -221,9 +242,11 @@ class InFlight:
         return self._pool.submit(self._poll, self._engine.pointer, timeout_ms)
 
     def _poll(self, pointer: ctypes.c_void_p, timeout_ms: int) -> int | c.Error:
+        """Asks for the answer of the oldest round; if none is in flight, for that of a staged one."""
+        name, answer = (("specd_poll", self.taken) if not self.pending else
+                        (self.oldest().poll_name, self.oldest().answer))
         try:
-            code: int = c.check(c.load().specd_poll(pointer, ctypes.byref(self.taken), timeout_ms))
-            return code
+            return c.check(getattr(c.load(), name)(pointer, ctypes.byref(answer), timeout_ms))
         except c.Error as error:  # here, because the text of an error belongs to its thread
             return error
 
@@ -233,15 +256,15 @@ class InFlight:
         if outcome.code_name != "SPECD_ERROR_INTERNAL" or not self.pending:
             raise outcome
         # That was the answer of the oldest round: no other will come.
-        self.pending.pop(self.oldest().number)._error = outcome
+        self.pending.pop(self.oldest().number).fail(outcome)
         return True
 
     def _deliver(self) -> bool:
-        """Gives the completion that was taken last to its Round, if that has not got it: an
-        interrupt may have come between."""
-        answered = self.pending.get(self.taken.round_id)
-        if answered is None:
+        """Lets the oldest round take its answer, if that has come: an interrupt may have come
+        between."""
+        if not self.pending or self.oldest().answer.round_id != self.oldest().number:
             return False
-        answered._take(self.taken)
-        del self.pending[answered.number]
+        oldest = self.oldest()
+        oldest.take()
+        del self.pending[oldest.number]
         return True

@@ -181,7 +181,7 @@ def state_of(struct: s.SequenceState) -> State:
                  number_or_none(struct.cumulative_logprob))
 
 
-def _detail_of(number: int) -> str | None:
+def detail_of(number: int) -> str | None:
     return c.load().specd_detail_text(number).decode() if number else None
 
 
@@ -189,9 +189,14 @@ def _row_of(struct: Any, detail: str | None, named: Mapping[str, Array]) -> int 
     """The bad row as the caller counts rows. named: by role, the bound row of each of them."""
     if detail is None or struct.bad_row == _NO_ROW:
         return None
+    return caller_row(struct.bad_row, detail, named)
+
+
+def caller_row(row: int, detail: str, named: Mapping[str, Array]) -> int:
+    """The index that a bound row has for the caller."""
     bound = named.get("draft" if detail.startswith("draft_rows") else "target", np.zeros(0))
-    found = np.flatnonzero(bound == struct.bad_row)
-    return int(found[0]) if len(found) else int(struct.bad_row)
+    found = np.flatnonzero(bound == row)
+    return int(found[0]) if len(found) else row
 
 
 def result_of(struct: Any, sequence: Any, named: Mapping[str, Array]) -> Result:
@@ -199,7 +204,7 @@ def result_of(struct: Any, sequence: Any, named: Mapping[str, Array]) -> Result:
     if struct.scores_per_token:
         count = struct.num_kept * struct.scores_per_token
         scores = _copied(struct.scores, count, SCORE).reshape(-1, struct.scores_per_token)
-    detail = _detail_of(struct.detail)
+    detail = detail_of(struct.detail)
     return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
                   _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
                   _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
@@ -214,7 +219,7 @@ _CHILD: Any = np.dtype(s.DraftChild)
 def children_of(struct: Any, sequence: Any) -> Children:
     children = _copied(struct.children, struct.num_children, _CHILD)
     return Children(sequence, STATUSES[struct.status], children["id"], children["count"],
-                    children["weight"], children["mass"], _detail_of(struct.detail))
+                    children["weight"], children["mass"], detail_of(struct.detail))
 
 
 def scores_of(struct: Any, per_token: int) -> tuple[str, Array, str | None]:
@@ -222,5 +227,5 @@ def scores_of(struct: Any, per_token: int) -> tuple[str, Array, str | None]:
     if struct.num_scored == 0:
         missing = np.zeros(per_token, SCORE)
         missing["id"], missing["value"] = -1, np.nan
-        return STATUSES[struct.status], missing, _detail_of(struct.detail)
+        return STATUSES[struct.status], missing, detail_of(struct.detail)
     return STATUSES[struct.status], _copied(struct.scores, struct.scores_per_token, SCORE), None

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _library as c
 from . import _structs as s
@@ -15,13 +15,15 @@ from ._library import check, refusal
 from .arrays import integer
 from .cuda_stream import CudaStream, stream_address
 from .engine_handle import EngineHandle
-from .in_flight import InTheWay, Round, RoundTimeout
+from .in_flight import InTheWay, Round, RoundTimeout, Submitted
 from .rounds import Draft, DraftRecords
 from .row_space import RowSpace
 
 if TYPE_CHECKING:
     from .results import Result
     from .row_types import Drafts, Masks, Rows
+
+_Submitted = TypeVar("_Submitted", bound=Submitted)
 
 
 class RoundCalls(EngineHandle):
@@ -130,10 +132,15 @@ class RoundCalls(EngineHandle):
 
     def _submit(self, rows: Rows, drafts: Drafts, q: Rows, masks: Masks,
                 cuda_stream: CudaStream | None, timeout_ms: int) -> Round:
+        return self._when_free(lambda: self._try_submit(rows, drafts, q, masks, cuda_stream),
+                               timeout_ms)
+
+    def _when_free(self, try_submit: Callable[[], _Submitted], timeout_ms: int = -1) -> _Submitted:
+        """Calls try_submit again once the round that was in its way is answered."""
         end_s = time.monotonic() + timeout_ms / 1000
         while True:
             try:
-                return self._try_submit(rows, drafts, q, masks, cuda_stream)
+                return try_submit()
             except InTheWay as what:
                 earlier = what.round
             left_ms = -1
@@ -155,12 +162,21 @@ class RoundCalls(EngineHandle):
         self._bind_named(records, draft=q, mask=masks)
         function = c.load().specd_submit_on_stream if stream else c.load().specd_submit
         structs = records.structs()
+        sequences = [draft.sequence for draft in records.drafts]
+        return self._hand_in(
+            lambda number: Round(self._in_flight, number, sequences, records.named), "drafts",
+            function, structs, len(structs), *stream)
+
+    def _hand_in(self, make: Callable[[int], _Submitted], name: str, function: Callable[..., int],
+                 *arguments: Any) -> _Submitted:
+        """Submits the round that make(number) gives, by a function of the library, or raises
+        InTheWay. A refusal begins with `name`."""
         codes: list[int] = []
         pointer, pending = self.pointer, self._in_flight.pending
         # before the call: an interrupt may come right after it
-        made = self._in_flight.begin([draft.sequence for draft in records.drafts], records.named)
+        made = self._in_flight.begin(make)
         try:
-            c.call_into(codes, function, pointer, made.number, structs, len(structs), *stream)
+            c.call_into(codes, function, pointer, made.number, *arguments)
         finally:
             if codes != [0]:
                 del pending[made.number]
@@ -168,8 +184,8 @@ class RoundCalls(EngineHandle):
             if pending:
                 raise InTheWay(self._in_flight.oldest())
             self._in_flight.wait(lambda: False, 0)  # takes the answer, if it has come
-            raise refusal("drafts: a call that was given up had not been answered, or a CUDA stream "
-                          "has an earlier round before it; try again")
+            raise refusal(f"{name}: a call that was given up had not been answered, or a CUDA "
+                          "stream has an earlier round before it; try again")
         self._staged.clear()  # none is staged, or the round would have been refused
         return made
 

@@ -16,7 +16,7 @@ from .arrays import floats, id_array, integer, integers, mask_words, pointer
 from .attributes import Known, known_dataclass
 from .dlpack import Array, as_array
 from .params import LOGPROBS_MODE
-from .row_space import Parts, RowSpace
+from .row_space import Parts, RowSpace, bound_names
 from ._library import refusal
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .sequence import Sequence as OpenSequence
 
 _SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2}
-_DISCARD = 1
-_DRAFTS_BY_SLOT = 2
+DISCARD = 1
+DRAFTS_BY_SLOT = 2
 
 
 @known_dataclass
@@ -168,11 +168,11 @@ class DraftRecords:
         for i, (record, draft) in enumerate(zip(table, self.drafts)):
             count = self.counts[i]
             record.sequence, record.num_nodes = _handle(draft.sequence), count
-            record.flags = _DISCARD if draft.discard else 0
+            record.flags = DISCARD if draft.discard else 0
             if draft.by_slot is None:
                 record.tokens = self._keep(self.tokens[i], ctypes.c_int32)
             else:
-                record.flags |= _DRAFTS_BY_SLOT
+                record.flags |= DRAFTS_BY_SLOT
             if draft.parents is not None:
                 record.parents = self._list(draft.parents, np.int32, ctypes.c_int32, count,
                                             "parents")
@@ -209,19 +209,11 @@ class DraftRecords:
             record.mask_rows = self._list(masks, np.int32, ctypes.c_int32, count + 1, "mask_rows")
 
     def _by_name(self, role: str, named: Any, otherwise: Array | None) -> Array | None:
-        """The bound rows of a draft. A name beyond the rows that the call got becomes an index that
-        the library refuses."""
+        """The bound rows of a draft."""
         bound = self.named.get(role)
         if named is None or bound is None:
             return otherwise if named is None else named
-        named = integers(named, bound.dtype, f"{role}_rows").astype(np.int64)
-        inside = (named >= 0) & (named < len(bound))
-        outside = np.where(named == -1, -1, np.iinfo(bound.dtype).max) if role == "mask" else (
-            np.iinfo(bound.dtype).max)
-        if not len(bound):
-            return np.broadcast_to(outside, named.shape)
-        rows: Array = np.where(inside, bound[np.where(inside, named, 0)], outside)
-        return rows
+        return bound_names(role, named, bound)
 
     def _list(self, values: Any, dtype: Any, ctype: Any, count: int, name: str) -> Any:
         try:

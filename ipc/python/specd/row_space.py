@@ -15,7 +15,7 @@ import numpy as np
 
 from . import _library as c
 from . import _structs as s
-from .arrays import as_rows, dtype_code, integer, item_size, numpy_view, view_code
+from .arrays import as_rows, dtype_code, integer, integers, item_size, numpy_view, view_code
 from .dlpack import Array, Tensor, host_array, is_tensor, read_tensor
 from .in_flight import InTheWay
 from .lent_rows import LentRows, device_rows
@@ -259,6 +259,19 @@ class RowSpace:
             return numpy_view(memory.buffer, num_rows, row_stride, self.engine.vocab_size, code)
         words: Array = np.frombuffer(memory.buffer, np.int32, num_rows * row_stride)
         return words.reshape(num_rows, row_stride)[:, :self.columns()]
+
+
+def bound_names(role: str, named: Any, bound: Array) -> Array:
+    """The bound rows that indices into the rows of a call name. An index beyond those rows becomes
+    one that the library refuses."""
+    named = integers(named, bound.dtype, f"{role}_rows").astype(np.int64)
+    inside = (named >= 0) & (named < len(bound))
+    outside = np.where(named == -1, -1, np.iinfo(bound.dtype).max) if role == "mask" else (
+        np.iinfo(bound.dtype).max)
+    if not len(bound):
+        return np.broadcast_to(outside, named.shape)
+    rows: Array = np.where(inside, bound[np.where(inside, named, 0)], outside)
+    return rows
 
 
 def _address(array: Array) -> int:

@@ -13,8 +13,9 @@ from .rounds import Draft
 from .sequence import Sequence as OpenSequence
 
 Array: TypeAlias = npt.NDArray[Any]
-# An array of rows: numpy's, a tensor, or lists of numbers.
-RowArray: TypeAlias = Union[npt.ArrayLike, SupportsDlpack]
+# Numbers as an array of numpy, a tensor, or lists.
+Numbers: TypeAlias = Union[npt.ArrayLike, SupportsDlpack]
+RowArray: TypeAlias = Numbers
 Rows: TypeAlias = Union[RowArray, Sequence[Union[RowArray, None]], None]
 Masks: TypeAlias = Union[RowArray, Sequence[Union[RowArray, None]], None]
 Ids: TypeAlias = Union[Sequence[int], npt.NDArray[np.integer[Any]], SupportsDlpack]

@@ -1,0 +1,283 @@
+"""Rounds of many sequences in one call, with arrays in and arrays out."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _library as c
+from . import _structs as s
+from . import results
+from ._library import refusal
+from .arrays import mask_words
+from .batch_arrays import handles, numbers_of, ragged, set_pointer
+from .dlpack import Array, as_array
+from .in_flight import Submitted
+from .round_calls import RoundCalls
+from .rounds import DISCARD, DRAFTS_BY_SLOT
+from .row_space import bound_names
+
+if TYPE_CHECKING:
+    from .row_types import Numbers, RowArray
+
+
+@dataclasses.dataclass
+class BatchResults:
+    """The results of a round as arrays; element i is of sequence i. The fields mean what those of
+    specd.Result mean.
+
+    tokens: an array of (sequences, longest draft + 1): in each row the kept tokens, then -1
+    path: the same for the accepted draft tokens, by their index in the draft
+    status, finish_reason, verify, detail: the numbers of C; status_names has names
+    bad_row, stop_token: -1 where there is none
+    scores, scores_per_token: None, unless the call asked for scores. scores is an array of
+      (sequences, longest draft + 1, max_scores_per_token of the engine) of (id, value, rank); id is
+      -1 beyond the scores of a sequence
+    """
+
+    sequences: Array
+    status: Array
+    finish_reason: Array
+    num_accepted: Array
+    num_kept: Array
+    total_kept: Array
+    stop_token: Array
+    detail: Array
+    bad_row: Array
+    verify: Array
+    cumulative_logprob: Array
+    tokens: Array
+    path: Array
+    scores_per_token: Array | None = None
+    scores: Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.status)
+
+    @property
+    def status_names(self) -> Array:
+        """Such as "ok" and "finished", as an array."""
+        names: Array = np.array(results.STATUSES)[self.status]
+        return names
+
+    def detail_text(self, i: int) -> str | None:
+        """Why sequence i was not verified, or None."""
+        return results.detail_of(int(self.detail[i]))
+
+    def kept(self, i: int) -> Array:
+        """The kept tokens of sequence i."""
+        kept: Array = self.tokens[i, :self.num_kept[i]]
+        return kept
+
+
+# By field of specd_batch_results: the type of its elements here. An unsigned -1 of C becomes -1.
+_RESULT_TYPES: dict[str, type[np.generic]] = {"status": np.uint32, "finish_reason": np.uint32, "num_accepted": np.uint32,
+                 "num_kept": np.uint32, "total_kept": np.uint32, "stop_token": np.int32,
+                 "detail": np.uint32, "bad_row": np.int32, "verify": np.uint32,
+                 "cumulative_logprob": np.float64}
+
+
+class BatchRounds(RoundCalls):
+    """The part of Engine that does rounds of arrays."""
+
+    def verify_batch(self, rows: RowArray | None, sequences: Numbers, tokens: Numbers | None = None,
+                     draft_offsets: Numbers | None = None, *, sampled: Numbers | None = None,
+                     q: RowArray | None = None, masks: RowArray | None = None,
+                     target_rows: Numbers | None = None,
+                     draft_rows: Numbers | None = None, mask_rows: Numbers | None = None,
+                     weights: Numbers | None = None, masses: Numbers | None = None,
+                     target_argmax: Numbers | None = None, parents: Numbers | None = None,
+                     discard: Numbers | None = None, by_slot: Numbers | None = None,
+                     scores: bool = False, strict: bool = True) -> BatchResults:
+        """Verifies one round of many sequences, and returns a BatchResults. Engine.verify says what
+        the parts of a draft mean, and what an interrupt does. Arrays are of numpy, lists, or tensors
+        with __dlpack__, such as torch's. Only `rows` and `q` may lie in device memory.
+
+        rows: the target rows of all places, or None: the bound rows. A sequence with K draft tokens
+          has K + 1 places; those of the first sequence come first. A discarded one has places too.
+        sequences: their handles, such as BatchOpening.sequences
+        tokens: the draft tokens of all sequences, one after another, or an array of (sequences, K).
+          Without them the round is plain sampling.
+        draft_offsets: one number more than sequences: tokens[draft_offsets[i]:draft_offsets[i + 1]]
+          is the draft of sequence i. Not needed for an array of (sequences, K).
+        sampled, weights, masses, parents, draft_rows: one element for each draft token
+        target_rows, mask_rows, target_argmax: one element for each place. Names of rows are indices
+          into the rows that the call gets
+        discard, by_slot: one boolean for each sequence; by_slot: its tokens are those of
+          engine.draft_tokens(), and `tokens` only counts
+        q, masks: rows for all draft tokens, and for all places
+        scores: True: the results have scores
+        strict: if a sequence was not verified, raise RoundError, which has all results
+
+        Rounds that are in flight are answered first.
+        """
+        def try_submit() -> _BatchRound:
+            batch = _Batch(self, sequences, tokens, draft_offsets)
+            batch.place_targets(rows, target_rows, target_argmax)
+            batch.place_drafts(q, draft_rows, sampled, weights, masses)
+            batch.place_masks(masks, mask_rows)
+            batch.put_each(parents, discard, by_slot)
+            num_scores = self.max_scores_per_token if scores else 0
+            return self._hand_in(lambda number: _BatchRound(number, batch, num_scores), "sequences",
+                                 c.load().specd_submit_batch, ctypes.byref(batch.struct))
+
+        made = self._when_free(try_submit)
+        self._in_flight.wait(made.done, -1)
+        found = made.found()
+        return _checked(found) if strict else found
+
+
+class _Batch:
+    """specd_batch over the arrays of a caller."""
+
+    def __init__(self, engine: RoundCalls, sequences: Any, tokens: Any, draft_offsets: Any):
+        self.engine = engine
+        self.named: dict[str, Array] = {}  # by role: the bound row of each row of the call
+        self.struct = s.Batch(ctypes.sizeof(s.Batch))
+        self.kept: list[Array] = []
+        self.sequences = handles(sequences)
+        self.count = len(self.sequences)
+        self.struct.num_sequences = self.count
+        self._put("sequences", self.sequences)
+        if tokens is None:
+            if draft_offsets is not None:
+                raise refusal("tokens: draft_offsets are given without them; give both")
+            self.num_tokens = self.longest = 0
+            return
+        tokens, offsets = ragged(tokens, draft_offsets, self.count, "tokens", "draft_offsets")
+        self.num_tokens = len(tokens)
+        self.longest = int((offsets[1:] - offsets[:-1]).max(initial=0))
+        self._put("tokens", tokens)
+        self._put("draft_offsets", offsets.astype(np.uint32, copy=False))
+
+    @property
+    def num_places(self) -> int:
+        return self.num_tokens + self.count
+
+    def place_targets(self, rows: Any, target_rows: Any, target_argmax: Any) -> None:
+        if target_argmax is not None:
+            if rows is not None or target_rows is not None:
+                raise refusal("target_argmax: it takes the place of rows; pass rows=None")
+            self._put_list("target_argmax", target_argmax, np.int32, self.num_places)
+            return
+        bound = self.engine._space("target").write(
+            rows, 0 if target_rows is not None else self.num_places, target_rows is not None,
+            "K + 1 for K draft tokens of a sequence", "target rows")
+        self._put_rows("target", bound, target_rows, np.uint32, self.num_places)
+
+    def place_drafts(self, q: Any, draft_rows: Any, sampled: Any, weights: Any,
+                     masses: Any) -> None:
+        if (weights is None) != (masses is None):
+            raise refusal("weights, masses: one is given without the other; q(token) is their "
+                          "quotient")
+        if q is not None:
+            bound = self.engine._space("draft").write(
+                q, 0 if draft_rows is not None else self.num_tokens, draft_rows is not None,
+                "one for each draft token", "q")
+            self._put_rows("draft", bound, draft_rows, np.uint32, self.num_tokens)
+        elif draft_rows is not None:
+            self.engine._space("draft").go_home()
+            self._put_list("draft_rows", draft_rows, np.uint32, self.num_tokens)
+        if sampled is None and (q is not None or draft_rows is not None or weights is not None):
+            sampled = np.ones(self.num_tokens, np.uint8)
+        if sampled is not None:
+            self._put_list("kinds", sampled, np.uint8, self.num_tokens, "sampled")
+        if weights is not None:
+            self._put_list("draft_weights", weights, np.float32, self.num_tokens, "weights")
+            self._put_list("draft_masses", masses, np.float64, self.num_tokens, "masses")
+
+    def place_masks(self, masks: Any, mask_rows: Any) -> None:
+        masks, space = as_array(masks, "masks"), self.engine._space("mask")
+        if masks is None:
+            if mask_rows is not None:
+                space.go_home()
+                self._put_list("mask_rows", mask_rows, np.int32, self.num_places)
+            return
+        if space.holds(masks):
+            need = 0 if mask_rows is not None else self.num_places
+            bound = space.write(masks, need, True, "one for each place", "masks")
+        else:
+            need = len(masks) if mask_rows is not None else self.num_places
+            bound = space.copy(mask_words(masks, self.engine.vocab_size, need, "masks"), 0)
+        self._put_rows("mask", bound.astype(np.int32), mask_rows, np.int32, self.num_places)
+
+    def put_each(self, parents: Any, discard: Any, by_slot: Any) -> None:
+        if parents is not None:
+            self._put_list("parents", parents, np.int32, self.num_tokens)
+        if discard is None and by_slot is None:
+            return
+        flags = np.zeros(self.count, np.uint32)
+        for name, given, bit in (("discard", discard, DISCARD),
+                                 ("by_slot", by_slot, DRAFTS_BY_SLOT)):
+            if given is None:
+                continue
+            given = np.asarray(as_array(given, name), bool)
+            if given.shape != (self.count,):
+                raise refusal(f"{name}: {given.shape} values where {self.count} are needed")
+            flags |= np.where(given, np.uint32(bit), np.uint32(0))
+        self._put("flags", flags)
+
+    def name_bad_rows(self, found: BatchResults) -> None:
+        """Counts bad rows as the caller counts rows."""
+        for i in np.flatnonzero(found.bad_row >= 0).tolist():
+            found.bad_row[i] = results.caller_row(int(found.bad_row[i]), found.detail_text(i) or "",
+                                                  self.named)
+
+    def _put_rows(self, role: str, bound: Array, named: Any, dtype: Any, count: int) -> None:
+        """Names the bound row of each element. `named` are indices into the rows of the call."""
+        self.named[role] = bound
+        rows = bound[:count] if named is None else bound_names(role, named, bound)
+        self._put_list(f"{role}_rows", rows, dtype, count)
+
+    def _put_list(self, field: str, values: Any, dtype: Any, count: int,
+                  name: str | None = None) -> None:
+        array = numbers_of(values, dtype, name or field)
+        if array.shape != (count,):
+            raise refusal(f"{name or field}: {array.shape} values where {count} are needed")
+        self._put(field, array)
+
+    def _put(self, field: str, array: Array) -> None:
+        self.kept.append(array)
+        set_pointer(self.struct, field, array)
+
+
+class _BatchRound(Submitted):
+    """A batch that is submitted. It has the arrays that its results go to."""
+
+    def __init__(self, number: int, batch: _Batch, num_scores: int):
+        count, width = batch.count, batch.longest + 1
+        answer = s.BatchResults(ctypes.sizeof(s.BatchResults))
+        super().__init__(number, "specd_poll_batch", answer)
+        self._batch = batch
+        answer.max_results, answer.tokens_stride = count, width
+        self.arrays: dict[str, Array] = {name: np.empty(count, dtype)
+                                         for name, dtype in _RESULT_TYPES.items()}
+        self.arrays["tokens"] = np.empty((count, width), np.int32)
+        self.arrays["path"] = np.empty((count, width), np.int32)
+        if num_scores:
+            answer.scores_stride = num_scores
+            self.arrays["scores_per_token"] = np.empty(count, np.uint32)
+            self.arrays["scores"] = np.empty((count, width, num_scores), results.SCORE)
+        for name, array in self.arrays.items():
+            set_pointer(answer, name, array)
+
+    def found(self) -> BatchResults:
+        """The results of the round, which is answered."""
+        if self.error is not None:
+            raise self.error
+        found = BatchResults(sequences=self._batch.sequences, **self.arrays)
+        self._batch.name_bad_rows(found)
+        return found
+
+
+def _checked(found: BatchResults) -> BatchResults:
+    """`found`, unless a sequence was neither verified nor finished before."""
+    bad = np.flatnonzero(found.status > 1)
+    if not len(bad):
+        return found
+    details = {int(bad[0]): found.detail_text(int(bad[0]))}
+    return results.checked(found, "sequences", found.status_names.tolist(),
+                           [details.get(i) for i in range(len(found))])

@@ -1,0 +1,196 @@
+"""Openings of many sequences in one call, with arrays in and arrays out."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import dataclasses
+from collections.abc import Sequence as Items
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from . import _library as c
+from . import _structs as s
+from ._library import check, refusal, text_bytes
+from .arrays import integer
+from .batch_arrays import address, numbers_of, ragged
+from .dlpack import Array
+from .engine_handle import EngineHandle
+from .params import SamplingParams, to_struct
+from .sequence import Sequence
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .row_types import Numbers
+
+_OPENINGS_MAX = 1024
+_NO_OPENING = 2**32 - 1
+_INFO: Any = np.dtype(s.SequenceInfo)
+_NUMBER_DIGITS = 10
+
+
+@dataclasses.dataclass
+class BatchOpening:
+    """The sequences that open_batch opened. sequences has their handles, for verify_batch. verify
+    has the numbers of C, and warnings what the constraints do not enforce."""
+
+    sequences: Array
+    seeds: Array
+    verify: Array
+    warnings: list[str]
+    _engine: Engine
+    _infos: Any
+    _names: _Names
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    @property
+    def request_ids(self) -> list[str]:
+        return [self._names.items[i].decode() for i in range(len(self))]
+
+    def sequence(self, i: int) -> Sequence:
+        """Sequence i as a specd.Sequence, to fork, abort and close it."""
+        return Sequence(self._engine, self._infos[i], self._names.items[i].decode())
+
+
+class OpeningRefused(c.Error):
+    """An opening of a batch was refused, and none was opened. `index` is its place in the batch."""
+
+    def __init__(self, error: c.Error, index: int):
+        super().__init__(error.code, error.code_name, error.text)
+        self.index = index
+
+
+class BatchOpenings(EngineHandle):
+    """The part of Engine that opens many sequences in one call."""
+
+    def open_batch(self, count: int, params: SamplingParams | None = None, *,
+                   prompt_ids: Numbers | None = None, prompt_offsets: Numbers | None = None,
+                   output_ids: Numbers | None = None, output_offsets: Numbers | None = None,
+                   seeds: Numbers | None = None, request_ids: Items[str] | None = None,
+                   **fields: Numbers) -> BatchOpening:
+        """Opens `count` sequences in one call, all or none, and returns a BatchOpening.
+
+        params: the SamplingParams that all have in common
+        fields: parameters of SamplingParams that are numbers, such as temperature=[0.7, 1.0]: one
+          value for each sequence, or one for all. A value of a choice, such as verify, is its index
+          in specd.SamplingParams.numbers["verify"].choices
+        prompt_ids, prompt_offsets: prompt_ids[prompt_offsets[i]:prompt_offsets[i + 1]] is the prompt
+          of sequence i. An array of (count, length) needs no offsets. output_ids: the same
+        seeds: one for each sequence; without them specd draws seeds
+        If an opening is refused, OpeningRefused names its index, and nothing is opened.
+        """
+        count = integer(count, "count", 1, _OPENINGS_MAX)
+        table = _ParamTable(count, params, fields)
+        table.put_seeds(seeds)
+        table.put_ids("prompt_ids", prompt_ids, prompt_offsets)
+        table.put_ids("output_ids", output_ids, output_offsets)
+        names = _Names(self, count, request_ids)
+        infos: Any = np.zeros(count, _INFO)
+        infos["struct_size"] = ctypes.sizeof(s.SequenceInfo)
+        openings = c.initialised(s.Openings, "specd_openings_init")
+        openings.num_openings = openings.max_infos = count
+        openings.request_ids = names.items
+        openings.params = ctypes.cast(table.address, ctypes.POINTER(s.Params))
+        openings.infos = ctypes.cast(address(infos), ctypes.POINTER(s.SequenceInfo))
+        try:
+            check(c.load().specd_open_sequences(self.pointer, ctypes.byref(openings)))
+        except c.Error as error:
+            if openings.refused == _NO_OPENING:
+                raise
+            raise OpeningRefused(error, openings.refused) from None
+        lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
+        return BatchOpening(infos["sequence"].copy(), infos["seed"].copy(), infos["verify"].copy(),
+                            [line for line in lines if line], cast("Engine", self),
+                            (s.SequenceInfo * count).from_buffer(infos), names)
+
+
+class _ParamTable:
+    """An array of specd_params: the parameters that all have in common, and columns of their own."""
+
+    def __init__(self, count: int, params: SamplingParams | None, fields: dict[str, Any]):
+        shared: Any = SamplingParams() if params is None else copy.copy(params)
+        if shared.n not in (1, None) or "n" in fields:
+            raise refusal("n: several sequences of one opening are opened by engine.open_all")
+        for name in fields:
+            if name not in SamplingParams.numbers:
+                known = any(name == field.name for field in dataclasses.fields(shared))
+                raise refusal(f"{name}: it is no number; give it in params, for all sequences"
+                              if known else shared.why_unknown(name))
+            # At its default the name does not travel, and leaves its place to the column.
+            setattr(shared, name, SamplingParams.numbers[name].python_default)
+        template, self.kept = to_struct(shared)
+        self.count = count
+        self.rows = np.empty((count, ctypes.sizeof(s.Params)), np.uint8)
+        self.rows[:] = np.frombuffer(bytes(template), np.uint8)
+        for name, values in fields.items():
+            self._put_number(SamplingParams.numbers[name].name, name, values)
+
+    @property
+    def address(self) -> int:
+        return address(self.rows)
+
+    def put_seeds(self, seeds: Any) -> None:
+        if seeds is None:
+            return
+        self._column("seed", np.uint64)[:] = self._for_each(seeds, np.uint64, "seeds")
+        self._column("has_seed", np.uint32)[:] = 1
+
+    def put_ids(self, field: str, ids: Any, offsets: Any) -> None:
+        """A list of ids for each row: its pointer and its length."""
+        if ids is None:
+            return
+        ids, offsets = ragged(ids, offsets, self.count, field, field.replace("_ids", "_offsets"))
+        self.kept.append(ids)
+        words = self._column(field, np.dtype([("items", np.uint64), ("count", np.uint64)]))
+        begins = offsets.astype(np.uint64)
+        words["items"] = np.uint64(address(ids)) + np.uint64(ids.itemsize) * begins[:-1]
+        words["count"] = begins[1:] - begins[:-1]
+
+    def _put_number(self, field: str, name: str, values: Any) -> None:
+        dtype = _NUMBER_FIELDS.get(field)
+        if dtype is None:
+            raise refusal(f"{name}: give it in params, for all sequences")
+        self._column(field, dtype)[:] = self._for_each(values, dtype, name)
+
+    def _for_each(self, values: Any, dtype: Any, name: str) -> Array:
+        array = numbers_of(values, dtype, name)
+        if array.shape not in ((), (self.count,)):
+            raise refusal(f"{name}: {array.shape} values where {self.count} are needed")
+        return array
+
+    def _column(self, field: str, dtype: Any) -> Array:
+        place = getattr(s.Params, field)
+        column: Array = self.rows[:, place.offset:place.offset + place.size].view(dtype)[:, 0]
+        return column
+
+
+# The fields of specd_params that are one number.
+_NUMBER_FIELDS = {name: np.dtype(kind) for name, kind, *_ in s.Params._fields_
+                  if isinstance(kind, type) and issubclass(kind, ctypes._SimpleCData) and
+                  kind not in (ctypes.c_char_p, ctypes.c_void_p)}
+
+
+class _Names:
+    """The request ids of a batch: those of the caller, or numbers behind the engine's prefix."""
+
+    def __init__(self, engine: EngineHandle, count: int, given: Items[str] | None):
+        self.items: Any
+        if given is not None:
+            if len(given) != count:
+                raise refusal(f"request_ids: {len(given)} where {count} are needed")
+            self.items = (ctypes.c_char_p * count)(*(text_bytes(name, "request_ids")
+                                                     for name in given))
+            return
+        prefix = np.frombuffer(engine.request_id_prefix.encode(), np.uint8)
+        first = engine.take_names(count)
+        powers = 10 ** np.arange(_NUMBER_DIGITS - 1, -1, -1, dtype=np.int64)
+        self.texts = np.zeros((count, len(prefix) + _NUMBER_DIGITS + 1), np.uint8)
+        self.texts[:, :len(prefix)] = prefix
+        numbers = np.arange(first, first + count, dtype=np.int64)
+        self.texts[:, len(prefix):-1] = numbers[:, np.newaxis] // powers % 10 + ord("0")
+        self.addresses = address(self.texts) + np.arange(count, dtype=np.uint64) * (
+            np.uint64(self.texts.shape[1]))
+        self.items = ctypes.cast(address(self.addresses), ctypes.POINTER(ctypes.c_char_p))

@@ -1,0 +1,99 @@
+// BatchEngine and PythonEngine are the two sides that `specd-bench python` measures between.
+//
+// Each has an engine with the same rows, drafts and openings of 256 sequences. BatchEngine calls
+// the C interface. PythonEngine is a process with tools/bench/python_rounds.py, which calls the
+// Python package. One thread uses both.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd::bench {
+
+inline constexpr uint32_t kPythonBatch = 256;
+inline constexpr uint32_t kPythonDraft = 4;
+
+// A round or openings of all sequences: in one call, or the calls for single sequences.
+enum class BatchWork { kRoundBatch, kRoundEach, kOpenBatch, kOpenEach };
+
+// The name of the work in python_rounds.py.
+std::string_view NameOf(BatchWork work);
+
+class BatchEngine {
+ public:
+  static absl::StatusOr<std::unique_ptr<BatchEngine>> Open(const std::string& uri,
+                                                           uint32_t vocab_size);
+  ~BatchEngine();
+  BatchEngine(const BatchEngine&) = delete;
+  BatchEngine& operator=(const BatchEngine&) = delete;
+
+  // Does the work `count` times, and appends the time of each in us.
+  absl::Status Run(BatchWork work, int count, std::vector<double>* times_us);
+
+  // The checksum of the kept tokens of all rounds.
+  uint32_t digest() const { return digest_; }
+
+ private:
+  BatchEngine() = default;
+  absl::Status Start(const std::string& uri, uint32_t vocab_size);
+  absl::Status BindRows(uint32_t vocab_size);
+  void MakeOpenings(uint32_t vocab_size);
+  absl::Status OpenForRounds();
+  absl::StatusOr<double> RoundBatch();
+  absl::StatusOr<double> RoundEach();
+  absl::StatusOr<double> OpenBatch();
+  absl::StatusOr<double> OpenEach();
+  absl::Status CloseAll();
+  void AddToDigest();
+
+  specd_engine* engine_ = nullptr;
+  uint64_t num_rounds_ = 0;
+  uint32_t digest_ = 0;
+  std::vector<specd_sequence> sequences_;
+  std::vector<int32_t> drafts_;
+  std::vector<uint32_t> offsets_;
+  std::vector<uint32_t> rows_;
+  std::vector<int32_t> tokens_;  // kept tokens of a round
+  std::vector<uint32_t> status_;
+  std::vector<uint32_t> num_kept_;
+  std::vector<int32_t> prompts_;
+  std::vector<std::string> names_;
+  std::vector<const char*> name_pointers_;
+  std::vector<specd_params> params_;
+  std::vector<specd_sequence_info> infos_;
+};
+
+class PythonEngine {
+ public:
+  // `interpreter` has numpy and finds the package specd.
+  static absl::StatusOr<std::unique_ptr<PythonEngine>> Start(const std::string& interpreter,
+                                                             const std::string& uri,
+                                                             uint32_t vocab_size);
+  ~PythonEngine();
+  PythonEngine(const PythonEngine&) = delete;
+  PythonEngine& operator=(const PythonEngine&) = delete;
+
+  // As BatchEngine.
+  absl::Status Run(BatchWork work, int count, std::vector<double>* times_us);
+  uint32_t digest() const { return digest_; }
+
+ private:
+  PythonEngine(pid_t pid, std::FILE* to, std::FILE* from) : pid_(pid), to_(to), from_(from) {}
+  absl::StatusOr<std::string> ReadLine();
+
+  const pid_t pid_;
+  std::FILE* const to_;
+  std::FILE* const from_;
+  uint32_t digest_ = 0;
+};
+
+}  // namespace specd::bench
