@@ -99,8 +99,8 @@ class AbiTest(unittest.TestCase):
         mirrored |= {"TARGET_ROWS": row_space._ROLES["target"],
                      "DRAFT_ROWS": row_space._ROLES["draft"],
                      "GRAMMAR_MASK": row_space._ROLES["mask"],
-                     "DRAFT_TOKENS": slot_memory.DRAFT_TOKENS, "DISCARD": rounds._DISCARD,
-                     "DRAFTS_BY_SLOT": rounds._DRAFTS_BY_SLOT,
+                     "DRAFT_TOKENS": slot_memory.DRAFT_TOKENS, "DISCARD": rounds.DISCARD,
+                     "DRAFTS_BY_SLOT": rounds.DRAFTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
         for field, names in param_table.CONSTRAINT_CHOICES.items():
             prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()

@@ -46,6 +46,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_alloc": (c_int, c_void_p, c_uint64, POINTER(s.Region)),
     "specd_import_fd": (c_int, c_void_p, c_int, c_uint64, POINTER(s.Region)),
     "specd_import_device": (c_int, c_void_p, c_uint64, c_uint64, POINTER(s.Region)),
+    "specd_lend": (c_int, c_void_p, c_void_p, c_uint64, POINTER(s.Region)),
     "specd_unregister": (c_int, c_void_p, c_uint32),
     "specd_sequence_slot": (c_uint32, c_uint64),
     "specd_tensor_init": (None, POINTER(s.Tensor)),
