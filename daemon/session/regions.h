@@ -44,9 +44,9 @@ class Regions {
 
  private:
   struct Registered {
-    std::unique_ptr<Region> imported;  // null: lent
-    RowMemory lent;
-    MemoryShare memory;
+    std::unique_ptr<Region> imported{};  // null: lent
+    RowMemory lent{};
+    MemoryShare memory{};
   };
   absl::Status CheckRoom() const;
 
