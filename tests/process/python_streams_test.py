@@ -114,12 +114,14 @@ class PythonStreamsTest(ProcessTest):
     def test_rows_are_bound_anew_once_the_daemon_has_seen_that_a_round_was_aborted(self):
         # Bug: the aborted round stood in the way for ever, as no round was left to poll for.
         engine, sequence = self.engine(stream_timeout_ms=50)
-        engine.rows(1)[:] = np.eye(V)[[6]]
+        rows = engine.rows(2)
+        rows[:] = np.eye(V)[[6, 6]]
         self.process.stop()
-        round = engine.submit(None, {sequence: []}, cuda_stream=self.stream)
+        round = engine.submit(rows[:1], {sequence: []}, cuda_stream=self.stream)
         self.assertEqual(round.result(PATIENCE_MS, strict=False)[0].status, "aborted")
         self.stream.synchronize()
-        half = np.eye(V, dtype=np.float16)[[5]]
+        half = rows.view(np.float16).reshape(4, V)[:1]  # to be bound, with no memory to ask for
+        half[:] = np.eye(V)[[5]]
         with self.assertRaisesRegex(specd.Error, "1 rounds were aborted.*try again later") as caught:
             engine.verify(half, {sequence: []})
         self.assertEqual(caught.exception.code_name, "SPECD_ERROR_STATE")

@@ -320,7 +320,7 @@ class InFlightTest(DoorCase):
     def test_0_is_the_default_stream_in_every_call(self):
         # Bug: as torch's default stream it became NULL, for which specd makes a CUDA stream of its
         # own: rounds did not wait for the forward.
-        legacy = 1  # CU_STREAM_LEGACY of cuda.h
+        legacy = 1  # CU_STREAM_LEGACY of <cuda.h>
         sequence, seen = self.open(), []
         self.engine.rows(1)
         Library(self, specd_submit_on_stream=lambda *a: (seen.append(a[-1]), 0)[1],

@@ -94,9 +94,10 @@ TEST_SUITE("unit") {
     for (const specd_tensor& bad : {TensorIn(region, 0, 2, SPECD_FLOAT32),
                                     TensorIn(region, sizeof(float), 1, SPECD_FLOAT32)}) {
       CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &bad) == SPECD_ERROR_REGION);
-      CHECK(EmbeddedEngine::LastErrorHas(
+      const std::string skipped =
           fmt::format("The region begins {} bytes before the registered address",
-                      reinterpret_cast<uintptr_t>(&memory[1]) % 16)));
+                      reinterpret_cast<uintptr_t>(&memory[1]) % 16);
+      CHECK(EmbeddedEngine::LastErrorHas(skipped.c_str()));
     }
     const specd_tensor uneven = TensorIn(region, 2, 1, SPECD_FLOAT32);
     CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &uneven) == SPECD_ERROR_INVALID_ARGUMENT);
