@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <string>
 
 #include "ipc/base/error.h"
 
@@ -31,6 +32,17 @@ absl::StatusOr<BindTensorRequest> MakeBindRequest(uint32_t role, const specd_ten
                            .scale = tensor.scale,
                            .cap = tensor.cap,
                            .renormalise = tensor.renormalise != 0};
+}
+
+absl::Status ExplainSkip(const absl::Status& status, uint64_t skip_bytes) {
+  const int code = ErrorCodeOf(status);
+  const std::string field = ErrorFieldOf(status);
+  const bool counts_bytes = code == SPECD_ERROR_REGION || field == "offset_bytes";
+  if (skip_bytes == 0 || !counts_bytes) return status;
+  return MakeError(code, field,
+                   fmt::format("{}. The region begins {} bytes before the registered address: "
+                               "offset_bytes and the size of the region count them",
+                               std::string(status.message()), skip_bytes));
 }
 
 }  // namespace specd

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ipc/control/control_messages.h"
 #include "ipc/include/specd/memory.h"
@@ -15,5 +16,9 @@ namespace specd {
 // An error names a field of the tensor that no daemon could read.
 absl::StatusOr<BindTensorRequest> MakeBindRequest(uint32_t role, const specd_tensor& tensor,
                                                   uint64_t skip_bytes);
+
+// What the answer to that message says of the tensor, in words for the caller: the daemon counts
+// bytes from the beginning of the region.
+absl::Status ExplainSkip(const absl::Status& status, uint64_t skip_bytes);
 
 }  // namespace specd

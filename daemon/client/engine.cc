@@ -224,15 +224,22 @@ absl::Status Engine::Unregister(uint32_t region) {
 
 absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
   const auto skip = skips_.find(tensor.region);
-  const absl::StatusOr<BindTensorRequest> request = MakeBindRequest(
-      static_cast<uint32_t>(role), tensor, skip == skips_.end() ? 0 : skip->second.bytes);
+  const uint64_t skip_bytes = skip == skips_.end() ? 0 : skip->second.bytes;
+  const absl::StatusOr<BindTensorRequest> request =
+      MakeBindRequest(static_cast<uint32_t>(role), tensor, skip_bytes);
   if (!request.ok()) return request.status();
-  if (rounds_.channel().rounds_in_flight() != 0) {
-    return MakeError(SPECD_ERROR_STATE, "role",
-                     fmt::format("{} rounds are in flight; poll for their completions, then bind",
-                                 rounds_.channel().rounds_in_flight()));
+  EngineChannel& channel = rounds_.channel();
+  // An aborted round is answered at once, and its ring entry stays until the daemon has seen it.
+  channel.FreeEntries();
+  if (channel.rounds_in_flight() != 0) {
+    return MakeError(
+        SPECD_ERROR_STATE, "role",
+        fmt::format("{} rounds {}", channel.rounds_in_flight(),
+                    channel.awaits_answers()
+                        ? "are in flight; poll for their completions, then bind"
+                        : "were aborted, and the daemon has still to see that; try again later"));
   }
-  absl::Status status = Expect<OkReply>(Ask(*request)).status();
+  absl::Status status = ExplainSkip(Expect<OkReply>(Ask(*request)).status(), skip_bytes);
   if (status.ok()) rounds_.NoteBound(role);
   return status;
 }

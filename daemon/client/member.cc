@@ -79,7 +79,8 @@ absl::Status Member::Bind(uint32_t role, const RegionReply& region, const specd_
   const absl::StatusOr<BindTensorRequest> request =
       MakeBindRequest(role + rank_, bound_tensor, skip_bytes);
   const absl::Status bound =
-      request.ok() ? Expect<OkReply>(Call(*request, -1)).status() : request.status();
+      request.ok() ? ExplainSkip(Expect<OkReply>(Call(*request, -1)).status(), skip_bytes)
+                   : request.status();
   uint32_t unused = region.region;
   bool is_unused = true;
   if (bound.ok()) {

@@ -111,6 +111,33 @@ class PythonStreamsTest(ProcessTest):
         result, = again.result(PATIENCE_MS)
         self.assertEqual((result.tokens.tolist(), result.total_kept), ([6], 1))
 
+    def test_rows_are_bound_anew_once_the_daemon_has_seen_that_a_round_was_aborted(self):
+        # Bug: the aborted round stood in the way for ever, as no round was left to poll for.
+        engine, sequence = self.engine(stream_timeout_ms=50)
+        rows = engine.rows(2)
+        rows[:] = np.eye(V)[[6, 6]]
+        self.process.stop()
+        round = engine.submit(rows[:1], {sequence: []}, cuda_stream=self.stream)
+        self.assertEqual(round.result(PATIENCE_MS, strict=False)[0].status, "aborted")
+        self.stream.synchronize()
+        half = rows.view(np.float16).reshape(4, V)[:1]  # to be bound, with no memory to ask for
+        half[:] = np.eye(V)[[5]]
+        with self.assertRaisesRegex(specd.Error, "1 rounds were aborted.*try again later") as caught:
+            engine.verify(half, {sequence: []})
+        self.assertEqual(caught.exception.code_name, "SPECD_ERROR_STATE")
+        self.process.signal(signal.SIGCONT)
+        seen = []
+
+        def answered():
+            try:
+                seen.append(engine.verify(half, {sequence: []})[0])
+            except specd.Error as error:
+                self.assertIn("were aborted", str(error))
+            return bool(seen)
+
+        wait_until(answered, "the daemon")
+        self.assertEqual((seen[0].tokens.tolist(), seen[0].total_kept), ([5], 1))
+
     def test_a_stream_in_a_coroutine(self):
         engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
         rows = engine.rows(1)

@@ -10,8 +10,14 @@ import unittest
 import numpy as np
 
 import specd
-from door_case import URI, V, one_hot
-from in_flight_test import BEST, DRAFTS, Long
+from door_case import URI, V, DoorCase, one_hot
+from in_flight_test import BEST, DRAFTS, LARGE, Long
+
+
+def one_hot_row(size, token, dtype):
+    row = np.zeros((1, size), dtype)
+    row[0, token] = 50
+    return row
 
 
 class AsyncioTest(unittest.IsolatedAsyncioTestCase):
@@ -45,6 +51,54 @@ class AsyncioTest(unittest.IsolatedAsyncioTestCase):
                     return tokens
         texts = await asyncio.gather(*[generate(first) for first in range(10)])
         self.assertEqual(texts, [[(first + i) % V for i in range(20)] for first in range(10)])
+
+    async def test_tasks_whose_rows_must_be_bound_in_turn_have_turns(self):
+        # Bug: the task whose rows were bound submitted again before the other one heard of the answer.
+        counts, wanted = [0, 0], 50
+
+        async def generate(which, dtype):
+            sequence = self.open(max_tokens=None)
+            while max(counts) < wanted:
+                await self.engine.averify(one_hot(3, dtype=dtype), {sequence: []})
+                counts[which] += 1
+        await asyncio.gather(generate(0, np.float32), generate(1, np.float16))
+        self.assertGreaterEqual(min(counts), wanted - 2)
+
+    async def test_a_task_that_is_cancelled_while_it_has_the_turn_passes_it_on(self):
+        long = Long(self)
+        first = long.engine.submit(None, long.drafts)
+        half = one_hot_row(LARGE, BEST, np.float16)
+        tasks = [asyncio.create_task(long.engine.averify(half, {long.sequences[0]: []}))
+                 for _ in range(3)]
+        await asyncio.sleep(0)
+        tasks[0].cancel()
+        tasks[1].cancel()
+        result, = await tasks[2]
+        self.assertTrue(first.done())
+        self.assertEqual(result.tokens.tolist(), [BEST])
+        for task in tasks[:2]:
+            self.assertTrue(task.cancelled())
+
+    async def test_adrain_ends_while_other_tasks_submit(self):
+        # Bug: it waited for whatever had been submitted last.
+        self.engine.rows(1)[:] = one_hot(3)
+        sequence, stop = self.open(max_tokens=None), asyncio.Event()
+
+        async def submit_on():
+            behind = self.engine.submit(None, {sequence: []})
+            while not stop.is_set():
+                before, behind = behind, self.engine.submit(None, {sequence: []})
+                await before
+        task = asyncio.create_task(submit_on())
+        await asyncio.sleep(0.01)
+        mine = self.engine.submit(None, {sequence: []})
+        await asyncio.wait_for(self.engine.adrain(), 10)
+        self.assertTrue(mine.done())
+        self.assertFalse(task.done())
+        stop.set()
+        await task
+        await self.engine.adrain()
+        self.assertEqual(self.engine._in_flight.pending, {})
 
     async def test_other_tasks_run_and_call_the_engine_meanwhile(self):
         long, opened = Long(self), []
@@ -153,6 +207,19 @@ class AsyncioTest(unittest.IsolatedAsyncioTestCase):
         await self.engine.averify(one_hot(1), {self.open(): []})
         await asyncio.sleep(0)
         self.assertEqual(said, [])
+
+
+class LoopsTest(DoorCase):
+    def test_an_engine_serves_one_event_loop_after_another(self):
+        # Tasks wait for each other in each of them: what is shared belongs to one loop.
+        async def main():
+            tokens = await asyncio.gather(*[
+                self.engine.averify(one_hot(token, dtype=dtype), {self.open(): []})
+                for token, dtype in ((1, np.float32), (2, np.float16), (3, np.float32))])
+            return [result.tokens.tolist() for (result,) in tokens]
+
+        for _ in range(3):
+            self.assertEqual(asyncio.run(main()), [[1], [2], [3]])
 
 
 if __name__ == "__main__":

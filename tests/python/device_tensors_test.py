@@ -9,6 +9,7 @@ import unittest
 import numpy as np
 
 import specd
+from interrupts import interrupted_after
 from tensors import BFLOAT, CUDA, ROCM, Tensor, bfloat16_words, num_exports
 
 V = 8
@@ -76,6 +77,39 @@ class DeviceTensorsTest(unittest.TestCase):
         self.assertEqual(self.tokens(one_hot(5), {sequence: []}), [[5]])
         gc.collect()
         self.assertEqual((num_exports(first), num_exports(second)), (0, 0))
+
+    def test_the_tensor_that_is_bound_is_kept_through_an_interrupt(self):
+        # Bug: after an interrupt in specd_bind the library read memory whose tensor was dropped.
+        first, second = (Tensor(on_device(one_hot(token)), device=(CUDA, 0)) for token in (3, 4))
+        sequence = self.open()
+        self.assertEqual(self.tokens(first, {sequence: []}), [[3]])
+        with interrupted_after("specd_bind"), self.assertRaises(KeyboardInterrupt):
+            self.engine.verify(second, {sequence: []})
+        gc.collect()
+        self.assertEqual((num_exports(first), num_exports(second)), (0, 1))
+        # The library is bound to the second, and what is bound is known.
+        self.assertEqual(self.tokens(None, [specd.Draft(sequence, target_rows=[0])]), [[4]])
+        self.assertEqual(self.tokens(first, {sequence: []}), [[3]])
+        gc.collect()
+        self.assertEqual((num_exports(first), num_exports(second)), (1, 0))
+
+    def test_a_tensor_is_kept_while_it_is_bound_if_another_is_not_bound_after_all(self):
+        first, second = (Tensor(on_device(one_hot(token)), device=(CUDA, 0)) for token in (3, 4))
+        sequence = self.open(max_tokens=None)
+        self.assertEqual(self.tokens(first, {sequence: []}), [[3]])
+        for _ in range(100):  # no region is lost; a session has 64
+            with interrupted_after("specd_bind", is_called=False), self.assertRaises(KeyboardInterrupt):
+                self.engine.verify(second, {sequence: []})
+        gc.collect()
+        self.assertEqual((num_exports(first), num_exports(second)), (1, 0))
+        self.assertEqual(self.tokens(second, {sequence: []}), [[4]])
+
+    def test_a_closed_engine_keeps_no_tensor(self):
+        tensor = Tensor(on_device(one_hot(3)), device=(CUDA, 0))
+        self.assertEqual(self.tokens(tensor, {self.open(): []}), [[3]])
+        self.engine.close()
+        gc.collect()
+        self.assertEqual(num_exports(tensor), 0)
 
     def test_many_tensors_take_no_more_regions_than_one(self):
         sequence = self.open(max_tokens=None)

@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 
 import specd
+from interrupts import interrupted_after
 from specd import _library, _structs
 
 V = 8
@@ -324,6 +325,19 @@ class WaitTest(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             self.engine.drain()
         self.assertEqual(len(slow.timeouts), 1)
+
+    def test_rows_that_were_bound_when_an_interrupt_came_are_read_as_they_are(self):
+        # Bug: the rows of the next call were taken for bound. 1.5 is 0x3FC00000 in float32, of which
+        # float16 has the halves 0 and 1.9375 (IEEE 754).
+        for is_called in (True, False):
+            half = np.full((1, V), 1.9375, np.float16)
+            values = lambda rows: self.engine.score(
+                rows, [3], mode="raw_logits").values["value"][0, 0].tolist()
+            self.assertEqual(values(np.full((1, V), 1.5, np.float32)), 1.5)
+            with interrupted_after("specd_bind", is_called), self.assertRaises(KeyboardInterrupt):
+                self.engine.verify(half, {self.sequence: []})
+            self.assertEqual(values(np.full((1, V), 1.5, np.float32)), 1.5)
+            self.assertEqual(values(half), 1.9375)
 
     def test_a_call_that_was_given_up_is_said_to_be_in_the_way(self):
         slow = self.library(99, self.interrupt)

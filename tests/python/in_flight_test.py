@@ -4,6 +4,7 @@ Bugs that this would catch (issue I, line 3): Python could have one round in fli
 limit; embedded, a wait of specd_poll ended with the round and not with its time.
 """
 
+import time
 import types
 import unittest
 from unittest import mock
@@ -12,9 +13,10 @@ import numpy as np
 
 import specd
 from door_case import URI, V, DoorCase, one_hot
-from specd import _library
+from specd import _library, _structs, options
 
 LARGE, DRAFTS, BEST = 2**18, 64, 7
+EMPTY, EXHAUSTED = 2, -9
 
 
 class Long:
@@ -39,6 +41,20 @@ class Long:
     def check(self, case, results):
         case.assertEqual({tuple(result.tokens.tolist()) for result in results},
                          {(BEST,) * (DRAFTS + 1)})
+
+
+class Library:
+    """libspecd, with other functions in the place of some."""
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+    def __init__(self, case, **functions):
+        self.real = _library.load()
+        vars(self).update(functions)
+        patched = mock.patch.object(_library, "load", lambda: self)
+        patched.start()
+        case.addCleanup(patched.stop)
 
 
 class InFlightTest(DoorCase):
@@ -189,6 +205,83 @@ class InFlightTest(DoorCase):
         self.assertEqual(round.result()[0].total_kept, 1)
         self.assertEqual(self.engine.verify(one_hot(1), {sequence: []})[0].total_kept, 2)
 
+    def test_a_time_holds_behind_rounds_that_are_answered_meanwhile(self):
+        # Bug: an answer of another round began the time anew.
+        interval_s, number = 0.09, 0
+        due_s = time.monotonic() + interval_s
+
+        def poll(_, completion, timeout_ms):
+            nonlocal due_s, number
+            left_s = due_s - time.monotonic()
+            time.sleep(max(0, min(left_s, timeout_ms / 1000)))
+            if left_s > timeout_ms / 1000:
+                return EMPTY
+            due_s, number = due_s + interval_s, number + 1
+            completion._obj.round_id = number
+            completion._obj.results = (_structs.Result * 1)()
+            return 0
+
+        sequence = self.open()
+        self.engine.rows(1)
+        Library(self, specd_submit=lambda *_: 0, specd_poll=poll)
+        rounds = [self.engine.submit(None, {sequence: []}) for _ in range(4)]
+        begin_s = time.monotonic()
+        with self.assertRaisesRegex(specd.RoundTimeout, "round 4 .* within 100 ms"):
+            rounds[3].result(100)
+        self.assertLess(time.monotonic() - begin_s, 2 * interval_s)
+        self.assertEqual([round.done() for round in rounds], [True, False, False, False])
+
+    # ---- memory
+
+    def copies(self, budget_bytes):
+        """Regions count against a budget from now on. Returns the sizes that were asked for."""
+        real, asked, held = _library.load(), [], {}
+
+        def allocate(pointer, size, region):
+            asked.append(size)
+            if sum(held.values()) + size > budget_bytes:
+                return EXHAUSTED
+            code = real.specd_alloc(pointer, size, region)
+            held[region._obj.id] = size
+            return code
+
+        def unregister(pointer, region):
+            held.pop(region, None)
+            return real.specd_unregister(pointer, region)
+
+        Library(self, specd_alloc=allocate, specd_unregister=unregister)
+        return asked
+
+    def two_in_flight(self, sequences):
+        """Two rounds of four rows, 128 bytes each; returns whether one was done before it was asked."""
+        rounds = [self.engine.submit(one_hot(*ids), {sequence: ids[:3]})
+                  for sequence, ids in zip(sequences, ([0, 1, 2, 3], [4, 5, 6, 7]))]
+        was_done = rounds[0].done()
+        self.assertEqual([self.results(round) for round in rounds], [[[0, 1, 2, 3]], [[4, 5, 6, 7]]])
+        return was_done
+
+    def test_where_memory_for_two_rounds_is_short_they_go_one_by_one_for_good(self):
+        # Bug: once two rounds had not fitted, every round asked for the memory that it had.
+        asked = self.copies(200)
+        sequences = [self.open(max_tokens=None) for _ in range(2)]
+        for _ in range(3):
+            self.assertTrue(self.two_in_flight(sequences))
+        self.assertEqual(min(asked), 128)
+        self.assertEqual(asked.count(128), 1)
+        self.assertEqual(self.tokens(one_hot(1), {sequences[0]: []}), [[1]])
+        count = len(asked)
+        for _ in range(5):  # no other round is in flight, so none asks
+            self.assertEqual(self.tokens(one_hot(1), {sequences[0]: []}), [[1]])
+        self.assertEqual(len(asked), count)
+
+    def test_memory_grows_by_as_much_as_there_is(self):
+        # Two rounds fit beside the memory of one, and the eightfold does not.
+        asked = self.copies(400)
+        sequences = [self.open(max_tokens=None) for _ in range(2)]
+        self.assertTrue(self.two_in_flight(sequences))
+        self.assertFalse(self.two_in_flight(sequences))
+        self.assertEqual((asked[0], asked[-1]), (128, 256))
+
     # ---- CUDA streams
 
     def test_a_stream_is_refused_by_name_where_there_is_no_device(self):
@@ -207,26 +300,44 @@ class InFlightTest(DoorCase):
         self.engine.rows(1)
         sequence, real, seen = self.open(), _library.load(), []
 
-        class Library:
-            def __getattr__(self, name):
-                return getattr(real, name)
-
-            def specd_submit_on_stream(self, pointer, number, drafts, count, stream):
-                seen.append(stream)
-                return real.specd_submit(pointer, number, drafts, count)
+        def submit_on_stream(pointer, number, drafts, count, stream):
+            seen.append(stream)
+            return real.specd_submit(pointer, number, drafts, count)
 
         torch_stream = types.SimpleNamespace(cuda_stream=77)
         core_stream = types.SimpleNamespace(__cuda_stream__=lambda: (0, 78))
-        with mock.patch.object(_library, "load", lambda: Library()):
-            for stream in (76, np.int64(76), torch_stream, core_stream):
-                self.assertEqual(self.engine.submit(None, {sequence: []}, cuda_stream=stream)
-                                 .result()[0].status, "ok")
+        Library(self, specd_submit_on_stream=submit_on_stream)
+        for stream in (76, np.int64(76), torch_stream, core_stream):
+            self.assertEqual(self.engine.submit(None, {sequence: []}, cuda_stream=stream)
+                             .result()[0].status, "ok")
         self.assertEqual(seen, [76, 76, 77, 78])
         later = types.SimpleNamespace(__cuda_stream__=lambda: (1, 7))
         for stream, text in ((-1, "-1"), (2**64, str(2**64)), (1.5, "1.5"), ("7", "'7'"),
                              (later, "version 1")):
             with self.assertRaisesRegex(specd.Error, f"cuda_stream: .*{text}"):
                 self.engine.submit(None, {sequence: []}, cuda_stream=stream)
+
+    def test_0_is_the_default_stream_in_every_call(self):
+        # Bug: as torch's default stream it became NULL, for which specd makes a CUDA stream of its
+        # own: rounds did not wait for the forward.
+        legacy = 1  # CU_STREAM_LEGACY of <cuda.h>
+        sequence, seen = self.open(), []
+        self.engine.rows(1)
+        Library(self, specd_submit_on_stream=lambda *a: (seen.append(a[-1]), 0)[1],
+                specd_mark_drafts=lambda *a: (seen.append(a[-1]), 0)[1],
+                specd_enqueue_staged=lambda *a: (seen.append(a[-1]), 0)[1],
+                specd_poll=lambda *_: EMPTY)
+        zeros = (0, np.int64(0), types.SimpleNamespace(cuda_stream=0),
+                 types.SimpleNamespace(__cuda_stream__=lambda: (0, 0)))
+        for stream in zeros:
+            self.engine.submit(None, {sequence: []}, cuda_stream=stream)
+            self.engine.mark_drafts(stream)
+            self.engine.enqueue_staged(1, stream)
+            struct, _ = options.to_options({"cuda_stream": stream})
+            seen.append(struct.cuda_stream)
+        self.assertEqual(seen, [legacy] * 4 * len(zeros))
+        for given in ({}, {"cuda_stream": None}):  # a CUDA stream of specd's own
+            self.assertIsNone(options.to_options(given)[0].cuda_stream)
 
     def test_rows_that_a_stream_has_still_to_write_are_not_copied(self):
         self.engine.rows(2)

@@ -68,6 +68,21 @@ class CallersRowsTest(unittest.TestCase):
         self.assertEqual(self.tokens(None, [[]]), [[6]])
         self.assertEqual(self.tokens(rows, [[6]]), [[6, 6]])
 
+    def test_line_3_a_view_of_the_whole_array_has_a_dtype_of_its_own(self):
+        # Bug: the bits of bfloat16 were read as the float16 of engine.rows. 1.5 is 0x3FC0 in bfloat16,
+        # which is 1.9375 in float16 (IEEE 754).
+        rows = self.engine.rows(2, dtype="float16")
+        view = rows.view(np.uint16).view(specd.BFloat16)
+
+        def values(given):
+            scores = self.engine.score(given, [3, 5], mode="raw_logits")
+            return scores.values["value"][:, 0].tolist()
+
+        view[:] = 1.5
+        self.assertEqual(values(view), [1.5, 1.5])
+        self.assertEqual(values(rows), [1.9375, 1.9375])
+        self.assertIs(self.engine._spaces["target"].copies.buffer, None)
+
     def test_line_4_other_arrays_go_to_memory_of_their_own(self):
         rows = self.engine.rows(4)
         rows[:] = one_hot(1, 2, 3, 4)

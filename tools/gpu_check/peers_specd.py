@@ -11,8 +11,6 @@ from peers_samplers import TEMPERATURE, Greedy, Law, Sample, import_or_none, res
 # Where the bundle has the package, beside the library that it finds by itself.
 BUNDLED = pathlib.Path(__file__).resolve().parents[1] / "lib/specd/python"
 DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
-# torch calls the default stream 0, which is no stream to specd; this is cudaStreamLegacy.
-DEFAULT_STREAM = 1
 # For a round that has been run, as the device is synchronized before.
 WAIT_MS = 1000
 
@@ -77,8 +75,7 @@ class SpecdPeer:
         self.num_staged += 1
 
     def call(self, rows):
-        stream = self.torch.cuda.current_stream().cuda_stream
-        self.engine.enqueue_staged(rows.batch, stream or DEFAULT_STREAM)
+        self.engine.enqueue_staged(rows.batch, self.torch.cuda.current_stream())
         return self.finals
 
     def collect(self, answer):

@@ -193,8 +193,8 @@ def _declare(library: ctypes.CDLL) -> ctypes.CDLL:
 
 def last_error() -> str:
     """Returns the library's last error of the calling thread, in words; "" if there was none. In
-    embedded mode it also gives the reason for results with the status "device_error", which raise
-    no Error. A daemon logs that reason."""
+    embedded mode it also gives the reason for results with the status "device_error" that a call of
+    this thread has brought; Result.detail has it in every thread. A daemon logs that reason."""
     text: bytes = load().specd_last_error()
     return text.decode()
 

@@ -127,7 +127,7 @@ class BatchRounds(RoundCalls):
         made = self._when_free(try_submit)
         self._in_flight.wait(made.done, -1)
         found = made.found()
-        return _checked(found) if strict else found
+        return _checked(found, made.why) if strict else found
 
 
 class _Batch:
@@ -273,11 +273,13 @@ class _BatchRound(Submitted):
         return found
 
 
-def _checked(found: BatchResults) -> BatchResults:
-    """`found`, unless a sequence was neither verified nor finished before."""
+def _checked(found: BatchResults, why: str) -> BatchResults:
+    """`found`, unless a sequence was neither verified nor finished before. why: why the device
+    failed, if it did."""
     bad = np.flatnonzero(found.status > 1)
     if not len(bad):
         return found
-    details = {int(bad[0]): found.detail_text(int(bad[0]))}
-    return results.checked(found, "sequences", found.status_names.tolist(),
+    first, names = int(bad[0]), found.status_names.tolist()
+    details = {first: why if names[first] == "device_error" else found.detail_text(first)}
+    return results.checked(found, "sequences", names,
                            [details.get(i) for i in range(len(found))])

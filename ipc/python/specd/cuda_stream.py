@@ -23,9 +23,13 @@ class StreamProtocol(Protocol):
 
 CudaStream = Union[SupportsIndex, TorchStream, StreamProtocol]
 
+# CUDA and torch call the default stream 0. For the library NULL is no stream.
+_CUDA_STREAM_LEGACY = 1
+
 
 def stream_address(stream: CudaStream) -> int:
-    """The address of a CUDA stream, or a refusal that names cuda_stream."""
+    """The address of a CUDA stream, or a refusal that names cuda_stream. 0, as a number or as that of
+    an object, is CUDA's default stream."""
     address: object = stream
     if hasattr(stream, "__cuda_stream__"):
         version, address = stream.__cuda_stream__()
@@ -34,4 +38,4 @@ def stream_address(stream: CudaStream) -> int:
                           "give the address")
     elif hasattr(stream, "cuda_stream"):
         address = stream.cuda_stream
-    return integer(address, "cuda_stream", 0, 2**64 - 1)
+    return integer(address, "cuda_stream", 0, 2**64 - 1) or _CUDA_STREAM_LEGACY

@@ -7,6 +7,7 @@ import asyncio
 import concurrent.futures
 import ctypes
 import math
+import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,15 +59,17 @@ class Submitted:
     def __init__(self, number: int, poll_name: str, answer: s.Completion | s.BatchResults):
         self.number, self.poll_name, self.answer = number, poll_name, answer
         self.error: c.Error | None = None
+        self.why = ""
         self._is_answered = False
 
     def done(self) -> bool:
         """Whether the answer is here. It asks nobody: poll does."""
         return self._is_answered
 
-    def take(self) -> None:
-        """Takes `answer`, which is that of this round now. If interrupted, it is called again."""
-        self._is_answered = True
+    def take(self, why: str) -> None:
+        """Takes `answer`, which is that of this round now. `why`: InFlight.why. If interrupted, it is
+        called again."""
+        self.why, self._is_answered = why, True
 
     def fail(self, error: c.Error) -> None:
         """Takes an error in the place of the answer."""
@@ -123,27 +126,30 @@ class Round(Submitted):
             raise self.error
         return results.checked_round(self._answers) if strict else self._answers
 
-    def take(self) -> None:
-        self._answers = [results.result_of(self.answer.results[i], sequence, self._named)
+    def take(self, why: str) -> None:
+        self._answers = [results.result_of(self.answer.results[i], sequence, self._named, why)
                          for i, sequence in enumerate(self.sequences)]
-        super().take()
+        super().take(why)
 
 
 _Round = TypeVar("_Round", bound=Submitted)
 
 
 class InFlight:
-    """See the head of the file. `taken` is the completion that specd_poll has filled last."""
+    """See the head of the file. `taken` is the completion that the library has filled last. `why` says
+    why a device failed, if that completion has such results and the device is this process's."""
 
     def __init__(self, engine: EngineHandle):
         self._engine = engine
         self._last_number = 0
         self.pending: dict[int, Submitted] = {}  # by number, the oldest first
         self.taken = s.Completion(ctypes.sizeof(s.Completion), ctypes.sizeof(s.Result))
+        self.why = ""
         # A wait of a coroutine: slices of specd_poll in a thread of its own. One runs at a time, and
         # only the engine's thread begins one.
         self._slice: concurrent.futures.Future[int | c.Error] | None = None
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
+        self._process = os.getpid()  # which has that thread
 
     def upcoming_number(self) -> int:
         """The number of the next round that is submitted or staged."""
@@ -188,13 +194,15 @@ class InFlight:
         end_s, left_ms = time.monotonic() + timeout_ms / 1000, timeout_ms
         self.pause()
         while not has_come():
-            slice_ms = _SLICE_MS if timeout_ms < 0 else max(0, min(left_ms, _SLICE_MS))
+            slice_ms = _SLICE_MS
+            if timeout_ms >= 0:
+                left_ms = max(0, min(left_ms, math.ceil((end_s - time.monotonic()) * 1000)))
+                slice_ms = min(left_ms, _SLICE_MS)
             if self._step(slice_ms):
                 continue
-            if timeout_ms >= 0:
-                left_ms = min(left_ms - slice_ms, math.ceil((end_s - time.monotonic()) * 1000))
-                if left_ms <= 0:
-                    return has_come()
+            left_ms -= slice_ms
+            if timeout_ms >= 0 and (left_ms <= 0 or time.monotonic() >= end_s):
+                return has_come()
         return True
 
     async def wait_async(self, has_come: Callable[[], bool]) -> None:
@@ -216,6 +224,8 @@ class InFlight:
     def pause(self) -> None:
         """Waits until no other thread is in a call of the engine. Every call of the engine begins
         with it."""
+        if self._slice is not None:
+            self._leave_parent()
         if self._slice is None:
             return
         running = self._slice
@@ -227,9 +237,17 @@ class InFlight:
             pass  # who waits for an answer asks again, and hears of it
 
     def close(self) -> None:
+        self._leave_parent()
         self.pause()
         if self._pool is not None:
             self._pool.shutdown(wait=False)
+
+    def _leave_parent(self) -> None:
+        """In a child of fork, forgets the thread: the parent has it, and here its slice would never
+        end. The library refuses the call that follows."""
+        if self._process != os.getpid():
+            self._slice = self._pool = None
+            self._process = os.getpid()
 
     def _step(self, timeout_ms: int) -> bool:
         """Tells whether a completion was taken."""
@@ -237,6 +255,7 @@ class InFlight:
         return self._deliver() or self._took(self._poll(pointer, timeout_ms))
 
     def _begin_slice(self, timeout_ms: int) -> concurrent.futures.Future[int | c.Error]:
+        self._leave_parent()
         if self._pool is None:
             self._pool = concurrent.futures.ThreadPoolExecutor(1, "specd-wait")
         return self._pool.submit(self._poll, self._engine.pointer, timeout_ms)
@@ -246,7 +265,11 @@ class InFlight:
         name, answer = (("specd_poll", self.taken) if not self.pending else
                         (self.oldest().poll_name, self.oldest().answer))
         try:
-            return c.check(getattr(c.load(), name)(pointer, ctypes.byref(answer), timeout_ms))
+            self.why = ""
+            code: int = c.check(getattr(c.load(), name)(pointer, ctypes.byref(answer), timeout_ms))
+            if code == 0 and self._engine.uri.startswith("embedded:"):
+                self.why = c.last_error()  # that text belongs to its thread too
+            return code
         except c.Error as error:  # here, because the text of an error belongs to its thread
             return error
 
@@ -265,6 +288,6 @@ class InFlight:
         if not self.pending or self.oldest().answer.round_id != self.oldest().number:
             return False
         oldest = self.oldest()
-        oldest.take()
+        oldest.take(self.why)
         del self.pending[oldest.number]
         return True

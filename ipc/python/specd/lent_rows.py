@@ -44,9 +44,12 @@ class LentRows:
 
     def keep(self, rows: DeviceRows, region: int, tensor: Tensor) -> None:
         """The region is bound now; the one before is not."""
-        self.release_but(region)
+        before = None if self._memory is None else (self._region, self._tensor)
+        # before the call: an interrupt or an error of it loses no tensor that is bound
         self._memory, self._region = (rows.address, rows.size_bytes), region
         self._tensor = tensor
+        if before is not None and before[0] != region:
+            unregister(self._engine, before[0])
 
     def release_but(self, region: int) -> None:
         """Gives the memory back, unless it is this region. REQUIRES: no role is bound to it."""
@@ -54,6 +57,10 @@ class LentRows:
             self._memory = None  # before the call: an error of it is said once
             unregister(self._engine, self._region)
             self._tensor = None
+
+    def drop_tensor(self) -> None:
+        """REQUIRES: the engine is closed."""
+        self._tensor = None
 
 
 def device_rows(tensor: Tensor, columns: int, name: str) -> DeviceRows:

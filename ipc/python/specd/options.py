@@ -39,7 +39,7 @@ def to_options(given: Mapping[str, Any]) -> tuple[s.Options, list[object]]:
             struct.eos_tokens = s.Strings(
                 ctypes.cast(table, ctypes.POINTER(ctypes.c_char_p)), len(texts))
         elif name == "cuda_stream":
-            struct.cuda_stream = stream_address(value)
+            struct.cuda_stream = None if value is None else stream_address(value)
         else:
             setattr(struct, name, integer(value, name))
     return struct, kept

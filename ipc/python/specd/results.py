@@ -99,8 +99,8 @@ class Result:
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
       or "aborted": the daemon stopped in the middle of a long round, or a page of the bound memory
       was missing (the session then ends); nothing of the round is kept.
-      detail says in words why it is "invalid" or "bad_distribution". In embedded mode
-      specd.last_error() describes a device error, until another call fails
+      detail says in words why it is "invalid" or "bad_distribution", and in embedded mode
+      "device_error". A daemon logs why a device failed
     bad_row: the row that is no distribution, counted in the rows that the call got (or in the array
       from engine.rows): a draft row if detail begins with "draft_rows", else a target row. Its
       place in the draft is len(tokens). None if no row is to blame
@@ -199,12 +199,15 @@ def caller_row(row: int, detail: str, named: Mapping[str, Array]) -> int:
     return int(found[0]) if len(found) else row
 
 
-def result_of(struct: Any, sequence: Any, named: Mapping[str, Array]) -> Result:
+def result_of(struct: Any, sequence: Any, named: Mapping[str, Array], why: str = "") -> Result:
+    """`why`: why the device failed, if it did."""
     scores = None
     if struct.scores_per_token:
         count = struct.num_kept * struct.scores_per_token
         scores = _copied(struct.scores, count, SCORE).reshape(-1, struct.scores_per_token)
     detail = detail_of(struct.detail)
+    if STATUSES[struct.status] == "device_error":
+        detail = why or None
     return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
                   _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
                   _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,

@@ -3,6 +3,7 @@ CUDA graph."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import time
 from collections.abc import Callable
@@ -33,6 +34,13 @@ class RoundCalls(EngineHandle):
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
         # by number: the sequences of staged rounds that have not been collected
         self._staged: dict[int, list[object]] = {}
+        # of coroutines: one tries to submit at a time, in the order in which they came
+        self._turns: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    def close(self) -> None:
+        super().close()
+        for space in self._spaces.values():
+            space.lent.drop_tensor()
 
     def verify(self, rows: Rows, drafts: Drafts, q: Rows = None, masks: Masks = None,
                strict: bool = True, timeout_ms: int = -1) -> list[Result]:
@@ -84,10 +92,12 @@ class RoundCalls(EngineHandle):
         not change before the round is answered.
 
         cuda_stream: a CUDA stream (torch's, any object with cuda_stream or __cuda_stream__, or its
-          address) that is still writing the rows. The CPU waits for nothing. Work that is enqueued
-          on the CUDA stream afterwards runs once the round is answered. A daemon is needed. The rows
-          are bound ones, or a tensor in device memory: None, a view of engine.rows, or such a tensor.
-          stream_rounds.h says more.
+          address; 0 is CUDA's default stream) that is still writing the rows. The CPU does not wait
+          for the CUDA stream, only where submit waits without one too: a tensor at another address is
+          bound anew, once the rounds before it are answered. Work that is enqueued on the CUDA stream
+          afterwards runs once the round is answered. A daemon is needed. The rows are bound ones, or
+          a tensor in device memory: None, a view of engine.rows, or such a tensor. stream_rounds.h
+          says more.
         """
         return self._submit(rows, drafts, q, masks, cuda_stream, -1)
 
@@ -100,15 +110,23 @@ class RoundCalls(EngineHandle):
 
         asyncio.timeout and cancellation end the wait and not the round. Arrays that were copied stay
         until the round is answered. Before you write the arrays of engine.rows or
-        engine.draft_tokens, await engine.adrain()."""
-        while True:
-            try:
-                made = self._try_submit(rows, drafts, q, masks, cuda_stream)
-                break
-            except InTheWay as what:
-                earlier = what.round
-            await self._in_flight.wait_async(earlier.done)
+        engine.draft_tokens, await engine.adrain(). Rounds are submitted in the order of the calls."""
+        async with self._turn():
+            while True:
+                try:
+                    made = self._try_submit(rows, drafts, q, masks, cuda_stream)
+                    break
+                except InTheWay as what:
+                    earlier = what.round
+                await self._in_flight.wait_async(earlier.done)
         return await made.aresult(strict)
+
+    def _turn(self) -> asyncio.Lock:
+        """The lock that has turns, one for each event loop."""
+        loop = asyncio.get_running_loop()
+        if self._turns is None or self._turns[0] is not loop:
+            self._turns = loop, asyncio.Lock()
+        return self._turns[1]
 
     def drain(self) -> None:
         """Waits until every round that was submitted is answered. Answers stay with their Rounds;
@@ -118,8 +136,9 @@ class RoundCalls(EngineHandle):
         self._in_flight.drain()
 
     async def adrain(self) -> None:
-        """drain in a coroutine."""
-        while self._in_flight.pending:
+        """drain in a coroutine, for the rounds that are in flight when it is called. It does not wait
+        for those that other tasks submit later."""
+        if self._in_flight.pending:
             await self._in_flight.wait_async(self._in_flight.newest().done)
 
     def round_end(self) -> tuple[int, int]:
@@ -257,7 +276,7 @@ class RoundCalls(EngineHandle):
                                     timeout_ms if self._staged else 0):
             return None
         number: int = taken.round_id
-        answers = [results.result_of(taken.results[i], sequence, {})
+        answers = [results.result_of(taken.results[i], sequence, {}, self._in_flight.why)
                    for i, sequence in enumerate(self._staged[number])]
         # last: if interrupted before this, the next call returns them
         del self._staged[number]

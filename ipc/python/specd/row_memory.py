@@ -28,11 +28,14 @@ class Memory:
     def size_bytes(self) -> int:
         return 0 if self.buffer is None else len(self.buffer)
 
-    def reserve(self, size: int, row_stride: int, hoped: int = 0) -> None:
-        """Makes room for `size` bytes; for `hoped` bytes if the machine has them."""
+    def reserve(self, size: int, row_stride: int, hoped: int = 0) -> bool:
+        """Makes room for `size` bytes, or raises Error. Makes room for `hoped` bytes if the machine
+        and the daemon have them, and tells whether there is room for that many."""
         if self.buffer is not None and self.size_bytes() >= max(size, hoped):
-            return
+            return True
         region = self._allocate(size, row_stride, hoped)
+        if region is None:
+            return False
         try:
             buffer = lasting_buffer(region)
         except OSError:
@@ -41,6 +44,7 @@ class Memory:
         if self.buffer is not None and not self.is_the_callers:
             self.outgrown.append(self.region)
         self.buffer, self.region = buffer, region.id
+        return self.size_bytes() >= hoped
 
     def release_outgrown(self) -> None:
         while self.outgrown:
@@ -50,18 +54,23 @@ class Memory:
     def address(self) -> int:
         return ctypes.addressof(self.buffer)
 
-    def _allocate(self, size: int, row_stride: int, hoped: int) -> s.Region:
+    def _allocate(self, size: int, row_stride: int, hoped: int) -> s.Region | None:
         """Returns a region that holds `size` bytes. A session has few regions, so they grow
         eightfold, up to the largest round; larger ones grow twofold. If memory is short, the region
-        has just `size` bytes."""
+        has just `size` bytes; if the buffer holds those already, `hoped` bytes. None: memory is
+        short for these too, and the buffer is enough."""
         held = self.size_bytes()
         largest_round = self.engine.max_batch * (self.engine.max_draft + 1) * row_stride * 4
         roomy = min(8 * held, largest_round) if size <= largest_round else 2 * held
         roomy = max(roomy, hoped)
+        least = size if size > held else hoped
         region = s.Region()
         allocate = c.load().specd_alloc
-        if roomy <= size or allocate(self.engine.pointer, roomy, ctypes.byref(region)) < 0:
-            check(allocate(self.engine.pointer, size, ctypes.byref(region)))
+        if roomy <= least or allocate(self.engine.pointer, roomy, ctypes.byref(region)) < 0:
+            code = allocate(self.engine.pointer, least, ctypes.byref(region))
+            if code < 0 and held >= size:
+                return None
+            check(code)
         return region
 
 

@@ -143,13 +143,14 @@ class RowSpace:
         if held is None:
             self.engine._in_flight.check_free()
         region = self.lent.make_region(rows) if held is None else held
+        binding = Binding(region, 0, rows.num_rows, rows.code, rows.row_stride)
         try:
-            self._bind(Binding(region, 0, rows.num_rows, rows.code, rows.row_stride))
-        except c.Error:
-            if held is None:
+            self._bind(binding)
+        finally:
+            if self.bound == binding:  # an interrupt may have come after that
+                self.lent.keep(rows, region, tensor)
+            elif held is None:
                 unregister(self.engine, region)
-            raise
-        self.lent.keep(rows, region, tensor)
         return np.arange(rows.num_rows, dtype=np.uint32)
 
     def copy(self, array: Array, code: int) -> Array:
@@ -159,7 +160,8 @@ class RowSpace:
         row_bytes = columns * item_size(code)
         if not in_flight.pending:
             # room for as many rounds as were in flight when there was too little
-            self.copies.reserve(count * row_bytes, columns, self.hoped_rows * row_bytes)
+            if not self.copies.reserve(count * row_bytes, columns, self.hoped_rows * row_bytes):
+                self.hoped_rows = 0
         num_rows = self.copies.size_bytes() // row_bytes
         begin = self.copied.free_place(count, num_rows, in_flight.pending)
         if begin is None:
@@ -185,7 +187,8 @@ class RowSpace:
         if self.array is None or rows.ndim != 2 or rows.size == 0:
             return False
         return (_address(rows) == _address(self.array) and rows.shape == self.array.shape
-                and rows.strides == self.array.strides)
+                and rows.strides == self.array.strides and self.home is not None
+                and view_code(rows, self.role == "mask") == self.home.code)
 
     def _find(self, parts: Sequence[Any]) -> Array | None:
         """The indices of rows that lie in the caller's memory, or None: they have to be copied."""
@@ -250,8 +253,15 @@ class RowSpace:
         tensor.row_stride = binding.row_stride
         if self.role != "mask":
             set_rules(tensor, self.rules)
-        check(c.load().specd_bind(self.engine.pointer, _ROLES[self.role], ctypes.byref(tensor)))
-        self.bound, self.bound_rules = binding, dict(self.rules)
+        pointer, rules = self.engine.pointer, dict(self.rules)
+        codes: list[int] = []
+        self.bound = None  # until it is known: an interrupt may come in between
+        try:
+            c.call_into(codes, c.load().specd_bind, pointer, _ROLES[self.role], ctypes.byref(tensor))
+        finally:
+            if codes == [0]:
+                self.bound, self.bound_rules = binding, rules
+        check(codes[0])
         self.lent.release_but(binding.region)
 
     def _view(self, memory: Memory, num_rows: int, code: int, row_stride: int) -> Array:

@@ -1,7 +1,9 @@
 // specd_lend: rounds of an embedded engine read and write the caller's memory in place; a daemon
 // cannot, and says so.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -92,7 +94,18 @@ TEST_SUITE("unit") {
     for (const specd_tensor& bad : {TensorIn(region, 0, 2, SPECD_FLOAT32),
                                     TensorIn(region, sizeof(float), 1, SPECD_FLOAT32)}) {
       CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &bad) == SPECD_ERROR_REGION);
+      const std::string skipped =
+          fmt::format("The region begins {} bytes before the registered address",
+                      reinterpret_cast<uintptr_t>(&memory[1]) % 16);
+      CHECK(EmbeddedEngine::LastErrorHas(skipped.c_str()));
     }
+    const specd_tensor uneven = TensorIn(region, 2, 1, SPECD_FLOAT32);
+    CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &uneven) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(EmbeddedEngine::LastErrorHas("before the registered address"));
+    // Of an error that names no byte nothing more is said.
+    const specd_tensor empty = TensorIn(region, 0, 0, SPECD_FLOAT32);
+    CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &empty) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(!EmbeddedEngine::LastErrorHas("registered address"));
     const specd_tensor good = TensorIn(region, 0, 1, SPECD_FLOAT32);
     CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &good) == SPECD_OK);
 
