@@ -73,16 +73,23 @@ class CoverageTest(unittest.TestCase):
 
     def test_an_entry_takes_lines_of_its_function_alone(self):
         with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "x.ptx").write_text("\n".join(LINES))
+            path = pathlib.Path(folder) / "x.ptx"
+            path.write_text("\n".join(LINES))
+            functions = {"x.ptx": coverage_test.functions_of(str(path))}
+
+            def apply(kind, word, kernel, counted=functions):
+                return coverage_test.apply(("x.ptx", kind, [word]), [kernel], functions, counted)
+
             kernel = coverage_test.Kernel("x.ptx", "_Z5OuteriPf", 10, {8, 9, 99})
-            apply = coverage_test.apply
-            self.assertEqual(apply(("x", "rest", ["Inner"]), [kernel], folder), "names nothing")
-            self.assertEqual(apply(("x", "whole", ["Outer"]), [kernel], folder), "ran after all")
+            self.assertEqual(apply("rest", "Inner", kernel), "names nothing")
+            self.assertEqual(apply("whole", "Outer", kernel), "ran after all")
             kernel = coverage_test.Kernel("x.ptx", "_Z5OuteriPf", 10, {8, 9, 99})
-            self.assertIsNone(apply(("x", "rest", ["Outer"]), [kernel], folder))
+            # Lines that are counted elsewhere are not this entry's.
+            self.assertIsNone(apply("rest", "Outer", kernel, {}))
+            self.assertEqual((kernel.left, kernel.num_unreachable), ({8, 9, 99}, 0))
+            self.assertIsNone(apply("rest", "Outer", kernel))
             self.assertEqual((kernel.left, kernel.num_unreachable), ({99}, 2))
-            self.assertEqual(apply(("x", "rest", ["Outer"]), [kernel], folder),
-                             "names lines that have all run")
+            self.assertEqual(apply("rest", "Outer", kernel), "names lines that have all run")
 
 
 if __name__ == "__main__":
