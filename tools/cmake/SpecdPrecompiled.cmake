@@ -34,7 +34,12 @@ if(SPECD_PRECOMPILE)
   if(SPECD_BUILD_TESTS)
     specd_precompiled_headers(specd_test_precompiled
       LIBRARIES doctest::doctest HEADERS <doctest/doctest.h>)
-    target_compile_options(specd_test_precompiled PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+    # As the tests themselves: SpecdTest.cmake and tests/CMakeLists.txt.
+    if(SPECD_SANITIZE)
+      target_compile_options(specd_test_precompiled PRIVATE -O0)
+    else()
+      target_compile_options(specd_test_precompiled PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+    endif()
   endif()
 endif()
 

@@ -167,8 +167,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("line 8: a close between two pieces gave memory back that the round still read") {
+    MemoryBudget all(uint64_t{1} << 40, "memory_mib");  // Outlives the session.
     LongSession f;
-    MemoryBudget all(uint64_t{1} << 40, "memory_mib");
     SessionOptions options = f.session->options();
     options.memory = &all;
     options.memory_bytes_max = uint64_t{1} << 30;
