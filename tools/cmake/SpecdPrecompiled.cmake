@@ -34,11 +34,11 @@ if(SPECD_PRECOMPILE)
   if(SPECD_BUILD_TESTS)
     specd_precompiled_headers(specd_test_precompiled
       LIBRARIES doctest::doctest HEADERS <doctest/doctest.h>)
-    # As the tests themselves: SpecdTest.cmake and tests/CMakeLists.txt.
-    if(SPECD_SANITIZE)
-      target_compile_options(specd_test_precompiled PRIVATE -O0)
-    else()
-      target_compile_options(specd_test_precompiled PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+    target_compile_options(specd_test_precompiled PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+    if(SPECD_SANITIZE)  # SpecdTest.cmake
+      specd_precompiled_headers(specd_test_precompiled_O0
+        LIBRARIES doctest::doctest HEADERS <doctest/doctest.h>)
+      target_compile_options(specd_test_precompiled_O0 PRIVATE -O0)
     endif()
   endif()
 endif()
