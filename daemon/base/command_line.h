@@ -1,4 +1,4 @@
-// ParseFlags reads the flags of a program, for the mains.
+// ParseFlags reads the flags of a program, for the mains here and under tools/.
 //
 // Abseil ends the process with 1 for a flag that does not exist, for a value that is none, and for
 // --help. Here every wrong command line has code 2, and --help has 0.

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
+#include "daemon/base/command_line.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_driver.h"
 #include "tools/bench/command.h"
@@ -332,7 +332,7 @@ int Main(int argc, char** argv) {
   };
   absl::SetFlagsUsageConfig(usage);
   const std::string command = CommandLine(argc, argv);
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> arguments = ParseFlags(argc, argv);
   if (arguments.size() != 2) {
     return Fail(kExitUsage, "give one suite, such as specd-bench verify --quick; see --help");
   }

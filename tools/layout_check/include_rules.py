@@ -90,7 +90,8 @@ ARROWS = {
                            _ANY_LIBRARY),
     "daemon": Arrow(("daemon/.", "daemon/server", "daemon/text", "daemon/session", "daemon/trace",
                      "daemon/base") + _BELOW_DAEMON, _ANY_LIBRARY),
-    "tools/toy_engine": Arrow(("tools/toy_engine", PUBLIC_HEADERS), _ANY_LIBRARY),
+    # daemon/base reads its flags, so that a wrong one has the exit code of the other programs.
+    "tools/toy_engine": Arrow(("tools/toy_engine", "daemon/base", PUBLIC_HEADERS), _ANY_LIBRARY),
     "tools/bench": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),
     "tools": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY),
     "tests/consumer": Arrow((PUBLIC_HEADERS,), ("c",)),

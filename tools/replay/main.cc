@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
+#include "daemon/base/command_line.h"
 #include "tools/replay/command.h"
 #include "tools/replay/interrupt.h"
 
@@ -100,8 +100,7 @@ int Main(int argc, char** argv) {
   absl::SetProgramUsageMessage(Usage());
   std::vector<char*> pointers;
   for (std::string& argument : given) pointers.push_back(argument.data());
-  const std::vector<char*> rest =
-      absl::ParseCommandLine(static_cast<int>(pointers.size()), pointers.data());
+  const std::vector<char*> rest = ParseFlags(static_cast<int>(pointers.size()), pointers.data());
   if (rest.size() < 2) return Fail("give a command; specd-replay --help lists them");
   const Command* const command = FindCommand(rest[1]);
   if (command == nullptr) {

@@ -17,12 +17,12 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/command_line.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/zmq_socket.h"
 #include "tools/toy_client/display.h"
@@ -224,7 +224,7 @@ int Main(int argc, char** argv) {
     return file.find("toy_client/main.cc") != absl::string_view::npos;
   };
   absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> arguments = ParseFlags(argc, argv);
   if (arguments.size() > 1) {
     return Fail(kExitUsage, fmt::format("unexpected argument {}; flags begin with --, see --help",
                                         arguments[1]));

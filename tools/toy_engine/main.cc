@@ -14,11 +14,11 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/command_line.h"
 #include "specd/specd.h"
 #include "tools/toy_engine/bpe_encoder.h"
 #include "tools/toy_engine/corpus.h"
@@ -304,7 +304,7 @@ int Main(int argc, char** argv) {
   };
   usage.version_string = [] { return fmt::format("specd-toy-engine {}\n", specd_version()); };
   absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
+  const std::vector<char*> arguments = ParseFlags(argc, argv);
   std::vector<std::string> prompts(arguments.begin() + 1, arguments.end());
   if (prompts.empty()) prompts = SplitAtBars(absl::GetFlag(FLAGS_prompt));
   if (prompts.empty()) {
