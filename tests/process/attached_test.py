@@ -71,7 +71,7 @@ class AttachedTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, "no trace is recorded"):
                 engine.dump_trace()
 
-    def test_eos_by_number_without_a_tokenizer(self):
+    def test_line_18_eos_by_number_without_a_tokenizer(self):
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
                             "--eos_token_ids=3,5")
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
@@ -81,6 +81,23 @@ class AttachedTest(ProcessTest):
             self.assertEqual((result.finish_reason, result.stop_token), ("stop", 5))
         with self.assertRaisesRegex(specd.Error, "EOS id 5"):
             specd.Engine(f"unix:{self.socket}", vocab_size=5)
+
+    def test_line_18_ignore_eos_without_an_eos_is_refused_with_the_flag(self):
+        # Bug: the parameter was ignored in silence.
+        with specd.Engine(self.ids_only(), vocab_size=8) as engine:
+            with self.assertRaisesRegex(specd.Error, "--eos_token_ids") as caught:
+                engine.open(specd.SamplingParams(ignore_eos=True))
+            self.assertEqual(caught.exception.code_name, "SPECD_ERROR_UNSUPPORTED")
+
+    def test_line_11_the_log_says_that_a_sequence_was_aborted(self):
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
+            sequence = engine.open(specd.SamplingParams(temperature=0), request_id="given up")
+            engine.verify(np.eye(8)[[3, 5]], {sequence: [3]})
+            sequence.abort()
+            wait_until(lambda: "was aborted" in daemon.stderr, "the line")
+        self.assertRegex(daemon.stderr, r'"given up" \(stream \d+\) was aborted after 2 tokens')
 
     def test_line_17_the_log_says_which_row_is_no_distribution(self):
         # Bug: the line said that "a row was no distribution, or its constraint met a limit".
@@ -172,7 +189,7 @@ class AttachedTest(ProcessTest):
                         call()
                     self.assertEqual(caught.exception.code_name, name)
 
-    def test_line_3_a_time_holds_while_the_daemon_stands_still_and_a_wait_ends_with_the_daemon(self):
+    def test_a_time_holds_while_the_daemon_stands_still_and_a_wait_ends_with_the_daemon(self):
         # Bug: Python waited without limit.
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")

@@ -67,6 +67,18 @@ class RoundErrorTest(unittest.TestCase):
         with self.assertRaisesRegex(specd.RoundError, "place 0, row 0: draft_rows.*NaN"):
             self.engine.verify(one_hot(3, 3), {sequence: [3]}, q=NAN)
 
+    def test_line_17_a_draft_for_a_finished_sequence_has_a_status_and_no_ids(self):
+        # Bug: nothing said what such a call answers.
+        running, ended = self.open(), self.open(max_tokens=1)
+        self.engine.verify(one_hot(3), {ended: []})
+        drawn, empty = self.engine.sample_draft(one_hot(5, 5), [running, ended])
+        self.assertEqual((drawn.status, drawn.ids.tolist()), ("ok", [5]))
+        self.assertEqual((empty.status, empty.ids.tolist(), empty.q.tolist()), ("finished", [], []))
+        ended.close()
+        with self.assertRaises(specd.RoundError) as caught:
+            self.engine.sample_draft(one_hot(5), [ended])
+        self.assertEqual(caught.exception.code_name, "SPECD_STATUS_UNKNOWN_SEQUENCE")
+
     def test_line_17_a_wrong_sum_says_how_to_bind(self):
         self.engine.rows(2, kind="probabilities")
         half = np.full((1, V), 0.5 / V, np.float32)

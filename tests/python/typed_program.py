@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,14 @@ def rounds(engine: specd.Engine) -> list[int]:
     return tokens
 
 
+def drafts(engine: specd.Engine, sequence: specd.Sequence) -> list[int]:
+    (children,) = engine.sample_draft(eye(3), [sequence])
+    reason: Literal["ok", "finished", "unknown_sequence", "bad_distribution"] = children.status
+    assert reason == "ok"
+    drawn: list[int] = children.ids.tolist()
+    return drawn
+
+
 async def asynchronous(engine: specd.Engine) -> list[int]:
     sequence = engine.open(specd.SamplingParams(temperature=0))
     (result,) = await engine.averify(eye(6), {sequence: []})
@@ -89,7 +97,7 @@ def batches(engine: specd.Engine) -> list[int]:
 def main() -> None:
     with specd.Engine("embedded:cpu", vocab_size=8, max_draft=3) as engine:
         print(rounds(engine), asyncio.run(asynchronous(engine)), outputs(engine))
-        print(batches(engine))
+        print(batches(engine), drafts(engine, engine.open(specd.SamplingParams(temperature=0))))
     print(specd.argmax(eye(2)).tolist(), specd.softmax(Tensor(eye(1)), temperature=0.5).shape)
 
 

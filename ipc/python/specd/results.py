@@ -6,7 +6,7 @@ import ctypes
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -132,6 +132,9 @@ class Result:
                  for s in row if s["id"] >= 0} for row in self.scores]
 
 
+ChildrenStatus = Literal["ok", "finished", "unknown_sequence", "bad_distribution"]
+
+
 @dataclasses.dataclass
 class Children:
     """Draft tokens that specd drew: distinct ids, and how often each was drawn. q(id) = weight /
@@ -139,7 +142,7 @@ class Children:
     "bad_distribution"; the arrays are then empty. detail says what is wrong with a bad row."""
 
     sequence: OpenSequence
-    status: str
+    status: ChildrenStatus
     ids: Array
     counts: Array
     weights: Array
@@ -221,7 +224,8 @@ _CHILD: Any = np.dtype(s.DraftChild)
 
 def children_of(struct: Any, sequence: Any) -> Children:
     children = _copied(struct.children, struct.num_children, _CHILD)
-    return Children(sequence, STATUSES[struct.status], children["id"], children["count"],
+    status: Any = STATUSES[struct.status]
+    return Children(sequence, status, children["id"], children["count"],
                     children["weight"], children["mass"], detail_of(struct.detail))
 
 

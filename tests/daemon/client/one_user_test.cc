@@ -93,8 +93,9 @@ void CheckRound(EmbeddedEngine* f, const std::string& name) {
   CHECK(result.tokens[0] == 3);
 }
 
-TEST_SUITE("unit") {
-  TEST_CASE("a forked child cannot use its parent's engine, and closing it there ends nothing") {
+TEST_SUITE("fault") {
+  TEST_CASE(
+      "line 12: a forked child cannot use its parent's engine, and closing it there ends nothing") {
     std::unique_ptr<EngineHost> host;
     std::string uri = "embedded:cpu";
     SUBCASE("embedded") {}
@@ -169,8 +170,15 @@ TEST_SUITE("unit") {
   }
 #endif
 
-  TEST_CASE("a second thread in an engine gets an error, and the first one's call is whole") {
-    EmbeddedEngine f;
+  TEST_CASE("line 13: a second thread in an engine gets an error, the first one's call is whole") {
+    std::unique_ptr<EngineHost> host;
+    std::string uri = "embedded:cpu";
+    SUBCASE("embedded") {}
+    SUBCASE("attached") {
+      host = std::make_unique<EngineHost>();
+      uri = host->uri;
+    }
+    EmbeddedEngine f(uri);
     std::atomic<bool> stop = false;
     std::atomic<int> refused = 0;
     std::atomic<int> wrong = 0;
@@ -203,7 +211,7 @@ TEST_SUITE("unit") {
     CHECK(refused > 0);
   }
 
-  TEST_CASE("closing waits for the call of another thread, and lets none in afterwards") {
+  TEST_CASE("line 13: closing waits for the call of another thread, and lets none in afterwards") {
     api::CallGate gate;
     std::atomic<bool> is_in_call = false;
     std::atomic<bool> has_ended = false;

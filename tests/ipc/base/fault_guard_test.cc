@@ -58,8 +58,8 @@ int EndOf(Work work) {
   return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-TEST_SUITE("unit") {
-  TEST_CASE("fault: without the handler a missing page ends the process") {
+TEST_SUITE("fault") {
+  TEST_CASE("without the handler a missing page ends the process") {
     CHECK(EndOf([] {
             signal(SIGBUS, SIG_DFL);  // a sanitizer has a handler
             const Pages pages(2);
@@ -68,7 +68,7 @@ TEST_SUITE("unit") {
           }) == -SIGBUS);
   }
 
-  TEST_CASE("fault: a missing page reads as zeros, and its owner alone is told") {
+  TEST_CASE("line 10: a missing page reads as zeros, and its owner alone is told") {
     CHECK(EndOf([] {
             FaultGuard::Install();
             std::atomic<bool> first{false};
@@ -85,7 +85,7 @@ TEST_SUITE("unit") {
           }) == 0);
   }
 
-  TEST_CASE("fault: a write goes nowhere") {
+  TEST_CASE("a write goes nowhere") {
     CHECK(EndOf([] {
             FaultGuard::Install();
             std::atomic<bool> flag{false};
@@ -97,7 +97,7 @@ TEST_SUITE("unit") {
           }) == 0);
   }
 
-  TEST_CASE("fault: memory without a guard, or whose guard is gone, ends the process") {
+  TEST_CASE("memory without a guard, or whose guard is gone, ends the process") {
     for (const bool had_guard : {false, true}) {
       CHECK(EndOf([had_guard] {
               FaultGuard::Install();
@@ -118,7 +118,7 @@ TEST_SUITE("unit") {
           }) == -SIGBUS);
   }
 
-  TEST_CASE("fault: threads that read one mapping go on, while guards come and go") {
+  TEST_CASE("threads that read one mapping go on, while guards come and go") {
     CHECK(EndOf([] {
             FaultGuard::Install();
             std::atomic<bool> flag{false};
