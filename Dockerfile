@@ -1,11 +1,11 @@
 # An image with the daemon, from the Debian package that the first stage makes:
 #
 #   docker build -t specd .
-#   docker run --rm --volume=/run/specd:/run/specd specd --detokenizer=off --allow_uid=1000
+#   mkdir -p sockets
+#   docker run --rm --user=$(id -u):$(id -g) --volume=$PWD/sockets:/run/specd specd --detokenizer=off
 #
-# The socket is then /run/specd/specd.sock of the host, for engines of the user 1000. The folder has
-# to be writable for the user specd of the image, whose number is 900. If BUILD_IMAGE names an image of
-# Debian 12 that has nvcc, the daemon also has CUDA.
+# Engines of the same user then attach to the socket sockets/specd.sock. Without --user the daemon is the
+# user 900. If BUILD_IMAGE names an image of Debian 12 that has nvcc, the daemon also has CUDA.
 ARG BUILD_IMAGE=debian:12
 FROM ${BUILD_IMAGE} AS build
 COPY tools/setup tools/lib.sh /specd/tools/

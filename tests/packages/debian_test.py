@@ -83,11 +83,23 @@ class DebianTest(PackageTest):
                               check=False, timeout=PATIENCE_S)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
-    def test_its_scripts_do_nothing_without_systemd(self):
-        for name, word in (("postinst", "configure"), ("prerm", "remove"), ("postrm", "remove")):
-            # A shell that finds no program has to reach the end.
-            run("/bin/sh", self.root / "DEBIAN" / name, word, env={"PATH": str(self.folder)})
+    def test_its_scripts_make_the_user_and_ask_systemd_only_where_it_runs(self):
+        programs = self.folder / "programs"  # say how they are called, and do nothing
+        programs.mkdir()
+        for name in ("systemctl", "systemd-sysusers"):
+            (programs / name).write_text(f'#!/bin/sh\necho "{name} $*"\n')
+            (programs / name).chmod(0o755)
+        runs = pathlib.Path("/run/systemd/system").is_dir()
+        for name, word, asks, always in (
+                ("postinst", "configure", ["systemctl daemon-reload"], ["systemd-sysusers specd.conf"]),
+                ("prerm", "remove", ["systemctl disable --now specd.service"], []),
+                ("prerm", "upgrade", [], []),
+                ("postrm", "remove", ["systemctl daemon-reload"], [])):
+            said = run("/bin/sh", self.root / "DEBIAN" / name, word, env={"PATH": str(programs)})
+            self.assertEqual(said.splitlines(), always + (asks if runs else []), name)
             self.assertTrue(os.access(self.root / "DEBIAN" / name, os.X_OK), name)
+        if not runs:  # an image has neither program
+            run("/bin/sh", self.root / "DEBIAN/postinst", "configure", env={"PATH": str(self.folder)})
 
     def test_a_daemon_with_its_flags_verifies_a_round(self):
         engine, _ = compile_readme_engine(self.folder, self.root / "usr/lib", self.root / "usr/lib")
