@@ -11,8 +11,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "process"))
 from support import PATIENCE_S, SOURCE, ProcessTest, wait_until  # noqa: E402
 
 PACKAGES = pathlib.Path(os.environ["SPECD_PACKAGES"])
-# What issue I allows each package.
+# A package may have so many bytes, except of a build that is not optimised.
 PACKAGE_BYTES_MAX = 20 * 1000 * 1000
+IS_OPTIMISED = os.environ["SPECD_BUILD_TYPE"] != "Debug"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # A machine has these: glibc, and the two libraries of g++.
 OF_SYSTEM = re.compile(
@@ -123,6 +124,10 @@ class PackageTest(ProcessTest):
         """A library is one of `folder`, or one that every machine has."""
         if not OF_SYSTEM.fullmatch(name.partition(".so")[0]):
             self.assertTrue(place.startswith(f"{folder}/"), f"{name} is found at {place!r}, not in {folder}")
+
+    def check_size(self, package):
+        if IS_OPTIMISED:
+            self.assertLess(package.stat().st_size, PACKAGE_BYTES_MAX, package)
 
     def check_linked(self, said, folder):
         """The linker of an engine has found the libraries that libspecd needs, and those that these need."""

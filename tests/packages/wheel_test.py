@@ -15,7 +15,7 @@ import zipfile
 
 import numpy
 
-from packages_support import (ANSWER, PACKAGE_BYTES_MAX, PATH, SOURCE, PackageTest, only,
+from packages_support import (ANSWER, PATH, SOURCE, PackageTest, only,
                               programs_and_libraries, readme_block, run)
 
 BUILD = os.environ["SPECD_BUILD"]
@@ -49,7 +49,7 @@ class WheelTest(PackageTest):
         self.isolated(self.python, "-m", "pip", "install", self.wheel)
 
     def test_it_installs_without_an_index_and_verifies_rounds(self):
-        self.assertLess(self.wheel.stat().st_size, PACKAGE_BYTES_MAX)
+        self.check_size(self.wheel)
         self.check_record()
         self.install()
         package = self.packages / "specd"
