@@ -1,8 +1,10 @@
 # What `cmake --install` puts where, in components:
 #   specd_runtime      bin/ and the shared library
-#   specd_development  the C headers and the package for find_package(specd)
+#   specd_benchmarks   specd-bench, which the packages leave out: it has all kernels once more
+#   specd_development  the C headers, and what find_package(specd) and pkg-config read
 #   specd_python       the Python package, in LIBDIR/specd/python
 #   specd_gpu_check    only when it is asked for: the bundle of tools/gpu_check
+# tools/cmake/SpecdPackages.cmake has the further components of packages.
 # Everything finds everything else by relative path, so the tree may be moved as a whole.
 
 include(CMakePackageConfigHelpers)
@@ -22,11 +24,17 @@ foreach(program IN LISTS specd_programs)
     if(DEFINED ${program}_name)
       set_target_properties(${program} PROPERTIES OUTPUT_NAME ${${program}_name})
     endif()
-    set_target_properties(${program} PROPERTIES
-      INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-    install(TARGETS ${program} RUNTIME COMPONENT specd_runtime)
+    # LIBDIR/specd has the libraries of others, in packages that bring them along.
+    set(libraries "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "${libraries};${libraries}/specd")
+    set(component specd_runtime)
+    if(program STREQUAL "specd_bench")
+      set(component specd_benchmarks)
+    endif()
+    install(TARGETS ${program} RUNTIME COMPONENT ${component})
   endif()
 endforeach()
+set_target_properties(specd PROPERTIES INSTALL_RPATH "$ORIGIN/specd")
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
   COMPONENT specd_runtime)
@@ -51,6 +59,12 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/specdConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/specdConfig.cmake ${PROJECT_BINARY_DIR}/specdConfigVersion.cmake
   DESTINATION ${specd_package_dir} COMPONENT specd_development)
+
+file(RELATIVE_PATH specd_prefix_of_pc /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+string(REGEX REPLACE "/$" "" specd_prefix_of_pc "${specd_prefix_of_pc}")
+configure_file(${PROJECT_SOURCE_DIR}/tools/packaging/specd.pc.in ${PROJECT_BINARY_DIR}/specd.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/specd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+  COMPONENT specd_development)
 
 # The bundle has all libraries in it except glibc's, which belong to the machine's dynamic linker.
 # tools/gpu_check/make turns the RUNPATH of its programs into an RPATH, which also finds the

@@ -145,8 +145,8 @@ _library: ctypes.CDLL | None = None
 
 
 def load() -> Any:
-    """Loads the library once and returns it. SPECD_LIBRARY names it. Otherwise load looks where an
-    installation has it, relative to this package, and then asks the system's loader."""
+    """Loads the library once and returns it. SPECD_LIBRARY names it. Otherwise load looks where a
+    wheel and an installation have it, relative to this package, and then asks the system's loader."""
     global _library
     if _library is None:
         _library = _declare(_find())
@@ -158,9 +158,10 @@ def _find() -> ctypes.CDLL:
     if named:
         candidates = [named]
     else:
-        # PREFIX/lib/specd/python/specd/ is the package, PREFIX/lib/ has the library.
-        prefix_lib = pathlib.Path(__file__).resolve().parents[3]
-        candidates = [str(prefix_lib / _SONAME), _SONAME]
+        # A wheel has the library inside the package. In an installation PREFIX/lib/specd/python/specd/
+        # is the package, and PREFIX/lib/ has the library.
+        package = pathlib.Path(__file__).resolve().parent
+        candidates = [str(package / "lib" / _SONAME), str(package.parents[2] / _SONAME), _SONAME]
     tried = []
     for candidate in candidates:
         try:

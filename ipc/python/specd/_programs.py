@@ -1,0 +1,22 @@
+"""The programs of the wheel: `specd`, the daemon, and `specd-detok`, the detokenizer.
+
+Internal: pyproject.toml names the functions. Each becomes the program, so signals and the exit status are the program's.
+"""
+
+import os
+import pathlib
+import sys
+from typing import NoReturn
+
+
+def daemon() -> NoReturn:
+    _become("specd")
+
+
+def detokenizer() -> NoReturn:
+    _become("specd-detok")
+
+
+def _become(name: str) -> NoReturn:
+    program = pathlib.Path(__file__).resolve().parent / "bin" / name
+    os.execv(program, [name, *sys.argv[1:]])
