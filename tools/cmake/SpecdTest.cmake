@@ -1,4 +1,4 @@
-# specd_test(NAME kernels [BUSY] SOURCES a_test.cc ... LIBS specd::kernels ...)
+# specd_test(NAME kernels [BUSY] [ONCE] SOURCES a_test.cc ... LIBS specd::kernels ...)
 # builds one doctest binary, specd_kernels_test, and registers each of its cases with ctest as
 # "kernels.<case>". A TEST_SUITE's name becomes a ctest label (unit, process, exact, ...), so every
 # case must stand in a suite.
@@ -6,13 +6,16 @@
 # Under a sanitizer a test takes longer to compile than to run. So it is not optimised there, which
 # takes two fifths off its compile time. BUSY tests are, because they spend their time in code of
 # their own, such as emulated warps.
+#
+# Preset sanitize runs every case of a ONCE test, on the same grid as any preset. Where all presets
+# run, SPECD_TESTS_ONCE leaves such tests to that one.
 
 if(SPECD_BUILD_TESTS)
   enable_testing()
 endif()
 
 function(specd_test)
-  cmake_parse_arguments(arg "BUSY" "NAME" "SOURCES;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "BUSY;ONCE" "NAME" "SOURCES;LIBS" ${ARGN})
   set(target specd_${arg_NAME}_test)
   if(NOT TARGET specd_test_main)
     add_library(specd_test_main OBJECT ${PROJECT_SOURCE_DIR}/tests/main.cc)
@@ -27,6 +30,10 @@ function(specd_test)
     specd_precompile(${target} specd_test_precompiled)
   endif()
 
+  if(arg_ONCE AND SPECD_TESTS_ONCE AND NOT SPECD_SANITIZE)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
   set(cases ${CMAKE_CURRENT_BINARY_DIR}/${target}_cases.cmake)
   set(script ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/SpecdDiscoverTests.cmake)
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${script})
