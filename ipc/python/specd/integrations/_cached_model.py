@@ -9,8 +9,8 @@ from typing import Any
 
 from .._library import refusal
 
-# A forward of one position sums in another order than a forward of several (docs/CONTRACT.md, "Equal
-# rows"), so a single position gets a second one beside it.
+# A forward of one position sums in another order than a forward of several (docs/CONTRACT.md, section 5,
+# equal rows), so a single position gets a second one beside it.
 MIN_POSITIONS = 2
 
 
