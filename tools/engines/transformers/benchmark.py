@@ -6,7 +6,8 @@ Usage: benchmark.py [--models FOLDER] [--rounds N] [--tokens N] [--k N]
 Runs are interleaved: in each round every way generates once from each prompt, in turn. Printed are medians
 over rounds and prompts, in the milliseconds of one new token. "sampler" is the time in what chooses tokens, in
 microseconds of one forward of the target: for specd verify and sample_draft; for transformers its
-logits processors and its rejection sampling. Ways of one K have drafts of that length at most.
+logits processors and its rejection sampling, without its argmax. transformers ends a draft at a token of which
+its assistant is unsure (0.4, its default); "all of K" has that turned off.
 """
 
 import argparse
@@ -69,12 +70,9 @@ class Specd:
 
 
 class Transformers:
-    def __init__(self, model, assistant, k, fields):
-        self.model, self.assistant = model, assistant
+    def __init__(self, model, assistant, k, fields, threshold=0.4):
+        self.model, self.assistant, self.k, self.threshold = model, assistant, k, threshold
         self.options = dict(fields, do_sample=True) if fields["temperature"] else {"do_sample": False}
-        if assistant is not None:
-            assistant.generation_config.num_assistant_tokens = k
-            assistant.generation_config.num_assistant_tokens_schedule = "constant"
         self.clock, self.forwards = Clock(), 0
         forward = model.forward
 
@@ -88,6 +86,10 @@ class Transformers:
 
     def run(self, ids, num_tokens, seed):
         torch.manual_seed(seed)
+        if self.assistant is not None:
+            config = self.assistant.generation_config
+            config.num_assistant_tokens, config.num_assistant_tokens_schedule = self.k, "constant"
+            config.assistant_confidence_threshold = self.threshold
         before = Transformers.counted
         processors, rejection = utils.LogitsProcessorList.__call__, utils._speculative_sampling
         utils.LogitsProcessorList.__call__ = self.clock.timed(processors)
@@ -119,7 +121,8 @@ def main():
     for case, fields in (("greedy", {"temperature": 0}),
                          ("sampled", {"temperature": 0.8, "top_p": 0.95})):
         ways = {"specd, assistant": Specd("embedded:cpu", model, assistant, asked.k, fields),
-                "transformers, assistant": Transformers(model, assistant, asked.k, fields),
+                "transformers, assistant": Transformers(model, assistant, asked.k, fields, 0.4),
+                "transformers, assistant, all of K": Transformers(model, assistant, asked.k, fields, 0.0),
                 "specd, n-grams": Specd("embedded:cpu", model, None, asked.k, fields),
                 "specd, no drafts": Specd("embedded:cpu", model, None, 0, fields),
                 "transformers, no drafts": Transformers(model, None, 0, fields)}
