@@ -1,0 +1,80 @@
+"""Drafters propose the next tokens of a sequence: an assistant model, or the n-grams of the sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine import Engine
+from ..rounds import Draft, DraftRequest
+from ..sequence import Sequence as OpenSequence
+from ._cached_model import CachedModel
+
+
+class AssistantDrafter:
+    """Draws from the rows of an assistant model, through sample_draft. sampled: draft tokens are
+    drawn, and carry their q. Otherwise each is the best id of its row, and counts as one-hot."""
+
+    def __init__(self, model: CachedModel, engine: Engine, longest: int, sampled: bool):
+        self.model, self.engine, self.sampled = model, engine, sampled
+        self.rows = engine.rows(max(longest, 1), "draft")
+        self._tensor = model.torch.from_numpy(self.rows)
+
+    def draft(self, sequence: OpenSequence, tokens: Sequence[int], count: int) -> Draft:
+        """A draft of at most `count` tokens behind `tokens`, which are the prompt and what was kept."""
+        self.model.crop(len(tokens) - 1)
+        ids: list[int] = []
+        weights: list[float] = []
+        masses: list[float] = []
+        while len(ids) < count:
+            place = len(ids)
+            known = ids[-1:] or list(tokens[self.model.length:])
+            self._tensor[place].copy_(self.model.forward(known, 1)[0])
+            request = DraftRequest(sequence, prefix=ids, row=place,
+                                   sampling="with_replacement" if self.sampled else "top_k")
+            children, = self.engine.sample_draft(self.rows, [request])
+            if not len(children.ids):  # a stop string has ended the sequence
+                break
+            ids.append(int(children.ids[0]))
+            weights.append(float(children.weights[0]))
+            masses.append(float(children.masses[0]))
+        if not self.sampled:
+            return Draft(sequence, ids)
+        return Draft(sequence, ids, draft_rows=np.arange(len(ids)), weights=weights, masses=masses)
+
+    def settle(self, num_tokens: int, num_accepted: int) -> None:
+        """Forgets rejected draft tokens. num_tokens is the number of tokens before the round."""
+        self.model.crop(num_tokens + num_accepted)
+
+
+class NgramDrafter:
+    """Looks up the last tokens of the sequence where they stood before, and proposes what followed
+    there: of the longest n-gram that is found, the latest place."""
+
+    def __init__(self, longest: int):
+        self.ends: list[dict[tuple[int, ...], int]] = [{} for _ in range(longest)]
+        self.known = 0  # tokens whose n-grams are in `ends`
+
+    def draft(self, sequence: OpenSequence, tokens: Sequence[int], count: int) -> Draft:
+        # The n-gram at the very end is looked up, so it is no place yet.
+        for end in range(self.known + 1, len(tokens)):
+            for n, ends in enumerate(self.ends, 1):
+                if n <= end:
+                    ends[tuple(tokens[end - n:end])] = end
+        self.known = max(self.known, len(tokens) - 1)
+        for n in range(min(len(self.ends), len(tokens)), 0, -1):
+            place = self.ends[n - 1].get(tuple(tokens[-n:]))
+            if place is not None:
+                return Draft(sequence, list(tokens[place:place + count]))
+        return Draft(sequence)
+
+    def settle(self, num_tokens: int, num_accepted: int) -> None:
+        """Nothing is kept that a rejection would change."""
+
+
+def host_rows(rows: Any, engine: Engine) -> Any:
+    """Rows as the engine reads them. Rows in device memory are copied for rounds on this CPU; other
+    engines read them where they are, or refuse them by name."""
+    return rows.cpu() if engine.uri == "embedded:cpu" else rows

@@ -1,0 +1,280 @@
+"""generate and stream run a causal model of Hugging Face's transformers with specd as its sampler.
+
+>>> from specd.integrations.transformers import generate
+>>> params = specd.SamplingParams(temperature=0.7, top_p=0.95, max_tokens=200, seed=1)
+>>> made = generate(model, tokenizer("The daemon").input_ids, assistant_model=small, params=params)
+>>> tokenizer.decode(made.tokens), made.finish_reason
+
+Drafts come from an assistant model, or from the n-grams of the sequence. Every forward of the model has
+two positions at least, so that K changes no text where docs/CONTRACT.md says so (5, "Equal rows").
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+from .._library import refusal
+from ..arrays import id_array, integer
+from ..engine import Engine
+from ..params import SamplingParams
+from ._cached_model import CachedModel, check_model, package, vocab_size
+from ._drafters import AssistantDrafter, NgramDrafter, host_rows
+from ._text_pieces import TextPieces
+
+if TYPE_CHECKING:
+    from ..row_types import Ids
+    from ..sequence import Sequence
+
+Drafts = Literal["auto", "sampled", "best", "ngram"]
+_DRAFTS = ("auto", "sampled", "best", "ngram")
+
+# As in speculative/params.cc: below it a sequence is greedy.
+_GREEDY_BELOW = 1e-5
+# What transformers' generate takes, and what takes its place here.
+_INSTEAD = {
+    "max_new_tokens": "set max_tokens of params",
+    "max_length": "set max_tokens of params, which counts new tokens alone",
+    "do_sample": "set temperature of params; 0 is greedy",
+    "num_return_sequences": "call it once for each, with seeds of their own",
+    "attention_mask": "leave it out: one sequence without padding is served",
+    "num_beams": "there is no beam search; sample several and rank by cumulative_logprob",
+    "generation_config": "give specd.SamplingParams as params",
+    "logits_processor": "code does not cross to specd; params has logit_bias, penalties and constraints",
+    "stopping_criteria": "params has stop, stop_token_ids and max_tokens; or leave the loop of stream",
+    "prompt_lookup_num_tokens": "leave assistant_model out and set k",
+    "num_assistant_tokens": "set k",
+    "past_key_values": "a cache of an earlier call is not taken over; give all tokens as input_ids",
+    "inputs_embeds": "give input_ids",
+}
+# How long the end of a sequence with stop strings may stay undecided.
+_FINAL_MS = 5000
+
+
+@dataclasses.dataclass
+class Step:
+    """What one round gave. tokens: the kept tokens. text: their text, if stream has a tokenizer; an
+    unfinished character comes with a later step. kept_tokens: how many the sequence has now; with stop
+    strings the last step has no tokens of its own, and may say that fewer are kept."""
+
+    tokens: list[int]
+    num_drafted: int
+    num_accepted: int
+    kept_tokens: int
+    finish_reason: str | None
+    text: str = ""
+
+
+@dataclasses.dataclass
+class Generation:
+    """What generate returns. tokens: the new tokens. sequences: prompt and new tokens as a tensor of
+    [1, length], as transformers returns it."""
+
+    tokens: list[int]
+    sequences: Any
+    finish_reason: str | None
+    num_rounds: int
+    num_drafted: int
+    num_accepted: int
+
+
+def generate(model: Any, input_ids: Ids, *, streamer: Any = None, **options: Any) -> Generation:
+    """Generates to the end. Options are those of stream, without tokenizer.
+
+    streamer: one of transformers, such as TextStreamer(tokenizer): put gets the prompt, then the
+      tokens of each round, and end is called.
+    """
+    if "tokenizer" in options:
+        raise refusal("tokenizer: generate returns ids; decode them, give streamer, or call stream")
+    prompt = _prompt(input_ids)
+    steps = stream(model, prompt, **options)
+    torch = package("torch")
+    if streamer is not None:
+        streamer.put(torch.tensor([prompt]))
+    tokens: list[int] = []
+    done: list[Step] = []
+    for step in steps:
+        done.append(step)
+        tokens.extend(step.tokens)
+        if streamer is not None and step.tokens:
+            streamer.put(torch.tensor(step.tokens))
+    if streamer is not None:
+        streamer.end()
+    del tokens[done[-1].kept_tokens:]
+    return Generation(tokens, torch.tensor([prompt + tokens]), done[-1].finish_reason,
+                      sum(bool(step.tokens) for step in done),
+                      sum(step.num_drafted for step in done),
+                      sum(step.num_accepted for step in done))
+
+
+def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
+           params: SamplingParams | None = None, k: int = 5, drafts: Drafts = "auto",
+           ngram: int = 3, engine: Engine | str = "embedded:cpu", tokenizer: Any = None,
+           request_id: str | None = None, **others: object) -> Iterator[Step]:
+    """Returns an iterator with a Step for each round. What cannot be done is refused at once.
+
+    input_ids: the tokens of one prompt, of shape [length] or [1, length].
+    assistant_model: a smaller causal model with the same ids; None: n-grams of the sequence.
+    k: draft tokens in a round; 0 is plain sampling.
+    drafts: "sampled" draws from the assistant's rows. "best" takes the best id of each, which never
+      changes the text (docs/CONTRACT.md, 5). "ngram" takes what followed the last tokens where they
+      stood before, at most `ngram` of them. "auto" is "ngram" without an assistant, "best" where a
+      sequence is greedy or verified by exact_match, and otherwise "sampled".
+    params: if all its draft_ fields have their defaults, sampled drafts are drawn with the sequence's
+      own temperature, top_p, top_k, min_p and filter_order.
+    engine: a specd.Engine, which stays open; or a URI, for an engine of this call. EOS ids are those of
+      the engine; an embedded one that is opened here has those of model.generation_config.
+    tokenizer: anything with decode(ids, skip_special_tokens=True); Step.text is then filled.
+    """
+    for name in others:
+        raise refusal(f"{name}: " + _INSTEAD.get(
+            name, "no such option; sampling parameters are fields of params, a specd.SamplingParams"))
+    run = _Run(model, assistant_model, _prompt(input_ids), params or SamplingParams(), k, drafts, ngram)
+    run.check_engine(engine)
+    return run.steps(engine, request_id, tokenizer)
+
+
+class _Run:
+    """One call of stream: what was asked, checked."""
+
+    def __init__(self, model: Any, assistant_model: Any, prompt: list[int], params: SamplingParams,
+                 k: int, drafts: str, ngram: int):
+        check_model(model, "model")
+        self.model, self.assistant, self.prompt = model, assistant_model, prompt
+        self.vocab_size = vocab_size(model)
+        self.k, self.ngram = integer(k, "k", 0, 2**16), integer(ngram, "ngram", 1, 64)
+        self.drafts = _chosen(drafts, params, assistant_model)
+        if self.drafts != "ngram":
+            check_model(assistant_model, "assistant_model")
+            if vocab_size(assistant_model) != self.vocab_size:
+                raise refusal(f"assistant_model: its rows have {vocab_size(assistant_model)} ids, and "
+                              f"the model's {self.vocab_size}; give an assistant with the same ids")
+        for token in prompt:
+            if not 0 <= token < self.vocab_size:
+                raise refusal(f"input_ids: {token} is outside 0 .. {self.vocab_size - 1}")
+        if params.n not in (1, None):
+            raise refusal(f"params: n = {params.n}; one sequence is generated in a call: call it once "
+                          "for each, with seeds of their own")
+        self.params = _with_draft_steps(params) if self.drafts == "sampled" else params
+        for name, one in (("model", model), ("assistant_model", self.assistant)):
+            self._check_positions(name, one)
+
+    def _check_positions(self, name: str, model: Any) -> None:
+        most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+        tokens = self.params.max_tokens
+        if most is None or tokens is not None and len(self.prompt) + tokens <= most:
+            return
+        raise refusal(f"params: max_tokens = {tokens} after a prompt of {len(self.prompt)} tokens, and "
+                      f"the {name} has {most} positions; set max_tokens to "
+                      f"{max(0, most - len(self.prompt))} or less")
+
+    def check_engine(self, engine: Engine | str) -> None:
+        if isinstance(engine, str):
+            return
+        if not isinstance(engine, Engine):
+            raise refusal(f"engine: {engine!r} is neither a specd.Engine nor a URI such as embedded:cpu")
+        if engine.vocab_size != self.vocab_size:
+            raise refusal(f"engine: its vocab_size is {engine.vocab_size}, and the model's rows have "
+                          f"{self.vocab_size} ids; open it with that")
+        if engine.max_draft < self.k:
+            raise refusal(f"k: {self.k} is outside 0 .. {engine.max_draft}, the max_draft of the engine; "
+                          "open it with a larger one")
+
+    def steps(self, engine: Engine | str, request_id: str | None, tokenizer: Any) -> Iterator[Step]:
+        pieces = TextPieces(tokenizer) if tokenizer is not None else None
+        with contextlib.ExitStack() as at_end:
+            if isinstance(engine, str):
+                engine = at_end.enter_context(self._open(engine))
+            sequence = engine.open(self.params, self.prompt, request_id=request_id)
+            at_end.callback(sequence.close)
+            for step in self._rounds(engine, sequence):
+                if pieces is not None:
+                    step.text = pieces.add(step.tokens, step.finish_reason is not None)
+                yield step
+
+    def _open(self, uri: str) -> Engine:
+        options: dict[str, Any] = {}
+        if uri.startswith("embedded:"):
+            eos = self.model.generation_config.eos_token_id
+            options["eos_token_ids"] = eos if isinstance(eos, list) else [] if eos is None else [eos]
+        return Engine(uri, vocab_size=self.vocab_size, max_draft=self.k, max_batch=1, **options)
+
+    def _drafter(self, engine: Engine) -> AssistantDrafter | NgramDrafter:
+        if self.drafts == "ngram":
+            return NgramDrafter(self.ngram)
+        return AssistantDrafter(CachedModel(self.assistant, "assistant_model"), engine,
+                                self.k, self.drafts == "sampled")
+
+    def _rounds(self, engine: Engine, sequence: Sequence) -> Iterator[Step]:
+        target, drafter = CachedModel(self.model, "model"), self._drafter(engine)
+        tokens = list(self.prompt)
+        most = self.params.max_tokens
+        while True:
+            kept = len(tokens) - len(self.prompt)
+            # The prompt's own round has no draft, whatever k is: its forward is then the same.
+            room = self.k if most is None else min(self.k, most - kept - 1)
+            draft = drafter.draft(sequence, tokens, room if kept else 0)
+            proposed = [int(token) for token in draft.tokens]  # type: ignore[union-attr]
+            rows = target.forward([*tokens[target.length:], *proposed], len(proposed) + 1)
+            result, = engine.verify(host_rows(rows, engine), [draft])
+            target.crop(len(tokens) + result.num_accepted)
+            drafter.settle(len(tokens), result.num_accepted)
+            new: list[int] = result.tokens.tolist()
+            tokens.extend(new)
+            ended = result.finish_reason is not None or result.status == "finished"
+            unsure = ended and (bool(self.params.stop) or result.status == "finished")
+            reason = None if unsure else result.finish_reason
+            if new or ended and not unsure:
+                yield Step(new, len(proposed), result.num_accepted, result.total_kept, reason)
+            if unsure:
+                # The text side has the last word about an end.
+                state = sequence.final(_FINAL_MS)
+                yield Step([], 0, 0, result.total_kept if state is None else state.kept_tokens,
+                           result.finish_reason if state is None else state.finish_reason)
+            if ended:
+                return
+
+
+def _prompt(input_ids: Any) -> list[int]:
+    shape = tuple(getattr(input_ids, "shape", ()))
+    if len(shape) == 2 and shape[0] == 1 or not shape and len(input_ids) == 1 and \
+            hasattr(input_ids[0], "__len__"):
+        input_ids = input_ids[0]
+    elif len(shape) > 1 or not shape and len(input_ids) > 1 and hasattr(input_ids[0], "__len__"):
+        raise refusal(f"input_ids: {shape[0] if shape else len(input_ids)} sequences; one is generated "
+                      "in a call: call it once for each, with one engine")
+    if not len(input_ids):
+        raise refusal("input_ids: they are empty; give one token at least, such as the BOS id")
+    ids: list[int] = id_array(input_ids, "input_ids").tolist()
+    return ids
+
+
+def _chosen(drafts: str, params: SamplingParams, assistant_model: Any) -> str:
+    """The kind of drafts, with "auto" decided."""
+    if drafts not in _DRAFTS:
+        raise refusal(f"drafts: {drafts!r} is not one of {', '.join(_DRAFTS)}")
+    if assistant_model is None and drafts in ("sampled", "best"):
+        raise refusal(f'drafts: "{drafts}" needs assistant_model; without it drafts are "ngram"')
+    if drafts != "auto":
+        return drafts
+    if assistant_model is None:
+        return "ngram"
+    temperature = params.temperature
+    greedy = temperature is not None and temperature < _GREEDY_BELOW
+    return "best" if greedy or params.verify in ("greedy", "exact_match") else "sampled"
+
+
+def _with_draft_steps(params: SamplingParams) -> SamplingParams:
+    """The sequence's own steps for the assistant's rows, if none are named."""
+    names = ("temperature", "top_p", "top_k", "min_p", "filter_order")
+    named = [name for name, number in params.numbers.items()
+             if name.startswith("draft_") and getattr(params, name) not in
+             (None, number.python_default)]
+    if named or params.temperature is not None and params.temperature < _GREEDY_BELOW:
+        return params
+    changed: Any = params  # a dataclass, which sampling_params.pyi does not say
+    own: SamplingParams = dataclasses.replace(
+        changed, **{f"draft_{name}": getattr(params, name) for name in names})
+    return own

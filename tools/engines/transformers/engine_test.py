@@ -1,0 +1,228 @@
+"""specd.integrations.transformers over models that a few steps have trained, embedded and attached.
+
+Expected texts are those of transformers' own generate; expected laws are softmax of the model's rows.
+"""
+
+import collections
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+import torch
+import transformers
+
+import specd
+import train_models
+from specd.integrations._text_pieces import TextPieces
+from specd.integrations.transformers import generate, stream
+from support import ProcessTest
+
+transformers.logging.set_verbosity_error()
+PROMPT = "The daemon"
+NEW = 40
+
+
+def params(**fields):
+    """EOS ends nothing, so that lengths are known."""
+    return specd.SamplingParams(**{"temperature": 0, "max_tokens": NEW, "ignore_eos": True, **fields})
+
+
+class EngineTest(ProcessTest):
+    @classmethod
+    def setUpClass(cls):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="specd-models-"))
+        cls.addClassCleanup(shutil.rmtree, folder)
+        train_models.trained(folder, {"target": 25, "assistant": 40}, say=lambda text: None)
+        cls.model, cls.assistant, cls.tokenizer = train_models.load(folder)
+        cls.prompt = cls.tokenizer.encode(PROMPT).ids
+        cls.width = cls.model.config.vocab_size
+
+    def attached(self):
+        self.daemon()
+        return f"unix:{self.socket}"
+
+    def tokens(self, **options):
+        return generate(self.model, self.prompt, **{"params": params(), **options}).tokens
+
+    def every_draft(self, engine, **fields):
+        """The tokens of each kind of draft that may change no text."""
+        asked = params(**fields)
+        return [self.tokens(params=asked, engine=engine, k=k, drafts=drafts,
+                            assistant_model=None if drafts == "ngram" else model)
+                for k, drafts, model in ((0, "ngram", None), (5, "ngram", None), (1, "ngram", None),
+                                         (5, "best", self.assistant), (3, "best", self.model))]
+
+    def test_greedy_text_is_that_of_transformers_whatever_drafts(self):
+        expected = self.model.generate(
+            torch.tensor([self.prompt]), max_new_tokens=NEW, do_sample=False, eos_token_id=None,
+            attention_mask=torch.ones(1, len(self.prompt), dtype=torch.long))[0].tolist()
+        for uri in ("embedded:cpu", self.attached()):
+            for tokens in self.every_draft(uri):
+                self.assertEqual(self.prompt + tokens, expected, uri)
+
+    def test_sampled_text_does_not_depend_on_drafts_where_the_contract_says_so(self):
+        for uri in ("embedded:cpu", self.attached()):
+            for verify in ("exact_match", "auto"):
+                texts = self.every_draft(uri, temperature=0.9, seed=7, verify=verify)
+                self.assertEqual(texts, [texts[0]] * len(texts), (uri, verify))
+        other = self.tokens(params=params(temperature=0.9, seed=8))
+        self.assertNotEqual(other, texts[0])
+
+    def test_a_drafter_that_is_the_model_is_always_right(self):
+        made = generate(self.model, self.prompt, assistant_model=self.model, params=params(), k=4)
+        # The prompt's round gives one token, and each other round five.
+        self.assertEqual((made.num_rounds, made.num_accepted, made.num_drafted), (9, 31, 31))
+        sampled = generate(self.model, self.prompt, assistant_model=self.model, k=4,
+                           params=params(temperature=0.8, top_p=0.9, seed=1))
+        self.assertEqual(sampled.num_accepted, sampled.num_drafted)
+
+    def test_the_law_of_sampled_drafts_is_the_models(self):
+        torch.manual_seed(3)
+        config = transformers.LlamaConfig(
+            vocab_size=8, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+            num_attention_heads=2, max_position_embeddings=32, initializer_range=1.0)
+        model, other = (transformers.LlamaForCausalLM(config).eval() for _ in range(2))
+        allowed = [1, 2, 5]
+        with torch.no_grad():
+            def law(ids):
+                row = model(torch.tensor([ids])).logits[0, -1, allowed] / 2
+                return dict(zip(allowed, torch.softmax(row, 0).tolist()))
+            expected = {(a, b): law([3])[a] * law([3, a])[b] for a in allowed for b in allowed}
+        counts, accepted, num = collections.Counter(), 0, 1500
+        with specd.Engine(vocab_size=8, max_batch=1, max_draft=1, eos_token_ids=[0]) as engine:
+            for seed in range(num):
+                made = generate(model, [3], assistant_model=other, k=1, engine=engine, params=params(
+                    temperature=2.0, seed=seed, max_tokens=3, allowed_token_ids=allowed,
+                    draft_edits=True))
+                counts[tuple(made.tokens[:2])] += 1
+                accepted += made.num_accepted
+        chi2 = sum((counts[pair] - num * p) ** 2 / (num * p) for pair, p in expected.items())
+        # 8 degrees of freedom: 42.7 is passed once in a million.
+        self.assertLess(chi2, 42.7, (counts, expected))
+        self.assertTrue(0.1 * num < accepted < 0.95 * num, accepted)  # both verdicts are met
+
+    def test_every_forward_has_two_positions(self):
+        lengths, forward = [], self.model.forward
+
+        def counted(**given):
+            lengths.append(given["input_ids"].shape[1])
+            return forward(**given)
+
+        self.model.forward = counted
+        self.addCleanup(delattr, self.model, "forward")
+        self.tokens(k=0)
+        self.assertEqual(lengths, [max(2, len(self.prompt))] + [2] * (NEW - 1))
+
+    def test_text_is_streamed(self):
+        steps = list(stream(self.model, self.prompt, params=params(), tokenizer=self.tokenizer))
+        tokens = [token for step in steps for token in step.tokens]
+        self.assertEqual("".join(step.text for step in steps), self.tokenizer.decode(tokens))
+        self.assertEqual([step.finish_reason for step in steps],
+                         [None] * (len(steps) - 1) + ["length"])
+        self.assertEqual(steps[-1].kept_tokens, NEW)
+        got = []
+        streamer = type("Streamer", (), {"put": lambda _, value: got.append(value.tolist()),
+                                         "end": lambda _: got.append("end")})()
+        self.assertEqual(generate(self.model, torch.tensor([self.prompt]), params=params(),
+                                  streamer=streamer).tokens, tokens)
+        self.assertEqual(got, [[self.prompt]] + [step.tokens for step in steps] + ["end"])
+
+    def test_a_character_of_several_tokens_comes_whole(self):
+        # The first bytes of a character are no text yet.
+        ids = self.tokenizer.encode("a \U0001f680 b").ids
+        self.assertGreater(len(ids), 5)
+        pieces = TextPieces(self.tokenizer)
+        texts = [pieces.add([token], i == len(ids) - 1) for i, token in enumerate(ids)]
+        self.assertEqual("".join(texts), "a \U0001f680 b")
+        self.assertFalse(any("\ufffd" in text for text in texts), texts)
+
+    def test_a_stream_that_is_left_frees_its_sequence(self):
+        with specd.Engine(vocab_size=self.width, max_batch=1, max_sequences=1, max_draft=5,
+                          eos_token_ids=[0]) as engine:
+            for _ in range(2):
+                steps = stream(self.model, self.prompt, params=params(), engine=engine)
+                next(steps)
+                steps.close()
+            self.assertEqual(self.tokens(engine=engine), self.tokens())
+
+    def test_subscribers_read_the_text_of_a_daemon_and_stop_strings_cut_it(self):
+        uri = self.attached()
+        text = self.tokenizer.decode(self.tokens())
+        stop = text[25:30]
+        ends = {}
+        with specd.subscribe(uri) as events:
+            def read():
+                texts = collections.defaultdict(str)
+                for event in events:
+                    texts[event.request_id] += event.text
+                    if event.kind == "end":
+                        ends[event.request_id] = texts[event.request_id], event.finish
+                        if len(ends) == 2:
+                            return
+            reader = threading.Thread(target=read)
+            reader.start()
+            self.tokens(engine=uri, request_id="whole", assistant_model=self.assistant)
+            cut = generate(self.model, self.prompt, engine=uri, request_id="cut",
+                           params=params(stop=[stop]))
+            reader.join(30)
+        self.assertEqual(ends["whole"], (text, "length"))
+        self.assertEqual(ends["cut"], (text[:text.index(stop)], "stop"))
+        self.assertEqual(cut.finish_reason, "stop")
+        kept = self.tokenizer.decode(cut.tokens)
+        self.assertTrue(text.startswith(kept) and stop in kept, kept)
+        self.assertLess(kept.index(stop), len(kept))
+        self.assertNotIn(stop, self.tokenizer.decode(cut.tokens[:-1]))
+
+    def test_what_is_not_done_is_refused_by_name(self):
+        small = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+            vocab_size=16, hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+            num_attention_heads=1)).eval()
+        t5 = transformers.T5ForConditionalGeneration(transformers.T5Config(
+            vocab_size=16, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)).eval()
+        mamba = transformers.MambaForCausalLM(transformers.MambaConfig(
+            vocab_size=16, hidden_size=8, num_hidden_layers=1, state_size=2)).eval()
+        gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            vocab_size=16, n_embd=8, n_layer=1, n_head=1)).eval()
+        training = transformers.LlamaForCausalLM(small.config).train()
+        engine = specd.Engine(vocab_size=16, max_draft=2, eos_token_ids=[0])
+        self.addCleanup(engine.close)
+        for model, ids, options, words in (
+                (t5, [1], {}, "model: T5.*encoder with a decoder"),
+                (mamba, [1], {}, "model: Mamba.*state that cannot be cut"),
+                (gpt2, [1], {}, "model: .*GPT2LMHeadModel no DynamicCache"),
+                (training, [1], {}, r"training mode.*\.eval\(\)"),
+                (object(), [1], {}, "model: object is no model of transformers"),
+                (small, [], {}, "input_ids: they are empty"),
+                (small, [[1], [2]], {}, "input_ids: 2 sequences"),
+                (small, torch.ones(2, 3, dtype=torch.long), {}, "input_ids: 2 sequences"),
+                (small, [16], {}, r"input_ids: 16 is outside 0 \.\. 15"),
+                (small, [1], {"k": -1}, "k: -1"),
+                (small, [1], {"k": 3, "engine": engine}, r"k: 3 is outside 0 \.\. 2"),
+                (small, [1], {"engine": 7}, "engine: 7 is neither"),
+                (self.model, [1], {"engine": engine, "k": 1}, "engine: its vocab_size is 16"),
+                (small, [1], {"drafts": "tree"}, "drafts: 'tree' is not one of"),
+                (small, [1], {"drafts": "best"}, 'drafts: "best" needs assistant_model'),
+                (small, [1], {"assistant_model": self.assistant}, "assistant_model: its rows have 2048"),
+                (small, [1], {"params": params(n=2)}, "n = 2"),
+                (small, [1], {"params": params(max_tokens=2048)},
+                 "max_tokens = 2048 after a prompt of 1 tokens.*2047 or less"),
+                (small, [1], {"params": params(max_tokens=None)}, "max_tokens = None"),
+                (small, [1], {"max_new_tokens": 5}, "max_new_tokens: set max_tokens of params"),
+                (small, [1], {"temprature": 5}, "temprature: no such option")):
+            with self.assertRaisesRegex(specd.Error, words):
+                stream(model, ids, **options)
+        self.assertEqual(len(generate(small, [1], params=params(), k=2, engine=engine).tokens), NEW)
+
+    def test_import_specd_imports_no_torch(self):
+        done = subprocess.run(
+            [sys.executable, "-c", "import specd, sys; print('torch' in sys.modules)"],
+            capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "False\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
