@@ -61,9 +61,9 @@ class BundleTest(GpuCheckTest):
         self.assertEqual({file.name for file in scripts.glob("*.py")},
                          {file.name for file in (SOURCE / "tools/gpu_check").glob("peers*.py")})
         package = self.bundle / "lib/specd/python/specd"
-        self.assertEqual({file.name: file.read_bytes() for file in package.iterdir()},
-                         {file.name: file.read_bytes()
-                          for file in (SOURCE / "ipc/python/specd").glob("*.py")})
+        modules = lambda folder: {file.relative_to(folder): file.read_bytes()
+                                  for file in folder.rglob("*.py")}
+        self.assertEqual(modules(package), modules(SOURCE / "ipc/python/specd"))
         python = os.environ.get("SPECD_ORACLE_PYTHON")
         if not python:
             return  # no numpy here

@@ -56,6 +56,10 @@ class GpuCheckTest(unittest.TestCase):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="specd gpu-check-"))
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
         self.bundle = self.folder / "gpu_check"
+        # A python3 without packages, whether this machine has torch or not.
+        plain = self.folder / "plain"
+        self.program(plain / "python3", 'exec /usr/bin/python3 -S "$@"')
+        self.plain = {"PATH": f"{plain}:/usr/bin:/bin"}
 
     def program(self, path, text):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +72,7 @@ class GpuCheckTest(unittest.TestCase):
         there is a peers.json is the caller's to know: it is peers.py that writes it."""
         out = self.folder / "out"
         process = subprocess.run(
-            [self.bundle / "run", "--out", out, *arguments], env=environment or {}, text=True,
+            [self.bundle / "run", "--out", out, *arguments], env=environment or self.plain, text=True,
             stdin=subprocess.DEVNULL, capture_output=True, timeout=self.run_patience_s, check=False)
         results = out / "results.json"
         self.assertTrue(results.exists(), process.stdout + process.stderr)
@@ -113,7 +117,7 @@ class StandInTest(GpuCheckTest):
             shutil.copy(SOURCE / "tools/gpu_check" / name, self.bundle / "share")
         self.bench = self.bundle / "bin/specd-bench"
         self.program(self.bench, MEASURES)
-        self.path = {"PATH": f"{self.sanitizer.parent}:/usr/bin:/bin"}
+        self.path = {"PATH": f"{self.sanitizer.parent}:{self.plain['PATH']}"}
 
     def statuses(self, results):
         return [check["status"] for check in results["checks"]]
