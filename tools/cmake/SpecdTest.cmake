@@ -7,8 +7,9 @@
 # takes two fifths off its compile time. BUSY tests are, because they spend their time in code of
 # their own, such as emulated warps.
 #
-# Preset sanitize runs every case of a ONCE test, on the same grid as any preset. Where all presets
-# run, SPECD_TESTS_ONCE leaves such tests to that one.
+# Preset sanitize runs every case of a ONCE test, on the same grid as any preset: none of its suites is
+# "process", which that preset leaves out. Where all presets run, SPECD_TESTS_ONCE leaves such tests to
+# that one.
 
 if(SPECD_BUILD_TESTS)
   enable_testing()

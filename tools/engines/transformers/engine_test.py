@@ -80,6 +80,28 @@ class EngineTest(ProcessTest):
                            params=params(temperature=0.8, top_p=0.9, seed=1))
         self.assertEqual(sampled.num_accepted, sampled.num_drafted)
 
+    # Bug: the second one's draft rows took the place of the first one's, whose residuals were wrong.
+    def test_two_streams_on_an_engine_do_not_meet(self):
+        def begin(k, engine):
+            return stream(self.model, self.prompt, assistant_model=self.assistant, k=k, engine=engine,
+                          params=params(temperature=0.9, seed=k, max_tokens=20))
+        def all_of(steps):
+            return [token for step in steps for token in step.tokens]
+        with specd.Engine(vocab_size=self.width, max_batch=2, max_draft=5,
+                          eos_token_ids=[0]) as engine:
+            alone = {k: all_of(begin(k, engine)) for k in (3, 5)}
+            for order in ((3, 5), (5, 3)):
+                streams = {k: begin(k, engine) for k in order}
+                texts = {k: [] for k in order}
+                while streams:
+                    for k in list(streams):
+                        step = next(streams[k], None)
+                        if step is None:
+                            del streams[k]
+                        else:
+                            texts[k] += step.tokens
+                self.assertEqual(texts, alone, order)
+
     def test_the_law_of_sampled_drafts_is_the_models(self):
         torch.manual_seed(3)
         config = transformers.LlamaConfig(

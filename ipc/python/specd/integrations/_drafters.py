@@ -19,7 +19,8 @@ class AssistantDrafter:
 
     def __init__(self, model: CachedModel, engine: Engine, longest: int, sampled: bool):
         self.model, self.engine, self.sampled = model, engine, sampled
-        self.rows = engine.rows(max(longest, 1), "draft")
+        # Its own memory: rows of the engine would be void once another call on it binds some.
+        self.rows = np.empty((max(longest, 1), engine.vocab_size), np.float32)
         self._tensor = model.torch.from_numpy(self.rows)
 
     def draft(self, sequence: OpenSequence, tokens: Sequence[int], count: int) -> Draft:
@@ -32,9 +33,9 @@ class AssistantDrafter:
             place = len(ids)
             known = ids[-1:] or list(tokens[self.model.length:])
             self._tensor[place].copy_(self.model.forward(known, 1)[0])
-            request = DraftRequest(sequence, prefix=ids, row=place,
+            request = DraftRequest(sequence, prefix=ids, row=0,
                                    sampling="with_replacement" if self.sampled else "top_k")
-            children, = self.engine.sample_draft(self.rows, [request])
+            children, = self.engine.sample_draft(self.rows[place:place + 1], [request])
             if not len(children.ids):  # a stop string has ended the sequence
                 break
             ids.append(int(children.ids[0]))
@@ -44,6 +45,11 @@ class AssistantDrafter:
             return Draft(sequence, ids)
         return Draft(sequence, ids, draft_rows=np.arange(len(ids)), weights=weights, masses=masses)
 
+    @property
+    def q(self) -> Any:
+        """The rows of the last draft's tokens, or None if they count as one-hot."""
+        return self.rows if self.sampled else None
+
     def settle(self, num_tokens: int, num_accepted: int) -> None:
         """Forgets rejected draft tokens. num_tokens is the number of tokens before the round."""
         self.model.crop(num_tokens + num_accepted)
@@ -52,6 +58,8 @@ class AssistantDrafter:
 class NgramDrafter:
     """Looks up the last tokens of the sequence where they stood before, and proposes what followed
     there: of the longest n-gram that is found, the latest place."""
+
+    q = None  # its tokens count as one-hot
 
     def __init__(self, longest: int):
         self.ends: list[dict[tuple[int, ...], int]] = [{} for _ in range(longest)]
@@ -74,7 +82,6 @@ class NgramDrafter:
         """Nothing is kept that a rejection would change."""
 
 
-def host_rows(rows: Any, engine: Engine) -> Any:
-    """Rows as the engine reads them. Rows in device memory are copied for rounds on this CPU; other
-    engines read them where they are, or refuse them by name."""
-    return rows.cpu() if engine.uri == "embedded:cpu" else rows
+def host_rows(rows: Any) -> Any:
+    """Rows in host memory, as every engine reads them. The copy waits for the model's forward."""
+    return rows.cpu()

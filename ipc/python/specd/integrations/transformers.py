@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from .._library import refusal
@@ -57,7 +57,8 @@ _FINAL_MS = 5000
 class Step:
     """What one round gave. tokens: the kept tokens. text: their text, if stream has a tokenizer; an
     unfinished character comes with a later step. kept_tokens: how many the sequence has now; with stop
-    strings the last step has no tokens of its own, and may say that fewer are kept."""
+    strings the last step has no tokens of its own, and may say that fewer are kept. Its finish_reason
+    is None if a daemon's text side has had no last word within 5 s."""
 
     tokens: list[int]
     num_drafted: int
@@ -95,11 +96,12 @@ def generate(model: Any, input_ids: Ids, *, streamer: Any = None, **options: Any
         streamer.put(torch.tensor([prompt]))
     tokens: list[int] = []
     done: list[Step] = []
-    for step in steps:
-        done.append(step)
-        tokens.extend(step.tokens)
-        if streamer is not None and step.tokens:
-            streamer.put(torch.tensor(step.tokens))
+    with contextlib.closing(steps):  # a streamer that fails leaves no sequence open
+        for step in steps:
+            done.append(step)
+            tokens.extend(step.tokens)
+            if streamer is not None and step.tokens:
+                streamer.put(torch.tensor(step.tokens))
     if streamer is not None:
         streamer.end()
     del tokens[done[-1].kept_tokens:]
@@ -112,14 +114,15 @@ def generate(model: Any, input_ids: Ids, *, streamer: Any = None, **options: Any
 def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
            params: SamplingParams | None = None, k: int = 5, drafts: Drafts = "auto",
            ngram: int = 3, engine: Engine | str = "embedded:cpu", tokenizer: Any = None,
-           request_id: str | None = None, **others: object) -> Iterator[Step]:
-    """Returns an iterator with a Step for each round. What cannot be done is refused at once.
+           request_id: str | None = None, **others: object) -> Generator[Step, None, None]:
+    """Returns an iterator with a Step for each round. What this package refuses is refused at once,
+    and what the library or the daemon refuses, at the first step.
 
     input_ids: the tokens of one prompt, of shape [length] or [1, length].
     assistant_model: a smaller causal model with the same ids; None: n-grams of the sequence.
     k: draft tokens in a round; 0 is plain sampling.
-    drafts: "sampled" draws from the assistant's rows. "best" takes the best id of each, which never
-      changes the text (docs/CONTRACT.md, 5). "ngram" takes what followed the last tokens where they
+    drafts: "sampled" draws from the assistant's rows. "best" takes the best id of each, which changes
+      no text unless verify is token or block (docs/CONTRACT.md, 5). "ngram" takes what followed the last tokens where they
       stood before, at most `ngram` of them. "auto" is "ngram" without an assistant, "best" where a
       sequence is greedy or verified by exact_match, and otherwise "sampled".
     params: if all its draft_ fields have their defaults, sampled drafts are drawn with the sequence's
@@ -158,8 +161,9 @@ class _Run:
             raise refusal(f"params: n = {params.n}; one sequence is generated in a call: call it once "
                           "for each, with seeds of their own")
         self.params = _with_draft_steps(params) if self.drafts == "sampled" else params
-        for name, one in (("model", model), ("assistant_model", self.assistant)):
-            self._check_positions(name, one)
+        self._check_positions("model", model)
+        if self.drafts != "ngram":
+            self._check_positions("assistant_model", assistant_model)
 
     def _check_positions(self, name: str, model: Any) -> None:
         most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
@@ -182,16 +186,17 @@ class _Run:
             raise refusal(f"k: {self.k} is outside 0 .. {engine.max_draft}, the max_draft of the engine; "
                           "open it with a larger one")
 
-    def steps(self, engine: Engine | str, request_id: str | None, tokenizer: Any) -> Iterator[Step]:
+    def steps(self, engine: Engine | str, request_id: str | None,
+              tokenizer: Any) -> Generator[Step, None, None]:
         pieces = TextPieces(tokenizer) if tokenizer is not None else None
         with contextlib.ExitStack() as at_end:
             if isinstance(engine, str):
                 engine = at_end.enter_context(self._open(engine))
             sequence = engine.open(self.params, self.prompt, request_id=request_id)
             at_end.callback(sequence.close)
-            for step in self._rounds(engine, sequence):
+            for step, is_last in self._rounds(engine, sequence):
                 if pieces is not None:
-                    step.text = pieces.add(step.tokens, step.finish_reason is not None)
+                    step.text = pieces.add(step.tokens, is_last)
                 yield step
 
     def _open(self, uri: str) -> Engine:
@@ -207,7 +212,8 @@ class _Run:
         return AssistantDrafter(CachedModel(self.assistant, "assistant_model"), engine,
                                 self.k, self.drafts == "sampled")
 
-    def _rounds(self, engine: Engine, sequence: Sequence) -> Iterator[Step]:
+    def _rounds(self, engine: Engine, sequence: Sequence) -> Iterator[tuple[Step, bool]]:
+        """Yields each step, and whether it is the last one."""
         target, drafter = CachedModel(self.model, "model"), self._drafter(engine)
         tokens = list(self.prompt)
         most = self.params.max_tokens
@@ -218,7 +224,7 @@ class _Run:
             draft = drafter.draft(sequence, tokens, room if kept else 0)
             proposed = [int(token) for token in draft.tokens]  # type: ignore[union-attr]
             rows = target.forward([*tokens[target.length:], *proposed], len(proposed) + 1)
-            result, = engine.verify(host_rows(rows, engine), [draft])
+            result, = engine.verify(host_rows(rows), [draft], q=drafter.q if proposed else None)
             target.crop(len(tokens) + result.num_accepted)
             drafter.settle(len(tokens), result.num_accepted)
             new: list[int] = result.tokens.tolist()
@@ -227,12 +233,13 @@ class _Run:
             unsure = ended and (bool(self.params.stop) or result.status == "finished")
             reason = None if unsure else result.finish_reason
             if new or ended and not unsure:
-                yield Step(new, len(proposed), result.num_accepted, result.total_kept, reason)
+                yield (Step(new, len(proposed), result.num_accepted, result.total_kept, reason),
+                       ended and not unsure)
             if unsure:
                 # The text side has the last word about an end.
                 state = sequence.final(_FINAL_MS)
-                yield Step([], 0, 0, result.total_kept if state is None else state.kept_tokens,
-                           result.finish_reason if state is None else state.finish_reason)
+                yield (Step([], 0, 0, result.total_kept if state is None else state.kept_tokens,
+                            result.finish_reason if state is None else state.finish_reason), True)
             if ended:
                 return
 
