@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <limits>
@@ -13,9 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "daemon/base/clock.h"
 #include "daemon/base/mps.h"
 #include "daemon/base/version.h"
 #include "daemon/client/bind_request.h"
@@ -32,10 +29,6 @@ namespace specd {
 namespace {
 
 constexpr int32_t kSpinUsMax = 1'000'000;
-// The pauses between looks at a sequence whose end the text side may still move. The text side
-// usually answers within milliseconds.
-constexpr absl::Duration kFinalPauseMin = absl::Microseconds(50);
-constexpr absl::Duration kFinalPauseMax = absl::Milliseconds(1);
 
 absl::Status Invalid(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
@@ -128,7 +121,8 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
       hello_(std::move(hello)),
       timeout_ms_(static_cast<int>(options.timeout_ms)),
       rounds_(link_.get(), segment_.get(), options.stream_timeout_ms, options.spin_us),
-      calls_(link_.get(), &rounds_, segment_->limits(), timeout_ms_) {
+      calls_(link_.get(), &rounds_, segment_->limits(), timeout_ms_),
+      ends_(*link_, rounds_, segment_->limits().max_sequences) {
   rounds_.channel().SetState(EngineState::kRunning);
 }
 
@@ -298,58 +292,13 @@ absl::Status Engine::AbortSequence(specd_sequence sequence) {
   return Expect<OkReply>(Ask(AbortSequenceRequest{sequence})).status();
 }
 
-absl::StatusOr<SequenceState> Engine::FindState(specd_sequence sequence) const {
-  const uint32_t slot = SlotOf(sequence);
-  const bool is_ours = OwnerOf(sequence) == owner_;
-  if (is_ours && slot < segment_->limits().max_sequences) {
-    const SequenceState found = rounds_.channel().ReadState(slot);
-    if (IsStateOf(found, sequence)) return found;
-  }
-  return MakeError(
-      SPECD_ERROR_NOT_FOUND, "sequence",
-      is_ours ? fmt::format("sequence {:#x} is not open", sequence) : WhyForeign(sequence));
-}
-
-void Engine::Describe(specd_sequence sequence, const SequenceState& found,
-                      specd_sequence_state* state) const {
-  *state = {.finish_reason = found.finish_reason,
-            .kept_tokens = found.kept_tokens,
-            .cumulative_logprob = found.finish_reason != SPECD_FINISH_NONE
-                                      ? rounds_.channel().ReadLogprob(SlotOf(sequence), found)
-                                      : kNoLogprob};
-}
-
-absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) {
-  const absl::StatusOr<SequenceState> found = FindState(sequence);
-  if (!found.ok()) return found.status();
-  Describe(sequence, *found, state);
-  return absl::OkStatus();
+absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) const {
+  return ends_.Get(owner_, sequence, state);
 }
 
 absl::StatusOr<int> Engine::AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
-                                       int timeout_ms) {
-  const int64_t begin_ns = Clock::Real()->NowNs();
-  absl::Duration pause = kFinalPauseMin;
-  for (;;) {
-    // This question comes before the look at the state: a daemon may end after its last word.
-    const bool is_over =
-        rounds_.channel().daemon_state() == DaemonState::kStopped || link_->PeerGone();
-    const absl::StatusOr<SequenceState> found = FindState(sequence);
-    if (!found.ok()) return found.status();
-    if (found->finish_reason == SPECD_FINISH_NONE) {
-      return MakeError(SPECD_ERROR_STATE, "sequence",
-                       fmt::format("sequence {:#x} has not finished, so its end is not known; call "
-                                   "this after a result with a finish_reason",
-                                   sequence));
-    }
-    Describe(sequence, *found, state);
-    if (rounds_.channel().IsFinal(SlotOf(sequence), *found)) return SPECD_OK;
-    if (is_over) return rounds_.WhyNoCompletion();
-    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
-    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) return SPECD_EMPTY;
-    absl::SleepFor(pause);
-    pause = std::min(2 * pause, kFinalPauseMax);
-  }
+                                       int timeout_ms) const {
+  return ends_.AwaitFinal(owner_, sequence, state, timeout_ms);
 }
 
 void Engine::GetSharing(specd_sharing* sharing) {

@@ -1,8 +1,9 @@
 // Engine is the engine's side of a session, for the C functions of specd_engine.
 //
 // An engine has a link to the verifier, the memory that it shares, and its sequences. EngineRounds
-// and EngineCalls do its rounds and calls. specd_api.cc wraps every method for C. Errors here are
-// absl::Status made with ipc/base/error.h. One thread at a time.
+// and EngineCalls do its rounds and calls, and SequenceEnds tells how sequences ended. specd_api.cc
+// wraps every method for C. Errors here are absl::Status made with ipc/base/error.h. One thread at
+// a time.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include "daemon/client/engine_calls.h"
 #include "daemon/client/engine_link.h"
 #include "daemon/client/engine_rounds.h"
+#include "daemon/client/sequence_ends.h"
 #include "ipc/base/mapping.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/segment.h"
@@ -46,10 +48,9 @@ class Engine {
   void ForgetWarnings() { opening_warnings_.clear(); }
   absl::Status CloseSequence(specd_sequence sequence);
   absl::Status AbortSequence(specd_sequence sequence);
-  absl::Status GetState(specd_sequence sequence, specd_sequence_state* state);
-  // SPECD_OK once nothing can move the sequence's end any more; SPECD_EMPTY after timeout_ms.
+  absl::Status GetState(specd_sequence sequence, specd_sequence_state* state) const;
   absl::StatusOr<int> AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
-                                 int timeout_ms);
+                                 int timeout_ms) const;
 
   EngineRounds& rounds() { return rounds_; }
   EngineCalls& calls() { return calls_; }
@@ -75,9 +76,6 @@ class Engine {
   absl::StatusOr<Reply> Ask(const Request& request, int fd = -1);
   // The same status; if the daemon is gone, what became of the daemon.
   absl::Status WhyUnanswered(const absl::Status& status) const;
-  absl::StatusOr<SequenceState> FindState(specd_sequence sequence) const;
-  void Describe(specd_sequence sequence, const SequenceState& found,
-                specd_sequence_state* state) const;
   absl::StatusOr<uint32_t> RegisterRegion(int fd, uint64_t size_bytes);
   // The region of memory that stays the caller's, or why there is none.
   absl::Status Note(const absl::StatusOr<EngineLink::Registration>& registered, void* data,
@@ -89,6 +87,7 @@ class Engine {
   const int timeout_ms_;  // for a call
   EngineRounds rounds_;
   EngineCalls calls_;
+  const SequenceEnds ends_;
   uint32_t owner_ = 0;                    // the part of all handles that this session gives out
   std::string opening_warnings_;          // of the last OpenSequence or OpenSequences
   std::string sharing_text_;              // text of the last GetSharing

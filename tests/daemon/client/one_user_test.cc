@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -86,6 +87,20 @@ std::string UseBothInChild(EmbeddedEngine* engine) {
   return is_right ? "" : "its round is wrong";
 }
 
+// Where the engines of a case are: a subcase for each.
+struct Place {
+  Place() {
+    SUBCASE("embedded") {}
+    SUBCASE("attached") {
+      host = std::make_unique<EngineHost>();
+      uri = host->uri;
+    }
+  }
+
+  std::unique_ptr<EngineHost> host;
+  std::string uri = "embedded:cpu";
+};
+
 void CheckRound(EmbeddedEngine* f, const std::string& name) {
   EmbeddedEngine::SetRow(f->target, 0, {0, 0, 0, 9, 0, 0, 0, 0});
   const specd_result result = f->Sample(f->Open(EmbeddedEngine::Params(), name));
@@ -96,14 +111,8 @@ void CheckRound(EmbeddedEngine* f, const std::string& name) {
 TEST_SUITE("fault") {
   TEST_CASE(
       "line 12: a forked child cannot use its parent's engine, and closing it there ends nothing") {
-    std::unique_ptr<EngineHost> host;
-    std::string uri = "embedded:cpu";
-    SUBCASE("embedded") {}
-    SUBCASE("attached") {
-      host = std::make_unique<EngineHost>();
-      uri = host->uri;
-    }
-    EmbeddedEngine f(uri);
+    const Place place;
+    EmbeddedEngine f(place.uri);
     CheckRound(&f, "before");
     CHECK(FindInChild(&UseInChild, &f) == "");
     CheckRound(&f, "after");
@@ -113,15 +122,9 @@ TEST_SUITE("fault") {
 #if !defined(SPECD_SANITIZED)
   TEST_CASE("line 12: a fork while other threads are in calls: the child is refused, no hang") {
     // The threads hold locks of the library, of its allocator and of its workers at any moment.
-    std::unique_ptr<EngineHost> host;
-    std::string uri = "embedded:cpu";
-    SUBCASE("embedded") {}
-    SUBCASE("attached") {
-      host = std::make_unique<EngineHost>();
-      uri = host->uri;
-    }
-    EmbeddedEngine busy(uri);
-    EmbeddedEngine opening(uri);
+    const Place place;
+    EmbeddedEngine busy(place.uri);
+    EmbeddedEngine opening(place.uri);
     EmbeddedEngine::SetRow(busy.target, 0, {0, 0, 0, 9, 0, 0, 0, 0});
     std::atomic<bool> stop = false;
     std::atomic<uint64_t> rounds = 0;
@@ -171,14 +174,8 @@ TEST_SUITE("fault") {
 #endif
 
   TEST_CASE("line 13: a second thread in an engine gets an error, the first one's call is whole") {
-    std::unique_ptr<EngineHost> host;
-    std::string uri = "embedded:cpu";
-    SUBCASE("embedded") {}
-    SUBCASE("attached") {
-      host = std::make_unique<EngineHost>();
-      uri = host->uri;
-    }
-    EmbeddedEngine f(uri);
+    const Place place;
+    EmbeddedEngine f(place.uri);
     std::atomic<bool> stop = false;
     std::atomic<int> refused = 0;
     std::atomic<int> wrong = 0;
