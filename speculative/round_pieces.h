@@ -18,10 +18,10 @@
 
 namespace specd {
 
-// The work of a piece for each thread of a backend, in elements of rows: a millisecond or two. The
-// round of an ordinary engine is below it: 32 sequences with 5 drafts over 128,256 tokens have
-// three quarters of the bound of 16 threads.
-inline constexpr int64_t kPieceWork = int64_t{1} << 21;
+// The work of a piece for each thread of a backend, in elements of rows: some hundred microseconds,
+// and one of the longest rows. The round of an ordinary engine is below it: 32 sequences with 2
+// drafts over 128,256 tokens have three quarters of the bound of 16 threads.
+inline constexpr int64_t kPieceWork = int64_t{1} << 20;
 // The same for a device: a millisecond or two of reads at 3 TB/s. Estimate: it was not measured on
 // one. A round of 1024 sequences with 5 drafts over 152,064 tokens is below it.
 inline constexpr int64_t kDevicePieceWork = int64_t{1} << 30;
@@ -30,7 +30,7 @@ inline constexpr int64_t kDevicePieceWork = int64_t{1} << 30;
 inline constexpr int64_t kCopiedRowFactor = 64;
 // If no other session waits, a cut only gives way to control messages and to the end of the daemon.
 // Pieces are then this many times as large.
-inline constexpr int64_t kAloneFactor = 16;
+inline constexpr int64_t kAloneFactor = 32;
 
 // A device runs a task with scores in one block, and such tasks beside each other. A piece with
 // fewer tasks would leave most of a device idle. Estimate: an H200 has 132 processors.
