@@ -11,10 +11,6 @@
 namespace specd {
 namespace {
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 // The element at `index`, or null if the array is not there.
 template <class T>
 const T* At(const T* array, uint32_t index) {

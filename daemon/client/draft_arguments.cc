@@ -11,10 +11,6 @@
 namespace specd {
 namespace {
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 // The field of a draft, as the caller wrote it.
 std::string NameOf(const DraftPlace& place, std::string_view field) {
   return fmt::format("{}[{}].{}", place.array, place.index, field);

@@ -11,10 +11,6 @@
 namespace specd {
 namespace {
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 template <class List>
 absl::Status CheckEos(std::string_view field, const List& list) {
   if (list.count <= kStopIdsMax && (list.count == 0 || list.items != nullptr)) {

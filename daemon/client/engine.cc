@@ -30,10 +30,6 @@ namespace {
 
 constexpr int32_t kSpinUsMax = 1'000'000;
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
   UniqueFd fd(memfd_create("specd-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) {

@@ -25,10 +25,6 @@ static_assert(sizeof(specd_coin) == sizeof(CoinRecord) &&
                   offsetof(specd_coin, value) == offsetof(CoinRecord, value),
               "coins are handed on as they are");
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 absl::Status CheckRequest(size_t index, const specd_draft_request& request) {
   if (request.num_prefix > 0 && request.prefix == nullptr) {
     return Invalid("prefix", fmt::format("requests[{}].prefix is NULL but num_prefix = {}", index,

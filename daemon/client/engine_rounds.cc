@@ -30,10 +30,6 @@ constexpr int64_t kGraphSpinNs = 1'000'000;
 constexpr int64_t kPauseMinNs = 50'000;
 constexpr int64_t kPauseMaxNs = 1'000'000;
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 absl::Status CheckPollTimeout(int timeout_ms) {
   if (timeout_ms >= -1) return absl::OkStatus();
   return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));

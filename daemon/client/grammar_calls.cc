@@ -23,10 +23,6 @@ using grammar::MaskRow;
 using grammar::MatcherFault;
 using grammar::Whitespace;
 
-absl::Status Invalid(const char* field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 absl::Status CheckChoice(const char* field, uint32_t value, uint32_t first, uint32_t last) {
   if (value >= first && value <= last) return absl::OkStatus();
   return Invalid(field, fmt::format("{} = {} is outside {} .. {}", field, value, first, last));

@@ -13,10 +13,6 @@
 namespace specd {
 namespace {
 
-absl::Status Invalid(const char* field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 // The bytes of all tokens together; the Vocabulary counts them with 32 bits.
 constexpr uint64_t kTokensSizeBytesMax = uint64_t{1} << 30;
 

@@ -20,10 +20,6 @@
 namespace specd {
 namespace {
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 // Checked before an array is read: a wild count must not become a wild read.
 absl::Status CheckList(const char* field, const void* items, uint64_t count, uint64_t max) {
   if (count > max) {

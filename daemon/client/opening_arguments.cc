@@ -12,10 +12,6 @@ namespace {
 
 static_assert(SPECD_OPENINGS_MAX == kOpeningsMax);
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 absl::Status IsNull(std::string_view field) {
   return Invalid(field, fmt::format("{} is NULL", field));
 }

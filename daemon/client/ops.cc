@@ -22,10 +22,6 @@ namespace {
 // The rows that go to the backend at once. The number bounds the backend's workspace, not the call.
 constexpr size_t kChunkRows = 64;
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 // ---- checks of the caller's arguments
 
 // The rows of a call: result i is made from row index(i) of the view.

@@ -24,10 +24,6 @@
 namespace specd {
 namespace {
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 // ---- the file of lists
 
 absl::Status CheckFile(const UniqueFd& fd) {

@@ -11,10 +11,6 @@
 namespace specd {
 namespace {
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 static_assert(kCallChildrenMax == kSamplesMax && kCallChosenMax == kLogprobTokenIdsMax);
 
 // Coins that may be set for all open sequences of a session together: 32 MiB. Coins are the only

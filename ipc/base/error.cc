@@ -90,6 +90,10 @@ absl::Status MakeError(int code, std::string_view field, std::string_view text) 
   return status;
 }
 
+absl::Status Invalid(std::string_view field, std::string_view text) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
+}
+
 absl::Status MakeErrnoError(int code, std::string_view field, std::string_view text,
                             int error_number) {
   char buffer[128];

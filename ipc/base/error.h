@@ -17,7 +17,10 @@ namespace specd {
 // names value, range and remedy; the user sees it unchanged.
 absl::Status MakeError(int code, std::string_view field, std::string_view text);
 
-// The same for a failed system call: appends the text of errno.
+// MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text), which most errors are.
+absl::Status Invalid(std::string_view field, std::string_view text);
+
+// MakeError for a failed system call: appends the text of errno.
 absl::Status MakeErrnoError(int code, std::string_view field, std::string_view text,
                             int error_number);
 

@@ -28,10 +28,6 @@ struct WireHeader {
 };
 static_assert(sizeof(WireHeader) == kControlHeaderBytes);
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 constexpr bool FdsFit(ControlType type, uint32_t num_fds) {
   if (type == ControlType::kOpenSequence) return num_fds <= 1;
   if (type == ControlType::kRegisterDeviceRegion) return num_fds <= kMessageFdsMax;

@@ -19,10 +19,6 @@ absl::Status RegionError(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_REGION, field, text);
 }
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 std::optional<int> HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;

@@ -18,10 +18,6 @@ absl::Status RegionError(std::string_view field, std::string_view text) {
   return MakeError(SPECD_ERROR_REGION, field, text);
 }
 
-absl::Status Invalid(std::string_view field, std::string_view text) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, text);
-}
-
 // The elements of a row.
 struct RowShape {
   uint64_t num_elements;

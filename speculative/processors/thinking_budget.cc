@@ -5,7 +5,7 @@
 namespace specd {
 namespace {
 
-struct Preset {
+struct ModelTokens {
   std::string_view name;
   TokenId start;
   TokenId end;
@@ -13,7 +13,7 @@ struct Preset {
 };
 
 // The ids come from the tokenizers of the models (CONTRACT §3, step 6).
-constexpr Preset kPresets[] = {
+constexpr ModelTokens kModelTokens[] = {
     {"glm-4.5", 151350, 151351, 198},
     {"qwen3", 151667, 151668, 198},
     {"deepseek-r1", 128798, 128799, 201},
@@ -22,7 +22,7 @@ constexpr Preset kPresets[] = {
 }  // namespace
 
 std::optional<ThinkingParams> FindThinkingPreset(std::string_view name) {
-  for (const Preset& preset : kPresets) {
+  for (const ModelTokens& preset : kModelTokens) {
     if (preset.name != name) continue;
     ThinkingParams params;
     params.start_id = preset.start;

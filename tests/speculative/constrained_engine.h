@@ -20,6 +20,7 @@
 #include "detokenizer/vocabulary.h"
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
+#include "tests/speculative/kept_tokens.h"
 
 namespace specd {
 
@@ -156,9 +157,5 @@ class ConstrainedEngine {
   std::vector<float> draft_logits_;
   std::unique_ptr<Verifier> verifier_;
 };
-
-inline Ids Kept(const SequenceResult& result) {
-  return {result.tokens, result.tokens + result.num_kept};
-}
 
 }  // namespace specd

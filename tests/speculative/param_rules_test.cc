@@ -16,7 +16,7 @@ using P = SequenceParams;
 bool Allowed(const SequenceParams& params) { return ValidateParams(params, 8).ok(); }
 
 // The refusal of a combination, by the change that makes it from the defaults; "" if allowed.
-std::string Refusal(const std::function<void(P&)>& change) {
+std::string RefusalOf(const std::function<void(P&)>& change) {
   SequenceParams params;
   change(params);
   return std::string(ValidateParams(params, 8).message());
@@ -54,65 +54,65 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("vLLM: n > 1 with greedy sampling is refused") {
-    Has(Refusal([](P& p) { p.n = 2, p.temperature = 0; }), "n = 2, temperature = 0");
-    Has(Refusal([](P& p) { p.n = 2, p.top_k = 1; }), "top_k = 1");
-    CHECK(Refusal([](P& p) { p.n = 2; }).empty());
-    CHECK(Refusal([](P& p) { p.temperature = 0; }).empty());
+    Has(RefusalOf([](P& p) { p.n = 2, p.temperature = 0; }), "n = 2, temperature = 0");
+    Has(RefusalOf([](P& p) { p.n = 2, p.top_k = 1; }), "top_k = 1");
+    CHECK(RefusalOf([](P& p) { p.n = 2; }).empty());
+    CHECK(RefusalOf([](P& p) { p.temperature = 0; }).empty());
   }
 
   TEST_CASE("SGLang: min_tokens above max_tokens is refused, equal is allowed") {
-    Has(Refusal([](P& p) { p.min_tokens = 17; }), "min_tokens = 17, max_tokens = 16");
-    CHECK(Refusal([](P& p) { p.min_tokens = 16; }).empty());
+    Has(RefusalOf([](P& p) { p.min_tokens = 17; }), "min_tokens = 17, max_tokens = 16");
+    CHECK(RefusalOf([](P& p) { p.min_tokens = 16; }).empty());
   }
 
   TEST_CASE("masks that leave no id are refused, also where ids are named twice") {
     const std::vector<TokenId> all = {7, 6, 5, 4, 3, 2, 1, 0};
-    Has(Refusal([&](P& p) { p.disallowed_token_ids = all; }), "disallowed_token_ids = 8 entries");
-    CHECK(Refusal([](P& p) { p.disallowed_token_ids = {0, 1, 2, 3, 4, 5, 6, 6}; }).empty());
-    Has(Refusal([](P& p) {
+    Has(RefusalOf([&](P& p) { p.disallowed_token_ids = all; }), "disallowed_token_ids = 8 entries");
+    CHECK(RefusalOf([](P& p) { p.disallowed_token_ids = {0, 1, 2, 3, 4, 5, 6, 6}; }).empty());
+    Has(RefusalOf([](P& p) {
           p.allowed_token_ids = {3, 1, 3};
           p.disallowed_token_ids = {1, 2, 3};
         }),
         "nothing is left");
-    CHECK(Refusal([](P& p) {
+    CHECK(RefusalOf([](P& p) {
             p.allowed_token_ids = {3, 1, 4};
             p.disallowed_token_ids = {1, 2, 3};
           }).empty());
-    CHECK(Refusal([](P& p) { p.allowed_token_ids = {3}; }).empty());
+    CHECK(RefusalOf([](P& p) { p.allowed_token_ids = {3}; }).empty());
   }
 
   TEST_CASE("a no-repeat-n-gram that could not act is refused") {
     // SGLang: size 3 with a window of 2 never bans.
-    Has(Refusal([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 2; }),
+    Has(RefusalOf([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 2; }),
         "no_repeat_ngram_size = 3, no_repeat_ngram_window = 2");
-    CHECK(Refusal([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 3; }).empty());
-    CHECK(Refusal([](P& p) { p.no_repeat_ngram_size = 3; }).empty());
-    Has(Refusal([](P& p) { p.no_repeat_ngram_window = 3; }), "set no_repeat_ngram_size");
-    Has(Refusal([](P& p) { p.no_repeat_ngram_window = 1; }), "set no_repeat_ngram_size");
-    Has(Refusal([](P& p) { p.no_repeat_ngram_whitelist = {1}; }), "set no_repeat_ngram_size");
+    CHECK(RefusalOf([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 3; }).empty());
+    CHECK(RefusalOf([](P& p) { p.no_repeat_ngram_size = 3; }).empty());
+    Has(RefusalOf([](P& p) { p.no_repeat_ngram_window = 3; }), "set no_repeat_ngram_size");
+    Has(RefusalOf([](P& p) { p.no_repeat_ngram_window = 1; }), "set no_repeat_ngram_size");
+    Has(RefusalOf([](P& p) { p.no_repeat_ngram_whitelist = {1}; }), "set no_repeat_ngram_size");
   }
 
   TEST_CASE("a thinking budget needs its markers, and markers need a budget") {
-    Has(Refusal([](P& p) { p.thinking.budget = 0; }), "thinking_budget = 0");
-    Has(Refusal([](P& p) { p.thinking = {5, 1, {}, kNoToken}; }), "thinking_end_ids = empty");
-    Has(Refusal([](P& p) { p.thinking = {5, kNoToken, {2}, kNoToken}; }), "thinking_start_id = -1");
-    CHECK(Refusal([](P& p) { p.thinking = {0, 1, {2}, kNoToken}; }).empty());
-    Has(Refusal([](P& p) {
+    Has(RefusalOf([](P& p) { p.thinking.budget = 0; }), "thinking_budget = 0");
+    Has(RefusalOf([](P& p) { p.thinking = {5, 1, {}, kNoToken}; }), "thinking_end_ids = empty");
+    Has(RefusalOf([](P& p) { p.thinking = {5, kNoToken, {2}, kNoToken}; }), "thinking_start_id = -1");
+    CHECK(RefusalOf([](P& p) { p.thinking = {0, 1, {2}, kNoToken}; }).empty());
+    Has(RefusalOf([](P& p) {
           p.thinking = {-1, 1, {}, kNoToken};
         }),
         "thinking_budget = -1, thinking_start_id = 1");
-    Has(Refusal([](P& p) {
+    Has(RefusalOf([](P& p) {
           p.thinking = {-1, kNoToken, {2}, kNoToken};
         }),
         "thinking_end_ids = 1 entr");
-    Has(Refusal([](P& p) { p.thinking = {-1, kNoToken, {}, 3}; }), "thinking_newline_id = 3");
-    Has(Refusal([](P& p) { p.thinking = {-1, 8, {2}, 3}; }), "thinking_start_id: 8");
-    Has(Refusal([](P& p) { p.thinking = {-1, 1, {2}, -2}; }), "thinking_newline_id: -2");
+    Has(RefusalOf([](P& p) { p.thinking = {-1, kNoToken, {}, 3}; }), "thinking_newline_id = 3");
+    Has(RefusalOf([](P& p) { p.thinking = {-1, 8, {2}, 3}; }), "thinking_start_id: 8");
+    Has(RefusalOf([](P& p) { p.thinking = {-1, 1, {2}, -2}; }), "thinking_newline_id: -2");
   }
 
   TEST_CASE("ids whose logprobs are wanted need logprobs") {
-    Has(Refusal([](P& p) { p.logprob_token_ids = {1, 2}; }), "logprob_token_ids = 2 entries");
-    CHECK(Refusal([](P& p) { p.logprob_token_ids = {1, 2}, p.logprobs = 0; }).empty());
+    Has(RefusalOf([](P& p) { p.logprob_token_ids = {1, 2}; }), "logprob_token_ids = 2 entries");
+    CHECK(RefusalOf([](P& p) { p.logprob_token_ids = {1, 2}, p.logprobs = 0; }).empty());
   }
 
   TEST_CASE("vLLM: every field of SamplingParams is in the table or refused by name") {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "speculative/verifier.h"
+#include "tests/speculative/kept_tokens.h"
 #include "tests/support/scripted_backend.h"
 
 namespace specd {
@@ -73,9 +74,5 @@ struct VerifierFixture {
   ScriptedBackend* backend = nullptr;
   std::unique_ptr<Verifier> verifier;
 };
-
-inline std::vector<TokenId> Kept(const SequenceResult& result) {
-  return {result.tokens, result.tokens + result.num_kept};
-}
 
 }  // namespace specd

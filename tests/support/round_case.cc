@@ -17,8 +17,8 @@ constexpr int32_t kNumMasks = 6;
 constexpr int32_t kNumTopMax = 3;
 constexpr int32_t kNumChosenMax = 2;
 constexpr int32_t kScoresStride = 1 + kNumTopMax + kNumChosenMax;
-constexpr int32_t kChildrenMax = 4;
-constexpr float kLog2E = 1.44269504f;
+constexpr int32_t kChildren = 4;
+constexpr float kLog2OfE = 1.44269504f;
 
 RowMatrix::Options MatrixOptions(const RoundCase::Options& options, RowKind kind, int64_t offset) {
   RowMatrix::Options matrix{.dtype = options.dtype,
@@ -144,8 +144,8 @@ void RoundCase::FillTask(Sequence* sequence) {
   const bool target_final = options_.target_kind == RowKind::kFinalProbabilities;
   const bool draft_final = options_.draft_kind == RowKind::kFinalProbabilities;
   const float temperature_scale = 0.5f + 0.25f * static_cast<float>(random_() % 8);
-  task.target_scale = target_final ? kLog2E : temperature_scale;
-  task.draft_scale = draft_final ? kLog2E : 1.0f;
+  task.target_scale = target_final ? kLog2OfE : temperature_scale;
+  task.draft_scale = draft_final ? kLog2OfE : 1.0f;
   task.seed = random_();
   task.first_position = static_cast<uint32_t>(random_() % 1000);
   task.round_base = task.first_position;
@@ -166,7 +166,7 @@ void RoundCase::FillTask(Sequence* sequence) {
   } else if (kind == 1) {
     task.kind = TaskKind::kSampleDraft;
     task.sampling = static_cast<DraftSampling>(random_() % 3);
-    task.num_children = static_cast<int32_t>(1 + random_() % kChildrenMax);
+    task.num_children = static_cast<int32_t>(1 + random_() % kChildren);
     task.first_node = static_cast<uint32_t>(random_() % 5);
   }
   const bool filterable = !target_final && task.kind != TaskKind::kScore;
@@ -285,7 +285,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   outcomes_.assign(places.size(), TaskOutcome{});
   tokens_.assign(places.size() * stride, -7);
   scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
-  samples_.assign(places.size() * kChildrenMax, DraftSample{-7, 7, -7, -7});
+  samples_.assign(places.size() * kChildren, DraftSample{-7, 7, -7, -7});
   ClearSlotOutputs();
   const auto words = static_cast<int64_t>(mask_words_.size()) / kNumMasks;
   return {.target = target_.view(),
@@ -299,7 +299,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
           .scores = scores_.data(),
           .scores_stride = kScoresStride,
           .samples = samples_.data(),
-          .samples_stride = kChildrenMax,
+          .samples_stride = kChildren,
           .slot_outputs = slot_outputs_,
           .num_slot_outputs = kNumSlotOutputs};
 }
@@ -351,7 +351,7 @@ std::string RoundCase::answer(int32_t i) const {
   }
   if (task.kind == TaskKind::kSampleDraft) {
     for (int32_t child = 0; child < outcome.num_tokens; ++child) {
-      const DraftSample& sample = samples_[int64_t{i} * kChildrenMax + child];
+      const DraftSample& sample = samples_[int64_t{i} * kChildren + child];
       text += fmt::format(" child {} x {} weight {:a} mass {:a};", sample.id, sample.count,
                           sample.weight, sample.mass);
     }

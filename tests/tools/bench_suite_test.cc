@@ -42,7 +42,7 @@ class TamperingBackend final : public Backend {
   int64_t num_calls_ = 0;
 };
 
-struct SuiteRun {
+struct VerifyRun {
   absl::Status status;
   std::vector<Measurement> measurements;
 };
@@ -59,9 +59,9 @@ VerifyOptions SmallOptions() {
   return options;
 }
 
-SuiteRun RunSuite(const VerifyOptions& options, TamperingBackend::Tamper tamper,
+VerifyRun RunSuite(const VerifyOptions& options, TamperingBackend::Tamper tamper,
                   int64_t last_level_bytes = 0) {
-  SuiteRun run;
+  VerifyRun run;
   VerifySuite suite(options, Machine{.last_level_bytes = last_level_bytes, .memory_bytes = 1 << 30},
                     {.make_backend = [&]() -> absl::StatusOr<std::unique_ptr<Backend>> {
                        return std::make_unique<TamperingBackend>(tamper);
@@ -74,7 +74,7 @@ SuiteRun RunSuite(const VerifyOptions& options, TamperingBackend::Tamper tamper,
 
 void LeaveAlone(const RoundBatch&, int64_t) {}
 
-SuiteRun RunCase(std::string_view name, TamperingBackend::Tamper tamper) {
+VerifyRun RunCase(std::string_view name, TamperingBackend::Tamper tamper) {
   VerifyOptions options = SmallOptions();
   options.dtypes = {DType::kFloat32};
   REQUIRE(FindVerifyCase(name) != nullptr);
@@ -94,7 +94,7 @@ TokenId& LastToken(const RoundBatch& batch) {
 
 TEST_SUITE("unit") {
   TEST_CASE("specd-bench: every case agrees with the reference, and is measured") {
-    const SuiteRun run = RunSuite(SmallOptions(), LeaveAlone);
+    const VerifyRun run = RunSuite(SmallOptions(), LeaveAlone);
     CHECK(run.status.message() == "");
     REQUIRE(run.measurements.size() == 2 * VerifyCases().size());
     for (const Measurement& m : run.measurements) {
@@ -113,7 +113,7 @@ TEST_SUITE("unit") {
     VerifyOptions options = SmallOptions();
     options.cold = true;
     options.drafts = {0};
-    const SuiteRun run = RunSuite(options, LeaveAlone);
+    const VerifyRun run = RunSuite(options, LeaveAlone);
     CHECK(run.status.message() == "");
     CHECK(run.measurements.size() == 2 * (VerifyCases().size() - 4));
   }
@@ -124,7 +124,7 @@ TEST_SUITE("unit") {
     VerifyOptions options = SmallOptions();
     options.cold = true;
     options.cases = {FindVerifyCase("greedy"), FindVerifyCase("token")};
-    const SuiteRun run = RunSuite(options, LeaveAlone, 1 << 20);
+    const VerifyRun run = RunSuite(options, LeaveAlone, 1 << 20);
     CHECK(run.status.message() == "");
     CHECK(run.measurements.size() == 2 * 2);
   }
@@ -132,7 +132,7 @@ TEST_SUITE("unit") {
   TEST_CASE("specd-bench: a wrong token in any case is found before anything is timed") {
     for (const VerifyCase& known : VerifyCases()) {
       CAPTURE(std::string(known.name));
-      const SuiteRun run = RunCase(known.name, [](const RoundBatch& batch, int64_t) {
+      const VerifyRun run = RunCase(known.name, [](const RoundBatch& batch, int64_t) {
         LastToken(batch) = (LastToken(batch) + 1) % batch.target.vocab_size;
       });
       CHECK(Mentions(run.status, known.name));
@@ -144,7 +144,7 @@ TEST_SUITE("unit") {
   TEST_CASE("specd-bench: a draft token that was rejected without need is found") {
     for (const std::string_view name : {"greedy", "topk40", "token", "block"}) {
       CAPTURE(std::string(name));
-      const SuiteRun run = RunCase(name, [](const RoundBatch& batch, int64_t) {
+      const VerifyRun run = RunCase(name, [](const RoundBatch& batch, int64_t) {
         batch.outcomes[0].num_accepted = 1;
         batch.outcomes[0].num_tokens = 2;
       });
@@ -154,16 +154,16 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench: a wrong logprob or rank is found") {
-    const SuiteRun value = RunCase(
+    const VerifyRun value = RunCase(
         "logprobs5", [](const RoundBatch& batch, int64_t) { batch.scores[4].value += 0.001f; });
     CHECK(Mentions(value.status, "score 4"));
-    const SuiteRun rank =
+    const VerifyRun rank =
         RunCase("logprobs5", [](const RoundBatch& batch, int64_t) { ++batch.scores[0].rank; });
     CHECK(Mentions(rank.status, "score 0"));
   }
 
   TEST_CASE("specd-bench: a round that is answered otherwise later on is found") {
-    const SuiteRun run = RunCase("greedy", [](const RoundBatch& batch, int64_t call) {
+    const VerifyRun run = RunCase("greedy", [](const RoundBatch& batch, int64_t call) {
       if (call == 3) ++LastToken(batch);
     });
     CHECK(Mentions(run.status, "otherwise"));
@@ -174,7 +174,7 @@ TEST_SUITE("unit") {
     options.vocab_sizes = {1 << 20};
     options.batches = {4096};
     options.drafts = {64};
-    const SuiteRun run = RunSuite(options, LeaveAlone);
+    const VerifyRun run = RunSuite(options, LeaveAlone);
     CHECK(run.status.code() == absl::StatusCode::kResourceExhausted);
     CHECK(Mentions(run.status, "--batch"));
   }
@@ -182,7 +182,7 @@ TEST_SUITE("unit") {
   TEST_CASE("specd-bench: the textbook sampler draws what specd draws") {
     VerifyOptions options = SmallOptions();
     options.baseline = Baseline::kTextbook;
-    const SuiteRun run = RunSuite(options, LeaveAlone);
+    const VerifyRun run = RunSuite(options, LeaveAlone);
     CHECK(run.status.message() == "");
     CHECK(run.measurements.size() == 2 * 8);
     for (const VerifyCase& known : VerifyCases()) {
@@ -206,7 +206,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench: a JSON line has every field that readers rely on") {
-    const SuiteRun run = RunCase("topk40_topp95", LeaveAlone);
+    const VerifyRun run = RunCase("topk40_topp95", LeaveAlone);
     REQUIRE(run.measurements.size() == 1);
     Measurement measurement = run.measurements[0];
     measurement.target = 1.4;

@@ -10,14 +10,13 @@
 #include "kernels/core/edits.h"
 #include "speculative/mask_filler.h"
 #include "speculative/sequence_table.h"
+#include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 int64_t NowNs() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(SteadyClock::now().time_since_epoch())
       .count();
 }
 
@@ -69,9 +68,9 @@ GrammarFill::Samples GrammarFill::Run(const Batch& batch) const {
   filler.Start();
   Samples samples;
   for (int fill = 0; fill <= kWarmFills; ++fill) {
-    const Clock::time_point begin = Clock::now();
+    const SteadyClock::time_point begin = SteadyClock::now();
     filler.Fill(jobs);
-    const std::chrono::duration<double, std::micro> time = Clock::now() - begin;
+    const std::chrono::duration<double, std::micro> time = SteadyClock::now() - begin;
     (fill == 0 ? samples.cold : samples.warm).push_back(time.count());
   }
   for (const Member& member : members) {

@@ -12,16 +12,15 @@
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
 #include "speculative/sequence_grammar.h"
+#include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 void Time(GrammarCase grammar_case, GrammarSamples* samples, absl::FunctionRef<void()> work) {
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   work();
-  const Clock::duration time = Clock::now() - start;
+  const SteadyClock::duration time = SteadyClock::now() - start;
   (*samples)[static_cast<size_t>(grammar_case)].push_back(
       std::chrono::duration<double, std::micro>(time).count());
 }

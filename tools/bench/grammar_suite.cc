@@ -13,11 +13,11 @@
 #include "daemon/base/cpus.h"
 #include "speculative/grammar/specd_backend.h"
 #include "tools/bench/grammar_fill.h"
+#include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using grammar::GrammarBackend;
 using grammar::SpecdBackend;
 
@@ -38,9 +38,9 @@ constexpr int32_t kTargetVocabSize = 128256;
 // The batches of kFillThreads: constrained sequences.
 constexpr int32_t kBatches[] = {1, 8, 64};
 
-Clock::time_point EndAfter(double seconds) {
-  return Clock::now() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+SteadyClock::time_point EndAfter(double seconds) {
+  return SteadyClock::now() +
+         std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(seconds));
 }
 
 // The bytes that are added along the tokens: states, and mask rows, which the backend keeps.
@@ -120,8 +120,8 @@ bool GrammarSuite::Has(GrammarCase grammar_case) const {
 
 void GrammarSuite::Replay(std::string_view peer) {
   const LoadMeter meter;
-  const Clock::time_point end = EndAfter(options_.seconds);
-  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && Clock::now() < end); ++run) {
+  const SteadyClock::time_point end = EndAfter(options_.seconds);
+  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && SteadyClock::now() < end); ++run) {
     for (Lane& lane : lanes_) {
       hooks_.on_progress(fmt::format("run {}: {}", run + 1, lane.text->name));
       // The engines take turns to be the first.
@@ -156,8 +156,8 @@ void GrammarSuite::Fill(const GrammarBackend& own) {
   }
   std::vector<GrammarFill::Samples> samples(batches.size());
   const LoadMeter meter;
-  const Clock::time_point end = EndAfter(options_.seconds);
-  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && Clock::now() < end); ++run) {
+  const SteadyClock::time_point end = EndAfter(options_.seconds);
+  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && SteadyClock::now() < end); ++run) {
     hooks_.on_progress(fmt::format("run {}: fill_threads", run + 1));
     for (size_t i = 0; i < batches.size(); ++i) {
       const GrammarFill::Samples made = fill.Run(batches[i]);

@@ -19,11 +19,10 @@
 
 #include "ipc/sockets/unix_socket.h"
 #include "tools/bench/rows.h"
+#include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(20);
 constexpr int kTimeoutMs = 20'000;
@@ -105,11 +104,12 @@ IpcDaemon::~IpcDaemon() {
 }
 
 absl::Status IpcDaemon::AwaitSocket() const {
-  const Clock::time_point end = Clock::now() + kPatience;
+  const SteadyClock::time_point end = SteadyClock::now() + kPatience;
   // The socket file is there before the daemon listens.
   while (!UnixConnection::Connect(directory_ + "/s", absl::ZeroDuration()).ok()) {
     const bool has_ended = HasEnded(pid_);
-    if (has_ended || Clock::now() > end) return Broken("the daemon does not serve; see --specd");
+    if (has_ended || SteadyClock::now() > end)
+      return Broken("the daemon does not serve; see --specd");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return absl::OkStatus();
@@ -165,10 +165,10 @@ absl::StatusOr<double> IpcEngine::RunRound() {
   specd_completion done = {};
   done.struct_size = sizeof(done);
   done.result_size = sizeof(specd_result);
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   if (specd_submit(engine_, ++num_rounds_, &part, 1) != SPECD_OK) return Refused("specd_submit");
   if (specd_poll(engine_, &done, kTimeoutMs) != SPECD_OK) return Refused("specd_poll");
-  const std::chrono::duration<double, std::micro> time = Clock::now() - start;
+  const std::chrono::duration<double, std::micro> time = SteadyClock::now() - start;
   if (done.results[0].status != SPECD_STATUS_OK) return Broken("a round was not verified");
   for (uint32_t i = 0; i < done.results[0].num_kept; ++i) {
     digest_ = (digest_ ^ static_cast<uint64_t>(done.results[0].tokens[i])) * 0x100000001b3;

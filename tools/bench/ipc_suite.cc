@@ -7,10 +7,10 @@
 #include <chrono>
 #include <memory>
 
+#include "tools/bench/steady_clock.h"
+
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // A daemon looks for rounds across the blocks of the embedded engine.
 constexpr int32_t kSpinUs = 200'000;
@@ -39,8 +39,8 @@ absl::StatusOr<std::pair<int, int>> ChooseCpus() {
 }
 
 void Compute(int32_t us) {
-  const Clock::time_point end = Clock::now() + std::chrono::microseconds(us);
-  while (Clock::now() < end) {
+  const SteadyClock::time_point end = SteadyClock::now() + std::chrono::microseconds(us);
+  while (SteadyClock::now() < end) {
   }
 }
 
@@ -104,10 +104,11 @@ absl::Status IpcSuite::Measure(const IpcDaemon& daemon, IpcMeasurement measureme
   std::vector<double> embedded_us;
   std::vector<double> attached_us;
   const LoadMeter meter;
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(options_.seconds));
+  const SteadyClock::time_point end =
+      SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(
+                               std::chrono::duration<double>(options_.seconds));
   while (embedded_us.size() < kLeastRounds ||
-         (embedded_us.size() < kMostRounds && Clock::now() < end)) {
+         (embedded_us.size() < kMostRounds && SteadyClock::now() < end)) {
     for (absl::Status status : {RunBlock(embedded->get(), measurement.gap_us, &embedded_us),
                                 RunBlock(attached->get(), measurement.gap_us, &attached_us)}) {
       if (!status.ok()) return status;

@@ -8,11 +8,10 @@
 #include <utility>
 
 #include "daemon/session/open_request.h"
+#include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr OpeningCase kCases[] = {
     {"idle", 0, "the neighbour opens nothing"},
@@ -55,13 +54,13 @@ absl::Status OpeningSuite::RunSlice(const OpeningCase& opening_case, OpeningScen
       nullptr);
   if (!status.ok()) return status;
   // A slice lasts at least until one opening has ended.
-  const Clock::time_point end =
-      Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                         std::chrono::duration<double>(seconds_ / kSlices));
+  const SteadyClock::time_point end =
+      SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(
+                               std::chrono::duration<double>(seconds_ / kSlices));
   const int64_t num_before = openings == nullptr ? 0 : openings->num_done();
   status = run_while(
       [&] {
-        return Clock::now() < end || samples->rounds_us.empty() ||
+        return SteadyClock::now() < end || samples->rounds_us.empty() ||
                (openings != nullptr && openings->num_done() == num_before);
       },
       &samples->rounds_us);

@@ -15,11 +15,10 @@
 #include "absl/strings/str_split.h"
 #include "daemon/trace/crc32.h"
 #include "tools/bench/python_script.h"
+#include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kPlaces = kPythonBatch * (kPythonDraft + 1);
 constexpr uint32_t kPromptIds = 32;
@@ -33,8 +32,8 @@ absl::Status Refused(std::string_view call) {
   return Broken(fmt::format("{}: {}", call, specd_last_error()));
 }
 
-double MicrosSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+double MicrosSince(SteadyClock::time_point start) {
+  return std::chrono::duration<double, std::micro>(SteadyClock::now() - start).count();
 }
 
 int32_t BestId(uint32_t row, uint32_t vocab_size) {
@@ -167,7 +166,7 @@ absl::StatusOr<double> BatchEngine::RoundBatch() {
   results.status = status_.data();
   results.num_kept = num_kept_.data();
   results.tokens = tokens_.data();
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   if (specd_verify_batch(engine_, ++num_rounds_, &batch, &results, kTimeoutMs) != SPECD_OK) {
     return Refused("specd_verify_batch");
   }
@@ -181,7 +180,7 @@ absl::StatusOr<double> BatchEngine::RoundBatch() {
 }
 
 absl::StatusOr<double> BatchEngine::RoundEach() {
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   std::vector<specd_draft> drafts(kPythonBatch);
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
     drafts[i].struct_size = sizeof(specd_draft);
@@ -215,7 +214,7 @@ absl::StatusOr<double> BatchEngine::OpenBatch() {
   openings.request_ids = name_pointers_.data();
   openings.params = params_.data();
   openings.infos = infos_.data();
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   if (specd_open_sequences(engine_, &openings) != SPECD_OK) return Refused("specd_open_sequences");
   const double time_us = MicrosSince(start);
   if (absl::Status status = CloseAll(); !status.ok()) return status;
@@ -223,7 +222,7 @@ absl::StatusOr<double> BatchEngine::OpenBatch() {
 }
 
 absl::StatusOr<double> BatchEngine::OpenEach() {
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
     if (specd_open_sequence(engine_, name_pointers_[i], &params_[i], &infos_[i]) != SPECD_OK) {
       return Refused("specd_open_sequence");

@@ -9,11 +9,10 @@
 #include <optional>
 
 #include "tools/bench/ipc_scene.h"
+#include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr double kOpenings = kPythonBatch;
 constexpr PythonCase kCases[] = {
@@ -100,9 +99,10 @@ absl::Status PythonSuite::Measure(const std::string& uri, PythonMeasurement meas
   Times c_times, python_times, c_each, python_each;
   std::vector<double> ratios;
   std::optional<LoadMeter> meter;
-  const Clock::time_point end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                                   std::chrono::duration<double>(options_.seconds));
-  for (size_t block = 0; block <= kLeastBlocks || Clock::now() < end; ++block) {
+  const SteadyClock::time_point end =
+      SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(
+                               std::chrono::duration<double>(options_.seconds));
+  for (size_t block = 0; block <= kLeastBlocks || SteadyClock::now() < end; ++block) {
     for (absl::Status status :
          {RunBlock(c->get(), work.batch, work.block, work.divisor, &c_times),
           RunBlock(python->get(), work.batch, work.block, work.divisor, &python_times),

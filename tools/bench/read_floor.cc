@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/core/check.h"
+#include "tools/bench/steady_clock.h"
 
 // One clone for each vector width, chosen when the program is loaded.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -14,8 +15,6 @@
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 using Words = uint64_t __attribute__((vector_size(64)));
 
@@ -104,11 +103,11 @@ ReadFloor::Duration ReadFloor::Measure(const std::vector<std::vector<MemorySpan>
   const uint32_t number = woken_.fetch_add(1, std::memory_order_release) + 1;
   woken_.notify_all();
   AwaitValue(ready_, num_workers);
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   started_.store(number, std::memory_order_relaxed);
   Read(0);
   AwaitValue(done_, num_workers);
-  return Clock::now() - start;
+  return SteadyClock::now() - start;
 }
 
 void ReadFloor::Work(size_t part) {

@@ -12,13 +12,12 @@
 #include "tools/bench/peer.h"
 #include "tools/bench/read_floor.h"
 #include "tools/bench/round_check.h"
+#include "tools/bench/steady_clock.h"
 #include "tools/bench/textbook.h"
 #include "tools/bench/timing.h"
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Elements that a check may compute again: half a second of std::exp and sorting.
 constexpr int64_t kCheckedElementsMax = 8'000'000;
@@ -26,7 +25,7 @@ constexpr int64_t kCheckedElementsMax = 8'000'000;
 constexpr size_t kPairsMin = 5;
 constexpr size_t kPairsMax = 200'000;
 
-double ToMicroseconds(Clock::duration duration) {
+double ToMicroseconds(SteadyClock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
@@ -204,9 +203,9 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
     if (peer == nullptr) return floor.Measure(parts[static_cast<size_t>(round)]);
     tokens.clear();
     peer->Prepare(round);
-    const Clock::time_point start = Clock::now();
+    const SteadyClock::time_point start = SteadyClock::now();
     peer->Run(&tokens);
-    return Clock::now() - start;
+    return SteadyClock::now() - start;
   };
   RoundAnswer answer = set.MakeAnswer();
   int32_t round = 0;
@@ -223,9 +222,9 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
         pair.base_us = ToMicroseconds(measure_base(next_round()));
         const int32_t case_round = next_round();
         const RoundBatch batch = set.Batch(case_round, &answer);
-        const Clock::time_point start = Clock::now();
+        const SteadyClock::time_point start = SteadyClock::now();
         const absl::Status status = backend->Run(batch);
-        pair.case_us = ToMicroseconds(Clock::now() - start);
+        pair.case_us = ToMicroseconds(SteadyClock::now() - start);
         if (!status.ok()) return status;
         if (!IsSameAnswer(answers[static_cast<size_t>(case_round)], answer,
                           cell.shape.rows_of_sequence())) {

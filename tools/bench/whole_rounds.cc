@@ -7,12 +7,11 @@
 #include <string>
 
 #include "tools/bench/answer_difference.h"
+#include "tools/bench/steady_clock.h"
 #include "tools/bench/timing.h"
 
 namespace specd::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Enough for a median, and a bound on the kept times of very short rounds.
 constexpr size_t kRoundsMin = 5;
@@ -23,9 +22,9 @@ constexpr size_t kRoundsMax = 200'000;
 absl::StatusOr<double> WholeRounds::RunOnce(int32_t round) {
   RoundAnswer answer = set_.MakeAnswer();  // a new answer, so that a missing write is noticed
   const RoundBatch batch = rounds_.Batch(round, &answer);
-  const Clock::time_point start = Clock::now();
+  const SteadyClock::time_point start = SteadyClock::now();
   const absl::Status status = backend_->Run(batch);
-  const Clock::time_point end = Clock::now();
+  const SteadyClock::time_point end = SteadyClock::now();
   if (!status.ok()) return status;
   const std::string difference =
       DifferenceOf(set_, round, answer, expected_[static_cast<size_t>(round)]);

@@ -17,7 +17,7 @@
 namespace specd {
 namespace {
 
-VerifyLoop::Options Quiet() {
+VerifyLoop::Options QuietLoop() {
   return {0, [](std::string_view) {}, [](Session&, ChannelFault) {}};
 }
 
@@ -55,7 +55,7 @@ struct Served {
   }
 
   SessionList list;
-  VerifyLoop loop{&list, Quiet()};
+  VerifyLoop loop{&list, QuietLoop()};
 };
 
 std::vector<TokenId> KeptOf(const SequenceResult& result) {

@@ -12,7 +12,7 @@
 namespace specd {
 namespace {
 
-using Row = std::vector<int64_t>;
+using OutputRow = std::vector<int64_t>;
 
 struct Answer {
   uint32_t slot;
@@ -26,7 +26,7 @@ const Answer kFirst{.slot = 0, .tokens = {3, 4, 5, 18}, .path = {2, 3, 4}, .tota
 const Answer kSecond{.slot = 1, .tokens = {11, 12, 18}, .path = {3, 4}, .total_kept = 93};
 
 template <typename Element>
-Row Written(const Answer& answer, SlotField field, int32_t row_length) {
+OutputRow Written(const Answer& answer, SlotField field, int32_t row_length) {
   std::vector<Element> row(static_cast<size_t>(row_length) + 1, -9);
   const SlotOutput output{.data = row.data(),
                           .field = field,
@@ -45,7 +45,7 @@ Row Written(const Answer& answer, SlotField field, int32_t row_length) {
   return {row.begin(), row.end() - 1};
 }
 
-void CheckRow(const Answer& answer, SlotField field, const Row& expected) {
+void CheckRow(const Answer& answer, SlotField field, const OutputRow& expected) {
   CAPTURE(static_cast<int>(field));
   const auto row_length = static_cast<int32_t>(expected.size());
   CHECK(Written<int32_t>(answer, field, row_length) == expected);
@@ -74,7 +74,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("slot outputs: a number past 2^31 keeps its value in int64") {
     const Answer old{.slot = 0, .tokens = {3}, .path = {}, .total_kept = 4'000'000'000};
-    CHECK(Written<int64_t>(old, SlotField::kTotalKept, 1) == Row{4'000'000'000});
+    CHECK(Written<int64_t>(old, SlotField::kTotalKept, 1) == OutputRow{4'000'000'000});
   }
 
   // The kernel also writes entries of predicts off the accepted path, for nodes that it looked at.
@@ -86,8 +86,8 @@ TEST_SUITE("unit") {
     CheckRow(kSecond, SlotField::kAcceptIndex, {6, 10, 11, -1});
     // The kept tokens are the entries that the index names.
     for (const Answer& answer : {kFirst, kSecond}) {
-      const Row predicts = Written<int64_t>(answer, SlotField::kPredicts, 6);
-      const Row index = Written<int64_t>(answer, SlotField::kAcceptIndex, 4);
+      const OutputRow predicts = Written<int64_t>(answer, SlotField::kPredicts, 6);
+      const OutputRow index = Written<int64_t>(answer, SlotField::kAcceptIndex, 4);
       for (size_t i = 0; i < answer.tokens.size(); ++i) {
         CHECK(predicts.at(static_cast<size_t>(index[i]) - answer.slot * 6) == answer.tokens[i]);
       }

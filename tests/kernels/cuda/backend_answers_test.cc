@@ -16,7 +16,7 @@
 namespace specd {
 namespace {
 
-constexpr float kLog2E = 0x1.715476p+0f;
+constexpr float kLog2OfE = 0x1.715476p+0f;
 constexpr int32_t kMaxDraft = 2;
 constexpr int32_t kScoresStride = 6;
 constexpr int32_t kSamplesStride = 3;
@@ -32,7 +32,7 @@ class SmallRound {
       target_.Set(row, {3, 2, 1, 0});
       draft_.Set(row, {0, 0, 0, 0});
     }
-    task.target_scale = task.draft_scale = kLog2E;
+    task.target_scale = task.draft_scale = kLog2OfE;
     task.draft.tokens = drafts;
     task.draft.kinds = kinds;
     task.draft.target_rows = rows;
@@ -255,7 +255,7 @@ TEST_SUITE("unit") {
     coin.coin = kHalf / 10 * 12;
     round.Run();
     CHECK(round.outcome.num_accepted == 0);
-    round.task.draft_scale = kLog2E / 1000;
+    round.task.draft_scale = kLog2OfE / 1000;
     round.Run();
     CHECK(round.outcome.num_accepted == 1);
   }

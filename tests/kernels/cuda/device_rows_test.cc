@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kPlenty = int64_t{1} << 30;
 
-std::vector<std::string> RunAll(Backend& backend, RoundCase& round, const RoundBatch& batch) {
+std::vector<std::string> RunBatch(Backend& backend, RoundCase& round, const RoundBatch& batch) {
   const absl::Status status = backend.Run(batch);
   REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
   std::vector<std::string> answers;
@@ -40,7 +40,7 @@ TEST_SUITE("unit") {
       RoundCase round(options);
       CpuBackend cpu(CpuTarget::kBaseline);
       REQUIRE(cpu.Prepare(limits).ok());
-      const std::vector<std::string> expected = RunAll(cpu, round, round.All());
+      const std::vector<std::string> expected = RunBatch(cpu, round, round.All());
       for (int mixture = 0; mixture < 8; ++mixture) {
         CAPTURE(static_cast<int>(dtype));
         CAPTURE(mixture);
@@ -53,7 +53,7 @@ TEST_SUITE("unit") {
         if (mixture & 1) batch.target = imported.Tensor(batch.target, 3);
         if (mixture & 2) batch.draft = imported.Tensor(batch.draft, 5);
         if (mixture & 4) batch.mask = imported.Mask(batch.mask, options.vocab_size);
-        const std::vector<std::string> answers = RunAll(backend, round, batch);
+        const std::vector<std::string> answers = RunBatch(backend, round, batch);
         for (size_t i = 0; i < answers.size(); ++i) {
           CAPTURE(i);
           REQUIRE(answers[i] == expected[i]);

@@ -12,7 +12,7 @@
 namespace specd {
 namespace {
 
-constexpr float kLog2E = 0x1.715476p+0f;
+constexpr float kLog2OfE = 0x1.715476p+0f;
 
 TEST_SUITE("unit") {
   TEST_CASE("transforms: softmax, filters, logits, ties, and a bad row") {
@@ -24,7 +24,7 @@ TEST_SUITE("unit") {
     OutcomeStatus statuses[6];
     RowTransform rows[6] = {};
     for (int i = 0; i < 6; ++i) {
-      rows[i].scale = kLog2E;
+      rows[i].scale = kLog2OfE;
       rows[i].out = out[i];
     }
     rows[1].filters.top_k = 3;
@@ -32,7 +32,7 @@ TEST_SUITE("unit") {
     rows[3].filters.top_k = 1;
     rows[3].as_logits = true;
     rows[4].row = 2;
-    rows[5].scale = 2 * kLog2E;  // squares: 16 : 4 : 1 : 1
+    rows[5].scale = 2 * kLog2OfE;  // squares: 16 : 4 : 1 : 1
     CpuBackend cpu(CpuTarget::kBaseline);
     FakeGpu gpu;
     CudaBackend cuda(std::make_unique<FakeGpuDriver>(&gpu), 1 << 20);

@@ -17,13 +17,13 @@
 
 namespace specd::grammar {
 
-inline constexpr size_t kTextSizeMax = 6;
+inline constexpr size_t kDfaTextMax = 6;
 
-// Every text over a, b and c of up to kTextSizeMax letters, the shortest first.
+// Every text over a, b and c of up to kDfaTextMax letters, the shortest first.
 inline const std::vector<std::string>& Texts() {
   static const std::vector<std::string> texts = [] {
     std::vector<std::string> made = {""};
-    for (size_t i = 0; made[i].size() < kTextSizeMax; ++i) {
+    for (size_t i = 0; made[i].size() < kDfaTextMax; ++i) {
       for (const char letter : {'a', 'b', 'c'}) made.push_back(made[i] + letter);
     }
     return made;

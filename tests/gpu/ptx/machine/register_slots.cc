@@ -4,13 +4,14 @@
 #include <limits>
 #include <string_view>
 
+#include "tests/gpu/ptx/machine/program.h"
+
 namespace specd::ptx {
 
 namespace {
 
 constexpr int kNotSeen = -2;
 constexpr int kSeveralBlocks = -1;
-constexpr int32_t kLanes = 32;
 
 // Opcodes whose first operand is read, if at all.
 bool WritesNothing(std::string_view opcode) {

@@ -1,0 +1,14 @@
+// The tokens of a round's answer.
+#pragma once
+
+#include <vector>
+
+#include "kernels/core/sequence_round.h"
+
+namespace specd {
+
+inline std::vector<TokenId> Kept(const SequenceResult& result) {
+  return {result.tokens, result.tokens + result.num_kept};
+}
+
+}  // namespace specd
