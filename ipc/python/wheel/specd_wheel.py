@@ -129,8 +129,10 @@ def descriptions():
         metadata += [f'Requires-Dist: {name}; extra == "{extra}"' for name in names]
     metadata += ["Description-Content-Type: text/markdown", "", (PACKAGE / project["readme"]).read_text()]
     wheel = ["Wheel-Version: 1.0", "Generator: specd_wheel", "Root-Is-Purelib: false", f"Tag: {tag()}", ""]
-    scripts = ["[console_scripts]", *(f"{name} = {place}" for name, place in project["scripts"].items()), ""]
-    return {"METADATA": "\n".join(metadata), "WHEEL": "\n".join(wheel), "entry_points.txt": "\n".join(scripts)}
+    points = []
+    for group, items in {"console_scripts": project["scripts"], **project["entry-points"]}.items():
+        points += [f"[{group}]", *(f"{name} = {place}" for name, place in items.items()), ""]
+    return {"METADATA": "\n".join(metadata), "WHEEL": "\n".join(wheel), "entry_points.txt": "\n".join(points)}
 
 
 class Wheel:

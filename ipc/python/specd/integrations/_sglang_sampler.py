@@ -1,0 +1,44 @@
+"""make_sampler makes the Sampler of SGLang that draws with specd."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import numpy as np
+
+from .._library import refusal
+from ..ops import sample
+
+_seeds = np.random.default_rng()
+
+
+def make_sampler() -> Any:
+    """A sampler for SGLang's register_sampler_backend. SGLang itself does what comes before and after:
+    processors, penalties, the temperature, an argmax where all requests are greedy, and logprobs."""
+    base = importlib.import_module("sglang.srt.layers.sampler").Sampler
+    return type("SpecdSampler", (base,), {"_sample_from_probs": _sample_from_probs})()
+
+
+def _sample_from_probs(sampler: Any, probs: Any, sampling_info: Any, positions: Any,
+                       simple_sampling_case: bool) -> tuple[Any, None]:
+    """(ids, None) for rows of probabilities after the temperature. simple_sampling_case: no request has
+    a filter, which the parameters say too."""
+    if sampling_info.sampling_mask_batch_indices is not None:
+        raise refusal("return_sampling_mask: True is not honoured; specd does not report what its filters "
+                      "kept")
+    torch, info = importlib.import_module("torch"), sampling_info
+    count = len(probs)
+    if info.sampling_seed is None:
+        # A seed of its own for each draw: it never meets the same coin twice.
+        seeds, places = _seeds.integers(0, 2**64, count, np.uint64), np.zeros(count, np.uint64)
+    else:
+        seeds = info.sampling_seed.cpu().numpy().view(np.uint64)
+        places = positions.cpu().numpy().astype(np.uint64)
+    ids = sample(probs.cpu(), seed=seeds, position=places, kind="probabilities",
+                 top_k=_host(info.top_ks), top_p=_host(info.top_ps), min_p=_host(info.min_ps))
+    return torch.from_numpy(ids).to(probs.device), None
+
+
+def _host(tensor: Any) -> Any:
+    return tensor.cpu().numpy()

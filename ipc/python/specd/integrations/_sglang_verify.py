@@ -1,0 +1,137 @@
+"""EagleVerifier verifies the drafts of SGLang's EAGLE, EAGLE3 and MTP, and of a draft model of its own."""
+
+from __future__ import annotations
+
+import importlib
+import weakref
+from typing import Any
+
+import numpy as np
+
+from .._library import refusal
+from ..batch import BatchResults
+from ..engine import Engine
+from ._request_rounds import Opening, Request, RequestRounds
+from ._sglang_params import specd_params
+
+# Where SGLang is not told how many requests may run. Estimates.
+_MAX_BATCH = 256
+# A retracted request leaves the batch and keeps its sequence.
+_SEQUENCES_PER_ROW = 4
+
+
+class EagleVerifier:
+    """In the place of sglang.srt.speculative.eagle_utils.eagle_sample. engine: a specd.Engine of the
+    model's vocabulary, or the URI of one, which the first round opens."""
+
+    def __init__(self, engine: Engine | str):
+        self._engine = engine
+        self._rounds: RequestRounds | None = None
+
+    def __call__(self, verify_input: Any, batch: Any, logits_output: Any, grammar_mask: Any = None,
+                 uno_target_max_top_k: int | None = None, *, watermark_state: Any = None,
+                 watermark_full_mask: bool = True) -> tuple[Any, Any, Any]:
+        """(predict, accept_lens, accept_index), as eagle_sample returns them. uno_target_max_top_k only
+        says how SGLang would sample; watermarks are refused."""
+        torch = importlib.import_module("torch")
+        if batch.forward_mode.is_idle():
+            empty = torch.empty(0, dtype=torch.int32, device=batch.device)
+            return empty, empty.clone(), empty.clone()
+        _check(verify_input, batch)
+        logits = logits_output.next_token_logits
+        _edit(logits, batch.sampling_info, verify_input.draft_token_num, grammar_mask)
+        found = self._verify(verify_input, batch, logits)
+        tensors = (torch.from_numpy(array).to(logits.device)
+                   for array in _outputs(found, _host(verify_input.retrieve_index)))
+        predict, accept_lens, accept_index = tensors
+        return predict, accept_lens, accept_index
+
+    def _verify(self, verify_input: Any, batch: Any, logits: Any) -> BatchResults:
+        width = verify_input.draft_token_num
+        if self._rounds is None:
+            self._rounds = RequestRounds(self._opened(logits.shape[-1], width - 1), _opening)
+        self._rounds.close_where(_is_gone)
+        q = verify_input.draft_probs
+        return self._rounds.verify(
+            [Request(req.rid, weakref.ref(req)) for req in batch.reqs], logits,
+            # The first of a request's tokens is the one before its draft.
+            tokens=_host(verify_input.draft_token).reshape(-1, width)[:, 1:],
+            target_rows=_host(verify_input.retrieve_index).reshape(-1),
+            q=None if q is None else q.reshape(-1, q.shape[-1]))
+
+    def _opened(self, vocab_size: int, max_draft: int) -> Engine:
+        engine = self._engine
+        if isinstance(engine, str):
+            rows = _context("get_server_args").max_running_requests or _MAX_BATCH
+            engine = Engine(engine, vocab_size=vocab_size, max_draft=max_draft, max_batch=rows,
+                            max_sequences=_SEQUENCES_PER_ROW * rows)
+        # draft_probs are what the draft tokens were drawn from.
+        engine.rows(1, "draft", kind="final_probabilities")
+        return engine
+
+
+def _context(name: str) -> Any:
+    return getattr(importlib.import_module("sglang.srt.runtime_context"), name)()
+
+
+def _host(tensor: Any) -> Any:
+    return tensor.cpu().numpy()
+
+
+def _opening(request: Request) -> Opening:
+    req = request.state()
+    block = _context("get_spec").speculative_use_block_verification
+    return Opening(specd_params(req.sampling_params, block=block), list(req.origin_input_ids),
+                   list(req.output_ids))
+
+
+def _is_gone(request: Request) -> bool:
+    req = request.state()
+    return req is None or req.finished()
+
+
+def _check(verify_input: Any, batch: Any) -> None:
+    """Refuses what changes the law and is no parameter of a request."""
+    if verify_input.tree_topk != 1 or verify_input.draft_token_num != verify_input.max_tree_depth:
+        raise refusal(f"topk: {verify_input.tree_topk} with {verify_input.draft_token_num} draft tokens is "
+                      "a tree of drafts; specd verifies chains: take EAGLE, with speculative_eagle_topk = 1")
+    info, spec = batch.sampling_info, _context("get_spec")
+    if info.has_custom_logit_processor:
+        raise refusal("custom_logit_processor: it is code, which is not applied to drafts; leave it out")
+    if info.has_watermark_candidates:
+        raise refusal("watermark: a request of the batch has one; specd draws from the model's law alone")
+    for name in ("speculative_accept_threshold_single", "speculative_accept_threshold_acc"):
+        if getattr(spec, name) != 1:
+            raise refusal(f"{name}: {getattr(spec, name)} changes the law of the output; set it to 1")
+    simulated = importlib.import_module("sglang.srt.speculative.spec_utils").SIMULATE_ACC_LEN
+    if simulated > 0:
+        raise refusal(f"SGLANG_SIMULATE_ACC_LEN: {simulated} is no verification; unset it")
+    ranks = _context("get_parallel").tp_size
+    if ranks != 1:
+        raise refusal(f"tp_size: {ranks} ranks would each draw tokens of their own; 1 is served")
+
+
+def _edit(logits: Any, info: Any, width: int, grammar_mask: Any) -> None:
+    """The steps of SGLang before its verification, in its order. A penalty counts what was kept before
+    the round. They are done in place, because SGLang's logprobs read the rows afterwards."""
+    importlib.import_module("sglang.srt.utils.async_probe").sanitize_nan_logits(
+        logits, "verify: target model logits")
+    if info.acc_additive_penalties is not None:
+        logits.add_(info.acc_additive_penalties.repeat_interleave(width, dim=0))
+    if info.acc_scaling_penalties is not None:
+        importlib.import_module(
+            "sglang.srt.sampling.penaltylib.repetition_penalty").apply_scaling_penalties(
+                logits, info.acc_scaling_penalties.repeat_interleave(width, dim=0))
+    if info.logit_bias is not None:
+        logits.add_(info.logit_bias.repeat_interleave(width, dim=0))
+    if grammar_mask is not None:
+        grammar_mask.apply(logits)
+
+
+def _outputs(found: BatchResults, retrieve_index: Any) -> tuple[Any, Any, Any]:
+    """predict has the token behind each node, accept_index the nodes of the kept tokens, or -1."""
+    is_kept = np.arange(found.tokens.shape[1]) < found.num_kept[:, np.newaxis]
+    predict = np.zeros(retrieve_index.size, np.int32)
+    predict[retrieve_index[is_kept]] = found.tokens[is_kept]
+    accept_index = np.where(is_kept, retrieve_index, -1).astype(np.int32)
+    return predict, found.num_kept.astype(np.int32), accept_index

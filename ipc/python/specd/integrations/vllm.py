@@ -1,0 +1,75 @@
+"""use_specd makes specd the sampler and the rejection sampler of a vLLM model runner, V1 or V2.
+
+>>> llm = vllm.LLM(model, speculative_config=...,
+...                worker_extension_cls="specd.integrations.vllm.WorkerExtension")
+>>> llm.collective_rpc("use_specd", args=("unix:/run/specd/specd.sock",))
+>>> llm.generate(prompts, vllm.SamplingParams(temperature=0.7, min_p=0.05, seed=1))
+
+specd_params translates the parameters of a request. A field that is not honoured is an Error with its
+name. tools/engines/vllm/README.md has the list.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .._library import refusal
+from ..engine import Engine
+from ._vllm_params import check_method, specd_params
+from ._vllm_v1 import V1RejectionSampler, V1Requests, V1Sampler
+from ._vllm_v2 import V2RejectionSampler, V2Sampler, check_v2
+
+__all__ = ["WorkerExtension", "specd_params", "use_specd"]
+
+# A preempted request leaves the batch and keeps its sequence. This many per row of the batch is an estimate.
+_SEQUENCES_PER_ROW = 4
+_MAX_SCORES = 129  # the most that an engine of specd reports for a token
+
+
+class WorkerExtension:
+    """For vLLM's worker_extension_cls: adds use_specd to the methods of a worker."""
+
+    model_runner: Any
+
+    def use_specd(self, engine: str = "embedded:cpu") -> None:
+        use_specd(self.model_runner, engine)
+
+
+def use_specd(runner: Any, engine: Engine | str = "embedded:cpu") -> None:
+    """Replaces runner.sampler and runner.rejection_sampler. Call it after the model is loaded and before
+    the first request.
+
+    engine: a specd.Engine of the model's vocabulary, or the URI of one. Its EOS ids end sequences, as
+      vLLM's do.
+    """
+    config = runner.vllm_config
+    ranks = config.parallel_config.tensor_parallel_size
+    if ranks != 1:
+        raise refusal(f"tensor_parallel_size: {ranks} ranks would each draw tokens of their own; 1 is "
+                      "served")
+    speculative = config.speculative_config
+    method = "standard" if speculative is None else speculative.rejection_sample_method
+    check_method(method)
+    is_v2 = hasattr(runner, "req_states")
+    if is_v2:
+        check_v2(runner.sampler, speculative)
+    if isinstance(engine, str):
+        engine = _open(engine, config)
+    if is_v2:
+        runner.sampler = V2Sampler(engine, runner.sampler, method)
+        if runner.rejection_sampler is not None:
+            runner.rejection_sampler = V2RejectionSampler(runner.sampler,
+                                                          speculative.num_speculative_tokens)
+        return
+    requests = V1Requests(engine, runner, method, config.model_config.logprobs_mode)
+    runner.sampler = V1Sampler(requests, runner.sampler)
+    # A V1 runner without drafts has no such field.
+    if getattr(runner, "rejection_sampler", None) is not None:
+        runner.rejection_sampler = V1RejectionSampler(requests, runner.rejection_sampler)
+
+
+def _open(uri: str, config: Any) -> Engine:
+    rows, speculative = config.scheduler_config.max_num_seqs, config.speculative_config
+    return Engine(uri, vocab_size=config.model_config.get_vocab_size(), max_batch=rows,
+                  max_sequences=_SEQUENCES_PER_ROW * rows, max_scores_per_token=_MAX_SCORES,
+                  max_draft=0 if speculative is None else speculative.num_speculative_tokens)

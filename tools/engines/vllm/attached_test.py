@@ -1,0 +1,50 @@
+"""vLLM's runners with specd in a daemon: the same tokens as embedded."""
+
+import unittest
+
+import numpy as np
+import torch
+
+from laws import law
+from specd.integrations.vllm import use_specd
+from support import ProcessTest
+from v1_runner import Runner as V1Runner
+from v2_runner import Runner as V2Runner, kept
+from vllm import SamplingParams
+
+VOCAB = 2048  # the ids of the daemon's tokenizer
+
+
+class AttachedTest(ProcessTest):
+    def texts(self, kind, engine):
+        """Eight rounds of two requests with drafts that are often right, and their finish."""
+        runner, rng = kind(vocab=VOCAB, rows=2, drafts=2), np.random.default_rng(3)
+        use_specd(runner, engine)
+        asked = {"sampled": SamplingParams(temperature=0.8, top_p=0.9, seed=4, max_tokens=400),
+                 "greedy": SamplingParams(temperature=0, presence_penalty=0.5, logprobs=1, max_tokens=400)}
+        for name, params in asked.items():
+            runner.add(name, params, prompt=[5, 6])
+        texts = {name: [] for name in asked}
+        for _ in range(8):
+            rows = rng.normal(size=(6, VOCAB)) * 4
+            drafts = [rows[first:first + 2].argmax(1).tolist() for first in (0, 3)]
+            if kind is V1Runner:
+                q = torch.from_numpy(law(rows[[0, 1, 3, 4]]).astype(np.float32))
+                made = runner.tokens(rows, drafts, q)
+            else:
+                cached = torch.zeros(2, 2, VOCAB)
+                made = kept(runner.sample(rows, dict(zip(asked, drafts)), cached))
+            for name, tokens in zip(asked, made):
+                texts[name] += tokens
+        return texts
+
+    def test_the_tokens_are_those_of_an_embedded_engine(self):
+        self.daemon()
+        for kind in (V1Runner, V2Runner):
+            attached = self.texts(kind, f"unix:{self.socket}")
+            self.assertEqual(attached, self.texts(kind, "embedded:cpu"), kind)
+            self.assertTrue(all(len(tokens) >= 8 for tokens in attached.values()), attached)
+
+
+if __name__ == "__main__":
+    unittest.main()
