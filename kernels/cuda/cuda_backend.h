@@ -1,4 +1,4 @@
-// CudaBackend runs rounds on a GPU for MakeBackend("cuda").
+// CudaBackend runs rounds on a GPU: the backend "cuda".
 //
 // Rows in device memory are read in place. Rows in host memory are copied to the device, and only
 // those that a round names. Then one launch of a graph does the round. Prepare captures a graph for
@@ -94,11 +94,5 @@ class CudaBackend final : public Backend {
   std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...
   std::unique_ptr<RoundQueue> queue_;  // runs staged rounds; every Prepare makes another
 };
-
-// Uses the device of the CUDA stream that BackendOptions describes, or the first one. If there is
-// no driver or no device, the error is UNIMPLEMENTED; for a bad CUDA stream it is INVALID_ARGUMENT.
-// Only FAILED_PRECONDITION means that a later try may succeed: the CUDA stream is capturing.
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver,
-                                                         void* stream = nullptr);
 
 }  // namespace specd

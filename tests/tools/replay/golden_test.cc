@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tools/replay/verify_command.h"
 
@@ -56,7 +56,7 @@ TEST_SUITE("replay") {
   TEST_CASE("golden traces: the CUDA backend over emulated blocks") {
     FakeGpu gpu;
     {
-      auto backend = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), nullptr);
+      auto backend = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu));
       REQUIRE(backend.ok());
       ReplayBackend replay(*std::move(backend), 1);
       CheckAll(&replay);
