@@ -34,6 +34,13 @@ absl::Status Backend::MarkDrafts(void*) {
       name()));
 }
 
+absl::Status Backend::FollowStream(void*) {
+  return absl::UnimplementedError(
+      fmt::format("backend \"{}\" has no device, so no CUDA stream writes its rows; leave "
+                  "cuda_stream NULL",
+                  name()));
+}
+
 absl::Status Backend::ReadMemory(std::span<const MemoryRead> reads) {
   for (const MemoryRead& read : reads) std::memcpy(read.to, read.from, read.size_bytes);
   return absl::OkStatus();

@@ -101,6 +101,11 @@ class Backend {
     return ReadDraftTokens(rows, reads);
   }
 
+  // Has the rounds and transforms that follow come after the work that is on this CUDA stream of
+  // the caller's now. Errors are those of MarkDrafts; a later MarkDrafts or ReadDraftTokensEarly is
+  // not allowed.
+  virtual absl::Status FollowStream(void* stream);
+
   // Copies memory of tensors, masks or draft tokens to the host: that of this backend's device if
   // it has one (MemorySpace::kDevice), else that of the host. The copies come after all rounds that
   // have run, and are complete on return. REQUIRES: Prepare succeeded. Errors are those of Run.

@@ -269,24 +269,42 @@ absl::Status CudaBackend::ReadDraftTokens(const TokenRows& rows,
 }
 
 absl::Status CudaBackend::MarkDrafts(void* stream) {
+  return Mark(stream, {.on_other_device = "mark draft tokens on a stream of that device",
+                       .refused = "verify the round without one",
+                       .capturing = "whose draft tokens are written at every launch; mark them "
+                                    "after the launch of the graph"});
+}
+
+absl::Status CudaBackend::FollowStream(void* stream) {
+  const absl::Status marked =
+      Mark(stream,
+           {.on_other_device = "give a stream of that device",
+            .refused = "wait for it, and leave cuda_stream NULL",
+            .capturing = "whose rows are written at every launch; make the call after the launch "
+                         "of the graph"});
+  if (!marked.ok()) return marked;
+  const GpuResult result = driver_->EnqueueAfterMark();
+  driver_->EnqueueOn(nullptr);
+  return result.ok() ? absl::OkStatus() : Failure(result);
+}
+
+absl::Status CudaBackend::Mark(void* stream, const MarkRemedies& remedies) {
   size_t device = 0;
   GpuResult result = driver_->FindDevice(stream, &device);
   if (result.ok() && device != driver_->device_in_use()) {
     return absl::InvalidArgumentError(
-        fmt::format("cuda_stream is of device {}, and rounds run on device {}; mark draft tokens "
-                    "on a stream of that device",
-                    device, driver_->device_in_use()));
+        fmt::format("cuda_stream is of device {}, and rounds run on device {}; {}", device,
+                    driver_->device_in_use(), remedies.on_other_device));
   }
   bool is_capturing = false;
   if (result.ok()) result = driver_->Mark(stream, &is_capturing);
   if (!result.ok()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "cuda_stream does not take a mark: {}; verify the round without one", result.text()));
+    return absl::InvalidArgumentError(
+        fmt::format("cuda_stream does not take a mark: {}; {}", result.text(), remedies.refused));
   }
   if (!is_capturing) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "cuda_stream is capturing a graph, whose draft tokens are written at every launch; mark them "
-      "after the launch of the graph");
+      fmt::format("cuda_stream is capturing a graph, {}", remedies.capturing));
 }
 
 absl::Status CudaBackend::ReadDraftTokensEarly(const TokenRows& rows,

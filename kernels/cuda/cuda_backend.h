@@ -43,6 +43,7 @@ class CudaBackend final : public Backend {
   absl::Status MarkDrafts(void* stream) override;
   absl::Status ReadDraftTokensEarly(const TokenRows& rows,
                                     std::span<const TokenRowRead> reads) override;
+  absl::Status FollowStream(void* stream) override;
   absl::Status ReadMemory(std::span<const MemoryRead> reads) override;
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
   absl::Status Stage(const RoundBatch& batch) override;
@@ -60,6 +61,14 @@ class CudaBackend final : public Backend {
 
   int64_t row_bytes() const { return limits_.vocab_size * SizeBytes(DType::kFloat32); }
   int32_t num_places() const { return limits_.max_draft + 1; }
+
+  // The ends of the errors of Mark.
+  struct MarkRemedies {
+    std::string_view on_other_device;
+    std::string_view refused;
+    std::string_view capturing;
+  };
+  absl::Status Mark(void* stream, const MarkRemedies& remedies);
 
   void CheckLimits(const RoundBatch& batch) const;
   GpuResult Allocate();
