@@ -74,6 +74,9 @@ PRETENDED void pretended_set_capturing(int is_capturing) {
   specd::TheDevice().driver.caller_captures = is_capturing != 0;
 }
 
+// The rounds and transforms that have run on the device.
+PRETENDED int pretended_num_launches() { return specd::TheDevice().driver.num_launches; }
+
 // Returns NULL if there is none. The CUDA stream is never destroyed.
 PRETENDED void* pretended_create_stream() {
   specd::GpuStream stream;
