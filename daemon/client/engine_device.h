@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -22,6 +23,13 @@ namespace specd {
 // definitions are in engine_gpu.cc; tests without a device link others.
 std::unique_ptr<GpuPlatform> MakeEnginePlatform();
 BackendRegistry& EngineBackends();
+
+// Whether the device that a uri "embedded:device" names has a backend, and that one takes the CUDA
+// stream if there is one. The error is about the uri or about cuda_stream.
+absl::Status CheckEmbedded(const std::string& uri, const std::string& device,
+                           const void* cuda_stream);
+// The error of a CUDA stream that rounds elsewhere cannot use.
+absl::Status NoCudaStream(const std::string& uri);
 
 class EngineDevice {
  public:

@@ -320,31 +320,12 @@ absl::StatusOr<std::unique_ptr<TraceRecorder>> StartRecorder(const EngineLinkOpt
                                }});
 }
 
-absl::Status NoStream(const std::string& uri) {
-  return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-                   fmt::format("cuda_stream is for embedded:cuda, and uri = \"{}\" runs rounds "
-                               "elsewhere; leave it NULL",
-                               uri));
-}
-
 absl::Status BadUri(const std::string& uri) {
   return MakeError(
       SPECD_ERROR_INVALID_ARGUMENT, "uri",
       fmt::format("uri = \"{}\" is neither unix:/path/to/socket nor embedded: and the name of a "
                   "device, such as embedded:cpu",
                   uri));
-}
-
-// The backend that the uri names: embedded, and able to do what the options ask.
-absl::Status CheckDevice(const std::string& uri, const std::string& device,
-                         const EngineLinkOptions& options) {
-  const absl::StatusOr<const BackendEntry*> entry = EngineBackends().Find(device);
-  if (!entry.ok()) {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
-                     fmt::format("uri = \"{}\": {}", uri, std::string(entry.status().message())));
-  }
-  if (options.cuda_stream == nullptr || (*entry)->takes_cuda_stream) return absl::OkStatus();
-  return NoStream(uri);
 }
 
 }  // namespace
@@ -373,7 +354,7 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                      fmt::format("threads = {} is outside 0 .. {}", options.threads, kThreadsMax));
   }
   if (scheme == "unix") {
-    if (options.cuda_stream != nullptr) return NoStream(uri);
+    if (options.cuda_stream != nullptr) return NoCudaStream(uri);
     if (options.threads != 0) {
       return MakeError(SPECD_ERROR_UNSUPPORTED, "threads",
                        fmt::format("threads = {} is for embedded mode; leave it 0 and start the "
@@ -394,7 +375,9 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                     "embedded engine the path of its file in profile_file",
                     options.profile));
   }
-  if (absl::Status status = CheckDevice(uri, rest, options); !status.ok()) return status;
+  if (absl::Status status = CheckEmbedded(uri, rest, options.cuda_stream); !status.ok()) {
+    return status;
+  }
   absl::StatusOr<ModelProfile> profile = LoadEmbeddedProfile(options.model);
   if (!profile.ok()) return profile.status();
   absl::StatusOr<std::unique_ptr<TraceRecorder>> recorder = StartRecorder(options);

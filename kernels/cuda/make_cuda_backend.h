@@ -1,4 +1,6 @@
 // MakeCudaBackend chooses a device and makes a CudaBackend on it.
+//
+// A registry calls it through CudaBackendEntry; tests call it with a pretended driver. Any thread.
 #pragma once
 
 #include <functional>
