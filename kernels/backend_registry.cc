@@ -72,7 +72,7 @@ absl::Status BackendRegistry::Register(BackendEntry entry) {
     return absl::AlreadyExistsError(
         fmt::format("backend \"{}\" is registered already (the backends are {}); choose another "
                     "name",
-                    entry.name, NamesLocked()));
+                    entry.name, NamesText()));
   }
   entries_.push_back(std::make_unique<const BackendEntry>(std::move(entry)));
   return absl::OkStatus();
@@ -106,8 +106,8 @@ absl::StatusOr<const BackendEntry*> BackendRegistry::Find(std::string_view devic
   const std::lock_guard<std::mutex> lock(mutex_);
   const BackendEntry* const entry = FindLocked(name->backend);
   if (entry == nullptr) {
-    return absl::InvalidArgumentError(fmt::format("backend \"{}\" is unknown; the backends are {}",
-                                                  name->backend, NamesLocked()));
+    return absl::InvalidArgumentError(
+        fmt::format("backend \"{}\" is unknown; the backends are {}", name->backend, NamesText()));
   }
   if (name->index.has_value() && !entry->has_devices) {
     return absl::InvalidArgumentError(
@@ -117,9 +117,11 @@ absl::StatusOr<const BackendEntry*> BackendRegistry::Find(std::string_view devic
   return entry;
 }
 
-std::string BackendRegistry::Names() const {
+std::vector<std::string> BackendRegistry::Names() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return NamesLocked();
+  std::vector<std::string> names;
+  for (const auto& entry : entries_) names.push_back(entry->name);
+  return names;
 }
 
 const BackendEntry* BackendRegistry::FindLocked(std::string_view name) const {
@@ -129,7 +131,7 @@ const BackendEntry* BackendRegistry::FindLocked(std::string_view name) const {
   return nullptr;
 }
 
-std::string BackendRegistry::NamesLocked() const {
+std::string BackendRegistry::NamesText() const {
   std::string names;
   for (const auto& entry : entries_) {
     names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", entry->name);

@@ -52,12 +52,12 @@ class BackendRegistry {
   // The entry of a device's backend; INVALID_ARGUMENT as for Make. The pointer stays valid.
   absl::StatusOr<const BackendEntry*> Find(std::string_view device) const;
 
-  // The names in the order of registration: "cpu", "cuda".
-  std::string Names() const;
+  // In the order of registration.
+  std::vector<std::string> Names() const;
 
  private:
   const BackendEntry* FindLocked(std::string_view name) const;
-  std::string NamesLocked() const;
+  std::string NamesText() const;  // for errors
 
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<const BackendEntry>> entries_;

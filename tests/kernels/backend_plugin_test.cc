@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
 
@@ -18,7 +19,7 @@ TEST_SUITE("unit") {
   TEST_CASE("plugin: a backend from outside runs a round as the CPU does") {
     BackendRegistry registry({CpuBackendEntry()});
     REQUIRE(LoadBackendPlugin(SPECD_COUNTING_PLUGIN, &registry).ok());
-    CHECK(registry.Names() == "\"cpu\", \"counting\"");
+    CHECK(registry.Names() == std::vector<std::string>{"cpu", "counting"});
     const auto backend = registry.Make("counting");
     REQUIRE(backend.ok());
     CHECK((*backend)->name() == "counting");
@@ -41,7 +42,7 @@ TEST_SUITE("unit") {
     const absl::Status taken = LoadBackendPlugin(SPECD_TAKEN_NAME_PLUGIN, &registry);
     CHECK(Has(taken, absl::StatusCode::kAlreadyExists, "\"cpu\" is registered already"));
     CHECK(Has(taken, absl::StatusCode::kAlreadyExists, SPECD_TAKEN_NAME_PLUGIN));
-    CHECK(registry.Names() == "\"cpu\"");
+    CHECK(registry.Names() == std::vector<std::string>{"cpu"});
   }
 
   TEST_CASE("plugin: not twice, and not after a backend was made") {

@@ -42,10 +42,10 @@ void CheckAll(ReplayBackend* backend) {
 
 TEST_SUITE("replay") {
   TEST_CASE("golden traces: every backend that is here") {
-    const std::vector<std::string_view> names = BackendsHere();
+    const std::vector<std::string> names = BackendsHere();
     REQUIRE(names.size() >= 3);
-    for (const std::string_view name : names) {
-      CAPTURE(std::string(name));
+    for (const std::string& name : names) {
+      CAPTURE(name);
       auto backend = MakeNamedBackend(name);
       REQUIRE(backend.ok());
       ReplayBackend replay(*std::move(backend), 2);
