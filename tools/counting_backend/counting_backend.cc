@@ -40,15 +40,15 @@ class CountingBackend final : public specd::Backend {
   int64_t num_tasks_ = 0;
 };
 
+absl::StatusOr<std::unique_ptr<specd::Backend>> MakeCounting(specd::BackendRegistry* registry) {
+  absl::StatusOr<std::unique_ptr<specd::Backend>> cpu = registry->Make("cpu");
+  if (!cpu.ok()) return cpu.status();
+  return std::make_unique<CountingBackend>(*std::move(cpu));
+}
+
 }  // namespace
 
 SPECD_BACKEND_PLUGIN(registry) {
-  return registry.Register({.name = "counting",
-                            .make = [&registry](const specd::BackendOptions&)
-                                -> absl::StatusOr<std::unique_ptr<specd::Backend>> {
-                              absl::StatusOr<std::unique_ptr<specd::Backend>> cpu =
-                                  registry.Make("cpu");
-                              if (!cpu.ok()) return cpu.status();
-                              return std::make_unique<CountingBackend>(*std::move(cpu));
-                            }});
+  const auto make = [&registry](const specd::BackendOptions&) { return MakeCounting(&registry); };
+  return registry.Register({.name = "counting", .make = make});
 }
