@@ -37,7 +37,8 @@ struct MemoryBounds {
 struct DaemonConfig {
   std::string listen_path = {};  // path of the unix socket
   std::string device = "cpu";
-  ModelProfileOptions model = {};  // of engines that name no profile
+  std::vector<std::string> backend_plugins = {};  // paths of shared objects (docs/BACKENDS.md)
+  ModelProfileOptions model = {};                 // of engines that name no profile
   std::vector<NamedProfile> profiles = {};
   DetokenizerMode detokenizer = DetokenizerMode::kThread;
   std::string tokens_endpoint = {};  // token events, for observers and specd-detok

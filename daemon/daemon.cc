@@ -30,6 +30,7 @@
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/backend_plugin.h"
 #include "speculative/grammar/grammar_memory.h"
 
 namespace specd {
@@ -89,6 +90,7 @@ class Daemon {
   absl::Status StartTextSide();
   absl::Status StartRecorder();
   void DumpTraces();
+  absl::Status FindDevice();
   void StartDevice();
   absl::Status StartControl();
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request);
@@ -98,8 +100,9 @@ class Daemon {
   const DaemonConfig config_;
   const uint64_t epoch_;
   ModelProfiles models_;
-  // Declared before the sessions, whose memory goes back through the platform. Null: rounds run on
-  // the CPU.
+  std::string device_uuid_;  // the device whose memory rounds may use; "" if there is none
+  // Declared before the sessions, whose memory goes back through the platform. Null without such a
+  // device.
   std::unique_ptr<GpuPlatform> platform_;
   std::unique_ptr<DeviceImporter> importer_;
   std::string mps_;  // from DescribeMps
@@ -124,12 +127,22 @@ absl::Status Daemon::Start() {
     grammar::GrammarMemory::OfProcess().Bound(config_.memory.constraints_bytes);
   }
   if (absl::Status status = LoadModels(config_, &models_); !status.ok()) return status;
-  // A missing device is an error now, not when the first engine attaches.
-  if (absl::Status status = MakeDaemonBackend(config_.device).status(); !status.ok()) return status;
-  if (config_.device == "cuda") StartDevice();
+  if (absl::Status status = FindDevice(); !status.ok()) return status;
+  if (!device_uuid_.empty()) StartDevice();
   if (absl::Status status = StartRecorder(); !status.ok()) return status;
   if (absl::Status status = StartControl(); !status.ok()) return status;
   return StartTextSide();
+}
+
+// A missing device is an error now, not when the first engine attaches.
+absl::Status Daemon::FindDevice() {
+  for (const std::string& path : config_.backend_plugins) {
+    absl::Status status = LoadBackendPlugin(path, &DaemonBackends());
+    if (!status.ok()) return status;
+  }
+  const absl::StatusOr<std::unique_ptr<Backend>> backend = DaemonBackends().Make(config_.device);
+  if (backend.ok()) device_uuid_ = (*backend)->device_uuid();
+  return backend.status();
 }
 
 absl::Status Daemon::StartTextSide() {
@@ -220,6 +233,7 @@ absl::Status Daemon::StartControl() {
   };
   options.hello.version = kVersion;
   options.hello.device = config_.device;
+  options.hello.device_uuid = device_uuid_;
   options.hello.mps = mps_;
   options.hello.tokens_endpoint = config_.tokens_endpoint;
   if (config_.detokenizer != DetokenizerMode::kOff) {
@@ -238,7 +252,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
       !status.ok()) {
     return status;
   }
-  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeDaemonBackend(config_.device);
+  absl::StatusOr<std::unique_ptr<Backend>> backend = DaemonBackends().Make(config_.device);
   if (!backend.ok()) return backend.status();
   SessionOptions options;
   options.identity = {.session_id = next_session_id_, .daemon_epoch = epoch_};

@@ -1,5 +1,5 @@
-// MakeDaemonPlatform and MakeDaemonBackend over the real processors of this machine. They have a
-// file of their own, so that tests can link pretended processors in its place.
+// MakeDaemonPlatform and DaemonBackends over the real processors of this machine. They have a file
+// of their own, so that tests can link pretended processors in its place.
 #include "daemon/daemon_device.h"
 #include "kernels/cuda/driver_platform.h"
 
@@ -7,8 +7,6 @@ namespace specd {
 
 std::unique_ptr<GpuPlatform> MakeDaemonPlatform() { return MakeCudaPlatform(); }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeDaemonBackend(std::string_view name) {
-  return MakeBackend(name);
-}
+BackendRegistry& DaemonBackends() { return ProcessBackends(); }
 
 }  // namespace specd

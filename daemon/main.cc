@@ -23,7 +23,10 @@
 #include "speculative/grammar/slow_compile.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
-ABSL_FLAG(std::string, device, "cpu", "where rounds run: cpu or cuda");
+ABSL_FLAG(std::string, device, "cpu",
+          "where rounds run: cpu, cuda, cuda:1, or a backend of --backend_plugin");
+ABSL_FLAG(std::vector<std::string>, backend_plugin, {},
+          "paths of shared objects with further backends, see docs/BACKENDS.md");
 ABSL_FLAG(std::string, tokenizer, "",
           "tokenizer.json of the model; without it the daemon serves ids only");
 ABSL_FLAG(std::vector<std::string>, eos_tokens, {},
@@ -96,6 +99,7 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
     return status;
   }
   config->device = absl::GetFlag(FLAGS_device);
+  config->backend_plugins = absl::GetFlag(FLAGS_backend_plugin);
   config->model = {
       .tokenizer_path = absl::GetFlag(FLAGS_tokenizer),
       .eos_tokens = absl::GetFlag(FLAGS_eos_tokens),

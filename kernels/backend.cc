@@ -3,12 +3,8 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <utility>
 
 #include "kernels/core/check.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/cuda_driver.h"
 
 namespace specd {
 
@@ -38,6 +34,13 @@ absl::Status Backend::MarkDrafts(void*) {
       name()));
 }
 
+absl::Status Backend::FollowStream(void*) {
+  return absl::UnimplementedError(
+      fmt::format("backend \"{}\" has no device, so no CUDA stream writes its rows; leave "
+                  "cuda_stream NULL",
+                  name()));
+}
+
 absl::Status Backend::ReadMemory(std::span<const MemoryRead> reads) {
   for (const MemoryRead& read : reads) std::memcpy(read.to, read.from, read.size_bytes);
   return absl::OkStatus();
@@ -46,19 +49,5 @@ absl::Status Backend::ReadMemory(std::span<const MemoryRead> reads) {
 absl::Status Backend::EnqueueStaged(void*, int32_t) { return NoGraphs(*this); }
 absl::Status Backend::Stage(const RoundBatch&) { return NoGraphs(*this); }
 absl::StatusOr<bool> Backend::Collect() { return NoGraphs(*this); }
-
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
-                                                     const BackendOptions& options) {
-  if (name == "cpu") return MakeCpuBackend();
-  if (name == "cuda") {
-    std::unique_ptr<GpuDriver> driver = MakeCudaDriver();
-    if (driver != nullptr) return MakeCudaBackend(std::move(driver), options.cuda_stream);
-    return absl::UnimplementedError(
-        "backend \"cuda\" is not in this build, which was made without nvcc; use \"cpu\", or build "
-        "again with nvcc on PATH and -DSPECD_CUDA=ON");
-  }
-  return absl::InvalidArgumentError(
-      fmt::format("backend \"{}\" is unknown; the backends are \"cpu\" and \"cuda\"", name));
-}
 
 }  // namespace specd

@@ -1,12 +1,14 @@
 // Backend runs the rounds of speculative/ on one kind of processor.
 //
-// A backend runs the bodies of kernels/bodies for every sequence of a round. Make a backend by its
-// name ("cpu", "cuda"); all backends give the same bits (CONTRACT §9). One backend serves one
-// session and is used by one thread at a time. After Prepare a round allocates nothing.
+// A backend runs the bodies of kernels/bodies for every sequence of a round. Make a backend by the
+// name of its device ("cpu", "cuda:1"; kernels/backend_registry.h); all backends give the same bits
+// (CONTRACT §9). One backend serves one session and is used by one thread at a time. After Prepare
+// a round allocates nothing.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -45,12 +47,18 @@ inline constexpr int32_t RecentRoomMax(const BackendLimits& limits) {
   return kStagedRoundsMax * limits.max_output();
 }
 
+// The greatest index that the name of a device may have.
+inline constexpr uint32_t kDeviceIndexMax = 255;
+
 struct BackendOptions {
   // For "cuda": the caller's cudaStream_t, which outlives the backend. Rounds run on its device, in
   // order with the caller's own work on it. While it is capturing, every call that would wait for
   // it returns FAILED_PRECONDITION; EnqueueStaged, Stage and Collect do not wait. Null: the backend
-  // uses a CUDA stream of its own on the first device.
+  // uses a CUDA stream of its own.
   void* cuda_stream = nullptr;
+  // The index in the name of the device, which the registry sets. None: the device of the CUDA
+  // stream, or the first one.
+  std::optional<uint32_t> device_index = std::nullopt;
 };
 
 class Backend {
@@ -93,6 +101,11 @@ class Backend {
     return ReadDraftTokens(rows, reads);
   }
 
+  // Has the rounds and transforms that follow come after the work that is on this CUDA stream of
+  // the caller's now. Errors are those of MarkDrafts; a later MarkDrafts or ReadDraftTokensEarly is
+  // not allowed.
+  virtual absl::Status FollowStream(void* stream);
+
   // Copies memory of tensors, masks or draft tokens to the host: that of this backend's device if
   // it has one (MemorySpace::kDevice), else that of the host. The copies come after all rounds that
   // have run, and are complete on return. REQUIRES: Prepare succeeded. Errors are those of Run.
@@ -129,10 +142,11 @@ class Backend {
   virtual absl::Status Transform(const TransformBatch& batch) = 0;
 };
 
-// "cpu" always works. "cuda" returns UNIMPLEMENTED in a build without nvcc, and if there is no
-// device or driver. It returns FAILED_PRECONDITION while cuda_stream captures. Any other name
-// returns INVALID_ARGUMENT and the known names.
-absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view name,
+// Makes a backend of ProcessBackends (kernels/backend_registry.h). "cpu" always works. "cuda"
+// returns UNIMPLEMENTED in a build without nvcc, and if there is no device or driver. It returns
+// FAILED_PRECONDITION while cuda_stream captures. A device that names no backend returns
+// INVALID_ARGUMENT and the known names.
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(std::string_view device,
                                                      const BackendOptions& options = {});
 
 }  // namespace specd

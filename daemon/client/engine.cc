@@ -300,7 +300,7 @@ absl::StatusOr<int> Engine::AwaitFinal(specd_sequence sequence, specd_sequence_s
 void Engine::GetSharing(specd_sharing* sharing) {
   Sharing found = {SPECD_SHARING_NONE,
                    "no GPU is shared: rounds run on the CPU or in this process"};
-  if (!link_->is_embedded() && hello_.device != "cpu") {
+  if (!link_->is_embedded() && !hello_.device_uuid.empty()) {
     // Without a driver nothing can be known.
     std::vector<GpuDevice> devices;
     (void)MakeEnginePlatform()->ListDevices(&devices);

@@ -20,6 +20,24 @@ absl::Status NoDeviceMemory(GpuAddress address, const GpuResult& result) {
 
 }  // namespace
 
+absl::Status NoCudaStream(const std::string& uri) {
+  return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+                   fmt::format("cuda_stream is for embedded:cuda, and uri = \"{}\" runs rounds "
+                               "elsewhere; leave it NULL",
+                               uri));
+}
+
+absl::Status CheckEmbedded(const std::string& uri, const std::string& device,
+                           const void* cuda_stream) {
+  const absl::StatusOr<const BackendEntry*> entry = EngineBackends().Find(device);
+  if (!entry.ok()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
+                     fmt::format("uri = \"{}\": {}", uri, std::string(entry.status().message())));
+  }
+  if (cuda_stream == nullptr || (*entry)->takes_cuda_stream) return absl::OkStatus();
+  return NoCudaStream(uri);
+}
+
 absl::StatusOr<DeviceExport> EngineDevice::Export(GpuAddress address, uint64_t size_bytes) {
   GpuAllocation allocation;
   const absl::StatusOr<GpuContext*> context = Find(address, &allocation);

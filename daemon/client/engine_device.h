@@ -7,23 +7,29 @@
 
 #include <cstdint>
 #include <memory>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ipc/memory/device_export.h"
 #include "ipc/memory/device_region.h"
-#include "kernels/backend.h"
+#include "kernels/backend_registry.h"
 #include "kernels/core/gpu_context.h"
 
 namespace specd {
 
-// Make the GPUs and backends of this process. libspecd's definitions are in engine_gpu.cc; tests
-// without a device link others.
+// The GPUs of this process, and the backends that run its rounds and library calls. libspecd's
+// definitions are in engine_gpu.cc; tests without a device link others.
 std::unique_ptr<GpuPlatform> MakeEnginePlatform();
-absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
-                                                           const BackendOptions& options);
+BackendRegistry& EngineBackends();
+
+// Whether the device that a uri "embedded:device" names has a backend, and that one takes the CUDA
+// stream if there is one. The error is about the uri or about cuda_stream.
+absl::Status CheckEmbedded(const std::string& uri, const std::string& device,
+                           const void* cuda_stream);
+// The error of a CUDA stream that rounds elsewhere cannot use.
+absl::Status NoCudaStream(const std::string& uri);
 
 class EngineDevice {
  public:

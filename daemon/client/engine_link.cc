@@ -165,7 +165,7 @@ class LocalLink : public EngineLink {
   LocalLink(std::string device, const EngineLinkOptions& options, ModelProfile profile,
             std::unique_ptr<TraceRecorder> recorder)
       : recorder_(std::move(recorder)),
-        device_name_(std::move(device)),
+        device_(std::move(device)),
         threads_(ResolveThreads(options.threads)),
         cuda_stream_(options.cuda_stream),
         profile_(std::move(profile)),
@@ -188,17 +188,18 @@ class LocalLink : public EngineLink {
   }
 
   absl::StatusOr<Registration> RegisterDevice(uint64_t address, uint64_t size_bytes) override {
-    if (device_name_ == "cpu") {
-      return MakeError(SPECD_ERROR_UNSUPPORTED, "address",
-                       "rounds of this engine run on the CPU, which reads host memory only; open "
-                       "embedded:cuda, attach to a daemon with --device=cuda, or share rows in "
-                       "memory from specd_alloc");
+    if (!reads_device_memory_) {
+      return MakeError(
+          SPECD_ERROR_UNSUPPORTED, "address",
+          fmt::format("rounds of this engine run on \"{}\", which reads host memory only; open "
+                      "embedded:cuda, attach to a daemon with --device=cuda, or share rows in "
+                      "memory from specd_alloc",
+                      device_));
     }
     // A region begins at an address that is aligned for rows. The rest of the address goes into the
     // offset of tensors, which must be a multiple of their elements.
     const uint64_t skip_bytes = address % kRegionAlignBytes;
-    absl::StatusOr<DeviceRegion> memory =
-        device_.Own(address - skip_bytes, size_bytes + skip_bytes);
+    absl::StatusOr<DeviceRegion> memory = gpus_.Own(address - skip_bytes, size_bytes + skip_bytes);
     if (!memory.ok()) return memory.status();
     const absl::StatusOr<uint32_t> region =
         service_.session()->device_regions().Adopt(*std::move(memory));
@@ -236,14 +237,15 @@ class LocalLink : public EngineLink {
   int hangup_fd() const override { return -1; }
 
  private:
-  // A backend that does not exist here is an error of the uri. Any other error is one of
-  // cuda_stream. It is no reason to give up the backend, because a CUDA stream that captures now
-  // will not always capture.
+  // If a CUDA stream was given, errors of other codes than these are about it. They are no reason
+  // to give up the backend, because a CUDA stream that captures now will not always capture.
   absl::Status NoBackend(const absl::Status& status) const {
     const int code = ErrorCodeOf(status);
+    const bool is_about_uri =
+        cuda_stream_ == nullptr || code == SPECD_ERROR_UNSUPPORTED || code == SPECD_ERROR_NOT_FOUND;
     return MakeError(
-        code, code == SPECD_ERROR_UNSUPPORTED ? "uri" : "cuda_stream",
-        fmt::format("uri = \"embedded:{}\": {}", device_name_, std::string(status.message())));
+        code, is_about_uri ? "uri" : "cuda_stream",
+        fmt::format("uri = \"embedded:{}\": {}", device_, std::string(status.message())));
   }
 
   ControlHost MakeHost() {
@@ -251,8 +253,9 @@ class LocalLink : public EngineLink {
     host.open_session =
         [this](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
       absl::StatusOr<std::unique_ptr<Backend>> backend =
-          MakeEngineBackend(device_name_, {.cuda_stream = cuda_stream_});
+          EngineBackends().Make(device_, {.cuda_stream = cuda_stream_});
       if (!backend.ok()) return NoBackend(backend.status());
+      reads_device_memory_ = !(*backend)->device_uuid().empty();
       SessionOptions options;
       options.identity = {.session_id = 1, .daemon_epoch = std::random_device{}()};
       options.limits = request.limits;
@@ -268,15 +271,16 @@ class LocalLink : public EngineLink {
     host.serve = [](const std::shared_ptr<Session>&) {};
     host.peer_pid = getpid();
     host.hello.version = kVersion;
-    host.hello.device = device_name_;
+    host.hello.device = device_;
     return host;
   }
 
   const std::unique_ptr<TraceRecorder> recorder_;  // outlives the session; null: no trace
-  const std::string device_name_;                  // name of the backend
+  const std::string device_;                       // such as "cuda:1"
   const int32_t threads_;
   void* const cuda_stream_;
-  EngineDevice device_;
+  bool reads_device_memory_ = false;  // set with the session
+  EngineDevice gpus_;
   const ModelProfile profile_;
   GrammarCompilers grammars_;
   SharedNames names_;
@@ -319,7 +323,8 @@ absl::StatusOr<std::unique_ptr<TraceRecorder>> StartRecorder(const EngineLinkOpt
 absl::Status BadUri(const std::string& uri) {
   return MakeError(
       SPECD_ERROR_INVALID_ARGUMENT, "uri",
-      fmt::format("uri = \"{}\" is none of unix:/path/to/socket, embedded:cpu and embedded:cuda",
+      fmt::format("uri = \"{}\" is neither unix:/path/to/socket nor embedded: and the name of a "
+                  "device, such as embedded:cpu",
                   uri));
 }
 
@@ -348,15 +353,8 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "threads",
                      fmt::format("threads = {} is outside 0 .. {}", options.threads, kThreadsMax));
   }
-  if (options.cuda_stream != nullptr && (scheme != "embedded" || rest != "cuda")) {
-    return MakeError(
-        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-        fmt::format(
-            "cuda_stream is for embedded:cuda, and uri = \"{}\" runs rounds elsewhere; leave "
-            "it NULL",
-            uri));
-  }
   if (scheme == "unix") {
+    if (options.cuda_stream != nullptr) return NoCudaStream(uri);
     if (options.threads != 0) {
       return MakeError(SPECD_ERROR_UNSUPPORTED, "threads",
                        fmt::format("threads = {} is for embedded mode; leave it 0 and start the "
@@ -377,11 +375,8 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
                     "embedded engine the path of its file in profile_file",
                     options.profile));
   }
-  if (rest != "cpu" && rest != "cuda") {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
-                     fmt::format("uri = \"{}\": rounds run embedded on cpu or cuda; use "
-                                 "embedded:cpu or embedded:cuda",
-                                 uri));
+  if (absl::Status status = CheckEmbedded(uri, rest, options.cuda_stream); !status.ok()) {
+    return status;
   }
   absl::StatusOr<ModelProfile> profile = LoadEmbeddedProfile(options.model);
   if (!profile.ok()) return profile.status();

@@ -82,7 +82,8 @@ struct EngineLinkOptions {
   std::string trace_options = {};
 };
 
-// Takes "unix:/path", "embedded:cpu" or "embedded:cuda".
+// Takes "unix:/path", or "embedded:" and the name of a device of EngineBackends, such as
+// "embedded:cuda:1".
 absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& uri,
                                                            const EngineLinkOptions& options);
 

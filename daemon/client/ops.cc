@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/client/ops_backend.h"
 #include "ipc/base/error.h"
 #include "ipc/memory/region.h"
 #include "kernels/backend.h"
@@ -19,14 +20,13 @@
 namespace specd {
 namespace {
 
-// The rows that go to the backend at once. The number bounds the backend's workspace, not the call.
-constexpr size_t kChunkRows = 64;
+constexpr size_t kChunkRows = kOpsChunkRows;
 
 // ---- checks of the caller's arguments
 
 // The rows of a call: result i is made from row index(i) of the view.
 struct RowSet {
-  TensorView view;
+  TensorView view;                    // UseBackend says in which memory
   std::span<const uint32_t> indices;  // empty: all
   size_t num_results = 0;
 
@@ -134,33 +134,19 @@ absl::Status CheckFinal(const RowSet& rows, bool changes) {
                  "them; use SPECD_PROBABILITIES");
 }
 
-// ---- the processor
-
-absl::StatusOr<Backend*> LocalBackend(int32_t vocab_size) {
-  struct Local {
-    std::unique_ptr<Backend> backend;
-    int32_t vocab_size = 0;
-  };
-  thread_local Local local;
-  if (local.vocab_size >= vocab_size) return local.backend.get();
-  absl::StatusOr<std::unique_ptr<Backend>> made = MakeBackend("cpu");
-  if (!made.ok()) return made.status();
-  const absl::Status status = (*made)->Prepare({.vocab_size = vocab_size,
-                                                .max_batch = static_cast<int32_t>(kChunkRows),
-                                                .max_draft = 0,
-                                                .threads = 1});
-  if (!status.ok()) return status;
-  local = {*std::move(made), vocab_size};
-  return local.backend.get();
-}
+// ---- the work
 
 uint32_t StatusOf(OutcomeStatus status) {
   return status == OutcomeStatus::kOk ? SPECD_STATUS_OK : SPECD_STATUS_BAD_DISTRIBUTION;
 }
 
 // Samples one row for each task without a draft. The id of result i goes to ids[i].
-absl::Status RunTasks(const RowSet& rows, std::span<Task> tasks, int32_t* ids, uint32_t* statuses) {
-  const absl::StatusOr<Backend*> backend = LocalBackend(rows.view.vocab_size);
+absl::Status RunTasks(const specd_rows& from, RowSet rows, std::span<Task> tasks, int32_t* ids,
+                      uint32_t* statuses) {
+  if (absl::Status status = CheckResults({{"ids", ids}, {"statuses", statuses}}); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<OpsBackend*> backend = UseBackend(from, &rows.view);
   if (!backend.ok()) return backend.status();
   std::array<uint32_t, kChunkRows> indices;
   std::array<TaskOutcome, kChunkRows> outcomes;
@@ -265,10 +251,13 @@ absl::StatusOr<Draws> MakeDraws(const RowSet& rows, const specd_sampling& sampli
 
 absl::Status TransformRows(RowOp op, const specd_rows& from, const RowOpParams& params, float* out,
                            uint32_t* statuses) {
-  const absl::StatusOr<RowSet> rows = CheckRows(from);
+  absl::StatusOr<RowSet> rows = CheckRows(from);
   if (!rows.ok()) return rows.status();
   if (absl::Status status = CheckOpParams(op, *rows, params); !status.ok()) return status;
-  const absl::StatusOr<Backend*> backend = LocalBackend(rows->view.vocab_size);
+  if (absl::Status status = CheckResults({{"out", out}, {"statuses", statuses}}); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<OpsBackend*> backend = UseBackend(from, &rows->view);
   if (!backend.ok()) return backend.status();
   const auto vocab_size = static_cast<size_t>(rows->view.vocab_size);
   std::array<RowTransform, kChunkRows> transforms;
@@ -313,14 +302,14 @@ absl::Status SampleRows(const specd_rows& from, const specd_sampling& sampling, 
   }
   absl::StatusOr<Draws> draws = MakeDraws(*rows, sampling);
   if (!draws.ok()) return draws.status();
-  return RunTasks(*rows, draws->tasks, ids, statuses);
+  return RunTasks(from, *rows, draws->tasks, ids, statuses);
 }
 
 absl::Status ArgmaxRows(const specd_rows& from, int32_t* ids, uint32_t* statuses) {
   const absl::StatusOr<RowSet> rows = CheckRows(from);
   if (!rows.ok()) return rows.status();
   std::vector<Task> tasks(rows->num_results);  // greedy by default
-  return RunTasks(*rows, tasks, ids, statuses);
+  return RunTasks(from, *rows, tasks, ids, statuses);
 }
 
 }  // namespace specd

@@ -5,13 +5,16 @@
 #include <string>
 #include <utility>
 
+#include "daemon/client/engine_device.h"
 #include "daemon/client/engine_handle.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/backend_plugin.h"
 
 namespace {
 
 using specd::api::Adopt;
+using specd::api::Guard;
 using specd::api::NullArgument;
 using specd::api::Open;
 using specd::api::Use;
@@ -57,6 +60,11 @@ void specd_tensor_init(specd_tensor* tensor) {
 void specd_engine_stats_init(specd_engine_stats* stats) {
   *stats = {};
   stats->struct_size = sizeof(*stats);
+}
+
+int specd_load_backends(const char* path) {
+  if (path == nullptr) return NullArgument("path");
+  return Guard([&] { return specd::LoadBackendPlugin(path, &specd::EngineBackends()); });
 }
 
 int specd_open(const char* uri, const specd_options* options, specd_engine** engine) {

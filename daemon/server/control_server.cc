@@ -249,7 +249,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
           (*session)->options().identity.session_id, Printable(request.name), peer.pid, peer.uid,
           Printable(request.version), Printable(request.profile), request.limits.vocab_size,
           request.limits.max_batch, request.limits.max_draft);
-      if (options_.hello.device != "cpu") {
+      if (!options_.hello.device_uuid.empty()) {
         const Sharing sharing = ForeseeSharing(options_.hello.mps);
         Log("attach").log(
             sharing.mode == SPECD_SHARING_MPS ? spdlog::level::info : spdlog::level::warn,

@@ -27,8 +27,8 @@ absl::Status WrongSpace(TensorRole role, uint32_t region, const std::string& lie
   }
   return MakeError(SPECD_ERROR_UNSUPPORTED, "region",
                    fmt::format("{}rounds of this session run on {}. Bind memory of that device or "
-                               "from specd_alloc, or start specd with the other device first in "
-                               "CUDA_VISIBLE_DEVICES",
+                               "from specd_alloc, or have rounds run on the other device, such as "
+                               "--device=cuda:1 or embedded:cuda:1",
                                what, backend.device_uuid()));
 }
 

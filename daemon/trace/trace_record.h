@@ -47,7 +47,7 @@ struct TraceInfo {
   uint32_t version = kTraceVersion;
   std::string specd_version;
   std::string build;      // source revision and compiler; empty: an older recorder
-  std::string backend;    // "cpu" or "cuda"
+  std::string backend;    // its name, such as "cuda"
   std::string processor;  // the CPU's or the device's name
   std::string tokenizer;  // the file's name without its folder; empty: none
   std::string row_file;   // the row file's name without its folder; empty: none

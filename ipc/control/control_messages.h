@@ -218,7 +218,8 @@ struct HelloReply {
   uint64_t session_id = 0;
   uint64_t daemon_epoch = 0;
   std::string version;          // the daemon's version
-  std::string device;           // "cpu" or "cuda"
+  std::string device;           // where rounds run: "cpu", "cuda:1"
+  std::string device_uuid;      // the device whose memory rounds may use; "" if there is none
   std::string tokens_endpoint;  // ZeroMQ; "" if there is none
   std::string text_endpoint;    // ZeroMQ; "" if there is no tokenizer
   std::string mps;              // MPS of the daemon's devices: DescribeMps
@@ -229,6 +230,7 @@ struct HelloReply {
     f("daemon_epoch", self.daemon_epoch);
     f("version", self.version, 64);
     f("device", self.device, 64);
+    f("device_uuid", self.device_uuid, 64);
     f("tokens_endpoint", self.tokens_endpoint, 256);
     f("text_endpoint", self.text_endpoint, 256);
     f("mps", self.mps, 64);

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/core/gpu_result.h"
@@ -193,6 +194,11 @@ class GpuPlatform {
   virtual GpuResult FindDevice(GpuStream, size_t*) {
     return GpuResult::Error("this platform knows no streams of others", kGpuNotSupported);
   }
+
+  // The index of the device in whose memory the address lies. None: the CPU reads the address, as
+  // it does managed and pinned memory. The call initialises no driver and takes nothing on a
+  // device.
+  virtual std::optional<size_t> DeviceOf(GpuAddress) { return std::nullopt; }
 
   // REQUIRES: ListDevices has that many devices. The platform outlives the context.
   virtual GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) = 0;

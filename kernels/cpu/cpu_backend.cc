@@ -151,4 +151,8 @@ CpuTarget BestCpuTarget() {
 
 std::unique_ptr<Backend> MakeCpuBackend() { return std::make_unique<CpuBackend>(BestCpuTarget()); }
 
+BackendEntry CpuBackendEntry() {
+  return {.name = "cpu", .make = [](const BackendOptions&) { return MakeCpuBackend(); }};
+}
+
 }  // namespace specd

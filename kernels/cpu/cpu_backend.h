@@ -1,4 +1,4 @@
-// CpuBackend runs rounds on CPUs for MakeBackend("cpu").
+// CpuBackend runs rounds on CPUs: the backend "cpu".
 //
 // It uses the calling thread and a pool of its own, and the widest instruction set of the
 // processor. One thread at a time.
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/backend_registry.h"
 #include "kernels/cpu/chains.h"
 #include "kernels/cpu/cpu_target.h"
 #include "kernels/cpu/worker_pool.h"
@@ -47,5 +48,8 @@ bool CpuTargetIsSupported(CpuTarget target);
 CpuTarget BestCpuTarget();
 
 std::unique_ptr<Backend> MakeCpuBackend();
+
+// "cpu", as a registry has it.
+BackendEntry CpuBackendEntry();
 
 }  // namespace specd

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cuda/capture_check.h"
 #include "kernels/cuda/device_reader.h"
 #include "kernels/cuda/round_upload.h"
 #include "kernels/cuda/slot_writes.h"
@@ -16,27 +17,11 @@ namespace specd {
 
 namespace {
 
-// Rows of 64 sequences with 8 drafts each at V = 128k in bf16 fit. Larger rounds take more pieces.
-constexpr int64_t kDefaultUploadBytes = int64_t{512} << 20;
-
 constexpr std::string_view kRoundRemedy =
     "end the capture first, or make rounds part of the graph with specd_enqueue_staged";
 
 absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
-}
-
-// Call before a wait on a CUDA stream of the caller's, or before work that no capture allows.
-absl::Status CheckNotCapturing(GpuDriver* driver, std::string_view why, std::string_view remedy) {
-  bool is_capturing = false;
-  const GpuResult result = driver->IsCapturing(&is_capturing);
-  if (!result.ok()) {
-    return absl::InternalError(
-        fmt::format("the GPU does not say whether cuda_stream is capturing: {}", result.text()));
-  }
-  if (!is_capturing) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      fmt::format("cuda_stream is capturing a graph, and {}; {}", why, remedy));
 }
 
 }  // namespace
@@ -284,24 +269,42 @@ absl::Status CudaBackend::ReadDraftTokens(const TokenRows& rows,
 }
 
 absl::Status CudaBackend::MarkDrafts(void* stream) {
+  return Mark(stream, {.on_other_device = "mark draft tokens on a stream of that device",
+                       .refused = "verify the round without one",
+                       .capturing = "whose draft tokens are written at every launch; mark them "
+                                    "after the launch of the graph"});
+}
+
+absl::Status CudaBackend::FollowStream(void* stream) {
+  const absl::Status marked =
+      Mark(stream,
+           {.on_other_device = "give a stream of that device",
+            .refused = "wait for it, and leave cuda_stream NULL",
+            .capturing = "whose rows are written at every launch; make the call after the launch "
+                         "of the graph"});
+  if (!marked.ok()) return marked;
+  const GpuResult result = driver_->EnqueueAfterMark();
+  driver_->EnqueueOn(nullptr);
+  return result.ok() ? absl::OkStatus() : Failure(result);
+}
+
+absl::Status CudaBackend::Mark(void* stream, const MarkRemedies& remedies) {
   size_t device = 0;
   GpuResult result = driver_->FindDevice(stream, &device);
   if (result.ok() && device != driver_->device_in_use()) {
     return absl::InvalidArgumentError(
-        fmt::format("cuda_stream is of device {}, and rounds run on device {}; mark draft tokens "
-                    "on a stream of that device",
-                    device, driver_->device_in_use()));
+        fmt::format("cuda_stream is of device {}, and rounds run on device {}; {}", device,
+                    driver_->device_in_use(), remedies.on_other_device));
   }
   bool is_capturing = false;
   if (result.ok()) result = driver_->Mark(stream, &is_capturing);
   if (!result.ok()) {
-    return absl::InvalidArgumentError(fmt::format(
-        "cuda_stream does not take a mark: {}; verify the round without one", result.text()));
+    return absl::InvalidArgumentError(
+        fmt::format("cuda_stream does not take a mark: {}; {}", result.text(), remedies.refused));
   }
   if (!is_capturing) return absl::OkStatus();
   return absl::FailedPreconditionError(
-      "cuda_stream is capturing a graph, whose draft tokens are written at every launch; mark them "
-      "after the launch of the graph");
+      fmt::format("cuda_stream is capturing a graph, {}", remedies.capturing));
 }
 
 absl::Status CudaBackend::ReadDraftTokensEarly(const TokenRows& rows,
@@ -381,38 +384,6 @@ GpuResult CudaBackend::LaunchTransforms(const TransformBatch& batch, int32_t fir
         driver_->ToHost(batch.rows[first + i].out, rows.host[i].out, vocab_size * sizeof(float));
   }
   return result;
-}
-
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver,
-                                                         void* stream) {
-  std::vector<GpuDevice> devices;
-  size_t device = 0;
-  GpuResult result = driver->ListDevices(&devices);
-  if (result.ok() && devices.empty()) result = GpuResult::Error("no device is visible");
-  if (result.ok() && stream != nullptr) {
-    result = driver->UseStream(stream, &device);
-    if (!result.ok()) {
-      return absl::InvalidArgumentError(fmt::format(
-          "cuda_stream is not a stream of this process: {}; give a cudaStream_t that is "
-          "open, or NULL for one of specd's own",
-          result.text()));
-    }
-    // Loading a kernel may be forbidden while any CUDA stream of the process captures. The caller's
-    // CUDA stream is the only one that can be asked; the caller must take care of others.
-    const absl::Status can_load =
-        CheckNotCapturing(driver.get(), "kernels cannot be loaded onto its device meanwhile",
-                          "open the engine before the capture begins, or after it has ended");
-    if (!can_load.ok()) return can_load;
-  }
-  if (result.ok()) result = driver->UseDevice(device);
-  if (!result.ok()) {
-    return absl::UnimplementedError(fmt::format(
-        "backend \"cuda\" needs an NVIDIA driver and a device: {}; check nvidia-smi and "
-        "CUDA_VISIBLE_DEVICES, or use \"cpu\"",
-        result.text()));
-  }
-  return std::make_unique<CudaBackend>(std::move(driver), kDefaultUploadBytes,
-                                       devices[device].uuid);
 }
 
 }  // namespace specd

@@ -1,4 +1,4 @@
-// CudaBackend runs rounds on a GPU for MakeBackend("cuda").
+// CudaBackend runs rounds on a GPU: the backend "cuda".
 //
 // Rows in device memory are read in place. Rows in host memory are copied to the device, and only
 // those that a round names. Then one launch of a graph does the round. Prepare captures a graph for
@@ -43,6 +43,7 @@ class CudaBackend final : public Backend {
   absl::Status MarkDrafts(void* stream) override;
   absl::Status ReadDraftTokensEarly(const TokenRows& rows,
                                     std::span<const TokenRowRead> reads) override;
+  absl::Status FollowStream(void* stream) override;
   absl::Status ReadMemory(std::span<const MemoryRead> reads) override;
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
   absl::Status Stage(const RoundBatch& batch) override;
@@ -60,6 +61,14 @@ class CudaBackend final : public Backend {
 
   int64_t row_bytes() const { return limits_.vocab_size * SizeBytes(DType::kFloat32); }
   int32_t num_places() const { return limits_.max_draft + 1; }
+
+  // The ends of the errors of Mark.
+  struct MarkRemedies {
+    std::string_view on_other_device;
+    std::string_view refused;
+    std::string_view capturing;
+  };
+  absl::Status Mark(void* stream, const MarkRemedies& remedies);
 
   void CheckLimits(const RoundBatch& batch) const;
   GpuResult Allocate();
@@ -94,11 +103,5 @@ class CudaBackend final : public Backend {
   std::vector<Bucket> buckets_;        // destroyed before the memory above; sizes 1, 2, 4, ...
   std::unique_ptr<RoundQueue> queue_;  // runs staged rounds; every Prepare makes another
 };
-
-// Uses the device of the CUDA stream that BackendOptions describes, or the first one. If there is
-// no driver or no device, the error is UNIMPLEMENTED; for a bad CUDA stream it is INVALID_ARGUMENT.
-// Only FAILED_PRECONDITION means that a later try may succeed: the CUDA stream is capturing.
-absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(std::unique_ptr<GpuDriver> driver,
-                                                         void* stream = nullptr);
 
 }  // namespace specd

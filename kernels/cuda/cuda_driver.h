@@ -1,4 +1,4 @@
-// MakeCudaDriver makes the GpuDriver over the CUDA runtime for MakeBackend and specd-bench.
+// MakeCudaDriver makes the GpuDriver over the CUDA runtime for the backend "cuda" and specd-bench.
 //
 // The runtime is linked statically and looks for the driver library only at its first call. A
 // binary with CUDA inside therefore starts on machines without a driver.

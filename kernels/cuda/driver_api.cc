@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
+#include <atomic>
 #include <string_view>
 
 namespace specd::cuda {
@@ -52,6 +54,29 @@ const DriverApi* LoadDriver(GpuResult* why) {
   }();
   *why = loaded.result;
   return loaded.result.ok() ? &loaded.api : nullptr;
+}
+
+PointerQuery FindPointerQuery() {
+  static std::atomic<PointerQuery> found{nullptr};
+  static std::atomic<uint64_t> num_loads_seen{0};
+  if (const PointerQuery query = found.load(std::memory_order_acquire)) return query;
+  // The search takes tens of microseconds. Its answer holds until the process loads something.
+  uint64_t num_loads = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* info, size_t, void* count) {
+        *static_cast<uint64_t*>(count) = info->dlpi_adds;
+        return 1;
+      },
+      &num_loads);
+  if (num_loads == num_loads_seen.load(std::memory_order_relaxed)) return nullptr;
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD);
+  if (library == nullptr) {
+    num_loads_seen.store(num_loads, std::memory_order_relaxed);
+    return nullptr;
+  }
+  const auto query = reinterpret_cast<PointerQuery>(dlsym(library, "cuPointerGetAttributes"));
+  found.store(query, std::memory_order_release);
+  return query;
 }
 
 GpuResult ResultOf(const DriverApi& api, int error, const char* call) {

@@ -51,6 +51,7 @@ enum DeviceAttribute : int {
 enum PointerAttribute : int {
   kMemoryType = 2,
   kBufferId = 7,
+  kIsManaged = 8,
   kDeviceOrdinal = 9,
   kIsLegacyIpcCapable = 10,
   kRangeStart = 11,
@@ -155,6 +156,11 @@ struct DriverApi {
 // answer. If that failed, returns null, with the reason and the remedy in *why. Safe from any
 // thread.
 const DriverApi* LoadDriver(GpuResult* why);
+
+// cuPointerGetAttributes of the library if this process has loaded it; null otherwise. Loads and
+// initialises nothing, so that a process without a GPU stays without one. Safe from any thread.
+using PointerQuery = int (*)(unsigned count, int* attributes, void** values, Address address);
+PointerQuery FindPointerQuery();
 
 // Turns a driver's number into a result, with the name of the call.
 GpuResult ResultOf(const DriverApi& api, int error, const char* call);

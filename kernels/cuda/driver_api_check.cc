@@ -53,6 +53,7 @@ static_assert(+kMpsEnabled == CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
 #endif
 static_assert(+kMemoryType == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
 static_assert(+kBufferId == CU_POINTER_ATTRIBUTE_BUFFER_ID);
+static_assert(+kIsManaged == CU_POINTER_ATTRIBUTE_IS_MANAGED);
 static_assert(+kDeviceOrdinal == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
 static_assert(+kIsLegacyIpcCapable == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE);
 static_assert(+kRangeStart == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);

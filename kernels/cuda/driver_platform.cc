@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+#include <optional>
 #include <string>
 
 #include "kernels/cuda/driver_api.h"
@@ -73,6 +75,24 @@ class CudaPlatform final : public GpuPlatform {
     }
     if (!result.ok()) return result;
     return GpuResult::Error("the stream's device is not among those listed", kGpuInvalidDevice);
+  }
+
+  std::optional<size_t> DeviceOf(GpuAddress address) override {
+    const cuda::PointerQuery query = cuda::FindPointerQuery();
+    if (query == nullptr) return std::nullopt;
+    unsigned memory_type = 0;
+    int ordinal = -1;
+    unsigned is_managed = 0;
+    int attributes[] = {cuda::kMemoryType, cuda::kDeviceOrdinal, cuda::kIsManaged};
+    void* values[] = {&memory_type, &ordinal, &is_managed};
+    // The query needs no context. It fails if the driver was never initialised, and then nothing
+    // lies on a device.
+    const int error = query(std::size(attributes), attributes, values, address);
+    if (error != kGpuOk || memory_type != cuda::kMemoryTypeDevice || is_managed != 0 ||
+        ordinal < 0) {
+      return std::nullopt;
+    }
+    return static_cast<size_t>(ordinal);
   }
 
   GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {

@@ -16,6 +16,7 @@ V = 8
 DEVICE = ctypes.CDLL(os.environ["SPECD_LIBRARY"])
 DEVICE.pretended_allocate.restype = ctypes.c_uint64
 DEVICE.pretended_allocate.argtypes = [ctypes.c_uint64]
+DEVICE.pretended_create_stream.restype = ctypes.c_void_p
 
 
 def one_hot(*ids):
@@ -163,6 +164,77 @@ class DeviceTensorsTest(unittest.TestCase):
             for text in texts:
                 self.assertIn(text, str(caught.exception))
         self.assertEqual(self.tokens(Tensor(rows, device=(CUDA, 0)), {sequence: [1]}), [[1, 2]])
+
+
+class LibraryCallsTest(unittest.TestCase):
+    """specd.sample and its like: on the GPU where the rows are."""
+
+    def setUp(self):
+        self.host = np.random.default_rng(3).normal(0, 2, (70, 40)).astype(np.float32)  # two chunks
+        self.rows = Tensor(on_device(self.host), device=(CUDA, 0))
+
+    def on_gpu(self, call):
+        """What the call returns; its work was on the device."""
+        before = DEVICE.pretended_num_launches()
+        result = call()
+        self.assertGreater(DEVICE.pretended_num_launches(), before)
+        return result
+
+    def test_results_are_those_of_host_rows_bit_for_bit(self):
+        indices = [69, 3, 3, 0]
+        for call in (lambda rows: specd.softmax(rows, 0.7),
+                     lambda rows: specd.top_k_renorm(rows, 5, indices),
+                     lambda rows: specd.top_p_renorm(rows, 0.8),
+                     lambda rows: specd.top_k_mask(rows, 5),
+                     lambda rows: specd.argmax(rows, indices),
+                     lambda rows: specd.sample(rows, seed=7, temperature=0.8, top_k=20, top_p=0.9)):
+            before = DEVICE.pretended_num_launches()
+            expected = call(self.host)
+            self.assertEqual(DEVICE.pretended_num_launches(), before)
+            found = self.on_gpu(lambda: call(self.rows))
+            self.assertEqual((found.dtype, found.shape), (expected.dtype, expected.shape))
+            self.assertEqual(found.tobytes(), expected.tobytes())
+
+    def test_one_row_strides_and_dtypes(self):
+        whole = np.round(self.host)  # bfloat16 numbers, with ties
+        words = on_device(bfloat16_words(whole))
+        half = on_device(self.host.astype(np.float16))
+        wide = on_device(np.full((70, 48), np.nan, np.float32))
+        wide[:, :40] = self.host
+        for found, expected in (
+                (specd.argmax(Tensor(words, (BFLOAT, 16), device=(CUDA, 0))),
+                 specd.argmax(bfloat16_words(whole).view(specd.BFloat16))),
+                (specd.argmax(Tensor(half, device=(CUDA, 0))), specd.argmax(self.host.astype(np.float16))),
+                (specd.softmax(Tensor(wide[:, :40], device=(CUDA, 0))), specd.softmax(self.host)),
+                (specd.softmax(Tensor(on_device(self.host)[7], device=(CUDA, 0))),
+                 specd.softmax(self.host[7]))):
+            self.assertEqual(found.shape, expected.shape)
+            self.assertEqual(found.tobytes(), expected.tobytes())
+
+    def test_a_device_by_name(self):
+        expected = specd.softmax(self.host).tobytes()
+        for device in ("cuda", "cuda:0"):
+            for rows in (self.rows, self.host):  # a GPU copies rows of the host
+                found = self.on_gpu(lambda: specd.softmax(rows, device=device))
+                self.assertEqual(found.tobytes(), expected)
+        self.assertEqual(specd.softmax(self.host, device="cpu").tobytes(), expected)
+        stream = DEVICE.pretended_create_stream()
+        self.assertEqual(specd.softmax(self.rows, cuda_stream=stream).tobytes(), expected)
+
+    def test_what_is_refused(self):
+        other = Tensor(on_device(self.host), device=(ROCM, 0))
+        for call, text in (
+                (lambda: specd.argmax(self.rows, device="cpu"), "memory of cuda:0"),
+                (lambda: specd.argmax(self.rows, device="tpu"), "the backends are"),
+                (lambda: specd.argmax(self.rows, device="cuda:1"), "devices 0 .. 0"),
+                (lambda: specd.argmax(self.rows, device=0), "device: 0"),
+                (lambda: specd.argmax(self.host, cuda_stream=5), "cuda_stream"),
+                (lambda: specd.argmax(self.rows, [70]), "0 .. 69"),
+                (lambda: specd.argmax(other), "ROCm"),
+                (lambda: specd.argmax(Tensor(on_device(self.host).T, device=(CUDA, 0))), "contiguous"),
+                (lambda: specd.softmax(self.host, self.rows), "the CPU cannot read")):
+            with self.assertRaisesRegex(specd.Error, text):
+                call()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/core/gpu_context.h"
@@ -85,6 +86,11 @@ class BorrowedGpuPlatform final : public GpuPlatform {
   GpuResult FindDevice(GpuStream, size_t* device_index) override {
     *device_index = 0;
     return GpuResult::Ok();
+  }
+  std::optional<size_t> DeviceOf(GpuAddress address) override {
+    GpuAllocation allocation;
+    if (!gpu_->Describe(address, &allocation).ok()) return std::nullopt;
+    return allocation.device_index;
   }
   GpuResult OpenContext(size_t, std::unique_ptr<GpuContext>* context) override {
     *context = std::make_unique<BorrowedGpuContext>(gpu_);

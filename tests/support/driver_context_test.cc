@@ -269,6 +269,27 @@ TEST_SUITE("unit") {
     CHECK_FALSE(driver.gpu->Describe(0x12345, &found).ok());
   }
 
+  TEST_CASE("driver: where an address lies, without a context and without starting the driver") {
+    Driver driver;
+    TheStubCuda().device_ordinal = 3;
+    CHECK(driver.platform->DeviceOf(0x10000) == 3);
+    CHECK(driver.Made() == Calls{"cuPointerGetAttributes"});
+    CHECK(TheStubCuda().contexts_pushed == 0);
+    TheStubCuda().is_managed = true;  // which the CPU reads too
+    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+    TheStubCuda().is_managed = false;
+    TheStubCuda().memory_type = 1;  // pinned memory of the host
+    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+    TheStubCuda().memory_type = 0;  // memory that the driver does not know
+    TheStubCuda().device_ordinal = -2;
+    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+    TheStubCuda().memory_type = 2;
+    TheStubCuda().device_ordinal = 0;
+    TheStubCuda().failing_call = "cuPointerGetAttributes";
+    TheStubCuda().failing_code = kGpuNotInitialized;
+    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+  }
+
   TEST_CASE("driver: exports by kind") {
     Driver driver;
     GpuExport exported;

@@ -113,6 +113,19 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
   return kGpuOk;
 }
 
+// Tells device memory from the rest, and knows no other attributes.
+int cuPointerGetAttributes(unsigned count, int* attributes, void** values, Address address) {
+  for (unsigned i = 0; i < count; ++i) {
+    for (size_t device = 0; device < kNumFakeCudaDevices; ++device) {
+      GpuAllocation allocation;
+      if (!FakeCuda(device).Describe(address, &allocation).ok()) continue;
+      if (attributes[i] == kMemoryType) *static_cast<unsigned*>(values[i]) = kMemoryTypeDevice;
+      if (attributes[i] == kDeviceOrdinal) *static_cast<int*>(values[i]) = static_cast<int>(device);
+    }
+  }
+  return kGpuOk;
+}
+
 int cuDevicePrimaryCtxRetain(Context* context, int device) {
   *context = &FakeCuda(static_cast<size_t>(device));
   return kGpuOk;

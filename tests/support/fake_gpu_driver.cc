@@ -95,6 +95,7 @@ void FakeGpuDriver::RunAfterMark() {
 GpuResult FakeGpuDriver::Mark(void* stream, bool* is_capturing) {
   *is_capturing = stream == gpu_->stream && gpu_->stream_captures;
   const GpuResult result = FailureOf("Mark");
+  if (result.ok() && !*is_capturing) gpu_->marked = stream;
   if (result.ok() && !*is_capturing && stream == gpu_->stream) num_marked_ = pending_.size();
   return result;
 }

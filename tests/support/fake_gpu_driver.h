@@ -69,6 +69,7 @@ struct FakeGpu {
   int32_t num_threads = 64;             // the threads of an emulated block
   int32_t num_blocks = 3;               // the blocks of the launch of a round
   std::function<void()> after_node;     // after each node of a running graph, in order
+  void* marked = nullptr;               // the CUDA stream of the last Mark
   const uint64_t* done_word = nullptr;  // the word of the last LaunchEndStaged
   std::function<void(const RoundBatch&)> before_round;  // may delay the round
   std::function<void(const RoundBatch&)> after_round;   // may change the answers of a round

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "daemon/client/engine_device.h"
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/support/borrowed_gpu_context.h"
 
 namespace specd {
@@ -22,14 +23,15 @@ std::unique_ptr<GpuPlatform> MakeEnginePlatform() {
   return std::make_unique<BorrowedGpuPlatform>(process_gpu);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
-                                                           const BackendOptions&) {
-  if (name != "cuda") return MakeBackend(name);
+BackendRegistry& EngineBackends() {
   process_driver.is_imported = [](const void* address) {
     GpuAllocation allocation;
     return process_gpu->Describe(reinterpret_cast<GpuAddress>(address), &allocation).ok();
   };
-  return MakeCudaBackend(std::make_unique<FakeGpuDriver>(&process_driver));
+  static auto* const backends = new BackendRegistry(
+      {CpuBackendEntry(),
+       CudaBackendEntry([] { return std::make_unique<FakeGpuDriver>(&process_driver); })});
+  return *backends;
 }
 
 PeerEngine::PeerEngine(FakeGpuContext* gpu) : gpu_(gpu) { process_gpu = gpu; }

@@ -109,6 +109,9 @@ int cuPointerGetAttributes(unsigned count, int* attributes, void** values, Addre
       case kAllowedHandleTypes:
         put(values[i], stub.handle_types);
         break;
+      case kIsManaged:
+        put(values[i], static_cast<unsigned>(stub.is_managed));
+        break;
       case kMemoryPool:
         put(values[i], stub.pool);
         break;

@@ -24,6 +24,7 @@ struct StubCuda {
   // The answers to the next queries.
   unsigned memory_type = 2;
   int device_ordinal = 0;
+  bool is_managed = false;
   bool is_ipc_capable = true;
   uint64_t handle_types = 0;
   void* pool = nullptr;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/tools/fake_gpu_probes.h"
 #include "tools/bench/gpu_case.h"

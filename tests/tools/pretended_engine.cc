@@ -11,7 +11,8 @@
 #include <string_view>
 
 #include "daemon/client/engine_device.h"
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/support/borrowed_gpu_context.h"
 #include "tests/support/fake_gpu_context.h"
 #include "tests/support/fake_gpu_driver.h"
@@ -43,10 +44,19 @@ std::unique_ptr<GpuPlatform> MakeEnginePlatform() {
   return std::make_unique<BorrowedGpuPlatform>(&TheDevice().memory);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
-                                                           const BackendOptions&) {
-  if (name != "cuda") return MakeBackend(name);
-  return MakeCudaBackend(std::make_unique<FakeGpuDriver>(&TheDevice().driver));
+BackendRegistry& EngineBackends() {
+  static BackendRegistry* const backends = [] {
+    BackendEntry cuda =
+        CudaBackendEntry([] { return std::make_unique<FakeGpuDriver>(&TheDevice().driver); });
+    // The CUDA streams here are those of another pretended device, which runs their work itself.
+    cuda.make = [make = cuda.make](const BackendOptions& options) {
+      BackendOptions without_stream = options;
+      without_stream.cuda_stream = nullptr;
+      return make(without_stream);
+    };
+    return new BackendRegistry({CpuBackendEntry(), cuda});
+  }();
+  return *backends;
 }
 
 }  // namespace specd
@@ -63,6 +73,9 @@ PRETENDED uint64_t pretended_allocate(uint64_t size_bytes) {
 PRETENDED void pretended_set_capturing(int is_capturing) {
   specd::TheDevice().driver.caller_captures = is_capturing != 0;
 }
+
+// The rounds and transforms that have run on the device.
+PRETENDED int pretended_num_launches() { return specd::TheDevice().driver.num_launches; }
 
 // Returns NULL if there is none. The CUDA stream is never destroyed.
 PRETENDED void* pretended_create_stream() {

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/backend_registry.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_driver.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #if defined(SPECD_REPLAY_EMULATION)
 #include "tools/emulation/emulated_backend.h"
 #endif
@@ -24,39 +27,32 @@ Made MakeEmulated() {
 #endif
 }
 
-struct NamedBackend {
-  std::string_view name;
-  Made (*make)();
-};
-
-constexpr NamedBackend kBackends[] = {
-    {"cpu", [] { return MakeBackend("cpu"); }},
-    {"scalar", []() -> Made { return std::make_unique<CpuBackend>(CpuTarget::kBaseline); }},
-    {"emulated", &MakeEmulated},
-    {"cuda", [] { return MakeBackend("cuda"); }},
-};
+BackendRegistry& ReplayBackends() {
+  static auto* const backends = new BackendRegistry(
+      {CpuBackendEntry(),
+       {.name = "scalar",
+        .make = [](const BackendOptions&) -> Made {
+          return std::make_unique<CpuBackend>(CpuTarget::kBaseline);
+        }},
+       {.name = "emulated", .make = [](const BackendOptions&) { return MakeEmulated(); }},
+       CudaBackendEntry(&MakeCudaDriver)});
+  return *backends;
+}
 
 }  // namespace
 
-std::vector<std::string_view> BackendsHere() {
-  std::vector<std::string_view> names;
-  for (const NamedBackend& backend : kBackends) {
-    if (backend.make().ok()) names.push_back(backend.name);
-  }
+std::vector<std::string> BackendsHere() {
+  std::vector<std::string> names = ReplayBackends().Names();
+  std::erase_if(names, [](const std::string& name) { return !ReplayBackends().Make(name).ok(); });
   return names;
 }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeNamedBackend(std::string_view name) {
-  absl::Status why = absl::InvalidArgumentError("no backend has this name");
-  for (const NamedBackend& backend : kBackends) {
-    if (backend.name != name) continue;
-    Made made = backend.make();
-    if (made.ok()) return made;
-    why = made.status();
-  }
-  return absl::Status(
-      why.code(), fmt::format("backend = {}: {}; here are: {}", name, std::string(why.message()),
-                              fmt::join(BackendsHere(), ", ")));
+  Made made = ReplayBackends().Make(name);
+  if (made.ok()) return made;
+  return absl::Status(made.status().code(), fmt::format("backend = {}: {}; here are: {}", name,
+                                                        std::string(made.status().message()),
+                                                        fmt::join(BackendsHere(), ", ")));
 }
 
 absl::Status ReplayBackend::Prepare(int32_t vocab_size, int32_t num_tasks) {

@@ -18,7 +18,7 @@
 namespace specd::replay {
 
 // The backends that this build has and this machine can run.
-std::vector<std::string_view> BackendsHere();
+std::vector<std::string> BackendsHere();
 
 // An error names the backend, the reason, and those that are here.
 absl::StatusOr<std::unique_ptr<Backend>> MakeNamedBackend(std::string_view name);

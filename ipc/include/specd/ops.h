@@ -1,6 +1,7 @@
 /* ops.h has the sampling functions of specd without an engine: rows in, probabilities or ids out.
  *
- * These functions run the same code that verifies drafts, on rows anywhere in this process. Use
+ * These functions run the same code that verifies drafts, on rows anywhere in this process: rows in
+ * the memory of a GPU are read there, and the call's work runs on that GPU. Use
  * them for a sampler of your own, for tests, and in place of the sampling modules of FlashInfer and
  * sgl-kernel. Probabilities, cuts and draws are those of a sequence with the same parameters, bit
  * for bit; the coins of specd_sample are its own. Ids that tie are ordered by id, and exactly k
@@ -21,7 +22,11 @@
  * are all NaN, and its id is -1. The errors are those of specd.h; after an error nothing has been
  * written.
  *
- * Threads: any. A call works on the thread that makes it.
+ * All other arrays, those of results too, are host memory. A call returns when its results are
+ * there.
+ *
+ * Threads: any. A call on the CPU works on the thread that makes it. A thread keeps the memory of
+ * the last calls for its next ones, on a GPU too.
  */
 #ifndef SPECD_OPS_H_
 #define SPECD_OPS_H_
@@ -35,7 +40,7 @@ extern "C" {
 typedef struct specd_rows {
   uint32_t struct_size;
   uint32_t vocab_size; /* columns, 1 .. 2^20; required */
-  const void* data;    /* address of row 0, aligned to an element */
+  const void* data;    /* address of row 0, aligned to an element; host or device memory */
   uint64_t num_rows;   /* 1 .. 2^31 - 1 */
   uint64_t row_stride; /* in elements, >= vocab_size; default 0 = vocab_size */
   uint32_t dtype;      /* SPECD_FLOAT32, ... */
@@ -46,6 +51,15 @@ typedef struct specd_rows {
   uint32_t reserved;       /* 0 */
   const uint32_t* indices; /* num_indices rows, in any order, repeated or not; NULL: all */
   uint64_t num_indices;
+  /* Where the call works: "cpu", "cuda", "cuda:1", or a backend of specd_load_backends. NULL
+   * (default): on the GPU in whose memory the rows are, else on the CPU. A GPU takes rows of host
+   * memory too, and copies them. Results do not depend on it. If this library has no CUDA, rows in
+   * device memory are refused with SPECD_ERROR_UNSUPPORTED. No CUDA stream of the process may
+   * capture during a thread's first call on a GPU. */
+  const char* device;
+  /* On a GPU: a cudaStream_t of that GPU. The call's work comes after the work that is on it. NULL
+   * (default): the rows are complete, or no GPU is used. */
+  void* cuda_stream;
 } specd_rows;
 
 SPECD_API void specd_rows_init(specd_rows* rows);

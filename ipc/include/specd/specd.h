@@ -23,7 +23,8 @@
  *
  *   unix:/run/specd/specd.sock   in the daemon, which also has text, stop strings and observers
  *   embedded:cpu                 in this process, inside specd_poll; same results, no text side
- *   embedded:cuda                the same on this process's first GPU
+ *   embedded:cuda                the same on this process's first GPU; embedded:cuda:1 on the next
+ *   embedded:NAME                the same on a backend from outside (specd_load_backends)
  *
  * The life of an engine:
  *

@@ -43,7 +43,9 @@ library. The other files are:
 
 from __future__ import annotations
 
-from ._library import Error, last_error, load
+import os
+
+from ._library import Error, check, last_error, load
 from .arrays import pack_mask
 from .batch import BatchResults
 from .bfloat import BFloat16, bfloat16
@@ -70,11 +72,17 @@ def version() -> str:
     return text.decode()
 
 
+def load_backends(path: str | os.PathLike[str]) -> None:
+    """Loads a shared object with sampler backends (docs/BACKENDS.md), for the URI "embedded:NAME" and
+    the device NAME of sample, softmax and their like. Call it before anything runs on a backend."""
+    check(load().specd_load_backends(os.path.abspath(path).encode()))
+
+
 __all__ = [
     "BFloat16", "BatchOpening", "BatchResults", "Children", "CudaStream", "Draft", "DraftRequest",
     "Engine", "Error", "Grammar", "Logprob", "Matcher", "Member", "OpeningRefused", "Result",
     "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence", "StreamEvent",
     "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
-    "bfloat16", "fill_masks", "last_error", "pack_mask", "sample", "softmax", "subscribe",
+    "bfloat16", "fill_masks", "last_error", "load_backends", "pack_mask", "sample", "softmax", "subscribe",
     "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

@@ -41,6 +41,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_version": (c_char_p,),
     "specd_detail_text": (c_char_p, c_uint32),
     "specd_options_init": (None, POINTER(s.Options)),
+    "specd_load_backends": (c_int, c_char_p),
     "specd_open": (c_int, c_char_p, POINTER(s.Options), POINTER(c_void_p)),
     "specd_close": (None, c_void_p),
     "specd_alloc": (c_int, c_void_p, c_uint64, POINTER(s.Region)),

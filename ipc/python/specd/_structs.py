@@ -246,7 +246,8 @@ class Rows(Structure):
         ("struct_size", c_uint32), ("vocab_size", c_uint32), ("data", c_void_p),
         ("num_rows", c_uint64), ("row_stride", c_uint64), ("dtype", c_uint32), ("kind", c_uint32),
         ("scale", c_float), ("cap", c_float), ("renormalise", c_uint32), ("reserved", c_uint32),
-        ("indices", POINTER(c_uint32)), ("num_indices", c_uint64),
+        ("indices", POINTER(c_uint32)), ("num_indices", c_uint64), ("device", c_char_p),
+        ("cuda_stream", c_void_p),
     ]
 
 

@@ -7,7 +7,14 @@ never a token that was not drawn.
 Rows are float32, float16 or bfloat16 (specd.bfloat16), read in place; float64 is converted. One row
 may be passed as a vector. `indices` names the rows to read, in any order. A parameter is one value
 for all results or an array with one for each. `rules`: kind ("logits", "probabilities",
-"final_probabilities"), scale, cap, renormalise.
+"final_probabilities"), scale, cap, renormalise, and these two:
+
+- device: where the call works, such as "cpu", "cuda:1" or a backend of load_backends. Without it a
+  CUDA tensor's call works on the tensor's GPU, and any other on the CPU. Results do not depend on it.
+- cuda_stream: on a GPU, the work of the call comes after the work that is on this CUDA stream. Without
+  it the rows are complete when the call is made.
+
+Results are arrays of the host.
 
 >>> specd.sample(logits, seed=7, temperature=0.8, top_k=40, top_p=0.95)
 >>> specd.top_p_renorm(probs, 0.9, kind="probabilities")
@@ -24,9 +31,11 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from .arrays import KINDS, as_rows, integers, pointer
-from .dlpack import as_array
+from .cuda_stream import stream_address
+from .dlpack import Tensor, as_array, is_tensor, read_tensor
+from .lent_rows import device_rows
 from .params import FILTER_ORDER
-from ._library import check, refusal
+from ._library import check, refusal, text_bytes
 
 if TYPE_CHECKING:
     from .row_types import Array, Ids, RowArray
@@ -93,26 +102,58 @@ class _Rows:
     """The rows of one call, and the arrays that must outlive it."""
 
     def __init__(self, rows: Any, indices: Any, rules: Mapping[str, Any]):
-        rows = as_array(rows, "rows")
-        self.is_vector = np.ndim(rows) == 1 and indices is None
-        array, dtype = as_rows(rows)
         struct = c.initialised(s.Rows, "specd_rows_init")
-        struct.vocab_size, struct.num_rows = array.shape[1], array.shape[0]
-        struct.row_stride = (array.strides[0] // array.dtype.itemsize if array.shape[0] > 1
-                             else array.shape[1])
-        struct.data, struct.dtype = array.ctypes.data, dtype
-        self.kept: list[Array] = [array]
-        self.struct, self.num_results = struct, int(array.shape[0])
+        self.kept: list[Any] = []
+        self.struct = struct
+        tensor = read_tensor(rows, "rows") if is_tensor(rows) else None
+        if tensor is not None and not tensor.is_on_host:
+            shape = self._take_device_rows(tensor)
+        else:
+            shape = self._take_host_rows(as_array(rows, "rows"))
+        self.is_vector = len(shape) == 1 and indices is None
+        self.num_results = int(struct.num_rows)
         if indices is not None:
             chosen = np.asarray(as_array(indices, "indices"))
             if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < 0
-                                or chosen.max() >= array.shape[0]):
-                raise refusal(f"indices: a row that is not in 0 .. {array.shape[0] - 1}")
+                                or chosen.max() >= struct.num_rows):
+                raise refusal(f"indices: a row that is not in 0 .. {struct.num_rows - 1}")
             chosen = np.ascontiguousarray(chosen, dtype=np.uint32)
             self.kept.append(chosen)
             struct.indices, struct.num_indices = pointer(chosen, ctypes.c_uint32), len(chosen)
             self.num_results = len(chosen)
-        set_rules(struct, rules)
+        set_rules(struct, self._take_place(rules))
+
+    def _take_host_rows(self, rows: Any) -> tuple[int, ...]:
+        """Returns the shape of what was given."""
+        array, dtype = as_rows(rows)
+        struct = self.struct
+        struct.vocab_size, struct.num_rows = array.shape[1], array.shape[0]
+        struct.row_stride = (array.strides[0] // array.dtype.itemsize if array.shape[0] > 1
+                             else array.shape[1])
+        struct.data, struct.dtype = array.ctypes.data, dtype
+        self.kept.append(array)
+        return np.shape(rows)
+
+    def _take_device_rows(self, tensor: Tensor) -> tuple[int, ...]:
+        columns = tensor.shape[-1] if tensor.shape else 0
+        rows = device_rows(tensor, columns, "rows")
+        struct = self.struct
+        struct.vocab_size, struct.num_rows = columns, rows.num_rows
+        struct.row_stride, struct.data, struct.dtype = rows.row_stride, rows.address, rows.code
+        self.kept.append(tensor)
+        return tensor.shape
+
+    def _take_place(self, rules: Mapping[str, Any]) -> dict[str, Any]:
+        """Takes device and cuda_stream; returns the other rules."""
+        others = dict(rules)
+        device, stream = others.pop("device", None), others.pop("cuda_stream", None)
+        if device is not None:
+            if not isinstance(device, str):
+                raise refusal(f"device: {device!r} is no text such as \"cpu\" or \"cuda:1\"")
+            self.struct.device = text_bytes(device, "device")
+        if stream is not None:
+            self.struct.cuda_stream = stream_address(stream)
+        return others
 
     def doubles(self, values: Any, name: str) -> Any:
         return self._parameter(values, np.float64, ctypes.c_double, s.RowDoubles, name)

@@ -43,9 +43,9 @@ struct Folders {
 };
 
 // The lines that a daemon with this device logs while one engine attaches.
-std::string LinesOfAttach(const std::string& device, const std::string& mps) {
+std::string LinesOfAttach(const std::string& device_uuid, const std::string& mps) {
   std::ostringstream lines;
-  test::ServerFixture f(device, mps);
+  test::ServerFixture f(device_uuid, mps);
   spdlog::logger& log = Log("attach");
   log.sinks().push_back(std::make_shared<spdlog::sinks::ostream_sink_mt>(lines));
   log.set_level(spdlog::level::info);
@@ -64,19 +64,19 @@ int CountOf(const std::string& text, const std::string& part) {
 
 TEST_SUITE("unit") {
   TEST_CASE("mps: an engine that attaches is one line of what is known of the server") {
-    const std::string shared = LinesOfAttach("cuda", "1:2");
+    const std::string shared = LinesOfAttach("GPU-0", "1:2");
     CHECK(CountOf(shared, "\n") == 2);
     CHECK(CountOf(shared, "info session 1: it shares the GPU with this daemon through MPS") == 1);
-    const std::string unknown = LinesOfAttach("cuda", "");
+    const std::string unknown = LinesOfAttach("GPU-0", "");
     CHECK(CountOf(unknown, "\n") == 2);
     CHECK(CountOf(unknown, "warning session 1: whether it shares the GPU") == 1);
     CHECK(CountOf(unknown, "cannot be known") == 1);
-    const std::string alone = LinesOfAttach("cuda", "none");
+    const std::string alone = LinesOfAttach("GPU-0", "none");
     CHECK(CountOf(alone, "\n") == 2);
     CHECK(CountOf(alone, "warning session 1: it takes turns on the GPU") == 1);
     CHECK(CountOf(alone, "nvidia-cuda-mps-control") == 1);
     // Rounds on the CPU have no use for MPS.
-    CHECK(CountOf(LinesOfAttach("cpu", ""), "\n") == 1);
+    CHECK(CountOf(LinesOfAttach("", ""), "\n") == 1);
   }
 
   TEST_CASE("mps: one server is one pipe, whatever it is called") {

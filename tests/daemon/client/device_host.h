@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/daemon/session/device_fixture.h"
 #include "tests/support/fake_gpu_driver.h"

@@ -5,7 +5,8 @@
 #include <utility>
 
 #include "daemon/client/engine_device.h"
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/support/borrowed_gpu_context.h"
 
 namespace specd {
@@ -49,12 +50,15 @@ std::unique_ptr<GpuPlatform> MakeEnginePlatform() {
   return std::make_unique<BorrowedGpuPlatform>(&test::process_device->gpu);
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
-                                                           const BackendOptions& options) {
-  if (name != "cuda") return MakeBackend(name, options);
-  auto rounds = std::make_unique<FakeGpuDriver>(&test::process_device->driver);
-  test::process_device->rounds = rounds.get();
-  return MakeCudaBackend(std::move(rounds), options.cuda_stream);
+BackendRegistry& EngineBackends() {
+  static auto* const backends =
+      new BackendRegistry({CpuBackendEntry(), CudaBackendEntry([] {
+                             auto rounds =
+                                 std::make_unique<FakeGpuDriver>(&test::process_device->driver);
+                             test::process_device->rounds = rounds.get();
+                             return rounds;
+                           })});
+  return *backends;
 }
 
 }  // namespace specd

@@ -230,7 +230,7 @@ TEST_SUITE("unit") {
       const bool is_told = std::string(sharing.text).find("CPU thread") != std::string::npos;
       CHECK(is_told == (device_index == kWithoutWords));
     }
-    const ServerFixture on_cuda("cuda", "none");
+    const ServerFixture on_cuda("GPU-0", "none");
     specd_options options;
     specd_options_init(&options);
     options.vocab_size = 8;

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "ipc/include/specd/ops.h"
 #include "tests/daemon/client/stream_fixture.h"
 #include "tests/support/c_drafts.h"
 
@@ -19,6 +20,29 @@ using test::OpenEngine;
 using test::StreamFixture;
 
 TEST_SUITE("unit") {
+  TEST_CASE("a library call on device memory says what is missing, and others run on the CPU") {
+    // The pretended driver runs no kernels, so "cuda" is missing in a build with nvcc and without.
+    GpuAddress address = 0;
+    FakeGpuContext& gpu = FakeCuda(1);
+    REQUIRE(gpu.Allocate(4 * sizeof(float), &address).ok());
+    specd_rows rows;
+    specd_rows_init(&rows);
+    rows.data = reinterpret_cast<const void*>(address);
+    rows.vocab_size = 4;
+    rows.num_rows = 1;
+    int32_t id = -2;
+    CHECK(specd_argmax(&rows, &id, nullptr) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("rows.data is memory of cuda:1"));
+    CHECK(LastErrorHas("backend \"cuda\""));
+    CHECK(LastErrorHas("copy the rows to the host"));
+    CHECK(id == -2);
+    const float host[] = {0, 3, 1, 2};
+    rows.data = host;
+    CHECK(specd_argmax(&rows, &id, nullptr) == SPECD_OK);
+    CHECK(id == 1);
+    REQUIRE(gpu.Free(address).ok());
+  }
+
   TEST_CASE("a device that has no road to rounds on streams says the remedy, and harms nothing") {
     for (const char* call : {"CreateEvent", "WaitEvent", "LaunchHostFunction"}) {
       CAPTURE(call);

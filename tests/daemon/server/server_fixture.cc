@@ -48,7 +48,7 @@ specd_options ServerOptions() {
   return options;
 }
 
-ServerFixture::ServerFixture(const std::string& device, const std::string& mps) {
+ServerFixture::ServerFixture(const std::string& device_uuid, const std::string& mps) {
   REQUIRE(SetUpLogging({.levels = "off"}).ok());
   std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
   REQUIRE(mkdtemp(name.data()) != nullptr);
@@ -57,7 +57,8 @@ ServerFixture::ServerFixture(const std::string& device, const std::string& mps) 
   options.path = (folder / "specd.sock").string();
   options.max_sessions = 1;
   options.clock = &session.clock;
-  options.hello.device = device;
+  options.hello.device = device_uuid.empty() ? "cpu" : "cuda";
+  options.hello.device_uuid = device_uuid;
   options.hello.mps = mps;
   options.open_session = [this](const HelloRequest& request) {
     std::lock_guard<std::mutex> lock(mutex);

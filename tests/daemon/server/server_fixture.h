@@ -30,7 +30,7 @@ specd_options ServerOptions();
 // A control server over one scripted session, in a thread.
 struct ServerFixture {
   // The arguments are the daemon's descriptions of its device and of MPS there.
-  explicit ServerFixture(const std::string& device = "cpu", const std::string& mps = "");
+  explicit ServerFixture(const std::string& device_uuid = "", const std::string& mps = "");
   ~ServerFixture();
 
   SessionFixture session;

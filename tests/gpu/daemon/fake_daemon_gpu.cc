@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "daemon/daemon_device.h"
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/gpu/daemon/fake_process_gpu.h"
 #include "tests/support/fake_gpu_driver.h"
 
@@ -95,12 +96,19 @@ std::unique_ptr<GpuPlatform> MakeDaemonPlatform() {
   return MakeFakeProcessPlatform();
 }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeDaemonBackend(std::string_view name) {
-  if (name != "cuda") return MakeBackend(name);
-  absl::StatusOr<std::unique_ptr<Backend>> made =
-      MakeCudaBackend(std::make_unique<FakeGpuDriver>(MakeDevice()));
-  if (!made.ok()) return made;
-  return std::make_unique<FaultyBackend>(*std::move(made));
+BackendRegistry& DaemonBackends() {
+  static BackendRegistry* const backends = [] {
+    BackendEntry cuda =
+        CudaBackendEntry([] { return std::make_unique<FakeGpuDriver>(MakeDevice()); });
+    cuda.make = [make = cuda.make](
+                    const BackendOptions& options) -> absl::StatusOr<std::unique_ptr<Backend>> {
+      absl::StatusOr<std::unique_ptr<Backend>> made = make(options);
+      if (!made.ok()) return made;
+      return std::make_unique<FaultyBackend>(*std::move(made));
+    };
+    return new BackendRegistry({CpuBackendEntry(), cuda});
+  }();
+  return *backends;
 }
 
 }  // namespace specd

@@ -45,10 +45,7 @@ std::unique_ptr<GpuContext> WrapFaulty(GpuContext* gpu) {
 
 std::unique_ptr<GpuPlatform> MakeEnginePlatform() { return MakeFakeProcessPlatform(WrapFaulty); }
 
-absl::StatusOr<std::unique_ptr<Backend>> MakeEngineBackend(std::string_view name,
-                                                           const BackendOptions& options) {
-  return MakeBackend(name, options);
-}
+BackendRegistry& EngineBackends() { return ProcessBackends(); }
 
 }  // namespace specd
 

@@ -74,7 +74,7 @@ inline std::vector<Request> SampleRequests() {
 
 inline std::vector<Reply> SampleReplies() {
   return {
-      HelloReply{1, ~uint64_t{0}, "0.1.0", "cpu", "ipc:///a", "ipc:///b", "1a:2b"},
+      HelloReply{1, ~uint64_t{0}, "0.1.0", "cuda:1", "GPU-7", "ipc:///a", "ipc:///b", "1a:2b"},
       RegionReply{7},
       SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3, {"/a: b", "\xc3\xa4"}},
       OkReply{},

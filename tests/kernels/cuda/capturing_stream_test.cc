@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/round_case.h"
 
@@ -28,7 +29,8 @@ bool Mentions(const absl::Status& status, const std::string& text) {
 // A backend on the stream of an engine.
 struct Rig {
   explicit Rig(void* used_stream) {
-    auto made = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), used_stream);
+    auto made =
+        MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), {.cuda_stream = used_stream});
     REQUIRE(made.ok());
     backend = *std::move(made);
     rows.Set(0, std::vector<double>(static_cast<size_t>(kLimits.vocab_size), 1.0));
@@ -111,7 +113,8 @@ TEST_SUITE("unit") {
     FakeGpu gpu;
     gpu.stream_captures = true;
     gpu.failing_call = "UseDevice";  // which would be told of, were it asked for
-    const auto made = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), &stream);
+    const auto made =
+        MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), {.cuda_stream = &stream});
     CHECK(made.status().code() == absl::StatusCode::kFailedPrecondition);
     CHECK(Mentions(made.status(), "cuda_stream is capturing"));
     CHECK(Mentions(made.status(), "kernels cannot be loaded"));

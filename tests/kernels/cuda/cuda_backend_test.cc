@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/kernels/cuda/mixed_rounds.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/grid_size.h"
@@ -211,7 +212,8 @@ TEST_SUITE("unit") {
     gpu.devices.resize(3);
     gpu.stream_device = 2;
     int stream = 0;
-    const auto backend = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), &stream);
+    const auto backend =
+        MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), {.cuda_stream = &stream});
     REQUIRE(backend.ok());
     CHECK(gpu.stream == &stream);
     CHECK(gpu.used_device == 2);
@@ -222,7 +224,8 @@ TEST_SUITE("unit") {
     CHECK(gpu.used_device == 0);
 
     gpu.failing_call = "UseStream";
-    const auto refused = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), &stream);
+    const auto refused =
+        MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), {.cuda_stream = &stream});
     CHECK(refused.status().code() == absl::StatusCode::kInvalidArgument);
     CHECK(std::string(refused.status().message()).find("cuda_stream") != std::string::npos);
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/kernels/cuda/mixed_rounds.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/round_case.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tools/replay/verify_command.h"
 
@@ -42,10 +42,10 @@ void CheckAll(ReplayBackend* backend) {
 
 TEST_SUITE("replay") {
   TEST_CASE("golden traces: every backend that is here") {
-    const std::vector<std::string_view> names = BackendsHere();
+    const std::vector<std::string> names = BackendsHere();
     REQUIRE(names.size() >= 3);
-    for (const std::string_view name : names) {
-      CAPTURE(std::string(name));
+    for (const std::string& name : names) {
+      CAPTURE(name);
       auto backend = MakeNamedBackend(name);
       REQUIRE(backend.ok());
       ReplayBackend replay(*std::move(backend), 2);
@@ -56,7 +56,7 @@ TEST_SUITE("replay") {
   TEST_CASE("golden traces: the CUDA backend over emulated blocks") {
     FakeGpu gpu;
     {
-      auto backend = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu), nullptr);
+      auto backend = MakeCudaBackend(std::make_unique<FakeGpuDriver>(&gpu));
       REQUIRE(backend.ok());
       ReplayBackend replay(*std::move(backend), 1);
       CheckAll(&replay);

@@ -228,7 +228,7 @@ class Verify(Traces):
         """A backend that is not here is refused with its name and the list of those that are."""
         for name in ("tpu", "", "cpu,scalar"):
             text = error("verify", self.path, f"--backend={name}")
-            listed = re.search(rf"backend = {name}: no backend has this name; here are: (.*)\n", text)
+            listed = re.search(rf'backend = {name}: backend "{name}" is unknown; .*; here are: (.*)\n', text)
             here = listed[1].split(", ")
             self.assertEqual(here[:3], ["cpu", "scalar", "emulated"])
         if "cuda" not in here:

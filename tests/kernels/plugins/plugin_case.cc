@@ -1,0 +1,23 @@
+// Shared objects for backend_plugin_test.cc; SPECD_PLUGIN_CASE chooses one.
+#define SPECD_TAKEN_NAME 1
+#define SPECD_OTHER_ABI 2
+#define SPECD_NO_ENTRY 3
+
+#if SPECD_PLUGIN_CASE == SPECD_TAKEN_NAME
+#include "kernels/backend_plugin.h"
+
+SPECD_BACKEND_PLUGIN(registry) {
+  return registry.Register({.name = "cpu", .make = [](const specd::BackendOptions&) {
+                              return absl::StatusOr<std::unique_ptr<specd::Backend>>(
+                                  absl::UnimplementedError("none"));
+                            }});
+}
+#else
+
+#define EXPORTED extern "C" [[gnu::visibility("default")]]
+
+EXPORTED const char* specd_backend_abi() { return "GNU 4.8.0, headers 0123456789ab"; }
+#if SPECD_PLUGIN_CASE == SPECD_OTHER_ABI
+EXPORTED void specd_register_backends(void*, void*) { __builtin_trap(); }  // must not be called
+#endif
+#endif
