@@ -1,0 +1,112 @@
+#include "tools/engines/llama_cpp/drafters.h"
+
+#include <algorithm>
+
+#include "tools/engines/llama_cpp/answers.h"
+
+namespace specd::llama_cpp {
+
+std::vector<int32_t> NgramDraft(std::span<const int32_t> tokens, size_t longest, size_t room) {
+  for (size_t n = std::min(longest, tokens.size()); n > 0; --n) {
+    const std::span<const int32_t> last = tokens.last(n);
+    // The n-gram at the very end is looked for, so it is no place.
+    for (size_t end = tokens.size() - 1; end >= n; --end) {
+      if (!std::ranges::equal(tokens.subspan(end - n, n), last)) continue;
+      const std::span<const int32_t> found = tokens.subspan(end);
+      return {found.begin(), found.begin() + static_cast<ptrdiff_t>(std::min(room, found.size()))};
+    }
+  }
+  return {};
+}
+
+int AssistantDrafter::Attach(specd_engine* engine) {
+  engine_ = engine;
+  const uint64_t num_rows = model_->max_rows() * max_draft_;  // a forward has one row of each slot
+  specd_region region;
+  const uint64_t row_size = uint64_t{model_->vocab_size()} * sizeof(float);
+  if (const int code = specd_alloc(engine, num_rows * row_size, &region); code != SPECD_OK) {
+    return code;
+  }
+  rows_ = static_cast<float*>(region.data);
+  specd_tensor tensor;
+  specd_tensor_init(&tensor);
+  tensor.region = region.id;
+  tensor.num_rows = num_rows;
+  return specd_bind(engine, SPECD_DRAFT_ROWS, &tensor);
+}
+
+absl::Status AssistantDrafter::Open(const LiveSequence& sequence) {
+  return model_->Feed(sequence.slot, std::span(sequence.tokens).first(sequence.tokens.size() - 1));
+}
+
+absl::Status AssistantDrafter::Propose(std::span<LiveSequence* const> sequences) {
+  std::vector<LiveSequence*> drafting(sequences.begin(), sequences.end());
+  for (size_t place = 0;; ++place) {
+    // A sequence leaves when its draft is full, or when it got no token in the place before.
+    std::erase_if(drafting, [place](const LiveSequence* sequence) {
+      return sequence->draft.tokens.size() < place || place == sequence->room;
+    });
+    if (drafting.empty()) return absl::OkStatus();
+    absl::Status status = ForwardDrafts(drafting);
+    if (status.ok()) status = Draw(drafting);
+    if (!status.ok()) return status;
+  }
+}
+
+// Feeds what the cache lacks: in the first place kept tokens, then the last draft token.
+absl::Status AssistantDrafter::ForwardDrafts(std::span<LiveSequence* const> sequences) {
+  std::vector<ForwardInput> inputs;
+  for (const LiveSequence* sequence : sequences) {
+    const std::span<const int32_t> kept(sequence->tokens);
+    const std::span<const int32_t> drafted(sequence->draft.tokens);
+    inputs.push_back(
+        {.slot = sequence->slot,
+         .tokens = drafted.empty() ? kept.subspan(model_->length(sequence->slot)) : drafted.last(1),
+         .num_rows = 1});
+  }
+  return model_->Forward(inputs);
+}
+
+absl::Status AssistantDrafter::Draw(std::span<LiveSequence* const> sequences) {
+  const size_t vocab_size = model_->vocab_size();
+  std::vector<specd_draft_request> requests;
+  std::vector<specd_draft_children> drawn(sequences.size());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    const LiveSequence& sequence = *sequences[i];
+    const size_t place = sequence.draft.tokens.size();
+    const size_t row = sequence.slot * max_draft_ + place;
+    std::copy_n(model_->rows() + i * vocab_size, vocab_size, rows_ + row * vocab_size);
+    specd_draft_request request = {};
+    request.struct_size = sizeof(request);
+    request.sequence = sequence.sequence;
+    request.row = static_cast<uint32_t>(row);
+    request.mask_row = -1;
+    request.prefix = sequence.draft.tokens.data();
+    request.num_prefix = static_cast<uint32_t>(place);
+    request.sampling = is_sampled_ ? SPECD_WITH_REPLACEMENT : SPECD_TOP_K_CHILDREN;
+    request.num_children = 1;
+    requests.push_back(request);
+    drawn[i].struct_size = sizeof(drawn[i]);
+  }
+  const int code = specd_sample_draft(engine_, requests.data(),
+                                      static_cast<uint32_t>(requests.size()), drawn.data());
+  if (code != SPECD_OK) return StatusOf(code);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    if (drawn[i].status == SPECD_STATUS_FINISHED) continue;  // the text side has ended it
+    if (drawn[i].status != SPECD_STATUS_OK) return BadRound(drawn[i].status, drawn[i].detail);
+    const specd_draft_child& child = drawn[i].children[0];
+    Draft& draft = sequences[i]->draft;
+    draft.tokens.push_back(child.id);
+    if (!is_sampled_) continue;
+    draft.rows.push_back(requests[i].row);
+    draft.weights.push_back(child.weight);
+    draft.masses.push_back(child.mass);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AssistantDrafter::Settle(const LiveSequence& sequence, size_t num_accepted) {
+  return model_->Cut(sequence.slot, sequence.tokens.size() + num_accepted);
+}
+
+}  // namespace specd::llama_cpp
