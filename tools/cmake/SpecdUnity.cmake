@@ -8,6 +8,11 @@
 
 set(specd_files_together 8)
 
+# g++ takes a file that is included for a header, in which a namespace without a name would be a mistake.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(specd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
+
 # specd_own_names(OUT FILE): the names that FILE declares at the left margin of a nameless namespace.
 function(specd_own_names out file)
   file(READ ${file} text)
