@@ -56,7 +56,7 @@ constexpr std::string_view kWhitespaces[] = {"flexible", "compact"};
 constexpr std::string_view kGrammarBackends[] = {"auto", "specd", "xgrammar"};
 constexpr std::string_view kOrders[] = {"sequential", "joint"};
 constexpr std::string_view kScoreModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",
-                                            "processed_logits"};
+                                            "processed_logits", "unfiltered_logprobs"};
 
 constexpr ParamRow Row(std::string_view field, AnyParamPlace place, Allowed allowed,
                        std::string_view vllm_name, std::string_view sglang_name,

@@ -19,8 +19,7 @@ float TargetScale(const SequenceParams& params) {
 
 // Logits have no meaningful sum.
 bool HasLogprobs(const ScoreRequest& scores) {
-  return scores.enabled &&
-         (scores.mode == ScoreMode::kRawLogprob || scores.mode == ScoreMode::kProcessedLogprob);
+  return scores.enabled && GivesLogprobs(scores.mode);
 }
 
 absl::Status CheckIds(std::span<const TokenId> ids, std::string_view field, int32_t vocab_size) {

@@ -7,10 +7,14 @@
 namespace specd {
 
 EventQueue::EventQueue(const Capacity& capacity)
-    : headers_(capacity.events), tokens_(capacity.tokens), openings_(capacity.events) {}
+    : headers_(capacity.events),
+      tokens_(capacity.tokens),
+      scores_(capacity.scores),
+      openings_(capacity.events) {}
 
 bool EventQueue::HasRoom(const Capacity& wanted) {
-  return headers_.write_available() >= wanted.events && tokens_.write_available() >= wanted.tokens;
+  return headers_.write_available() >= wanted.events &&
+         tokens_.write_available() >= wanted.tokens && scores_.write_available() >= wanted.scores;
 }
 
 void EventQueue::PushOpening(SequenceHandle sequence, std::shared_ptr<const TokenEvent> opening) {
@@ -28,6 +32,7 @@ void EventQueue::Push(SequenceHandle sequence, const TokenEvent& event) {
         tokens_.push({.id = event.ids[i],
                       .logprob = has_logprobs ? static_cast<float>(event.logprobs[i]) : 0.0f}));
   }
+  SPECD_CHECK(scores_.push(event.scores.data(), event.scores.size()) == event.scores.size());
   SPECD_CHECK(headers_.push({.kind = event.kind,
                              .finish_reason = event.finish_reason,
                              .sequence = sequence,
@@ -37,6 +42,7 @@ void EventQueue::Push(SequenceHandle sequence, const TokenEvent& event) {
                              .cumulative_logprob = event.cumulative_logprob,
                              .stop_token = event.stop_token,
                              .num_ids = static_cast<uint32_t>(event.ids.size()),
+                             .num_scores = static_cast<uint32_t>(event.scores.size()),
                              .accepted = event.accepted,
                              .fault = event.fault,
                              .has_logprobs = has_logprobs}));
@@ -70,6 +76,8 @@ bool EventQueue::Pop(SequenceHandle* sequence, TokenEvent* event) {
     event->ids.push_back(token.id);
     if (header.has_logprobs) event->logprobs.push_back(token.logprob);
   }
+  event->scores.resize(header.num_scores);
+  SPECD_CHECK(scores_.pop(event->scores.data(), header.num_scores) == header.num_scores);
   return true;
 }
 

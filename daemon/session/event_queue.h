@@ -1,8 +1,9 @@
 // EventQueue carries the events of one session from the verify thread to the publisher.
 //
 // One producer (the holder of the session's lock) and one consumer (the publisher thread) use it.
-// Producer and consumer see TokenEvents. Inside the queue, tokens lie in a ring of their own, and
-// an opening is handed over whole; an end therefore takes a few bytes. Events leave in the order in
+// Producer and consumer see TokenEvents. Inside the queue, tokens and scores lie in rings of their
+// own, and an opening is handed over whole. An end therefore takes a few bytes, and only sequences
+// with logprobs take room for scores. Events leave in the order in
 // which they were pushed. Pushing allocates nothing.
 #pragma once
 
@@ -13,6 +14,7 @@
 
 #include "ipc/events/token_event.h"
 #include "kernels/core/sequence_round.h"
+#include "kernels/core/token_score.h"
 
 namespace specd {
 
@@ -21,6 +23,7 @@ class EventQueue {
   struct Capacity {
     size_t events = 0;
     size_t tokens = 0;  // of all events together
+    size_t scores = 0;  // of all tokens together
   };
   explicit EventQueue(const Capacity& capacity);
 
@@ -46,6 +49,7 @@ class EventQueue {
     double cumulative_logprob = 0;
     TokenId stop_token = kNoToken;
     uint32_t num_ids = 0;
+    uint32_t num_scores = 0;
     uint32_t accepted = 0;
     EndFault fault = {};
     bool has_logprobs = false;
@@ -55,10 +59,11 @@ class EventQueue {
     float logprob = 0;
   };
 
-  // Tokens and openings are pushed before their header. A consumer that sees a header therefore
-  // finds them.
+  // Tokens, scores and openings are pushed before their header. A consumer that sees a header
+  // therefore finds them.
   boost::lockfree::spsc_queue<Header> headers_;
   boost::lockfree::spsc_queue<Token> tokens_;
+  boost::lockfree::spsc_queue<TokenScore> scores_;
   boost::lockfree::spsc_queue<std::shared_ptr<const TokenEvent>> openings_;
 };
 

@@ -15,6 +15,8 @@ namespace {
 // event.
 constexpr size_t kEventQueueSize = 4096;
 constexpr size_t kTokensPerEvent = 4;
+// Scores take up to 129 times the room of a token, so fewer tokens with scores may wait. Estimate.
+constexpr size_t kScoredTokens = 4096;
 
 // Measured by tests/daemon/session/memory_cost_test.cc, and rounded up.
 constexpr uint64_t kEventBytes = 128;     // header, pointer to an opening, the opening's block
@@ -48,16 +50,21 @@ uint64_t StopBytes(const SequenceParams& params) {
 
 EventQueue::Capacity EventCapacityOf(const SessionLimits& limits) {
   const size_t rounds = size_t{4} * limits.max_batch;
+  // Two of the largest rounds: one may wait for the publisher while the next one runs.
+  const size_t largest = size_t{2} * limits.max_batch * limits.max_output_scores();
   return {.events = std::max(kEventQueueSize, rounds) + limits.max_sequences,
-          .tokens = std::max(kEventQueueSize * kTokensPerEvent, rounds * limits.max_output())};
+          .tokens = std::max(kEventQueueSize * kTokensPerEvent, rounds * limits.max_output()),
+          .scores = std::max(kScoredTokens * limits.max_scores, largest)};
 }
 
 uint64_t SessionBytes(const SessionLimits& limits, int32_t threads) {
   const SegmentLayout layout = ComputeLayout(limits);
   const EventQueue::Capacity events = EventCapacityOf(limits);
   const uint64_t places = uint64_t{limits.max_batch} * (limits.max_draft + 1);
-  const uint64_t scores = uint64_t{limits.max_batch} * limits.max_output() * limits.max_scores;
+  // Those of a round, and the last event's.
+  const uint64_t scores = (uint64_t{limits.max_batch} + 1) * limits.max_output_scores();
   return layout.segment_bytes + events.events * kEventBytes + events.tokens * kEventTokenBytes +
+         events.scores * sizeof(TokenScore) +
          limits.max_sequences * (sizeof(Sequence) + kSlotBytes) +
          limits.max_batch * (kTaskBytes + layout.draft_record_bytes) +
          places * (sizeof(PlaceEdits) + kPlaceBytes) + scores * sizeof(TokenScore) +

@@ -101,7 +101,7 @@ absl::Status SessionCalls::CheckScoreInput(const ScoreInput& input) const {
     }
   }
   // The raw modes need no sequence. The others take a sequence's steps.
-  if (request.mode != ScoreMode::kRawLogprob && request.mode != ScoreMode::kRawLogit) {
+  if (!IsRaw(request.mode)) {
     return Invalid("mode", fmt::format("mode = {} needs a sequence; use SPECD_RAW_LOGPROB (0) or "
                                        "SPECD_RAW_LOGIT (2)",
                                        static_cast<uint32_t>(request.mode)));

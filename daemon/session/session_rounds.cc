@@ -20,10 +20,11 @@ SessionRounds::SessionRounds(SessionState* state, SessionMemory* memory,
 
 bool SessionRounds::HasRoom() const {
   const SessionLimits& limits = state_.options.limits;
-  // The room covers this round's tokens, and an end for every sequence.
+  // The room covers this round's tokens and scores, and an end for every sequence.
   return state_.events == nullptr ||
          state_.events->HasRoom({.events = size_t{limits.max_batch} + limits.max_sequences,
-                                 .tokens = size_t{limits.max_batch} * limits.max_output()});
+                                 .tokens = size_t{limits.max_batch} * limits.max_output(),
+                                 .scores = limits.max_batch * limits.max_output_scores()});
 }
 
 void SessionRounds::Do(SubmissionCopy* submission, bool is_alone) {

@@ -23,6 +23,7 @@ SessionSequences::SessionSequences(SessionState* state)
       memory_(state->options.limits.max_sequences) {
   event_.ids.reserve(state->options.limits.max_output());
   event_.logprobs.reserve(state->options.limits.max_output());
+  event_.scores.reserve(state->options.limits.max_output_scores());
 }
 
 // ---- opening
@@ -354,6 +355,7 @@ TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence
   event_.accepted = 0;
   event_.ids.clear();
   event_.logprobs.clear();
+  event_.scores.clear();
   event_.finish_reason = 0;
   event_.fault = {};
   event_.stop_token = kNoToken;
@@ -368,6 +370,8 @@ void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
     event.stop_token = result.stop_token;
     event.cumulative_logprob = result.cumulative_logprob;
     event.ids.assign(result.tokens, result.tokens + result.num_kept);
+    event.scores.assign(result.scores,
+                        result.scores + size_t{result.num_kept} * result.scores_per_token);
     if (streams_[SlotOf(result.sequence)].has_logprobs) {
       for (uint32_t i = 0; i < result.num_kept; ++i) {
         event.logprobs.push_back(result.scores[i * result.scores_per_token].value);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/base/logging.h"
+#include "ipc/events/wire_scores.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/sequence_round.h"
 
@@ -42,6 +43,7 @@ constexpr size_t kEndedStreamsMax = 65536;
 // An upper bound of the bytes of an event on the wire.
 size_t WireBytes(const TokenEvent& event) {
   size_t bytes = 160 + event.request_id.size() + 9 * event.logprobs.size();
+  bytes += WireScoresBytes(event.ids.size(), event.scores.size());
   bytes += 5 * (event.ids.size() + event.prompt_tail.size() + event.output_tail.size());
   for (const std::string& stop : event.stop_strings) bytes += stop.size() + 5;
   return bytes;

@@ -138,6 +138,7 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
   TextChunk chunk;
   const uint64_t repeated = stream->tokens - event.offset;
   if (event.ids.size() > repeated) ++stream->rounds;
+  const size_t num_scores = event.ids.empty() ? 0 : event.scores.size() / event.ids.size();
   for (size_t i = repeated; i < event.ids.size(); ++i) {
     const bool accepted = i < event.accepted;
     const bool withheld =
@@ -146,6 +147,8 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
     stream->accepted += accepted ? 1 : 0;
     stream->cumulative_logprob +=
         i < event.logprobs.size() ? event.logprobs[i] : std::numeric_limits<double>::quiet_NaN();
+    const auto scores = event.scores.begin() + static_cast<ptrdiff_t>(i * num_scores);
+    out.scores.insert(out.scores.end(), scores, scores + static_cast<ptrdiff_t>(num_scores));
     ++counters_.tokens;
     const std::optional<int> stop = withheld
                                         ? stream->text.PushWithheld(event.ids[i], accepted, &chunk)
@@ -157,7 +160,8 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
     EndByStop(std::move(chunk), std::move(out), stream, texts, aborts);
     return;
   }
-  if (chunk.text.empty()) return;
+  // Scores do not wait for the text of their tokens: that may take long, and scores are many.
+  if (chunk.text.empty() && out.scores.empty()) return;
   TakeChunk(std::move(chunk), &out);
   out.tokens = stream->tokens;
   texts->push_back(std::move(out));

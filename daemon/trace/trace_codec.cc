@@ -45,7 +45,7 @@ constexpr TraceTensor kLast<TraceTensor> = TraceTensor::kGrammarMask;
 template <>
 constexpr DraftKind kLast<DraftKind> = DraftKind::kSampled;
 template <>
-constexpr ScoreMode kLast<ScoreMode> = ScoreMode::kProcessedLogit;
+constexpr ScoreMode kLast<ScoreMode> = ScoreMode::kUnfilteredLogprob;
 template <>
 constexpr Purpose kLast<Purpose> = Purpose::kTree;
 

@@ -5,6 +5,7 @@
 // Plain data. ValidateLimits (ipc/segment/layout.h) checks the numbers once.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace specd {
@@ -29,6 +30,8 @@ struct SessionLimits {
   constexpr uint32_t path_max() const { return max_path == 0 ? max_draft : max_path; }
   // The most tokens that one sequence gains in a round: one path and one more token.
   constexpr uint32_t max_output() const { return path_max() + 1; }
+  // The most scores of these tokens.
+  constexpr size_t max_output_scores() const { return size_t{max_output()} * max_scores; }
 
   friend bool operator==(const SessionLimits&, const SessionLimits&) = default;
 };

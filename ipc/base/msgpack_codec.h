@@ -67,6 +67,8 @@ class MapWriter {
   void Element(const T& value) {
     packer_.pack(value);
   }
+  // This overload keeps a float a float, as Field does.
+  void Element(float value) { PutBits(0xca, std::bit_cast<uint32_t>(value)); }
   void BeginArrayElement(size_t size) { packer_.pack_array(static_cast<uint32_t>(size)); }
 
  private:
@@ -75,10 +77,12 @@ class MapWriter {
     packer_.pack_str_body(key.data(), static_cast<uint32_t>(key.size()));
   }
 
-  void PutDouble(double value) {
-    const auto bits = std::bit_cast<uint64_t>(value);
-    char bytes[9] = {static_cast<char>(0xcb)};
-    for (int i = 0; i < 8; ++i) bytes[1 + i] = static_cast<char>(bits >> (56 - 8 * i));
+  void PutDouble(double value) { PutBits(0xcb, std::bit_cast<uint64_t>(value)); }
+
+  template <class Bits>
+  void PutBits(uint8_t type, Bits bits) {
+    char bytes[1 + sizeof(Bits)] = {static_cast<char>(type)};
+    for (size_t i = sizeof(Bits); i > 0; --i, bits >>= 8) bytes[i] = static_cast<char>(bits);
     sink_.write(bytes, sizeof(bytes));
   }
 

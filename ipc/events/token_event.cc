@@ -7,6 +7,7 @@
 
 #include "ipc/base/limits.h"
 #include "ipc/base/msgpack_codec.h"
+#include "ipc/events/wire_scores.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
 
@@ -108,6 +109,7 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
                                 ? !event.logprobs.empty()
                                 : !std::isnan(event.cumulative_logprob);
   writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprobs ? 1 : 0) +
+                   (event.scores.empty() ? 0 : 1) +
                    (event.kind == TokenEventKind::kOpen ? NumOptional(event) : 0));
   writer->Field("kind", NameAt(kTokenKinds, static_cast<size_t>(event.kind)));
   writer->Field("stream", event.stream);
@@ -130,6 +132,7 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
       writer->Field("accepted", event.accepted);
       WriteIdOrNil(writer, "stop_token", event.stop_token);
       if (has_logprobs) writer->Field("logprobs", event.logprobs);
+      WriteScores(event.scores, event.ids.size(), writer);
       return;
     case TokenEventKind::kEnd:
       writer->Field("finish", NameAt(kFinishReasons, event.finish_reason));
@@ -170,6 +173,7 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
         reader->Fail("logprobs", fmt::format("has {} values for {} ids", event->logprobs.size(),
                                              event->ids.size()));
       }
+      ReadScores(reader, event->ids.size(), &event->scores);
       if (reader->ok() && event->accepted > event->ids.size()) {
         reader->Fail("accepted", fmt::format("= {} is more than the {} ids", event->accepted,
                                              event->ids.size()));
@@ -246,6 +250,7 @@ void ReadTextEvent(MapReader* reader, TextEvent* event) {
   reader->Read("byte_offset", &event->byte_offset);
   reader->Read("text", &event->text, kEventBytesMax);
   ReadSpans(reader, event);
+  ReadScores(reader, event->tokens - event->token_offset, &event->scores);
   if (event->kind != TextEventKind::kEnd) return;
   ReadName(reader, "finish", kFinishReasons, 1, &event->finish_reason);
   ReadStop(reader, event);
@@ -278,7 +283,8 @@ void AppendTextEvent(const TextEvent& event, std::string* out) {
   const std::array<size_t, 3> num_fields = {6, 11, 16};
   const bool has_logprob =
       event.kind == TextEventKind::kEnd && !std::isnan(event.cumulative_logprob);
-  writer.BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprob ? 1 : 0));
+  writer.BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprob ? 1 : 0) +
+                  (event.scores.empty() ? 0 : 1));
   writer.Field("v", kEventVersion);
   writer.Field("kind", NameAt(kTextKinds, static_cast<size_t>(event.kind)));
   writer.Field("epoch", event.epoch);
@@ -296,6 +302,7 @@ void AppendTextEvent(const TextEvent& event, std::string* out) {
     writer.Element(span.size_bytes);
     writer.Element(span.accepted ? 1 : 0);
   }
+  WriteScores(event.scores, event.tokens - event.token_offset, &writer);
   if (event.kind != TextEventKind::kEnd) return;
   writer.Field("finish", NameAt(kFinishReasons, event.finish_reason));
   WriteStop(&writer, event);

@@ -79,6 +79,9 @@ struct TokenEvent {
   // One for each id; empty if the sequence has no logprobs. A reader can add them in double, in
   // this order, to the sum of the opening. The result is the daemon's own sum, bit for bit.
   std::vector<double> logprobs;
+  // For each id as many scores as its result has: its own, those of the best ids, those of
+  // logprob_token_ids. Empty if the sequence has no logprobs.
+  std::vector<TokenScore> scores;
 
   // tokens and end: the stop id or EOS that finished the stream, or kNoToken. In a tokens event it
   // is the last id; its text is withheld unless include_stop.
@@ -125,6 +128,9 @@ struct TextEvent {
   uint64_t byte_offset = 0;     // bytes of text before this event
   std::string text;             // valid UTF-8
   std::vector<WireSpan> spans;  // the spans together are as long as text
+  // As in TokenEvent, of the tokens from token_offset up to `tokens`. The text may be of other
+  // tokens, because it may be held back while its scores are not.
+  std::vector<TokenScore> scores;
 
   // end
   uint32_t finish_reason = 0;

@@ -61,21 +61,22 @@ SPECD_INLINE TokenScore ScoreOfPoint(TokenId point, TokenId id, bool logprob) {
 
 // Writes NumScores(request) entries: the token, the best ids, the chosen ids. Returns the fault of
 // a bad row, whose scores are NaN. `target` is the row with its edits; `scale` and `filters` are
-// those of its sampling. The raw modes use none of them. REQUIRES: all ids are in the vocabulary.
+// those of its sampling. The raw modes use none of them, and unfiltered logprobs use no filter.
+// REQUIRES: all ids are in the vocabulary.
 template <Team T>
 SPECD_BODY RowFault ScoreToken(T& team, const Row& target, float scale, const Filters& filters,
                                TokenId token, const ScoreRequest& request,
                                const RowWorkspace& workspace, TokenScore* out) {
-  const bool raw = request.mode == ScoreMode::kRawLogprob || request.mode == ScoreMode::kRawLogit;
-  const bool logprob =
-      request.mode == ScoreMode::kRawLogprob || request.mode == ScoreMode::kProcessedLogprob;
+  const bool raw = IsRaw(request.mode);
+  const bool filtered = !raw && request.mode != ScoreMode::kUnfilteredLogprob;
+  const bool logprob = GivesLogprobs(request.mode);
   Row row = target;
   if (raw) {
     row = Row{};
     row.view = target.view;
   }
   const Distribution p =
-      ReadDistribution(team, row, raw ? kLog2E : scale, raw ? Filters{} : filters, workspace);
+      ReadDistribution(team, row, raw ? kLog2E : scale, filtered ? filters : Filters{}, workspace);
   const int32_t num_scores = NumScores(request);
   const auto write = [&](int32_t i, const TokenScore& score) {
     if (team.leader()) out[i] = score;

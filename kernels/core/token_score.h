@@ -15,7 +15,18 @@ enum class ScoreMode : uint32_t {
   kProcessedLogprob = 1,  // after step 11; greedy: after step 6
   kRawLogit = 2,
   kProcessedLogit = 3,
+  kUnfilteredLogprob = 4,  // after step 8; greedy: after step 6
 };
+
+// True if the mode describes the row as it arrived, without the steps of the sequence.
+SPECD_INLINE constexpr bool IsRaw(ScoreMode mode) {
+  return mode == ScoreMode::kRawLogprob || mode == ScoreMode::kRawLogit;
+}
+
+// True if the mode gives logprobs. The others give logits.
+SPECD_INLINE constexpr bool GivesLogprobs(ScoreMode mode) {
+  return mode != ScoreMode::kRawLogit && mode != ScoreMode::kProcessedLogit;
+}
 
 struct ScoreRequest {
   bool enabled = false;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ipc/events/token_event.h"
 #include "kernels/core/check.h"
@@ -24,14 +25,24 @@ void FuzzMessage(std::string_view payload, Decode decode, Append append) {
   SPECD_CHECK(once == twice);
 }
 
+void CheckScores(const std::vector<TokenScore>& scores, uint64_t num_tokens) {
+  if (scores.empty()) return;
+  SPECD_CHECK(num_tokens > 0 && scores.size() % num_tokens == 0);
+  for (const TokenScore& score : scores) SPECD_CHECK(score.id >= kNoToken && score.rank >= 0);
+}
+
 void CheckPromises(std::string_view payload) {
   if (const absl::StatusOr<TokenBatch> batch = DecodeTokenBatch(payload); batch.ok()) {
-    for (const TokenEvent& event : batch->events) SPECD_CHECK(event.accepted <= event.ids.size());
+    for (const TokenEvent& event : batch->events) {
+      SPECD_CHECK(event.accepted <= event.ids.size());
+      CheckScores(event.scores, event.ids.size());
+    }
   }
   if (const absl::StatusOr<TextEvent> text = DecodeTextEvent(payload); text.ok()) {
     size_t covered = 0;
     for (const auto& span : text->spans) covered += span.size_bytes;
     SPECD_CHECK(covered == text->text.size());
+    CheckScores(text->scores, text->tokens - text->token_offset);
   }
 }
 

@@ -42,7 +42,7 @@ std::map<std::string, std::string> ReadExamples() {
 TEST_SUITE("unit") {
   TEST_CASE("PROTOCOL.md: the worked examples are the program's bytes") {
     const std::map<std::string, std::string> examples = ReadExamples();
-    CHECK(examples.size() == 7);
+    CHECK(examples.size() == 8);
 
     const absl::StatusOr<std::vector<uint8_t>> close =
         EncodeRequest(CloseSequenceRequest{uint64_t{1} << 32 | 5}, 7);
@@ -72,6 +72,20 @@ TEST_SUITE("unit") {
     AppendTokenBatch({0x0102030405060708, 9, {tokens}}, &batch);
     REQUIRE(examples.contains("token-batch"));
     CHECK(batch == examples.at("token-batch"));
+
+    TextEvent text;
+    text.epoch = 0x0102030405060708;
+    text.seq = 10;
+    text.stream = 1;
+    text.request_id = "r";
+    text.token_offset = 2;
+    text.tokens = 4;
+    text.byte_offset = 5;
+    text.scores = {{15, -0.5f, 1}, {15, -0.5f, 1}, {300, -2.25f, 2}, {7, -0.25f, 1}};
+    std::string scored;
+    AppendTextEvent(text, &scored);
+    REQUIRE(examples.contains("text-scores"));
+    CHECK(scored == examples.at("text-scores"));
 
     std::string abort;
     AppendAbortRequest({0x0102030405060708, 1, 4, SPECD_FINISH_STOP}, &abort);

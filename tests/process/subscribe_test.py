@@ -3,11 +3,15 @@ asyncio, and what a subscriber hears when the daemon is killed or started again.
 
 import asyncio
 import collections
+import itertools
+import json
 import threading
 import unittest
 
+import numpy as np
+
 import specd
-from support import ProcessTest, wait_until
+from support import TOKENIZER, ProcessTest, wait_until
 
 PROMPTS = ["The daemon", "A round", "The engine"]
 
@@ -26,6 +30,35 @@ def texts(events):
     for event in events:
         joined[event.request_id] += event.text
     return joined
+
+
+def generate_with_scores(uri):
+    """Three sequences in rounds of up to four tokens; returns the scores of each by request id, a
+    list of one array for each round."""
+    tokenizer = json.loads(TOKENIZER.read_text())
+    vocab_size = 1 + max(max(tokenizer["model"]["vocab"].values()),
+                         max(token["id"] for token in tokenizer["added_tokens"]))
+    asked = {"logprobs": dict(logprobs=4),
+             "logits": dict(logprobs=1, logprobs_mode="processed_logits", top_k=3,
+                            logprob_token_ids=[7, 7, 0], stop=["a" * 40]),
+             "none": {}}
+    rng = np.random.default_rng(5)
+    letters = [tokenizer["model"]["vocab"][letter] for letter in "abc"]
+    scores = {name: [] for name in asked}
+    with specd.Engine(uri, vocab_size=vocab_size, max_batch=3, max_draft=3) as engine:
+        sequences = [engine.open(specd.SamplingParams(seed=3, max_tokens=25, **params),
+                                 request_id=name) for name, params in asked.items()]
+        for number in itertools.count():
+            live = [each for each in sequences if each.state().finish_reason is None]
+            if not live:
+                break
+            # A round of "a" may begin the stop string, and the round of "b" after it releases it.
+            letter = letters[number % len(letters)]
+            rows = rng.normal(size=(4 * len(live), vocab_size)).astype(np.float32)
+            rows[:, letter] += 12
+            for result in engine.verify(rows, {each: [letter] * 3 for each in live}):
+                scores[result.sequence.request_id].append(result.scores)
+    return scores
 
 
 class SubscribeTest(ProcessTest):
@@ -86,6 +119,55 @@ class SubscribeTest(ProcessTest):
         ids = [each for event in taken for each in event.ids]
         self.assertEqual(len(ids), 40)
         self.assertIn(" ".join(map(str, ids)), engine.stdout)
+
+    def check_scores(self, events, scores):
+        """The scores of events are those of the rounds, bit for bit, each with its tokens."""
+        for name, wanted in scores.items():
+            mine = [event for event in events if event.request_id == name]
+            if name == "none":
+                self.assertEqual([event.scores for event in mine], [None] * len(mine))
+                self.assertEqual({event.logprobs for event in mine}, {None})
+                continue
+            found = [event for event in mine if event.scores is not None]
+            self.assertEqual(len(found), len(wanted))
+            offset = 0
+            for event, array in zip(found, wanted):
+                self.assertEqual((event.token_offset, event.scores.shape), (offset, array.shape))
+                self.assertEqual(event.scores.tobytes(), array.tobytes())
+                self.assertEqual(list(event.logprobs[0])[0], int(array["id"][0, 0]))
+                offset += len(array)
+            self.assertEqual(offset, 25)
+
+    def test_scores_are_those_of_the_rounds_bit_for_bit(self):
+        self.daemon()
+        uri = f"unix:{self.socket}"
+
+        async def read():
+            taken = []
+            async with specd.subscribe(uri, ids=True) as events:
+                ready.set()
+                async for event in events:
+                    taken.append(event)
+                    if sum(event.kind == "end" for event in taken) == 3:
+                        return taken
+
+        ready, taken_async = threading.Event(), []
+        reader = threading.Thread(target=lambda: taken_async.extend(asyncio.run(read())))
+        reader.start()
+        ready.wait()
+        with specd.subscribe(uri) as texts_of, specd.subscribe(uri, ids=True) as ids_of:
+            scores = generate_with_scores(uri)
+            taken_text, taken_ids = take(texts_of, 3), take(ids_of, 3)
+        reader.join()
+        self.check_scores(taken_ids, scores)
+        self.check_scores(taken_async, scores)
+        self.check_scores(taken_text, scores)
+        for event in taken_ids:
+            if event.scores is not None:
+                self.assertEqual(event.scores["id"][:, 0].tolist(), list(event.ids))
+        # The text of "logits" was held back, and its scores were not.
+        self.assertTrue(any(event.scores is not None and not event.text for event in taken_text))
+        self.assertGreater(max(len(array) for array in scores["logits"]), 1)
 
     def test_asyncio_with_two_subscriptions_in_one_loop(self):
         self.daemon()

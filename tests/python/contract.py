@@ -292,7 +292,7 @@ def score_rows(mode, raw, edited, distribution):
     """Every id's score in one row (CONTRACT §3). distribution None: greedy."""
     kind, unit = mode.split("_")
     logits = raw
-    if kind == "processed":
+    if kind != "raw":
         logits = edited
         if distribution is not None:
             logits = filtered_logits(edited, distribution)
@@ -380,7 +380,11 @@ class Sequence:
 
     def score(self, walk, index):
         mode = self.params.logprobs_mode
-        processed = mode.startswith("processed")
-        edited = walk.edited_logits(index) if processed else None
-        p = walk.p(index) if processed and walk.method != "greedy" else None
+        if mode.startswith("raw"):
+            return score_rows(mode, walk.raw(index), None, None)
+        edited, p = walk.edited_logits(index), None
+        if walk.method != "greedy":
+            p = walk.p(index)
+            if mode.startswith("unfiltered"):  # step 8 alone
+                p = rows_of.distribution(edited, rows_of.Filters(self.params.temperature))
         return score_rows(mode, walk.raw(index), edited, p)

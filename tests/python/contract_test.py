@@ -282,6 +282,17 @@ class ScoreTest(unittest.TestCase):
         np.testing.assert_allclose(value("processed_logprobs", None),
                                    [LN(0.25), -math.inf, LN(0.75)])
 
+    def test_unfiltered_logprobs_have_the_edits_and_the_temperature_but_no_filter(self):
+        rows = [[LN(0.1), LN(0.6), LN(0.3)]]
+        edits = {"disallowed_token_ids": [1], "logprobs": 0,
+                 "logprobs_mode": "unfiltered_logprobs"}
+        score = lambda **fields: contract.Sequence(Params(**edits, **fields)).round(
+            contract.Draft([], []), rows).scores[0].values
+        # T = 0.5 squares the odds 1 : 3. A greedy sequence keeps T = 1.
+        np.testing.assert_allclose(score(temperature=0.5, min_p=0.9, top_p=0.1),
+                                   [LN(0.1), -math.inf, LN(0.9)])
+        np.testing.assert_allclose(score(temperature=0.0), [LN(0.25), -math.inf, LN(0.75)])
+
 
 class SampleDraftTest(unittest.TestCase):
     def test_children_add_up_and_without_replacement_differ(self):

@@ -92,7 +92,8 @@ def make_params(rng, scene):
 
 
 def make_logprobs(rng, few):
-    mode = str(rng.choice(["raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits"]))
+    mode = str(rng.choice(["raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits",
+                           "unfiltered_logprobs"]))
     fields = {"logprobs": int(rng.integers(0, 6)), "logprobs_mode": mode}
     if rng.random() < 0.4:
         fields["logprob_token_ids"] = few(4)

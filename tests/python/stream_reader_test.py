@@ -1,9 +1,11 @@
 """StreamReader over messages that are written down here, in the order and with the losses that
 docs/PROTOCOL.md describes."""
 
+import math
 import unittest
 
 from specd import Error, StreamEvent
+from specd.results import Logprob
 from specd.stream_reader import HEARTBEAT, StreamReader
 
 EPOCH = 0x0102030405060708
@@ -139,6 +141,32 @@ class TextTest(unittest.TestCase):
         self.assertIn("version 2", str(caught.exception))
 
 
+class ScoresTest(unittest.TestCase):
+    scores = [[[5, -0.5, 1], [5, -0.5, 1], [-1, -math.inf, 0]], [[6, -2.25, 2], [8, -0.25, 1], [6, -2.25, 2]]]
+
+    def test_scores_of_ids_and_of_texts(self):
+        sent, reader = Publisher(), StreamReader()
+        part = {**TokensTest.tokens(1, 40, [5, 6]), "scores": self.scores}
+        opened, event = reader.read(*sent.batch(
+            {"kind": "open", "stream": 1, "rid": "a", "offset": 40}, part))
+        self.assertEqual((opened.scores, opened.logprobs), (None, None))
+        sent, reader = Publisher(), StreamReader()
+        text, = reader.read(*sent.text(1, "a", 0, "", token_offset=40, tokens=42, scores=self.scores))
+        for each in (event, text):
+            self.assertEqual(each.token_offset, 40)
+            self.assertEqual(each.scores.tolist(), [[tuple(score) for score in token]
+                                                    for token in self.scores])
+            self.assertEqual(each.logprobs, [{5: Logprob(-0.5, 1)},
+                                             {6: Logprob(-2.25, 2), 8: Logprob(-0.25, 1)}])
+        self.assertEqual(text.text, "")
+        self.assertEqual(event, event)
+
+    def test_no_scores(self):
+        sent, reader = Publisher(), StreamReader()
+        event, = reader.read(*sent.text(1, "a", 0, "x"))
+        self.assertEqual((event.scores, event.logprobs), (None, None))
+
+
 class TokensTest(unittest.TestCase):
     @staticmethod
     def tokens(stream, offset, ids):
@@ -171,7 +199,7 @@ class TokensTest(unittest.TestCase):
         self.assertEqual(read(reader, batch),
                          [("open", 2, "b", 0, 0, ""), ("tokens", 2, "b", 0, 0, [6])])
         self.assertEqual(reader.read(*sent.batch(self.tokens(2, 1, [8])))[0],
-                         StreamEvent("tokens", 2, "b", 1, 0, "", (8,), None,
+                         StreamEvent("tokens", 2, "b", 1, 0, "", (8,), 1, None, None,
                                      self.tokens(2, 1, [8])))
 
 

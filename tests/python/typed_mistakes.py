@@ -29,6 +29,7 @@ engine.sample_draft(np.eye(8), [sequence])[0].status == "done"  # error: compari
 kept: list[int] = found.kept(0)  # error: assignment
 specd.Member("unix:/run/specd/specd.sock", "token", rank="1")  # error: arg-type
 specd.subscribe(4)  # error: arg-type
+next(specd.subscribe("unix:/run/specd/specd.sock")).logprobs[0]  # error: index
 
 
 async def forgets_to_await() -> None:

@@ -94,6 +94,18 @@ def batches(engine: specd.Engine) -> list[int]:
     return tokens
 
 
+def subscriber(uri: str) -> list[float]:
+    found: list[float] = []
+    with specd.subscribe(uri, ids=True) as events:
+        for event in events:
+            scores: list[dict[int, specd.Logprob]] | None = event.logprobs
+            if scores is None or event.scores is None:
+                continue
+            found += [scores[i][id].logprob for i, id in enumerate(event.ids)]
+            found.append(float(event.scores["value"][0, 0]) + event.token_offset)
+    return found
+
+
 def main() -> None:
     with specd.Engine("embedded:cpu", vocab_size=8, max_draft=3) as engine:
         print(rounds(engine), asyncio.run(asynchronous(engine)), outputs(engine))

@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kMethods[] = {"auto", "greedy", "exact_match", "token", "block"};
 constexpr std::string_view kOrders[] = {"sequential", "joint"};
 constexpr std::string_view kModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",
-                                       "processed_logits"};
+                                       "processed_logits", "unfiltered_logprobs"};
 
 // Reads with >>, which is exact for the shortest text of a number.
 template <class Value>

@@ -90,7 +90,8 @@ TEST_SUITE("unit") {
     for (const std::string name :
          {"verify=auto", "verify=greedy", "verify=exact_match", "verify=token", "verify=block",
           "logprobs_mode=raw_logprobs", "logprobs_mode=processed_logprobs",
-          "logprobs_mode=raw_logits", "logprobs_mode=processed_logits"}) {
+          "logprobs_mode=raw_logits", "logprobs_mode=processed_logits",
+          "logprobs_mode=unfiltered_logprobs"}) {
       CHECK_MESSAGE(used.contains(name), name);
     }
   }

@@ -10,6 +10,8 @@ inline constexpr const char* kMethods[] = {"verify=exact_match", "verify=token",
                                            "verify=auto", "verify=greedy;temperature=0"};
 inline constexpr const char* kShapes[] = {"spiky", "peak", "ties", "holes",
                                           "fine",  "wide", "bell", "flat"};
+// The modes that lives take in turn. A further mode has an engine of its own, so that the lives of
+// the others stay as they were recorded.
 inline constexpr const char* kModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",
                                          "processed_logits"};
 
@@ -84,6 +86,17 @@ inline constexpr const char* kEdits[] = {
     "logprobs=64;logprob_token_ids=2 3;frequency_penalty=1.25;max_tokens=6",
 };
 #undef PROMPT
+
+// Filters, temperatures and edits of lives whose logprobs are those before the filters.
+inline constexpr const char* kUnfiltered[] = {
+    "logprobs=3;logprobs_mode=unfiltered_logprobs",
+    "logprobs=6;logprobs_mode=unfiltered_logprobs;temperature=0.3;top_k=2",
+    "logprobs=4;logprobs_mode=unfiltered_logprobs;temperature=1.7;top_p=0.4;min_p=0.2;"
+    "logprob_token_ids=0 28",
+    "logprobs=2;logprobs_mode=unfiltered_logprobs;filter_order=joint;top_k=3;top_p=0.7;"
+    "repetition_penalty=1.4;frequency_penalty=0.6;disallowed_token_ids=0 4 8;"
+    "prompt_ids=1 2 3 4 5 6 7 1 2 3",
+};
 
 inline constexpr const char* kBadRows[] = {
     "a@0=nan|a",

@@ -234,6 +234,14 @@ Scenario BySlot() {
   return std::move(builder).Take();
 }
 
+Scenario Unfiltered() {
+  Builder builder(Engine("v45_unfiltered", 45));
+  builder.Cross(kMethods, kUnfiltered, kSteps);
+  builder.Add("temperature=0;top_k=2;logprobs=3;logprobs_mode=unfiltered_logprobs",
+              "aab|rr/h..|a@0=inf|a@0=nan");
+  return std::move(builder).Take();
+}
+
 Scenario Invalid() {
   Builder builder(Engine("v8_invalid", 8));
   for (const char* const steps : kInvalid) {
@@ -289,6 +297,7 @@ std::vector<Scenario> Scenarios() {
   scenarios.push_back(BySlot());
   scenarios.push_back(Invalid());
   scenarios.push_back(Refused());
+  scenarios.push_back(Unfiltered());
   return scenarios;
 }
 

@@ -153,7 +153,7 @@ TEST_SUITE("unit") {
     CHECK(f.Round(again).cumulative_logprob == -4.0);
   }
 
-  TEST_CASE("there is a sum for logprobs, raw or processed, and for nothing else") {
+  TEST_CASE("there is a sum for logprobs, raw, processed or unfiltered, and for nothing else") {
     VerifierFixture f;
     const struct {
       ScoreMode mode;
@@ -161,7 +161,8 @@ TEST_SUITE("unit") {
     } cases[] = {{ScoreMode::kRawLogprob, true},
                  {ScoreMode::kProcessedLogprob, true},
                  {ScoreMode::kRawLogit, false},
-                 {ScoreMode::kProcessedLogit, false}};
+                 {ScoreMode::kProcessedLogit, false},
+                 {ScoreMode::kUnfilteredLogprob, true}};
     for (const auto& [mode, summed] : cases) {
       const SequenceHandle s = f.Open(WithLogprobs(50, mode));
       f.backend->script = {Scored(0, {1}, {-0.5f})};

@@ -137,6 +137,7 @@ TEST_SUITE("unit") {
     CHECK(name_of("logprobs_mode", ScoreMode::kProcessedLogprob) == "processed_logprobs");
     CHECK(name_of("logprobs_mode", ScoreMode::kRawLogit) == "raw_logits");
     CHECK(name_of("logprobs_mode", ScoreMode::kProcessedLogit) == "processed_logits");
+    CHECK(name_of("logprobs_mode", ScoreMode::kUnfilteredLogprob) == "unfiltered_logprobs");
   }
 
   TEST_CASE("ranges in words") {

@@ -207,8 +207,8 @@ TEST_SUITE("unit") {
     params.draft.filter_order = static_cast<FilterOrder>(2);
     CheckRefused(params, {"draft_filter_order = 2", "1 (joint)"});
     params = {};
-    params.logprobs_mode = static_cast<ScoreMode>(4);
-    CheckRefused(params, {"logprobs_mode = 4", "3 (processed_logits)"});
+    params.logprobs_mode = static_cast<ScoreMode>(5);
+    CheckRefused(params, {"logprobs_mode = 5", "4 (unfiltered_logprobs)"});
   }
 
   TEST_CASE("a sequence is greedy below 1e-5 or with top_k = 1 (CONTRACT 3)") {

@@ -177,7 +177,7 @@ void RoundCase::FillTask(Sequence* sequence) {
       sequence->chosen.push_back(Chance(2) ? AnyId() : LikelyId());
     }
     task.scores = {.enabled = true,
-                   .mode = static_cast<ScoreMode>(random_() % 4),
+                   .mode = static_cast<ScoreMode>(random_() % 5),
                    .num_top = static_cast<int32_t>(random_() % (kNumTopMax + 1)),
                    .chosen = sequence->chosen.data(),
                    .num_chosen = static_cast<int32_t>(sequence->chosen.size())};

@@ -54,6 +54,17 @@ TEST_SUITE("unit") {
     CHECK(double(line["cumulative_logprob"]) == -0.1 - 1e-17);
   }
 
+  TEST_CASE("scores are triples for each token, and absent without logprobs") {
+    TextEvent event = MakeEnd();
+    CHECK(FormatJsonEvent(event).find("scores") == std::string::npos);
+    event.scores = {{7, -0.5f, 1}, {-1, -kInfinity, 0}, {300, -2.25f, 12}, {7, -0.125f, 1}};
+    const std::string json = FormatJsonEvent(event);
+    CHECK(json.find(R"("scores": [[[7, -0.5, 1], [-1, null, 0]], )"
+                    R"([[300, -2.25, 12], [7, -0.125, 1]]], "finish")") != std::string::npos);
+    simdjson::dom::parser parser;
+    CHECK(parser.parse(json).error() == simdjson::SUCCESS);
+  }
+
   TEST_CASE("what stopped a stream is a string, an id or null") {
     TextEvent event = MakeEnd();
     event.stop_string.clear();

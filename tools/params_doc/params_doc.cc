@@ -109,6 +109,7 @@ constexpr std::string_view kDifferences[][4] = {
     {"`max_tokens`", "1 or more, default 16", "the same, or None",
      "0 or more, or None, default 128"},
     {"`logprobs` = -1", "none", "the whole vocabulary", "no such value"},
+    {"logprobs by default", "`raw_logprobs`", "raw", "`unfiltered_logprobs`"},
     {"rank of a logprob", "1 + ids strictly greater", "ids greater or equal", ""},
     {"`logprob_token_ids`", "beside the best ids", "instead of them, or as many", "beside them"},
     {"no seed", "`seed` left out", "None or -1", "None"},

@@ -166,6 +166,20 @@ std::string JsonNumber(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
+// Triples of id, value and score rank for each token of the event, or nothing.
+std::string FormatJsonScores(const TextEvent& event) {
+  if (event.scores.empty()) return "";
+  const size_t per_token = event.scores.size() / (event.tokens - event.token_offset);
+  std::string tokens;
+  for (size_t i = 0; i < event.scores.size(); ++i) {
+    const TokenScore& score = event.scores[i];
+    if (i % per_token == 0) tokens += i == 0 ? "[" : "], [";
+    tokens += fmt::format("{}[{}, {}, {}]", i % per_token == 0 ? "" : ", ", score.id,
+                          JsonNumber(score.value), score.rank);
+  }
+  return fmt::format(", \"scores\": [{}]]", tokens);
+}
+
 }  // namespace
 
 const char* FinishName(uint32_t finish_reason) {
@@ -198,6 +212,7 @@ std::string FormatJsonEvent(const TextEvent& event) {
   line += fmt::format(
       ", \"token_offset\": {}, \"tokens\": {}, \"byte_offset\": {}, \"text\": {}, \"spans\": [{}]",
       event.token_offset, event.tokens, event.byte_offset, QuoteJson(event.text), spans);
+  line += FormatJsonScores(event);
   if (event.kind == TextEventKind::kText) return line + "}";
   std::string stop = "null";
   if (!event.stop_string.empty()) {

@@ -33,12 +33,14 @@ enum {
 enum { SPECD_FILTERS_SEQUENTIAL = 0, SPECD_FILTERS_JOINT = 1 };
 
 /* RAW: the score in the row as it arrived (scaled and capped). PROCESSED: the score after every
- * step, or for greedy sequences before the temperature. */
+ * step, or for greedy sequences before the temperature. UNFILTERED: as PROCESSED, but before the
+ * filters min_p, top_k and top_p. */
 enum {
   SPECD_RAW_LOGPROB = 0,
   SPECD_PROCESSED_LOGPROB = 1,
   SPECD_RAW_LOGIT = 2,
-  SPECD_PROCESSED_LOGIT = 3
+  SPECD_PROCESSED_LOGIT = 3,
+  SPECD_UNFILTERED_LOGPROB = 4
 };
 
 /* The kinds of constraints, and the text that each takes. */

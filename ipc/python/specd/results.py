@@ -77,6 +77,14 @@ class Logprob:
     rank: int
 
 
+def logprobs_of(scores: Array | None) -> list[dict[int, Logprob]] | None:
+    """Of each token {id: Logprob}."""
+    if scores is None:
+        return None
+    return [{int(s["id"]): Logprob(float(s["value"]), int(s["rank"]))
+             for s in row if s["id"] >= 0} for row in scores]
+
+
 class State(NamedTuple):
     """The state of a sequence: its finish reason or None. Once the sequence has finished, also the
     number of kept tokens and the sum of their logprobs (as in Result)."""
@@ -126,10 +134,7 @@ class Result:
     @property
     def logprobs(self) -> list[dict[int, Logprob]] | None:
         """For each kept token {id: Logprob}, the token itself first, as in vLLM."""
-        if self.scores is None:
-            return None
-        return [{int(s["id"]): Logprob(float(s["value"]), int(s["rank"]))
-                 for s in row if s["id"] >= 0} for row in self.scores]
+        return logprobs_of(self.scores)
 
 
 ChildrenStatus = Literal["ok", "finished", "unknown_sequence", "bad_distribution"]

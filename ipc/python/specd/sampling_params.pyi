@@ -44,7 +44,7 @@ class SamplingParams:
     min_tokens: int | None
     ignore_eos: bool | None
     logprobs: int | None
-    logprobs_mode: Literal['raw_logprobs', 'processed_logprobs', 'raw_logits', 'processed_logits'] | None
+    logprobs_mode: Literal['raw_logprobs', 'processed_logprobs', 'raw_logits', 'processed_logits', 'unfiltered_logprobs'] | None
     draft_temperature: float | None
     draft_top_p: float | None
     draft_top_k: int | None
@@ -86,7 +86,7 @@ class SamplingParams:
                  min_tokens: int | None = ...,
                  ignore_eos: bool | None = ...,
                  logprobs: int | None = ...,
-                 logprobs_mode: Literal['raw_logprobs', 'processed_logprobs', 'raw_logits', 'processed_logits'] | None = ...,
+                 logprobs_mode: Literal['raw_logprobs', 'processed_logprobs', 'raw_logits', 'processed_logits', 'unfiltered_logprobs'] | None = ...,
                  draft_temperature: float | None = ...,
                  draft_top_p: float | None = ...,
                  draft_top_k: int | None = ...,

@@ -10,7 +10,11 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from ._library import Error
+from .dlpack import Array
+from .results import SCORE, Logprob, logprobs_of
 
 PROTOCOL = 1
 HEARTBEAT = b"heartbeat"
@@ -31,9 +35,18 @@ class StreamEvent:
     missed: int = 0
     text: str = ""
     ids: tuple[int, ...] = ()
+    token_offset: int = 0  # tokens of the stream before this event
+    # As in specd.Result, for each token from token_offset on. None without logprobs. Text that may
+    # become a stop string is held back, and the scores of its tokens are not.
+    scores: Array | None = dataclasses.field(default=None, repr=False, compare=False)
     finish: str | None = None  # of "end": "stop", "length", "abort" or "error"
     # The whole message as it was sent, such as spans, accepted and logprobs.
     message: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    @property
+    def logprobs(self) -> list[dict[int, Logprob]] | None:
+        """For each token from token_offset on {id: Logprob}, the token itself first, as in vLLM."""
+        return logprobs_of(self.scores)
 
 
 class StreamReader:
@@ -98,4 +111,11 @@ class StreamReader:
             self._names[stream] = name
         if self._is_wanted(name):
             yield StreamEvent(kind, stream, name, offset, max(offset - have, 0), text, ids,
-                              message.get("finish"), message)
+                              message.get("token_offset", message.get("offset", 0)),
+                              _scores(message.get("scores")), message.get("finish"), message)
+
+
+def _scores(tokens: list[list[list[float]]] | None) -> Array | None:
+    if tokens is None:
+        return None
+    return np.array([[tuple(score) for score in token] for token in tokens], SCORE)

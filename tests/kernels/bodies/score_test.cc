@@ -18,18 +18,23 @@ namespace {
 
 constexpr double kInf = INFINITY;
 constexpr ScoreMode kModes[] = {ScoreMode::kRawLogprob, ScoreMode::kProcessedLogprob,
-                                ScoreMode::kRawLogit, ScoreMode::kProcessedLogit};
+                                ScoreMode::kRawLogit, ScoreMode::kProcessedLogit,
+                                ScoreMode::kUnfilteredLogprob};
 
-bool IsRaw(ScoreMode mode) {
+bool IsOfRawRow(ScoreMode mode) {
   return mode == ScoreMode::kRawLogprob || mode == ScoreMode::kRawLogit;
+}
+
+bool IsFiltered(ScoreMode mode) {
+  return mode == ScoreMode::kProcessedLogprob || mode == ScoreMode::kProcessedLogit;
 }
 
 // The value that a mode reports of every id.
 std::vector<double> ValuesOf(const RowCase& c, const std::vector<double>& stored, ScoreMode mode) {
   const oracle::Logits raw = c.kind == RowKind::kLogits ? stored : oracle::LogOf(stored);
-  oracle::Logits l = IsRaw(mode) ? raw : *oracle::AfterSteps(raw, c.steps);
-  const double temperature = IsRaw(mode) ? 1 : c.temperature;
-  const oracle::Truncation truncation = IsRaw(mode) ? oracle::Truncation{} : c.truncation;
+  oracle::Logits l = IsOfRawRow(mode) ? raw : *oracle::AfterSteps(raw, c.steps);
+  const double temperature = IsOfRawRow(mode) ? 1 : c.temperature;
+  const oracle::Truncation truncation = IsFiltered(mode) ? c.truncation : oracle::Truncation{};
   const std::vector<bool> kept = oracle::Survivors(l, temperature, truncation);
   for (size_t id = 0; id < l.size(); ++id) {
     // Step 8 comes before step 11: a processed logit has been divided by the temperature.
@@ -215,7 +220,7 @@ TEST_SUITE("unit") {
       const KeyedCoins coins(random());
       const VerifyMethod method =
           repeat % 2 == 0 ? VerifyMethod::kGreedy : VerifyMethod::kExactMatch;
-      const ScoreRequest request{.enabled = true, .mode = kModes[repeat % 4], .num_top = 3};
+      const ScoreRequest request{.enabled = true, .mode = kModes[repeat % 5], .num_top = 3};
       std::vector<TokenId> text;
       std::vector<TokenScore> plain;
       ScalarTeam<CpuTarget::kBaseline> team;

@@ -56,7 +56,7 @@ std::unique_ptr<Backend> Prepared(const RoundCase::Options& options, CpuTarget t
   return backend;
 }
 
-std::vector<std::string> RunAll(Backend& backend, RoundCase& round) {
+std::vector<std::string> RunEach(Backend& backend, RoundCase& round) {
   const RoundBatch batch = round.All();
   REQUIRE(backend.Run(batch).ok());
   std::vector<std::string> answers;
@@ -130,10 +130,10 @@ TEST_SUITE("unit") {
           CAPTURE(static_cast<int>(kind));
           CAPTURE(static_cast<int>(dtype));
           RoundCase round(options);
-          const auto baseline = RunAll(*Prepared(options, CpuTarget::kBaseline), round);
+          const auto baseline = RunEach(*Prepared(options, CpuTarget::kBaseline), round);
           for (const CpuTarget target : SupportedTargets()) {
             CAPTURE(static_cast<int>(target));
-            const auto answers = RunAll(*Prepared(options, target), round);
+            const auto answers = RunEach(*Prepared(options, target), round);
             for (size_t i = 0; i < answers.size(); ++i) REQUIRE(answers[i] == baseline[i]);
           }
         }
@@ -147,7 +147,7 @@ TEST_SUITE("unit") {
     options.plain = true;
     RoundCase round(options);
     std::map<std::string, int> seen;
-    RunAll(*Prepared(options, BestCpuTarget()), round);
+    RunEach(*Prepared(options, BestCpuTarget()), round);
     for (int32_t i = 0; i < options.batch; ++i) {
       const ChainResult result{round.outcome(i), round.tokens(i)};
       ++seen[result.outcome.status == OutcomeStatus::kOk             ? "ok"
@@ -174,7 +174,7 @@ TEST_SUITE("unit") {
     for (const int32_t threads : {1, 3}) {
       CAPTURE(threads);
       const auto backend = Prepared(options, BestCpuTarget(), threads);
-      const std::vector<std::string> together = RunAll(*backend, round);
+      const std::vector<std::string> together = RunEach(*backend, round);
       std::vector<int32_t> places(256);
       std::iota(places.begin(), places.end(), 0);
       std::mt19937_64 random(45);
@@ -198,12 +198,12 @@ TEST_SUITE("unit") {
       if (kIsSanitized && dtype == DType::kFloat32) continue;
       options.dtype = dtype;
       RoundCase round(options);
-      const auto expected = RunAll(*Prepared(options, BestCpuTarget()), round);
+      const auto expected = RunEach(*Prepared(options, BestCpuTarget()), round);
       for (const int32_t threads : {2, 3, 5, 8}) {
         if (kIsSanitized && threads != 3) continue;
         CAPTURE(threads);
         const auto backend = Prepared(options, BestCpuTarget(), threads);
-        const auto answers = RunAll(*backend, round);
+        const auto answers = RunEach(*backend, round);
         for (size_t i = 0; i < answers.size(); ++i) REQUIRE(answers[i] == expected[i]);
         // Fewer tasks than workers, and one more.
         for (const std::vector<int32_t>& places :
