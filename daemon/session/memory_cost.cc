@@ -15,7 +15,7 @@ namespace {
 // event.
 constexpr size_t kEventQueueSize = 4096;
 constexpr size_t kTokensPerEvent = 4;
-// Scores take up to 129 times the room of a token, so fewer tokens with scores may wait. Estimate.
+// The scores of a token take up to 193 times the room of the token, so fewer tokens with scores may wait. Estimate.
 constexpr size_t kScoredTokens = 4096;
 
 // Measured by tests/daemon/session/memory_cost_test.cc, and rounded up.
@@ -61,7 +61,7 @@ uint64_t SessionBytes(const SessionLimits& limits, int32_t threads) {
   const SegmentLayout layout = ComputeLayout(limits);
   const EventQueue::Capacity events = EventCapacityOf(limits);
   const uint64_t places = uint64_t{limits.max_batch} * (limits.max_draft + 1);
-  // Those of a round, and the last event's.
+  // The scores of a round, and of the event that is being published.
   const uint64_t scores = (uint64_t{limits.max_batch} + 1) * limits.max_output_scores();
   return layout.segment_bytes + events.events * kEventBytes + events.tokens * kEventTokenBytes +
          events.scores * sizeof(TokenScore) +

@@ -154,7 +154,7 @@ class SubscribeTest(ProcessTest):
         ready, taken_async = threading.Event(), []
         reader = threading.Thread(target=lambda: taken_async.extend(asyncio.run(read())))
         reader.start()
-        ready.wait()
+        self.assertTrue(ready.wait(30), "no subscription after 30 s")
         with specd.subscribe(uri) as texts_of, specd.subscribe(uri, ids=True) as ids_of:
             scores = generate_with_scores(uri)
             taken_text, taken_ids = take(texts_of, 3), take(ids_of, 3)

@@ -68,6 +68,24 @@ TEST_SUITE("unit") {
     CHECK(MustTake(tracker, publisher.Text("a", 0, "new")) == Novelty::kNew);
   }
 
+  TEST_CASE("scores without text are new once") {
+    Publisher publisher;
+    StreamTracker tracker(true);
+    MustTake(tracker, publisher.Open("a"));
+    TextEvent scored = publisher.Text("a", 0, "");
+    scored.tokens = 1;
+    scored.scores = {{.id = 7, .value = -0.5f, .rank = 1}};
+    CHECK(MustTake(tracker, scored) == Novelty::kNew);
+    scored.seq = publisher.Text("a", 0, "").seq;  // the same message again
+    CHECK(MustTake(tracker, scored) == Novelty::kNothing);
+    CHECK(MustTake(tracker, publisher.Text("a", 0, "")) == Novelty::kNothing);
+    scored = publisher.Text("a", 0, "");
+    scored.token_offset = 1;
+    scored.tokens = 2;
+    scored.scores = {{.id = 8, .value = -0.25f, .rank = 1}};
+    CHECK(MustTake(tracker, scored) == Novelty::kNew);
+  }
+
   TEST_CASE("a hole in the bytes of a stream is a loss") {
     Publisher publisher;
     StreamTracker tracker(false);

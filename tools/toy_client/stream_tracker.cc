@@ -48,23 +48,28 @@ absl::StatusOr<Novelty> StreamTracker::Take(TextEvent* event) {
   if (status.ok()) status = CheckSequence(event->seq);
   if (!status.ok()) return status;
   if (event->kind == TextEventKind::kOpen) {
-    return bytes_.try_emplace(event->stream, 0).second ? Novelty::kNew : Novelty::kNothing;
+    const Received opened{.tokens = event->tokens};
+    return streams_.try_emplace(event->stream, opened).second ? Novelty::kNew : Novelty::kNothing;
   }
-  const auto [stream, unseen] = bytes_.try_emplace(event->stream, event->byte_offset);
-  if (event->byte_offset > stream->second) {
+  const Received before{event->byte_offset, event->token_offset};
+  const auto [stream, unseen] = streams_.try_emplace(event->stream, before);
+  Received& received = stream->second;
+  if (event->byte_offset > received.bytes) {
     return absl::DataLossError(fmt::format("{} bytes of \"{}\" are missing from byte {} on",
-                                           event->byte_offset - stream->second, event->request_id,
-                                           stream->second));
+                                           event->byte_offset - received.bytes, event->request_id,
+                                           received.bytes));
   }
-  CutFront(std::min<uint64_t>(stream->second - event->byte_offset, event->text.size()), event);
-  stream->second += event->text.size();
+  CutFront(std::min<uint64_t>(received.bytes - event->byte_offset, event->text.size()), event);
+  received.bytes += event->text.size();
+  const bool has_scores = !event->scores.empty() && event->tokens > received.tokens;
+  received.tokens = std::max(received.tokens, event->tokens);
   const bool ended = event->kind == TextEventKind::kEnd;
   if (ended) {
-    bytes_.erase(stream);
+    streams_.erase(stream);
     ++num_ended_;
   }
   if (unseen) return Novelty::kJoinedLate;
-  return ended || !event->text.empty() ? Novelty::kNew : Novelty::kNothing;
+  return ended || has_scores || !event->text.empty() ? Novelty::kNew : Novelty::kNothing;
 }
 
 absl::Status StreamTracker::Take(const Heartbeat& heartbeat) {

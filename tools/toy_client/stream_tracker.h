@@ -48,8 +48,12 @@ class StreamTracker {
   size_t num_ended_ = 0;
   std::optional<uint64_t> epoch_;
   std::optional<uint64_t> last_seq_;
-  // Received bytes of each open stream, by its number.
-  absl::flat_hash_map<uint64_t, uint64_t> bytes_;
+  // What has come of a stream.
+  struct Received {
+    uint64_t bytes = 0;
+    uint64_t tokens = 0;
+  };
+  absl::flat_hash_map<uint64_t, Received> streams_;  // the open ones, by their numbers
 };
 
 }  // namespace specd::toy

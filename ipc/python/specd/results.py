@@ -78,7 +78,7 @@ class Logprob:
 
 
 def logprobs_of(scores: Array | None) -> list[dict[int, Logprob]] | None:
-    """Of each token {id: Logprob}."""
+    """Returns {id: Logprob} for each token."""
     if scores is None:
         return None
     return [{int(s["id"]): Logprob(float(s["value"]), int(s["rank"]))

@@ -35,9 +35,12 @@ class StreamEvent:
     missed: int = 0
     text: str = ""
     ids: tuple[int, ...] = ()
-    token_offset: int = 0  # tokens of the stream before this event
-    # As in specd.Result, for each token from token_offset on. None without logprobs. Text that may
-    # become a stop string is held back, and the scores of its tokens are not.
+    # Tokens of the stream before this event; 0 for "lost" and for an "open" of text.
+    token_offset: int = 0
+    # As in specd.Result, for each token from token_offset on. None without logprobs, and for events
+    # without tokens. Text that may become a stop string is held back, and the scores of its tokens
+    # are not. If token_offset is larger than the last event's token_offset + len(scores), scores
+    # were lost, which `missed` does not say.
     scores: Array | None = dataclasses.field(default=None, repr=False, compare=False)
     finish: str | None = None  # of "end": "stop", "length", "abort" or "error"
     # The whole message as it was sent, such as spans, accepted and logprobs.
