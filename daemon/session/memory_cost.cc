@@ -15,7 +15,8 @@ namespace {
 // event.
 constexpr size_t kEventQueueSize = 4096;
 constexpr size_t kTokensPerEvent = 4;
-// The scores of a token take up to 193 times the room of the token, so fewer tokens with scores may wait. Estimate.
+// The scores of a token take up to 193 times the room of the token, so fewer tokens with scores may
+// wait. Estimate.
 constexpr size_t kScoredTokens = 4096;
 
 // Measured by tests/daemon/session/memory_cost_test.cc, and rounded up.

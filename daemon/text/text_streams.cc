@@ -160,8 +160,8 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
     EndByStop(std::move(chunk), std::move(out), stream, texts, aborts);
     return;
   }
-  // Scores do not wait for the text of their tokens. Text may be held back for long, and scores would
-  // pile up meanwhile.
+  // Scores do not wait for the text of their tokens. Text may be held back for long, and scores
+  // would pile up meanwhile.
   if (chunk.text.empty() && out.scores.empty()) return;
   TakeChunk(std::move(chunk), &out);
   out.tokens = stream->tokens;

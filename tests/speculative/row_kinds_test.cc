@@ -13,7 +13,7 @@ namespace {
 
 using Fixture = VerifierFixture;
 
-std::string Refusal(Fixture& f, const SequenceParams& params) {
+std::string RefusalOf(Fixture& f, const SequenceParams& params) {
   const auto info = f.verifier->Open(params);
   return info.ok() ? "" : std::string(info.status().message());
 }
@@ -63,8 +63,8 @@ TEST_SUITE("unit") {
       f.verifier->Close(f.Open(params));  // what was bound before is bound still
       f.verifier->Close(s);
       REQUIRE(f.verifier->BindTarget(f.View(RowKind::kFinalProbabilities)).ok());
-      CHECK(Refusal(f, params).find(field + ":") == 0);
-      CHECK(Refusal(f, {}).empty());
+      CHECK(RefusalOf(f, params).find(field + ":") == 0);
+      CHECK(RefusalOf(f, {}).empty());
     }
   }
 
@@ -85,7 +85,7 @@ TEST_SUITE("unit") {
       CAPTURE(field);
       SequenceParams params;
       set(&params.draft);
-      CHECK(Refusal(f, params).find(field + ":") == 0);
+      CHECK(RefusalOf(f, params).find(field + ":") == 0);
     }
   }
 

@@ -124,8 +124,8 @@ struct Round {
 
 // The error of a batch after `change`.
 template <class Change>
-std::string Refusal(EmbeddedEngine& f, const std::vector<specd_sequence>& sequences,
-                    Change change) {
+std::string RefusalOf(EmbeddedEngine& f, const std::vector<specd_sequence>& sequences,
+                      Change change) {
   const Round round;
   specd_batch batch = round.AsBatch(sequences);
   Arrays arrays;
@@ -253,7 +253,7 @@ TEST_SUITE("unit") {
     ForBothModes([](EmbeddedEngine& f) {
       const std::vector<specd_sequence> s = OpenFour(f);
       FillRows(f, 0);
-      const auto said = [&](auto change) { return Refusal(f, s, change); };
+      const auto said = [&](auto change) { return RefusalOf(f, s, change); };
       using Batch = specd_batch*;
       using Results = specd_batch_results*;
       CHECK(Contains(said([](Batch b, Results) { b->num_sequences = 0; }),

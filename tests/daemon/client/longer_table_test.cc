@@ -30,7 +30,7 @@ absl::StatusOr<OpenRequest> Send(std::initializer_list<specd_number> numbers) {
   return ReadOpenRequest(std::get<OpenSequenceRequest>(*request), message->lists);
 }
 
-std::string Refusal(std::initializer_list<specd_number> numbers) {
+std::string RefusalOf(std::initializer_list<specd_number> numbers) {
   const absl::StatusOr<OpenRequest> open = Send(numbers);
   const absl::Status status = open.ok() ? ValidateParams(open->params, 100) : open.status();
   REQUIRE(!status.ok());
@@ -59,17 +59,17 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("longer table: a new row's range is checked, and its name is known") {
-    const std::string share = Refusal({{"test_share", 1.5}});
+    const std::string share = RefusalOf({{"test_share", 1.5}});
     for (const char* part : {"test_share = 1.5", "above 0 .. 1", "a share", "default 0.5"}) {
       CAPTURE(share);
       CHECK(Has(share, part));
     }
-    CHECK(Has(Refusal({{"test_count", 13}}), "test_count = 13 is outside 0 .. 12"));
-    CHECK(Has(Refusal({{"test_count", 1.5}}), "test_count = 1.5"));
-    CHECK(Has(Refusal({{"test_flag", 2}}), "test_flag = 2 must be 0 or 1"));
-    CHECK(Has(Refusal({{"draft_test_order", 2}}), "draft_test_order = 2"));
-    CHECK(Has(Refusal({{"test_shore", 0.5}}), "did you mean test_share?"));
-    CHECK(Has(Refusal({{"vllm_share", 0.5}}), "vllm_share is called test_share here"));
+    CHECK(Has(RefusalOf({{"test_count", 13}}), "test_count = 13 is outside 0 .. 12"));
+    CHECK(Has(RefusalOf({{"test_count", 1.5}}), "test_count = 1.5"));
+    CHECK(Has(RefusalOf({{"test_flag", 2}}), "test_flag = 2 must be 0 or 1"));
+    CHECK(Has(RefusalOf({{"draft_test_order", 2}}), "draft_test_order = 2"));
+    CHECK(Has(RefusalOf({{"test_shore", 0.5}}), "did you mean test_share?"));
+    CHECK(Has(RefusalOf({{"vllm_share", 0.5}}), "vllm_share is called test_share here"));
   }
 
   TEST_CASE("longer table: bindings and the documents see a new row") {

@@ -15,7 +15,7 @@ TraceOptions Parse(const std::string& text) {
   return *options;
 }
 
-std::string Refusal(const std::string& text, const std::string& directory = "/t") {
+std::string RefusalOf(const std::string& text, const std::string& directory = "/t") {
   const auto options = ParseTraceOptions(directory, text);
   REQUIRE(!options.ok());
   CHECK(ErrorFieldOf(options.status()) == "trace_options");
@@ -56,30 +56,30 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("trace options: an unknown key is refused with the nearest one") {
-    CHECK(Contains(Refusal("evry=3"), "evry is no key; did you mean every?"));
-    CHECK(Contains(Refusal("buffer=3"), "did you mean buffer_mib?"));
-    CHECK_FALSE(Contains(Refusal("zzzzzzzzzzz=3"), "did you mean"));
+    CHECK(Contains(RefusalOf("evry=3"), "evry is no key; did you mean every?"));
+    CHECK(Contains(RefusalOf("buffer=3"), "did you mean buffer_mib?"));
+    CHECK_FALSE(Contains(RefusalOf("zzzzzzzzzzz=3"), "did you mean"));
   }
 
   TEST_CASE("trace options: a bad value is refused with key, value and range") {
-    CHECK(Contains(Refusal("every=0"), "every = 0 is outside 1 .. 1000000000"));
-    CHECK(Contains(Refusal("every=x"), "every = x is outside"));
-    CHECK(Contains(Refusal("flight=-1"), "flight = -1 is outside 1 .. 1000000"));
-    CHECK(Contains(Refusal("buffer_mib=99999999999999999999"), "is outside 1 .. 1048576"));
-    CHECK(Contains(Refusal("level=row"), "did you mean rows?"));
-    CHECK(Contains(Refusal("places=some"), "places = some is not read or all"));
-    CHECK(Contains(Refusal("flight=1,triggers=bad_row+signl"), "did you mean signal?"));
-    CHECK(Contains(Refusal("request="), "request is empty"));
-    CHECK(Contains(Refusal("level"), "\"level\" is not of the form key=value"));
-    CHECK(Contains(Refusal("level=rows,"), "\"\" is not of the form key=value"));
-    CHECK(Contains(Refusal("every=2,every=3"), "every is given twice"));
+    CHECK(Contains(RefusalOf("every=0"), "every = 0 is outside 1 .. 1000000000"));
+    CHECK(Contains(RefusalOf("every=x"), "every = x is outside"));
+    CHECK(Contains(RefusalOf("flight=-1"), "flight = -1 is outside 1 .. 1000000"));
+    CHECK(Contains(RefusalOf("buffer_mib=99999999999999999999"), "is outside 1 .. 1048576"));
+    CHECK(Contains(RefusalOf("level=row"), "did you mean rows?"));
+    CHECK(Contains(RefusalOf("places=some"), "places = some is not read or all"));
+    CHECK(Contains(RefusalOf("flight=1,triggers=bad_row+signl"), "did you mean signal?"));
+    CHECK(Contains(RefusalOf("request="), "request is empty"));
+    CHECK(Contains(RefusalOf("level"), "\"level\" is not of the form key=value"));
+    CHECK(Contains(RefusalOf("level=rows,"), "\"\" is not of the form key=value"));
+    CHECK(Contains(RefusalOf("every=2,every=3"), "every is given twice"));
   }
 
   TEST_CASE("trace options: options that contradict each other are refused") {
-    CHECK(Contains(Refusal("check=1"), "add level=rows"));
-    CHECK(Contains(Refusal("triggers=abort"), "add flight=N"));
-    CHECK(Contains(Refusal("file_mib=20,total_mib=10"), "total_mib = 10 is below file_mib = 20"));
-    CHECK(Contains(Refusal("level=rows", ""), "has no effect without a directory"));
+    CHECK(Contains(RefusalOf("check=1"), "add level=rows"));
+    CHECK(Contains(RefusalOf("triggers=abort"), "add flight=N"));
+    CHECK(Contains(RefusalOf("file_mib=20,total_mib=10"), "total_mib = 10 is below file_mib = 20"));
+    CHECK(Contains(RefusalOf("level=rows", ""), "has no effect without a directory"));
   }
 }
 

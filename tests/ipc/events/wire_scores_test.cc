@@ -70,8 +70,8 @@ void CheckEqual(const std::vector<TokenScore>& found, const std::vector<TokenSco
 using Map = std::map<std::string, msgpack::object>;
 
 // The same text event with other scores, as a stranger may send it.
-absl::Status Refusal(const std::function<void(msgpack::packer<msgpack::sbuffer>*)>& write,
-                     uint64_t tokens = 2) {
+absl::Status RefusalOf(const std::function<void(msgpack::packer<msgpack::sbuffer>*)>& write,
+                       uint64_t tokens = 2) {
   const std::string bytes = Bytes(TextWith(0, tokens, {}));
   const msgpack::object_handle handle = msgpack::unpack(bytes.data(), bytes.size());
   msgpack::sbuffer scores;
@@ -157,14 +157,14 @@ TEST_SUITE("unit") {
         }
       };
     };
-    CHECK(Refusal(write(2, 3)).ok());
-    CHECK(Refusal(write(2, 129)).ok());
+    CHECK(RefusalOf(write(2, 3)).ok());
+    CHECK(RefusalOf(write(2, 129)).ok());
     for (const auto& status :
-         {Refusal(write(1, 3)), Refusal(write(3, 3)), Refusal(write(66, 1), 66),
-          Refusal(write(2, 0)), Refusal(write(2, 130))}) {
+         {RefusalOf(write(1, 3)), RefusalOf(write(3, 3)), RefusalOf(write(66, 1), 66),
+          RefusalOf(write(2, 0)), RefusalOf(write(2, 130))}) {
       CHECK(ErrorFieldOf(status) == "scores");
     }
-    CHECK(Refusal(write(65, 1), 65).ok());
+    CHECK(RefusalOf(write(65, 1), 65).ok());
     // In a batch the error names the event's key in its text.
     TokenBatch batch = BatchWith({15, 300}, kScores);
     std::string bytes = Bytes(batch);
@@ -178,7 +178,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a score that is no triple of id, 32-bit float and rank is refused") {
     const auto one = [](auto... values) {
-      return Refusal(
+      return RefusalOf(
           [&](msgpack::packer<msgpack::sbuffer>* packer) {
             packer->pack_array(1);
             packer->pack_array(1);
@@ -194,7 +194,7 @@ TEST_SUITE("unit") {
       CHECK(ErrorFieldOf(status) == "scores");
     }
     // Two tokens whose numbers of scores differ.
-    CHECK(ErrorFieldOf(Refusal([](msgpack::packer<msgpack::sbuffer>* packer) {
+    CHECK(ErrorFieldOf(RefusalOf([](msgpack::packer<msgpack::sbuffer>* packer) {
             packer->pack_array(2);
             packer->pack_array(1);
             packer->pack(std::tuple(1, -1.5f, 1));
@@ -202,7 +202,7 @@ TEST_SUITE("unit") {
             for (int i = 0; i < 2; ++i) packer->pack(std::tuple(1, -1.5f, 1));
           })) == "scores");
     for (const auto& status :
-         {Refusal([](auto* packer) { packer->pack(17); }), Refusal([](auto* packer) {
+         {RefusalOf([](auto* packer) { packer->pack(17); }), RefusalOf([](auto* packer) {
             packer->pack(std::vector{1, 2});
           })}) {
       CHECK(ErrorFieldOf(status) == "scores");
