@@ -35,10 +35,10 @@ absl::Status Backend::MarkDrafts(void*) {
 }
 
 absl::Status Backend::FollowStream(void*) {
-  return absl::UnimplementedError(
-      fmt::format("backend \"{}\" has no device, so no CUDA stream writes its rows; leave "
-                  "cuda_stream NULL",
-                  name()));
+  return absl::UnimplementedError(fmt::format(
+      "backend \"{}\" follows no CUDA stream; wait for the stream and leave cuda_stream "
+      "NULL, or name the GPU in rows.device",
+      name()));
 }
 
 absl::Status Backend::ReadMemory(std::span<const MemoryRead> reads) {

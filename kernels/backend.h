@@ -2,8 +2,9 @@
 //
 // A backend runs the bodies of kernels/bodies for every sequence of a round. Make a backend by the
 // name of its device ("cpu", "cuda:1"; kernels/backend_registry.h); all backends give the same bits
-// (CONTRACT §9). One backend serves one session and is used by one thread at a time. After Prepare
-// a round allocates nothing.
+// (CONTRACT §9). One backend serves one session, or the library calls of one thread for one device,
+// and is used by one thread at a time; several backends of a device work at the same time. After
+// Prepare a round allocates nothing. No function throws.
 #pragma once
 
 #include <cstdint>
@@ -90,8 +91,9 @@ class Backend {
   virtual absl::Status ReadDraftTokens(const TokenRows& rows, std::span<const TokenRowRead> reads);
 
   // Remembers that work of the caller's on this CUDA stream, up to now, writes the draft tokens of
-  // a later round. FAILED_PRECONDITION while the CUDA stream captures; INVALID_ARGUMENT if it is of
-  // another device; UNIMPLEMENTED without a device.
+  // a later round. cudaStreamLegacy and cudaStreamPerThread are those of the backend's device.
+  // FAILED_PRECONDITION while the CUDA stream captures; INVALID_ARGUMENT if it is of another
+  // device; UNIMPLEMENTED without a device.
   virtual absl::Status MarkDrafts(void* stream);
   // ReadDraftTokens before the round's rows are ready: waits for the last MarkDrafts, if there was
   // one, and for no other work of the caller's. The ids may still change. REQUIRES: as

@@ -3,27 +3,20 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <exception>
 #include <string_view>
 
 namespace specd {
+namespace {
 
-absl::Status LoadBackendPlugin(const std::string& path, BackendRegistry* registry) {
-  // Without a slash the dynamic linker would search its folders.
-  if (!path.starts_with('/')) {
-    return absl::InvalidArgumentError(
-        fmt::format("the backend plugin \"{}\" has no absolute path; write the whole path", path));
-  }
-  // Local, so that no symbol of the plugin takes the place of one of ours. Never closed: backends
-  // live as long as their sessions.
-  void* const plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (plugin == nullptr) {
-    return absl::NotFoundError(
-        fmt::format("the backend plugin {} cannot be loaded: {}", path, dlerror()));
-  }
-  const auto abi = reinterpret_cast<const char* (*)()>(dlsym(plugin, "specd_backend_abi"));
-  const auto register_backends = reinterpret_cast<void (*)(BackendRegistry*, absl::Status*)>(
-      dlsym(plugin, "specd_register_backends"));
-  if (abi == nullptr || register_backends == nullptr) {
+using GetAbi = const char* (*)();
+using RegisterBackends = void (*)(BackendRegistry*, absl::Status*);
+
+// Finds the function that registers the plugin's backends, or says why the plugin does not fit.
+absl::StatusOr<RegisterBackends> FindEntry(const std::string& path, void* plugin) {
+  const auto abi = reinterpret_cast<GetAbi>(dlsym(plugin, "specd_backend_abi"));
+  const auto entry = reinterpret_cast<RegisterBackends>(dlsym(plugin, "specd_register_backends"));
+  if (abi == nullptr || entry == nullptr) {
     return absl::InvalidArgumentError(
         fmt::format("{} is no backend plugin: it lacks {}; write SPECD_BACKEND_PLUGIN once in it "
                     "(docs/BACKENDS.md)",
@@ -35,8 +28,46 @@ absl::Status LoadBackendPlugin(const std::string& path, BackendRegistry* registr
                     "compile the plugin again with the sources and the compiler of this program",
                     path, abi(), kBackendAbi));
   }
-  absl::Status status;
-  register_backends(registry, &status);
+  return entry;
+}
+
+absl::Status Register(RegisterBackends entry, BackendRegistry* registry) {
+  try {
+    absl::Status status;
+    entry(registry, &status);
+    return status;
+  } catch (const std::exception& error) {
+    return absl::InternalError(
+        fmt::format("it threw an exception when it registered its backends: {}; the body of "
+                    "SPECD_BACKEND_PLUGIN must return errors as a status",
+                    error.what()));
+  }
+}
+
+}  // namespace
+
+absl::Status LoadBackendPlugin(const std::string& path, BackendRegistry* registry) {
+  // Without a slash the dynamic linker would search its folders.
+  if (!path.starts_with('/')) {
+    return absl::InvalidArgumentError(
+        fmt::format("the backend plugin \"{}\" has no absolute path; write the whole path", path));
+  }
+  // Local, so that no symbol of the plugin takes the place of one of ours.
+  void* const plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (plugin == nullptr) {
+    return absl::NotFoundError(
+        fmt::format("the backend plugin {} cannot be loaded: {}; give --backend_plugin or "
+                    "specd_load_backends the path of a shared object for this machine "
+                    "(docs/BACKENDS.md)",
+                    path, dlerror()));
+  }
+  const absl::StatusOr<RegisterBackends> entry = FindEntry(path, plugin);
+  if (!entry.ok()) {
+    dlclose(plugin);
+    return entry.status();
+  }
+  // From here on it stays loaded: backends live as long as their sessions.
+  const absl::Status status = Register(*entry, registry);
   if (status.ok()) return status;
   return absl::Status(
       status.code(), fmt::format("the backend plugin {}: {}", path, std::string(status.message())));

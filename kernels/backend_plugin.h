@@ -1,8 +1,9 @@
 // LoadBackendPlugin registers the backends of a shared object.
 //
 // A plugin is a shared object that links specd::backend and has one SPECD_BACKEND_PLUGIN. It has to
-// be compiled by the same compiler and with the same headers as the program that loads it; the
-// loader compares kBackendAbi, and refuses another one. docs/BACKENDS.md has an example.
+// be compiled by the same compiler, and with the same headers and standard library, as the program
+// that loads it. The loader compares kBackendAbi, and refuses another one. The plugin's
+// initialisers run before that. docs/BACKENDS.md has an example.
 //
 //   SPECD_BACKEND_PLUGIN(registry) {
 //     return registry.Register({.name = "mine", .make = &MakeMine});
@@ -17,9 +18,10 @@
 
 namespace specd {
 
-// The path begins with "/". The shared object stays loaded for the life of the process. If loading
-// fails, the error names the path and the remedy; backends that the plugin had registered before
-// its own error stay registered.
+// The path begins with "/". If the plugin is refused, it is closed again, and the error names the
+// path and the remedy. Once its registration begins, the plugin stays loaded for the life of the
+// process; backends that it had registered before an error of its own stay registered. An exception
+// of the registration is INTERNAL.
 absl::Status LoadBackendPlugin(const std::string& path, BackendRegistry* registry);
 
 }  // namespace specd

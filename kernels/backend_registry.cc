@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <exception>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -62,12 +63,6 @@ absl::Status BackendRegistry::Register(BackendEntry entry) {
         fmt::format("backend \"{}\" has no function `make`; give one", entry.name));
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (is_closed_) {
-    return absl::FailedPreconditionError(
-        fmt::format("backend \"{}\" comes too late: a backend has been made; register before the "
-                    "first engine is opened and before the first library call",
-                    entry.name));
-  }
   if (FindLocked(entry.name) != nullptr) {
     return absl::AlreadyExistsError(
         fmt::format("backend \"{}\" is registered already (the backends are {}); choose another "
@@ -88,16 +83,17 @@ absl::StatusOr<std::unique_ptr<Backend>> BackendRegistry::Make(std::string_view 
   }
   BackendOptions of_device = options;
   of_device.device_index = ParseDevice(device)->index;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    is_closed_ = true;
-  }
-  absl::StatusOr<std::unique_ptr<Backend>> made = (*entry)->make(of_device);
-  if (made.ok() && *made == nullptr) {
+  try {
+    absl::StatusOr<std::unique_ptr<Backend>> made = (*entry)->make(of_device);
+    if (!made.ok() || *made != nullptr) return made;
     return absl::InternalError(
         fmt::format("backend \"{}\" made nothing and gave no reason", (*entry)->name));
+  } catch (const std::exception& error) {
+    return absl::InternalError(
+        fmt::format("backend \"{}\" threw an exception when it was made: {}; its functions must "
+                    "return errors as a status",
+                    (*entry)->name, error.what()));
   }
-  return made;
 }
 
 absl::StatusOr<const BackendEntry*> BackendRegistry::Find(std::string_view device) const {
@@ -115,6 +111,13 @@ absl::StatusOr<const BackendEntry*> BackendRegistry::Find(std::string_view devic
                     entry->name, entry->name));
   }
   return entry;
+}
+
+absl::StatusOr<std::string> BackendRegistry::FullName(std::string_view device) const {
+  const absl::StatusOr<const BackendEntry*> entry = Find(device);
+  if (!entry.ok()) return entry.status();
+  if (!(*entry)->has_devices) return (*entry)->name;
+  return fmt::format("{}:{}", (*entry)->name, ParseDevice(device)->index.value_or(0));
 }
 
 std::vector<std::string> BackendRegistry::Names() const {

@@ -1,8 +1,8 @@
 // BackendRegistry makes backends by the name of a device, such as "cpu", "cuda" or "cuda:1".
 //
 // The part before the colon names a backend, and the part after it a device of that backend. A
-// program registers its own backends beside those of specd before the first backend is made
-// (docs/BACKENDS.md). Any thread.
+// program may register its own backends beside those of specd at any time (docs/BACKENDS.md). Any
+// thread.
 //
 //   absl::Status status = ProcessBackends().Register({.name = "mine", .make = &MakeMine});
 //   auto backend = ProcessBackends().Make("mine");
@@ -40,17 +40,21 @@ class BackendRegistry {
   virtual ~BackendRegistry() = default;
 
   // INVALID_ARGUMENT: the name is not allowed, or `make` is empty. ALREADY_EXISTS: the name is
-  // taken. FAILED_PRECONDITION: a backend has been made. A plugin calls the function of the program
-  // that loads it, because the function is virtual; so is Make.
+  // taken. A plugin calls the function of the program that loads it, because the function is
+  // virtual; so is Make.
   virtual absl::Status Register(BackendEntry entry);
 
-  // INVALID_ARGUMENT: the device names no backend, or the backend takes no such option. Other
-  // errors are those of BackendEntry::make.
+  // INVALID_ARGUMENT: the device names no backend, or the backend takes no such option. INTERNAL:
+  // BackendEntry::make threw an exception, or made nothing. Other errors are its own.
   virtual absl::StatusOr<std::unique_ptr<Backend>> Make(std::string_view device,
                                                         const BackendOptions& options = {});
 
   // The entry of a device's backend; INVALID_ARGUMENT as for Make. The pointer stays valid.
   absl::StatusOr<const BackendEntry*> Find(std::string_view device) const;
+
+  // The one spelling of a device: that of "cuda" and of "cuda:00" is "cuda:0". INVALID_ARGUMENT as
+  // for Make.
+  absl::StatusOr<std::string> FullName(std::string_view device) const;
 
   // In the order of registration.
   std::vector<std::string> Names() const;
@@ -61,7 +65,6 @@ class BackendRegistry {
 
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<const BackendEntry>> entries_;
-  bool is_closed_ = false;  // a backend has been made
 };
 
 // The registry of this process. It begins with "cpu" and "cuda", also in a build or on a machine

@@ -143,9 +143,6 @@ uint32_t StatusOf(OutcomeStatus status) {
 // Samples one row for each task without a draft. The id of result i goes to ids[i].
 absl::Status RunTasks(const specd_rows& from, RowSet rows, std::span<Task> tasks, int32_t* ids,
                       uint32_t* statuses) {
-  if (absl::Status status = CheckResults({{"ids", ids}, {"statuses", statuses}}); !status.ok()) {
-    return status;
-  }
   const absl::StatusOr<OpsBackend*> backend = UseBackend(from, &rows.view);
   if (!backend.ok()) return backend.status();
   std::array<uint32_t, kChunkRows> indices;
@@ -251,12 +248,18 @@ absl::StatusOr<Draws> MakeDraws(const RowSet& rows, const specd_sampling& sampli
 
 absl::Status TransformRows(RowOp op, const specd_rows& from, const RowOpParams& params, float* out,
                            uint32_t* statuses) {
+  if (absl::Status status = CheckOnHost({{"indices", from.indices},
+                                         {"temperature", params.temperature.items},
+                                         {"top_p", params.top_p.items},
+                                         {"top_k", params.top_k.items},
+                                         {"out", out},
+                                         {"statuses", statuses}});
+      !status.ok()) {
+    return status;
+  }
   absl::StatusOr<RowSet> rows = CheckRows(from);
   if (!rows.ok()) return rows.status();
   if (absl::Status status = CheckOpParams(op, *rows, params); !status.ok()) return status;
-  if (absl::Status status = CheckResults({{"out", out}, {"statuses", statuses}}); !status.ok()) {
-    return status;
-  }
   const absl::StatusOr<OpsBackend*> backend = UseBackend(from, &rows->view);
   if (!backend.ok()) return backend.status();
   const auto vocab_size = static_cast<size_t>(rows->view.vocab_size);
@@ -285,6 +288,19 @@ absl::Status TransformRows(RowOp op, const specd_rows& from, const RowOpParams& 
 
 absl::Status SampleRows(const specd_rows& from, const specd_sampling& sampling, int32_t* ids,
                         uint32_t* statuses) {
+  if (absl::Status status = CheckOnHost({{"indices", from.indices},
+                                         {"temperature", sampling.temperature.items},
+                                         {"top_p", sampling.top_p.items},
+                                         {"min_p", sampling.min_p.items},
+                                         {"top_k", sampling.top_k.items},
+                                         {"seed", sampling.seed.items},
+                                         {"position", sampling.position.items},
+                                         {"round_base", sampling.round_base.items},
+                                         {"ids", ids},
+                                         {"statuses", statuses}});
+      !status.ok()) {
+    return status;
+  }
   const absl::StatusOr<RowSet> rows = CheckRows(from);
   if (!rows.ok()) return rows.status();
   if (sampling.filter_order > SPECD_FILTERS_JOINT) {
@@ -306,6 +322,11 @@ absl::Status SampleRows(const specd_rows& from, const specd_sampling& sampling, 
 }
 
 absl::Status ArgmaxRows(const specd_rows& from, int32_t* ids, uint32_t* statuses) {
+  if (absl::Status status =
+          CheckOnHost({{"indices", from.indices}, {"ids", ids}, {"statuses", statuses}});
+      !status.ok()) {
+    return status;
+  }
   const absl::StatusOr<RowSet> rows = CheckRows(from);
   if (!rows.ok()) return rows.status();
   std::vector<Task> tasks(rows->num_results);  // greedy by default

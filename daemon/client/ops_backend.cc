@@ -7,6 +7,7 @@
 
 #include "daemon/client/engine_device.h"
 #include "ipc/base/error.h"
+#include "ipc/memory/device_region.h"
 
 namespace specd {
 namespace {
@@ -34,6 +35,17 @@ absl::StatusOr<OpsBackend*> KeptBackend(const std::string& device, int32_t vocab
   }
   std::rotate(kept.begin(), found, std::next(found));
   return &kept.front();
+}
+
+// Finds the device in whose memory an array lies; none: the host's.
+absl::StatusOr<std::optional<size_t>> DeviceOf(std::string_view name, const void* memory) {
+  std::optional<size_t> device;
+  const GpuResult result = MakeEnginePlatform()->DeviceOf(AddressOf(memory), &device);
+  if (result.ok()) return device;
+  return MakeError(SPECD_ERROR_INTERNAL, name,
+                   fmt::format("the GPU failed when asked where {} lies: {}; if the GPU's error "
+                               "stays, restart the process",
+                               name, result.text()));
 }
 
 // The error of a device that the call names, or of the one where its rows are.
@@ -68,18 +80,22 @@ bool OpsBackend::Reads(size_t device_index) {
     std::vector<GpuDevice> devices;
     if (!MakeEnginePlatform()->ListDevices(&devices).ok()) return false;
     for (size_t i = 0; i < devices.size(); ++i) {
-      if (devices[i].uuid == backend_->device_uuid()) device_index_ = i;
+      if (IsSameDevice(devices[i].uuid, backend_->device_uuid())) device_index_ = i;
     }
   }
   return device_index_ == device_index;
 }
 
 absl::StatusOr<OpsBackend*> UseBackend(const specd_rows& rows, TensorView* view) {
-  const std::optional<size_t> rows_on = MakeEnginePlatform()->DeviceOf(AddressOf(rows.data));
+  const absl::StatusOr<std::optional<size_t>> found = DeviceOf("rows.data", rows.data);
+  if (!found.ok()) return found.status();
+  const std::optional<size_t> rows_on = *found;
   const std::string device = rows.device != nullptr ? rows.device
                              : rows_on.has_value()  ? NameOf(*rows_on)
                                                     : "cpu";
-  const absl::StatusOr<OpsBackend*> backend = KeptBackend(device, view->vocab_size);
+  const absl::StatusOr<std::string> full_name = EngineBackends().FullName(device);
+  if (!full_name.ok()) return NoBackend(rows, device, full_name.status());
+  const absl::StatusOr<OpsBackend*> backend = KeptBackend(*full_name, view->vocab_size);
   if (!backend.ok()) return NoBackend(rows, device, backend.status());
   if (rows_on.has_value() && !(*backend)->Reads(*rows_on)) {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "device",
@@ -97,14 +113,16 @@ absl::StatusOr<OpsBackend*> UseBackend(const specd_rows& rows, TensorView* view)
   return backend;
 }
 
-absl::Status CheckResults(std::initializer_list<std::pair<std::string_view, const void*>> results) {
-  for (const auto& [name, memory] : results) {
+absl::Status CheckOnHost(std::initializer_list<std::pair<std::string_view, const void*>> arrays) {
+  for (const auto& [name, memory] : arrays) {
     if (memory == nullptr) continue;
-    const std::optional<size_t> device = MakeEnginePlatform()->DeviceOf(AddressOf(memory));
-    if (!device.has_value()) continue;
-    return MakeError(
-        SPECD_ERROR_INVALID_ARGUMENT, name,
-        fmt::format("{} is memory of {}; results go to host memory", name, NameOf(*device)));
+    const absl::StatusOr<std::optional<size_t>> device = DeviceOf(name, memory);
+    if (!device.ok()) return device.status();
+    if (!device->has_value()) continue;
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, name,
+                     fmt::format("{} is memory of {}; only rows.data may be, so give an array in "
+                                 "host memory",
+                                 name, NameOf(**device)));
   }
   return absl::OkStatus();
 }

@@ -26,7 +26,8 @@ inline constexpr size_t kOpsChunkRows = 64;
 
 class OpsBackend {
  public:
-  // Makes a backend for rows of up to vocab_size ids.
+  // Makes a backend for rows of up to vocab_size ids. `device` is in the spelling of
+  // BackendRegistry::FullName.
   static absl::StatusOr<OpsBackend> Make(const std::string& device, int32_t vocab_size);
 
   // As Backend has them. After an error the thread makes another backend for its next call.
@@ -61,7 +62,8 @@ class OpsBackend {
 // until the thread's next call.
 absl::StatusOr<OpsBackend*> UseBackend(const specd_rows& rows, TensorView* view);
 
-// Results go to host memory. The pairs are names and addresses; null ones are not looked at.
-absl::Status CheckResults(std::initializer_list<std::pair<std::string_view, const void*>> results);
+// The library reads and writes these arrays on the host. The pairs are names and addresses; null
+// ones are not looked at.
+absl::Status CheckOnHost(std::initializer_list<std::pair<std::string_view, const void*>> arrays);
 
 }  // namespace specd

@@ -90,9 +90,9 @@ class MapWriter {
   msgpack::packer<StringSink> packer_;
 };
 
-// The largest claims of a map. The deepest message is a map of arrays of maps of arrays. An array
-// may claim as many elements as there are sequences. Memory for a claim is taken before its
-// elements are seen.
+// The largest claims of a map. The deepest message is a token batch with scores, whose triples lie
+// depth_max levels deep: map, events, event, scores, tokens, triples. An array may claim as many
+// elements as there are sequences. Memory for a claim is taken before its elements are seen.
 struct MapLimits {
   size_t array_max = 65536;
   size_t depth_max = 6;

@@ -195,10 +195,13 @@ class GpuPlatform {
     return GpuResult::Error("this platform knows no streams of others", kGpuNotSupported);
   }
 
-  // The index of the device in whose memory the address lies. None: the CPU reads the address, as
-  // it does managed and pinned memory. The call initialises no driver and takes nothing on a
-  // device.
-  virtual std::optional<size_t> DeviceOf(GpuAddress) { return std::nullopt; }
+  // Finds the index of the device in whose memory the address lies. None: the CPU reads the
+  // address, as it does managed and pinned memory. The call initialises no driver and takes nothing
+  // on a device. An error says nothing about the address.
+  virtual GpuResult DeviceOf(GpuAddress, std::optional<size_t>* device_index) {
+    device_index->reset();
+    return GpuResult::Ok();
+  }
 
   // REQUIRES: ListDevices has that many devices. The platform outlives the context.
   virtual GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) = 0;

@@ -47,8 +47,9 @@ class GpuDriver {
   // on it.
   virtual void EnqueueOn(void* stream) = 0;
 
-  // Remembers how far a CUDA stream has come, in place of an earlier mark. If the CUDA stream is
-  // capturing, *is_capturing is set and nothing happens.
+  // Remembers how far a CUDA stream has come, in place of an earlier mark. A default CUDA stream is
+  // that of the device in use. If the CUDA stream is capturing, *is_capturing is set and nothing
+  // happens.
   virtual GpuResult Mark(void* stream, bool* is_capturing) = 0;
   // Enqueues later calls on the driver's own CUDA stream until EnqueueOn(nullptr). They come after
   // the work before the last Mark, if there was one, and wait for no other work of the caller's.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -19,6 +20,12 @@ namespace {
 
 constexpr std::string_view kRoundRemedy =
     "end the capture first, or make rounds part of the graph with specd_enqueue_staged";
+
+// Whether it is cudaStreamLegacy (1) or cudaStreamPerThread (2), which every device has.
+bool IsDefaultStream(const void* stream) {
+  const auto handle = reinterpret_cast<uintptr_t>(stream);
+  return handle == 1 || handle == 2;
+}
 
 absl::Status Failure(const GpuResult& result) {
   return absl::InternalError(fmt::format("the GPU failed in a round: {}", result.text()));
@@ -289,8 +296,10 @@ absl::Status CudaBackend::FollowStream(void* stream) {
 }
 
 absl::Status CudaBackend::Mark(void* stream, const MarkRemedies& remedies) {
-  size_t device = 0;
-  GpuResult result = driver_->FindDevice(stream, &device);
+  // A default CUDA stream belongs to the device that is current, and Mark makes ours current.
+  size_t device = driver_->device_in_use();
+  GpuResult result =
+      IsDefaultStream(stream) ? GpuResult::Ok() : driver_->FindDevice(stream, &device);
   if (result.ok() && device != driver_->device_in_use()) {
     return absl::InvalidArgumentError(
         fmt::format("cuda_stream is of device {}, and rounds run on device {}; {}", device,

@@ -77,22 +77,28 @@ class CudaPlatform final : public GpuPlatform {
     return GpuResult::Error("the stream's device is not among those listed", kGpuInvalidDevice);
   }
 
-  std::optional<size_t> DeviceOf(GpuAddress address) override {
+  GpuResult DeviceOf(GpuAddress address, std::optional<size_t>* device_index) override {
+    device_index->reset();
     const cuda::PointerQuery query = cuda::FindPointerQuery();
-    if (query == nullptr) return std::nullopt;
+    if (query == nullptr) return GpuResult::Ok();
     unsigned memory_type = 0;
     int ordinal = -1;
     unsigned is_managed = 0;
     int attributes[] = {cuda::kMemoryType, cuda::kDeviceOrdinal, cuda::kIsManaged};
     void* values[] = {&memory_type, &ordinal, &is_managed};
-    // The query needs no context. It fails if the driver was never initialised, and then nothing
-    // lies on a device.
+    // The query needs no context. It succeeds for memory that the driver does not know. If the
+    // driver was never initialised or has no device, nothing lies on a device.
     const int error = query(std::size(attributes), attributes, values, address);
-    if (error != kGpuOk || memory_type != cuda::kMemoryTypeDevice || is_managed != 0 ||
-        ordinal < 0) {
-      return std::nullopt;
+    if (error == kGpuNotInitialized || error == kGpuNoDevice) return GpuResult::Ok();
+    if (error != kGpuOk) {
+      GpuResult result = GpuResult::Ok();
+      const DriverApi* const api = cuda::LoadDriver(&result);  // initialised already
+      return api == nullptr ? result : cuda::ResultOf(*api, error, "cuPointerGetAttributes");
     }
-    return static_cast<size_t>(ordinal);
+    if (memory_type == cuda::kMemoryTypeDevice && is_managed == 0 && ordinal >= 0) {
+      *device_index = static_cast<size_t>(ordinal);
+    }
+    return GpuResult::Ok();
   }
 
   GpuResult OpenContext(size_t device_index, std::unique_ptr<GpuContext>* context) override {

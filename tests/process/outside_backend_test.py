@@ -99,7 +99,8 @@ class OutsideBackendTest(ProcessTest):
                  ["\"conting\" is unknown", "\"cpu\", \"cuda\", \"counting\""]),
                 ([f"--backend_plugin={PLUGIN}", "--device=counting:1"], ["one device only"]),
                 (["--backend_plugin=counting.so"], ["no absolute path"]),
-                (["--backend_plugin=/nowhere/counting.so"], ["/nowhere/counting.so", "cannot be loaded"]),
+                (["--backend_plugin=/nowhere/counting.so"],
+                 ["/nowhere/counting.so", "cannot be loaded", "give --backend_plugin"]),
                 ([f"--backend_plugin={OTHER_ABI_PLUGIN}"], [OTHER_ABI_PLUGIN, "GNU 4.8.0"]),
                 ([f"--backend_plugin={PLUGIN},{PLUGIN}"], ["\"counting\" is registered already"])):
             daemon = self.serve(*flags)
@@ -124,8 +125,12 @@ refused(lambda: specd.load_backends("/nowhere/counting.so"), "SPECD_ERROR_NOT_FO
 refused(lambda: specd.load_backends(sys.argv[2]), "SPECD_ERROR_UNSUPPORTED", "GNU 4.8.0")
 refused(lambda: specd.Engine("embedded:counting", vocab_size=8), "SPECD_ERROR_UNSUPPORTED",
         "embedded:counting", '"cpu", "cuda"')
+refused(lambda: specd.load_backends("/nowhere/a\\0b"), "SPECD_ERROR_INVALID_ARGUMENT", "NUL")
+refused(lambda: specd.load_backends("/nowhere/\\udcff.so"), "SPECD_ERROR_NOT_FOUND", "cannot be loaded")
 specd.Engine("embedded:cpu", vocab_size=8).close()
-refused(lambda: specd.load_backends(sys.argv[1]), "SPECD_ERROR_STATE", "comes too late")
+specd.load_backends(sys.argv[1])  # a backend may come after others were made
+refused(lambda: specd.load_backends(sys.argv[1]), "SPECD_ERROR_STATE", "registered already")
+specd.Engine("embedded:counting", vocab_size=8).close()
 """, PLUGIN, OTHER_ABI_PLUGIN)
         self.assertEqual(done.returncode, 0, done.stderr)
 

@@ -17,6 +17,7 @@ DEVICE = ctypes.CDLL(os.environ["SPECD_LIBRARY"])
 DEVICE.pretended_allocate.restype = ctypes.c_uint64
 DEVICE.pretended_allocate.argtypes = [ctypes.c_uint64]
 DEVICE.pretended_create_stream.restype = ctypes.c_void_p
+DEVICE.pretended_marked.restype = ctypes.c_void_p
 
 
 def one_hot(*ids):
@@ -221,6 +222,19 @@ class LibraryCallsTest(unittest.TestCase):
         stream = DEVICE.pretended_create_stream()
         self.assertEqual(specd.softmax(self.rows, cuda_stream=stream).tobytes(), expected)
 
+    def test_work_that_writes_the_tensor_comes_first(self):
+        # Bug: tensors were exported without an order, so a call read rows that were still being written.
+        expected = specd.softmax(self.host).tobytes()
+        legacy = 1  # CUDA's legacy default stream, as DLPack writes it
+        self.assertEqual(specd.softmax(self.rows).tobytes(), expected)
+        self.assertEqual(self.rows.asked[-1]["stream"], legacy)
+        self.assertEqual(DEVICE.pretended_marked(), legacy)
+        # The caller names the CUDA stream that writes the rows: nothing else is waited for.
+        stream = DEVICE.pretended_create_stream()
+        self.assertEqual(specd.softmax(self.rows, cuda_stream=stream).tobytes(), expected)
+        self.assertEqual(self.rows.asked[-1]["stream"], -1)
+        self.assertEqual(DEVICE.pretended_marked(), stream)
+
     def test_what_is_refused(self):
         other = Tensor(on_device(self.host), device=(ROCM, 0))
         for call, text in (
@@ -229,6 +243,7 @@ class LibraryCallsTest(unittest.TestCase):
                 (lambda: specd.argmax(self.rows, device="cuda:1"), "devices 0 .. 0"),
                 (lambda: specd.argmax(self.rows, device=0), "device: 0"),
                 (lambda: specd.argmax(self.host, cuda_stream=5), "cuda_stream"),
+                (lambda: specd.argmax(self.host, devise="cpu"), "device and cuda_stream"),
                 (lambda: specd.argmax(self.rows, [70]), "0 .. 69"),
                 (lambda: specd.argmax(other), "ROCm"),
                 (lambda: specd.argmax(Tensor(on_device(self.host).T, device=(CUDA, 0))), "contiguous"),

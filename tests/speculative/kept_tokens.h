@@ -1,4 +1,5 @@
-// The tokens of a round's answer.
+// Kept gives the tokens of a round's answer, for tests that compare them.
+// A pure function, safe from any thread.
 #pragma once
 
 #include <vector>

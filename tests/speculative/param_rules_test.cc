@@ -85,7 +85,8 @@ TEST_SUITE("unit") {
     // SGLang: size 3 with a window of 2 never bans.
     Has(RefusalOf([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 2; }),
         "no_repeat_ngram_size = 3, no_repeat_ngram_window = 2");
-    CHECK(RefusalOf([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 3; }).empty());
+    CHECK(
+        RefusalOf([](P& p) { p.no_repeat_ngram_size = 3, p.no_repeat_ngram_window = 3; }).empty());
     CHECK(RefusalOf([](P& p) { p.no_repeat_ngram_size = 3; }).empty());
     Has(RefusalOf([](P& p) { p.no_repeat_ngram_window = 3; }), "set no_repeat_ngram_size");
     Has(RefusalOf([](P& p) { p.no_repeat_ngram_window = 1; }), "set no_repeat_ngram_size");
@@ -95,7 +96,10 @@ TEST_SUITE("unit") {
   TEST_CASE("a thinking budget needs its markers, and markers need a budget") {
     Has(RefusalOf([](P& p) { p.thinking.budget = 0; }), "thinking_budget = 0");
     Has(RefusalOf([](P& p) { p.thinking = {5, 1, {}, kNoToken}; }), "thinking_end_ids = empty");
-    Has(RefusalOf([](P& p) { p.thinking = {5, kNoToken, {2}, kNoToken}; }), "thinking_start_id = -1");
+    Has(RefusalOf([](P& p) {
+          p.thinking = {5, kNoToken, {2}, kNoToken};
+        }),
+        "thinking_start_id = -1");
     CHECK(RefusalOf([](P& p) { p.thinking = {0, 1, {2}, kNoToken}; }).empty());
     Has(RefusalOf([](P& p) {
           p.thinking = {-1, 1, {}, kNoToken};

@@ -87,10 +87,13 @@ class BorrowedGpuPlatform final : public GpuPlatform {
     *device_index = 0;
     return GpuResult::Ok();
   }
-  std::optional<size_t> DeviceOf(GpuAddress address) override {
+  GpuResult DeviceOf(GpuAddress address, std::optional<size_t>* device_index) override {
     GpuAllocation allocation;
-    if (!gpu_->Describe(address, &allocation).ok()) return std::nullopt;
-    return allocation.device_index;
+    device_index->reset();
+    const GpuResult result = gpu_->Describe(address, &allocation);
+    if (result.ok()) *device_index = allocation.device_index;
+    // Describe refuses the addresses of the host.
+    return result.code() == kGpuInvalidValue ? GpuResult::Ok() : result;
   }
   GpuResult OpenContext(size_t, std::unique_ptr<GpuContext>* context) override {
     *context = std::make_unique<BorrowedGpuContext>(gpu_);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -271,23 +272,46 @@ TEST_SUITE("unit") {
 
   TEST_CASE("driver: where an address lies, without a context and without starting the driver") {
     Driver driver;
+    std::optional<size_t> device;
+    const auto device_of = [&] {
+      device = 99;
+      const GpuResult result = driver.platform->DeviceOf(0x10000, &device);
+      INFO(result.text());
+      CHECK(result.ok());
+      return device;
+    };
     TheStubCuda().device_ordinal = 3;
-    CHECK(driver.platform->DeviceOf(0x10000) == 3);
+    CHECK(device_of() == 3);
     CHECK(driver.Made() == Calls{"cuPointerGetAttributes"});
     CHECK(TheStubCuda().contexts_pushed == 0);
     TheStubCuda().is_managed = true;  // which the CPU reads too
-    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+    CHECK(device_of() == std::nullopt);
     TheStubCuda().is_managed = false;
     TheStubCuda().memory_type = 1;  // pinned memory of the host
-    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+    CHECK(device_of() == std::nullopt);
     TheStubCuda().memory_type = 0;  // memory that the driver does not know
     TheStubCuda().device_ordinal = -2;
-    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+    CHECK(device_of() == std::nullopt);
     TheStubCuda().memory_type = 2;
     TheStubCuda().device_ordinal = 0;
     TheStubCuda().failing_call = "cuPointerGetAttributes";
-    TheStubCuda().failing_code = kGpuNotInitialized;
-    CHECK(driver.platform->DeviceOf(0x10000) == std::nullopt);
+    for (const int code : {kGpuNotInitialized, kGpuNoDevice}) {  // nothing is on a device
+      TheStubCuda().failing_code = code;
+      CHECK(device_of() == std::nullopt);
+    }
+  }
+
+  TEST_CASE("driver: bug: a query that failed said that device memory is host memory") {
+    Driver driver;
+    TheStubCuda().failing_call = "cuPointerGetAttributes";
+    for (const int code : {kGpuInvalidValue, kGpuInvalidContext, kGpuIllegalAddress}) {
+      TheStubCuda().failing_code = code;
+      std::optional<size_t> device = 99;
+      const GpuResult result = driver.platform->DeviceOf(0x10000, &device);
+      CHECK(result.code() == code);
+      CHECK(result.text().find("cuPointerGetAttributes") != std::string::npos);
+      CHECK(device == std::nullopt);
+    }
   }
 
   TEST_CASE("driver: exports by kind") {

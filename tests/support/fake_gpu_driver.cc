@@ -103,6 +103,9 @@ GpuResult FakeGpuDriver::Mark(void* stream, bool* is_capturing) {
 GpuResult FakeGpuDriver::EnqueueAfterMark() {
   const GpuResult result = Call("EnqueueAfterMark");
   is_after_mark_ = result.ok();
+  if (!result.ok() || gpu_->before_mark == nullptr || gpu_->marked == gpu_->stream) return result;
+  // Without UseStream the driver's own CUDA stream has all its work.
+  (gpu_->stream == nullptr ? pending_ : after_mark_).push_back(gpu_->before_mark);
   return result;
 }
 

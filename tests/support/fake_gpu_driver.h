@@ -8,7 +8,7 @@
 // capture keeps the arguments of launches and reads memory when the graph runs. If a capture does
 // not allow a call, the call is an error and spoils the capture, as on a device. The test runs the
 // work on another's CUDA stream itself, at any time and any number of times. A mark is one of the
-// CUDA stream of UseStream, or comes at once.
+// CUDA stream of UseStream; on another's, `before_mark` is the work before it.
 #pragma once
 
 #include <functional>
@@ -61,16 +61,19 @@ struct FakeGpu {
   size_t used_device = 0;
   std::map<void*, size_t> devices_of_streams;  // other CUDA streams belong to the device in use
   bool runs_at_once = false;
-  int idle_checks = 0;                  // the number of Checks that find no progress of the device
-  int num_launches = 0;                 // rounds and transforms that ran
-  int num_graph_launches = 0;           // graphs that were enqueued
-  int num_resolves = 0;                 // launches that resolved a round
-  int num_records = 0;                  // launches that recorded a round
-  int32_t num_threads = 64;             // the threads of an emulated block
-  int32_t num_blocks = 3;               // the blocks of the launch of a round
-  std::function<void()> after_node;     // after each node of a running graph, in order
-  void* marked = nullptr;               // the CUDA stream of the last Mark
-  const uint64_t* done_word = nullptr;  // the word of the last LaunchEndStaged
+  int idle_checks = 0;               // the number of Checks that find no progress of the device
+  int num_launches = 0;              // rounds and transforms that ran
+  int num_graph_launches = 0;        // graphs that were enqueued
+  int num_resolves = 0;              // launches that resolved a round
+  int num_records = 0;               // launches that recorded a round
+  int32_t num_threads = 64;          // the threads of an emulated block
+  int32_t num_blocks = 3;            // the blocks of the launch of a round
+  std::function<void()> after_node;  // after each node of a running graph, in order
+  void* marked = nullptr;            // the CUDA stream of the last Mark
+  // The work on another's CUDA stream before a mark. The fake runs it as late as possible: when the
+  // driver's CUDA stream waits for the mark. Empty: that work is done.
+  Work before_mark;
+  const uint64_t* done_word = nullptr;                  // the word of the last LaunchEndStaged
   std::function<void(const RoundBatch&)> before_round;  // may delay the round
   std::function<void(const RoundBatch&)> after_round;   // may change the answers of a round
   // A clock that work advances.

@@ -60,7 +60,7 @@ VerifyOptions SmallOptions() {
 }
 
 VerifyRun RunSuite(const VerifyOptions& options, TamperingBackend::Tamper tamper,
-                  int64_t last_level_bytes = 0) {
+                   int64_t last_level_bytes = 0) {
   VerifyRun run;
   VerifySuite suite(options, Machine{.last_level_bytes = last_level_bytes, .memory_bytes = 1 << 30},
                     {.make_backend = [&]() -> absl::StatusOr<std::unique_ptr<Backend>> {

@@ -77,6 +77,9 @@ PRETENDED void pretended_set_capturing(int is_capturing) {
 // The rounds and transforms that have run on the device.
 PRETENDED int pretended_num_launches() { return specd::TheDevice().driver.num_launches; }
 
+// The CUDA stream that the last call with one comes after.
+PRETENDED void* pretended_marked() { return specd::TheDevice().driver.marked; }
+
 // Returns NULL if there is none. The CUDA stream is never destroyed.
 PRETENDED void* pretended_create_stream() {
   specd::GpuStream stream;

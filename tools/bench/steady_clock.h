@@ -1,4 +1,5 @@
-// The clock of every measurement.
+// The clock of every measurement. Suites and scenes name it by this alias, because specd::Clock is
+// the daemon's. Safe from any thread.
 #pragma once
 
 #include <chrono>

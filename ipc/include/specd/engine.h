@@ -84,11 +84,10 @@ SPECD_API void specd_options_init(specd_options* options);
 
 /* Loads a shared object with sampler backends (docs/BACKENDS.md). Embedded engines of this process
  * then run rounds on a backend that it names "mine" with the URI "embedded:mine", and library calls
- * with the device "mine". The path begins with "/". Load before the first embedded engine is opened
- * and before the first library call, else the answer is SPECD_ERROR_STATE; it is the same if the
- * name of a backend is taken. SPECD_ERROR_UNSUPPORTED: the shared object was compiled with other
- * headers or by another compiler than this library. A daemon has --backend_plugin instead.
- * Threads: any. */
+ * with the device "mine". The path begins with "/". SPECD_ERROR_STATE: the name of a backend is
+ * taken. SPECD_ERROR_UNSUPPORTED: the shared object was compiled with other headers, by another
+ * compiler or with another standard library than this library. A daemon has --backend_plugin
+ * instead. Threads: any. */
 SPECD_API int specd_load_backends(const char* path);
 
 /* On success *engine is set; free it with specd_close. */

@@ -19,11 +19,11 @@
  * Every function reads num_indices rows (indices NULL: all num_rows), writes one result for each in
  * that order, and returns SPECD_OK. statuses may be NULL. Otherwise statuses[i] is SPECD_STATUS_OK,
  * or SPECD_STATUS_BAD_DISTRIBUTION if row i holds NaN or no mass. The probabilities of such a row
- * are all NaN, and its id is -1. The errors are those of specd.h; after an error nothing has been
- * written.
+ * are all NaN, and its id is -1. The errors are those of specd.h. A call that is
+ * refused has written nothing; after an error of the device the results are undefined.
  *
- * All other arrays, those of results too, are host memory. A call returns when its results are
- * there.
+ * All other arrays, those of parameters and results too, are host memory. A call returns when its
+ * results are there.
  *
  * Threads: any. A call on the CPU works on the thread that makes it. A thread keeps the memory of
  * the last calls for its next ones, on a GPU too.
@@ -54,11 +54,16 @@ typedef struct specd_rows {
   /* Where the call works: "cpu", "cuda", "cuda:1", or a backend of specd_load_backends. NULL
    * (default): on the GPU in whose memory the rows are, else on the CPU. A GPU takes rows of host
    * memory too, and copies them. Results do not depend on it. If this library has no CUDA, rows in
-   * device memory are refused with SPECD_ERROR_UNSUPPORTED. No CUDA stream of the process may
-   * capture during a thread's first call on a GPU. */
+   * device memory are refused with SPECD_ERROR_UNSUPPORTED.
+   *
+   * A thread makes a backend for its first call on a device ("cuda" is "cuda:0"). It makes another
+   * one for rows with more columns than before, after an error of the device, and if it has used
+   * four other devices since. If such a call is for a GPU, no CUDA stream of the process may
+   * capture meanwhile. */
   const char* device;
-  /* On a GPU: a cudaStream_t of that GPU. The call's work comes after the work that is on it. NULL
-   * (default): the rows are complete, or no GPU is used. */
+  /* On a GPU: a cudaStream_t of that GPU; the default one is cudaStreamLegacy, and
+   * cudaStreamPerThread is that of the calling thread. The call's work comes after the work that is
+   * on it. NULL (default): the rows are complete, or no GPU is used. */
   void* cuda_stream;
 } specd_rows;
 

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 import os
 
-from ._library import Error, check, last_error, load
+from ._library import Error, check, last_error, load, refusal
 from .arrays import pack_mask
 from .batch import BatchResults
 from .bfloat import BFloat16, bfloat16
@@ -74,8 +74,11 @@ def version() -> str:
 
 def load_backends(path: str | os.PathLike[str]) -> None:
     """Loads a shared object with sampler backends (docs/BACKENDS.md), for the URI "embedded:NAME" and
-    the device NAME of sample, softmax and their like. Call it before anything runs on a backend."""
-    check(load().specd_load_backends(os.path.abspath(path).encode()))
+    the device NAME of sample, softmax and their like."""
+    file = os.fsencode(path)
+    if b"\0" in file:
+        raise refusal(f"path: {path!r} has a NUL character; remove it")
+    check(load().specd_load_backends(os.path.abspath(file)))
 
 
 __all__ = [

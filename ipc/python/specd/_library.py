@@ -198,7 +198,7 @@ def last_error() -> str:
     embedded mode it also gives the reason for results with the status "device_error" that a call of
     this thread has brought; Result.detail has it in every thread. A daemon logs that reason."""
     text: bytes = load().specd_last_error()
-    return text.decode()
+    return text.decode(errors="backslashreplace")  # it may have a path that is no UTF-8
 
 
 def check(code: int) -> int:

@@ -24,7 +24,7 @@ class StreamProtocol(Protocol):
 CudaStream = Union[SupportsIndex, TorchStream, StreamProtocol]
 
 # CUDA and torch call the default stream 0. For the library NULL is no stream.
-_CUDA_STREAM_LEGACY = 1
+CUDA_STREAM_LEGACY = 1
 
 
 def stream_address(stream: CudaStream) -> int:
@@ -38,4 +38,4 @@ def stream_address(stream: CudaStream) -> int:
                           "give the address")
     elif hasattr(stream, "cuda_stream"):
         address = stream.cuda_stream
-    return integer(address, "cuda_stream", 0, 2**64 - 1) or _CUDA_STREAM_LEGACY
+    return integer(address, "cuda_stream", 0, 2**64 - 1) or CUDA_STREAM_LEGACY

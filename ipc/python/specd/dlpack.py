@@ -28,6 +28,9 @@ class SupportsDlpack(Protocol):
     def __dlpack_device__(self) -> tuple[Any, int]: ...
 
 
+# The stream of an export from CUDA memory: the tensor's package then orders nothing.
+UNORDERED = -1
+
 # DLDeviceType: where the CPU can read, and CUDA's own memory.
 _HOST_DEVICES, CUDA = (1, 3, 11, 13), 2
 _DEVICE_NAMES = {2: "CUDA", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "ROCm"}
@@ -89,13 +92,14 @@ def is_tensor(value: object) -> bool:
     return not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__")
 
 
-def read_tensor(value: Any, name: str) -> Tensor:
-    """What __dlpack__ says of a tensor, or a refusal that begins with `name`."""
+def read_tensor(value: Any, name: str, cuda_stream: int = UNORDERED) -> Tensor:
+    """What __dlpack__ says of a tensor, or a refusal that begins with `name`. cuda_stream: the package
+    of a CUDA tensor has this CUDA stream wait for the work that writes the tensor. UNORDERED: the rows
+    are ready, or the caller names the CUDA stream that writes them."""
     if getattr(value, "requires_grad", False):
         value = value.detach()  # torch exports no tensor that has a gradient
     device = tuple(int(part) for part in value.__dlpack_device__())
-    # On CUDA -1 is no synchronization: the rows are ready, or the round's CUDA stream writes them.
-    options: dict[str, Any] = {"stream": -1} if device[0] == CUDA else {}
+    options: dict[str, Any] = {"stream": cuda_stream} if device[0] == CUDA else {}
     try:
         try:
             capsule = value.__dlpack__(max_version=(1, 1), **options)

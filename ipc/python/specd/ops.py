@@ -12,7 +12,8 @@ for all results or an array with one for each. `rules`: kind ("logits", "probabi
 - device: where the call works, such as "cpu", "cuda:1" or a backend of load_backends. Without it a
   CUDA tensor's call works on the tensor's GPU, and any other on the CPU. Results do not depend on it.
 - cuda_stream: on a GPU, the work of the call comes after the work that is on this CUDA stream. Without
-  it the rows are complete when the call is made.
+  it a CUDA tensor's call comes after the work that the tensor's package has enqueued to write it (DLPack
+  orders that work before CUDA's legacy default stream). Other rows are then complete at the call.
 
 Results are arrays of the host.
 
@@ -31,8 +32,8 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from .arrays import KINDS, as_rows, integers, pointer
-from .cuda_stream import stream_address
-from .dlpack import Tensor, as_array, is_tensor, read_tensor
+from .cuda_stream import CUDA_STREAM_LEGACY, stream_address
+from .dlpack import UNORDERED, Tensor, as_array, is_tensor, read_tensor
 from .lent_rows import device_rows
 from .params import FILTER_ORDER
 from ._library import check, refusal, text_bytes
@@ -105,8 +106,12 @@ class _Rows:
         struct = c.initialised(s.Rows, "specd_rows_init")
         self.kept: list[Any] = []
         self.struct = struct
-        tensor = read_tensor(rows, "rows") if is_tensor(rows) else None
+        rules = self._take_place(rules)
+        # If the caller names no CUDA stream, the tensor's package orders its work before this one.
+        stream = UNORDERED if struct.cuda_stream else CUDA_STREAM_LEGACY
+        tensor = read_tensor(rows, "rows", stream) if is_tensor(rows) else None
         if tensor is not None and not tensor.is_on_host:
+            struct.cuda_stream = struct.cuda_stream or CUDA_STREAM_LEGACY
             shape = self._take_device_rows(tensor)
         else:
             shape = self._take_host_rows(as_array(rows, "rows"))
@@ -121,7 +126,7 @@ class _Rows:
             self.kept.append(chosen)
             struct.indices, struct.num_indices = pointer(chosen, ctypes.c_uint32), len(chosen)
             self.num_results = len(chosen)
-        set_rules(struct, self._take_place(rules))
+        set_rules(struct, rules)
 
     def _take_host_rows(self, rows: Any) -> tuple[int, ...]:
         """Returns the shape of what was given."""
@@ -204,4 +209,5 @@ def set_rules(struct: Any, rules: Mapping[str, Any]) -> None:
         elif name == "renormalise":
             struct.renormalise = int(bool(value))
         else:
-            raise refusal(f"{name}: no such argument; rows take kind, scale, cap and renormalise")
+            raise refusal(f"{name}: no such argument; rows take kind, scale, cap and renormalise, and "
+                          "those of a library call device and cuda_stream")

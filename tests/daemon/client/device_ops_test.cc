@@ -2,6 +2,8 @@
 // process.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -107,19 +109,79 @@ TEST_SUITE("unit") {
     });
   }
 
+  TEST_CASE("device ops: a thread keeps one backend for all spellings of a device") {
+    OpsDevice d;
+    InThread([&] {
+      specd_rows rows = d.Rows(true);
+      Results results;
+      REQUIRE(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_OK);
+      const FakeGpuDriver* const driver = d.device.rounds;
+      d.device.rounds = nullptr;  // set when another backend is made
+      for (const char* const device : {"cuda", "cuda:0", "cuda:00"}) {
+        rows.device = device;
+        REQUIRE(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_OK);
+        CHECK(d.device.rounds == nullptr);
+      }
+      rows.device = nullptr;
+      rows.num_rows = 1;
+      rows.vocab_size = kVocab + 1;  // more than before
+      REQUIRE(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_OK);
+      CHECK(d.device.rounds != nullptr);
+      CHECK(driver != nullptr);
+    });
+  }
+
   TEST_CASE("device ops: the work comes after that on the caller's CUDA stream") {
     OpsDevice d;
     InThread([&] {
       int stream = 0;
       specd_rows rows = d.Rows(true);
       rows.cuda_stream = &stream;
-      CHECK(Sampled(rows) == Sampled(d.Rows(false)));
+      const Results expected = Sampled(d.Rows(false));
+      // The caller's work, which writes the rows, is on the CUDA stream and has not run.
+      auto* const on_device = reinterpret_cast<float*>(d.address);
+      const auto clear = [&] { std::fill_n(on_device, d.host.size(), 1.0f); };
+      d.device.driver.before_mark = [&] {
+        std::copy(d.host.begin(), d.host.end(), on_device);
+        return GpuResult::Ok();
+      };
+      const specd_rows on_host = d.Rows(false);
+      Results results, wanted;
+      CHECK(specd_argmax(&on_host, wanted.ids.data(), nullptr) == SPECD_OK);
+      CHECK(specd_softmax(&on_host, {nullptr, 0}, wanted.out.data(), nullptr) == SPECD_OK);
+      clear();
+      CHECK(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_OK);
       CHECK(d.device.driver.marked == &stream);
+      clear();
+      CHECK(specd_softmax(&rows, {nullptr, 0}, results.out.data(), nullptr) == SPECD_OK);
+      CHECK(results == wanted);
+      d.device.driver.before_mark = nullptr;
+      CHECK(Sampled(rows) == expected);
+
+      d.device.driver.failing_call = "EnqueueAfterMark";
+      CHECK(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_ERROR_INTERNAL);
+      CHECK(LastErrorHas("fake failure of EnqueueAfterMark"));
+      d.device.driver.failing_call = "";
       d.device.driver.devices_of_streams[&stream] = 1;
-      Results results;
+      results = Results();
       CHECK(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
       CHECK(LastErrorHas("cuda_stream is of device 1"));
       CHECK(results.ids[0] == -2);
+    });
+  }
+
+  TEST_CASE("device ops: bug: a default CUDA stream was refused if another device was current") {
+    OpsDevice d;
+    InThread([&] {
+      const Results expected = Sampled(d.Rows(false));
+      for (const uintptr_t handle : {1, 2}) {  // cudaStreamLegacy, cudaStreamPerThread
+        auto* const stream = reinterpret_cast<void*>(handle);
+        d.device.driver.devices_of_streams[stream] = 1;  // the device that is current
+        specd_rows rows = d.Rows(true);
+        rows.cuda_stream = stream;
+        CHECK(Sampled(rows) == expected);
+        CHECK(d.device.driver.marked == stream);
+      }
     });
   }
 
@@ -147,8 +209,13 @@ TEST_SUITE("unit") {
       specd_rows on_host = d.Rows(false);
       on_host.cuda_stream = &stream;
       CHECK(argmax(on_host) == SPECD_ERROR_UNSUPPORTED);
-      CHECK(LastErrorHas("leave cuda_stream NULL"));
-      // Results in device memory.
+      CHECK(
+          LastErrorHas("backend \"cpu\" follows no CUDA stream; wait for the stream and leave "
+                       "cuda_stream NULL, or name the GPU in rows.device"));
+      on_host.device = "cuda";  // the remedy
+      CHECK(argmax(on_host) == SPECD_OK);
+      results = Results();
+      // Other arrays in device memory, which the library would read or write on the host.
       const specd_rows good = d.Rows(true);
       auto* const on_device = reinterpret_cast<float*>(d.device.address);
       CHECK(specd_softmax(&good, {nullptr, 0}, on_device, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
@@ -156,7 +223,41 @@ TEST_SUITE("unit") {
       CHECK(specd_argmax(&good, reinterpret_cast<int32_t*>(on_device), nullptr) ==
             SPECD_ERROR_INVALID_ARGUMENT);
       CHECK(LastErrorHas("ids is memory of cuda:0"));
+      rows = d.Rows(false);
+      rows.indices = reinterpret_cast<const uint32_t*>(on_device);
+      rows.num_indices = 1;
+      CHECK(argmax(rows) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(LastErrorHas("indices is memory of cuda:0"));
+      const specd_rows host_rows = d.Rows(false);
+      const auto* const numbers = reinterpret_cast<const double*>(on_device);
+      CHECK(specd_softmax(&host_rows, {numbers, 0}, results.out.data(), nullptr) ==
+            SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(LastErrorHas("temperature is memory of cuda:0"));
+      specd_sampling sampling;
+      specd_sampling_init(&sampling);
+      sampling.seed.items = reinterpret_cast<const uint64_t*>(on_device);
+      CHECK(specd_sample(&host_rows, &sampling, results.ids.data(), nullptr) ==
+            SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(LastErrorHas("seed is memory of cuda:0"));
       CHECK(results.ids[0] == -2);
+    });
+  }
+
+  TEST_CASE(
+      "device ops: bug: rows were taken for host memory if the GPU did not say where they lie") {
+    OpsDevice d;
+    InThread([&] {
+      Results results;
+      const specd_rows rows = d.Rows(true);
+      int after = 0;  // the queries that succeed
+      for (const char* const asked : {"asked where ids lies", "asked where rows.data lies"}) {
+        d.device.gpu.Inject({.call = "Describe", .after = after++, .code = kGpuIllegalAddress});
+        CHECK(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_ERROR_INTERNAL);
+        CHECK(LastErrorHas(asked));
+        CHECK(LastErrorHas("Describe"));
+        CHECK(results.ids[0] == -2);
+      }
+      CHECK(specd_argmax(&rows, results.ids.data(), nullptr) == SPECD_OK);
     });
   }
 

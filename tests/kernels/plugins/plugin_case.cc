@@ -2,6 +2,8 @@
 #define SPECD_TAKEN_NAME 1
 #define SPECD_OTHER_ABI 2
 #define SPECD_NO_ENTRY 3
+#define SPECD_THROWS 4
+#define SPECD_OTHER_STRINGS 5
 
 #if SPECD_PLUGIN_CASE == SPECD_TAKEN_NAME
 #include "kernels/backend_plugin.h"
@@ -12,12 +14,27 @@ SPECD_BACKEND_PLUGIN(registry) {
                                   absl::UnimplementedError("none"));
                             }});
 }
+#elif SPECD_PLUGIN_CASE == SPECD_THROWS
+#include <stdexcept>
+
+#include "kernels/backend_plugin.h"
+
+SPECD_BACKEND_PLUGIN(registry) {
+  static_cast<void>(registry);
+  throw std::runtime_error("no card");
+}
 #else
 
 #define EXPORTED extern "C" [[gnu::visibility("default")]]
 
+#if SPECD_PLUGIN_CASE == SPECD_OTHER_STRINGS
+#define _GLIBCXX_USE_CXX11_ABI 0
+#include "kernels/backend_abi.h"
+EXPORTED const char* specd_backend_abi() { return specd::kBackendAbi; }
+#else
 EXPORTED const char* specd_backend_abi() { return "GNU 4.8.0, headers 0123456789ab"; }
-#if SPECD_PLUGIN_CASE == SPECD_OTHER_ABI
+#endif
+#if SPECD_PLUGIN_CASE != SPECD_NO_ENTRY
 EXPORTED void specd_register_backends(void*, void*) { __builtin_trap(); }  // must not be called
 #endif
 #endif
