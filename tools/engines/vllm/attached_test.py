@@ -7,7 +7,8 @@ import torch
 
 from laws import law
 from specd.integrations.vllm import use_specd
-from support import ProcessTest
+from support import ProcessTest, TOKENIZER
+from tokenizers import Tokenizer
 from v1_runner import Runner as V1Runner
 from v2_runner import Runner as V2Runner, kept
 from vllm import SamplingParams
@@ -44,6 +45,22 @@ class AttachedTest(ProcessTest):
             attached = self.texts(kind, f"unix:{self.socket}")
             self.assertEqual(attached, self.texts(kind, "embedded:cpu"), kind)
             self.assertTrue(all(len(tokens) >= 8 for tokens in attached.values()), attached)
+
+
+    def test_the_eos_of_the_daemon_ends_no_request(self):
+        self.daemon()
+        eos = Tokenizer.from_file(str(TOKENIZER)).token_to_id("<|endoftext|>")
+        for kind in (V1Runner, V2Runner):
+            runner, rows = kind(vocab=VOCAB, rows=1, drafts=2), np.zeros((3, VOCAB))
+            use_specd(runner, f"unix:{self.socket}")
+            runner.add("r", SamplingParams(temperature=0))
+            rows[[0, 1, 2], [5, eos, 6]] = 1
+            for _ in range(3):
+                step = runner.sample(rows, [[5, eos]] if kind is V1Runner else {"r": [5, eos]})
+                tokens = step.sampled_token_ids[0].tolist()
+                self.assertEqual(tokens, [5, eos, 6])
+                if kind is V1Runner:
+                    runner.requests["r"].output_token_ids.extend(tokens)
 
 
 if __name__ == "__main__":

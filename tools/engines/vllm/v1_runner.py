@@ -22,11 +22,13 @@ from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 CPU = torch.device("cpu")
 
 
-def config(vocab, rows, drafts, *, ranks=1, method="standard", logprobs_mode="raw_logprobs"):
-    """The parts of a VllmConfig that use_specd reads."""
+def config(vocab, rows, drafts, *, ranks=(), method="standard", logprobs_mode="raw_logprobs"):
+    """The parts of a VllmConfig that use_specd reads. ranks: sizes that are not 1."""
     space = types.SimpleNamespace
+    sizes = dict.fromkeys((f"{name}_parallel_size" for name in (
+        "tensor", "prefill_context", "pipeline")), 1)
     return space(
-        parallel_config=space(tensor_parallel_size=ranks),
+        parallel_config=space(**{**sizes, **dict(ranks)}),
         speculative_config=space(rejection_sample_method=method, num_speculative_tokens=drafts)
         if drafts else None,
         scheduler_config=space(max_num_seqs=rows),
