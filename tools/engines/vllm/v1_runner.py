@@ -110,3 +110,11 @@ def spec_metadata(drafts):
     made.target_logits_indices = torch.from_numpy(rows[~np.isin(rows, ends - 1)])
     made.logits_indices = torch.from_numpy(rows)
     return made
+
+
+def spikes(ids, vocab=32):
+    """Logits whose best ids are these, and 15 the second best, as in vLLM's own tests."""
+    rows = np.full((len(ids), vocab), -100.0)
+    rows[:, 15] = 99
+    rows[np.arange(len(ids)), ids] = 100
+    return rows
