@@ -1,8 +1,11 @@
 #include "tools/engines/llama_cpp/engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "tools/engines/llama_cpp/answers.h"
 
 namespace specd::llama_cpp {
@@ -16,12 +19,16 @@ constexpr size_t kEosIdsMax = 64;  // specd_options.eos_token_ids
 
 bool IsEmbedded(const std::string& uri) { return uri.starts_with("embedded:"); }
 
-std::vector<int32_t> EndTokens(const llama_vocab* vocab) {
+absl::StatusOr<std::vector<int32_t>> EndTokens(const llama_vocab* vocab) {
   std::vector<int32_t> ids;
-  for (int32_t id = 0; id < llama_vocab_n_tokens(vocab) && ids.size() < kEosIdsMax; ++id) {
+  for (int32_t id = 0; id < llama_vocab_n_tokens(vocab); ++id) {
     if (llama_vocab_is_eog(vocab, id)) ids.push_back(id);
   }
-  return ids;
+  if (ids.size() <= kEosIdsMax) return ids;
+  return absl::InvalidArgumentError(fmt::format(
+      "model: {} of its ids end an output, and specd takes at most {}; give a GGUF file "
+      "with fewer end-of-generation tokens",
+      ids.size(), kEosIdsMax));
 }
 
 }  // namespace
@@ -60,8 +67,13 @@ absl::Status Engine::Attach() {
   attach.name = "llama_cpp";
   if (!options_.tokenizer.empty()) attach.tokenizer = options_.tokenizer.c_str();
   // A daemon knows the ids that end an output from its own flags.
-  const std::vector<int32_t> ends = EndTokens(model_->vocab());
-  if (IsEmbedded(options_.uri)) attach.eos_token_ids = {ends.data(), ends.size()};
+  std::vector<int32_t> ends;
+  if (IsEmbedded(options_.uri)) {
+    absl::StatusOr<std::vector<int32_t>> found = EndTokens(model_->vocab());
+    if (!found.ok()) return found.status();
+    ends = *std::move(found);
+    attach.eos_token_ids = {ends.data(), ends.size()};
+  }
   return StatusOf(specd_open(options_.uri.c_str(), &attach, &engine_));
 }
 

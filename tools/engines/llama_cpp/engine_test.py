@@ -8,6 +8,7 @@ Usage: engine_test.py GGUF_PYTHON
 """
 
 import collections
+import json
 import pathlib
 import re
 import shutil
@@ -84,7 +85,7 @@ class EngineTest(ProcessTest):
         """The texts with each kind of draft that may change none."""
         both = {"draft_model": self.assistant, "drafts": "best"}
         return [self.tokens(uri=uri, params=params, **options) for options in (
-            {"draft": 0}, {"draft": 5}, {"draft": 1}, {"draft": 5, **both},
+            {"draft": 0}, {"draft": 5}, {"draft": 1}, {"draft": 5, **both}, {"draft": 0, **both},
             {"draft": 3, "draft_model": self.target, "drafts": "best"},
             {"draft": 5, "max_batch": 3, **both}, {"draft": 4, "max_batch": 2})]
 
@@ -235,11 +236,23 @@ class EngineTest(ProcessTest):
         self.kill(daemon)
         self.assertEqual(process.wait(), 3, process.stderr)
 
+    def shorter_assistant(self, positions):
+        """The draft model with fewer positions."""
+        folder = self.models / "short"
+        shutil.copytree(self.models, folder, ignore=lambda *_: ["short", "small", "rows"])
+        config = folder / "assistant/config.json"
+        fields = json.loads(config.read_text())
+        config.write_text(json.dumps({**fields, "max_position_embeddings": positions}))
+        subprocess.run([GGUF_PYTHON, pathlib.Path(__file__).with_name("write_gguf.py"), folder],
+                       check=True)
+        return folder / "assistant.gguf"
+
     def test_what_is_not_done_is_refused_by_name(self):
         small = self.models / "small"
         shutil.copytree(self.models, small, ignore=lambda *_: ["small", "rows"])
         subprocess.run([GGUF_PYTHON, pathlib.Path(__file__).with_name("write_gguf.py"), small,
                         "--vocab_size=2100"], check=True)
+        short = self.shorter_assistant(512)
         model = f"--model={self.target}"
         for code, flags, words in (
                 (2, [], "model: there is none; give --model"),
@@ -248,6 +261,8 @@ class EngineTest(ProcessTest):
                  "draft_model: its rows have 2100 ids, and the model's 2048"),
                 (1, [model, "--max_tokens=1024"],
                  "max_tokens: 1024 after a prompt of 1 tokens.*1023 or less"),
+                (1, [model, f"--draft_model={short}", "--max_tokens=512"],
+                 "max_tokens: 512 after a prompt of 1 tokens, and the models have 512 positions.*511 or"),
                 (1, [model, "--context=1025"], r"context: 1025 is outside 1 \.\. 1024"),
                 (1, [model, "--stop=x"], "stop"),
                 (1, [model, "--params=temperature=3"], r"temperature.*0 \.\. 2"),

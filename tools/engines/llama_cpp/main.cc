@@ -162,21 +162,21 @@ absl::StatusOr<std::unique_ptr<CachedModel>> LoadModel(std::string_view name,
        .threads = threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency())});
 }
 
+// num_positions: those that all models have.
 absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::vector<std::string>& texts,
-                                                const CachedModel& model) {
+                                                const llama_vocab* vocab, uint32_t num_positions) {
   const std::vector<std::string> request_ids = toy::MakeRequestIds(texts);
   std::vector<Prompt> prompts;
   for (size_t i = 0; i < texts.size(); ++i) {
-    Prompt prompt{.request_id = request_ids[i], .ids = Tokenize(model.vocab(), texts[i])};
+    Prompt prompt{.request_id = request_ids[i], .ids = Tokenize(vocab, texts[i])};
     const uint64_t positions = prompt.ids.size() + uint64_t{absl::GetFlag(FLAGS_max_tokens)};
     if (prompt.ids.empty()) return absl::InvalidArgumentError("prompt: a text has no token");
-    if (positions > model.num_positions()) {
+    if (positions > num_positions) {
       return absl::InvalidArgumentError(fmt::format(
           "max_tokens: {} after a prompt of {} tokens, and the models have {} positions; set it to "
           "{} or less",
-          absl::GetFlag(FLAGS_max_tokens), prompt.ids.size(), model.num_positions(),
-          std::max<int64_t>(
-              0, int64_t{model.num_positions()} - static_cast<int64_t>(prompt.ids.size()))));
+          absl::GetFlag(FLAGS_max_tokens), prompt.ids.size(), num_positions,
+          std::max<int64_t>(0, int64_t{num_positions} - static_cast<int64_t>(prompt.ids.size()))));
     }
     prompts.push_back(std::move(prompt));
   }
@@ -207,17 +207,20 @@ absl::Status Generate(const EngineOptions& options, Print print,
                       const std::vector<std::string>& texts) {
   auto model = LoadModel("model", absl::GetFlag(FLAGS_model), options.max_draft + 1);
   if (!model.ok()) return model.status();
+  const llama_vocab* vocab = (*model)->vocab();
+  uint32_t num_positions = (*model)->num_positions();
   std::unique_ptr<CachedModel> draft_model;
-  if (const std::string path = absl::GetFlag(FLAGS_draft_model); !path.empty()) {
+  const std::string path = absl::GetFlag(FLAGS_draft_model);
+  if (!path.empty() && options.max_draft > 0) {  // without drafts the draft model does nothing
     auto loaded = LoadModel("draft_model", path, 1);
     if (!loaded.ok()) return loaded.status();
     draft_model = *std::move(loaded);
-    const absl::Status status = CheckSameVocabulary((*model)->vocab(), draft_model->vocab());
+    const absl::Status status = CheckSameVocabulary(vocab, draft_model->vocab());
     if (!status.ok()) return status;
+    num_positions = std::min(num_positions, draft_model->num_positions());
   }
-  const auto prompts = ReadPrompts(texts, **model);
+  const auto prompts = ReadPrompts(texts, vocab, num_positions);
   if (!prompts.ok()) return prompts.status();
-  const llama_vocab* vocab = (*model)->vocab();
   Engine engine(options, *std::move(model), std::move(draft_model));
   std::vector<Generation> generations;
   if (const absl::Status status = engine.Run(*prompts, &generations); !status.ok()) return status;

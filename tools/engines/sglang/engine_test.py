@@ -16,8 +16,8 @@ import specd
 from batches import Batch, chain, request, rows
 from laws import chi_square, law
 from specd.integrations import _sglang_params as own
-from specd.integrations.sglang import EagleVerifier, plugin, specd_params, use_specd
-from support import ProcessTest
+from specd.integrations.sglang import EagleVerifier, make_sampler, plugin, specd_params, use_specd
+from support import ProcessTest, TOKENIZER
 from sglang.srt.layers.logprob_processor import compute_spec_logprobs
 from sglang.srt.layers.sampler import Sampler, create_sampler
 from sglang.srt.model_executor.forward_batch_info import ForwardMode
@@ -26,6 +26,7 @@ from sglang.srt.runtime_context import get_context, get_parallel, get_spec
 from sglang.srt.sampling.sampling_params import SamplingParams
 from sglang.srt.speculative import eagle_utils, eagle_worker_common, spec_utils
 from sglang.srt.speculative.ngram_info import NgramVerifyInput
+from tokenizers import Tokenizer
 
 # Chi-square with 7 and with 15 degrees of freedom passes these once in a million.
 LIMIT_7, LIMIT_15 = 40.5, 56.5
@@ -193,6 +194,8 @@ class RefusalTest(unittest.TestCase):
         with get_parallel().override(tp_size=2, attn_tp_size=2, moe_tp_size=2,
                                      tp_group=types.SimpleNamespace(world_size=2)):
             self.refused("tp_size: 2 ranks")
+            with self.assertRaisesRegex(specd.Error, "tp_size: 2 ranks"):
+                make_sampler()
         for field, words in (("has_custom_logit_processor", "custom_logit_processor: it is code"),
                              ("has_watermark_candidates", "watermark: a request of the batch")):
             batch = Batch([request("a")], 32)
@@ -291,6 +294,31 @@ class AttachedTest(ProcessTest):
         attached = self.text(f"unix:{self.socket}")
         self.assertEqual(attached, self.text("embedded:cpu"))
         self.assertTrue(all(len(greedy) == 3 for _, greedy in attached))
+
+    def test_the_eos_of_the_daemon_ends_no_request(self):
+        self.daemon()
+        eos = Tokenizer.from_file(str(TOKENIZER)).token_to_id("<|endoftext|>")
+        verify, req = EagleVerifier(f"unix:{self.socket}"), request("a", temperature=0, ignore_eos=True)
+        for _ in range(3):
+            answer = verify(chain([[5, eos]]), Batch([req], 2048), rows(spikes([5, eos, 6], 2048)))
+            self.assertEqual(accepted(answer), [[5, eos, 6]])
+
+    def test_a_sequence_that_another_has_ended_is_an_error(self):
+        # SGLang's overlap loop would take an accept length of 0 for one.
+        verify, batch = EagleVerifier("embedded:cpu"), Batch([request("a"), request("b")], 32)
+        verify(chain([[1], [2]]), batch, rows(np.zeros((4, 32))))
+        verify._rounds._opened["b"].sequence.abort()
+        with self.assertRaisesRegex(specd.Error, r"request_id: the sequence of 'b' .*\(abort\)"):
+            verify(chain([[1], [2]]), batch, rows(np.zeros((4, 32))))
+
+    def test_a_later_round_may_be_as_wide_as_adaptive_drafts_become(self):
+        with get_spec().override(speculative_adaptive=True, speculative_num_draft_tokens=2,
+                                 max_speculative_num_draft_tokens=4):
+            verify, req = EagleVerifier("embedded:cpu"), request("a", temperature=0)
+            for drafts in ([1], [1, 2, 3], [1, 2]):
+                best = [*drafts, 9]
+                answer = verify(chain([drafts]), Batch([req], 32), rows(spikes(best)))
+                self.assertEqual(accepted(answer), [best])
 
 
 class PluginTest(unittest.TestCase):

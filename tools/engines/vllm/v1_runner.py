@@ -22,11 +22,13 @@ from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 CPU = torch.device("cpu")
 
 
-def config(vocab, rows, drafts, *, ranks=1, method="standard", logprobs_mode="raw_logprobs"):
-    """The parts of a VllmConfig that use_specd reads."""
+def config(vocab, rows, drafts, *, ranks=(), method="standard", logprobs_mode="raw_logprobs"):
+    """The parts of a VllmConfig that use_specd reads. ranks: sizes that are not 1."""
     space = types.SimpleNamespace
+    sizes = dict.fromkeys((f"{name}_parallel_size" for name in (
+        "tensor", "prefill_context", "pipeline")), 1)
     return space(
-        parallel_config=space(tensor_parallel_size=ranks),
+        parallel_config=space(**{**sizes, **dict(ranks)}),
         speculative_config=space(rejection_sample_method=method, num_speculative_tokens=drafts)
         if drafts else None,
         scheduler_config=space(max_num_seqs=rows),
@@ -108,3 +110,11 @@ def spec_metadata(drafts):
     made.target_logits_indices = torch.from_numpy(rows[~np.isin(rows, ends - 1)])
     made.logits_indices = torch.from_numpy(rows)
     return made
+
+
+def spikes(ids, vocab=32):
+    """Logits whose best ids are these, and 15 the second best, as in vLLM's own tests."""
+    rows = np.full((len(ids), vocab), -100.0)
+    rows[:, 15] = 99
+    rows[np.arange(len(ids)), ids] = 100
+    return rows

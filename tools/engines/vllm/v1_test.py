@@ -14,7 +14,7 @@ import specd
 from laws import chi_square, law
 from specd.integrations import _vllm_params as own
 from specd.integrations.vllm import WorkerExtension, specd_params, use_specd
-from v1_runner import Runner, spec_metadata
+from v1_runner import Runner, spec_metadata, spikes
 from vllm import SamplingParams
 from vllm.sampling_params import StructuredOutputsParams
 from vllm.v1.sample.logits_processor import LogitsProcessor
@@ -27,14 +27,6 @@ LIMIT_7 = 40.5
 def params(**fields):
     """max_tokens is never reached."""
     return SamplingParams(max_tokens=400, **fields)
-
-
-def spikes(ids, vocab=32):
-    """Logits whose best ids are these, and 15 the second best, as in vLLM's own tests."""
-    rows = np.full((len(ids), vocab), -100.0)
-    rows[:, 15] = 99
-    rows[np.arange(len(ids)), ids] = 100
-    return rows
 
 
 class V1Test(unittest.TestCase):
@@ -304,15 +296,12 @@ class V1Test(unittest.TestCase):
         untokenized = params(bad_words=["x"])
         constrained = params(min_tokens=3, structured_outputs=StructuredOutputsParams(regex="a"))
         constrained._all_stop_token_ids = {2}
-        ignoring = params(min_tokens=3, ignore_eos=True, stop_token_ids=[4])
-        ignoring._all_stop_token_ids = {2, 4}
         for given, words in (
                 (params(thinking_token_budget=5), "thinking_token_budget: 5 is not honoured"),
                 (params(watermarking=True), "watermarking: True is not honoured"),
                 (params(trace_decode_token_ids=[1]), r"trace_decode_token_ids: \[1\]"),
                 (untokenized, r"bad_words: \['x'\] have no ids"),
-                (constrained, "structured_outputs: they are not honoured beside min_tokens = 3"),
-                (ignoring, "ignore_eos: True beside min_tokens = 3")):
+                (constrained, "structured_outputs: they are not honoured beside min_tokens = 3")):
             with self.assertRaisesRegex(specd.Error, words):
                 specd_params(given)
         with self.assertRaisesRegex(specd.Error, "rejection_sample_method: 'fly'"):
@@ -342,8 +331,10 @@ class V1Test(unittest.TestCase):
             def update_state(self, batch_update): pass
         with self.assertRaisesRegex(specd.Error, "logitsprocs: Custom is code"):
             self.runner([params()], processors=[Custom()]).sample(np.zeros((1, 32)))
-        for options, words in (({"ranks": 2}, "tensor_parallel_size: 2"),
-                               ({"method": "synthetic"}, "rejection_sample_method: 'synthetic'"),
+        for name in ("tensor_parallel_size", "prefill_context_parallel_size", "pipeline_parallel_size"):
+            with self.assertRaisesRegex(specd.Error, f"{name}: 2 ranks"):
+                use_specd(Runner(ranks={name: 2}))
+        for options, words in (({"method": "synthetic"}, "rejection_sample_method: 'synthetic'"),
                                ({"method": "fly"}, "rejection_sample_method: 'fly'")):
             with self.assertRaisesRegex(specd.Error, words):
                 use_specd(Runner(**options))

@@ -88,8 +88,10 @@ class Runner:
         ids = np.concatenate([[7, *tokens] for tokens in drafts.values()]).astype(np.int32)
         # The position of a row's token. A prompt that is not finished has placeholders for drafts.
         first = np.array([0 if name in unfinished else self.computed[name] for name in names])
-        lens = np.array([0 if name in unfinished else 100 for name in names], np.int32)
-        given = {"req_ids": names, "num_reqs": len(names), "idx_mapping_np": rows,
+        # A CUDA graph has batches of 8, whose further requests have no length.
+        lens = np.zeros(-(-len(names) // 8) * 8, np.int32)
+        lens[:len(names)] = [0 if name in unfinished else 100 for name in names]
+        given = {"req_ids": names, "num_reqs": len(names), "num_reqs_after_padding": len(lens), "idx_mapping_np": rows,
                  "idx_mapping": torch.from_numpy(rows),
                  "expanded_idx_mapping": torch.from_numpy(np.repeat(rows, counts)),
                  "expanded_local_pos": torch.from_numpy(place), "seq_lens": torch.from_numpy(lens),

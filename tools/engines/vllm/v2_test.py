@@ -174,7 +174,10 @@ class V2Test(unittest.TestCase):
                 use_specd(runner)
         refused("enable_adaptive_verification: True", Runner(adaptive=True))
         refused("rejection_sample_method: 'fly'", Runner(method="fly"))
-        refused("tensor_parallel_size: 4", Runner(ranks=4))
+        runner = Runner(ranks={"pipeline_parallel_size": 2})
+        runner.sampler = None  # as in all ranks but the last
+        refused("pipeline_parallel_size: 2 ranks", runner)
+        refused("tensor_parallel_size: 4", Runner(ranks={"tensor_parallel_size": 4}))
         for name, words in (("return_sampling_mask", "return_sampling_mask: True"),
                             ("compute_nans", "VLLM_COMPUTE_NANS_IN_LOGITS: 1")):
             runner = Runner()

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import importlib
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from .._library import Error, refusal
 from ..batch import BatchResults
 from ..engine import Engine
 from ..params import SamplingParams
+from ..results import FINISH_REASONS
 from ..row_types import Ids
 from ..sequence import Sequence
 
+_NAME_BYTES_MAX = 128  # of a request_id of specd
+# An id that the other engine has not read yet.
+_UNREAD = -1
+
 
 class Opening(NamedTuple):
-    """What a request's sequence is opened with. output_ids: what the request has generated already."""
+    """What a request's sequence is opened with. output_ids: what the request has generated already.
+    An id of -1 among them is one that specd has kept."""
 
     params: SamplingParams
     prompt_ids: Ids = ()
@@ -22,10 +33,28 @@ class Opening(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request of the other engine: its id, and the object that stands for it as long as it lives."""
+    """A request of the other engine. parts: the objects that stand for it, which are others once its
+    parameters or its prompt are. output_ids: what it has generated, if the engine takes tokens back."""
 
     name: str
-    state: Any
+    parts: tuple[Any, ...]
+    output_ids: list[int] | None = None
+
+
+@dataclasses.dataclass
+class _Opened:
+    """A request with its sequence. tokens: the output of the sequence. has_ended: specd has ended it."""
+
+    request: Request
+    sequence: Sequence
+    tokens: list[int]
+    has_ended: bool = False
+
+    def agrees(self, request: Request) -> bool:
+        """Whether the sequence has the parameters and the tokens of the request."""
+        ids, kept = request.output_ids, len(self.tokens)
+        return all(mine is its for mine, its in zip(self.request.parts, request.parts)) and (
+            ids is None or len(ids) == kept or len(ids) > kept and ids[kept] == _UNREAD)
 
 
 class RequestRounds:
@@ -33,30 +62,60 @@ class RequestRounds:
 
     def __init__(self, engine: Engine, opening: Callable[[Request], Opening]):
         self.engine, self._opening = engine, opening
-        self._open: dict[str, tuple[Request, Sequence]] = {}
+        self._opened: dict[str, _Opened] = {}
+        # The other engine ends its requests. One of specd without EOS ids refuses ignore_eos.
+        self._ignore_eos = True
 
     def close_where(self, is_gone: Callable[[Request], bool]) -> None:
         """Closes the sequences of requests that have gone."""
-        for name in [name for name, (request, _) in self._open.items() if is_gone(request)]:
-            self._close(name)
+        for name in [name for name, each in self._opened.items() if is_gone(each.request)]:
+            self._opened.pop(name).sequence.close()
 
-    def verify(self, requests: Iterable[Request], rows: Any, q: Any = None,
+    def verify(self, requests: Iterable[Request], rows: Any, q: Any = None, discard: Any = None,
                **drafts: Any) -> BatchResults:
-        """A round of these requests. A sequence is opened at the first round of its request. rows, q:
-        tensors of torch. The rest is that of Engine.verify_batch."""
-        handles = [self._sequence(request).handle for request in requests]
-        return self.engine.verify_batch(self._readable(rows), handles, q=self._readable(q), **drafts)
+        """A round of these requests. A sequence is opened at the first round of its request, and again
+        where the request has other parameters or other tokens. rows, q: tensors of torch. The rest is
+        that of Engine.verify_batch. Each request that is not discarded gets a token at least."""
+        opened = [self._of(request) for request in requests]
+        found = self.engine.verify_batch(
+            self._readable(rows), [each.sequence.handle for each in opened], q=self._readable(q),
+            discard=discard, **drafts)
+        for i, each in enumerate(opened):
+            each.tokens.extend(found.kept(i).tolist())
+            each.has_ended = bool(found.finish_reason[i])
+            if not found.num_kept[i] and (discard is None or not discard[i]):
+                raise refusal(
+                    f"request_id: the sequence of {each.request.name!r} had ended already "
+                    f"({FINISH_REASONS[found.finish_reason[i]]}), so its round has no token; do not "
+                    "abort it in specd, but in the engine that generates it")
+        return found
 
-    def _close(self, name: str) -> None:
-        self._open.pop(name)[1].close()
+    def _of(self, request: Request) -> _Opened:
+        before = self._opened.get(request.name)
+        agrees = before is not None and before.agrees(request)
+        if before is not None and agrees and not before.has_ended:
+            return before
+        opening = self._opening(request)
+        tokens = np.array(opening.output_ids, np.int64).tolist()
+        if before is not None:
+            tokens = before.tokens if agrees else [
+                before.tokens[i] if token == _UNREAD else token for i, token in enumerate(tokens)]
+            self._opened.pop(request.name).sequence.close()
+        sequence = self._open(request.name, opening._replace(output_ids=tokens))
+        self._opened[request.name] = _Opened(request, sequence, tokens)
+        return self._opened[request.name]
 
-    def _sequence(self, request: Request) -> Sequence:
-        if request.name in self._open and self._open[request.name][0].state is not request.state:
-            self._close(request.name)  # a later request has the same name
-        if request.name not in self._open:
-            sequence = self.engine.open(*self._opening(request), request_id=request.name)
-            self._open[request.name] = request, sequence
-        return self._open[request.name][1]
+    def _open(self, name: str, opening: Opening) -> Sequence:
+        opening.params.ignore_eos = self._ignore_eos
+        try:
+            return self.engine.open(*opening, request_id=_request_id(name))
+        except Error as error:
+            if not self._ignore_eos or error.code_name != "SPECD_ERROR_UNSUPPORTED":
+                raise
+        opening.params.ignore_eos = False
+        sequence = self.engine.open(*opening, request_id=_request_id(name))
+        self._ignore_eos = False
+        return sequence
 
     def _readable(self, rows: Any) -> Any:
         """The rows where specd reads them, and complete."""
@@ -66,3 +125,12 @@ class RequestRounds:
             return rows.cpu()
         importlib.import_module("torch").cuda.current_stream(rows.device).synchronize()
         return rows
+
+
+def _request_id(name: str) -> str:
+    """The name, or its hash where specd refuses it: a client of the other engine may choose any."""
+    data = name.encode(errors="surrogatepass")
+    fits = 0 < len(data) <= _NAME_BYTES_MAX and data.decode(errors="replace") == name
+    if fits and not any(byte < 0x20 or byte == 0x7f for byte in data):
+        return name
+    return "sha256-" + hashlib.sha256(data).hexdigest()

@@ -9,6 +9,7 @@ import numpy as np
 
 from .._library import refusal
 from ..ops import sample
+from ._sglang_context import check_ranks
 
 _seeds = np.random.default_rng()
 
@@ -16,6 +17,7 @@ _seeds = np.random.default_rng()
 def make_sampler() -> Any:
     """A sampler for SGLang's register_sampler_backend. SGLang itself does what comes before and after:
     processors, penalties, the temperature, an argmax where all requests are greedy, and logprobs."""
+    check_ranks()
     base = importlib.import_module("sglang.srt.layers.sampler").Sampler
     return type("SpecdSampler", (base,), {"_sample_from_probs": _sample_from_probs})()
 

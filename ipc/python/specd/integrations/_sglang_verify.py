@@ -12,6 +12,7 @@ from .._library import refusal
 from ..batch import BatchResults
 from ..engine import Engine
 from ._request_rounds import Opening, Request, RequestRounds
+from ._sglang_context import check_ranks, context
 from ._sglang_params import specd_params
 
 # Where SGLang is not told how many requests may run. Estimates.
@@ -49,29 +50,27 @@ class EagleVerifier:
     def _verify(self, verify_input: Any, batch: Any, logits: Any) -> BatchResults:
         width = verify_input.draft_token_num
         if self._rounds is None:
-            self._rounds = RequestRounds(self._opened(logits.shape[-1], width - 1), _opening)
+            self._rounds = RequestRounds(self._opened(logits.shape[-1], width), _opening)
         self._rounds.close_where(_is_gone)
         q = verify_input.draft_probs
         return self._rounds.verify(
-            [Request(req.rid, weakref.ref(req)) for req in batch.reqs], logits,
+            [Request(req.rid, (weakref.ref(req),)) for req in batch.reqs], logits,
             # The first of a request's tokens is the one before its draft.
             tokens=_host(verify_input.draft_token).reshape(-1, width)[:, 1:],
             target_rows=_host(verify_input.retrieve_index).reshape(-1),
             q=None if q is None else q.reshape(-1, q.shape[-1]))
 
-    def _opened(self, vocab_size: int, max_draft: int) -> Engine:
+    def _opened(self, vocab_size: int, width: int) -> Engine:
         engine = self._engine
         if isinstance(engine, str):
-            rows = _context("get_server_args").max_running_requests or _MAX_BATCH
-            engine = Engine(engine, vocab_size=vocab_size, max_draft=max_draft, max_batch=rows,
+            rows = context("get_server_args").max_running_requests or _MAX_BATCH
+            # With speculative_adaptive a later round may be wider than the first one.
+            widest = max(width, context("max_speculative_num_draft_tokens") or 0)
+            engine = Engine(engine, vocab_size=vocab_size, max_draft=widest - 1, max_batch=rows,
                             max_sequences=_SEQUENCES_PER_ROW * rows)
         # draft_probs are what the draft tokens were drawn from.
         engine.rows(1, "draft", kind="final_probabilities")
         return engine
-
-
-def _context(name: str) -> Any:
-    return getattr(importlib.import_module("sglang.srt.runtime_context"), name)()
 
 
 def _host(tensor: Any) -> Any:
@@ -79,14 +78,14 @@ def _host(tensor: Any) -> Any:
 
 
 def _opening(request: Request) -> Opening:
-    req = request.state()
-    block = _context("get_spec").speculative_use_block_verification
+    req = request.parts[0]()
+    block = context("get_spec").speculative_use_block_verification
     return Opening(specd_params(req.sampling_params, block=block), list(req.origin_input_ids),
                    list(req.output_ids))
 
 
 def _is_gone(request: Request) -> bool:
-    req = request.state()
+    req = request.parts[0]()
     return req is None or req.finished()
 
 
@@ -95,7 +94,7 @@ def _check(verify_input: Any, batch: Any) -> None:
     if verify_input.tree_topk != 1 or verify_input.draft_token_num != verify_input.max_tree_depth:
         raise refusal(f"topk: {verify_input.tree_topk} with {verify_input.draft_token_num} draft tokens is "
                       "a tree of drafts; specd verifies chains: take EAGLE, with speculative_eagle_topk = 1")
-    info, spec = batch.sampling_info, _context("get_spec")
+    info, spec = batch.sampling_info, context("get_spec")
     if info.has_custom_logit_processor:
         raise refusal("custom_logit_processor: it is code, which is not applied to drafts; leave it out")
     if info.has_watermark_candidates:
@@ -106,9 +105,7 @@ def _check(verify_input: Any, batch: Any) -> None:
     simulated = importlib.import_module("sglang.srt.speculative.spec_utils").SIMULATE_ACC_LEN
     if simulated > 0:
         raise refusal(f"SGLANG_SIMULATE_ACC_LEN: {simulated} is no verification; unset it")
-    ranks = _context("get_parallel").tp_size
-    if ranks != 1:
-        raise refusal(f"tp_size: {ranks} ranks would each draw tokens of their own; 1 is served")
+    check_ranks()
 
 
 def _edit(logits: Any, info: Any, width: int, grammar_mask: Any) -> None:

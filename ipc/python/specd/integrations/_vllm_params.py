@@ -10,12 +10,12 @@ from ._request_fields import check_fields
 
 # Fields that specd honours under the same name.
 _SAME = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
-         "repetition_penalty", "logit_bias", "allowed_token_ids", "max_tokens")
+         "repetition_penalty", "logit_bias", "allowed_token_ids")
 # Fields that are read below.
 _READ = {"seed", "min_tokens", "logprobs", "logprob_token_ids", "bad_words", "_bad_words_token_ids",
          "_all_stop_token_ids"}
 # Fields that vLLM honours outside its sampler. The bitmask of structured_outputs is in the rows.
-_OUTSIDE = {"n", "stop", "stop_token_ids", "ignore_eos", "_eos_token_id", "detokenize",
+_OUTSIDE = {"n", "max_tokens", "stop", "stop_token_ids", "ignore_eos", "_eos_token_id", "detokenize",
             "skip_special_tokens", "spaces_between_special_tokens", "include_stop_str_in_output",
             "output_kind", "stream_interval", "skip_clone", "output_text_buffer_length",
             "flat_logprobs", "prompt_logprobs", "prompt_logprob_token_ids", "prompt_logprob_start",
@@ -27,6 +27,8 @@ _REFUSED = {
     "watermarking": "specd draws from the model's law alone; leave it out",
     "trace_decode_token_ids": "specd forces no tokens; leave it out",
 }
+# vLLM ends requests, and no output is as long. With bad_words specd wants a bound.
+_MAX_TOKENS = 2**22
 _GREEDY_BELOW = 1e-5  # as in vLLM and in speculative/params.cc
 
 
@@ -40,7 +42,7 @@ def specd_params(params: Any, *, logprobs_mode: str = "raw_logprobs",
     draft_temperature: True: draft rows are logits before the temperature, as in the V2 model runner
     """
     _check_fields(params)
-    made = SamplingParams(verify=_verify(params, method), seed=_seed(params))
+    made = SamplingParams(max_tokens=_MAX_TOKENS, verify=_verify(params, method), seed=_seed(params))
     for name in _SAME:
         setattr(made, name, getattr(params, name))
     made.bad_words = params.bad_words_token_ids or None
@@ -91,11 +93,9 @@ def _set_logprobs(made: SamplingParams, params: Any) -> None:
 
 
 def _set_min_tokens(made: SamplingParams, params: Any) -> None:
-    """The ids that min_tokens masks end a sequence of specd later. vLLM ends it there as well."""
+    """The ids that min_tokens masks end a sequence of specd later. Where vLLM goes on, RequestRounds opens
+    it again."""
     ids = params.all_stop_token_ids
-    if params.ignore_eos and ids - set(params.stop_token_ids or ()):
-        raise refusal(f"ignore_eos: True beside min_tokens = {params.min_tokens} is not honoured: specd "
-                      "would end the sequence at the EOS id that min_tokens masks; leave one of them out")
     if ids and params.structured_outputs is not None:
         raise refusal(f"structured_outputs: they are not honoured beside min_tokens = {params.min_tokens}, "
                       "where a constraint may allow nothing but a stop id; leave one of them out")

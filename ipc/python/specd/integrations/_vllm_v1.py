@@ -34,14 +34,14 @@ class V1Requests:
         _check(metadata)
         known = self._runner.requests
         self._rounds.close_where(lambda request: request.name not in known)
-        requests = [Request(name, known[name]) for name in self._runner.input_batch.req_ids]
+        requests = [_request(name, known[name]) for name in self._runner.input_batch.req_ids]
         wants_scores = metadata.max_num_logprobs is not None or bool(metadata.logprob_token_ids)
         return self._rounds.verify(
             requests, logits, scores=wants_scores,
             discard=self._runner.discard_request_mask.np[:len(requests)], **drafts)
 
     def _opening(self, request: Request) -> Opening:
-        state = request.state
+        state = self._runner.requests[request.name]
         params = specd_params(state.sampling_params, method=self._method,
                               logprobs_mode=self._logprobs_mode)
         if state.prompt_token_ids is None and params.repetition_penalty != 1:
@@ -91,6 +91,12 @@ class V1RejectionSampler:
         return _output(found, sampling_metadata, logits.device)
 
     __call__ = forward
+
+
+def _request(name: str, state: Any) -> Request:
+    """A streaming session replaces parameters and prompt. A failed transfer of keys and values, or a
+    preemption, may take tokens back. Where vLLM schedules ahead, -1 stands for ids it has not read."""
+    return Request(name, (state, state.sampling_params, state.prompt_token_ids), state.output_token_ids)
 
 
 def _target_rows(metadata: Any, offsets: Any) -> Any:

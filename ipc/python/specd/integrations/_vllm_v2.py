@@ -81,12 +81,14 @@ class V2Sampler:
         Engine.verify_batch."""
         rows = np.asarray(input_batch.idx_mapping_np)
         dims = self.get_logprobs_dims(rows)
-        unfinished = input_batch.seq_lens.cpu().numpy() < self.req_states.prefill_len.np[rows]
+        # A batch for a CUDA graph is padded with requests that are none.
+        lengths = input_batch.seq_lens[:len(rows)].cpu().numpy()
+        unfinished = lengths < self.req_states.prefill_len.np[rows]
         known = self.req_states.req_id_to_index
         self._rounds.close_where(
-            lambda request: known.get(request.name) != request.state.index)
+            lambda request: known.get(request.name) != request.parts[0].index)
         found = self._rounds.verify(
-            [Request(name, self._added[row]) for name, row in zip(input_batch.req_ids, rows.tolist())],
+            [Request(name, (self._added[row],)) for name, row in zip(input_batch.req_ids, rows.tolist())],
             logits, discard=unfinished, scores=dims is not None, **drafts)
         counts = np.diff(input_batch.cu_num_logits_np)
         logprobs = None if dims is None else self._logprobs(found, dims[0], counts, logits.device)
@@ -101,8 +103,9 @@ class V2Sampler:
                                [0, *np.cumsum(counts).tolist()] if has_drafts else None)
 
     def _opening(self, request: Request) -> Opening:
-        index, states = request.state.index, self.req_states
-        params = specd_params(request.state.params, method=self._method,
+        added, = request.parts
+        index, states = added.index, self.req_states
+        params = specd_params(added.params, method=self._method,
                               logprobs_mode=self.logprobs_mode, draft_temperature=True)
         length, prompt = int(states.prefill_len.np[index]), int(states.prompt_len.np[index])
         ids = states.all_token_ids.gpu[index, :length].cpu().numpy()

@@ -23,6 +23,7 @@ __all__ = ["WorkerExtension", "specd_params", "use_specd"]
 
 # A preempted request leaves the batch and keeps its sequence. This many per row of the batch is an estimate.
 _SEQUENCES_PER_ROW = 4
+_RANKS = ("tensor_parallel_size", "prefill_context_parallel_size", "pipeline_parallel_size")
 _MAX_SCORES = 129  # the most that an engine of specd reports for a token
 
 
@@ -36,17 +37,17 @@ class WorkerExtension:
 
 
 def use_specd(runner: Any, engine: Engine | str = "embedded:cpu") -> None:
-    """Replaces runner.sampler and runner.rejection_sampler. Call it after the model is loaded and before
-    the first request.
+    """Replaces runner.sampler and runner.rejection_sampler. Call it after vLLM's warm-up, such as when
+    LLM() has returned, and before the first request.
 
-    engine: a specd.Engine of the model's vocabulary, or the URI of one. Its EOS ids end sequences, as
-      vLLM's do.
+    engine: a specd.Engine of the model's vocabulary, or the URI of one. vLLM ends requests: the EOS ids of
+      the engine end none.
     """
     config = runner.vllm_config
-    ranks = config.parallel_config.tensor_parallel_size
-    if ranks != 1:
-        raise refusal(f"tensor_parallel_size: {ranks} ranks would each draw tokens of their own; 1 is "
-                      "served")
+    for name in _RANKS:
+        ranks = getattr(config.parallel_config, name)
+        if ranks != 1:
+            raise refusal(f"{name}: {ranks} ranks would each have a sampler of their own; 1 is served")
     speculative = config.speculative_config
     method = "standard" if speculative is None else speculative.rejection_sample_method
     check_method(method)
