@@ -1,7 +1,9 @@
 # Compiles the files of a target together, up to specd_files_together at a time: what they include is
-# read once, and what they use of templates is made once. That takes more than half off a build of
-# everything. A change to one file then compiles its neighbours again, so preset dev leaves
-# SPECD_UNITY off.
+# read once, and what they use of templates is made once. That takes half off the compile time. A
+# change to one file then compiles its neighbours again, so in preset dev SPECD_UNITY is OFF.
+#
+# A program takes whole objects out of a library. So the files of libraries are together only where no
+# program is shipped: SPECD_UNITY is ALL in the presets of sanitizers, and TESTS otherwise.
 #
 # Two files may give one name to two things of their own, in namespaces without a name. Such files are
 # kept apart. A file with compile options of its own is always compiled alone.
@@ -98,3 +100,11 @@ function(specd_put_all_together folder)
     specd_put_all_together(${below})
   endforeach()
 endfunction()
+
+if(SPECD_UNITY STREQUAL "ALL")
+  specd_put_all_together(${PROJECT_SOURCE_DIR})
+elseif(SPECD_UNITY STREQUAL "TESTS" AND SPECD_BUILD_TESTS)
+  specd_put_all_together(${PROJECT_SOURCE_DIR}/tests)
+elseif(NOT SPECD_UNITY MATCHES "^(TESTS|OFF)$")
+  message(FATAL_ERROR "SPECD_UNITY = ${SPECD_UNITY} is unknown: give TESTS, ALL or OFF")
+endif()

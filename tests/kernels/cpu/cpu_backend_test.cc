@@ -42,7 +42,7 @@ __attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { 
 namespace specd {
 namespace {
 
-constexpr RoundCase::Options kMixed{.vocab_size = kTileSize + 300,
+constexpr RoundCase::Options kWhole{.vocab_size = kTileSize + 300,
                                     .batch = 64,
                                     .max_draft = 4,
                                     .dtype = DType::kBFloat16,
@@ -120,12 +120,12 @@ TEST_SUITE("unit") {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
         if (kind != RowKind::kLogits && dtype != DType::kFloat32) continue;
         for (const int32_t vocab_size : {3, 257, 2 * kTileSize + 9}) {
-          RoundCase::Options options = kMixed;
+          RoundCase::Options options = kWhole;
           options.dtype = dtype;
           options.vocab_size = vocab_size;
           options.target_kind = options.draft_kind = kind;
           options.scaled = kind == RowKind::kLogits && vocab_size > 300;
-          options.batch = GridSize({.full = kMixed.batch, .sanitized = 8});
+          options.batch = GridSize({.full = kWhole.batch, .sanitized = 8});
           CAPTURE(vocab_size);
           CAPTURE(static_cast<int>(kind));
           CAPTURE(static_cast<int>(dtype));
@@ -142,7 +142,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("the mixed round holds every kind of outcome") {
-    RoundCase::Options options = kMixed;
+    RoundCase::Options options = kWhole;
     options.batch = 256;
     options.plain = true;
     RoundCase round(options);
@@ -167,7 +167,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a sequence alone equals the sequence at any place of a batch of 256") {
-    RoundCase::Options options = kMixed;
+    RoundCase::Options options = kWhole;
     options.vocab_size = 300;
     options.batch = 256;
     RoundCase round(options);
@@ -190,7 +190,7 @@ TEST_SUITE("unit") {
 
   // So large a vocabulary that even one row is shared by the workers.
   TEST_CASE("a round gives the same answers for any number of workers") {
-    RoundCase::Options options = kMixed;
+    RoundCase::Options options = kWhole;
     options.vocab_size = 64 * kTileSize - 5;
     options.batch = 24;
     options.max_draft = 3;
@@ -275,9 +275,9 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a round allocates nothing") {
-    RoundCase round(kMixed);
+    RoundCase round(kWhole);
     for (const CpuTarget target : SupportedTargets()) {
-      const auto backend = Prepared(kMixed, target, 3);
+      const auto backend = Prepared(kWhole, target, 3);
       const RoundBatch batch = round.All();
       num_allocations = 0;
       counting_allocations = true;
