@@ -1,9 +1,10 @@
 # Compiles the files of a target together, up to specd_files_together at a time: what they include is
 # read once, and what they use of templates is made once. That takes half off the compile time. A
-# change to one file then compiles its neighbours again, so in preset dev SPECD_UNITY is OFF.
+# change to one file then compiles its neighbours again.
 #
-# A program takes whole objects out of a library. So the files of libraries are together only where no
-# program is shipped: SPECD_UNITY is ALL in the presets of sanitizers, and TESTS otherwise.
+# SPECD_UNITY is OFF without being asked for, because a name of one file's own may hide a header's name
+# from the files behind it: nine tests of kernels then read another test's limits. A program takes
+# whole objects out of a library, so with ALL it takes more than it needs; TESTS leaves libraries alone.
 #
 # Two files may give one name to two things of their own, in namespaces without a name. Such files are
 # kept apart. A file with compile options of its own is always compiled alone.
@@ -11,7 +12,7 @@
 set(specd_files_together 8)
 
 # g++ takes a file that is included for a header, in which a namespace without a name would be a mistake.
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(SPECD_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(specd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 
