@@ -2,12 +2,12 @@
 # read once, and what they use of templates is made once. That takes half off the compile time. A
 # change to one file then compiles its neighbours again.
 #
-# SPECD_UNITY is OFF without being asked for, because a name of one file's own may hide a header's name
-# from the files behind it: nine tests of kernels then read another test's limits. A program takes
-# whole objects out of a library, so with ALL it takes more than it needs; TESTS leaves libraries alone.
+# SPECD_UNITY=TESTS leaves alone what is shipped: a program takes whole objects out of a library, so with
+# ALL it takes more than it needs.
 #
-# Two files may give one name to two things of their own, in namespaces without a name. Such files are
-# kept apart. A file with compile options of its own is always compiled alone.
+# A name in a namespace without a name hides the name of a header from the files behind it. Two files are
+# kept apart if one of them says such a name of the other's, in whatever meaning. A file with compile
+# options of its own is always compiled alone.
 
 set(specd_files_together 8)
 
@@ -16,11 +16,16 @@ if(SPECD_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(specd_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 
-# specd_own_names(OUT FILE): the names that FILE declares at the left margin of a nameless namespace.
-function(specd_own_names out file)
+# specd_names(OWN SAID FILE): the names that FILE declares at the left margin of a nameless namespace, and
+# all names that it says outside comments.
+function(specd_names own said file)
   file(READ ${file} text)
   # A list of CMake takes brackets and semicolons for its own.
   string(REGEX REPLACE "[];[\\]" "=" text "${text}")
+  string(REGEX REPLACE "//[^\n]*" "//" without_comments "${text}")
+  string(REGEX MATCHALL "[A-Za-z_][A-Za-z_0-9]*" words "${without_comments}")
+  list(REMOVE_DUPLICATES words)
+  set(${said} "${words}" PARENT_SCOPE)
   string(REGEX MATCHALL "\n(namespace {|}  // namespace\n|[A-Za-z][^\n]*)" lines "\n${text}")
   set(names)
   set(inside OFF)
@@ -42,11 +47,24 @@ function(specd_own_names out file)
     endif()
   endforeach()
   list(REMOVE_DUPLICATES names)
-  set(${out} "${names}" PARENT_SCOPE)
+  set(${own} "${names}" PARENT_SCOPE)
 endfunction()
 
-# specd_put_together(TARGET): gives each source of TARGET the first group that has room and none of
-# its names.
+# specd_disjoint(OUT A B): whether the lists named A and B, each without doubles, share no name.
+function(specd_disjoint out a b)
+  set(both ${${a}} ${${b}})
+  list(LENGTH both with_doubles)
+  list(REMOVE_DUPLICATES both)
+  list(LENGTH both length)
+  if(length EQUAL with_doubles)
+    set(${out} ON PARENT_SCOPE)
+  else()
+    set(${out} OFF PARENT_SCOPE)
+  endif()
+endfunction()
+
+# specd_put_together(TARGET): gives each source of TARGET the first group that has room, says none of
+# the source's own names, and has no own name that the source says.
 function(specd_put_together target)
   get_target_property(sources ${target} SOURCES)
   get_target_property(folder ${target} SOURCE_DIR)
@@ -57,16 +75,16 @@ function(specd_put_together target)
     if(NOT source MATCHES "\\.cc$" OR NOT EXISTS "${path}" OR options)
       continue()
     endif()
-    specd_own_names(names ${path})
+    specd_names(own said ${path})
     set(group 0)
     while(group LESS groups)
-      set(both ${names_${group}} ${names})
-      list(LENGTH both with_doubles)
-      list(REMOVE_DUPLICATES both)
-      list(LENGTH both length)
       list(LENGTH files_${group} count)
-      if(length EQUAL with_doubles AND count LESS specd_files_together)
-        break()
+      if(count LESS specd_files_together)
+        specd_disjoint(ours own said_${group})
+        specd_disjoint(theirs own_${group} said)
+        if(ours AND theirs)
+          break()
+        endif()
       endif()
       math(EXPR group "${group} + 1")
     endwhile()
@@ -74,7 +92,9 @@ function(specd_put_together target)
       math(EXPR groups "${groups} + 1")
     endif()
     list(APPEND files_${group} ${path})
-    list(APPEND names_${group} ${names})
+    list(APPEND own_${group} ${own})
+    list(APPEND said_${group} ${said})
+    list(REMOVE_DUPLICATES said_${group})
   endforeach()
   if(groups EQUAL 0)
     return()
@@ -105,7 +125,9 @@ endfunction()
 if(SPECD_UNITY STREQUAL "ALL")
   specd_put_all_together(${PROJECT_SOURCE_DIR})
 elseif(SPECD_UNITY STREQUAL "TESTS" AND SPECD_BUILD_TESTS)
-  specd_put_all_together(${PROJECT_SOURCE_DIR}/tests)
+  foreach(folder IN ITEMS tests tools/bench tools/params_doc)
+    specd_put_all_together(${PROJECT_SOURCE_DIR}/${folder})
+  endforeach()
 elseif(NOT SPECD_UNITY MATCHES "^(TESTS|OFF)$")
   message(FATAL_ERROR "SPECD_UNITY = ${SPECD_UNITY} is unknown: give TESTS, ALL or OFF")
 endif()
