@@ -81,6 +81,9 @@ struct FakeGpu {
   double round_us = 6;
 };
 
+// Upload memory of a CudaBackend in which any round of a test has room.
+inline constexpr int64_t kPlenty = int64_t{1} << 30;
+
 class FakeGpuDriver final : public GpuDriver {
  public:
   explicit FakeGpuDriver(FakeGpu* gpu) : gpu_(gpu) {}

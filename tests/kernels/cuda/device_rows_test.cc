@@ -19,8 +19,6 @@
 namespace specd {
 namespace {
 
-constexpr int64_t kPlenty = int64_t{1} << 30;
-
 std::vector<std::string> RunBatch(Backend& backend, RoundCase& round, const RoundBatch& batch) {
   const absl::Status status = backend.Run(batch);
   REQUIRE_MESSAGE(status.ok(), std::string(status.message()));

@@ -19,7 +19,6 @@ inline constexpr RoundCase::Options kMixed{.vocab_size = 2500,
                                            .seed = 51,
                                            .grammar_masks = true};
 inline constexpr BackendLimits kLimits{.vocab_size = 2500, .max_batch = 24, .max_draft = 3};
-inline constexpr int64_t kPlenty = int64_t{1} << 30;
 
 inline std::vector<std::string> RunAll(Backend& backend, RoundCase& round) {
   const RoundBatch batch = round.All();

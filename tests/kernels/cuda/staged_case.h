@@ -30,8 +30,6 @@
 
 namespace specd {
 
-inline constexpr int64_t kPlenty = int64_t{1} << 30;
-
 #define REQUIRE_OK(expression)                                       \
   do {                                                               \
     const absl::Status required = (expression);                      \
