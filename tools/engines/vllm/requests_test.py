@@ -8,8 +8,7 @@ import unittest
 import numpy as np
 
 import specd
-from specd.integrations.vllm import use_specd
-from v1_runner import Runner, spikes
+from v1_runner import specd_runner, spikes
 from vllm import SamplingParams
 
 
@@ -18,20 +17,13 @@ def params(**fields):
 
 
 class RequestsTest(unittest.TestCase):
-    def runner(self, requests=(), engine="embedded:cpu", **options):
-        runner = Runner(**options)
-        use_specd(runner, engine)
-        for i, asked in enumerate(requests):
-            runner.add(f"r{i}", asked)
-        return runner
-
     def test_vllm_alone_ends_requests(self):
         # The engine's EOS id, max_tokens and the ids that min_tokens masks end none.
         engine = specd.Engine(vocab_size=32, max_batch=8, max_draft=3, eos_token_ids=[2])
         self.addCleanup(engine.close)
         masked = params(min_tokens=2, ignore_eos=True)
         masked._all_stop_token_ids = {2, 4}
-        runner = self.runner([params(max_tokens=2), masked], engine=engine)
+        runner = specd_runner([params(max_tokens=2), masked], engine=engine)
         drafts = [[2, 4, 2]] * 2
         texts = [[], []]
         for _ in range(3):
@@ -43,7 +35,7 @@ class RequestsTest(unittest.TestCase):
         self.assertEqual(runner.tokens(spikes([5, 4]))[1], [4])
 
     def test_a_sequence_that_another_has_ended_is_an_error(self):
-        runner = self.runner([params(), params()])
+        runner = specd_runner([params(), params()])
         runner.tokens(np.zeros((2, 32)))
         runner.sampler._requests._rounds._opened["r1"].sequence.abort()
         with self.assertRaisesRegex(specd.Error, r"request_id: the sequence of 'r1' .*\(abort\)"):
@@ -51,7 +43,7 @@ class RequestsTest(unittest.TestCase):
 
     def test_any_request_id_has_a_sequence(self):
         names = ("x" * 128, "x" * 129, "y" * 129, "a\nb", "\x7f", "\u00e9" * 65, "\ud800", "")
-        runner = self.runner([], rows=8)
+        runner = specd_runner([], rows=8)
         for i, name in enumerate(names):
             runner.add(name, params())
         self.assertEqual(runner.tokens(spikes(range(8))), [[i] for i in range(8)])
@@ -60,7 +52,7 @@ class RequestsTest(unittest.TestCase):
 
     def penalised(self, prompt, output, **options):
         """A request whose next token tells what its output is: of 4 .. 9 the least that is not in it."""
-        runner = self.runner([])
+        runner = specd_runner([])
         runner.add("r", params(presence_penalty=2.0, **options), prompt, output)
         return runner
 

@@ -11,6 +11,7 @@ import vllm.utils.torch_utils
 
 vllm.utils.torch_utils.PIN_MEMORY = False  # which needs a driver; the modules below copy the value
 
+from specd.integrations.vllm import use_specd
 from vllm.v1.sample.logits_processor import LogitsProcessors
 from vllm.v1.sample.logits_processor.builtin import (LogitBiasLogitsProcessor, MinPLogitsProcessor,
                                                      MinTokensLogitsProcessor)
@@ -98,6 +99,15 @@ class Runner:
         for request_id, tokens in zip(self.input_batch.req_ids, made):
             self.requests[request_id].output_token_ids.extend(tokens)
         return made
+
+
+def specd_runner(requests=(), engine="embedded:cpu", **options):
+    """A Runner with specd as its samplers, and with requests r0, r1 and so on."""
+    runner = Runner(**options)
+    use_specd(runner, engine)
+    for i, asked in enumerate(requests):
+        runner.add(f"r{i}", asked)
+    return runner
 
 
 def spec_metadata(drafts):

@@ -14,7 +14,7 @@ import specd
 from laws import chi_square, law
 from specd.integrations import _vllm_params as own
 from specd.integrations.vllm import WorkerExtension, specd_params, use_specd
-from v1_runner import Runner, spec_metadata, spikes
+from v1_runner import Runner, spec_metadata, specd_runner, spikes
 from vllm import SamplingParams
 from vllm.sampling_params import StructuredOutputsParams
 from vllm.v1.sample.logits_processor import LogitsProcessor
@@ -30,13 +30,6 @@ def params(**fields):
 
 
 class V1Test(unittest.TestCase):
-    def runner(self, requests=(), engine="embedded:cpu", **options):
-        runner = Runner(**options)
-        use_specd(runner, engine)
-        for i, asked in enumerate(requests):
-            runner.add(f"r{i}", asked)
-        return runner
-
     # ---- without drafts
 
     def test_greedy_tokens_and_logprobs_are_those_of_vllm(self):
@@ -52,7 +45,7 @@ class V1Test(unittest.TestCase):
             params(temperature=0, allowed_token_ids=[1, 6, 7, 30]),
             params(temperature=0, logit_bias={4: 3.1, 11: -2.1}, repetition_penalty=1.3),
             tokenized, stops, params(temperature=0, top_k=5, top_p=0.2)]
-        native, ours, lengths = Runner(drafts=0), self.runner(drafts=0), set()
+        native, ours, lengths = Runner(drafts=0), specd_runner(drafts=0), set()
         for runner in (native, ours):
             for i, asked in enumerate(requests):
                 runner.add(f"r{i}", asked, prompt=[7, 6, i])
@@ -86,7 +79,7 @@ class V1Test(unittest.TestCase):
         logits = np.linspace(-1, 1.5, 8)
         for fields in ({"temperature": 0.7}, {"top_k": 4}, {"top_p": 0.7}, {"min_p": 0.3},
                        {"temperature": 1.3, "top_k": 6, "top_p": 0.8, "min_p": 0.05}):
-            runner = self.runner(vocab=8, rows=8, drafts=0)
+            runner = specd_runner(vocab=8, rows=8, drafts=0)
             counts = collections.Counter()
             for i in range(8):
                 runner.add(f"r{i}", params(seed=i, **fields))
@@ -96,7 +89,7 @@ class V1Test(unittest.TestCase):
 
     def test_logprob_token_ids_take_the_place_of_the_best(self):
         for mode in ("raw_logprobs", "raw_logits"):
-            runner = self.runner([params(temperature=0, logprob_token_ids=[5, 2]),
+            runner = specd_runner([params(temperature=0, logprob_token_ids=[5, 2]),
                                   params(temperature=0, logprobs=3),
                                   params(temperature=0)], drafts=0, logprobs_mode=mode)
             logits = np.random.default_rng(3).normal(size=(3, 32)).astype(np.float32)
@@ -122,13 +115,13 @@ class V1Test(unittest.TestCase):
                 ([[]], [5], [[5]]),
                 ([[1], [], [2, 3]], [4, 6, 7, 2, 3, 9], [[4, -1, -1], [7, -1, -1], [2, 3, 9]]),
                 ([[1, -1, -1]], [1, 6, 7, 8], [[1, 6, -1, -1]])):
-            runner = self.runner([greedy] * len(drafts))
+            runner = specd_runner([greedy] * len(drafts))
             made = runner.sample(spikes(best), drafts)
             self.assertEqual(made.sampled_token_ids.tolist(), expected, drafts)
             self.assertIsNone(made.logprobs_tensors)
 
     def test_rows_are_found_by_their_indices(self):
-        runner = self.runner([params(temperature=0)] * 2)
+        runner = specd_runner([params(temperature=0)] * 2)
         metadata = spec_metadata([[1, 2], [3]])
         order = np.array([4, 2, 0, 3, 1])  # the row of each place
         metadata.target_logits_indices = torch.tensor([4, 2, 3])
@@ -139,7 +132,7 @@ class V1Test(unittest.TestCase):
         self.assertEqual(made.sampled_token_ids.tolist(), [[1, 2, 5], [3, 7, -1]])
 
     def test_rows_may_be_those_of_a_model_in_bfloat16(self):
-        runner = self.runner([params(temperature=0, logprobs=0)])
+        runner = specd_runner([params(temperature=0, logprobs=0)])
         logits = torch.from_numpy(np.random.default_rng(2).normal(size=(3, 32))).bfloat16()
         best = logits.argmax(1).tolist()
         made = runner.rejection_sampler(spec_metadata([best[:2]]), None, logits,
@@ -149,7 +142,7 @@ class V1Test(unittest.TestCase):
         torch.testing.assert_close(made.logprobs_tensors.logprobs[:, 0], expected)
 
     def test_drafts_drawn_from_the_targets_law_are_all_kept(self):
-        runner = self.runner([params(seed=1), params(temperature=0.5, seed=2)])
+        runner = specd_runner([params(seed=1), params(temperature=0.5, seed=2)])
         rng = np.random.default_rng(4)
         rows = rng.normal(size=(8, 32))
         q = np.concatenate([law(rows[0:3]), law(rows[4:7], temperature=0.5)])
@@ -167,7 +160,7 @@ class V1Test(unittest.TestCase):
                 for fields in ({"temperature": 0.8}, {"top_k": 3, "min_p": 0.1}, {"top_p": 0.8},
                                {"presence_penalty": 1.0, "frequency_penalty": -0.5}):
                     counts, accepted = collections.Counter(), 0
-                    runner = self.runner(vocab=4, drafts=1, method=method)
+                    runner = specd_runner(vocab=4, drafts=1, method=method)
                     discard = runner.discard_request_mask.np
                     for step in range(150):
                         for i in range(8):
@@ -194,7 +187,7 @@ class V1Test(unittest.TestCase):
     def test_penalties_and_bad_words_see_the_draft_prefix(self):
         asked = params(temperature=0, bad_words=["x"], presence_penalty=2.0)
         asked._bad_words_token_ids = [[1, 2]]
-        runner = self.runner([asked])
+        runner = specd_runner([asked])
         rows = np.zeros((4, 32))
         rows[0, 1], rows[1, 2], rows[1, 1], rows[1, 7] = 9, 9, 8.5, 8
         # Behind the draft token 1 the word [1, 2] is banned and 1 has a penalty of 2, so 7 is best.
@@ -204,7 +197,7 @@ class V1Test(unittest.TestCase):
         self.assertEqual(runner.tokens(rows[:1]), [[9]])
 
     def test_logprobs_of_kept_tokens(self):
-        runner = self.runner([params(temperature=0, logprobs=2), params(temperature=0),
+        runner = specd_runner([params(temperature=0, logprobs=2), params(temperature=0),
                               params(temperature=0, logprobs=1)])
         rows = spikes([1, 5, 3, 4, 8, 1, 2, 3]) / 50
         drafts = [[1, 2, 3], [], [1, 2]]
@@ -228,7 +221,7 @@ class V1Test(unittest.TestCase):
 
     def test_seeds_give_the_text(self):
         def text(seed, others):
-            runner = self.runner([params(seed=seed)] + [params()] * others)
+            runner = specd_runner([params(seed=seed)] + [params()] * others)
             rows = np.random.default_rng(6).normal(size=(1 + others, 32))
             return [runner.tokens(rows)[0][0] for _ in range(20)]
         self.assertEqual(text(-5, 0), text(-5, 3))
@@ -238,7 +231,7 @@ class V1Test(unittest.TestCase):
         rows = np.random.default_rng(7).normal(size=(2, 32))
         texts = []
         for discards in ([], [0, 1, 4]):
-            runner, text = self.runner([params(seed=1), params(seed=2)]), []
+            runner, text = specd_runner([params(seed=1), params(seed=2)]), []
             for step in range(9):
                 runner.discard_request_mask.np[0] = step in discards
                 made = runner.tokens(rows)
@@ -251,9 +244,9 @@ class V1Test(unittest.TestCase):
     def test_rows_move_and_preempted_requests_go_on(self):
         # The same steps, with the request in another row and out of the batch meanwhile.
         rows = np.random.default_rng(8).normal(size=(3, 32))
-        alone = self.runner([params(seed=9)])
+        alone = specd_runner([params(seed=9)])
         expected = [alone.tokens(rows[:1])[0] for _ in range(6)]
-        runner = self.runner([params(), params(), params(seed=9)])
+        runner = specd_runner([params(), params(), params(seed=9)])
         moved = np.stack([rows[0]] * 3)
         text = [runner.tokens(moved)[2]]
         runner.finish("r0")  # condense moves r2 to row 0
@@ -268,14 +261,14 @@ class V1Test(unittest.TestCase):
     def test_finished_requests_free_their_sequences(self):
         engine = specd.Engine(vocab_size=32, max_batch=2, max_sequences=2)
         self.addCleanup(engine.close)
-        runner = self.runner(drafts=0, rows=2, engine=engine)
+        runner = specd_runner(drafts=0, rows=2, engine=engine)
         for i in range(6):
             runner.add(f"a{i}", params())
             runner.tokens(np.zeros((1, 32)))
             runner.finish(f"a{i}")
 
     def test_a_request_with_outputs_is_opened_with_them(self):
-        runner = self.runner([])
+        runner = specd_runner([])
         runner.add("r", params(temperature=0, presence_penalty=2.0), output=[4])
         rows = np.zeros((1, 32))
         rows[0, [4, 6]] = 3, 2
@@ -316,7 +309,7 @@ class V1Test(unittest.TestCase):
                               (params(logprobs=65), "logprobs"),
                               (params(repetition_penalty=2.5), "repetition_penalty")):
             with self.assertRaisesRegex(specd.Error, words):
-                self.runner([given]).sample(np.zeros((1, 32)))
+                specd_runner([given]).sample(np.zeros((1, 32)))
 
     def test_every_field_of_vllm_has_a_place(self):
         # A field that this release adds is refused only where it is set; here it is found at once.
@@ -330,7 +323,7 @@ class V1Test(unittest.TestCase):
             def apply(self, logits): return logits
             def update_state(self, batch_update): pass
         with self.assertRaisesRegex(specd.Error, "logitsprocs: Custom is code"):
-            self.runner([params()], processors=[Custom()]).sample(np.zeros((1, 32)))
+            specd_runner([params()], processors=[Custom()]).sample(np.zeros((1, 32)))
         for name in ("tensor_parallel_size", "prefill_context_parallel_size", "pipeline_parallel_size"):
             with self.assertRaisesRegex(specd.Error, f"{name}: 2 ranks"):
                 use_specd(Runner(ranks={name: 2}))
@@ -338,7 +331,7 @@ class V1Test(unittest.TestCase):
                                ({"method": "fly"}, "rejection_sample_method: 'fly'")):
             with self.assertRaisesRegex(specd.Error, words):
                 use_specd(Runner(**options))
-        runner = self.runner([params()])
+        runner = specd_runner([params()])
         metadata = runner.input_batch.sampling_metadata
         for options, words in (({"predict_bonus_token": True}, "predict_bonus_token: True"),
                                ({"logprobs_mode_override": "raw_logits"}, "logprobs_mode_override")):
@@ -349,13 +342,13 @@ class V1Test(unittest.TestCase):
             runner.sampler(torch.zeros(1, 32), metadata)
 
     def test_prompt_embeddings_have_no_ids_to_penalise(self):
-        runner = self.runner([])
+        runner = specd_runner([])
         runner.add("r", params(repetition_penalty=1.2), prompt=None)
         with self.assertRaisesRegex(specd.Error, "repetition_penalty: 1.2 needs the ids of the prompt"):
             runner.sample(np.zeros((1, 32)))
 
     def test_a_row_that_is_no_distribution_is_an_error(self):
-        runner = self.runner([params()] * 2)
+        runner = specd_runner([params()] * 2)
         with self.assertRaisesRegex(specd.Error, r"sequences\[1\] of 2 is bad_distribution"):
             runner.sample(np.array([[0.0] * 32, [np.nan] * 32]))
 
