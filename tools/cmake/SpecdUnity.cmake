@@ -2,9 +2,6 @@
 # read once, and what they use of templates is made once. That takes half off the compile time. A
 # change to one file then compiles its neighbours again.
 #
-# SPECD_UNITY=TESTS leaves alone what is shipped: a program takes whole objects out of a library, so with
-# ALL it takes more than it needs.
-#
 # A name in a namespace without a name hides the name of a header from the files behind it. Two files are
 # kept apart if one of them says such a name of the other's, in whatever meaning. A file with compile
 # options of its own is always compiled alone.
@@ -122,12 +119,6 @@ function(specd_put_all_together folder)
   endforeach()
 endfunction()
 
-if(SPECD_UNITY STREQUAL "ALL")
+if(SPECD_UNITY)
   specd_put_all_together(${PROJECT_SOURCE_DIR})
-elseif(SPECD_UNITY STREQUAL "TESTS" AND SPECD_BUILD_TESTS)
-  foreach(folder IN ITEMS tests tools/bench tools/params_doc)
-    specd_put_all_together(${PROJECT_SOURCE_DIR}/${folder})
-  endforeach()
-elseif(NOT SPECD_UNITY MATCHES "^(TESTS|OFF)$")
-  message(FATAL_ERROR "SPECD_UNITY = ${SPECD_UNITY} is unknown: give TESTS, ALL or OFF")
 endif()
