@@ -25,6 +25,18 @@ void GiveBack(const T& from, T* to) {
   to->struct_size = size;
 }
 
+// Runs `call`(batch) with the batch of the caller's version.
+template <class Call>
+int WithBatch(specd_engine* engine, const specd_batch* batch, Call call) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (batch == nullptr) return NullArgument("batch");
+  return Use(engine, [&]() -> absl::StatusOr<int> {
+    specd_batch adopted;
+    if (absl::Status s = Adopt(batch, specd_batch_init, &adopted); !s.ok()) return s;
+    return call(adopted);
+  });
+}
+
 // Runs `call`(batch results, device failed) with the results of the caller's version.
 template <class Call>
 int WithResults(specd_engine* engine, specd_batch_results* results, Call call) {
@@ -68,12 +80,15 @@ void specd_openings_init(specd_openings* openings) {
 }
 
 int specd_submit_batch(specd_engine* engine, uint64_t round_id, const specd_batch* batch) {
-  if (engine == nullptr) return NullArgument("engine");
-  if (batch == nullptr) return NullArgument("batch");
-  return Use(engine, [&]() -> absl::StatusOr<int> {
-    specd_batch adopted;
-    if (absl::Status s = Adopt(batch, specd_batch_init, &adopted); !s.ok()) return s;
+  return WithBatch(engine, batch, [&](const specd_batch& adopted) {
     return engine->engine->rounds().SubmitBatch(round_id, adopted);
+  });
+}
+
+int specd_submit_batch_on_stream(specd_engine* engine, uint64_t round_id, const specd_batch* batch,
+                                 void* cuda_stream) {
+  return WithBatch(engine, batch, [&](const specd_batch& adopted) {
+    return engine->engine->rounds().SubmitBatchOnStream(round_id, adopted, cuda_stream);
   });
 }
 

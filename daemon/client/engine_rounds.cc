@@ -188,15 +188,30 @@ absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
   return *is_marked ? SPECD_OK : SPECD_FULL;
 }
 
+absl::Status EngineRounds::CheckStreams() const {
+  if (!link_.is_embedded()) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+                   "cuda_stream: embedded mode verifies inside specd_poll, which a stream cannot "
+                   "wait for; synchronize the stream and use specd_submit, or attach to a daemon");
+}
+
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                                  uint32_t num_drafts, void* cuda_stream) {
-  if (link_.is_embedded()) {
-    return MakeError(
-        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-        "cuda_stream: embedded mode verifies inside specd_poll, which a stream cannot "
-        "wait for; synchronize the stream and use specd_submit, or attach to a daemon");
-  }
+  if (absl::Status status = CheckStreams(); !status.ok()) return status;
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
+  return SubmitInputsOnStream(round_id, num_drafts, cuda_stream);
+}
+
+absl::StatusOr<int> EngineRounds::SubmitBatchOnStream(uint64_t round_id, const specd_batch& batch,
+                                                      void* cuda_stream) {
+  if (absl::Status status = CheckStreams(); !status.ok()) return status;
+  RoundSize size;
+  if (absl::Status status = TakeBatch(batch, &size); !status.ok()) return status;
+  return SubmitInputsOnStream(round_id, size.num_sequences, cuda_stream);
+}
+
+absl::StatusOr<int> EngineRounds::SubmitInputsOnStream(uint64_t round_id, uint32_t num_inputs,
+                                                       void* cuda_stream) {
   if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
   const GpuStream stream{cuda_stream};
   if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
@@ -217,7 +232,7 @@ absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_
   last_on_stream_ = number;
   // CheckRoom found room, so this cannot fail. The CUDA stream already holds operations of the
   // round.
-  return CodeOf(channel_.SubmitOnStream(round_id, {inputs_.data(), num_drafts},
+  return CodeOf(channel_.SubmitOnStream(round_id, {inputs_.data(), num_inputs},
                                         static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
 

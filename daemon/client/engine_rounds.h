@@ -41,6 +41,8 @@ class EngineRounds {
 
   // The same with arrays. *device_failed is set if a result has SPECD_STATUS_DEVICE_ERROR.
   absl::StatusOr<int> SubmitBatch(uint64_t round_id, const specd_batch& batch);
+  absl::StatusOr<int> SubmitBatchOnStream(uint64_t round_id, const specd_batch& batch,
+                                          void* cuda_stream);
   absl::StatusOr<int> PollBatch(specd_batch_results* results, int timeout_ms, bool* device_failed);
   absl::StatusOr<int> VerifyBatch(uint64_t round_id, const specd_batch& batch,
                                   specd_batch_results* results, int timeout_ms,
@@ -65,6 +67,8 @@ class EngineRounds {
   // Refuses a staged round while other rounds are in flight, and any other round while staged
   // rounds are.
   absl::Status CheckKind(bool staged) const;
+  // Refuses rounds on CUDA streams in embedded mode.
+  absl::Status CheckStreams() const;
   // Check a round, and fill inputs_ with it.
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
   absl::Status TakeBatch(const specd_batch& batch, RoundSize* size);
@@ -73,6 +77,8 @@ class EngineRounds {
   absl::Status TakeInputs(std::string_view array, const Drafts& drafts, uint32_t num_drafts);
   // Submits what was taken.
   absl::StatusOr<int> SubmitInputs(uint64_t round_id, uint32_t num_inputs);
+  absl::StatusOr<int> SubmitInputsOnStream(uint64_t round_id, uint32_t num_inputs,
+                                           void* cuda_stream);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
   // Opens streams_ for the device of this CUDA stream, if no round or mark has opened it.
   absl::Status OpenStreams(GpuStream stream);

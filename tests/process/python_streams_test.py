@@ -77,6 +77,50 @@ class PythonStreamsTest(ProcessTest):
         self.assertNotEqual(address, 0)
         self.assertNotEqual(answered, 0)
 
+    def test_forwards_with_a_cache_take_counts_and_tokens_where_specd_writes_them(self):
+        # Bug: only the next token was shown to be right when the stream goes on. A forward with a cache
+        # needs the other kept tokens and the length, and the CPU that enqueues it knows neither.
+        draft, num_rounds = 3, 24
+        for is_batch in (False, True):
+            engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
+            slot = sequence.slot
+            rows, drafts = engine.rows(draft + 1), engine.draft_tokens()
+            kept, total = engine.slot_output("kept_tokens"), engine.slot_output("total_kept")
+            kept[slot], total[slot] = -1, 0  # the engine's own, after an opening
+            cache = [0] * (num_rounds * (draft + 1))
+
+            def follows(text):
+                return (3 * sum(text) + len(text) ** 2) % V
+
+            def forward():
+                """Drafter and target model. They know the text by the cache alone."""
+                length, new = int(total[slot]), [token for token in kept[slot].tolist() if token >= 0]
+                cache[length - len(new):length] = new
+                text = cache[:length]
+                for k in range(draft + 1):
+                    rows[k] = np.eye(V)[follows(text)] * 50
+                    if k < draft:
+                        is_right = k != length % (draft + 1)
+                        drafts[slot, k] = follows(text) if is_right else (follows(text) + 1) % V
+                        text = text + [int(drafts[slot, k])]
+
+            rounds = []
+            for _ in range(num_rounds):
+                self.stream.launch(forward)
+                if is_batch:
+                    rounds.append(engine.submit_batch(rows, [sequence.handle], np.zeros((1, draft), int),
+                                                      by_slot=[True], cuda_stream=self.stream))
+                else:
+                    rounds.append(engine.submit(rows, [specd.Draft(sequence, by_slot=draft)],
+                                                cuda_stream=self.stream))
+            found = [round.result(PATIENCE_MS) for round in rounds]
+            made = [each.kept(0) if is_batch else each[0].tokens for each in found]
+            self.assertEqual({len(tokens) for tokens in made}, {1, 2, 3, 4})
+            text = []
+            for token in np.concatenate(made).tolist():
+                self.assertEqual(token, follows(text), (is_batch, text))
+                text.append(token)
+
     def test_rounds_follow_each_other_on_a_stream_and_the_cpu_waits_for_none(self):
         engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
         rows, next_tokens = engine.rows(1), engine.next_tokens()

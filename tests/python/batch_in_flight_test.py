@@ -32,6 +32,17 @@ class Interrupted:
         return getattr(self._real, name)
 
 
+class Patched:
+    """A library with other functions in the place of some."""
+
+    def __init__(self, real, **functions):
+        self._real = real
+        vars(self).update(functions)
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
 class BatchInFlightTest(DoorCase):
     def open_two(self):
         return self.engine.open_batch(2, temperature=0).sequences
@@ -59,6 +70,72 @@ class BatchInFlightTest(DoorCase):
                              [[0, 1], [1, 2], [2, 3]])
             for sequence in sequences:
                 sequence.close()
+
+    def test_batches_are_submitted_and_answered_later(self):
+        # Bug: the call for many sequences could neither be in flight nor be awaited.
+        a, b = self.open_two()
+        rounds = [self.engine.submit_batch(one_hot(i, i + 1, 5), [a, b], [i], [0, 1, 1]) for i in range(3)]
+        while not rounds[2].poll():
+            pass
+        self.assertEqual([round.done() for round in rounds], [True] * 3)
+        for i, round in enumerate(rounds):
+            self.assertEqual(round.result(timeout_ms=0).tokens.tolist(), [[i, i + 1], [5, -1]])
+            self.assertIs(round.result(), round.result())  # as often as one asks
+        found = asyncio.run(self.awaited(one_hot(2, 3), [a, b]))
+        self.assertEqual(found.tokens.tolist(), [[2], [3]])
+
+    async def awaited(self, *arguments):
+        return await self.engine.submit_batch(*arguments)
+
+    def test_what_was_not_verified_is_told_as_often_as_one_asks(self):
+        # Bug: the bad row was counted in the caller's rows once more at each question.
+        a, b = self.open_two()
+        rows = one_hot(1, 2, 3)
+        rows[2] = np.nan
+        # Copied rows of two rounds in flight lie beside each other, once the copies have their size.
+        for _ in range(2):
+            before = self.engine.submit_batch(one_hot(1, 2), [a, b])
+            self.engine.submit_batch(one_hot(1, 2), [a, b]).result()
+        before = self.engine.submit_batch(one_hot(1, 2), [a, b])
+        round = self.engine.submit_batch(rows, [a, b], [1], [0, 1, 1])
+        for _ in range(2):
+            self.assertEqual(round.result(strict=False).bad_row.tolist(), [-1, 2])
+            with self.assertRaises(specd.RoundError):
+                round.result()
+        self.assertTrue(before.done())
+
+    def test_a_time_that_is_over_raises_and_the_late_answer_is_there(self):
+        long = Long(self)
+        handles = [sequence.handle for sequence in long.sequences]
+        tokens = np.full((len(handles), DRAFTS), BEST)
+        names = np.zeros(len(handles) * (DRAFTS + 1), int)
+        with self.assertRaisesRegex(specd.RoundTimeout, "within 5 ms") as caught:
+            long.engine.verify_batch(long.rows, handles, tokens, target_rows=names, timeout_ms=5)
+        found = caught.exception.round.result(timeout_ms=60000)
+        self.assertTrue((found.tokens == BEST).all())
+        for timeout_ms in (0.5, "5", -2, 2**31, None):
+            with self.assertRaisesRegex(specd.Error, "timeout_ms"):
+                long.engine.verify_batch(long.rows, handles, target_rows=names, timeout_ms=timeout_ms)
+
+    def test_a_batch_on_a_stream_says_so_to_the_library(self):
+        self.engine.rows(2)
+        handles, real, seen = self.open_two(), c.load(), []
+
+        def on_stream(pointer, number, batch, stream):
+            seen.append(stream)
+            return real.specd_submit_batch(pointer, number, batch)
+
+        with mock.patch.object(c, "load", lambda: Patched(real, specd_submit_batch_on_stream=on_stream)):
+            found = self.engine.submit_batch(None, handles, cuda_stream=76).result()
+        self.assertEqual((seen, found.status.tolist()), ([76], [0, 0]))
+        with self.assertRaisesRegex(specd.Error, "would be copied now"):
+            self.engine.submit_batch(one_hot(1, 2), handles, cuda_stream=76)
+        with self.assertRaisesRegex(specd.Error, "cuda_stream: embedded"):
+            self.engine.submit_batch(None, handles, cuda_stream=76)
+
+    def test_an_array_of_another_name_is_refused(self):
+        with self.assertRaisesRegex(TypeError, "draft_row"):
+            self.engine.submit_batch(one_hot(1, 2), self.open_two(), draft_row=[1])
 
     def test_more_rounds_than_the_ring_holds(self):
         sequence = self.open()
@@ -88,7 +165,7 @@ class BatchInFlightTest(DoorCase):
         sequences = self.open_two()
         self.interrupt(one_hot(1, 2), sequences)
         round, = self.engine._in_flight.pending.values()
-        arrays = [weakref.ref(array) for array in round.arrays.values()]
+        arrays = [weakref.ref(array) for array in round._arrays.values()]
         del round
         gc.collect()
         self.assertEqual([array() is None for array in arrays], [False] * len(arrays))

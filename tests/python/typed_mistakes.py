@@ -25,6 +25,8 @@ opened = engine.open_batch("2")  # error: arg-type
 engine.open_batch(1, request_ids=[1])  # error: list-item
 found = engine.verify_batch(np.eye(8), opened.sequences, draft_offset=[0, 1])  # error: call-arg
 found.token  # error: attr-defined
+engine.submit_batch(np.eye(8), opened.sequences, scores="all")  # error: arg-type
+engine.submit_batch(np.eye(8), opened.sequences).kept(0)  # error: attr-defined
 engine.sample_draft(np.eye(8), [sequence])[0].status == "done"  # error: comparison-overlap
 kept: list[int] = found.kept(0)  # error: assignment
 specd.Member("unix:/run/specd/specd.sock", "token", rank="1")  # error: arg-type

@@ -42,8 +42,7 @@ def rounds(engine: specd.Engine) -> list[int]:
     try:
         tokens += engine.verify(rows, {sequence: np.array([], np.int64)})[0].tokens.tolist()
     except specd.RoundTimeout as error:
-        late: specd.Round | None = error.round
-        assert late is not None
+        assert error.round is not None and error.round.poll() is not None
     except specd.RoundError as error:
         print(error.results[0].status, error.code_name)
     reason: str | None = result.finish_reason
@@ -85,7 +84,11 @@ def batches(engine: specd.Engine) -> list[int]:
     names: list[str] = found.status_names.tolist()
     assert detail is None and names == ["ok"] * len(found) and found.scores is None
     tokens: list[int] = found.kept(0).tolist()
-    engine.verify_batch(None, opened.sequences, target_argmax=[4, 5], discard=[True, False])
+    engine.verify_batch(None, opened.sequences, target_argmax=[4, 5], discard=[True, False],
+                        timeout_ms=60000)
+    late: specd.BatchRound = engine.submit_batch(eye(6, 7), opened.sequences)
+    later: specd.BatchResults = late.result()
+    assert later is late.result(timeout_ms=0)
     try:
         engine.open_batch(1, request_ids=[sequence.request_id])
     except specd.OpeningRefused as refused:

@@ -69,7 +69,7 @@ void StreamEngine::Open() {
 void StreamEngine::BindRows() {
   const uint64_t rows_bytes = row_bytes() * kDepth * options_.num_sequences * kRowsEach;
   const uint64_t size_bytes =
-      (rows_bytes + next_bytes() + kPageBytes - 1) / kPageBytes * kPageBytes;
+      (rows_bytes + outputs_bytes() + kPageBytes - 1) / kPageBytes * kPageBytes;
   specd_region region;
   if (options_.rows_on_device) {
     Require(gpu_.Allocate(size_bytes, &rows_), "memory for rows");
@@ -86,11 +86,20 @@ void StreamEngine::BindRows() {
   tensor.dtype = SPECD_BFLOAT16;
   tensor.num_rows = uint64_t{kDepth} * options_.num_sequences * kRowsEach;
   Require(specd_bind(engine_, SPECD_TARGET_ROWS, &tensor) == SPECD_OK, "binding rows");
+  BindOutput(region, SPECD_NEXT_TOKEN, rows_bytes);
+  BindOutput(region, SPECD_NUM_KEPT, rows_bytes + next_bytes());
+  BindOutput(region, SPECD_TOTAL_KEPT, rows_bytes + 2 * next_bytes());
+  BindOutput(region, SPECD_KEPT_TOKENS, rows_bytes + 3 * next_bytes());
+}
+
+void StreamEngine::BindOutput(const specd_region& region, uint32_t role, uint64_t offset_bytes) {
+  specd_tensor tensor;
   specd_tensor_init(&tensor);
   tensor.region = region.id;
-  tensor.offset_bytes = rows_bytes;
+  tensor.offset_bytes = offset_bytes;
   tensor.num_rows = options_.num_sequences;
-  Require(specd_bind(engine_, SPECD_NEXT_TOKEN, &tensor) == SPECD_OK, "binding next tokens");
+  tensor.dtype = SPECD_INT32;
+  Require(specd_bind(engine_, role, &tensor) == SPECD_OK, "binding slot outputs");
 }
 
 void StreamEngine::OpenSequences() {
@@ -232,7 +241,7 @@ void StreamEngine::Note(uint64_t round) {
   answered_[round % kLogRounds] = end.answered;
   CopyOnStream(NoteOf(round), end.device_address, sizeof(uint64_t),
                "copying the word of the round");
-  CopyOnStream(NoteOf(round) + sizeof(uint64_t), next_, next_bytes(), "copying next tokens");
+  CopyOnStream(NoteOf(round) + sizeof(uint64_t), next_, outputs_bytes(), "copying slot outputs");
 }
 
 int StreamEngine::Enqueue(uint64_t round) {
@@ -268,6 +277,7 @@ bool StreamEngine::Poll(uint64_t round) {
   Require(done.num_results == options_.num_sequences, "results are missing");
   if (done.results[0].status != SPECD_STATUS_ABORTED) {
     for (uint32_t i = 0; i < done.num_results; ++i) CheckResult(done.results[i], {round, i});
+    lengths_[round % kLogRounds] = kept_;
     return true;
   }
   for (uint32_t i = 0; i < done.num_results; ++i) {
@@ -320,15 +330,28 @@ void StreamEngine::CheckLog(uint64_t first, uint64_t end) {
     std::memcpy(&word, note, sizeof(word));
     Require(word == answered_[round % kLogRounds],
             "the stream passed round " + std::to_string(round) + " before the answer");
-    for (uint32_t i = 0; i < options_.num_sequences; ++i) {
-      int32_t next = 0;
-      std::memcpy(&next, note + sizeof(word) + sizeof(next) * specd_sequence_slot(sequences_[i]),
-                  sizeof(next));
-      const int32_t token = LastToken({round, i});
-      Require(next == token, "behind round " + std::to_string(round) +
-                                 " the stream finds next token " + std::to_string(next) +
-                                 " instead of " + std::to_string(token));
-    }
+    std::vector<int32_t> outputs(outputs_bytes() / sizeof(int32_t));
+    std::memcpy(outputs.data(), note + sizeof(word), outputs_bytes());
+    for (uint32_t i = 0; i < options_.num_sequences; ++i) CheckOutputs(outputs.data(), {round, i});
+  }
+}
+
+void StreamEngine::CheckOutputs(const int32_t* outputs, const Place& place) const {
+  const uint32_t slot = specd_sequence_slot(sequences_[place.sequence]);
+  const auto check = [&](const char* name, int64_t found, int64_t wanted) {
+    Require(found == wanted, "behind round " + std::to_string(place.round) + " the stream finds " +
+                                 name + " " + std::to_string(found) + " instead of " +
+                                 std::to_string(wanted));
+  };
+  const uint32_t n = options_.num_sequences;
+  const uint32_t num_kept = NumRight(place) + 1;
+  check("next token", outputs[slot], LastToken(place));
+  check("number of kept tokens", outputs[n + slot], num_kept);
+  const auto length = static_cast<int64_t>(lengths_[place.round % kLogRounds].at(place.sequence));
+  check("length", outputs[2 * n + slot], length);
+  for (uint32_t i = 0; i < kRowsEach; ++i) {
+    const int32_t token = i < num_kept ? TokenOf(IndexAt(place, i)) : -1;
+    check("kept token", outputs[3 * n + slot * kRowsEach + i], token);
   }
 }
 

@@ -2,6 +2,9 @@
 // one in tests/process, a real one in tests/gpu. A forward copies rows on the CUDA stream that
 // determine one token each, so the test knows specd's answers.
 //
+// The CUDA stream notes what the next forward of an engine with a KV cache reads after each round:
+// next tokens, kept tokens, their number, and the length of each sequence.
+//
 // One in four of its sequences is greedy without drafts, and one is greedy with drafts. Two draw
 // from rows with a single possible token, by exact_match and by token. In every round the drafts
 // are right up to another place. An error ends the process with status 1 and a line that says why.
@@ -31,7 +34,7 @@ class StreamEngine {
   static constexpr uint64_t kLogRounds = 64;  // the rounds in the log
   struct Options {
     std::string uri = {};
-    // Rows and next tokens lie in device memory, for a daemon that runs rounds there; otherwise in
+    // Rows and slot outputs lie in device memory, for a daemon that runs rounds there; otherwise in
     // memory from specd_alloc.
     bool rows_on_device = false;
     uint32_t vocab_size = 64;
@@ -57,8 +60,8 @@ class StreamEngine {
   // The time of one round in us, with its rows ready before, on the CUDA stream or without it.
   double TimeRound(uint64_t round, bool on_stream);
 
-  // Checks the notes of the rounds [first, end), which were confirmed. They have the status word of
-  // an answered round, and each sequence's last token on the device.
+  // Checks the notes of the rounds [first, end), which Poll has found confirmed. They have the
+  // status word of an answered round, and each sequence's slot outputs on the device.
   void CheckLog(uint64_t first, uint64_t end);
   bool WasAnswered(uint64_t round);  // as the CUDA stream saw it
 
@@ -109,17 +112,24 @@ class StreamEngine {
   void OpenSequences();
   void PrepareForwards();
   void PrepareWords();
+  void BindOutput(const specd_region& region, uint32_t role, uint64_t offset_bytes);
   void Forward(uint64_t round, bool is_spoilt);
   void Note(uint64_t round);
   void MakeDrafts(uint64_t round);
   void CheckResult(const specd_result& result, const Place& place);
+  // The slot outputs of a sequence after a round.
+  void CheckOutputs(const int32_t* outputs, const Place& place) const;
   std::vector<char> ReadDevice(GpuAddress address, uint64_t size_bytes);
   void CopyOnStream(GpuAddress target, GpuAddress source, uint64_t size_bytes, const char* what);
 
   uint64_t row_bytes() const { return uint64_t{2} * options_.vocab_size; }
+  // The bytes of a slot output with one element in a row.
   uint64_t next_bytes() const { return sizeof(int32_t) * uint64_t{options_.num_sequences}; }
-  // The bytes of a note: a status word, then next tokens.
-  uint64_t note_bytes() const { return sizeof(uint64_t) + (next_bytes() + 7) / 8 * 8; }
+  // Slot outputs lie one after another: next tokens, numbers of kept tokens, lengths, and rows of
+  // kept tokens.
+  uint64_t outputs_bytes() const { return next_bytes() * (3 + kRowsEach); }
+  // The bytes of a note: a status word, then slot outputs.
+  uint64_t note_bytes() const { return sizeof(uint64_t) + (outputs_bytes() + 7) / 8 * 8; }
   GpuAddress NoteOf(uint64_t round) const { return log_ + round % kLogRounds * note_bytes(); }
 
   GpuContext& gpu_;
@@ -127,8 +137,8 @@ class StreamEngine {
   specd_engine* engine_ = nullptr;
   GpuStream stream_;
   GpuStream reader_;         // for reads while the other CUDA stream waits
-  GpuAddress rows_ = 0;      // the device's address, with next tokens after the rows
-  GpuAddress next_ = 0;      // the device's address of next tokens
+  GpuAddress rows_ = 0;      // the device's address, with slot outputs after the rows
+  GpuAddress next_ = 0;      // the device's address of next tokens, the first slot output
   GpuAddress forwards_ = 0;  // the rows of a period of forwards, and spoilt rows
   GpuAddress log_ = 0;       // in device memory
   char* words_ = nullptr;    // a page that the device reaches: the gate, own tokens
@@ -136,6 +146,7 @@ class StreamEngine {
   std::vector<specd_sequence> sequences_;
   std::vector<uint64_t> kept_;  // the number of tokens of each sequence
   uint64_t answered_[kLogRounds] = {};
+  std::vector<uint64_t> lengths_[kLogRounds];  // kept_ after the round
   std::vector<specd_draft> drafts_;
   std::vector<int32_t> draft_tokens_;
   std::vector<uint32_t> target_rows_;

@@ -79,6 +79,10 @@ SPECD_API void specd_batch_results_init(specd_batch_results* results);
 /* specd_submit for a batch. The call copies the arrays. */
 SPECD_API int specd_submit_batch(specd_engine* engine, uint64_t round_id, const specd_batch* batch);
 
+/* specd_submit_on_stream for a batch: a CUDA stream is still writing the rows (stream_rounds.h). */
+SPECD_API int specd_submit_batch_on_stream(specd_engine* engine, uint64_t round_id,
+                                           const specd_batch* batch, void* cuda_stream);
+
 /* specd_poll for arrays. It takes rounds of specd_submit too, as specd_poll takes those of a batch.
  * If the arrays are too small for the oldest round, the answer is an error, and the round can still
  * be taken. */

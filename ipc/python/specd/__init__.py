@@ -47,7 +47,7 @@ import os
 
 from ._library import Error, check, last_error, load, refusal
 from .arrays import pack_mask
-from .batch import BatchResults
+from .batch import BatchResults, BatchRound
 from .bfloat import BFloat16, bfloat16
 from .engine import Engine
 from .cuda_stream import CudaStream
@@ -82,8 +82,8 @@ def load_backends(path: str | os.PathLike[str]) -> None:
 
 
 __all__ = [
-    "BFloat16", "BatchOpening", "BatchResults", "Children", "CudaStream", "Draft", "DraftRequest",
-    "Engine", "Error", "Grammar", "Logprob", "Matcher", "Member", "OpeningRefused", "Result",
+    "BFloat16", "BatchOpening", "BatchResults", "BatchRound", "Children", "CudaStream", "Draft",
+    "DraftRequest", "Engine", "Error", "Grammar", "Logprob", "Matcher", "Member", "OpeningRefused", "Result",
     "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence", "StreamEvent",
     "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
     "bfloat16", "fill_masks", "last_error", "load_backends", "pack_mask", "sample", "softmax", "subscribe",

@@ -84,6 +84,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_batch_init": (None, POINTER(s.Batch)),
     "specd_batch_results_init": (None, POINTER(s.BatchResults)),
     "specd_submit_batch": (c_int, c_void_p, c_uint64, POINTER(s.Batch)),
+    "specd_submit_batch_on_stream": (c_int, c_void_p, c_uint64, POINTER(s.Batch), c_void_p),
     "specd_poll_batch": (c_int, c_void_p, POINTER(s.BatchResults), c_int),
     "specd_verify_batch": (c_int, c_void_p, c_uint64, POINTER(s.Batch), POINTER(s.BatchResults),
                            c_int),

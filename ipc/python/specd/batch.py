@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -14,14 +14,33 @@ from . import results
 from ._library import refusal
 from .arrays import mask_words
 from .batch_arrays import handles, numbers_of, ragged, set_pointer
+from .cuda_stream import CudaStream, stream_address
 from .dlpack import Array, as_array
-from .in_flight import Submitted
+from .in_flight import Awaited, InFlight
 from .round_calls import RoundCalls
 from .rounds import DISCARD, DRAFTS_BY_SLOT
 from .row_space import bound_names
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from .row_types import Numbers, RowArray
+
+    class BatchArrays(TypedDict, total=False):
+        """The arrays that Engine.submit_batch takes by name."""
+
+        sampled: Numbers | None
+        q: RowArray | None
+        masks: RowArray | None
+        target_rows: Numbers | None
+        draft_rows: Numbers | None
+        mask_rows: Numbers | None
+        weights: Numbers | None
+        masses: Numbers | None
+        target_argmax: Numbers | None
+        parents: Numbers | None
+        discard: Numbers | None
+        by_slot: Numbers | None
 
 
 @dataclasses.dataclass
@@ -84,16 +103,23 @@ class BatchRounds(RoundCalls):
     """The part of Engine that does rounds of arrays."""
 
     def verify_batch(self, rows: RowArray | None, sequences: Numbers, tokens: Numbers | None = None,
-                     draft_offsets: Numbers | None = None, *, sampled: Numbers | None = None,
-                     q: RowArray | None = None, masks: RowArray | None = None,
-                     target_rows: Numbers | None = None,
-                     draft_rows: Numbers | None = None, mask_rows: Numbers | None = None,
-                     weights: Numbers | None = None, masses: Numbers | None = None,
-                     target_argmax: Numbers | None = None, parents: Numbers | None = None,
-                     discard: Numbers | None = None, by_slot: Numbers | None = None,
-                     scores: bool = False, strict: bool = True) -> BatchResults:
-        """Verifies one round of many sequences, and returns a BatchResults. Engine.verify says what
-        the parts of a draft mean, and what an interrupt does. Arrays are of numpy, lists, or tensors
+                     draft_offsets: Numbers | None = None, *, scores: bool = False,
+                     strict: bool = True, timeout_ms: int = -1,
+                     **arrays: Unpack[BatchArrays]) -> BatchResults:
+        """Verifies one round of many sequences, and returns a BatchResults. The arguments are those of
+        submit_batch. Engine.verify says what strict, timeout_ms and an interrupt do. Rounds that are in
+        flight are answered first.
+        """
+        return self._answer(lambda: self._try_submit_batch(rows, sequences, tokens, draft_offsets, scores,
+                                                           None, **arrays), strict, timeout_ms)
+
+    def submit_batch(self, rows: RowArray | None, sequences: Numbers, tokens: Numbers | None = None,
+                     draft_offsets: Numbers | None = None, *, scores: bool = False,
+                     cuda_stream: CudaStream | None = None,
+                     **arrays: Unpack[BatchArrays]) -> BatchRound:
+        """Submits a round of many sequences and returns a BatchRound, whose result() has what
+        verify_batch returns. Engine.submit says how rounds in flight share rows, and what cuda_stream
+        is. Engine.verify says what the parts of a draft mean. Arrays are of numpy, lists, or tensors
         with __dlpack__, such as torch's. Only `rows` and `q` may lie in device memory.
 
         rows: the target rows of all places, or None: the bound rows. A sequence with K draft tokens
@@ -103,38 +129,45 @@ class BatchRounds(RoundCalls):
           Without them the round is plain sampling.
         draft_offsets: one number more than sequences: tokens[draft_offsets[i]:draft_offsets[i + 1]]
           is the draft of sequence i. Not needed for an array of (sequences, K).
+        scores: True: the results have scores
+
+        These arrays are given by name:
         sampled, weights, masses, parents, draft_rows: one element for each draft token
         target_rows, mask_rows, target_argmax: one element for each place. Names of rows are indices
           into the rows that the call gets
         discard, by_slot: one boolean for each sequence; by_slot: its tokens are those of
           engine.draft_tokens(), and `tokens` only counts
         q, masks: rows for all draft tokens, and for all places
-        scores: True: the results have scores
-        strict: if a sequence was not verified, raise RoundError, which has all results
-
-        Rounds that are in flight are answered first.
         """
-        def try_submit() -> _BatchRound:
-            batch = _Batch(self, sequences, tokens, draft_offsets)
-            batch.place_targets(rows, target_rows, target_argmax)
-            batch.place_drafts(q, draft_rows, sampled, weights, masses)
-            batch.place_masks(masks, mask_rows)
-            batch.put_each(parents, discard, by_slot)
-            num_scores = self.max_scores_per_token if scores else 0
-            return self._hand_in(lambda number: _BatchRound(number, batch, num_scores), "sequences",
-                                 c.load().specd_submit_batch, ctypes.byref(batch.struct))
+        return self._when_free(lambda: self._try_submit_batch(
+            rows, sequences, tokens, draft_offsets, scores, cuda_stream, **arrays))
 
-        made = self._when_free(try_submit)
-        self._in_flight.wait(made.done, -1)
-        found = made.found()
-        return _checked(found, made.why) if strict else found
+    def _try_submit_batch(self, rows: Any, sequences: Any, tokens: Any, draft_offsets: Any, scores: bool,
+                          cuda_stream: CudaStream | None, *, sampled: Any = None, q: Any = None,
+                          masks: Any = None, target_rows: Any = None, draft_rows: Any = None,
+                          mask_rows: Any = None, weights: Any = None, masses: Any = None,
+                          target_argmax: Any = None, parents: Any = None, discard: Any = None,
+                          by_slot: Any = None) -> BatchRound:
+        """Submits a round, or raises InTheWay."""
+        stream = () if cuda_stream is None else (stream_address(cuda_stream),)
+        batch = _Batch(self, sequences, tokens, draft_offsets, on_stream=bool(stream))
+        batch.place_targets(rows, target_rows, target_argmax)
+        batch.place_drafts(q, draft_rows, sampled, weights, masses)
+        batch.place_masks(masks, mask_rows)
+        batch.put_each(parents, discard, by_slot)
+        num_scores = self.max_scores_per_token if scores else 0
+        library = c.load()
+        function = library.specd_submit_batch_on_stream if stream else library.specd_submit_batch
+        return self._hand_in(lambda number: BatchRound(self._in_flight, number, batch, num_scores),
+                             "sequences", function, ctypes.byref(batch.struct), *stream)
 
 
 class _Batch:
     """specd_batch over the arrays of a caller."""
 
-    def __init__(self, engine: RoundCalls, sequences: Any, tokens: Any, draft_offsets: Any):
-        self.engine = engine
+    def __init__(self, engine: RoundCalls, sequences: Any, tokens: Any, draft_offsets: Any,
+                 on_stream: bool):
+        self.engine, self.on_stream = engine, on_stream
         self.named: dict[str, Array] = {}  # by role: the bound row of each row of the call
         self.struct = s.Batch(ctypes.sizeof(s.Batch))
         self.kept: list[Array] = []
@@ -165,7 +198,7 @@ class _Batch:
             return
         bound = self.engine._space("target").write(
             rows, 0 if target_rows is not None else self.num_places, target_rows is not None,
-            "K + 1 for K draft tokens of a sequence", "target rows")
+            "K + 1 for K draft tokens of a sequence", "target rows", not self.on_stream)
         self._put_rows("target", bound, target_rows, np.uint32, self.num_places)
 
     def place_drafts(self, q: Any, draft_rows: Any, sampled: Any, weights: Any,
@@ -176,7 +209,7 @@ class _Batch:
         if q is not None:
             bound = self.engine._space("draft").write(
                 q, 0 if draft_rows is not None else self.num_tokens, draft_rows is not None,
-                "one for each draft token", "q")
+                "one for each draft token", "q", not self.on_stream)
             self._put_rows("draft", bound, draft_rows, np.uint32, self.num_tokens)
         elif draft_rows is not None:
             self.engine._space("draft").go_home()
@@ -220,11 +253,13 @@ class _Batch:
             flags |= np.where(given, np.uint32(bit), np.uint32(0))
         self._put("flags", flags)
 
-    def name_bad_rows(self, found: BatchResults) -> None:
-        """Counts bad rows as the caller counts rows."""
-        for i in np.flatnonzero(found.bad_row >= 0).tolist():
-            found.bad_row[i] = results.caller_row(int(found.bad_row[i]), found.detail_text(i) or "",
-                                                  self.named)
+    def caller_rows(self, bad_row: Array, detail: Array) -> Array:
+        """Bad rows as the caller counts rows."""
+        counted = bad_row.copy()
+        for i in np.flatnonzero(bad_row >= 0).tolist():
+            counted[i] = results.caller_row(int(bad_row[i]), results.detail_of(int(detail[i])) or "",
+                                            self.named)
+        return counted
 
     def _put_rows(self, role: str, bound: Array, named: Any, dtype: Any, count: int) -> None:
         """Names the bound row of each element. `named` are indices into the rows of the call."""
@@ -244,33 +279,43 @@ class _Batch:
         set_pointer(self.struct, field, array)
 
 
-class _BatchRound(Submitted):
-    """A batch that is submitted. It has the arrays that its results go to."""
+class BatchRound(Awaited[BatchResults]):
+    """A round that Engine.submit_batch has submitted, as Round is one of Engine.submit. It has the arrays
+    that its results go to.
 
-    def __init__(self, number: int, batch: _Batch, num_scores: int):
+    >>> round = engine.submit_batch(rows, sequences, tokens)
+    >>> ...                                   # other work
+    >>> round.result(timeout_ms=1000).tokens
+    >>> await round                           # the same in a coroutine
+    """
+
+    def __init__(self, in_flight: InFlight, number: int, batch: _Batch, num_scores: int):
         count, width = batch.count, batch.longest + 1
         answer = s.BatchResults(ctypes.sizeof(s.BatchResults))
-        super().__init__(number, "specd_poll_batch", answer)
+        super().__init__(in_flight, number, "specd_poll_batch", answer)
         self._batch = batch
+        self._results: BatchResults | None = None
         answer.max_results, answer.tokens_stride = count, width
-        self.arrays: dict[str, Array] = {name: np.empty(count, dtype)
+        self._arrays: dict[str, Array] = {name: np.empty(count, dtype)
                                          for name, dtype in _RESULT_TYPES.items()}
-        self.arrays["tokens"] = np.empty((count, width), np.int32)
-        self.arrays["path"] = np.empty((count, width), np.int32)
+        self._arrays["tokens"] = np.empty((count, width), np.int32)
+        self._arrays["path"] = np.empty((count, width), np.int32)
         if num_scores:
             answer.scores_stride = num_scores
-            self.arrays["scores_per_token"] = np.empty(count, np.uint32)
-            self.arrays["scores"] = np.empty((count, width, num_scores), results.SCORE)
-        for name, array in self.arrays.items():
+            self._arrays["scores_per_token"] = np.empty(count, np.uint32)
+            self._arrays["scores"] = np.empty((count, width, num_scores), results.SCORE)
+        for name, array in self._arrays.items():
             set_pointer(answer, name, array)
 
-    def found(self) -> BatchResults:
-        """The results of the round, which is answered."""
-        if self.error is not None:
-            raise self.error
-        found = BatchResults(sequences=self._batch.sequences, **self.arrays)
-        self._batch.name_bad_rows(found)
-        return found
+    def take(self, why: str) -> None:
+        bad_row = self._batch.caller_rows(self._arrays["bad_row"], self._arrays["detail"])
+        self._results = BatchResults(sequences=self._batch.sequences,
+                                     **{**self._arrays, "bad_row": bad_row})
+        super().take(why)
+
+    def _found(self, strict: bool) -> BatchResults:
+        assert self._results is not None
+        return _checked(self._results, self.why) if strict else self._results
 
 
 def _checked(found: BatchResults, why: str) -> BatchResults:

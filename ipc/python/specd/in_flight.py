@@ -1,5 +1,5 @@
-"""InFlight has the rounds of an engine that are submitted and not answered: Submitted is one of them, and
-Round is one of drafts."""
+"""InFlight has the rounds of an engine that are submitted and not answered: Submitted is one of them,
+Awaited is one whose results a caller may ask for, and Round is one of drafts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import _library as c
 from . import _structs as s
@@ -29,11 +29,11 @@ _ASYNC_SLICE_MS = 20
 
 class RoundTimeout(c.Error, TimeoutError):
     """A round was not answered within the time that the caller gave it. The round goes on. `round`
-    is its Round, whose result() has the answer once it comes; without it the answer is dropped, and
+    is its Round or BatchRound, whose result() has the answer once it comes; without it the answer is dropped, and
     the sequences keep the tokens. `round` is None if an earlier round was in the way, and nothing
     was submitted."""
 
-    def __init__(self, round: Round | None, timeout_ms: int):
+    def __init__(self, round: Awaited[Any] | None, timeout_ms: int):
         if round is None:
             text = (f"timeout_ms: {timeout_ms} ms passed while an earlier round was in the way; "
                     "nothing was submitted")
@@ -76,7 +76,55 @@ class Submitted:
         self.error, self._is_answered = error, True
 
 
-class Round(Submitted):
+_Results = TypeVar("_Results")
+
+
+class Awaited(Submitted, Generic[_Results]):
+    """A round whose results a caller may ask for."""
+
+    def __init__(self, in_flight: InFlight, number: int, poll_name: str,
+                 answer: s.Completion | s.BatchResults):
+        super().__init__(number, poll_name, answer)
+        self._in_flight = in_flight
+
+    def poll(self) -> bool:
+        """Takes the answers that have come, without a wait, and tells whether this round's is among
+        them. Embedded, it does a piece of the round's work, usually all of it."""
+        return self._in_flight.wait(self.done, 0)
+
+    def result(self, timeout_ms: int = -1, strict: bool = True) -> _Results:
+        """Returns what the call that waits returns, such as Engine.verify, once it has come.
+        timeout_ms: the longest wait in milliseconds (-1: without limit), after which RoundTimeout is
+        raised and the round goes on. strict: as in that call. The results may be asked for again."""
+        timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
+        if not self._in_flight.wait(self.done, timeout_ms):
+            raise RoundTimeout(self, timeout_ms)
+        return self._checked(strict)
+
+    async def aresult(self, strict: bool = True) -> _Results:
+        """The same in a coroutine: other tasks of the event loop run meanwhile. If the coroutine is
+        cancelled, the round goes on, as after RoundTimeout."""
+        await self._in_flight.wait_async(self.done)
+        return self._checked(strict)
+
+    def __await__(self) -> Generator[Any, None, _Results]:
+        return self.aresult().__await__()
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"<specd.{name} {self.number} {'answered' if self.done() else 'in flight'}>"
+
+    def _checked(self, strict: bool) -> _Results:
+        if self.error is not None:
+            raise self.error
+        return self._found(strict)
+
+    def _found(self, strict: bool) -> _Results:
+        """The results of the round, which is answered."""
+        raise NotImplementedError
+
+
+class Round(Awaited["list[Result]"]):
     """A round that Engine.submit has submitted. Several rounds may be in flight, and they are
     answered in the order of submission.
 
@@ -90,40 +138,12 @@ class Round(Submitted):
 
     def __init__(self, in_flight: InFlight, number: int, sequences: Sequence[object],
                  named: Mapping[str, Any]):
-        super().__init__(number, "specd_poll", in_flight.taken)
+        super().__init__(in_flight, number, "specd_poll", in_flight.taken)
         self.sequences = list(sequences)
-        self._in_flight, self._named = in_flight, named
+        self._named = named
         self._answers: list[Result] = []
 
-    def poll(self) -> bool:
-        """Takes the answers that have come, without a wait, and tells whether this round's is among
-        them. Embedded, it does a piece of the round's work, usually all of it."""
-        return self._in_flight.wait(self.done, 0)
-
-    def result(self, timeout_ms: int = -1, strict: bool = True) -> list[Result]:
-        """Returns a Result for each draft, once they have come. timeout_ms: the longest wait in
-        milliseconds (-1: without limit), after which RoundTimeout is raised and the round goes on.
-        strict: as in Engine.verify. The results may be asked for again."""
-        timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
-        if not self._in_flight.wait(self.done, timeout_ms):
-            raise RoundTimeout(self, timeout_ms)
-        return self._checked(strict)
-
-    async def aresult(self, strict: bool = True) -> list[Result]:
-        """The same in a coroutine: other tasks of the event loop run meanwhile. If the coroutine is
-        cancelled, the round goes on, as after RoundTimeout."""
-        await self._in_flight.wait_async(self.done)
-        return self._checked(strict)
-
-    def __await__(self) -> Generator[Any, None, list[Result]]:
-        return self.aresult().__await__()
-
-    def __repr__(self) -> str:
-        return f"<specd.Round {self.number} {'answered' if self.done() else 'in flight'}>"
-
-    def _checked(self, strict: bool) -> list[Result]:
-        if self.error is not None:
-            raise self.error
+    def _found(self, strict: bool) -> list[Result]:
         return results.checked_round(self._answers) if strict else self._answers
 
     def take(self, why: str) -> None:

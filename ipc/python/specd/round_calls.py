@@ -16,7 +16,7 @@ from ._library import check, refusal
 from .arrays import integer
 from .cuda_stream import CudaStream, stream_address
 from .engine_handle import EngineHandle
-from .in_flight import InTheWay, Round, RoundTimeout, Submitted
+from .in_flight import Awaited, InTheWay, Round, RoundTimeout, Submitted
 from .rounds import Draft, DraftRecords
 from .row_space import RowSpace
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .row_types import Drafts, Masks, Rows
 
 _Submitted = TypeVar("_Submitted", bound=Submitted)
+_Results = TypeVar("_Results")
 
 
 class RoundCalls(EngineHandle):
@@ -71,14 +72,7 @@ class RoundCalls(EngineHandle):
         round, wait for that round first. The arrays of engine.rows and engine.draft_tokens are yours
         and are still read: call engine.drain() before you write them.
         """
-        timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
-        end_s = time.monotonic() + timeout_ms / 1000
-        made = self._submit(rows, drafts, q, masks, None, timeout_ms)
-        try:
-            left_ms = max(0, round((end_s - time.monotonic()) * 1000)) if timeout_ms >= 0 else -1
-            return made.result(left_ms, strict)
-        except RoundTimeout:
-            raise RoundTimeout(made, timeout_ms) from None
+        return self._answer(lambda: self._try_submit(rows, drafts, q, masks, None), strict, timeout_ms)
 
     def submit(self, rows: Rows, drafts: Drafts, q: Rows = None, masks: Masks = None,
                cuda_stream: CudaStream | None = None) -> Round:
@@ -99,7 +93,7 @@ class RoundCalls(EngineHandle):
           a tensor in device memory: None, a view of engine.rows, or such a tensor. stream_rounds.h
           says more.
         """
-        return self._submit(rows, drafts, q, masks, cuda_stream, -1)
+        return self._when_free(lambda: self._try_submit(rows, drafts, q, masks, cuda_stream))
 
     async def averify(self, rows: Rows, drafts: Drafts, q: Rows = None,
                       masks: Masks = None, strict: bool = True,
@@ -149,10 +143,17 @@ class RoundCalls(EngineHandle):
         check(c.load().specd_get_round_end(self.pointer, ctypes.byref(end)))
         return end.device_address, end.answered
 
-    def _submit(self, rows: Rows, drafts: Drafts, q: Rows, masks: Masks,
-                cuda_stream: CudaStream | None, timeout_ms: int) -> Round:
-        return self._when_free(lambda: self._try_submit(rows, drafts, q, masks, cuda_stream),
-                               timeout_ms)
+    def _answer(self, try_submit: Callable[[], Awaited[_Results]], strict: bool,
+                timeout_ms: int) -> _Results:
+        """Submits a round and waits for its results."""
+        timeout_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
+        end_s = time.monotonic() + timeout_ms / 1000
+        made = self._when_free(try_submit, timeout_ms)
+        try:
+            left_ms = max(0, round((end_s - time.monotonic()) * 1000)) if timeout_ms >= 0 else -1
+            return made.result(left_ms, strict)
+        except RoundTimeout:
+            raise RoundTimeout(made, timeout_ms) from None
 
     def _when_free(self, try_submit: Callable[[], _Submitted], timeout_ms: int = -1) -> _Submitted:
         """Calls try_submit again once the round that was in its way is answered."""

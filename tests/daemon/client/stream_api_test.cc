@@ -49,6 +49,33 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a batch waits on a CUDA stream as drafts do, and the CPU does not") {
+    for (const size_t device_index : kDevices) {
+      CAPTURE(device_index);
+      StreamFixture f(device_index);
+      f.CloseGate(f.stream);
+      REQUIRE(f.SubmitBatch(f.stream, 3) == SPECD_OK);
+      CHECK_FALSE(f.Step());
+      CHECK(f.server.session.session->channel().IsHeld());
+      f.OpenGate();
+      CHECK(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
+      CHECK(f.gpu.Query(f.stream).code() == kGpuNotReady);
+      f.server.session.backend->script = {Confirm(0, {5})};
+      REQUIRE(f.Step());
+      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      int32_t token = 0;
+      specd_batch_results results;
+      specd_batch_results_init(&results);
+      results.max_results = 1;
+      results.tokens_stride = 1;
+      results.tokens = &token;
+      REQUIRE(specd_poll_batch(f.engine.get(), &results, 0) == SPECD_OK);
+      CHECK(results.round_id == 3);
+      CHECK(token == 5);
+      CHECK(f.gpu.violations().empty());
+    }
+  }
+
   TEST_CASE("a stream that waits in vain is released, and the late daemon confirms nothing") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);

@@ -48,6 +48,13 @@ struct StreamFixture {
     const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
     return specd_submit_on_stream(engine.get(), round_id, &part, 1, on.handle);
   }
+  int SubmitBatch(GpuStream on, uint64_t round_id = 1) {
+    specd_batch batch;
+    specd_batch_init(&batch);
+    batch.num_sequences = 1;
+    batch.sequences = &sequence;
+    return specd_submit_batch_on_stream(engine.get(), round_id, &batch, on.handle);
+  }
   int SubmitPlain(uint64_t round_id = 1) {
     const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
     return specd_submit(engine.get(), round_id, &part, 1);

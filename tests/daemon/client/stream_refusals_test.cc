@@ -256,6 +256,9 @@ TEST_SUITE("unit") {
     CHECK_FALSE(f.Step());
     CHECK(specd_submit_on_stream(f.engine.get(), 1, nullptr, 1, f.stream.handle) ==
           SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(specd_submit_batch_on_stream(f.engine.get(), 1, nullptr, f.stream.handle) ==
+          SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("batch"));
 
     specd_options options;
     specd_options_init(&options);
@@ -263,6 +266,13 @@ TEST_SUITE("unit") {
     const EnginePtr embedded = OpenEngine("embedded:cpu", options);
     const specd_draft part = ChainDraft(f.sequence, 0, nullptr, &f.row);
     CHECK(specd_submit_on_stream(embedded.get(), 1, &part, 1, f.stream.handle) ==
+          SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("embedded"));
+    specd_batch batch;
+    specd_batch_init(&batch);
+    batch.num_sequences = 1;
+    batch.sequences = &f.sequence;
+    CHECK(specd_submit_batch_on_stream(embedded.get(), 1, &batch, f.stream.handle) ==
           SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("embedded"));
     options.stream_timeout_ms = 3'600'001;
