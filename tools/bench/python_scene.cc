@@ -52,6 +52,10 @@ std::string_view NameOf(BatchWork work) {
       return "open_batch";
     case BatchWork::kOpenEach:
       return "open_each";
+    case BatchWork::kDrawBatch:
+      return "draw_batch";
+    case BatchWork::kDrawEach:
+      return "draw_each";
   }
   return {};
 }
@@ -79,19 +83,33 @@ absl::Status BatchEngine::Start(const std::string& uri, uint32_t vocab_size) {
   status_.resize(kPythonBatch);
   num_kept_.resize(kPythonBatch);
   if (absl::Status status = BindRows(vocab_size); !status.ok()) return status;
+  if (absl::Status status = BindDraftRows(vocab_size); !status.ok()) return status;
   MakeOpenings(vocab_size);
   return OpenForRounds();
 }
 
-// The best id of every row is known, and every second sequence has a wrong draft token.
-absl::Status BatchEngine::BindRows(uint32_t vocab_size) {
+// Binds rows of zeros.
+absl::StatusOr<float*> BatchEngine::BindRole(uint32_t role, uint32_t num_rows,
+                                             uint32_t vocab_size) {
   specd_region region;
-  const uint64_t size_bytes = uint64_t{kPlaces} * vocab_size * sizeof(float);
+  const uint64_t size_bytes = uint64_t{num_rows} * vocab_size * sizeof(float);
   if (specd_alloc(engine_, size_bytes, &region) != SPECD_OK) return Refused("specd_alloc");
   auto* const rows = static_cast<float*>(region.data);
-  std::fill(rows, rows + uint64_t{kPlaces} * vocab_size, 0.0f);
+  std::fill(rows, rows + uint64_t{num_rows} * vocab_size, 0.0f);
+  specd_tensor tensor;
+  specd_tensor_init(&tensor);
+  tensor.region = region.id;
+  tensor.num_rows = num_rows;
+  if (specd_bind(engine_, role, &tensor) != SPECD_OK) return Refused("specd_bind");
+  return rows;
+}
+
+// The best id of every row is known, and every second sequence has a wrong draft token.
+absl::Status BatchEngine::BindRows(uint32_t vocab_size) {
+  const absl::StatusOr<float*> rows = BindRole(SPECD_TARGET_ROWS, kPlaces, vocab_size);
+  if (!rows.ok()) return rows.status();
   for (uint32_t i = 0; i < kPlaces; ++i) {
-    rows[uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size))] = 8;
+    (*rows)[uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size))] = 8;
     rows_.push_back(i);
   }
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
@@ -103,11 +121,16 @@ absl::Status BatchEngine::BindRows(uint32_t vocab_size) {
     }
   }
   offsets_.push_back(kPythonBatch * kPythonDraft);
-  specd_tensor tensor;
-  specd_tensor_init(&tensor);
-  tensor.region = region.id;
-  tensor.num_rows = kPlaces;
-  if (specd_bind(engine_, SPECD_TARGET_ROWS, &tensor) != SPECD_OK) return Refused("specd_bind");
+  return absl::OkStatus();
+}
+
+absl::Status BatchEngine::BindDraftRows(uint32_t vocab_size) {
+  const absl::StatusOr<float*> rows = BindRole(SPECD_DRAFT_ROWS, kPythonBatch, vocab_size);
+  if (!rows.ok()) return rows.status();
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    (*rows)[uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size))] = 8;
+  }
+  drawn_.resize(kPythonBatch);
   return absl::OkStatus();
 }
 
@@ -142,13 +165,19 @@ absl::Status BatchEngine::OpenForRounds() {
       return Refused("specd_open_sequence");
     }
     sequences_.push_back(infos_[0].sequence);
+    requests_.push_back({.struct_size = sizeof(specd_draft_request),
+                         .sequence = infos_[0].sequence,
+                         .row = i,
+                         .mask_row = -1,
+                         .num_children = 1});
   }
+  children_.assign(kPythonBatch, {.struct_size = sizeof(specd_draft_children)});
   return absl::OkStatus();
 }
 
-void BatchEngine::AddToDigest() {
-  const std::string_view bytes(reinterpret_cast<const char*>(tokens_.data()),
-                               tokens_.size() * sizeof(int32_t));
+void BatchEngine::AddToDigest(const std::vector<int32_t>& ids) {
+  const std::string_view bytes(reinterpret_cast<const char*>(ids.data()),
+                               ids.size() * sizeof(int32_t));
   digest_ = JoinCrc32(digest_, Crc32(bytes), bytes.size());
 }
 
@@ -175,7 +204,7 @@ absl::StatusOr<double> BatchEngine::RoundBatch() {
                   [](uint32_t s) { return s != SPECD_STATUS_OK; })) {
     return Broken("a sequence was not verified");
   }
-  AddToDigest();
+  AddToDigest(tokens_);
   return time_us;
 }
 
@@ -203,7 +232,7 @@ absl::StatusOr<double> BatchEngine::RoundEach() {
     if (result.status != SPECD_STATUS_OK) return Broken("a sequence was not verified");
     std::copy_n(result.tokens, result.num_kept, tokens_.data() + size_t{i} * (kPythonDraft + 1));
   }
-  AddToDigest();
+  AddToDigest(tokens_);
   return time_us;
 }
 
@@ -233,6 +262,35 @@ absl::StatusOr<double> BatchEngine::OpenEach() {
   return time_us;
 }
 
+absl::Status BatchEngine::Draw(uint32_t first, uint32_t count) {
+  if (specd_sample_draft(engine_, &requests_[first], count, &children_[first]) != SPECD_OK) {
+    return Refused("specd_sample_draft");
+  }
+  for (uint32_t i = first; i < first + count; ++i) {
+    if (children_[i].status != SPECD_STATUS_OK) return Broken("a sequence has no draft token");
+    drawn_[i] = children_[i].children[0].id;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> BatchEngine::DrawBatch() {
+  const SteadyClock::time_point start = SteadyClock::now();
+  if (absl::Status status = Draw(0, kPythonBatch); !status.ok()) return status;
+  const double time_us = MicrosSince(start);
+  AddToDigest(drawn_);
+  return time_us;
+}
+
+absl::StatusOr<double> BatchEngine::DrawEach() {
+  const SteadyClock::time_point start = SteadyClock::now();
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    if (absl::Status status = Draw(i, 1); !status.ok()) return status;
+  }
+  const double time_us = MicrosSince(start);
+  AddToDigest(drawn_);
+  return time_us;
+}
+
 absl::Status BatchEngine::CloseAll() {
   for (const specd_sequence_info& info : infos_) {
     if (specd_close_sequence(engine_, info.sequence) != SPECD_OK) {
@@ -245,7 +303,7 @@ absl::Status BatchEngine::CloseAll() {
 absl::Status BatchEngine::Run(BatchWork work, int count, std::vector<double>* times_us) {
   constexpr absl::StatusOr<double> (BatchEngine::*kWorks[])() = {
       &BatchEngine::RoundBatch, &BatchEngine::RoundEach, &BatchEngine::OpenBatch,
-      &BatchEngine::OpenEach};
+      &BatchEngine::OpenEach,   &BatchEngine::DrawBatch, &BatchEngine::DrawEach};
   for (int i = 0; i < count; ++i) {
     const absl::StatusOr<double> time_us = (this->*kWorks[static_cast<int>(work)])();
     if (!time_us.ok()) return time_us.status();

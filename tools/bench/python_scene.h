@@ -22,8 +22,8 @@ namespace specd::bench {
 inline constexpr uint32_t kPythonBatch = 256;
 inline constexpr uint32_t kPythonDraft = 4;
 
-// A round or openings of all sequences: in one call, or the calls for single sequences.
-enum class BatchWork { kRoundBatch, kRoundEach, kOpenBatch, kOpenEach };
+// A round, openings or draws of all sequences: in one call, or the calls for single sequences.
+enum class BatchWork { kRoundBatch, kRoundEach, kOpenBatch, kOpenEach, kDrawBatch, kDrawEach };
 
 // The name of the work in python_rounds.py.
 std::string_view NameOf(BatchWork work);
@@ -39,21 +39,27 @@ class BatchEngine {
   // Does the work `count` times, and appends the time of each in us.
   absl::Status Run(BatchWork work, int count, std::vector<double>* times_us);
 
-  // The checksum of the kept tokens of all rounds.
+  // The checksum of the kept tokens of all rounds, and of all drawn tokens.
   uint32_t digest() const { return digest_; }
 
  private:
   BatchEngine() = default;
   absl::Status Start(const std::string& uri, uint32_t vocab_size);
   absl::Status BindRows(uint32_t vocab_size);
+  absl::Status BindDraftRows(uint32_t vocab_size);
+  absl::StatusOr<float*> BindRole(uint32_t role, uint32_t num_rows, uint32_t vocab_size);
   void MakeOpenings(uint32_t vocab_size);
   absl::Status OpenForRounds();
   absl::StatusOr<double> RoundBatch();
   absl::StatusOr<double> RoundEach();
   absl::StatusOr<double> OpenBatch();
   absl::StatusOr<double> OpenEach();
+  absl::StatusOr<double> DrawBatch();
+  absl::StatusOr<double> DrawEach();
+  // One call of specd_sample_draft.
+  absl::Status Draw(uint32_t first, uint32_t count);
   absl::Status CloseAll();
-  void AddToDigest();
+  void AddToDigest(const std::vector<int32_t>& ids);
 
   specd_engine* engine_ = nullptr;
   uint64_t num_rounds_ = 0;
@@ -63,6 +69,9 @@ class BatchEngine {
   std::vector<uint32_t> offsets_;
   std::vector<uint32_t> rows_;
   std::vector<int32_t> tokens_;  // kept tokens of a round
+  std::vector<int32_t> drawn_;
+  std::vector<specd_draft_request> requests_;
+  std::vector<specd_draft_children> children_;
   std::vector<uint32_t> status_;
   std::vector<uint32_t> num_kept_;
   std::vector<int32_t> prompts_;

@@ -24,6 +24,10 @@ constexpr PythonCase kCases[] = {
      "256 openings with prompts of 32 ids, embedded; times are for one opening"},
     {"open256_attached", true, BatchWork::kOpenBatch, BatchWork::kOpenEach, 2, kOpenings, 0, 10,
      "the same, attached to a daemon"},
+    {"drafts", false, BatchWork::kDrawBatch, BatchWork::kDrawEach, 16, 1, 0, 0,
+     "a draft token for each of 256 sequences, from rows of the drafter, embedded"},
+    {"drafts_attached", true, BatchWork::kDrawBatch, BatchWork::kDrawEach, 2, 1, 0, 0,
+     "the same, attached to a daemon"},
 };
 
 constexpr size_t kLeastBlocks = 10;
