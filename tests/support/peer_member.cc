@@ -17,6 +17,14 @@ int PeerMember::Do(const PeerRequest& request) {
     }
     case PeerOp::kBindMember:
       return specd_member_bind_device(member_, request.address, request.size_bytes);
+    case PeerOp::kBindOutput: {
+      specd_tensor tensor;
+      specd_tensor_init(&tensor);
+      tensor.dtype = SPECD_INT32;
+      tensor.num_rows = request.value;
+      return specd_member_bind_device_tensor(member_, static_cast<int>(request.word),
+                                             request.address, request.size_bytes, &tensor);
+    }
     case PeerOp::kCheckMember:
       return specd_member_check(member_);
     case PeerOp::kLeave:

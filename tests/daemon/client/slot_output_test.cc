@@ -171,13 +171,16 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("slot outputs: int64, rows with gaps, and a replica of its own for each rank") {
+    int replica = 0;
     for (const RoleCase& role : kRoles) {
+      replica = replica % 7 + 1;  // each of them once at least
       CAPTURE(role.role);
-      test::ForBothModes([&role](EmbeddedEngine& f) {
+      CAPTURE(replica);
+      test::ForBothModes([&](EmbeddedEngine& f) {
         FillRows(f);
         const uint32_t gap = MayHaveGaps(role.role) ? 2 : 0;
         Output<int64_t> wide(f, role, 0, gap);
-        Output<int32_t> copy(f, role, 7, gap);
+        Output<int32_t> copy(f, role, replica, gap);
         const specd_sequence sequence = f.Open(f.Params());
         const int32_t drafts[] = {1, 7};
         CHECK(f.Round(ChainDraft(sequence, 2, drafts, f.rows)).num_kept == 2);

@@ -83,15 +83,24 @@ struct OtherRank {
   int Bind(uint64_t address, uint64_t num_rows = kSlots) {
     return peer.Call({.op = PeerOp::kBindMember, .address = address, .size_bytes = num_rows}).code;
   }
+  int BindOutput(int role, uint64_t address, uint64_t num_ids) {
+    return peer
+        .Call({.op = PeerOp::kBindOutput,
+               .address = address,
+               .size_bytes = num_ids * sizeof(int32_t),
+               .word = static_cast<uint64_t>(role),
+               .value = kSlots})
+        .code;
+  }
   int Check() { return peer.Call({.op = PeerOp::kCheckMember}).code; }
   int Leave() { return peer.Call({.op = PeerOp::kLeave}).code; }
   uint64_t CountViolations() { return peer.Call({.op = PeerOp::kCountViolations}).value; }
   // The ids of all slots, as this process sees its own memory.
-  std::vector<int32_t> Ids(uint64_t address) {
+  std::vector<int32_t> Ids(uint64_t address, uint64_t count = kSlots) {
     std::vector<int32_t> ids;
-    for (uint64_t slot = 0; slot < kSlots; ++slot) {
+    for (uint64_t i = 0; i < count; ++i) {
       const PeerReply read =
-          peer.Call({.op = PeerOp::kRead, .address = address + slot * sizeof(int32_t)});
+          peer.Call({.op = PeerOp::kRead, .address = address + i * sizeof(int32_t)});
       ids.push_back(static_cast<int32_t>(read.value));
     }
     return ids;
@@ -190,6 +199,45 @@ TEST_SUITE("process") {
       CHECK(one.Ids(moved) == OnlyAt(zero.slot, LastTokenOf(5)));
       CHECK(seven.Ids(memory[1] + 4) == OnlyAt(zero.slot, LastTokenOf(6)));
       CHECK(one.peer.Call({.op = PeerOp::kFree, .address = moved}).code == kGpuOk);
+      CHECK(one.CountViolations() == 0);
+      CHECK(seven.CountViolations() == 0);
+      CHECK(daemon.platform.num_violations() == 0);
+    }
+  }
+
+  TEST_CASE("ranks: each finds kept tokens and lengths in its own device memory, too") {
+    constexpr uint64_t kWidth = ScriptEngine::kMaxDraft + 1;
+    for (const GpuMemoryKind kind :
+         {GpuMemoryKind::kIpc, GpuMemoryKind::kVmm, GpuMemoryKind::kPool}) {
+      CAPTURE(static_cast<int>(kind));
+      DeviceHost daemon;
+      RankZero zero(daemon);
+      OtherRank one(0), seven(1);
+      REQUIRE(one.Join(zero, 1) == SPECD_OK);
+      REQUIRE(seven.Join(zero, 7) == SPECD_OK);
+      uint64_t kept[2], total[2];
+      for (int i = 0; i < 2; ++i) {
+        OtherRank& rank = i == 0 ? one : seven;
+        // Two slot outputs in one allocation, neither at its start.
+        kept[i] = rank.Allocate(kind) + 4;
+        total[i] = kept[i] + kSlots * kWidth * sizeof(int32_t) + 8;
+        REQUIRE(rank.BindOutput(SPECD_KEPT_TOKENS, kept[i], kSlots * kWidth) == SPECD_OK);
+        REQUIRE(rank.BindOutput(SPECD_TOTAL_KEPT, total[i], kSlots) == SPECD_OK);
+      }
+      for (uint32_t round = 0; round < ScriptEngine::kRows; ++round) {
+        zero.Round(round);
+        std::vector<int32_t> tokens(kSlots * kWidth, kUntouched);
+        for (uint32_t k = 0; k < kWidth; ++k) tokens[zero.slot * kWidth + k] = ArgmaxOf(round + k);
+        const auto length = static_cast<int32_t>((round + 1) * kWidth);
+        for (int i = 0; i < 2; ++i) {
+          OtherRank& rank = i == 0 ? one : seven;
+          CHECK(rank.Ids(kept[i], kSlots * kWidth) == tokens);
+          CHECK(rank.Ids(total[i]) == OnlyAt(zero.slot, length));
+        }
+      }
+      CHECK(one.Leave() == SPECD_OK);
+      zero.Round(0);
+      CHECK(one.Ids(total[0])[zero.slot] == ScriptEngine::kRows * kWidth);
       CHECK(one.CountViolations() == 0);
       CHECK(seven.CountViolations() == 0);
       CHECK(daemon.platform.num_violations() == 0);
