@@ -35,11 +35,9 @@ if(SPECD_PRECOMPILE)
     specd_precompiled_headers(specd_test_precompiled
       LIBRARIES doctest::doctest HEADERS <doctest/doctest.h>)
     target_compile_options(specd_test_precompiled PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
-    if(SPECD_SANITIZE)  # SpecdTest.cmake
-      specd_precompiled_headers(specd_test_precompiled_O0
-        LIBRARIES doctest::doctest HEADERS <doctest/doctest.h>)
-      target_compile_options(specd_test_precompiled_O0 PRIVATE -O0)
-    endif()
+    specd_precompiled_headers(specd_test_precompiled_O0  # SpecdTest.cmake
+      LIBRARIES doctest::doctest HEADERS <doctest/doctest.h>)
+    target_compile_options(specd_test_precompiled_O0 PRIVATE -O0)
   endif()
 endif()
 

@@ -3,9 +3,9 @@
 # "kernels.<case>". A TEST_SUITE's name becomes a ctest label (unit, process, exact, ...), so every
 # case must stand in a suite.
 #
-# Under a sanitizer a test takes longer to compile than to run. So it is not optimised there, which
-# takes two fifths off its compile time. BUSY tests are, because they spend their time in code of
-# their own, such as emulated warps.
+# A test takes longer to compile than to run. So it is not optimised, which takes a third off its
+# compile time. BUSY tests are, because they spend their time in code of their own, such as emulated
+# warps. Libraries are always optimised, those of tests too.
 #
 # Preset sanitize runs every case of a ONCE test, on the same grid as any preset: none of its suites is
 # "process", which that preset leaves out. Where all presets run, SPECD_TESTS_ONCE leaves such tests to
@@ -24,11 +24,11 @@ function(specd_test)
   endif()
   add_executable(${target} $<TARGET_OBJECTS:specd_test_main> ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE specd_flags ${arg_LIBS} doctest::doctest)
-  if(SPECD_SANITIZE AND NOT arg_BUSY)
+  if(arg_BUSY)
+    specd_precompile(${target} specd_test_precompiled)
+  else()
     target_compile_options(${target} PRIVATE -O0)
     specd_precompile(${target} specd_test_precompiled_O0)
-  else()
-    specd_precompile(${target} specd_test_precompiled)
   endif()
 
   if(arg_ONCE AND SPECD_TESTS_ONCE AND NOT SPECD_SANITIZE)
