@@ -2,6 +2,8 @@
 // engine in another process and a daemon over both. The tests check the ids in each rank's own
 // memory, and the state after one rank is killed. The right ids are the argmax of the rows that
 // rank 0 was given.
+#include "tests/daemon/session/device_ranks.h"
+
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,100 +22,12 @@ namespace {
 using test::DeviceEngine;
 using test::DeviceHost;
 using test::kNextOffset;
+using test::kRankSlots;
 using test::kUntouched;
-
-constexpr uint64_t kSlots = ScriptEngine::kMaxSequences;
-constexpr uint32_t kForeverMs = 3'600'000;
-
-int32_t ArgmaxOf(uint32_t row) {
-  static const std::vector<float> rows = ScriptEngine::Rows(true);
-  const auto first = rows.begin() + (row % ScriptEngine::kRows) * ScriptEngine::kVocab;
-  return static_cast<int32_t>(std::max_element(first, first + ScriptEngine::kVocab) - first);
-}
-// The last token of a greedy round from that row on. Its drafts are the argmaxes of three rows,
-// which are kept, and the fourth row decides the last token.
-int32_t LastTokenOf(uint32_t first_row) { return ArgmaxOf(first_row + ScriptEngine::kMaxDraft); }
-
-// Rank 0: rows and its own next tokens in device memory, and one greedy sequence.
-struct RankZero : DeviceEngine {
-  explicit RankZero(const DeviceHost& daemon)
-      : DeviceEngine(daemon.host->uri, kForeverMs), uri(daemon.host->uri), address(Allocate()) {
-    ShareAll(address);
-    const PeerReply opened = peer.Call({.op = PeerOp::kOpenSequence, .word = 1, .value = 1});
-    REQUIRE(opened.code == SPECD_OK);
-    sequence = opened.value;
-    slot = opened.address;
-  }
-  uint64_t BoundRanks() { return peer.Call({.op = PeerOp::kGetGroup}).value; }
-  void Round(uint32_t first_row) {
-    const PeerReply answer =
-        peer.Call({.op = PeerOp::kRound, .word = first_row, .value = sequence});
-    REQUIRE(answer.code == SPECD_OK);
-    REQUIRE(answer.size_bytes == 4);
-    CHECK(answer.tokens[3] == LastTokenOf(first_row));
-    CHECK(ReadId(address + kNextOffset + slot * sizeof(int32_t)) == LastTokenOf(first_row));
-  }
-
-  const std::string uri;
-  uint64_t address = 0;
-  uint64_t sequence = 0;
-  uint64_t slot = 0;
-};
-
-// Another rank, in a process of its own and on a device of its own.
-struct OtherRank {
-  explicit OtherRank(size_t device_index = 0) : peer(device_index) {}
-
-  int Join(RankZero& zero, uint32_t rank) {
-    PeerRequest join{.op = PeerOp::kJoin, .word = rank};
-    join.handle = zero.peer.Call({.op = PeerOp::kGetGroup}).handle;
-    zero.uri.copy(join.path, sizeof(join.path) - 1);
-    return peer.Call(join).code;
-  }
-  uint64_t Allocate(GpuMemoryKind kind) {
-    const PeerReply made =
-        peer.Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = test::kDeviceBytes});
-    REQUIRE(made.code == kGpuOk);
-    peer.Call({.op = PeerOp::kFill,
-               .address = made.address,
-               .size_bytes = test::kDeviceBytes,
-               .value = 0x5a});
-    return made.address;
-  }
-  int Bind(uint64_t address, uint64_t num_rows = kSlots) {
-    return peer.Call({.op = PeerOp::kBindMember, .address = address, .size_bytes = num_rows}).code;
-  }
-  int BindOutput(int role, uint64_t address, uint64_t num_ids) {
-    return peer
-        .Call({.op = PeerOp::kBindOutput,
-               .address = address,
-               .size_bytes = num_ids * sizeof(int32_t),
-               .word = static_cast<uint64_t>(role),
-               .value = kSlots})
-        .code;
-  }
-  int Check() { return peer.Call({.op = PeerOp::kCheckMember}).code; }
-  int Leave() { return peer.Call({.op = PeerOp::kLeave}).code; }
-  uint64_t CountViolations() { return peer.Call({.op = PeerOp::kCountViolations}).value; }
-  // The ids of all slots, as this process sees its own memory.
-  std::vector<int32_t> Ids(uint64_t address, uint64_t count = kSlots) {
-    std::vector<int32_t> ids;
-    for (uint64_t i = 0; i < count; ++i) {
-      const PeerReply read =
-          peer.Call({.op = PeerOp::kRead, .address = address + i * sizeof(int32_t)});
-      ids.push_back(static_cast<int32_t>(read.value));
-    }
-    return ids;
-  }
-
-  GpuPeer peer;
-};
-
-std::vector<int32_t> OnlyAt(uint64_t slot, int32_t id) {
-  std::vector<int32_t> ids(kSlots, kUntouched);
-  ids[slot] = id;
-  return ids;
-}
+using test::LastTokenOf;
+using test::OnlyAt;
+using test::OtherRank;
+using test::RankZero;
 
 // The memory of another process. This process still sees it after the other's end.
 class Witness {
@@ -128,9 +42,9 @@ class Witness {
   }
   std::vector<int32_t> Ids() const {
     const auto* const ids = reinterpret_cast<const int32_t*>(block_->data());
-    return {ids, ids + kSlots};
+    return {ids, ids + kRankSlots};
   }
-  void Fill() { std::fill_n(reinterpret_cast<int32_t*>(block_->data()), kSlots, kUntouched); }
+  void Fill() { std::fill_n(reinterpret_cast<int32_t*>(block_->data()), kRankSlots, kUntouched); }
 
  private:
   std::unique_ptr<FakeGpuBlock> block_;
@@ -172,7 +86,7 @@ TEST_SUITE("process") {
       REQUIRE(seven.Join(zero, 7) == SPECD_OK);
       const uint64_t memory[] = {one.Allocate(kind), seven.Allocate(kind)};
       zero.Round(0);
-      CHECK(one.Ids(memory[0]) == std::vector<int32_t>(kSlots, kUntouched));
+      CHECK(one.Ids(memory[0]) == std::vector<int32_t>(kRankSlots, kUntouched));
       REQUIRE(one.Bind(memory[0]) == SPECD_OK);
       // Not a round number, and fewer bytes than a word from the allocation's start.
       REQUIRE(seven.Bind(memory[1] + 4) == SPECD_OK);
@@ -199,45 +113,6 @@ TEST_SUITE("process") {
       CHECK(one.Ids(moved) == OnlyAt(zero.slot, LastTokenOf(5)));
       CHECK(seven.Ids(memory[1] + 4) == OnlyAt(zero.slot, LastTokenOf(6)));
       CHECK(one.peer.Call({.op = PeerOp::kFree, .address = moved}).code == kGpuOk);
-      CHECK(one.CountViolations() == 0);
-      CHECK(seven.CountViolations() == 0);
-      CHECK(daemon.platform.num_violations() == 0);
-    }
-  }
-
-  TEST_CASE("ranks: each finds kept tokens and lengths in its own device memory, too") {
-    constexpr uint64_t kWidth = ScriptEngine::kMaxDraft + 1;
-    for (const GpuMemoryKind kind :
-         {GpuMemoryKind::kIpc, GpuMemoryKind::kVmm, GpuMemoryKind::kPool}) {
-      CAPTURE(static_cast<int>(kind));
-      DeviceHost daemon;
-      RankZero zero(daemon);
-      OtherRank one(0), seven(1);
-      REQUIRE(one.Join(zero, 1) == SPECD_OK);
-      REQUIRE(seven.Join(zero, 7) == SPECD_OK);
-      uint64_t kept[2], total[2];
-      for (int i = 0; i < 2; ++i) {
-        OtherRank& rank = i == 0 ? one : seven;
-        // Two slot outputs in one allocation, neither at its start.
-        kept[i] = rank.Allocate(kind) + 4;
-        total[i] = kept[i] + kSlots * kWidth * sizeof(int32_t) + 8;
-        REQUIRE(rank.BindOutput(SPECD_KEPT_TOKENS, kept[i], kSlots * kWidth) == SPECD_OK);
-        REQUIRE(rank.BindOutput(SPECD_TOTAL_KEPT, total[i], kSlots) == SPECD_OK);
-      }
-      for (uint32_t round = 0; round < ScriptEngine::kRows; ++round) {
-        zero.Round(round);
-        std::vector<int32_t> tokens(kSlots * kWidth, kUntouched);
-        for (uint32_t k = 0; k < kWidth; ++k) tokens[zero.slot * kWidth + k] = ArgmaxOf(round + k);
-        const auto length = static_cast<int32_t>((round + 1) * kWidth);
-        for (int i = 0; i < 2; ++i) {
-          OtherRank& rank = i == 0 ? one : seven;
-          CHECK(rank.Ids(kept[i], kSlots * kWidth) == tokens);
-          CHECK(rank.Ids(total[i]) == OnlyAt(zero.slot, length));
-        }
-      }
-      CHECK(one.Leave() == SPECD_OK);
-      zero.Round(0);
-      CHECK(one.Ids(total[0])[zero.slot] == ScriptEngine::kRows * kWidth);
       CHECK(one.CountViolations() == 0);
       CHECK(seven.CountViolations() == 0);
       CHECK(daemon.platform.num_violations() == 0);
@@ -276,7 +151,7 @@ TEST_SUITE("process") {
     witness.Fill();
     await_rounds(3);
     CHECK_FALSE(ends);
-    CHECK(witness.Ids() == std::vector<int32_t>(kSlots, kUntouched));
+    CHECK(witness.Ids() == std::vector<int32_t>(kRankSlots, kUntouched));
     ends = true;
     rounds.join();
     for (size_t i = 0; i < got.size(); ++i) {
@@ -292,7 +167,7 @@ TEST_SUITE("process") {
     zero.Round(7);
     CHECK(again.Ids(new_address) == OnlyAt(zero.slot, LastTokenOf(7)));
     CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(7)));
-    CHECK(witness.Ids() == std::vector<int32_t>(kSlots, kUntouched));
+    CHECK(witness.Ids() == std::vector<int32_t>(kRankSlots, kUntouched));
     CHECK(ranks.daemon.platform.num_violations() == 0);
   }
 
@@ -330,7 +205,7 @@ TEST_SUITE("process") {
     witness.Fill();
     for (uint32_t round = 10; round < 14; ++round) REQUIRE(submit(round) == SPECD_OK);
     for (uint32_t round = 10; round < 14; ++round) poll(round);
-    CHECK(witness.Ids() == std::vector<int32_t>(kSlots, kUntouched));
+    CHECK(witness.Ids() == std::vector<int32_t>(kRankSlots, kUntouched));
     CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(13)));
     CHECK(ranks.daemon.platform.num_violations() == 0);
   }
@@ -378,16 +253,16 @@ TEST_SUITE("process") {
     const uint64_t address = one.Allocate(GpuMemoryKind::kIpc);
     REQUIRE(one.Bind(address) == SPECD_OK);
     const uint64_t other = one.Allocate(GpuMemoryKind::kIpc);
-    CHECK(one.Bind(other, kSlots - 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(one.Bind(other, kRankSlots - 1) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(one.Bind(other, 0) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(one.Bind(other, ~uint64_t{0}) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(one.Bind(other + test::kDeviceBytes - 4, kSlots) == SPECD_ERROR_REGION);
-    CHECK(one.Bind(other + 2, kSlots) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(one.Bind(4096, kSlots) == SPECD_ERROR_REGION);
+    CHECK(one.Bind(other + test::kDeviceBytes - 4, kRankSlots) == SPECD_ERROR_REGION);
+    CHECK(one.Bind(other + 2, kRankSlots) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(one.Bind(4096, kRankSlots) == SPECD_ERROR_REGION);
     CHECK(daemon.platform.num_imports() == 2);
     zero.Round(3);
     CHECK(one.Ids(address) == OnlyAt(zero.slot, LastTokenOf(3)));
-    CHECK(one.Ids(other) == std::vector<int32_t>(kSlots, kUntouched));
+    CHECK(one.Ids(other) == std::vector<int32_t>(kRankSlots, kUntouched));
 
     // A daemon on the CPU.
     const test::EngineHost cpu;
