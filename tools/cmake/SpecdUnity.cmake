@@ -4,7 +4,10 @@
 #
 # A name in a namespace without a name hides the name of a header from the files behind it. Two files are
 # kept apart if one of them says such a name of the other's, in whatever meaning. A file with compile
-# options of its own is always compiled alone.
+# options of its own is always compiled alone, and so are the files of a target with SPECD_ALONE.
+#
+# A program takes whole objects out of a library. The linker drops functions that nobody calls
+# (SpecdFlags.cmake), but not what runs before main, such as the registration of CUDA kernels.
 
 set(specd_files_together 8)
 
@@ -60,11 +63,13 @@ function(specd_disjoint out a b)
   endif()
 endfunction()
 
-# specd_put_together(TARGET): gives each source of TARGET the first group that has room, says none of
-# the source's own names, and has no own name that the source says.
+# specd_put_together(TARGET): gives each source of TARGET the first group that has room, says none of the
+# source's own names, and has no own name that the source says. Groups of a library have files of one
+# folder.
 function(specd_put_together target)
   get_target_property(sources ${target} SOURCES)
   get_target_property(folder ${target} SOURCE_DIR)
+  get_target_property(type ${target} TYPE)
   set(groups 0)
   foreach(source IN LISTS sources)
     get_filename_component(path "${source}" ABSOLUTE BASE_DIR ${folder})
@@ -73,10 +78,14 @@ function(specd_put_together target)
       continue()
     endif()
     specd_names(own said ${path})
+    set(room "")
+    if(NOT type STREQUAL "EXECUTABLE")
+      get_filename_component(room ${path} DIRECTORY)
+    endif()
     set(group 0)
     while(group LESS groups)
       list(LENGTH files_${group} count)
-      if(count LESS specd_files_together)
+      if(count LESS specd_files_together AND room STREQUAL room_${group})
         specd_disjoint(ours own said_${group})
         specd_disjoint(theirs own_${group} said)
         if(ours AND theirs)
@@ -87,6 +96,7 @@ function(specd_put_together target)
     endwhile()
     if(group EQUAL groups)
       math(EXPR groups "${groups} + 1")
+      set(room_${group} "${room}")
     endif()
     list(APPEND files_${group} ${path})
     list(APPEND own_${group} ${own})
@@ -109,7 +119,8 @@ function(specd_put_all_together folder)
   get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target IN LISTS targets)
     get_target_property(type ${target} TYPE)
-    if(type MATCHES "^(STATIC|SHARED|OBJECT|MODULE)_LIBRARY$|^EXECUTABLE$" AND NOT target MATCHES "precompiled")
+    get_target_property(alone ${target} SPECD_ALONE)
+    if(NOT alone AND type MATCHES "^(STATIC|SHARED|OBJECT|MODULE)_LIBRARY$|^EXECUTABLE$" AND NOT target MATCHES "precompiled")
       specd_put_together(${target})
     endif()
   endforeach()
