@@ -165,13 +165,15 @@ absl::Status BatchEngine::OpenForRounds() {
       return Refused("specd_open_sequence");
     }
     sequences_.push_back(infos_[0].sequence);
-    requests_.push_back({.struct_size = sizeof(specd_draft_request),
-                         .sequence = infos_[0].sequence,
-                         .row = i,
-                         .mask_row = -1,
-                         .num_children = 1});
+    requests_.push_back({});
+    requests_.back().struct_size = sizeof(specd_draft_request);
+    requests_.back().sequence = infos_[0].sequence;
+    requests_.back().row = i;
+    requests_.back().mask_row = -1;
+    requests_.back().num_children = 1;
   }
-  children_.assign(kPythonBatch, {.struct_size = sizeof(specd_draft_children)});
+  children_.resize(kPythonBatch);
+  for (specd_draft_children& each : children_) each.struct_size = sizeof(each);
   return absl::OkStatus();
 }
 
