@@ -5,6 +5,7 @@ The GPU is pretended (tests/tools/pretended_engine.cc); its CUDA streams run the
 
 import asyncio
 import ctypes
+import itertools
 import os
 import signal
 import threading
@@ -82,12 +83,13 @@ class PythonStreamsTest(ProcessTest):
         # needs the other kept tokens and the length, and the CPU that enqueues it knows neither.
         draft, num_rounds = 3, 24
         for is_batch in (False, True):
-            engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
+            engine, _ = self.engine(stream_timeout_ms=PATIENCE_MS)
+            sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=400))
             slot = sequence.slot
             rows, drafts = engine.rows(draft + 1), engine.draft_tokens()
             kept, total = engine.slot_output("kept_tokens"), engine.slot_output("total_kept")
             kept[slot], total[slot] = -1, 0  # the engine's own, after an opening
-            cache = [0] * (num_rounds * (draft + 1))
+            cache, turn = [0] * (num_rounds * (draft + 1)), itertools.count()
 
             def follows(text):
                 return (3 * sum(text) + len(text) ** 2) % V
@@ -96,12 +98,11 @@ class PythonStreamsTest(ProcessTest):
                 """Drafter and target model. They know the text by the cache alone."""
                 length, new = int(total[slot]), [token for token in kept[slot].tolist() if token >= 0]
                 cache[length - len(new):length] = new
-                text = cache[:length]
+                text, first_wrong = cache[:length], next(turn) % (draft + 1)
                 for k in range(draft + 1):
                     rows[k] = np.eye(V)[follows(text)] * 50
                     if k < draft:
-                        is_right = k != length % (draft + 1)
-                        drafts[slot, k] = follows(text) if is_right else (follows(text) + 1) % V
+                        drafts[slot, k] = (follows(text) + (k == first_wrong)) % V
                         text = text + [int(drafts[slot, k])]
 
             rounds = []
@@ -115,7 +116,7 @@ class PythonStreamsTest(ProcessTest):
                                                 cuda_stream=self.stream))
             found = [round.result(PATIENCE_MS) for round in rounds]
             made = [each.kept(0) if is_batch else each[0].tokens for each in found]
-            self.assertEqual({len(tokens) for tokens in made}, {1, 2, 3, 4})
+            self.assertEqual([len(tokens) for tokens in made], [1, 2, 3, 4] * (num_rounds // 4))
             text = []
             for token in np.concatenate(made).tolist():
                 self.assertEqual(token, follows(text), (is_batch, text))
