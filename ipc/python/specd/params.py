@@ -91,8 +91,7 @@ if not TYPE_CHECKING:  # which takes the fields from sampling_params.pyi
     SamplingParams = make_sampling_params(NUMBERS)
 SamplingParams.__doc__ = """How the tokens of a sequence are chosen. Keyword arguments only; an
 unknown name is an Error that says what to do, here and where an attribute is set later. Fields have vLLM's names, meanings and defaults;
-docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is opened. `check()` checks
-them before.
+docs/PARAMETERS.md gives the ranges. The library checks them when a sequence is opened, and `check()` does before.
 
     >>> specd.SamplingParams(temperature=0.7, top_p=0.95, seed=1, stop_token_ids=[2])
     >>> specd.SamplingParams(temperature=0, logprobs=5, bad_words=[[17], [4, 9]])
