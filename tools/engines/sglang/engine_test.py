@@ -212,7 +212,7 @@ class RefusalTest(unittest.TestCase):
         for fields, words in (({"temperature": 3.0}, r"^temperature = 3 is outside 0 \.\. 2"),
                               ({"top_p": 1.5}, r"^top_p = 1.5 is outside above 0 \.\. 1"),
                               ({"min_p": -1.0}, r"^min_p = -1 is outside 0 \.\. 1"),
-                              ({"top_k": -5}, r"^top_k = -5 is outside -1 and up")):
+                              ({"top_k": -5}, r"^top_k = -5 is outside -1 or more")):
             with self.assertRaisesRegex(specd.Error, words) as at_the_door:
                 specd_params(SamplingParams(**fields))
             with self.assertRaises(specd.Error) as in_the_scheduler:
