@@ -4,12 +4,16 @@ tests/tools/pretended_engine.cc, whose memory the CPU reaches too."""
 import ctypes
 import gc
 import os
+import sys
+import types
 import unittest
+from unittest import mock
 
 import numpy as np
 
 import specd
 from interrupts import interrupted_after
+from specd.integrations import _sglang_sampler
 from tensors import BFLOAT, CUDA, ROCM, Tensor, bfloat16_words, num_exports
 
 V = 8
@@ -250,6 +254,58 @@ class LibraryCallsTest(unittest.TestCase):
                 (lambda: specd.softmax(self.host, self.rows), "the CPU cannot read")):
             with self.assertRaisesRegex(specd.Error, text):
                 call()
+
+
+class SglangSamplerTest(unittest.TestCase):
+    """The sampler of specd.integrations.sglang, with a stand-in for torch."""
+
+    def setUp(self):
+        class Rows(Tensor):
+            """Probabilities on a GPU. There is no cpu(), so nothing can copy them."""
+
+            def __len__(self):
+                return len(self.array)
+
+        self.host = specd.softmax(np.random.default_rng(4).normal(0, 2, (6, 40)))
+        self.rows = Rows(on_device(self.host), device=(CUDA, 0))
+        self.stream = DEVICE.pretended_create_stream()
+        moved = lambda ids: types.SimpleNamespace(to=lambda device: (ids, device))
+        torch = types.SimpleNamespace(
+            from_numpy=moved, cuda=types.SimpleNamespace(current_stream=lambda device: self.stream))
+        patch = mock.patch.dict(sys.modules, torch=torch)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def ids(self, rows):
+        """The ids, and the device where they are."""
+        def on_host(values, dtype):
+            array = np.array(values, dtype)
+            return types.SimpleNamespace(cpu=lambda: types.SimpleNamespace(numpy=lambda: array))
+        info = types.SimpleNamespace(
+            sampling_mask_batch_indices=None, sampling_seed=on_host([7] * 6, np.int64),
+            top_ks=on_host([1, 5, 40, 40, 3, 2], np.int32), top_ps=on_host([0.9] * 6, np.float32),
+            min_ps=on_host([0.0] * 6, np.float32))
+        found, none = _sglang_sampler._sample_from_probs(None, rows, info, on_host(range(6), np.int64), False)
+        self.assertIsNone(none)
+        return found[0].tolist(), found[1]
+
+    def expected(self):
+        return specd.sample(self.host, seed=7, position=np.arange(6, dtype=np.uint64), kind="probabilities",
+                            top_k=[1, 5, 40, 40, 3, 2], top_p=np.full(6, 0.9, np.float32)).tolist()
+
+    def test_probabilities_are_read_where_they_lie_after_torchs_stream(self):
+        before = DEVICE.pretended_num_launches()
+        found = self.ids(self.rows)
+        self.assertGreater(DEVICE.pretended_num_launches(), before)
+        self.assertEqual(found, (self.expected(), (CUDA, 0)))
+        self.assertEqual(DEVICE.pretended_marked(), self.stream)
+
+    def test_a_library_without_cuda_gets_a_copy(self):
+        self.rows.cpu = lambda: self.host
+        with mock.patch.object(_sglang_sampler, "_has_gpu", lambda: False):
+            before = DEVICE.pretended_num_launches()
+            self.assertEqual(self.ids(self.rows), (self.expected(), (CUDA, 0)))
+            self.assertEqual(DEVICE.pretended_num_launches(), before)
 
 
 if __name__ == "__main__":

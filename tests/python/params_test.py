@@ -101,6 +101,33 @@ class ParamsTest(unittest.TestCase):
                 with self.assertRaisesRegex(specd.Error, f"^n = {n} is outside 1 .. 64"):
                     engine.open_all(specd.SamplingParams(n=n))
 
+    def test_check_refuses_what_an_engine_refuses_with_the_same_text(self):
+        with specd.Engine(vocab_size=V, max_scores_per_token=params.MAX_SCORES) as engine:
+            for fields in ({"temperature": 2.5}, {"temperature": float("nan")}, {"top_p": 0},
+                           {"repetition_penalty": 2.5}, {"logprobs": 65}, {"logprobs": -1}, {"n": 65},
+                           {"max_tokens": 0}, {"min_tokens": 17}, {"seed": -1}, {"top_k": 1.5},
+                           {"bad_words": [[1]] * 129}, {"bad_words": [[1] * 1025]},
+                           {"bad_words": [[]]}, {"stop_token_ids": [1] * 65},
+                           {"logit_bias": dict.fromkeys(range(1025), 1)}, {"logit_bias": {1: 101}},
+                           {"logprob_token_ids": [1] * 65}, {"processors": {"none": {}}},
+                           {"allowed_token_ids": []}, {"allowed_token_ids": [-1]},
+                           {"draft_temperature": 0}, {"thinking_token_budget": 2}):
+                given = specd.SamplingParams(**fields)
+                with self.subTest(fields), self.assertRaises(specd.Error) as checked:
+                    given.check(vocab_size=V)
+                with self.subTest(fields), self.assertRaises(specd.Error) as opened:
+                    engine.open_all(given)
+                self.assertEqual(str(checked.exception), str(opened.exception))
+
+    def test_check_takes_what_some_engine_takes(self):
+        for fields in ({}, {"n": 64}, {"temperature": 2}, {"logprobs": 64, "logprob_token_ids": [7] * 64},
+                       {"logit_bias": dict.fromkeys(range(2**20 - 1024, 2**20), -100)},
+                       {"bad_words": [[1] * 8] * 128}, {"verify": "block", "draft_top_k": 3}):
+            specd.SamplingParams(**fields).check()
+        specd.SamplingParams(ignore_eos=True).check(eos_token_ids=[2])
+        with self.assertRaisesRegex(specd.Error, r"7 is outside 0 \.\. 6 \(vocab_size - 1\)"):
+            specd.SamplingParams(allowed_token_ids=[7]).check(vocab_size=7)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -27,7 +27,7 @@ tests/python/typing_test.py prints this file, and compares it with the class.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from .param_table import Number
 from .row_types import Ids
@@ -35,6 +35,7 @@ from .structured import StructuredOutputs
 
 class SamplingParams:
     numbers: ClassVar[dict[str, Number]]
+    def check(self, **options: Any) -> None: ...
 '''
 
 

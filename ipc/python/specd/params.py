@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from .sampling_params import SamplingParams as SamplingParams
 
 
+# The most that an engine reports for a token: max_scores_per_token of specd_options.
+MAX_SCORES = 129
+
+
 @dataclasses.dataclass
 class _Lists(Known):
     """The parameters that are no numbers, and the seed, which has 64 bits."""
@@ -41,6 +45,21 @@ class _Lists(Known):
     thinking_end_ids: Ids | None = None
     processors: Mapping[str, Mapping[str, float]] | None = None
     structured_outputs: StructuredOutputs | None = None
+
+    def check(self: Any, **options: Any) -> None:
+        """Refuses what an engine would refuse when it opens a sequence, with the same Error. It opens one in
+        an embedded engine of its own, in about a millisecond. Call it where requests come in.
+
+        options: those of Engine that parameters depend on. Without vocab_size, any id may be in the
+          vocabulary. ignore_eos needs eos_token_ids; structured_outputs need tokenizer. Stop strings
+          need a daemon, so they are refused: leave them out.
+        """
+        from .engine import Engine  # which needs this file
+        numbers = self.numbers
+        widest = {"vocab_size": int(numbers["thinking_start_id"].maximum) + 1,
+                  "max_sequences": int(numbers["n"].maximum), "max_scores_per_token": MAX_SCORES}
+        with Engine(**{**widest, **options}) as engine:
+            engine.open_all(self)
 
 
 def make_sampling_params(numbers: Iterable[Number]) -> Any:
@@ -72,7 +91,7 @@ if not TYPE_CHECKING:  # which takes the fields from sampling_params.pyi
     SamplingParams = make_sampling_params(NUMBERS)
 SamplingParams.__doc__ = """How the tokens of a sequence are chosen. Keyword arguments only; an
 unknown name is an Error that says what to do, here and where an attribute is set later. Fields have vLLM's names, meanings and defaults;
-docs/PARAMETERS.md gives the ranges, which the library checks when a sequence is opened.
+docs/PARAMETERS.md gives the ranges. The library checks them when a sequence is opened, and `check()` does before.
 
     >>> specd.SamplingParams(temperature=0.7, top_p=0.95, seed=1, stop_token_ids=[2])
     >>> specd.SamplingParams(temperature=0, logprobs=5, bad_words=[[17], [4, 9]])

@@ -207,7 +207,20 @@ class RefusalTest(unittest.TestCase):
                               ({"watermark": {"enabled": True}}, "watermark: .* is not honoured")):
             with self.assertRaisesRegex(specd.Error, words):
                 specd_params(SamplingParams(**fields))
-        self.refused("temperature", batch=Batch([request("a", temperature=3.0)], 32))
+
+    def test_the_door_refuses_what_the_library_refuses(self):
+        for fields, words in (({"temperature": 3.0}, r"^temperature = 3 is outside 0 \.\. 2"),
+                              ({"top_p": 1.5}, r"^top_p = 1.5 is outside above 0 \.\. 1"),
+                              ({"min_p": -1.0}, r"^min_p = -1 is outside 0 \.\. 1"),
+                              ({"top_k": -5}, r"^top_k = -5 is outside -1 or more")):
+            with self.assertRaisesRegex(specd.Error, words) as at_the_door:
+                specd_params(SamplingParams(**fields))
+            with self.assertRaises(specd.Error) as in_the_scheduler:
+                EagleVerifier("embedded:cpu")(chain([[1]]), Batch([request("a", **fields)], 32),
+                                              rows(np.zeros((2, 32))))
+            self.assertEqual(str(at_the_door.exception), str(in_the_scheduler.exception))
+        most = specd_params(SamplingParams(temperature=2.0, top_k=1 << 30, sampling_seed=-1), block=True)
+        self.assertEqual((most.temperature, most.verify), (2, "block"))
 
     def test_every_field_of_sglang_has_a_place(self):
         known = {*own._SAME, *own._READ, *own._IN_THE_ROWS, *own._OUTSIDE, *own._REFUSED}

@@ -22,8 +22,8 @@ def parse():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--specd", default="embedded:cpu", help="URI of a daemon, or embedded:cpu")
     parser.add_argument("--models", type=pathlib.Path,
-                        default=train_models.ROOT / ".cache/transformers/models",
-                        help="folder of train_models.py; trained first if it is not there")
+                        help="a folder that train_models.py has made; without it, engine.py trains the models of "
+                        ".cache/transformers/models, once")
     parser.add_argument("--prompt", default=PROMPTS, help="prompts, parted by |")
     parser.add_argument("--draft", type=int, default=5, help="draft tokens in a round")
     parser.add_argument("--drafts", default="auto", help="auto, sampled, best or ngram")
@@ -38,10 +38,13 @@ def parse():
 
 def main():
     asked = parse()
-    train_models.trained(asked.models, train_models.STEPS)
+    folder = asked.models or train_models.trained(
+        train_models.ROOT / ".cache/transformers/models", train_models.STEPS)
+    if not (folder / train_models.STAMP).exists():
+        sys.exit(f"error: --models: {folder} has no {train_models.STAMP}; train_models.py {folder} makes it")
     if asked.train_only:
         return
-    model, assistant, tokenizer = train_models.load(asked.models)
+    model, assistant, tokenizer = train_models.load(folder)
     attached = not asked.specd.startswith("embedded:")
     options = {} if attached else {"eos_token_ids": [model.config.eos_token_id]}
     lines = []

@@ -4,6 +4,7 @@ Expected texts are those of transformers' own generate; expected laws are softma
 """
 
 import collections
+import os
 import pathlib
 import shutil
 import subprocess
@@ -19,11 +20,13 @@ import specd
 import train_models
 from specd.integrations._text_pieces import TextPieces
 from specd.integrations.transformers import generate, stream
-from support import ProcessTest
+from support import BIN, SOURCE, ProcessTest
 
 transformers.logging.set_verbosity_error()
+ENGINE = pathlib.Path(__file__).with_name("engine.py")
 PROMPT = "The daemon"
 NEW = 40
+STEPS = {"target": 25, "assistant": 40}
 
 
 def params(**fields):
@@ -36,7 +39,8 @@ class EngineTest(ProcessTest):
     def setUpClass(cls):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="specd-models-"))
         cls.addClassCleanup(shutil.rmtree, folder)
-        train_models.trained(folder, {"target": 25, "assistant": 40}, say=lambda text: None)
+        train_models.trained(folder, STEPS, say=lambda text: None)
+        cls.models = folder
         cls.model, cls.assistant, cls.tokenizer = train_models.load(folder)
         cls.prompt = cls.tokenizer.encode(PROMPT).ids
         cls.width = cls.model.config.vocab_size
@@ -238,6 +242,34 @@ class EngineTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, words):
                 stream(model, ids, **options)
         self.assertEqual(len(generate(small, [1], params=params(), k=2, engine=engine).tokens), NEW)
+
+    def table(self, *command, **environment):
+        """What a program prints last: the numbers of each prompt, by its name. The text before it too."""
+        done = subprocess.run(
+            [*map(str, command), f"--models={self.models}", "--max_tokens=12", "--temperature=0",
+             f"--prompt={PROMPT}|A row"], capture_output=True, text=True, check=False, timeout=120,
+            env={**os.environ, **environment})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        text, _, lines = done.stdout.partition(f"{'prompt':24} ")
+        return {line[:24].strip(): line[24:].split() for line in lines.splitlines()[1:]}, text
+
+    def test_the_program_generates_the_text(self):
+        expected = self.tokens(params=params(max_tokens=12, ignore_eos=False))
+        table, text = self.table(sys.executable, ENGINE)
+        self.assertEqual(list(table), [PROMPT, "A row"])
+        self.assertEqual(table[PROMPT][0], str(len(expected)))
+        self.assertLessEqual(int(table[PROMPT][1]), len(expected))  # rounds
+        self.assertTrue(text.startswith(PROMPT + self.tokenizer.decode(expected)), text)
+        missing = subprocess.run([sys.executable, ENGINE, f"--models={self.models}/none"],
+                                 capture_output=True, text=True, check=False)
+        self.assertEqual(missing.returncode, 1)
+        self.assertRegex(missing.stderr, "error: --models: .*/none has no trained.json; train_models.py")
+
+    def test_the_demo_shows_it_through_a_daemon(self):
+        table, text = self.table(SOURCE / "tools/demo", "--engine=transformers", SPECD_BIN=str(BIN))
+        self.assertEqual(list(table), [PROMPT, "A row"])
+        self.assertEqual(table[PROMPT][0], str(len(self.tokens(params=params(max_tokens=12, ignore_eos=False)))))
+        self.assertIn("The daemon", text)  # what the subscriber shows
 
     def test_import_specd_imports_no_torch(self):
         done = subprocess.run(

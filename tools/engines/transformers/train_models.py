@@ -28,6 +28,7 @@ TOKENIZER = ROOT / "tools/toy_engine/tokenizer.json"
 END = "<|endoftext|>"
 POSITIONS = 512
 WINDOW, BATCH = 96, 8
+STAMP = "trained.json"  # written when the models of a folder are complete
 STEPS = {"target": 400, "assistant": 600}
 SIZES = {"target": dict(hidden_size=128, intermediate_size=352, num_hidden_layers=8,
                         num_attention_heads=4),
@@ -87,7 +88,7 @@ def trained(folder, steps, say=lambda text: print(text, flush=True)):
     """Trains what is not there. steps: {name of a model: steps}. Returns the folder."""
     folder = pathlib.Path(folder)
     what = {"steps": steps, "script": hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()}
-    stamp = folder / "trained.json"
+    stamp = folder / STAMP
     if stamp.exists() and json.loads(stamp.read_text()) == what:
         return folder
     folder.mkdir(parents=True, exist_ok=True)

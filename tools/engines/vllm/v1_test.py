@@ -4,8 +4,10 @@ Expected tokens are those of vLLM's sampler, or the argmax; expected laws are co
 """
 
 import collections
+import os
 import types
 import unittest
+from unittest import mock
 
 import numpy as np
 import torch
@@ -305,11 +307,33 @@ class V1Test(unittest.TestCase):
             specd_params(later(mirostat=2))
 
     def test_what_the_library_refuses_keeps_its_name(self):
-        for given, words in ((params(logprobs=-1), "logprobs: -1"),
-                              (params(logprobs=65), "logprobs"),
-                              (params(repetition_penalty=2.5), "repetition_penalty")):
-            with self.assertRaisesRegex(specd.Error, words):
+        many_words = params(bad_words=["x"] * 129)
+        many_words._bad_words_token_ids = [[1]] * 129
+        bias = params()
+        bias.logit_bias = {1: 101.0}  # vLLM's own check would cut it to 100
+        for given, words in (
+                (params(logprobs=-1), r"^logprobs: -1 .* 0 \.\. 64"),
+                (params(logprobs=65), r"^logprobs = 65 is outside -1 \.\. 64"),
+                (params(logprob_token_ids=[1] * 65), r"^logprob_token_ids.count = 65 is outside 0 \.\. 64"),
+                (params(repetition_penalty=2.5), r"^repetition_penalty = 2.5 is outside above 0 \.\. 2"),
+                (many_words, r"^bad_word_lengths.count = 129 is outside 0 \.\. 128"),
+                (bias, r"^logit_bias\[1\] = 101 is outside -100 \.\. 100"),
+                (params(logit_bias=dict.fromkeys(range(1025), 1.0)),
+                 r"^logit_bias_ids.count = 1025 is outside 0 \.\. 1024")):
+            with self.assertRaisesRegex(specd.Error, words) as at_the_door:
+                specd_params(given)
+            with self.assertRaises(specd.Error) as in_the_worker:
                 specd_runner([given]).sample(np.zeros((1, 32)))
+            self.assertEqual(str(at_the_door.exception), str(in_the_worker.exception))
+
+    def test_the_most_that_is_allowed_passes_the_door(self):
+        # vLLM's own SamplingParams refuse a temperature above 2.
+        most = params(temperature=2.0, repetition_penalty=2.0, logprobs=64, bad_words=["x"] * 128,
+                      logit_bias=dict.fromkeys(range(1024), 100.0), min_tokens=399, seed=-2)
+        most._bad_words_token_ids = [[1]] * 128
+        for method in ("standard", "block"):
+            made = specd_params(most, method=method, draft_temperature=True)
+            self.assertEqual((made.temperature, made.seed), (2, 2**64 - 2))
 
     def test_every_field_of_vllm_has_a_place(self):
         # A field that this release adds is refused only where it is set; here it is found at once.
@@ -331,6 +355,10 @@ class V1Test(unittest.TestCase):
                                ({"method": "fly"}, "rejection_sample_method: 'fly'")):
             with self.assertRaisesRegex(specd.Error, words):
                 use_specd(Runner(**options))
+        for name in ("VLLM_COMPUTE_NANS_IN_LOGITS", "VLLM_RAISE_ON_LOGIT_NANS"):
+            with mock.patch.dict(os.environ, {name: "1"}), self.assertRaisesRegex(
+                    specd.Error, "VLLM_COMPUTE_NANS_IN_LOGITS: 1 is not honoured"):
+                use_specd(Runner())
         runner = specd_runner([params()])
         metadata = runner.input_batch.sampling_metadata
         for options, words in (({"predict_bonus_token": True}, "predict_bonus_token: True"),

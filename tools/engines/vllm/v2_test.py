@@ -5,7 +5,9 @@ Expected tokens are the argmax; expected laws are computed in numpy.
 
 import collections
 import inspect
+import os
 import unittest
+from unittest import mock
 
 import numpy as np
 import torch
@@ -178,11 +180,11 @@ class V2Test(unittest.TestCase):
         runner.sampler = None  # as in all ranks but the last
         refused("pipeline_parallel_size: 2 ranks", runner)
         refused("tensor_parallel_size: 4", Runner(ranks={"tensor_parallel_size": 4}))
-        for name, words in (("return_sampling_mask", "return_sampling_mask: True"),
-                            ("compute_nans", "VLLM_COMPUTE_NANS_IN_LOGITS: 1")):
-            runner = Runner()
-            setattr(runner.sampler, name, True)
-            refused(words, runner)
+        runner = Runner()
+        runner.sampler.return_sampling_mask = True
+        refused("return_sampling_mask: True", runner)
+        with mock.patch.dict(os.environ, VLLM_COMPUTE_NANS_IN_LOGITS="1"):
+            refused("VLLM_COMPUTE_NANS_IN_LOGITS: 1", Runner())
         runner = Runner()
         runner.sampler.logits_processors = [type("MyProcessor", (), {})()]
         refused("logits_processors: MyProcessor is code", runner)

@@ -1,4 +1,5 @@
-"""specd_params translates the SamplingParams of SGLang, and refuses each field that is not honoured."""
+"""specd_params translates and checks the SamplingParams of SGLang, and refuses each field that is not
+honoured."""
 
 from __future__ import annotations
 
@@ -25,8 +26,18 @@ _REFUSED = {
 
 
 def specd_params(params: Any, *, block: bool = False) -> SamplingParams:
-    """The specd.SamplingParams of a request of SGLang. Call it where requests come in: an error in the
-    scheduler ends it.
+    """The specd.SamplingParams of a request of SGLang, checked. Call it where requests come in: an error in
+    the scheduler ends it.
+
+    The arguments are those of translated.
+    """
+    made = translated(params, block=block)
+    made.check()
+    return made
+
+
+def translated(params: Any, *, block: bool = False) -> SamplingParams:
+    """The specd.SamplingParams of a request of SGLang. Ranges are checked when its sequence is opened.
 
     params: a SamplingParams of SGLang
     block: SGLang's speculative_use_block_verification

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from typing import Any
 
 import numpy as np
 
-from .._library import refusal
-from ..ops import sample
+from .._library import Error, refusal
+from ..dlpack import CUDA
+from ..ops import argmax, sample
 from ._sglang_context import check_ranks
 
 _seeds = np.random.default_rng()
@@ -30,16 +32,31 @@ def _sample_from_probs(sampler: Any, probs: Any, sampling_info: Any, positions: 
         raise refusal("return_sampling_mask: True is not honoured; specd does not report what its filters "
                       "kept")
     torch, info = importlib.import_module("torch"), sampling_info
-    count = len(probs)
+    count, device = len(probs), probs.device
     if info.sampling_seed is None:
         # A seed of its own for each draw: it never meets the same coin twice.
         seeds, places = _seeds.integers(0, 2**64, count, np.uint64), np.zeros(count, np.uint64)
     else:
         seeds = info.sampling_seed.cpu().numpy().view(np.uint64)
         places = positions.cpu().numpy().astype(np.uint64)
-    ids = sample(probs.cpu(), seed=seeds, position=places, kind="probabilities",
+    place = {}
+    if probs.__dlpack_device__()[0] == CUDA and _has_gpu():
+        place["cuda_stream"] = torch.cuda.current_stream(probs.device)  # which writes the rows
+    else:
+        probs = probs.cpu()
+    ids = sample(probs, seed=seeds, position=places, kind="probabilities", **place,
                  top_k=_host(info.top_ks), top_p=_host(info.top_ps), min_p=_host(info.min_ps))
-    return torch.from_numpy(ids).to(probs.device), None
+    return torch.from_numpy(ids).to(device), None
+
+
+@functools.cache
+def _has_gpu() -> bool:
+    """Whether the library samples on GPUs: it may have been built without CUDA."""
+    try:
+        argmax(np.zeros((1, 1), np.float32), device="cuda")
+    except Error:
+        return False
+    return True
 
 
 def _host(tensor: Any) -> Any:

@@ -13,7 +13,7 @@ from ..batch import BatchResults
 from ..engine import Engine
 from ._request_rounds import Opening, Request, RequestRounds
 from ._sglang_context import check_ranks, context
-from ._sglang_params import specd_params
+from ._sglang_params import translated
 
 # Where SGLang is not told how many requests may run. Estimates.
 _MAX_BATCH = 256
@@ -80,7 +80,7 @@ def _host(tensor: Any) -> Any:
 def _opening(request: Request) -> Opening:
     req = request.parts[0]()
     block = context("get_spec").speculative_use_block_verification
-    return Opening(specd_params(req.sampling_params, block=block), list(req.origin_input_ids),
+    return Opening(translated(req.sampling_params, block=block), list(req.origin_input_ids),
                    list(req.output_ids))
 
 

@@ -1,4 +1,4 @@
-"""specd_params translates the SamplingParams of vLLM, and refuses each field that is not honoured."""
+"""specd_params translates and checks the SamplingParams of vLLM, and refuses each field that is not honoured."""
 
 from __future__ import annotations
 
@@ -34,8 +34,20 @@ _GREEDY_BELOW = 1e-5  # as in vLLM and in speculative/params.cc
 
 def specd_params(params: Any, *, logprobs_mode: str = "raw_logprobs",
                  method: str = "standard", draft_temperature: bool = False) -> SamplingParams:
-    """The specd.SamplingParams of a request of vLLM. Call it where requests come in: an error in a
+    """The specd.SamplingParams of a request of vLLM, checked. Call it where requests come in: an error in a
     worker ends vLLM's engine.
+
+    The arguments are those of translated.
+    """
+    made = translated(params, logprobs_mode=logprobs_mode, method=method,
+                      draft_temperature=draft_temperature)
+    made.check()
+    return made
+
+
+def translated(params: Any, *, logprobs_mode: str = "raw_logprobs",
+               method: str = "standard", draft_temperature: bool = False) -> SamplingParams:
+    """The specd.SamplingParams of a request of vLLM. Ranges are checked when its sequence is opened.
 
     params: a vllm.SamplingParams
     method: vLLM's rejection_sample_method, "standard" or "block"
@@ -89,7 +101,7 @@ def _set_logprobs(made: SamplingParams, params: Any) -> None:
     if params.logprob_token_ids:
         made.logprobs, made.logprob_token_ids = 0, params.logprob_token_ids
     elif params.logprobs is not None:
-        made.logprobs = params.logprobs  # -1, all ids, is refused when the sequence is opened
+        made.logprobs = params.logprobs  # -1, all ids, is refused later
 
 
 def _set_min_tokens(made: SamplingParams, params: Any) -> None:

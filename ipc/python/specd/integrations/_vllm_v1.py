@@ -11,7 +11,7 @@ from .._library import refusal
 from ..batch import BatchResults
 from ._request_rounds import Opening, Request, RequestRounds
 from ._vllm_outputs import logprob_arrays, logprob_tensors
-from ._vllm_params import specd_params
+from ._vllm_params import translated
 
 # Built-in processors of vLLM. Each has what a request's SamplingParams say, which specd honours.
 _PROCESSORS = ("MinPLogitsProcessor", "LogitBiasLogitsProcessor", "MinTokensLogitsProcessor")
@@ -42,8 +42,8 @@ class V1Requests:
 
     def _opening(self, request: Request) -> Opening:
         state = self._runner.requests[request.name]
-        params = specd_params(state.sampling_params, method=self._method,
-                              logprobs_mode=self._logprobs_mode)
+        params = translated(state.sampling_params, method=self._method,
+                            logprobs_mode=self._logprobs_mode)
         if state.prompt_token_ids is None and params.repetition_penalty != 1:
             raise refusal(f"repetition_penalty: {params.repetition_penalty} needs the ids of the prompt, "
                           "and prompt_embeds have none; leave it out")

@@ -14,7 +14,7 @@ from ..dlpack import Array
 from ..engine import Engine
 from ._request_rounds import Opening, Request, RequestRounds
 from ._vllm_outputs import logprob_arrays, logprob_tensors
-from ._vllm_params import specd_params
+from ._vllm_params import translated
 
 # Built-in steps of vLLM. Each has what a request's SamplingParams say, which specd honours.
 _PROCESSORS = ("LogitBiasState", "PenaltiesState", "BadWordsState")
@@ -34,9 +34,6 @@ def check_v2(sampler: Any, speculative: Any) -> None:
     if sampler.return_sampling_mask:
         raise refusal("return_sampling_mask: True is not honoured; specd does not report what its filters "
                       "kept")
-    if sampler.compute_nans:
-        raise refusal("VLLM_COMPUTE_NANS_IN_LOGITS: 1 is not honoured; specd refuses such rows by name: "
-                      "unset it")
     if speculative is not None and speculative.enable_adaptive_verification:
         raise refusal("enable_adaptive_verification: True is not honoured; its drafts end on the device "
                       "alone: set it to False")
@@ -105,8 +102,8 @@ class V2Sampler:
     def _opening(self, request: Request) -> Opening:
         added, = request.parts
         index, states = added.index, self.req_states
-        params = specd_params(added.params, method=self._method,
-                              logprobs_mode=self.logprobs_mode, draft_temperature=True)
+        params = translated(added.params, method=self._method,
+                            logprobs_mode=self.logprobs_mode, draft_temperature=True)
         length, prompt = int(states.prefill_len.np[index]), int(states.prompt_len.np[index])
         ids = states.all_token_ids.gpu[index, :length].cpu().numpy()
         return Opening(params, ids[:prompt], ids[prompt:])

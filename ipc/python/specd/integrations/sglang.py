@@ -5,8 +5,8 @@ SGLang loads `plugin` in its own processes, where this package is installed:
 $ SPECD_SGLANG_ENGINE=unix:/run/specd/specd.sock python -m sglang.launch_server --model-path ... \\
     --sampling-backend specd --speculative-algorithm EAGLE3 --speculative-eagle-topk 1 ...
 
-specd_params translates the parameters of a request. A field that is not honoured is an Error with its
-name. tools/engines/sglang/README.md has the list.
+specd_params translates the parameters of a request, where requests come in. A field that is not
+honoured, or outside its range, is an Error with its name. tools/engines/sglang/README.md has the list.
 """
 
 from __future__ import annotations

@@ -5,16 +5,18 @@
 >>> llm.collective_rpc("use_specd", args=("unix:/run/specd/specd.sock",))
 >>> llm.generate(prompts, vllm.SamplingParams(temperature=0.7, min_p=0.05, seed=1))
 
-specd_params translates the parameters of a request. A field that is not honoured is an Error with its
-name. tools/engines/vllm/README.md has the list.
+specd_params translates the parameters of a request, where requests come in. A field that is not
+honoured, or outside its range, is an Error with its name. tools/engines/vllm/README.md has the list.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 from .._library import refusal
 from ..engine import Engine
+from ..params import MAX_SCORES
 from ._vllm_params import check_method, specd_params
 from ._vllm_v1 import V1RejectionSampler, V1Requests, V1Sampler
 from ._vllm_v2 import V2RejectionSampler, V2Sampler, check_v2
@@ -24,7 +26,6 @@ __all__ = ["WorkerExtension", "specd_params", "use_specd"]
 # A preempted request leaves the batch and keeps its sequence. This many per row of the batch is an estimate.
 _SEQUENCES_PER_ROW = 4
 _RANKS = ("tensor_parallel_size", "prefill_context_parallel_size", "pipeline_parallel_size")
-_MAX_SCORES = 129  # the most that an engine of specd reports for a token
 
 
 class WorkerExtension:
@@ -48,6 +49,9 @@ def use_specd(runner: Any, engine: Engine | str = "embedded:cpu") -> None:
         ranks = getattr(config.parallel_config, name)
         if ranks != 1:
             raise refusal(f"{name}: {ranks} ranks would each have a sampler of their own; 1 is served")
+    if importlib.import_module("vllm.envs").VLLM_COMPUTE_NANS_IN_LOGITS:
+        raise refusal("VLLM_COMPUTE_NANS_IN_LOGITS: 1 is not honoured; specd refuses such rows by name: "
+                      "unset it, and VLLM_RAISE_ON_LOGIT_NANS, which sets it")
     speculative = config.speculative_config
     method = "standard" if speculative is None else speculative.rejection_sample_method
     check_method(method)
@@ -72,5 +76,5 @@ def use_specd(runner: Any, engine: Engine | str = "embedded:cpu") -> None:
 def _open(uri: str, config: Any) -> Engine:
     rows, speculative = config.scheduler_config.max_num_seqs, config.speculative_config
     return Engine(uri, vocab_size=config.model_config.get_vocab_size(), max_batch=rows,
-                  max_sequences=_SEQUENCES_PER_ROW * rows, max_scores_per_token=_MAX_SCORES,
+                  max_sequences=_SEQUENCES_PER_ROW * rows, max_scores_per_token=MAX_SCORES,
                   max_draft=0 if speculative is None else speculative.num_speculative_tokens)
