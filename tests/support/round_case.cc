@@ -6,6 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/bodies/tiles.h"
+
 namespace specd {
 
 namespace {
@@ -80,7 +82,16 @@ void RoundCase::FillRows() {
   };
   for (int64_t row = 0; row < kNumRows; ++row) {
     std::vector<double> logits = RandomLogits(random_, options_.vocab_size);
+    if (options_.whole) {
+      for (double& x : logits) x = -static_cast<double>(random_() % 171);
+      for (const TokenId id : likely_) logits[id] = 0;
+    }
     for (const TokenId id : likely_) logits[id] += 9 + static_cast<double>(random_() % 3);
+    if (options_.by_tile) {
+      const int32_t first = static_cast<int32_t>(row % NumTiles(options_.vocab_size)) * kTileSize;
+      const int32_t end = std::min(first + kTileSize, options_.vocab_size);
+      for (int32_t id = first; id < end; ++id) logits[id] += 4;
+    }
     // Ties among the best, for the orders of argmax, top_k and ranks.
     if (row % 3 == 0) logits[likely_[0]] = logits[likely_[1]];
     store(row, logits, options_.draft_kind, &draft_);

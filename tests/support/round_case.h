@@ -40,7 +40,11 @@ class RoundCase {
     bool plain = false;  // tasks only verify, and their rows have no edits
     // Tasks only verify, by method token, drafts of sampled tokens only: many tokens fall.
     bool sampled = false;
-    int32_t num_edits = 12;   // at most, of a sequence that has some
+    int32_t num_edits = 12;  // at most, of a sequence that has some
+    // Logits are whole numbers, so that many weights are powers of two, from 1 down to nothing.
+    bool whole = false;
+    // Row r has most of its mass in tile r, or in tile r modulo the number of tiles.
+    bool by_tile = false;
     float cap = 20;           // of scaled logits
     float repetition = 1.3f;  // the penalty of half of the sequences with edits
   };

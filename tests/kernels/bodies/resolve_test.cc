@@ -13,169 +13,17 @@
 #include <vector>
 
 #include "kernels/cpu/lone_lane.h"
+#include "tests/kernels/bodies/resolution.h"
 #include "tests/kernels/cuda/conformance_grid.h"
 #include "tests/kernels/warps/open_rounds.h"
 
 namespace specd {
 namespace {
 
-constexpr int32_t kVocabSize = 50;
-constexpr int32_t kMaxDraft = 6;
-constexpr int32_t kRecentRoom = 9;
-constexpr int32_t kNumSlots = 5;
-constexpr int32_t kRowStride = 8;
-
-// A few tasks with slots, and their resolved copies.
-class Resolution {
- public:
-  explicit Resolution(int32_t num_tasks, int32_t the_vocab_size = kVocabSize)
-      : vocab_size(the_vocab_size),
-        kept(kNumSlots, 0xDDDDDDDDu),
-        recent(kNumSlots * kRecentRoom, std::numeric_limits<TokenId>::min()),
-        drafts(kNumSlots * kRowStride, kNoToken),
-        tasks(num_tasks),
-        resolved(num_tasks),
-        progress(num_tasks),
-        scratch_(num_tasks * ResolveBytes(kMaxDraft, kRecentRoom), char(kPoison)) {}
-
-  RoundBatch batch() const {
-    RoundBatch batch;
-    batch.target.vocab_size = vocab_size;
-    batch.num_tasks = static_cast<int32_t>(tasks.size());
-    batch.draft_tokens = {drafts.data(), kRowStride};
-    batch.slots = {const_cast<uint32_t*>(kept.data()), const_cast<TokenId*>(recent.data()),
-                   kRecentRoom};
-    return batch;
-  }
-  ResolvePlan plan() { return {tasks.data(), resolved.data(), scratch_.data(), kMaxDraft}; }
-
-  template <int32_t kWarpSize, typename Thread>
-  void RunBy(const Thread& thread) {
-    RunResolve<kWarpSize>(thread, batch(), plan(), progress.data());
-  }
-  void RunByBlocks(const EmulationOptions& options) {
-    REQUIRE(RunEmulatedBlocks(options, [&](EmulatedThread thread) { RunBy<32>(thread); }) == "");
-  }
-
-  const int32_t vocab_size;
-  std::vector<uint32_t> kept;
-  std::vector<TokenId> recent;
-  std::vector<TokenId> drafts;
-  std::vector<Task> tasks;
-  std::vector<Task> resolved;
-  std::vector<TaskProgress> progress;
-
- private:
-  std::vector<char> scratch_;
-};
-
-void CheckOverrides(const PlaceEdits& place, const std::vector<TokenEdit>& expected) {
-  REQUIRE(place.num_overrides == static_cast<int32_t>(expected.size()));
-  for (size_t e = 0; e < expected.size(); ++e) {
-    CHECK(place.overrides[e].id == expected[e].id);
-    CHECK(place.overrides[e].flags == expected[e].flags);
-    CHECK(BitsOf(place.overrides[e].bias) == BitsOf(expected[e].bias));
-    CHECK(place.overrides[e].count == expected[e].count);
-  }
-}
-
-// One task with everything drawn, and the facts that its host would have known. Few ids, so that
-// they repeat.
-struct DrawnTask {
-  DrawnTask(std::mt19937_64& random, uint32_t the_slot, int32_t the_vocab_size = kVocabSize)
-      : slot(the_slot), vocab_size(the_vocab_size) {
-    const auto draw = [&random](uint64_t below) { return static_cast<int32_t>(random() % below); };
-    const auto token = [&] {
-      return draw(static_cast<uint64_t>(draw(4) == 0 ? vocab_size : std::min(vocab_size, 5)));
-    };
-    state.position = static_cast<uint32_t>(draw(1000));
-    state.min_tokens = draw(2) == 0 ? 0 : state.position + static_cast<uint32_t>(draw(20));
-    if (draw(4) != 0) {
-      state.penalties = {draw(2) == 0 ? 1.0f : 1.5f, draw(2) == 0 ? 0.0f : 0.5f,
-                         draw(2) == 0 ? 0.0f : -2.0f};
-    }
-    for (int32_t n = draw(7); n > 0; --n) {
-      const TokenId id = token();
-      state.edits[id] = {id, static_cast<uint32_t>(draw(16)), static_cast<float>(draw(9)) - 4.0f,
-                         static_cast<uint32_t>(draw(3))};
-    }
-    for (int32_t n = draw(kRecentRoom + 1); n > 0; --n) confirmed.push_back(token());
-    const TokenId invalid[] = {kNoToken, -2, vocab_size, std::numeric_limits<TokenId>::min(),
-                               std::numeric_limits<TokenId>::max()};
-    for (int32_t n = draw(kMaxDraft + 1); n > 0; --n) {
-      row.push_back(draw(5) == 0 ? invalid[draw(5)] : token());
-      mask_rows.push_back({.mask_row = draw(9) - 1});
-    }
-    mask_rows.push_back({.mask_row = draw(9) - 1});
-    has_masks = draw(2) == 0;
-    by_slot = draw(3) != 0;
-    continues = draw(3) != 0;
-  }
-
-  void Give(Resolution* to, Task* task) {
-    edits = state.Edits();
-    task->slot = slot;
-    task->first_position = task->round_base = state.position;
-    task->min_tokens = state.min_tokens;
-    task->edits.edits = edits.data();
-    task->edits.num_edits = static_cast<int32_t>(edits.size());
-    task->edits.penalties = state.penalties;
-    task->places = has_masks ? mask_rows.data() : nullptr;
-    task->drafts_by_slot = by_slot;
-    task->continues = continues;
-    task->draft.num_nodes = static_cast<int32_t>(row.size());
-    task->draft.tokens = by_slot ? nullptr : row.data();
-    if (by_slot) std::copy(row.begin(), row.end(), to->drafts.begin() + slot * kRowStride);
-    if (!continues) return;
-    uint32_t position = state.position;
-    for (const TokenId id : confirmed) {
-      to->recent[slot * kRecentRoom + position++ % kRecentRoom] = id;
-    }
-    to->kept[slot] = position;
-  }
-
-  void Check(const Task& task) const {
-    CHECK(!task.drafts_by_slot);
-    CHECK(!task.continues);
-    // Penalties count these tokens.
-    std::vector<TokenId> prefix;
-    if (continues) prefix = confirmed;
-    const auto position = state.position + static_cast<uint32_t>(prefix.size());
-    CHECK(task.first_position == position);
-    CHECK(task.round_base == position);
-    // The chain ends before -1, and after any other id outside the vocabulary, which is counted.
-    auto end = row.end();
-    if (by_slot) {
-      end = std::find_if(row.begin(), row.end(),
-                         [this](TokenId id) { return id < 0 || id >= vocab_size; });
-      if (end != row.end() && *end != kNoToken) ++end;
-    }
-    const std::vector<TokenId> draft(row.begin(), end);
-    REQUIRE(task.draft.num_nodes == static_cast<int32_t>(draft.size()));
-    CHECK(std::equal(draft.begin(), draft.end(), task.draft.tokens));
-    CHECK((by_slot || task.draft.tokens == row.data()));
-    for (size_t i = 0; i <= draft.size(); ++i) {
-      const PlaceEdits place = task.places == nullptr ? PlaceEdits{} : task.places[i];
-      CHECK(place.mask_row == (has_masks ? mask_rows[i].mask_row : -1));
-      CHECK(place.forced == kNoToken);
-      if (!by_slot && !continues) continue;
-      CHECK(place.below_min_tokens == (position + i < state.min_tokens));
-      CheckOverrides(place, state.Overrides(prefix, vocab_size));
-      if (i < draft.size()) prefix.push_back(draft[i]);
-    }
-  }
-
-  const uint32_t slot;
-  const int32_t vocab_size;
-  KnownSequence state;
-  std::vector<TokenEdit> edits;
-  std::vector<TokenId> confirmed;
-  std::vector<TokenId> row;
-  std::vector<PlaceEdits> mask_rows;
-  bool has_masks = false;
-  bool by_slot = false;
-  bool continues = false;
-};
+constexpr int32_t kVocabSize = ResolutionOptions().vocab_size;
+constexpr int32_t kMaxDraft = ResolutionOptions().max_draft;
+constexpr int32_t kRecentRoom = ResolutionOptions().recent_room;
+constexpr int32_t kNumSlots = ResolutionOptions().num_slots;
 
 TEST_SUITE("unit") {
   TEST_CASE("draft tokens, positions and overrides are what counting by hand gives") {
@@ -199,7 +47,7 @@ TEST_SUITE("unit") {
       for (size_t i = 0; i < drawn.size(); ++i) {
         drawn[i].Check(round.resolved[i]);
         // Rows after the end are marked dead, if a later launch takes the mark back.
-        const std::vector<TokenId>& row = drawn[i].row;
+        const std::pmr::vector<TokenId>& row = drawn[i].row;
         const bool is_told = drawn[i].by_slot && round.progress[i].num_rows > 0;
         NodeSet dead = 0;
         bool has_ended = false;
@@ -355,10 +203,11 @@ TEST_SUITE("conformance") {
       for (const int32_t vocab_size : sizes) {
         CAPTURE(vocab_size);
         for (int32_t i = 0; i < kSmallSchedules; ++i) {
-          Resolution round(kNumSlots, vocab_size);
+          const ResolutionOptions options{.vocab_size = vocab_size};
+          Resolution round(kNumSlots, options);
           std::vector<DrawnTask> drawn;
           for (uint32_t slot = 0; slot < kNumSlots; ++slot) {
-            drawn.emplace_back(random, slot, vocab_size);
+            drawn.emplace_back(random, slot, options);
           }
           for (size_t t = 0; t < drawn.size(); ++t) drawn[t].Give(&round, &round.tasks[t]);
           round.RunByBlocks(ScheduleAt(next++, 37));

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/bodies/tiles.h"
 #include "kernels/core/elements.h"
 #include "tests/kernels/cuda/device_comparison.h"
 #include "tests/support/round_case.h"
@@ -51,8 +52,8 @@ ElementRules RulesOf(const Arrival& arrival) {
   return rules;
 }
 
-// Seven rows: two ordinary ones, and rows with one element, none, many that tie, a NaN, and an
-// infinity.
+// Seven rows: an ordinary one, one whose weights are powers of two from 1 down to nothing, and rows
+// with one element, none, many that tie, a NaN, and an infinity.
 RowMatrix RowsThatArrive(const Arrival& arrival, DType dtype, int32_t vocab_size) {
   std::mt19937_64 random(static_cast<uint64_t>(vocab_size) + 17);
   RowMatrix rows({.dtype = dtype,
@@ -64,6 +65,9 @@ RowMatrix RowsThatArrive(const Arrival& arrival, DType dtype, int32_t vocab_size
   const bool probabilities = arrival.target != RowKind::kLogits;
   for (int64_t row = 0; row < 7; ++row) {
     std::vector<double> values = RandomLogits(random, vocab_size);
+    if (row == 1) {
+      for (double& value : values) value = -static_cast<double>(random() % 171);
+    }
     if (row == 4) std::fill(values.begin(), values.end(), 1.0);
     if (probabilities) {
       for (double& value : values) value = std::exp2(value) / 64;
@@ -78,28 +82,33 @@ RowMatrix RowsThatArrive(const Arrival& arrival, DType dtype, int32_t vocab_size
   return rows;
 }
 
-// Every filter alone and all together, over every row.
-std::vector<RowTransform> FilteredTransforms(int32_t vocab_size) {
+// Every filter alone and all together, over every row in turn. Where many elements tie, top_k ends
+// anywhere among them.
+std::vector<RowTransform> FilteredTransforms(int32_t vocab_size, uint64_t seed) {
+  std::mt19937_64 random(seed);
   std::vector<RowTransform> transforms;
   const int32_t most = std::max(vocab_size - 1, 1);
-  for (uint32_t i = 0; i < 36; ++i) {
+  const uint32_t num_per_kind = Quick() ? 4 : 7;
+  for (uint32_t i = 0; i < 6 * num_per_kind; ++i) {
     RowTransform transform;
-    transform.row = i % 7;
-    transform.scale = 0.5f + static_cast<float>(i % 5);
-    const uint32_t kind = i / 6;
-    if (kind == 1 || kind == 5) transform.filters.top_k = i % 2 == 0 ? most : 3;
+    transform.row = (i + seed) % 7;
+    transform.scale = i % 5 == 0 ? 0.5f : static_cast<float>(i % 5);
+    const uint32_t kind = i / num_per_kind;
+    const auto any = static_cast<int32_t>(1 + random() % static_cast<uint64_t>(most));
+    if (kind == 1 || kind == 5) transform.filters.top_k = i % 3 == 0 ? 3 : any;
     if (kind == 2 || kind == 5) transform.filters.top_p = kTopPOff / 16 * (i % 2 == 0 ? 15 : 5);
     if (kind == 3 || kind == 5) transform.filters.min_p = i % 2 == 0 ? -9.0f : -1.0f;
-    if (kind == 4) transform.filters = {.top_k = most, .top_p = kTopPOff / 8 * 7, .joint = true};
+    if (kind == 4) transform.filters = {.top_k = any, .top_p = kTopPOff / 8 * 7, .joint = true};
     transform.as_logits = i % 4 == 1;
     transforms.push_back(transform);
   }
   return transforms;
 }
 
-// Makes tasks whose first place allows end ids alone, below min_tokens, which yields (CONTRACT §3,
-// step 3). The draft's first token is the best of them, so that it stands. The second was sampled
-// and falls. No warp judges the first place ahead, so that later launches meet it again.
+// Makes tasks whose first two places allow end ids alone, below min_tokens, which yields (CONTRACT
+// §3, step 3). The draft's token is the best of them there, so that it stands. The third was
+// sampled and falls. No warp judges a place that yields ahead, so that later launches meet it
+// again, and the second uses memory that the first has used.
 class YieldingTasks {
  public:
   YieldingTasks(int32_t vocab_size, int32_t num_ends, int32_t num_tasks)
@@ -111,10 +120,13 @@ class YieldingTasks {
       mask_[static_cast<size_t>(end / 32)] |= 1u << (end % 32);
       ends_.push_back({.id = end, .flags = kEditEnd});
     }
-    places_[0].overrides = ends_.data();
-    places_[0].num_overrides = num_ends;
-    places_[0].grammar_mask = mask_.data();
-    places_[0].below_min_tokens = true;
+    for (int32_t place = 0; place < kNumYielding; ++place) {
+      places_[place].grammar_mask = mask_.data();
+      places_[place].below_min_tokens = true;
+      places_with_ends_[place] = places_[place];
+      places_with_ends_[place].overrides = ends_.data();
+      places_with_ends_[place].num_overrides = num_ends;
+    }
     chains_.resize(static_cast<size_t>(num_tasks));
   }
 
@@ -124,22 +136,31 @@ class YieldingTasks {
       Chain& chain = chains_[i];
       Task& task = round->task(static_cast<int32_t>(i));
       const auto row = static_cast<uint32_t>(i);
-      chain.tokens[1] = static_cast<TokenId>((7 * i + 1) % static_cast<size_t>(step_ * num_ends_));
-      for (uint32_t place = 0; place < 3; ++place) {
+      for (uint32_t place = 0; place <= kNumYielding + 1; ++place) {
         chain.target_rows[place] = (row + 4 * place) % RoundCase::kNanRow;
         chain.draft_rows[place] = (row + 2 + place) % RoundCase::kNanRow;
       }
-      chain.tokens[0] = BestEnd(RowAt(target, chain.target_rows[0]));
+      for (int32_t place = 0; place < kNumYielding; ++place) {
+        chain.tokens[place] = BestEnd(RowAt(target, chain.target_rows[place]));
+      }
+      chain.tokens[kNumYielding] =
+          static_cast<TokenId>((7 * i + 1) % static_cast<size_t>(step_ * num_ends_));
       task.kind = TaskKind::kVerify;
       task.method = VerifyMethod::kToken;
       task.target_scale = 16;
-      task.draft = {.num_nodes = 2,
+      task.draft = {.num_nodes = kNumYielding + 1,
                     .tokens = chain.tokens,
                     .kinds = kKinds,
                     .target_rows = chain.target_rows,
                     .draft_rows = chain.draft_rows};
+      // The sequence or the place says which ids are ends.
+      const bool by_sequence = i % 8 >= 4;
       task.edits = {};
-      task.places = places_;
+      if (by_sequence) {
+        task.edits.edits = ends_.data();
+        task.edits.num_edits = num_ends_;
+      }
+      task.places = by_sequence ? places_ : places_with_ends_;
       task.scores = {};
       task.draft_edits = false;
       task.target_filters = {};
@@ -151,12 +172,14 @@ class YieldingTasks {
   }
 
  private:
+  static constexpr int32_t kNumYielding = 2;
   struct Chain {
-    TokenId tokens[2];
-    uint32_t target_rows[3];
-    uint32_t draft_rows[3];
+    TokenId tokens[kNumYielding + 1];
+    uint32_t target_rows[kNumYielding + 2];
+    uint32_t draft_rows[kNumYielding + 2];
   };
-  static constexpr DraftKind kKinds[] = {DraftKind::kOneHot, DraftKind::kSampled};
+  static constexpr DraftKind kKinds[] = {DraftKind::kOneHot, DraftKind::kOneHot,
+                                         DraftKind::kSampled};
 
   TokenId EndAt(int32_t i) const { return step_ / 2 + i * step_; }
   TokenId BestEnd(const RowView& row) const {
@@ -170,7 +193,8 @@ class YieldingTasks {
   int32_t num_ends_;
   std::vector<uint32_t> mask_;
   std::vector<TokenEdit> ends_;
-  PlaceEdits places_[3];
+  PlaceEdits places_[kNumYielding + 2];
+  PlaceEdits places_with_ends_[kNumYielding + 2];
   std::vector<Chain> chains_;
 };
 
@@ -268,13 +292,14 @@ TEST_SUITE("gpu") {
     OnDevice([](Comparison& comparison) {
       const std::vector<int32_t> sizes =
           Quick() ? std::vector<int32_t>{300, 4397} : std::vector<int32_t>{1, 300, 4397, 32000};
+      uint64_t seed = 990;
       for (const int32_t vocab_size : sizes) {
         comparison.Prepare({vocab_size, 8, 0});
         for (const Arrival& arrival : kArrivals) {
           for (const DType dtype : kDTypes) {
             const RowMatrix rows = RowsThatArrive(arrival, dtype, vocab_size);
             const std::string difference =
-                comparison.TransformDifference(rows.view(), FilteredTransforms(vocab_size));
+                comparison.TransformDifference(rows.view(), FilteredTransforms(vocab_size, ++seed));
             CHECK_MESSAGE(difference.empty(), "dtype ", static_cast<int>(dtype), " rows ",
                           static_cast<int>(arrival.target), " vocab ", vocab_size, ": ",
                           difference);
@@ -284,13 +309,17 @@ TEST_SUITE("gpu") {
     });
   }
 
-  TEST_CASE("CUDA rounds: a place that yields before a token that falls") {
+  TEST_CASE("CUDA rounds: places that yield before a token that falls") {
     OnDevice([](Comparison& comparison) {
       for (const DType dtype : kDTypes) {
         for (const int32_t num_ends : {1, 300}) {
-          const RoundCase::Options options{.vocab_size = 2305,
-                                           .batch = Quick() ? 8 : 40,
-                                           .max_draft = 2,
+          // With more than eight tiles, several threads have their numbers.
+          const bool has_many_tiles = dtype == DType::kBFloat16 && num_ends > 1;
+          const RoundCase::Options options{.vocab_size = has_many_tiles ? 9 * kTileSize : 2305,
+                                           .batch = has_many_tiles ? 4
+                                                    : Quick()      ? 8
+                                                                   : 40,
+                                           .max_draft = 3,
                                            .dtype = dtype,
                                            .seed = 970,
                                            .sampled = true};

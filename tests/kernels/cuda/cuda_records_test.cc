@@ -33,6 +33,13 @@ TEST_SUITE("gpu") {
         }
         const std::string difference = RecordDifference(*device, **cpu, options, &counts);
         CHECK_MESSAGE(difference.empty(), shape.name, ", V = ", vocab_size, ": ", difference);
+        RoundCase plain(options);
+        RoundCase on_cpu(options);
+        REQUIRE(device->Run(plain.All()).ok());
+        REQUIRE((*cpu)->Run(on_cpu.All()).ok());
+        const std::string without = AnswerDifference(plain, on_cpu, options.batch);
+        CHECK_MESSAGE(without.empty(), shape.name, ", V = ", vocab_size,
+                      ", not recorded: ", without);
       }
     }
     CHECK(counts.HasAll());

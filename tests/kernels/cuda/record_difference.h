@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 #include <spdlog/fmt/fmt.h>
 
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,23 +16,31 @@
 
 namespace specd {
 
-// The first difference between the records of a round on the device and on the CPU, or between its
-// answers with and without records; "" if there is none.
-inline std::string RecordDifference(Backend& device, Backend& cpu,
-                                    const RoundCase::Options& options, DecisionCounts* counts) {
+// The first answer of a round on the device that is another than the CPU's; "" if there is none.
+inline std::string AnswerDifference(const RoundCase& on_device, const RoundCase& on_cpu,
+                                    int32_t num_tasks) {
+  for (int32_t i = 0; i < num_tasks; ++i) {
+    if (on_device.answer(i) == on_cpu.answer(i)) continue;
+    return fmt::format("sequence {}\n  device: {}\n  CPU:    {}", i, on_device.answer(i),
+                       on_cpu.answer(i));
+  }
+  return "";
+}
+
+// The first difference between the answers or the records of a round, after `change`, on the device
+// and on the CPU; "" if there is none.
+inline std::string RecordDifference(
+    Backend& device, Backend& cpu, const RoundCase::Options& options, DecisionCounts* counts,
+    const std::function<void(RoundCase&)>& change = [](RoundCase&) {}) {
   const int32_t num_places = options.max_draft + 1;
-  RoundCase plain(options);
   RoundCase recorded(options);
   RoundCase on_cpu(options);
-  const absl::Status status = device.Run(plain.All());
-  REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
+  for (RoundCase* const round : {&recorded, &on_cpu}) change(*round);
   const std::vector<PlaceDecision> decisions = DecisionsOf(device, recorded.All(), num_places);
   const std::vector<PlaceDecision> expected = DecisionsOf(cpu, on_cpu.All(), num_places);
+  const std::string difference = AnswerDifference(recorded, on_cpu, options.batch);
+  if (!difference.empty()) return difference;
   for (int32_t i = 0; i < options.batch; ++i) {
-    if (recorded.answer(i) != plain.answer(i)) {
-      return fmt::format("sequence {}\n  recorded: {}\n  plain:    {}", i, recorded.answer(i),
-                         plain.answer(i));
-    }
     const auto first = static_cast<size_t>(i * num_places);
     for (int32_t place = 0; place < num_places; ++place) {
       const std::string text = DecisionText(decisions[first + static_cast<size_t>(place)]);

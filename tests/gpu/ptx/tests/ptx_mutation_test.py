@@ -1,10 +1,13 @@
-"""The operators of ptx_mutation.py, and what coverage_test.py and ptx_suite.py read, over short texts."""
+"""The operators of ptx_mutation.py, the order of ptx_cases.py, and what coverage_test.py and ptx_suite.py
+read, over short texts."""
 
+import collections
 import pathlib
 import tempfile
 import unittest
 
 import coverage_test
+import ptx_cases
 import ptx_mutation
 import ptx_suite
 
@@ -90,6 +93,51 @@ class CoverageTest(unittest.TestCase):
             self.assertIsNone(apply("rest", "Outer", kernel))
             self.assertEqual((kernel.left, kernel.num_unreachable), ({99}, 2))
             self.assertEqual(apply("rest", "Outer", kernel), "names lines that have all run")
+
+
+class FakeSuite:
+    """A suite of two cases, of which each leaves another line."""
+
+    def __init__(self, folder, text):
+        self.program, self.lines, self.num_runs = folder / "program", {"x.ptx": [text]}, 0
+        self.program.write_text("program")
+
+    def cases(self):
+        return ["CUDA a, b", "CUDA c"]
+
+    def lines_left(self, pattern):
+        self.num_runs += 1
+        return collections.defaultdict(set, {"x.ptx": {1} if pattern == "CUDA c" else {2, 3}})
+
+
+class CasesTest(unittest.TestCase):
+    def test_cases_are_measured_once_for_a_program_and_its_ptx(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            suite = FakeSuite(folder, "ret;")
+            measured = ptx_cases.measure(suite, folder / "cases.json")
+            kept = ptx_cases.measure(suite, folder / "cases.json")
+            self.assertEqual(suite.num_runs, 2)
+            self.assertEqual([(case.name, case.seconds, case.left) for case in kept],
+                             [(case.name, case.seconds, case.left) for case in measured])
+            other = FakeSuite(folder, "exit;")
+            ptx_cases.measure(other, folder / "cases.json")
+            self.assertEqual(other.num_runs, 2)
+
+    def test_a_case_that_notices_more_in_a_second_comes_first_and_one_that_runs_no_line_never(self):
+        cases = [ptx_cases.Case("slow", 9, {}), ptx_cases.Case("quick", 2, {}),
+                 ptx_cases.Case("elsewhere", 1, {"x.ptx": {8}})]
+        (mutant, *_) = ptx_mutation.find_mutants("x.ptx", LINES, [8], 1)
+        order = ptx_cases.Order(cases)
+
+        def names():
+            return [case.name for case in order.cases_for(mutant)]
+
+        self.assertEqual(names(), ["quick", "slow"])
+        for _ in range(4):
+            order.note("x.ptx", "slow")
+            order.note("y.ptx", "quick")
+        self.assertEqual(names(), ["slow", "quick"])
 
 
 if __name__ == "__main__":
