@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import tempfile
 import unittest
 
 PROGRAM = pathlib.Path(os.environ["SPECD_BIN"]) / "specd-bench"
@@ -207,6 +208,79 @@ class BenchTest(unittest.TestCase):
         process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)
         self.assertEqual(process.returncode, 1)
         self.assertIn("rows = /dev/null/rows.f32", process.stderr)
+
+
+def launch(**counts):
+    """A launch of counts for specd-bench ptx: on every processor, with nothing to do."""
+    nothing = dict.fromkeys(
+        ("idle_lanes", "asked_bytes", "asked_sectors", "needed_sectors", "asked_row_sectors",
+         "repeated_row_sectors", "bank_conflicts", "chain_cycles", "chain_instructions"), 0)
+    return {"kernel": "k", "blocks": 1000, "threads": 128, **nothing, "classes": {}, **counts}
+
+
+# On an H200, 0.92 of 4,800 GB/s are 138,000 sectors in a microsecond: 10 us for the round, and 8 for
+# the read. On an A100 with 1,410 cycles in a microsecond, the chains take 12 us and 2. The first
+# launch of each comes after a gap of 1.5 us.
+GREEDY = {"case": "greedy", "dtype": "bf16", "arch": 90, "processors": 132, "batch": 64, "draft": 5,
+          "vocab": 100, "elements": 1600,
+          "round": [launch(needed_sectors=1_380_000, asked_sectors=2_070_000, asked_row_sectors=110,
+                           repeated_row_sectors=10, bank_conflicts=4, idle_lanes=640,
+                           chain_cycles=7, chain_instructions=9,
+                           classes={"float": 100, "alu": 50, "wide_alu": 10, "move": 30,
+                                    "convert": 10})],
+          "read": [launch(needed_sectors=1_104_000, asked_sectors=1_104_000)]}
+ONE_HOT = {**GREEDY, "case": "one_hot", "arch": 80, "processors": 108, "batch": 1,
+           "round": [launch(chain_cycles=12 * 1410, needed_sectors=1, asked_row_sectors=1,
+                            classes={"alu": 1})],
+           "read": [launch(chain_cycles=2 * 1410, needed_sectors=1)]}
+
+
+class PtxTest(unittest.TestCase):
+    def bench(self, rounds, *arguments):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "counts.jsonl"
+            path.write_text("".join(json.dumps(counts) + "\n" for counts in rounds))
+            return bench("ptx", f"--counts={path}", *arguments)
+
+    def test_tables_have_the_counts_and_the_predictions_of_each_line(self):
+        process = self.bench([GREEDY, ONE_HOT], "--markdown")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        self.assertIn("predicted from counts", process.stdout)
+        rows = [[cell.strip() for cell in line.strip("|").split("|")]
+                for line in process.stdout.splitlines() if line.startswith("| ") and "---" not in line]
+        counted, predicted = [[row for row in rows if len(row) == width] for width in (16, 8)]
+        self.assertEqual([row[0] for row in counted], ["case", "greedy", "one_hot"])
+        self.assertEqual(dict(zip(counted[0], counted[1])),
+                         {"case": "greedy", "PTX": "90", "batch": "64", "launches": "1",
+                          "instr/element": "4.00", "float": "2.00", "alu": "1.20", "move": "0.60",
+                          "other": "0.20", "asked/needed": "1.500", "needed/read": "1.250",
+                          "rows again": "10.0 %", "conflicts": "4", "idle": "10.0 %", "chain": "9",
+                          "cycles": "7"})
+        self.assertEqual(predicted[1:],
+                         [["greedy", "H200", "64", "11.5", "9.5", "1.21", "memory", "1.25"],
+                          ["one_hot", "A100", "1", "13.5", "3.5", "3.86", "chain", "10 us missed"]])
+
+    def test_json_has_one_line_for_each_round(self):
+        process = self.bench([GREEDY, ONE_HOT], "--json")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        greedy, one_hot = [json.loads(line) for line in process.stdout.splitlines()]
+        self.assertEqual(one_hot, {"suite": "ptx", "case": "one_hot", "device": "A100",
+                                   "dtype": "bf16", "batch": 1, "draft": 5, "vocab": 100,
+                                   "predicted_us": 13.5, "read_us": 3.5, "ratio": 3.8571,
+                                   "bound": "chain", "instructions_per_element": 0.02})
+        self.assertEqual((greedy["device"], greedy["predicted_us"], greedy["bound"]),
+                         ("H200", 11.5, "memory"))
+
+    def test_counts_that_cannot_be_used_are_refused(self):
+        for process, parts in (
+                (bench("ptx"), ("counts = ", "specd_ptx_counts")),
+                (bench("ptx", "--counts=/nowhere"), ("counts = /nowhere", "specd_ptx_counts")),
+                (bench("ptx", "--batch=1"), ("batch", "ptx", "counts")),
+                (self.bench([GREEDY, {}]), ("line 2", "case is missing")),
+                (self.bench([{**GREEDY, "processors": 7}]), ("90 on 7 processors", "132"))):
+            self.assertEqual((process.returncode, process.stdout), (2, ""), process.stderr)
+            for part in parts:
+                self.assertIn(part, process.stderr)
 
 
 if __name__ == "__main__":

@@ -141,11 +141,11 @@ bool Races(Warp& warp, const Frame& frame, const Instruction& instruction, uint3
            const Place& place, bool is_write, const std::byte* after) {
   if (place.cells == nullptr) return false;
   const RaceChecker& races = warp.launch().races;
-  const bool is_strong = instruction.access.order != Order::kWeak;
+  const Scope scope = instruction.access.scope;
   return !ForEachCell(place, instruction.access.size_bytes(), [&](const CellPart& part) {
     if (!races.IsSuspect(*part.cell, is_write)) return true;
     const std::optional<Race> race =
-        races.Look(warp.clock(), lane, *part.cell, part.bytes, is_strong, is_write);
+        races.Look(warp.clock(), lane, *part.cell, part.bytes, scope, is_write);
     if (!race.has_value()) return true;
     const Moment other = race->other;
     if (after != nullptr && other.warp() == warp.clock().warp &&
@@ -164,9 +164,9 @@ void NoteAccess(Warp& warp, const Instruction& instruction, uint32_t lane, const
                 bool is_write) {
   if (place.cells == nullptr) return;
   const RaceChecker& races = warp.launch().races;
-  const bool is_strong = instruction.access.order != Order::kWeak;
+  const Scope scope = instruction.access.scope;
   ForEachCell(place, instruction.access.size_bytes(), [&](const CellPart& part) {
-    races.Note(warp.clock(), lane, part.cell, part.bytes, is_strong, is_write);
+    races.Note(warp.clock(), lane, part.cell, part.bytes, scope, is_write);
     return true;
   });
 }

@@ -22,16 +22,28 @@ Space TakeSpace(Modifiers* modifiers) {
   return Space::kGeneric;
 }
 
+// What an access orders, and how far, if it says nothing of that.
+struct Strength {
+  Order order;
+  Scope scope;
+};
+
 // PTX ISA, "Memory Consistency Model". A volatile access is a relaxed one of the whole system.
-Order TakeOrder(Modifiers* modifiers, Order without) {
-  Order order = without;
-  if (modifiers->Take("weak")) order = Order::kWeak;
-  if (modifiers->Take("relaxed") || modifiers->Take("volatile")) order = Order::kRelaxed;
-  if (modifiers->Take("acquire")) order = Order::kAcquire;
-  if (modifiers->Take("release")) order = Order::kRelease;
-  if (modifiers->Take("acq_rel")) order = Order::kBoth;
-  for (const char* const scope : {"cta", "cluster", "gpu", "sys"}) modifiers->Take(scope);
-  return order;
+void SetStrength(Decoding* decoding, Strength strength) {
+  Modifiers& modifiers = decoding->modifiers;
+  MemoryAccess& access = decoding->instruction.access;
+  if (modifiers.Take("volatile")) strength = {Order::kRelaxed, Scope::kDevice};
+  access.order = modifiers.Take("weak")      ? Order::kWeak
+                 : modifiers.Take("relaxed") ? Order::kRelaxed
+                 : modifiers.Take("acquire") ? Order::kAcquire
+                 : modifiers.Take("release") ? Order::kRelease
+                 : modifiers.Take("acq_rel") ? Order::kBoth
+                                             : strength.order;
+  access.scope = TakeScope(&modifiers);
+  if (access.scope == Scope::kNone) access.scope = strength.scope;
+  if ((access.order == Order::kWeak) != (access.scope == Scope::kNone)) {
+    decoding->slots.Fail("a strong access has a scope, and a weak one has none");
+  }
 }
 
 void SetAddress(Decoding* decoding, const Operand& operand) {
@@ -75,6 +87,7 @@ void SetValues(Decoding* decoding, const Operand& operand, bool is_load) {
   if (!has_register) register_bytes = access.element_bytes == 8 ? 8 : 4;
   access.register_bytes = static_cast<uint8_t>(register_bytes);
   for (size_t i = 0; i < values.size(); ++i) {
+    if (is_load && slots.IsStoredAlone(values[i])) access.copied |= uint8_t{1} << i;
     if (is_load && values[i].text == "_") {
       access.values[i] = kNoOperand;
     } else {
@@ -87,6 +100,12 @@ void SetValues(Decoding* decoding, const Operand& operand, bool is_load) {
 
 }  // namespace
 
+Scope TakeScope(Modifiers* modifiers) {
+  if (modifiers->Take("cta")) return Scope::kBlock;
+  if (modifiers->Take("cluster")) return Scope::kCluster;
+  return modifiers->Take("gpu") || modifiers->Take("sys") ? Scope::kDevice : Scope::kNone;
+}
+
 bool DecodeAccess(Decoding* decoding) {
   Modifiers& modifiers = decoding->modifiers;
   OperandSlots& slots = decoding->slots;
@@ -95,7 +114,7 @@ bool DecodeAccess(Decoding* decoding) {
   if (!is_load && modifiers.base() != "st") return false;
   MemoryAccess& access = instruction.access;
   access.space = TakeSpace(&modifiers);
-  access.order = TakeOrder(&modifiers, Order::kWeak);
+  SetStrength(decoding, {Order::kWeak, Scope::kNone});
   // "Cache Operators": hints alone.
   for (const char* const hint : {"ca", "cg", "cs", "wb"}) modifiers.Take(hint);
   if (is_load) modifiers.Take("nc");  // by way of a cache, of memory that nothing writes
@@ -125,7 +144,7 @@ bool DecodeAtomic(Decoding* decoding) {
   if (!has_result && modifiers.base() != "red") return false;
   MemoryAccess& access = instruction.access;
   access.space = TakeSpace(&modifiers);
-  access.order = TakeOrder(&modifiers, Order::kRelaxed);
+  SetStrength(decoding, {Order::kRelaxed, Scope::kDevice});  // "atom": .relaxed.gpu without others
   const std::string op = modifiers.TakeFirst();
   const std::string type = modifiers.TakeFirst();
   const int bytes = BytesOfType(type);

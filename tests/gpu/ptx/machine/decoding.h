@@ -22,6 +22,9 @@ struct Decoding {
   Instruction instruction;
 };
 
+// `.cta`, `.cluster`, `.gpu` or `.sys`. PTX ISA, "Memory Consistency Model: Scope".
+Scope TakeScope(Modifiers* modifiers);
+
 // PTX ISA, "Control Flow Instructions".
 bool DecodeFlow(Decoding* decoding);
 // What brings the lanes of a warp together: shfl.sync, vote.sync, redux.sync, bar.warp.sync.

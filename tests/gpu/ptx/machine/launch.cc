@@ -116,7 +116,7 @@ class Scheduler {
 };
 
 absl::Status CheckShape(const Function& entry, const LaunchShape& shape) {
-  const uint64_t warps_per_block = (uint64_t{shape.block} + kLanes - 1) / kLanes;
+  const uint64_t warps_per_block = WarpsPerBlock(shape);
   if (shape.grid == 0 || shape.block == 0 || shape.block > 1024 || shape.cluster == 0 ||
       shape.grid % shape.cluster != 0) {
     return absl::InvalidArgumentError(
@@ -142,11 +142,14 @@ absl::Status RunLaunch(const Function& entry, const LaunchShape& shape,
   if (const absl::Status status = CheckShape(entry, shape); !status.ok()) return status;
   LaunchCounts none;
   if (counts == nullptr) counts = &none;
+  const uint32_t warps_per_block = WarpsPerBlock(shape);
   LaunchState launch{.entry = entry,
                      .shape = shape,
                      .options = options,
                      .params = PackParams(entry, arguments),
-                     .races = RaceChecker(),
+                     .races = RaceChecker({.warps_per_block = warps_per_block,
+                                           .warps_per_cluster = warps_per_block * shape.cluster,
+                                           .narrowest_scope = entry.module->narrowest_scope}),
                      .random = options.seed * 0x9E3779B97F4A7C15u + counts->num_launches,
                      .error = {}};
   if (options.profiler != nullptr) options.profiler->Begin(entry.name, shape.grid, shape.block);

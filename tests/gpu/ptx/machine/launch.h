@@ -39,6 +39,10 @@ struct LaunchShape {
   uint32_t cluster = 1;  // divides the grid
 };
 
+constexpr uint32_t WarpsPerBlock(const LaunchShape& shape) {
+  return shape.block / kLanes + (shape.block % kLanes != 0 ? 1 : 0);
+}
+
 struct LaunchCounts {
   uint64_t num_launches = 0;
   uint64_t num_warp_instructions = 0;

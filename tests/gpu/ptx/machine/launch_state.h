@@ -23,7 +23,7 @@ struct LaunchState {
   std::string error;  // the first one
 
   bool has_failed() const { return !error.empty(); }
-  uint32_t warps_per_block() const { return (shape.block + kLanes - 1) / kLanes; }
+  uint32_t warps_per_block() const { return WarpsPerBlock(shape); }
 
   // Knuth's MMIX generator; the upper bits are good enough for a schedule.
   int32_t Random(int32_t below) {

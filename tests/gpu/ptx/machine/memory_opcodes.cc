@@ -63,17 +63,21 @@ void StoreLane(const Frame& frame, const Instruction& instruction, uint32_t lane
   }
 }
 
-bool IsWritten(const uint8_t* marks, uint32_t size_bytes) {
+// Whether every byte that an access computes with was written, and any byte of it at all.
+bool IsWritten(const uint8_t* marks, const MemoryAccess& access) {
   if (marks == nullptr) return true;
-  bool is_written = false;
-  for (uint32_t i = 0; i < size_bytes; ++i) is_written |= marks[i] != 0;
-  return is_written;
+  bool any = false;
+  for (uint32_t i = 0; i < access.size_bytes(); ++i) {
+    any |= marks[i] != 0;
+    if (marks[i] == 0 && (access.copied >> (i / access.element_bytes) & 1) == 0) return false;
+  }
+  return any;
 }
 
 // The order of a read with what it reads. Only strong accesses order anything.
 void OrderRead(Warp& warp, const Instruction& instruction, uint32_t lane, const Place& place) {
   if (instruction.access.order == Order::kWeak) return;
-  warp.launch().races.Acquire(&warp.clock(), lane, place.address, instruction.access.order);
+  warp.launch().races.Acquire(&warp.clock(), lane, place.address, instruction.access);
   warp.EndTurnSoon();
 }
 
@@ -150,10 +154,9 @@ template <typename Value, typename Function>
 void Atomic(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   Writes writes(warp, frame, instruction);
   if (!writes.Find(lanes, false)) return;
-  const Order order = instruction.access.order;
   ForEachLane(lanes, [&](uint32_t lane) {
     const Place& place = writes.At(lane);
-    if (!IsWritten(place.marks, sizeof(Value))) {
+    if (!IsWritten(place.marks, instruction.access)) {
       warp.Fail(frame, instruction, 1u << lane, "an atomic operation on memory never written");
       return;
     }
@@ -163,7 +166,7 @@ void Atomic(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t l
     std::memcpy(place.bytes, &after, sizeof(after));
     if (instruction.result != kNoOperand) frame.At<Value>(instruction.result)[lane] = before;
     writes.Note(lane);
-    warp.launch().races.Release(&warp.clock(), lane, place.address, order, true);
+    warp.launch().races.Release(&warp.clock(), lane, place.address, instruction.access, true);
   });
   writes.End(true);
 }
@@ -196,9 +199,9 @@ void Load(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lan
     Place place;
     goes_on = goes_on && FindPlace(warp, frame, instruction, lane, &place);
     if (!goes_on) return;
-    if (!IsWritten(place.marks, instruction.access.size_bytes())) {
+    if (!IsWritten(place.marks, instruction.access)) {
       warp.Fail(frame, instruction, 1u << lane,
-                "a read of shared or local memory that was never written");
+                "a read of bytes of shared or local memory that were never written");
       goes_on = false;
       return;
     }
@@ -215,13 +218,12 @@ void Load(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lan
 void Store(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   Writes writes(warp, frame, instruction);
   if (!writes.Find(lanes, true)) return;
-  const Order order = instruction.access.order;
   ForEachLane(lanes, [&](uint32_t lane) {
     const Place& place = writes.At(lane);
     StoreLane(frame, instruction, lane, place.bytes);
     writes.Note(lane);
-    if (order == Order::kWeak) return;
-    warp.launch().races.Release(&warp.clock(), lane, place.address, order, false);
+    if (instruction.access.order == Order::kWeak) return;
+    warp.launch().races.Release(&warp.clock(), lane, place.address, instruction.access, false);
     warp.EndTurnSoon();
   });
   writes.End(false);

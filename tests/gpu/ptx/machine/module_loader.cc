@@ -101,6 +101,10 @@ class Loader {
     for (const Statement& statement : text.statements) {
       function->code.push_back(DecodeStatement(text, *module_, statement, &slots));
       if (!slots.status().ok()) return slots.status();
+      const Scope scope = function->code.back().access.scope;
+      if (scope != Scope::kNone) {
+        module_->narrowest_scope = std::min(module_->narrowest_scope, scope);
+      }
     }
     Instruction end;  // lanes that come to the end of the body
     end.flow = Flow::kReturn;

@@ -1,3 +1,4 @@
+// PTX ISA, "Data Movement and Conversion Instructions: mov, cvta, mapa".
 #include <fmt/format.h>
 
 #include "tests/gpu/ptx/machine/decoding.h"
@@ -65,6 +66,7 @@ void DecodeName(Decoding* decoding, const Operand& to, const Operand& from, int 
 
 }  // namespace
 
+// "mov"
 bool DecodeMove(Decoding* decoding) {
   if (decoding->modifiers.base() != "mov" || decoding->modifiers.type() == "pred") return false;
   OperandSlots& slots = decoding->slots;
@@ -89,6 +91,7 @@ bool DecodeMove(Decoding* decoding) {
   return true;
 }
 
+// "cvta" and "mapa"
 bool DecodeAddress(Decoding* decoding) {
   Modifiers& modifiers = decoding->modifiers;
   OperandSlots& slots = decoding->slots;

@@ -1,3 +1,4 @@
+// PTX ISA, "Data Movement and Conversion Instructions: mov, cvta, mapa" and "Special Registers".
 #include "tests/gpu/ptx/machine/move_opcodes.h"
 
 #include <fmt/format.h>
@@ -23,7 +24,7 @@ void SetLanes(Frame& frame, const Instruction& instruction, uint32_t lanes,
   ForEachLane(lanes, [&](uint32_t lane) { result[lane] = function(lane); });
 }
 
-// The half of a register goes to access.values[half].
+// "mov" with a vector as its destination: a half of the source goes to access.values[half].
 template <typename Half, typename Whole>
 void Unpack(Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const auto* const source = frame.Source<Whole>(instruction.sources[0]);
@@ -37,6 +38,8 @@ void Unpack(Frame& frame, const Instruction& instruction, uint32_t lanes) {
   });
 }
 
+// "Special Registers": "%tid", "%ntid", "%ctaid", "%nctaid", "%laneid", "%cluster_ctarank",
+// "%cluster_nctarank".
 enum class Special {
   kThread,
   kThreads,
@@ -72,10 +75,13 @@ void ReadSpecial(Warp& warp, Frame& frame, const Instruction& instruction, uint3
   });
 }
 
+// "Generic Addressing": the windows of shared and local memory in the generic space. That of global
+// memory begins at 0.
 uint64_t WindowOf(Warp& warp, Space space, uint32_t lane) {
   if (space == Space::kShared) return warp.block().shared.address();
   return space == Space::kLocal ? reinterpret_cast<uint64_t>(warp.memory().LocalOf(lane)) : 0;
 }
+// "cvta"
 template <Space kSpace, bool kToSpace>
 void ConvertAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const auto* const source = frame.Source<uint64_t>(instruction.sources[0]);
@@ -95,6 +101,7 @@ Block* BlockOfRank(Warp& warp, const Frame& frame, const Instruction& instructio
   return nullptr;
 }
 
+// "mapa"
 template <typename Slot>
 void MapShared(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const auto* const source = frame.Source<Slot>(instruction.sources[0]);
@@ -107,6 +114,7 @@ void MapShared(Warp& warp, Frame& frame, const Instruction& instruction, uint32_
 
 }  // namespace
 
+// "mov"
 void MoveWord(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   LaneHandler<Same<uint32_t>, uint32_t, uint32_t>::Run(warp, frame, instruction, lanes);
 }
@@ -114,6 +122,7 @@ void MoveDoubleword(Warp& warp, Frame& frame, const Instruction& instruction, ui
   LaneHandler<Same<uint64_t>, uint64_t, uint64_t>::Run(warp, frame, instruction, lanes);
 }
 
+// "mov" with a vector as its source
 void PackHalves(Warp&, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const auto* const low = frame.Source<uint32_t>(instruction.sources[0]);
   const auto* const high = frame.Source<uint32_t>(instruction.sources[1]);

@@ -16,7 +16,11 @@ int SlotBytes(int size_bytes) { return size_bytes == 8 ? 8 : 4; }
 }  // namespace
 
 OperandSlots::OperandSlots(const FunctionText& text, const Module& module, Function* function)
-    : text_(text), module_(module), function_(*function), slots_(AssignSlots(text)) {
+    : text_(text),
+      module_(module),
+      function_(*function),
+      slots_(AssignSlots(text)),
+      stored_alone_(FindStoredAlone(text)) {
   function->register_bytes = slots_.size_bytes;
   function->num_predicates = slots_.num_predicates;
   function->num_values = slots_.size_bytes / kLeastSlotBytes + 1 + slots_.num_predicates;
@@ -43,6 +47,10 @@ void OperandSlots::CheckCount(size_t count) {
 
 int OperandSlots::BytesOf(const Operand& operand) const {
   return operand.reg == kNoRegister ? -1 : text_.registers[static_cast<size_t>(operand.reg)];
+}
+
+bool OperandSlots::IsStoredAlone(const Operand& operand) const {
+  return operand.reg == kNoRegister || stored_alone_[static_cast<size_t>(operand.reg)];
 }
 
 int32_t OperandSlots::Result(const Operand& operand, int size_bytes) {

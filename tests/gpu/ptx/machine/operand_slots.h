@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/gpu/ptx/machine/program.h"
 #include "tests/gpu/ptx/machine/register_slots.h"
@@ -40,6 +41,8 @@ class OperandSlots {
   int32_t Source(const Operand& operand, int size_bytes);
   int32_t Guard(int reg, bool is_negated) const;
 
+  // FindStoredAlone
+  bool IsStoredAlone(const Operand& operand) const;
   // The number of a register among the values of its function (Function::num_values).
   int32_t ValueOf(int reg) const;
 
@@ -54,6 +57,7 @@ class OperandSlots {
   const Module& module_;
   Function& function_;
   const RegisterSlots slots_;
+  const std::vector<bool> stored_alone_;
   const Statement* statement_ = nullptr;
   std::map<std::pair<uint64_t, int>, int32_t> constants_;
   absl::Status status_ = absl::OkStatus();

@@ -1,3 +1,5 @@
+// PTX ISA, "Data Movement and Conversion Instructions: ld, st" and "State Spaces: Local State
+// Space" and "Parameter State Space".
 #include "tests/gpu/ptx/machine/own_memory_opcodes.h"
 
 #include <fmt/format.h>
@@ -60,6 +62,8 @@ class OwnPlaces {
 // One mark of each byte of an element, all together.
 template <typename Element>
 using MarksOf = std::make_unsigned_t<Element>;
+template <typename Element>
+constexpr auto kWritten = static_cast<MarksOf<Element>>(0x0101010101010101u);
 
 template <typename Value>
 Value ReadAs(const void* bytes) {
@@ -68,6 +72,7 @@ Value ReadAs(const void* bytes) {
   return value;
 }
 
+// "ld"
 template <typename Element>
 void LoadOwn(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const MemoryAccess& access = instruction.access;
@@ -77,11 +82,15 @@ void LoadOwn(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t 
     if (!places.Find(lane, &offset)) return;
     const std::byte* const bytes = warp.memory().LocalOf(lane) + offset;
     const uint8_t* const marks = warp.memory().MarksOf(lane) + offset;
-    bool is_written = false;
+    bool any_is_written = false;
+    bool is_written = true;  // as far as the kernel computes with the bytes
     for (int i = 0; i < access.num_elements; ++i) {
-      is_written |= ReadAs<MarksOf<Element>>(marks + i * sizeof(Element)) != 0;
+      const auto mark = ReadAs<MarksOf<Element>>(marks + i * sizeof(Element));
+      any_is_written |= mark != 0;
+      is_written &= mark == kWritten<Element> || (access.copied >> i & 1) != 0;
       if (access.values[i] == kNoOperand) continue;
-      // A wider register gets the element's sign, or zeros.
+      // "Operand Size Exceeding Instruction-Type Size": a wider register gets the element's sign,
+      // or zeros.
       const auto value = static_cast<int64_t>(ReadAs<Element>(bytes + i * sizeof(Element)));
       if (access.register_bytes == 8) {
         frame.At<uint64_t>(access.values[i])[lane] = static_cast<uint64_t>(value);
@@ -90,15 +99,17 @@ void LoadOwn(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t 
         frame.At<uint32_t>(access.values[i])[lane] = static_cast<uint32_t>(value) & mask;
       }
     }
-    if (!is_written) places.Refuse(lane, offset, "a read of local memory that was never written");
+    if (!any_is_written || !is_written) {
+      places.Refuse(lane, offset, "a read of bytes of local memory that were never written");
+    }
   });
 }
 
+// "st"
 template <typename Element>
 void StoreOwn(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const MemoryAccess& access = instruction.access;
   OwnPlaces places(warp, frame, instruction);
-  constexpr auto kWritten = static_cast<MarksOf<Element>>(0x0101010101010101u);
   ForEachLane(lanes, [&](uint32_t lane) {
     uint64_t offset = 0;
     if (!places.Find(lane, &offset)) return;
@@ -110,7 +121,7 @@ void StoreOwn(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t
                              : uint64_t{frame.Source<uint32_t>(access.values[i])[lane]};
       const auto element = static_cast<Element>(value);
       std::memcpy(bytes + i * sizeof(Element), &element, sizeof(element));
-      std::memcpy(marks + i * sizeof(Element), &kWritten, sizeof(kWritten));
+      std::memcpy(marks + i * sizeof(Element), &kWritten<Element>, sizeof(Element));
     }
   });
 }

@@ -14,6 +14,7 @@
 
 #include "tests/gpu/ptx/machine/device_memory.h"
 #include "tests/gpu/ptx/machine/op_class.h"
+#include "tests/gpu/ptx/machine/scope.h"
 #include "tests/gpu/ptx/machine/syntax.h"
 
 namespace specd::ptx {
@@ -35,18 +36,21 @@ enum class Flow : uint8_t { kNext, kBranch, kReturn, kCall, kTogether, kTrap };
 
 enum class Space : uint8_t { kGeneric, kGlobal, kLocal, kShared, kParam };
 
-// PTX ISA, "Memory Consistency Model": an access that is not weak is morally strong here, because
-// every scope reaches all warps of a launch.
+// PTX ISA, "Memory Consistency Model". An access that is not weak has a scope.
 enum class Order : uint8_t { kWeak, kRelaxed, kAcquire, kRelease, kBoth };
 
 struct MemoryAccess {
   Space space = Space::kGeneric;
   Order order = Order::kWeak;
+  Scope scope = Scope::kNone;  // of a fence too
   uint8_t element_bytes = 0;
   uint8_t num_elements = 1;
   bool is_signed = false;
   uint8_t address_bytes = 0;   // of the base register; 0 if there is none
   uint8_t register_bytes = 0;  // of the value's registers
+  // Bit i: a load's element i goes to stores alone, or nowhere. It may be padding of a structure
+  // that is copied, so that nothing has written it.
+  uint8_t copied = 0;
   int32_t values[4] = {0, 0, 0, 0};
 
   uint32_t size_bytes() const { return uint32_t{element_bytes} * num_elements; }
@@ -108,6 +112,7 @@ struct Module {
   std::map<std::string, std::unique_ptr<Function>> functions;
   std::map<std::string, int32_t> shared;  // offsets
   int32_t shared_bytes = 0;
+  Scope narrowest_scope = Scope::kDevice;  // of a strong access or a fence
   std::map<std::string, std::unique_ptr<DeviceBlock>> globals;
 
   // Null if the module has no such entry.

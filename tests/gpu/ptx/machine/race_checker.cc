@@ -23,14 +23,16 @@ void JoinOwn(uint32_t warp, uint32_t seen, SeenClocks* to) {
 }
 
 // Cells of earlier launches do not count, because a launch ends before the next begins.
-uint16_t NextGeneration() {
-  static uint16_t generation = 0;
-  if (++generation == 0) {
+uint32_t NextGeneration() {
+  static uint32_t generation = 0;
+  if (++generation > ShadowCell::kMaxGeneration) {
     ClearShadows();
     generation = 1;
   }
   return generation;
 }
+
+size_t IndexOf(Scope scope) { return static_cast<size_t>(scope); }
 
 // At the last clock a warp's moments are no longer told apart, and count as ordered (IsOrdered).
 void MoveClock(WarpClock* warp) {
@@ -39,7 +41,8 @@ void MoveClock(WarpClock* warp) {
 
 }  // namespace
 
-RaceChecker::RaceChecker() : generation_(NextGeneration()) {}
+RaceChecker::RaceChecker(const WarpLayout& layout)
+    : layout_(layout), generation_(NextGeneration()) {}
 
 WarpClock RaceChecker::NewWarp(uint32_t warp) const {
   WarpClock clock;
@@ -59,12 +62,31 @@ bool RaceChecker::IsOrdered(const WarpClock& warp, uint32_t lane, Moment earlier
          known == Seen(earlier.clock(), earlier.lane());
 }
 
+uint32_t RaceChecker::GroupOf(Scope scope, uint32_t warp) const {
+  if (scope == Scope::kDevice) return 0;
+  return warp / (scope == Scope::kBlock ? layout_.warps_per_block : layout_.warps_per_cluster);
+}
+
+bool RaceChecker::ReachEachOther(Scope scope, uint32_t warp, Scope other_scope,
+                                 uint32_t other_warp) const {
+  const Scope narrower = std::min(scope, other_scope);
+  return narrower != Scope::kNone && GroupOf(narrower, warp) == GroupOf(narrower, other_warp);
+}
+
+template <typename ScopeFunction>
+void RaceChecker::ForEachScope(Scope widest, const ScopeFunction& function) const {
+  for (size_t i = IndexOf(layout_.narrowest_scope); i <= IndexOf(widest); ++i) {
+    function(static_cast<Scope>(i));
+  }
+}
+
 std::optional<Race> RaceChecker::Look(const WarpClock& warp, uint32_t lane, const ShadowCell& cell,
-                                      uint8_t bytes, bool is_strong, bool is_write) const {
+                                      uint8_t bytes, Scope scope, bool is_write) const {
   if (cell.generation != generation_) return std::nullopt;
   const auto races = [&](int which, Moment earlier) {
     return earlier.exists() && (cell.BytesOf(which) & bytes) != 0 &&
-           !(is_strong && cell.IsStrong(which)) && !IsOrdered(warp, lane, earlier);
+           !ReachEachOther(scope, warp.warp, cell.ScopeOf(which), earlier.warp()) &&
+           !IsOrdered(warp, lane, earlier);
   };
   if (races(0, cell.write)) return Race{cell.write, true};
   if (!is_write) return std::nullopt;
@@ -75,7 +97,7 @@ std::optional<Race> RaceChecker::Look(const WarpClock& warp, uint32_t lane, cons
 }
 
 void RaceChecker::Note(const WarpClock& warp, uint32_t lane, ShadowCell* cell, uint8_t bytes,
-                       bool is_strong, bool is_write) const {
+                       Scope scope, bool is_write) const {
   if (cell->generation != generation_) {
     *cell = {};
     cell->generation = generation_;
@@ -92,48 +114,71 @@ void RaceChecker::Note(const WarpClock& warp, uint32_t lane, ShadowCell* cell, u
   }
   if (*moment == now) bytes |= cell->BytesOf(which);
   *moment = now;
-  cell->Mark(which, bytes, is_strong);
+  cell->Mark(which, bytes, scope);
 }
 
-void RaceChecker::Acquire(WarpClock* warp, uint32_t lane, uint64_t address, Order order) {
-  if (order == Order::kWeak) return;
-  const auto released = released_.find(address);
-  if (released == released_.end()) return;
-  if (order == Order::kAcquire || order == Order::kBoth) {
-    if (warp->some_lanes == 0) warp->seen_by_some = warp->seen;
-    warp->some_lanes |= 1u << lane;
-    Join(released->second, &warp->seen_by_some);
-  } else {
-    Join(released->second, &warp->to_fence);
+SeenClocks* RaceChecker::ReleasedAt(uint64_t address, Scope scope, uint32_t warp) {
+  const uint32_t group = GroupOf(scope, warp);
+  std::vector<Released>& all = released_[address];
+  for (Released& released : all) {
+    if (released.scope == scope && released.group == group) return &released.clocks;
+  }
+  return &all.emplace_back(Released{.scope = scope, .group = group, .clocks = {}}).clocks;
+}
+
+void RaceChecker::Acquire(WarpClock* warp, uint32_t lane, uint64_t address,
+                          const MemoryAccess& access) const {
+  if (access.scope == Scope::kNone) return;
+  const auto found = released_.find(address);
+  if (found == released_.end()) return;
+  const bool is_acquire = access.order == Order::kAcquire || access.order == Order::kBoth;
+  for (const Released& released : found->second) {
+    if (released.scope > access.scope || released.group != GroupOf(released.scope, warp->warp)) {
+      continue;
+    }
+    if (is_acquire) {
+      if (warp->some_lanes == 0) warp->seen_by_some = warp->seen;
+      warp->some_lanes |= 1u << lane;
+      Join(released.clocks, &warp->seen_by_some);
+    } else {
+      Join(released.clocks, &warp->to_fence[IndexOf(released.scope)]);
+    }
   }
 }
 
-void RaceChecker::Release(WarpClock* warp, uint32_t lane, uint64_t address, Order order,
-                          bool is_atomic) {
-  if (order == Order::kWeak) return;
+void RaceChecker::Release(WarpClock* warp, uint32_t lane, uint64_t address,
+                          const MemoryAccess& access, bool is_atomic) {
+  if (access.scope == Scope::kNone) return;
   // A plain write begins a new sequence of releases; a read-modify-write goes on with the old one.
   if (!is_atomic) released_.erase(address);
-  if (order == Order::kRelease || order == Order::kBoth) {
-    SeenClocks& left = released_[address];
-    Join((warp->some_lanes >> lane & 1) != 0 ? warp->seen_by_some : warp->seen, &left);
-    JoinOwn(warp->warp, Seen(warp->clock, lane), &left);
-    MoveClock(warp);
-  } else if (!warp->fenced.empty()) {
-    Join(warp->fenced, &released_[address]);
-  }
+  const bool is_release = access.order == Order::kRelease || access.order == Order::kBoth;
+  ForEachScope(access.scope, [&](Scope scope) {
+    const SeenClocks& fenced = warp->fenced[IndexOf(scope)];
+    if (!is_release && fenced.empty()) return;
+    SeenClocks* const left = ReleasedAt(address, scope, warp->warp);
+    if (!is_release) return Join(fenced, left);
+    Join((warp->some_lanes >> lane & 1) != 0 ? warp->seen_by_some : warp->seen, left);
+    JoinOwn(warp->warp, Seen(warp->clock, lane), left);
+  });
+  if (is_release) MoveClock(warp);
 }
 
-void RaceChecker::Fence(WarpClock* warp, uint32_t lanes) {
+void RaceChecker::Fence(WarpClock* warp, uint32_t lanes, Scope scope) const {
   const auto lane = static_cast<uint32_t>(__builtin_ctz(lanes));
   const bool is_alone = (lanes & (lanes - 1)) == 0;
-  if (!warp->to_fence.empty()) {
+  ForEachScope(scope, [&](Scope up_to) {
+    SeenClocks& found = warp->to_fence[IndexOf(up_to)];
+    if (found.empty()) return;
     if (warp->some_lanes == 0) warp->seen_by_some = warp->seen;
     warp->some_lanes |= lanes;
-    Join(warp->to_fence, &warp->seen_by_some);
-    warp->to_fence.clear();
-  }
-  warp->fenced = (warp->some_lanes & lanes) != 0 ? warp->seen_by_some : warp->seen;
-  JoinOwn(warp->warp, Seen(warp->clock, is_alone ? lane : kAllLanesSeen), &warp->fenced);
+    Join(found, &warp->seen_by_some);
+    found.clear();
+  });
+  ForEachScope(scope, [&](Scope up_to) {
+    SeenClocks& fenced = warp->fenced[IndexOf(up_to)];
+    fenced = (warp->some_lanes & lanes) != 0 ? warp->seen_by_some : warp->seen;
+    JoinOwn(warp->warp, Seen(warp->clock, is_alone ? lane : kAllLanesSeen), &fenced);
+  });
   MoveClock(warp);
 }
 

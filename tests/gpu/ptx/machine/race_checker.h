@@ -3,8 +3,9 @@
 // A launch has one checker. It knows what each warp has seen of the others, as vector clocks: a
 // barrier joins the clocks of its warps; an acquire takes what a release left at the same address.
 // Lanes of a warp are ordered by bar.warp.sync and by barriers. What a single lane acquires reaches
-// its warp's other lanes with the next of these. Two strong accesses never race. PTX ISA, "Memory
-// Consistency Model"; the method is that of FastTrack (Flanagan and Freund, PLDI 2009).
+// its warp's other lanes with the next of these. Two strong accesses do not race if the scope of
+// each reaches the other's warp; a release and an acquire order under the same condition. PTX ISA,
+// "Memory Consistency Model"; the method is that of FastTrack (Flanagan and Freund, PLDI 2009).
 //
 // Not found: races that need both an access older than those that shadow.h keeps, and missing
 // convergence (lanes run an instruction together). Not synchronized: one launch at a time.
@@ -21,8 +22,17 @@
 
 namespace specd::ptx {
 
+// How the warps of a launch form blocks and clusters, and how far its accesses reach at least.
+struct WarpLayout {
+  uint32_t warps_per_block = 1;
+  uint32_t warps_per_cluster = 1;
+  Scope narrowest_scope = Scope::kDevice;
+};
+
 // What a warp knows of the others: for each the last clock that it has seen, and of which lane.
 using SeenClocks = std::vector<uint32_t>;
+// The same by the scope of what orders; that of Scope::kNone is empty.
+using ClocksByScope = std::array<SeenClocks, kNumScopes>;
 
 // The clocks of one warp.
 struct WarpClock {
@@ -32,8 +42,8 @@ struct WarpClock {
   SeenClocks seen;      // by all lanes
   SeenClocks seen_by_some;
   uint32_t some_lanes = 0;  // the lanes that have acquired since; they know seen_by_some
-  SeenClocks fenced;        // at the last fence, which a later relaxed write releases
-  SeenClocks to_fence;      // what relaxed reads found, for the next fence
+  ClocksByScope fenced;     // at the last fence, which a later relaxed write releases
+  ClocksByScope to_fence;   // what relaxed reads found, for the next fence
 };
 
 struct Race {
@@ -43,7 +53,7 @@ struct Race {
 
 class RaceChecker {
  public:
-  RaceChecker();
+  explicit RaceChecker(const WarpLayout& layout);
 
   // REQUIRES: warp < Moment::kMaxWarps
   WarpClock NewWarp(uint32_t warp) const;
@@ -57,14 +67,16 @@ class RaceChecker {
   // A lane's access to the bytes of a cell (bit i: byte i). Look only compares. Lanes of one
   // instruction do not race with each other, so all look before one is noted.
   std::optional<Race> Look(const WarpClock& warp, uint32_t lane, const ShadowCell& cell,
-                           uint8_t bytes, bool is_strong, bool is_write) const;
-  void Note(const WarpClock& warp, uint32_t lane, ShadowCell* cell, uint8_t bytes, bool is_strong,
+                           uint8_t bytes, Scope scope, bool is_write) const;
+  void Note(const WarpClock& warp, uint32_t lane, ShadowCell* cell, uint8_t bytes, Scope scope,
             bool is_write) const;
 
-  // What a strong access and a fence order. Acquire goes before the access, release behind it.
-  void Acquire(WarpClock* warp, uint32_t lane, uint64_t address, Order order);
-  void Release(WarpClock* warp, uint32_t lane, uint64_t address, Order order, bool is_atomic);
-  void Fence(WarpClock* warp, uint32_t lanes);
+  // What a strong access and a fence order. Acquire goes before the access, release behind it. A
+  // weak access orders nothing.
+  void Acquire(WarpClock* warp, uint32_t lane, uint64_t address, const MemoryAccess& access) const;
+  void Release(WarpClock* warp, uint32_t lane, uint64_t address, const MemoryAccess& access,
+               bool is_atomic);
+  void Fence(WarpClock* warp, uint32_t lanes, Scope scope) const;
   // bar.warp.sync
   void SyncLanes(WarpClock* warp) const;
   // A barrier of several warps: all leave what they know, and take what all left.
@@ -72,10 +84,27 @@ class RaceChecker {
   void Leave(WarpClock* warp, const SeenClocks& joined) const;
 
  private:
-  bool IsOrdered(const WarpClock& warp, uint32_t lane, Moment earlier) const;
+  // What releases of one scope left for the warps of one group: a block, a cluster or all warps.
+  struct Released {
+    Scope scope;
+    uint32_t group;
+    SeenClocks clocks;
+  };
 
-  uint16_t generation_;
-  std::unordered_map<uint64_t, SeenClocks> released_;  // by address
+  bool IsOrdered(const WarpClock& warp, uint32_t lane, Moment earlier) const;
+  // The block or the cluster of a warp; 0 for all warps of the device.
+  uint32_t GroupOf(Scope scope, uint32_t warp) const;
+  // PTX ISA, "Morally Strong Operations": whether each scope reaches the other's warp.
+  bool ReachEachOther(Scope scope, uint32_t warp, Scope other_scope, uint32_t other_warp) const;
+  SeenClocks* ReleasedAt(uint64_t address, Scope scope, uint32_t warp);
+  // A release of a scope leaves its clocks for each group up to it, down to the narrowest that an
+  // acquire may ask for. A release and an acquire then meet in a group if they reach each other.
+  template <typename ScopeFunction>
+  void ForEachScope(Scope widest, const ScopeFunction& function) const;
+
+  const WarpLayout layout_;
+  const uint32_t generation_;
+  std::unordered_map<uint64_t, std::vector<Released>> released_;  // by address
 };
 
 }  // namespace specd::ptx

@@ -139,6 +139,18 @@ std::vector<RegisterUse> UsesOf(const Statement& statement) {
   return uses;
 }
 
+std::vector<bool> FindStoredAlone(const FunctionText& function) {
+  std::vector<bool> stored_alone(function.registers.size(), true);
+  for (const Statement& statement : function.statements) {
+    Statement without_value = statement;
+    if (statement.opcode.starts_with("st.")) without_value.operands.resize(1);
+    for (const RegisterUse& use : UsesOf(without_value)) {
+      if (!use.is_definition) stored_alone[static_cast<size_t>(use.reg)] = false;
+    }
+  }
+  return stored_alone;
+}
+
 RegisterSlots AssignSlots(const FunctionText& function) { return SlotAssigner(function).Run(); }
 
 }  // namespace specd::ptx

@@ -28,6 +28,10 @@ struct RegisterUse {
 // Reads come before writes.
 std::vector<RegisterUse> UsesOf(const Statement& statement);
 
+// Whether stores alone read a register, as the value that they store. A register that nothing reads
+// is one of these.
+std::vector<bool> FindStoredAlone(const FunctionText& function);
+
 RegisterSlots AssignSlots(const FunctionText& function);
 
 }  // namespace specd::ptx

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "tests/gpu/ptx/machine/scope.h"
+
 namespace specd::ptx {
 
 inline constexpr uint64_t kCellBytes = 4;
@@ -32,26 +34,21 @@ class Moment {
   uint32_t bits_ = 0;
 };
 
-// Which of a cell's 4 bytes an access touched, and whether it was strong (not Order::kWeak).
-struct Touch {
-  Moment moment;
-  uint8_t bytes = 0;
-  bool is_strong = false;
-};
-
 struct ShadowCell {
+  static constexpr uint32_t kMaxGeneration = (1u << 14) - 1;
+
   Moment write;
   Moment reads[2];
-  uint16_t generation = 0;  // of the launch that the rest belongs to
-  uint16_t marks = 0;       // 5 bits each for the write and the reads
+  uint32_t generation : 14 = 0;  // of the launch that the rest belongs to
+  uint32_t marks : 18 = 0;       // 6 bits each for the write and the reads: bytes, and the scope
 
-  // 0: the write; 1 and 2: the reads.
-  uint8_t BytesOf(int which) const { return marks >> (5 * which) & 15; }
-  bool IsStrong(int which) const { return (marks >> (5 * which) & 16) != 0; }
-  void Mark(int which, uint8_t bytes, bool is_strong) {
-    const int shift = 5 * which;
-    marks =
-        static_cast<uint16_t>((marks & ~(31 << shift)) | (bytes | (is_strong ? 16 : 0)) << shift);
+  // 0: the write; 1 and 2: the reads. Bit i of the bytes is byte i of the cell.
+  uint8_t BytesOf(int which) const { return marks >> (6 * which) & 15; }
+  Scope ScopeOf(int which) const { return static_cast<Scope>(marks >> (6 * which + 4) & 3); }
+  void Mark(int which, uint8_t bytes, Scope scope) {
+    const int shift = 6 * which;
+    const uint32_t mark = bytes | static_cast<uint32_t>(scope) << 4;
+    marks = (marks & ~(63u << shift)) | mark << shift;
   }
 };
 static_assert(sizeof(ShadowCell) == 16);

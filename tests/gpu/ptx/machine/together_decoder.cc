@@ -68,10 +68,11 @@ bool DecodeBarrier(Decoding* decoding) {
     instruction.run = arrives ? &ArriveAtCluster : &WaitForCluster;
     slots.CheckCount(0);
   } else if (base == "fence" || base == "membar") {
-    // All fences of a scope that reaches another warp order alike here.
-    for (const char* const part : {"acq_rel", "sc", "cta", "cluster", "gpu", "sys", "gl"}) {
-      modifiers.Take(part);
-    }
+    // The races of a fence.sc are those of a fence.acq_rel. A membar is a fence.sc.
+    if (base == "fence" && !modifiers.Take("acq_rel")) modifiers.Take("sc");
+    const bool is_global = base == "membar" && modifiers.Take("gl");
+    instruction.access.scope = is_global ? Scope::kDevice : TakeScope(&modifiers);
+    if (instruction.access.scope == Scope::kNone) slots.Fail("a fence has a scope");
     instruction.run = &Fence;
   } else if (base == "griddepcontrol") {
     if (!modifiers.Take("wait")) modifiers.Take("launch_dependents");

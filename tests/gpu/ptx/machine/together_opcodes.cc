@@ -1,3 +1,5 @@
+// PTX ISA, "Data Movement and Conversion Instructions: shfl.sync" and "Parallel Synchronization and
+// Communication Instructions".
 #include "tests/gpu/ptx/machine/together_opcodes.h"
 
 #include <fmt/format.h>
@@ -40,6 +42,7 @@ ShuffleSource SourceOf(uint32_t lane, uint32_t operand, uint32_t clamp_and_mask)
   return {static_cast<uint32_t>(from), from <= limit};
 }
 
+// "shfl.sync"
 template <ShuffleMode kMode>
 void Shuffle(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const auto* const values = frame.Source<uint32_t>(instruction.sources[0]);
@@ -63,6 +66,7 @@ void Shuffle(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t 
   }
 }
 
+// "vote.sync"
 uint32_t PredicateOf(const Frame& frame, const Instruction& instruction, uint32_t lanes) {
   return frame.Predicate(instruction.sources[0]) & lanes;
 }
@@ -84,6 +88,7 @@ void VoteBallot(Warp&, Frame& frame, const Instruction& instruction, uint32_t la
   ForEachLane(lanes, [&](uint32_t lane) { results[lane] = votes; });
 }
 
+// "redux.sync"
 template <typename Value, typename Function>
 void Reduce(Warp&, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const auto* const values = frame.Source<Value>(instruction.sources[0]);
@@ -128,11 +133,12 @@ Handler FindReduction(std::string_view op_and_type) {
   return op_and_type == "xor.b32" ? &Reduce<uint32_t, std::bit_xor<>> : nullptr;
 }
 
+// "bar.warp.sync"
 void SyncWarp(Warp& warp, Frame&, const Instruction&, uint32_t) {
   warp.launch().races.SyncLanes(&warp.clock());
 }
 
-// The warp takes what the barrier joined when it goes on (Warp::Run).
+// "bar, barrier": the warp takes what the barrier joined when it goes on (Warp::Run).
 void SyncBlock(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   Barrier& barrier = warp.block().barrier;
   if (barrier.num_ended > 0) {
@@ -143,6 +149,7 @@ void SyncBlock(Warp& warp, Frame& frame, const Instruction& instruction, uint32_
   warp.WaitFor(&barrier, phase);
 }
 
+// "barrier.cluster"
 void ArriveAtCluster(Warp& warp, Frame&, const Instruction&, uint32_t) {
   Barrier& barrier = warp.block().cluster->barrier;
   warp.cluster_phase = barrier.phase;
@@ -152,12 +159,14 @@ void WaitForCluster(Warp& warp, Frame&, const Instruction&, uint32_t) {
   warp.WaitFor(&warp.block().cluster->barrier, warp.cluster_phase);
 }
 
-void Fence(Warp& warp, Frame&, const Instruction&, uint32_t lanes) {
-  warp.launch().races.Fence(&warp.clock(), lanes);
+// "membar, fence"
+void Fence(Warp& warp, Frame&, const Instruction& instruction, uint32_t lanes) {
+  warp.launch().races.Fence(&warp.clock(), lanes, instruction.access.scope);
   if (warp.pipeline() != nullptr) warp.pipeline()->Acquire();
   warp.EndTurnSoon();
 }
 
+// "griddepcontrol"
 void DoNothing(Warp&, Frame&, const Instruction&, uint32_t) {}
 
 }  // namespace specd::ptx

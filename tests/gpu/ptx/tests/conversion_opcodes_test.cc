@@ -16,6 +16,29 @@ To Saturated(From value) {
   return static_cast<To>(exact < lowest ? lowest : exact > highest ? highest : exact);
 }
 
+// The comparisons that a type has, against the sign of an exact difference.
+template <typename Value>
+void CheckWholeComparisons(const std::string& type) {
+  const auto check = [&](const char* name, auto holds) {
+    CheckOpcode<uint32_t, Value, Value>(
+        fmt::format(".reg .pred %c; setp.{}.{} %c, %s0, %s1; selp.b32 %d, 7, 5, %c; //", name,
+                    type),
+        [&](Value a, Value b) { return holds(static_cast<__int128>(a) - b) ? 7u : 5u; });
+  };
+  check("eq", [](__int128 difference) { return difference == 0; });
+  check("ne", [](__int128 difference) { return difference != 0; });
+  if (type[0] == 'b') return;
+  check("lt", [](__int128 difference) { return difference < 0; });
+  check("le", [](__int128 difference) { return difference <= 0; });
+  check("gt", [](__int128 difference) { return difference > 0; });
+  check("ge", [](__int128 difference) { return difference >= 0; });
+  if (type[0] != 'u') return;
+  check("lo", [](__int128 difference) { return difference < 0; });
+  check("ls", [](__int128 difference) { return difference <= 0; });
+  check("hi", [](__int128 difference) { return difference > 0; });
+  check("hs", [](__int128 difference) { return difference >= 0; });
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("PTX machine: whole numbers are cut, and extended by their type's sign") {
     CheckOpcode<int64_t, int32_t>("cvt.s64.s32", [](int32_t a) { return int64_t{a}; });
@@ -92,20 +115,56 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("PTX machine: comparisons and selections of whole numbers go by the type's sign") {
-    const auto check = [](const std::string& opcode, auto zero, auto holds) {
-      using Value = decltype(zero);
-      CheckOpcode<uint32_t, Value, Value>(
-          ".reg .pred %c; setp." + opcode + " %c, %s0, %s1; selp.b32 %d, 7, 5, %c; //",
-          [&](Value a, Value b) { return holds(a, b) ? 7u : 5u; });
+    CheckWholeComparisons<uint16_t>("b16");
+    CheckWholeComparisons<int16_t>("s16");
+    CheckWholeComparisons<uint16_t>("u16");
+    CheckWholeComparisons<uint32_t>("b32");
+    CheckWholeComparisons<int32_t>("s32");
+    CheckWholeComparisons<uint32_t>("u32");
+    CheckWholeComparisons<uint64_t>("b64");
+    CheckWholeComparisons<int64_t>("s64");
+    CheckWholeComparisons<uint64_t>("u64");
+  }
+
+  TEST_CASE("PTX machine: a selection takes the first operand where its predicate holds") {
+    const auto check = []<typename Value>(Value, std::initializer_list<const char*> types) {
+      for (const char* const type : types) {
+        CheckOpcode<Value, Value, Value, uint32_t>(
+            fmt::format(".reg .pred %c; setp.ne.u32 %c, %s2, 0; selp.{} %d, %s0, %s1, %c; //",
+                        type),
+            [](Value a, Value b, uint32_t c) { return c != 0 ? a : b; });
+      }
     };
-    check("lt.s32", int32_t{}, [](int64_t a, int64_t b) { return a < b; });
-    check("lt.u32", uint32_t{}, [](int64_t a, int64_t b) { return a < b; });
-    check("ge.s64", int64_t{}, [](__int128 a, __int128 b) { return a >= b; });
-    check("gt.u64", uint64_t{}, [](__int128 a, __int128 b) { return a > b; });
-    check("le.s16", int16_t{}, [](int a, int b) { return a <= b; });
-    check("hi.u16", uint16_t{}, [](int a, int b) { return a > b; });
-    check("eq.b64", uint64_t{}, [](uint64_t a, uint64_t b) { return (a ^ b) == 0; });
-    check("ne.s16", int16_t{}, [](int a, int b) { return a - b != 0; });
+    check(uint16_t{}, {"b16", "u16", "s16"});
+    check(uint32_t{}, {"b32", "u32", "s32", "f32"});
+    check(uint64_t{}, {"b64", "u64", "s64", "f64"});
+  }
+
+  TEST_CASE("PTX machine: predicates are combined, inverted and copied") {
+    const auto check = [](const std::string& statement, auto expected) {
+      CheckOpcode<uint32_t, uint32_t, uint32_t>(
+          ".reg .pred %x, %y; setp.gt.u32 %x, %s0, 31; setp.eq.u32 %y, %s1, 7;\n" + statement +
+              " selp.b32 %d, 1, 0, %x; //",
+          [&](uint32_t a, uint32_t b) { return expected(a > 31, b == 7) ? 1u : 0u; });
+    };
+    check("and.pred %x, %x, %y;", [](bool a, bool b) { return a ? b : false; });
+    check("or.pred %x, %x, %y;", [](bool a, bool b) { return a ? true : b; });
+    check("xor.pred %x, %x, %y;", [](bool a, bool b) { return a != b; });
+    check("not.pred %x, %y;", [](bool, bool b) { return !b; });
+    check("mov.pred %x, %y;", [](bool, bool b) { return b; });
+    // A lane whose guard does not hold keeps its predicate.
+    check("@%y not.pred %x, %x;", [](bool a, bool b) { return b ? !a : a; });
+  }
+
+  TEST_CASE("PTX machine: moves keep every bit") {
+    const auto check = []<typename Value>(Value, std::initializer_list<const char*> types) {
+      for (const char* const type : types) {
+        CheckOpcode<Value, Value>(fmt::format("mov.{}", type), [](Value a) { return a; });
+      }
+    };
+    check(uint16_t{}, {"b16", "u16", "s16"});
+    check(uint32_t{}, {"b32", "u32", "s32", "f32"});
+    check(uint64_t{}, {"b64", "u64", "s64", "f64"});
   }
 
   TEST_CASE("PTX machine: halves of registers, packed and unpacked") {

@@ -20,19 +20,20 @@ float AsFloat(double value) { return std::isnan(value) ? kNan : static_cast<floa
 // The exact a * b + c, rounded once. A quadruple holds the product. Where it does not hold the sum,
 // the sum is rounded to an odd quadruple, which the second rounding does not take for a tie (Boldo
 // and Melquiond, "When double rounding is odd", 2005).
-float FusedOf(float a, float b, float c) {
+template <typename Value>
+Value FusedOf(Value a, Value b, Value c) {
   const Quadruple product = Quadruple{a} * Quadruple{b};
   const Quadruple addend = c;
   Quadruple sum = product + addend;
-  if (sum != sum) return kNan;
+  if (sum != sum) return static_cast<Value>(kNan);
   const Quadruple taken = sum - product;
   const Quadruple lost = (product - (sum - taken)) + (addend - taken);  // Knuth's exact error
-  if (std::isfinite(static_cast<float>(sum)) && lost != 0) {
+  if (std::isfinite(static_cast<Value>(sum)) && lost != 0) {
     auto bits = std::bit_cast<unsigned __int128>(sum);
     if ((lost < 0) != (sum < 0)) --bits;  // it was rounded away from zero
     sum = std::bit_cast<Quadruple>(bits | 1);
   }
-  return static_cast<float>(sum);
+  return static_cast<Value>(sum);
 }
 
 // Numbers of both signs, of zero too, in order.
@@ -94,6 +95,19 @@ TEST_SUITE("unit") {
         "div.rn.f32", [](float a, float b) { return AsFloat(double{a} / double{b}); });
     CheckOpcode<float, float, float, float>(
         "fma.rn.f32", [](float a, float b, float c) { return FusedOf(a, b, c); });
+  }
+
+  TEST_CASE("PTX machine: double products and sums are fused, and rounded once") {
+    // PTX does not say which NaN of 64 bits is the result: any of them becomes that of FusedOf.
+    constexpr uint64_t kNanBits = 0x7FFFFFFFE0000000u;
+    CheckOpcode<uint64_t, double, double, double>(
+        fmt::format(".reg .pred %c; fma.rn.f64 %d, %s0, %s1, %s2; setp.nan.f64 %c, %d, %d;"
+                    "selp.b64 %d, {}, %d, %c; //",
+                    kNanBits),
+        [](double a, double b, double c) {
+          const double fused = FusedOf(a, b, c);
+          return std::isnan(fused) ? kNanBits : BitsOf(fused);
+        });
   }
 
   TEST_CASE("PTX machine: double sums, products and quotients are rounded once, to nearest even") {
@@ -178,13 +192,54 @@ TEST_SUITE("unit") {
       CHECK(results[5] == 0.25f);
       CHECK(results[6] == 1.0f);
     }
-    // The upper word alone comes out, within 2^-20 or so of the true value.
-    const std::vector<std::tuple<double>> rows = {{3.0}, {1e300}, {-7.5}, {1.0}};
-    const auto results = RunRows<double, double>("rcp.approx.ftz.f64",
-                                                 std::span<const std::tuple<double>>(rows), {});
+  }
+
+  TEST_CASE("PTX machine: the approximate reciprocal of a double is an upper word") {
+    const auto run = [](double a) {
+      const std::vector<std::tuple<double>> rows = {{a}};
+      return RunRows<double, double>("rcp.approx.ftz.f64",
+                                     std::span<const std::tuple<double>>(rows), {})[0];
+    };
+    // Within 2^-20 or so of the true value.
+    for (const double a : {3.0, 1e300, -7.5, 1.0, 0x1p-1022, -0x1.fffffp-1022, 0x1p1021}) {
+      CHECK((BitsOf(run(a)) & 0xFFFFFFFFu) == 0);
+      CHECK(std::abs(run(a) * a - 1) < 0x1p-19);
+    }
+    // The manual's table. Denormals count as zeros, and a result that is one becomes a zero.
+    for (const double sign : {1.0, -1.0}) {
+      for (const double zero : {0.0, 0x1p-1074, 0x1p-1023}) {
+        CHECK(run(sign * zero) == sign * INFINITY);
+      }
+      for (const double large : {double{INFINITY}, 0x1p1023, 0x1.fffffp1023}) {
+        CHECK(BitsOf(run(sign * large)) == BitsOf(sign * 0.0));
+      }
+    }
+    CHECK(std::isnan(run(NAN)));
+    CHECK((BitsOf(run(NAN)) & 0xFFFFFFFFu) == 0);
+  }
+
+  TEST_CASE("PTX machine: the approximate exp2 stays within the manual's bound") {
+    std::vector<std::tuple<float>> rows;
+    for (int i = -130 * 64; i <= 130 * 64; ++i)
+      rows.emplace_back(static_cast<float>(i) / 64 + 0.003f);
+    for (const float value : EdgeValues<float>()) rows.emplace_back(value);
+    const auto results =
+        RunRows<float, float>("ex2.approx.ftz.f32", std::span<const std::tuple<float>>(rows), {});
     for (size_t i = 0; i < rows.size(); ++i) {
-      CHECK((BitsOf(results[i]) & 0xFFFFFFFFu) == 0);
-      CHECK(std::abs(results[i] * std::get<0>(rows[i]) - 1) < 0x1p-19);
+      const float a = std::get<0>(rows[i]);
+      CAPTURE(a);
+      if (std::isnan(a)) {
+        CHECK(BitsOf(results[i]) == BitsOf(kNan));
+        continue;
+      }
+      const long double exact = std::exp2(static_cast<long double>(a));
+      if (exact < 0x1p-126L) {
+        CHECK(BitsOf(results[i]) == BitsOf(0.0f));  // denormals are zeros
+      } else if (exact >= 0x1p128L) {
+        CHECK(results[i] == INFINITY);
+      } else {
+        CHECK(std::abs(results[i] / exact - 1) <= 0x1p-22L);
+      }
     }
   }
 }

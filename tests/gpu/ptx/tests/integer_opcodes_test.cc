@@ -97,6 +97,62 @@ void CheckSumsOfTwoWords() {
   }
 }
 
+// The result of an instruction that follows one with the carry 0 or 1, and the flag that it leaves.
+// `sum` gives the exact sum; the flag is 1 if it is beyond the type, or not below 0 if it is a
+// difference. An instruction without .cc leaves the flag as it was.
+template <typename Value, typename... Sources, typename SumFunction>
+void CheckCarry(const std::string& opcode, bool is_difference, const SumFunction& sum) {
+  constexpr int kBits = 8 * sizeof(Value);
+  std::string operands;
+  for (size_t i = 0; i < sizeof...(Sources); ++i) operands += fmt::format(", %s{}", i);
+  for (const int carry : {0, 1}) {
+    CAPTURE(carry);
+    const std::string begin = fmt::format(".reg .b32 %x; .reg .b{} %y; add.cc.u32 %x, {}, 1;\n{} ",
+                                          kBits, -carry, opcode);
+    CheckOpcode<Value, Sources...>(begin + "%d" + operands + "; //", [&](Sources... sources) {
+      return static_cast<Value>(sum(sources..., carry));
+    });
+    CheckOpcode<uint32_t, Sources...>(begin + "%y" + operands + "; addc.u32 %d, 0, 0; //",
+                                      [&](Sources... sources) -> uint32_t {
+                                        if (opcode.find(".cc") == std::string::npos)
+                                          return static_cast<uint32_t>(carry);
+                                        const Wide exact = sum(sources..., carry);
+                                        return is_difference ? exact >= 0 : exact >> kBits != 0;
+                                      });
+  }
+}
+
+template <typename Value>
+void CheckCarriesOfType(const std::string& type) {
+  const auto check = [&](const std::string& name, bool is_difference, auto sum) {
+    CheckCarry<Value, Value, Value>(name + "." + type, is_difference, sum);
+  };
+  check("add.cc", false, [](Wide a, Wide b, int) { return a + b; });
+  check("addc.cc", false, [](Wide a, Wide b, int carry) { return a + b + carry; });
+  check("addc", false, [](Wide a, Wide b, int carry) { return a + b + carry; });
+  check("sub.cc", true, [](Wide a, Wide b, int) { return a - b; });
+  check("subc.cc", true, [](Wide a, Wide b, int carry) { return a - b - 1 + carry; });
+  check("subc", true, [](Wide a, Wide b, int carry) { return a - b - 1 + carry; });
+}
+
+template <typename Value>
+void CheckCarriesOfProducts(const std::string& type) {
+  const auto low = [](Value a, Value b) { return Wide{static_cast<Value>(a * b)}; };
+  const auto high = [](Value a, Value b) { return Wide{HighOfProduct(a, b)}; };
+  const auto check = [&](const std::string& name, auto half, bool takes_carry) {
+    CheckCarry<Value, Value, Value, Value>(
+        name + "." + type, false, [&](Value a, Value b, Value c, int carry) {
+          return half(a, b) + Wide{c} + (takes_carry ? carry : 0);
+        });
+  };
+  check("mad.lo.cc", low, false);
+  check("mad.hi.cc", high, false);
+  check("madc.lo.cc", low, true);
+  check("madc.hi.cc", high, true);
+  check("madc.lo", low, true);
+  check("madc.hi", high, true);
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("PTX machine: sums, quotients and extremes of whole numbers") {
     CheckArithmetic<int16_t>("s16");
@@ -124,6 +180,18 @@ TEST_SUITE("unit") {
 
   TEST_CASE("PTX machine: the flag of a carry is written by .cc, and lives in each lane") {
     CheckSumsOfTwoWords();
+  }
+
+  TEST_CASE("PTX machine: sums and differences with a carry, and the flags that they leave") {
+    CheckCarriesOfType<uint32_t>("u32");
+    CheckCarriesOfType<uint32_t>("s32");
+    CheckCarriesOfType<uint64_t>("u64");
+    CheckCarriesOfType<uint64_t>("s64");
+  }
+
+  TEST_CASE("PTX machine: products with a sum and a carry, and the flags that they leave") {
+    CheckCarriesOfProducts<uint32_t>("u32");
+    CheckCarriesOfProducts<uint64_t>("u64");
   }
 
   TEST_CASE(

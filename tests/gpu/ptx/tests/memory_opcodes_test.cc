@@ -14,6 +14,77 @@ void RunOne(const std::string& body, DeviceBlock* block, const std::string& glob
   REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
 }
 
+// A type of elements, and the registers that hold one.
+struct ElementType {
+  const char* name;
+  uint32_t size_bytes;
+  const char* registers;
+};
+constexpr ElementType kElementTypes[] = {
+    {"b8", 1, "b16"},  {"u8", 1, "b16"},  {"s8", 1, "b16"},  {"b16", 2, "b16"}, {"u16", 2, "b16"},
+    {"s16", 2, "b16"}, {"b32", 4, "b32"}, {"u32", 4, "b32"}, {"s32", 4, "b32"}, {"f32", 4, "f32"},
+    {"b64", 8, "b64"}, {"u64", 8, "b64"}, {"s64", 8, "b64"}, {"f64", 8, "f64"}};
+
+// Bytes go from the block's begin to memory of some kind, and come back to the block.
+struct Way {
+  const char* load;
+  const char* store;
+  const char* address;
+};
+constexpr Way kWays[] = {{"ld.global", "st.global", "%p+256"},
+                         {"ld", "st", "%p+272"},
+                         {"ld.shared", "st.shared", "words"},
+                         {"ld.local", "st.local", "%l"},
+                         {"ld", "st", "%g"},
+                         {"ld.global.cs", "st.global.cs", "%p+288"},
+                         {"ld.volatile.global", "st.volatile.global", "%p+304"},
+                         {"ld.volatile", "st.volatile", "%p+320"},
+                         {"ld.relaxed.gpu", "st.relaxed.gpu", "%p+336"},
+                         {"ld.acquire.sys", "st.release.sys", "%p+352"}};
+
+// `count` elements of the type go every way, and through the params of a call.
+void CheckWays(const ElementType& type, uint32_t count) {
+  const std::string ending = (count == 1 ? "." : fmt::format(".v{}.", count)) + type.name;
+  CAPTURE(ending);
+  const auto values = [&](const char* name) {
+    std::string text;
+    for (uint32_t i = 0; i < count; ++i)
+      text += fmt::format("{}%{}{}", i == 0 ? "" : ", ", name, i);
+    return count == 1 ? text : "{" + text + "}";
+  };
+  const auto move = [&](const std::string& load, const std::string& from, const std::string& store,
+                        const std::string& to, const char* name) {
+    return fmt::format("{0}{2} {3}, [{1}]; ", load, from, ending, values(name)) +
+           fmt::format("{0}{2} [{1}], {3};\n", store, to, ending, values(name));
+  };
+  const std::string registers = fmt::format(".reg .{} %v<4>, %w<4>;\n", type.registers);
+  const std::string globals =
+      ".shared .align 16 .b8 words[16];\n"
+      ".func (.param .align 16 .b8 r[16]) same(.param .align 16 .b8 a[16])\n{ " +
+      registers + move("ld.param", "a", "st.param", "r", "v") + "ret; }\n";
+  std::string body = ".local .align 16 .b8 d[32]; .reg .b64 %l, %g; mov.u64 %l, d;\n" + registers +
+                     "cvta.local.u64 %g, %l; add.s64 %g, %g, 16;\n";
+  uint32_t to = 0;
+  const auto next = [&] { return fmt::format("%p+{}", to += 16); };
+  for (const Way& way : kWays) {
+    body += move("ld.global", "%p", way.store, way.address, "v");
+    body += move(way.load, way.address, "st.global", next(), "w");
+  }
+  body += "{ .param .align 16 .b8 x[16]; .param .align 16 .b8 y[16];\n" +
+          move("ld.global", "%p", "st.param", "x", "v") + "call.uni (y), same, (x);\n" +
+          move("ld.param", "y", "st.global", next(), "w") + "}";
+  DeviceBlock block(512);
+  auto* const bytes = reinterpret_cast<uint8_t*>(block.begin());
+  std::memset(bytes, 0, 512);
+  const uint32_t size_bytes = count * type.size_bytes;
+  for (uint32_t i = 0; i < 16; ++i) bytes[i] = static_cast<uint8_t>(0xF1 + 7 * i);
+  RunOne(body, &block, globals);
+  for (uint32_t at = 16; at <= to; at += 16) {
+    CAPTURE(at);
+    for (uint32_t i = 0; i < 16; ++i) CHECK(bytes[at + i] == (i < size_bytes ? bytes[i] : 0));
+  }
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("PTX machine: loads extend by the type's sign into wider registers") {
     DeviceBlock block(64);
@@ -32,6 +103,14 @@ TEST_SUITE("unit") {
     CHECK(*reinterpret_cast<int64_t*>(bytes + 32) == static_cast<int32_t>(0xFBFAF9F8));
     CHECK(*reinterpret_cast<uint16_t*>(bytes + 40) == 0xFF);
     CHECK(bytes[42] == 0xF8);
+  }
+
+  TEST_CASE("PTX machine: elements of every type go to every memory and come back") {
+    for (const ElementType& type : kElementTypes) {
+      for (const uint32_t count : {1u, 2u, 4u}) {
+        if (count * type.size_bytes <= 16) CheckWays(type, count);
+      }
+    }
   }
 
   TEST_CASE("PTX machine: vectors go to memory in order, and `_` drops an element") {
@@ -60,13 +139,15 @@ TEST_SUITE("unit") {
         "cvta.to.local.u64 %c, %b; sub.s64 %c, %c, %a; st.global.u64 [%p+8], %c;\n"
         "mov.u64 %a, words; cvta.shared.u64 %b, %a; mov.u32 %v, 9; st.shared.u32 [words+4], %v;\n"
         "ld.u32 %v, [%b+4]; st.global.u32 [%p+4], %v;\n"
-        "cvta.to.shared.u64 %c, %b; sub.s64 %c, %c, %a; st.global.u64 [%p+16], %c;",
+        "cvta.to.shared.u64 %c, %b; sub.s64 %c, %c, %a; st.global.u64 [%p+16], %c;\n"
+        "cvta.to.global.u64 %c, %p; sub.s64 %c, %c, %p; st.global.u64 [%p+24], %c;",
         &block, ".shared .align 4 .b8 words[8];");
     const auto* const words = reinterpret_cast<uint32_t*>(block.begin());
     CHECK(words[0] == 7);
     CHECK(words[1] == 9);
     CHECK(*reinterpret_cast<uint64_t*>(block.begin() + 8) == 0);
     CHECK(*reinterpret_cast<uint64_t*>(block.begin() + 16) == 0);
+    CHECK(*reinterpret_cast<uint64_t*>(block.begin() + 24) == 0);
   }
 
   TEST_CASE("PTX machine: variables have their initial values, addresses among them") {

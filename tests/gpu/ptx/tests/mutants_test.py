@@ -4,8 +4,9 @@
 Usage: mutants_test.py PROGRAM FOLDER ARCH [--all]
 
 PROGRAM is specd_ptx_gpu_test and FOLDER holds the .ptx files for ARCH (80 or 90). A mutant loses a
-barrier of a block or of a warp, loses a release or an acquire, or has another mask at a shuffle. The
-mutants of the list below run in CI; --all tries every place of every rule, and prints what was missed.
+barrier of a block or of a warp, loses a release or an acquire, reaches its block alone, or has another
+mask at a shuffle. The mutants of the list below run in CI; --all tries every place of every rule, and
+prints what was missed.
 """
 
 import re
@@ -20,6 +21,7 @@ RULES = {
     "release and acquire": (r"atom\.acq_rel\.gpu", lambda line: line.replace("acq_rel", "relaxed")),
     "acquire alone": (r"atom\.acq_rel\.gpu", lambda line: line.replace("acq_rel", "acquire")),
     "release alone": (r"atom\.acq_rel\.gpu", lambda line: line.replace("acq_rel", "release")),
+    "scope of an arrival": (r"atom\.acq_rel\.gpu", lambda line: line.replace(".gpu", ".cta")),
     "barrier of a cluster": (r"^\s*barrier\.cluster\.wait;$", lambda line: ""),
     "mask of a shuffle": (r"shfl\.sync", lambda line: re.sub(r", [^,]*;$", ", 65535;", line)),
     "mask of a vote": (r"vote\.sync", lambda line: re.sub(r", [^,]*;$", ", -2;", line)),
@@ -35,6 +37,7 @@ IN_CI = {
         ("release and acquire", "round_kernel", 0, EVERY_TILE),
         ("acquire alone", "round_kernel", 0, EVERY_TILE),
         ("release alone", "round_kernel", 0, EVERY_TILE),
+        ("scope of an arrival", "round_kernel", 0, EVERY_TILE),
         ("mask of a shuffle", "round_kernel", 0, EVERY_TILE),
         ("mask of a vote", "round_kernel", 0, EVERY_TILE),
     ],

@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <span>
@@ -44,6 +46,19 @@ inline std::unique_ptr<Module> LoadOrFail(const std::string& text) {
   return std::move(*module);
 }
 
+// Writes the instructions that a text has run to the file that SPECD_PTX_OPCODES names, if any:
+// opcodes_test.py compares them with those of the kernels.
+inline void NoteOpcodes(const Module& module) {
+  static const char* const path = std::getenv("SPECD_PTX_OPCODES");
+  if (path == nullptr) return;
+  static std::ofstream file(path);
+  for (const auto& [name, function] : module.functions) {
+    for (const Instruction& instruction : function->code) {
+      if (instruction.num_runs > 0) file << instruction.opcode << "\n";
+    }
+  }
+}
+
 // Runs `test` of the text with these params.
 inline absl::Status RunText(const std::string& text, const LaunchShape& shape,
                             const std::vector<uint64_t>& params,
@@ -53,7 +68,9 @@ inline absl::Status RunText(const std::string& text, const LaunchShape& shape,
   REQUIRE(entry != nullptr);
   std::vector<const void*> arguments;
   for (const uint64_t& param : params) arguments.push_back(&param);
-  return RunLaunch(*entry, shape, arguments.data(), options);
+  const absl::Status status = RunLaunch(*entry, shape, arguments.data(), options);
+  if (status.ok()) NoteOpcodes(*module);
+  return status;
 }
 
 template <typename Value>

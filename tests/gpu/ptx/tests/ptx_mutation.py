@@ -1,7 +1,7 @@
 """An operator finds lines of PTX where one small change makes a mutant.
 
-The operators are those of a wrong kernel: a barrier or a fence less, a weaker atomic, a shuffle with
-another mask or another lane, another operation, another comparison, a branch the other way, operands
+The operators are those of a wrong kernel: a barrier or a fence less, a weaker atomic or one of another
+scope, a shuffle with another mask or another lane, another operation, another comparison, a branch the other way, operands
 in another order, an address or a number that is one off. This module runs nothing.
 """
 
@@ -40,6 +40,13 @@ def _weaken(parts):
         return []
     return [parts.text(opcode=parts.opcode.replace("acq_rel", order))
             for order in ("relaxed", "acquire", "release")]
+
+
+def _scope(parts):
+    """A strong access or a fence that reaches the threads of its block alone."""
+    if ".gpu" in parts.opcode:
+        return [parts.text(opcode=parts.opcode.replace(".gpu", ".cta"))]
+    return [parts.text(opcode="membar.cta")] if parts.opcode == "membar.gl" else []
 
 
 def _mask(parts):
@@ -129,6 +136,7 @@ def _address(parts):
 OPERATORS = {
     "barrier or fence dropped": _drop,
     "weaker atomic": _weaken,
+    "scope": _scope,
     "mask": _mask,
     "lane": _lane,
     "operation": _operation,

@@ -25,6 +25,9 @@ LINES = """.func (.param .b32 r) _Z5OuteriPf(
 \tatom.acq_rel.gpu.add.s32 \t%r7, [%rd2], 1;
 \tmov.u32 \t%r8, %r9;
 \tst.global.u32 \t[%rd3], %r8;
+\tfence.acq_rel.gpu;
+\tmembar.gl;
+\tst.relaxed.gpu.u32 \t[%rd3], %r8;
 $L__BB0_2:
 \tret;
 }""".split("\n")
@@ -46,12 +49,19 @@ class OperatorsTest(unittest.TestCase):
         self.assertEqual({name for name, _ in changes(10)}, {"lane", "mask"})
         self.assertIn(("mask", "shfl.sync.idx.b32 %r2|%p2, %r3, %r4, 31, 65535;"), changes(10))
         self.assertEqual(changes(11), {("address", "ld.v2.u32 {%r5, %r6}, [%rd1+16];")})
-        self.assertEqual({change.split()[0] for _, change in changes(12)},
-                         {"atom.relaxed.gpu.add.s32", "atom.acquire.gpu.add.s32",
-                          "atom.release.gpu.add.s32"})
+        self.assertEqual({(name, change.split()[0]) for name, change in changes(12)},
+                         {("weaker atomic", "atom.relaxed.gpu.add.s32"),
+                          ("weaker atomic", "atom.acquire.gpu.add.s32"),
+                          ("weaker atomic", "atom.release.gpu.add.s32"),
+                          ("scope", "atom.acq_rel.cta.add.s32")})
         self.assertEqual(changes(14), {("store dropped", "(nothing)"),
                                        ("address", "st.global.u32 [%rd3+4], %r8;")})
-        for number in (1, 2, 4, 5, 13, 15, 16, 17):
+        self.assertEqual(changes(15), {("barrier or fence dropped", "(nothing)"),
+                                       ("scope", "fence.acq_rel.cta ;")})
+        self.assertEqual(changes(16), {("barrier or fence dropped", "(nothing)"),
+                                       ("scope", "membar.cta ;")})
+        self.assertEqual(changes(17), {("scope", "st.relaxed.cta.u32 [%rd3], %r8;")})
+        for number in (1, 2, 4, 5, 13, 18, 19, 20):
             self.assertEqual(changes(number), set(), LINES[number - 1])
 
     def test_a_mutant_changes_one_line_and_has_a_key_of_its_own(self):

@@ -34,6 +34,10 @@ void CheckHas(const std::string& text, const std::string& part) {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("PTX machine: a trap ends the launch") {
+    CheckHas(RunError(".reg .pred %q; setp.eq.u32 %q, %t, 3;\n@%q trap;", {}), "a trap");
+  }
+
   TEST_CASE("PTX machine: what it does not know is an error with file and line") {
     const auto error_of = [](const std::string& statement) {
       return LoadError(EntryText(
@@ -47,6 +51,9 @@ TEST_SUITE("unit") {
     CheckHas(error_of("shfl.sync.idx.b32 %a|%q, %b, 0, 31;"), "operand 5 is missing");
     CheckHas(error_of("shfl.idx.b32 %a, %b, 0, 31;"), "without .sync");
     CheckHas(error_of("bar.sync 1;"), "barrier 0");
+    CheckHas(error_of("fence.acq_rel;"), "a fence has a scope");
+    CheckHas(error_of("ld.relaxed.u32 %a, [%p];"), "a strong access has a scope");
+    CheckHas(error_of("st.gpu.u32 [%p], %a;"), "and a weak one has none");
     CheckHas(error_of("bar.arrive 0, 32;"), "unknown");
     CheckHas(error_of("atom.add.f32 %f, [%p], %f;"), "unknown operation add.f32");
     CheckHas(error_of("atom.cas.b32 %a, [%p], %a, %b;"), "unknown operation cas.b32");
@@ -96,6 +103,29 @@ TEST_SUITE("unit") {
     CheckHas(RunError(".local .align 8 .b8 d[8]; .reg .b64 %a; .reg .b32 %v; mov.u64 %a, d;\n"
                       "st.local.u32 [%a], 1; ld.local.u32 %v, [%a+4];",
                       {.block = 1}),
+             "never written");
+    // One byte of an element is not enough, unless a copy takes it with the padding of a structure.
+    const std::string partly =
+        ".reg .b32 %v, %w; .local .align 8 .b8 d[8]; .reg .b64 %a, %g; mov.u64 %a, d;\n"
+        "st.shared.u8 [words], 1; st.shared.u32 [words+4], 2; st.local.u8 [%a], 1;\n"
+        "st.local.u32 [%a+4], 2; cvta.local.u64 %g, %a;\n";
+    for (const char* const load :
+         {"ld.shared.u32 %v, [words];", "ld.local.u32 %v, [%a];", "ld.u32 %v, [%g];",
+          "ld.shared.v2.u32 {%v, %w}, [words];", "ld.local.v2.u32 {%v, %w}, [%a];"}) {
+      CAPTURE(load);
+      const std::string body = partly + load;
+      CheckHas(RunError(body + "add.s32 %v, %v, 1;", {.block = 1}, shared), "never written");
+      CHECK(RunText(EntryText(1, body + "st.shared.u32 [words+8], %v;", shared), {.block = 1}, {0})
+                .ok());
+    }
+    // The other element of a vector is written.
+    CHECK(
+        RunText(EntryText(1, partly + "ld.local.v2.u32 {_, %v}, [%a]; add.s32 %v, %v, 1;", shared),
+                {.block = 1}, {0})
+            .ok());
+    CheckHas(RunError(partly + ".reg .b32 %x; mov.u32 %x, words;\n"
+                               "atom.shared.add.u32 %v, [%x], 1;",
+                      {.block = 1}, shared),
              "never written");
     // A second call of a function finds nothing of the first one's local memory.
     const std::string function =

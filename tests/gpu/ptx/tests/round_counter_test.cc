@@ -24,10 +24,10 @@ TEST_SUITE("ptx") {
     RoundCounter counter;
     const absl::Status opened = counter.Open();
     REQUIRE_MESSAGE(opened.ok(), std::string(opened.message()));
-    for (const char* const name : {"greedy", "one_hot", "reject_side", "exp2"}) {
-      CAPTURE(name);
+    for (const bench::VerifyCase& verify_case : bench::GpuCases()) {
+      CAPTURE(verify_case.name);
       const auto counts = counter.Count(
-          {bench::FindGpuCase(name), DType::kBFloat16, kVocabSize, {.batch = 2, .draft = kDraft}});
+          {&verify_case, DType::kBFloat16, kVocabSize, {.batch = 2, .draft = kDraft}});
       REQUIRE_MESSAGE(counts.ok(), std::string(counts.status().message()));
       const int64_t row_bytes = 2 * counts->num_elements;
       REQUIRE(counts->num_elements % kVocabSize == 0);

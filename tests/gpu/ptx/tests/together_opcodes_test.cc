@@ -86,6 +86,8 @@ TEST_SUITE("unit") {
       const auto words = run(body);
       for (uint32_t lane = 0; lane < 32; ++lane) CHECK(words[lane] == (lane < 4 ? 77 : wanted));
     };
+    uint32_t xor_of_squares = 0;
+    for (uint32_t lane = 4; lane < 32; ++lane) xor_of_squares ^= lane * lane;
     const std::string as_number = " selp.b32 %d, 1, 0, %q;";
     check("vote.sync.ballot.b32 %d, %q, 0xFFFFFFF0;", votes);
     check("vote.sync.any.pred %q, %q, 0xFFFFFFF0;" + as_number, 1);
@@ -99,6 +101,11 @@ TEST_SUITE("unit") {
     check("redux.sync.add.u32 %d, %t, 0xFFFFFFF0;", 31 * 32 / 2 - 6);
     check("redux.sync.or.b32 %d, %t, 0xFFFFFFF0;", 31);
     check("redux.sync.and.b32 %d, %t, 0xFFFFFFF0;", 0);
+    check("vote.sync.any.pred %q, %r, 0xFFFFFFF0;" + as_number, 0);
+    check("redux.sync.add.s32 %d, %t, 0xFFFFFFF0;", 31 * 32 / 2 - 6);
+    check("sub.s32 %v, 10, %t; redux.sync.min.u32 %d, %v, 0xFFFFFFF0;", 0);
+    check("or.b32 %v, %t, 64; redux.sync.and.b32 %d, %v, 0xFFFFFFF0;", 64);
+    check("mul.lo.s32 %v, %t, %t; redux.sync.xor.b32 %d, %v, 0xFFFFFFF0;", xor_of_squares);
   }
 
   TEST_CASE("PTX machine: lanes that part meet again, and wait for each other at a shuffle") {
@@ -164,6 +171,14 @@ TEST_SUITE("unit") {
       const uint32_t next = 10 + (i % 4 + 1) % 4;
       CHECK(words[i] == next + 100 * next + 10000 * (10 + i % 4));
     }
+  }
+
+  TEST_CASE("PTX machine: a launch has waited for the one before when it begins") {
+    const auto words = RunThreads(
+        "griddepcontrol.wait; mov.u32 %d, %t; griddepcontrol.launch_dependents;\n"
+        "bra.uni END; trap; END:",
+        {});
+    for (uint32_t i = 0; i < 32; ++i) CHECK(words[i] == i);
   }
 
   TEST_CASE("PTX machine: the special registers say where a thread is") {
