@@ -8,9 +8,10 @@ import shutil
 import subprocess
 import unittest
 
-from packages_support import (ANSWER, PACKAGES, PATH, PATIENCE_S, SOURCE,
-                              PackageTest, compile_readme_engine, is_stripped, only,
-                              programs_and_libraries, readme_block, run)
+from packages_support import (ANSWER, PACKAGES, PATIENCE_S, SOURCE, PackageTest,
+                              compile_readme_engine, is_stripped, only,
+                              programs_and_libraries, run)
+from roots import DebianRoot, package_names
 
 
 def unit_file(path):
@@ -19,6 +20,10 @@ def unit_file(path):
     parser.optionxform = str
     parser.read(path)
     return parser
+
+
+def package_names_of(field):
+    return [package_names(part)[0] for part in field.split(", ")]
 
 
 class DebianTest(PackageTest):
@@ -101,28 +106,36 @@ class DebianTest(PackageTest):
         if not runs:  # an image has neither program
             run("/bin/sh", self.root / "DEBIAN/postinst", "configure", env={"PATH": str(self.folder)})
 
-    def test_a_daemon_with_its_flags_verifies_a_round(self):
-        engine, _ = compile_readme_engine(self.folder, self.root / "usr/lib", self.root / "usr/lib")
-        self.daemon_of_package()
-        for uri in (f"unix:{self.socket}", "embedded:cpu"):
-            self.assertEqual(run(engine, uri), ANSWER)
+    def test_a_bare_debian_installs_it_and_verifies_rounds(self):
+        """dpkg takes it once the packages that it depends on are there. Only these can be missing for the daemon."""
+        root = DebianRoot(self.folder / "debian")
+        self.need(root)
+        dpkg = root.outside("dpkg", "--root", root.folder)
+        depends = package_names_of(self.field("Depends"))
+        refused = subprocess.run([*dpkg, "--install", self.package], capture_output=True, text=True,
+                                 check=False, timeout=PATIENCE_S)
+        self.assertNotEqual(refused.returncode, 0)
+        missing = re.findall(r"^ specd depends on ([^ ;]+)", refused.stderr, re.MULTILINE)
+        self.assertEqual(set(missing), set(depends) - root.names)
+        root.add(*depends)
+        run(*dpkg, "--configure", "specd")
+        self.assertIn("libspecd.so.0", run(*root.command("ldconfig", "-p")))  # by the trigger
 
-    @unittest.skipUnless(os.environ.get("SPECD_ORACLE_PYTHON"), "no Python with numpy: run tools/test")
-    def test_python_finds_the_package_and_its_library(self):
-        self.daemon_of_package()
-        code = readme_block(SOURCE / "README.md", "python", "specd.Engine")
-        self.assertIn("embedded:cpu", code)
-        code = code.replace("embedded:cpu", f"unix:{self.socket}")
-        modules = self.root / "usr/lib/python3/dist-packages"
-        said = run(os.environ["SPECD_ORACLE_PYTHON"], "-B", "-c", code,
-                   env={"PATH": PATH, "PYTHONPATH": str(modules)})
-        self.assertEqual(said, ANSWER)
-
-    def daemon_of_package(self):
-        flags = self.root / "etc/specd/specd.flags"
-        daemon = self.start(pathlib.Path("/usr/bin/env"), "-i", self.root / "usr/bin/specd",
-                            f"--flagfile={flags}", f"--listen=unix:{self.socket}")
+        engine, _ = compile_readme_engine(self.folder, root.folder / "usr/lib", "/usr/lib")
+        engine.rename(root.folder / "engine")
+        program = ("/usr/bin/specd", "--flagfile=/etc/specd/specd.flags")  # as in the service
+        uri = "unix:/run/specd/specd.sock"
+        daemon = self.start_words(root.command(*program))
         self.wait_for_daemon(daemon)
+        for place in (uri, "embedded:cpu"):
+            self.assertEqual(run(*root.command("/engine", place)), ANSWER)
+        self.stop(daemon)
+        root.add(*package_names_of(self.field("Recommends")))
+        self.check_python_rounds("/usr/bin/python3", program, uri, root.command)
+
+        self.assertTrue([*root.folder.glob("usr/lib/*specd*")])
+        run(*dpkg, "--purge", "specd")
+        self.assertEqual([*root.folder.glob("usr/**/*specd*"), *root.folder.glob("etc/*specd*")], [])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What the tests of this folder share: an emptied root, the libraries that a file finds, the README's programs."""
+"""What the tests of this folder share: the libraries that a file finds, the README's programs, rounds."""
 
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
+import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "process"))
 from support import PATIENCE_S, SOURCE, ProcessTest, wait_until  # noqa: E402
@@ -78,48 +78,33 @@ def compile_readme_engine(folder, libraries, run_path):
     return engine, said
 
 
-class EmptyRoot:
-    """A folder that is / for the programs run in it. It has glibc, libstdc++ and what a test puts there.
-
-    Where the system allows no such thing, to neither root nor a user namespace, `enter` is None.
-    """
-
-    # $ORIGIN of a program is found by /proc.
-    _SCRIPT = 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"'
-
-    def __init__(self, folder):
-        self.folder = folder
-        for name in ("proc", "tmp", "run/specd"):
-            (folder / name).mkdir(parents=True)
-        loader = pathlib.Path(re.search(r"interpreter: (\S+)\]", run("readelf", "-l", "/bin/sh"))[1])
-        self._copy(loader, loader)
-        libc = next(place for name, place in found_libraries("/bin/sh") if name.startswith("libc."))
-        cxx = run("cc", "-print-file-name=libstdc++.so.6").strip()
-        for library in [*pathlib.Path(libc).parent.glob("lib*.so.*"), pathlib.Path(cxx)]:
-            if OF_SYSTEM.fullmatch(library.name.partition(".so")[0]):
-                self._copy(library, pathlib.Path("/lib", library.name))
-        self.enter = next((way for way in (["unshare", "--mount"], ["unshare", "-r", "--mount"])
-                           if self._works(way)), None)
-
-    def command(self, *words):
-        return ["/usr/bin/env", "-i", f"PATH={PATH}", *self.enter, "sh", "-c", self._SCRIPT,
-                str(self.folder), *words]
-
-    def _works(self, way):
-        """Whether the root's own dynamic linker runs in it."""
-        self.enter = way
-        loader = only(path for path in self.folder.rglob("ld-linux*") if path.parent.name != "lib")
-        command = self.command(f"/{loader.relative_to(self.folder)}", "--version")
-        return subprocess.run(command, capture_output=True, check=False,
-                              timeout=PATIENCE_S).returncode == 0
-
-    def _copy(self, source, place):
-        target = self.folder / str(place).lstrip("/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, target)
+def main():
+    """Runs the tests that the command line names. ctest shows the script as skipped if all of them are."""
+    result = unittest.main(exit=False).result
+    all_skipped = 0 < result.testsRun == len(result.skipped)
+    sys.exit(1 if not result.wasSuccessful() else 77 if all_skipped else 0)
 
 
 class PackageTest(ProcessTest):
+    def need(self, root):
+        if root.enter is None:
+            self.skipTest("this system lets nobody make a root: neither root nor a user namespace may mount")
+
+    def start_words(self, words):
+        return self.start(pathlib.Path(words[0]), *words[1:], env={"PATH": PATH})
+
+    def check_python_rounds(self, python, daemon, uri, command=lambda *words: words):
+        """README.md's engine in Python verifies its round inside its process and then through `daemon`, which
+        serves `uri`. `command` makes the words of a program a command in the test's environment."""
+        code = readme_block(SOURCE / "README.md", "python", "specd.Engine")
+        self.assertIn("embedded:cpu", code)
+        self.assertEqual(run(*command(python, "-B", "-c", code)), ANSWER)
+        process = self.start_words(command(*daemon))
+        self.wait_for_daemon(process)
+        code = code.replace("embedded:cpu", uri)
+        self.assertEqual(run(*command(python, "-B", "-c", code)), ANSWER)
+        self.stop(process)
+
     def check_place(self, name, place, folder):
         """A library is one of `folder`, or one that every machine has."""
         if not OF_SYSTEM.fullmatch(name.partition(".so")[0]):

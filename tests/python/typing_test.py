@@ -87,6 +87,18 @@ class TypingTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, "[1, 2, 3, 4, 5] [6, 7] 16\n[1, 2, 0, 2, 1] [3]\n[2] (1, 8)\n")
 
+    def test_the_package_loads_where_the_type_of_arrays_is_no_class(self):
+        """Bug: from numpy 2.5 on, with Python 3.12, NDArray is an alias that no class can be derived from."""
+        script = """import numpy.typing, typing
+class NDArray:
+    def __class_getitem__(cls, number):
+        return typing.Union[int, str]
+numpy.typing.NDArray = NDArray
+import specd"""
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                              check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_the_package_says_that_it_is_typed(self):
         self.assertTrue((PACKAGE / "py.typed").exists())
 

@@ -24,7 +24,8 @@ _NUMBER_METHODS = ("tolist", "item", "argmax", "argmin", "argsort", "dot", "sum"
                    "trace", "nonzero")
 
 
-class BFloat16(npt.NDArray[Any]):
+# numpy.typing.NDArray is no class: in numpy 2.5 nothing can be derived from it.
+class BFloat16(np.ndarray[Any, np.dtype[Any]]):
     """Rows of bfloat16. What is written is rounded to the nearest bfloat16, ties to even; what is
     read, computed or printed is float32. A part of such an array is of this type too.
 
