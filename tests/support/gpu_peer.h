@@ -68,7 +68,7 @@ enum class PeerOp : uint32_t {
   // Operations of a rank of another process's engine (peer_member.h); the code is a SPECD_ERROR_*.
   kJoin,        // path: the uri, handle: the token's text, word: the rank
   kBindMember,  // address, size_bytes: rows of next tokens
-  kBindOutput,  // address, size_bytes of the memory from there, word: the role, value: rows of int32
+  kBindOutput,  // address, size_bytes from there on, word: the role, value: rows of int32
   kCheckMember,
   kLeave,
 };

@@ -119,7 +119,6 @@ absl::StatusOr<bench::RoundCounts> RoundCounter::Count(const bench::Cell& cell) 
       batch, [&] { return weights_only ? rounds.LaunchWeights(0, false) : rounds.LaunchRound(0); },
       &counts.round);
   if (!result.ok()) return Failure(cell, result.text());
-  // Sums of weights are no answer: tests/gpu/ptx/tests/probes_test.cc compares them.
   const std::string difference = weights_only ? "" : rounds.Difference(0, expected[0]);
   if (!difference.empty()) return Failure(cell, difference);
   result = CountLaunches(
