@@ -30,7 +30,7 @@ class Scene:
         self.rows[np.arange(PLACES), best] = 8
         self.draft_rows = self.engine.rows(BATCH, "draft")
         self.draft_rows[:] = 0
-        self.draft_rows[np.arange(BATCH), best[:BATCH]] = 8
+        self.draft_rows[np.arange(BATCH), best[:BATCH]] = 100
         drafts = best.reshape(BATCH, DRAFT + 1)[:, :DRAFT].astype(np.int32)
         drafts[1::2, 2] = (drafts[1::2, 2] + 1) % vocab_size
         self.tokens = drafts.reshape(-1)
