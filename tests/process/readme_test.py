@@ -68,8 +68,11 @@ class SubscriberTest(ProcessTest):
         # Bug: the subscriber ended with "text was lost" when a stream had begun before it.
         self.daemon()
         client = self.client("--streams=2")
+        # A text of its own: with the repository's documents, a change to one may end a text early.
+        corpus = self.folder / "corpus.md"
+        corpus.write_text("The daemon takes A round and gives tokens, so that " * 400)
         engine = self.engine("--prompt=The daemon|A round", "--print=none", "--max_tokens=100",
-                             "--forward_ms=20")
+                             "--forward_ms=20", "--temperature=0", f"--corpus={corpus}")
         wait_until(lambda: client.stdout.count('"text"') > 8 or not client.running(), "some text")
         subscriber = self.subscriber()
         self.assertEqual(engine.wait(), 0, engine.stderr)
