@@ -72,7 +72,7 @@ class SubscriberTest(ProcessTest):
         corpus = self.folder / "corpus.md"
         corpus.write_text("The daemon takes A round and gives tokens, so that " * 400)
         engine = self.engine("--prompt=The daemon|A round", "--print=none", "--max_tokens=100",
-                             "--forward_ms=20", "--temperature=0", f"--corpus={corpus}")
+                             "--forward_ms=50", "--draft=0", "--temperature=0", f"--corpus={corpus}")
         wait_until(lambda: client.stdout.count('"text"') > 8 or not client.running(), "some text")
         subscriber = self.subscriber()
         self.assertEqual(engine.wait(), 0, engine.stderr)
