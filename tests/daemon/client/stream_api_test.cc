@@ -20,6 +20,20 @@ using test::OpenEngine;
 using test::ServerFixture;
 using test::StreamFixture;
 
+// The first round stands behind the closed gate. Its rows wait for the gate, and the CUDA stream
+// waits for the answer, which is 5.
+void AnswerBehindTheGate(StreamFixture* f) {
+  // The forward is not done: the daemon sees the round and no rows.
+  CHECK_FALSE(f->Step());
+  CHECK(f->server.session.session->channel().IsHeld());
+  f->OpenGate();
+  CHECK(Eventually([&] { return AreRowsReady(f->Words(1), 1); }));
+  CHECK(f->gpu.Query(f->stream).code() == kGpuNotReady);
+  f->server.session.backend->script = {Confirm(0, {5})};
+  REQUIRE(f->Step());
+  REQUIRE(f->gpu.Synchronize(f->stream).ok());
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("rows, answer, next forward: each waits for the one before, and the CPU for none") {
     for (const size_t device_index : kDevices) {
@@ -31,15 +45,7 @@ TEST_SUITE("unit") {
       REQUIRE(specd_get_round_end(f.engine.get(), &end) == SPECD_OK);
       uint64_t seen = 0;
       REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(end.device_address), 8).ok());
-      // The forward is not done: the daemon sees the round and no rows.
-      CHECK_FALSE(f.Step());
-      CHECK(f.server.session.session->channel().IsHeld());
-      f.OpenGate();
-      CHECK(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
-      CHECK(f.gpu.Query(f.stream).code() == kGpuNotReady);
-      f.server.session.backend->script = {Confirm(0, {5})};
-      REQUIRE(f.Step());
-      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      AnswerBehindTheGate(&f);
       CHECK(seen == end.answered);
       CHECK(end.answered == 1 << 8);
       specd_completion done = SizedCompletion();
@@ -55,14 +61,7 @@ TEST_SUITE("unit") {
       StreamFixture f(device_index);
       f.CloseGate(f.stream);
       REQUIRE(f.SubmitBatch(f.stream, 3) == SPECD_OK);
-      CHECK_FALSE(f.Step());
-      CHECK(f.server.session.session->channel().IsHeld());
-      f.OpenGate();
-      CHECK(Eventually([&] { return AreRowsReady(f.Words(1), 1); }));
-      CHECK(f.gpu.Query(f.stream).code() == kGpuNotReady);
-      f.server.session.backend->script = {Confirm(0, {5})};
-      REQUIRE(f.Step());
-      REQUIRE(f.gpu.Synchronize(f.stream).ok());
+      AnswerBehindTheGate(&f);
       int32_t token = 0;
       specd_batch_results results;
       specd_batch_results_init(&results);

@@ -106,7 +106,7 @@ struct OtherRank {
   GpuPeer peer;
 };
 
-// Unwritten ids, but for one slot.
+// The ids of all slots after specd has written `id` at one of them.
 inline std::vector<int32_t> OnlyAt(uint64_t slot, int32_t id) {
   std::vector<int32_t> ids(kRankSlots, kUntouched);
   ids[slot] = id;

@@ -9,7 +9,7 @@
 namespace specd::ptx {
 
 enum class Scope : uint8_t {
-  kNone,     // of a weak access, which reaches nobody
+  kNone,     // a weak access orders nothing for other threads
   kBlock,    // .cta
   kCluster,  // .cluster
   kDevice,   // .gpu; also .sys, because the machine has one device and no accesses of the host
