@@ -8,6 +8,7 @@ its address. No such package is imported: the protocol is that of <dlpack/dlpack
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -98,6 +99,9 @@ def read_tensor(value: Any, name: str, cuda_stream: int = UNORDERED) -> Tensor:
     are ready, or the caller names the CUDA stream that writes them."""
     if getattr(value, "requires_grad", False):
         value = value.detach()  # torch exports no tensor that has a gradient
+    is_bool = str(getattr(value, "dtype", "")) == "torch.bool"
+    if is_bool:  # torch 1 exports none, so that its bytes are exported
+        value = value.view(sys.modules["torch"].uint8)
     device = tuple(int(part) for part in value.__dlpack_device__())
     options: dict[str, Any] = {"stream": cuda_stream} if device[0] == CUDA else {}
     try:
@@ -115,7 +119,8 @@ def read_tensor(value: Any, name: str, cuda_stream: int = UNORDERED) -> Tensor:
                       "type or bool")
     shape = tuple(tensor.shape[:tensor.ndim])
     strides = tuple(tensor.strides[:tensor.ndim]) if tensor.strides else _dense(shape)
-    return Tensor((tensor.data or 0) + tensor.byte_offset, shape, strides, _NUMPY_TYPES[key],
+    numpy_type = np.bool_ if is_bool else _NUMPY_TYPES[key]
+    return Tensor((tensor.data or 0) + tensor.byte_offset, shape, strides, numpy_type,
                   tensor.code == _BFLOAT_CODE, (device[0], device[1]), capsule)
 
 
