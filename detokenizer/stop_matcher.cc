@@ -143,7 +143,8 @@ std::optional<StopMatch> StopSet::Advance(StopState* state, std::string_view tex
     const int32_t match = nodes_[node].match;
     if (match == kNoMatch) continue;
     state->node = node;
-    return StopMatch{match, i + 1, strings_[static_cast<size_t>(match)].size()};
+    return StopMatch{
+        .index = match, .end = i + 1, .size_bytes = strings_[static_cast<size_t>(match)].size()};
   }
   state->node = node;
   return std::nullopt;

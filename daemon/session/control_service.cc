@@ -324,11 +324,19 @@ absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,
 
 absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<UniqueFd>&) {
   const VerifierCounters counters = session_->counters();
-  return Reply(StatsReply{counters.rounds, counters.sequence_rounds, counters.drafted,
-                          counters.accepted, counters.kept, counters.bad_target_rows,
-                          counters.bad_draft_rows, counters.empty_residuals,
-                          counters.invalid_drafts, counters.point_masses, counters.invalid_records,
-                          counters.bad_tokens, counters.discarded});
+  return Reply(StatsReply{.rounds = counters.rounds,
+                          .sequence_rounds = counters.sequence_rounds,
+                          .drafted = counters.drafted,
+                          .accepted = counters.accepted,
+                          .kept = counters.kept,
+                          .bad_target_rows = counters.bad_target_rows,
+                          .bad_draft_rows = counters.bad_draft_rows,
+                          .empty_residuals = counters.empty_residuals,
+                          .invalid_drafts = counters.invalid_drafts,
+                          .point_masses = counters.point_masses,
+                          .invalid_records = counters.invalid_records,
+                          .bad_tokens = counters.bad_tokens,
+                          .discarded = counters.discarded});
 }
 
 absl::StatusOr<Reply> ControlService::On(const DumpTraceRequest&, std::vector<UniqueFd>&) {

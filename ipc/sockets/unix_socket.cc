@@ -67,7 +67,7 @@ absl::StatusOr<PeerCredentials> CredentialsOf(int fd) {
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
     return SocketError("SO_PEERCRED");
   }
-  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
+  return PeerCredentials{.pid = credentials.pid, .uid = credentials.uid, .gid = credentials.gid};
 }
 
 absl::Status ConnectError(const std::string& path) {

@@ -230,7 +230,8 @@ SPECD_BODY JudgedMax ReadAndJudge(T& team, Row* row, float scale, bool with_sums
 SPECD_INLINE float WeightOf(const Distribution& distribution, TokenId id) {
   if (id < 0 || id >= distribution.row.view.vocab_size) return 0.0f;
   if (distribution.point != kNoToken) return id == distribution.point ? 1.0f : 0.0f;
-  return WeightFunction{distribution.max, distribution.scale}(ElementOf(distribution.row, id));
+  return WeightFunction{.max = distribution.max,
+                        .scale = distribution.scale}(ElementOf(distribution.row, id));
 }
 
 }  // namespace specd

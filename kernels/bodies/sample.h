@@ -83,7 +83,8 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
   if (choice.tile < 0) return kNoToken;
   LoadRow(team, p.row, choice.tile, kAllSteps, &tile);
   if (choice.tile == removed_tile) team.Set(removed_element, -kInfinity, &tile);
-  return ChooseElement(team, choice, WeightFunction{p.stats.maxima[choice.tile], p.scale}, tile);
+  const WeightFunction weight{.max = p.stats.maxima[choice.tile], .scale = p.scale};
+  return ChooseElement(team, choice, weight, tile);
 }
 
 // Draws among the survivors of filters. All integer weights are relative to the row's maximum. The

@@ -19,7 +19,8 @@ SPECD_STEP AheadFacts LeaveFacts(ChainRows<T, CoinSource>& rows, const AheadRow&
   facts.max = MaxOfTiles(team, ahead.stats, num_tiles);
   const bool finite = facts.max - facts.max == 0.0f;
   if ((row.flags & kAheadSums) != 0 && finite) {
-    facts.mass = MassOfTiles(team, ahead.stats, num_tiles, WeightFunction{facts.max, row.scale});
+    facts.mass = MassOfTiles(team, ahead.stats, num_tiles,
+                             WeightFunction{.max = facts.max, .scale = row.scale});
   }
   team.Publish(facts, ahead.facts);
   team.Sync();

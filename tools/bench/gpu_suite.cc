@@ -244,7 +244,8 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
         if (timed.ok()) timed = probes_->ElapsedUs(events.start, events.middle, &pair.case_us);
         if (timed.ok()) timed = probes_->ElapsedUs(events.middle, events.end, &pair.base_us);
         if (!timed.ok()) return Failure(cell, timed);
-        return TimedPair{pair.case_us / num_rounds, pair.base_us / num_rounds};
+        return TimedPair{.case_us = pair.case_us / num_rounds,
+                         .base_us = pair.base_us / num_rounds};
       });
   if (!times.ok()) return times.status();
   status = check();  // the timed rounds must still give these answers

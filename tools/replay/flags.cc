@@ -125,9 +125,10 @@ absl::Status ReadNumbers(CommandOptions* options) {
   options->num_seeds = absl::GetFlag(FLAGS_seeds);
   options->limit = absl::GetFlag(FLAGS_limit);
   for (const Bounds& b :
-       {Bounds{"top", options->top, 0, 64}, Bounds{"threads", options->threads, 1, 64},
-        Bounds{"seeds", options->num_seeds, 1, 1000},
-        Bounds{"limit", options->limit, 0, 1000000}}) {
+       {Bounds{.flag = "top", .value = options->top, .minimum = 0, .maximum = 64},
+        Bounds{.flag = "threads", .value = options->threads, .minimum = 1, .maximum = 64},
+        Bounds{.flag = "seeds", .value = options->num_seeds, .minimum = 1, .maximum = 1000},
+        Bounds{.flag = "limit", .value = options->limit, .minimum = 0, .maximum = 1000000}}) {
     if (b.value >= b.minimum && b.value <= b.maximum) continue;
     return absl::InvalidArgumentError(
         fmt::format("{} = {} is outside {} .. {}", b.flag, b.value, b.minimum, b.maximum));
