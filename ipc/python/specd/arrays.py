@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import operator
 from typing import Any
 
@@ -16,6 +17,7 @@ from .dlpack import Array, as_array
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 _ITEM_SIZES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
 _DTYPES = {"float32": FLOAT32, "bfloat16": BFLOAT16, "float16": FLOAT16}
+_CODES: dict[type[np.generic], int] = {np.float32: FLOAT32, np.float16: FLOAT16}
 KINDS = {"logits": 0, "probabilities": 1, "final_probabilities": 2}
 
 
@@ -37,7 +39,7 @@ def view_code(array: Array, is_mask: bool) -> int | None:
         return 0 if array.dtype in (np.int32, np.uint32) else None
     if is_bfloat16(array):
         return BFLOAT16
-    return {"float32": FLOAT32, "float16": FLOAT16}.get(array.dtype.name)
+    return _CODES.get(array.dtype.type)
 
 
 def numpy_view(buffer: Any, num_rows: int, row_stride: int, vocab_size: int, code: int) -> Array:
@@ -90,21 +92,26 @@ def integer(value: Any, name: str, least: int = 0, most: int = 2**32 - 1) -> int
     return number
 
 
+@functools.cache
+def _limits(dtype: Any) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
 def integers(values: Any, dtype: Any, name: str) -> Array:
     """One integer or a list of them as a contiguous array of a dtype. Values that do not fit are
     refused. Booleans in an array count as 0 and 1."""
-    limits = np.iinfo(dtype)
-    least, most = int(limits.min), int(limits.max)
+    least, most = _limits(dtype)
     values = as_array(values, name)
     if not isinstance(values, np.ndarray):
-        if np.ndim(values) == 0 and not hasattr(values, "__iter__"):
+        if not hasattr(values, "__iter__") and np.ndim(values) == 0:
             return np.array(integer(values, name, least, most), dtype)
         return np.array([integer(value, name, least, most) for value in values], dtype)
     if isinstance(values, BFloat16):
         raise refusal(f"{name}: bfloat16 where integers are needed")
     if values.size and values.dtype.kind not in "biu":
         raise refusal(f"{name}: {values.dtype} where integers are needed")
-    for extreme in (values.min(), values.max()) if values.size else ():
+    for extreme in (values.min(), values.max()) if values.size and values.dtype != dtype else ():
         integer(int(extreme), name, least, most)
     return np.array(values, dtype, order="C")
 
@@ -129,6 +136,18 @@ def id_array(ids: Any, name: str) -> Array:
 def pointer(array: Array, ctype: Any) -> Any:
     """A typed pointer to an array's first element; the array must outlive it."""
     return array.ctypes.data_as(ctypes.POINTER(ctype))
+
+
+def address(array: Array) -> int:
+    """Where the array's first element lies."""
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def set_pointer(struct: ctypes.Structure, field: str, array: Array) -> None:
+    """Sets a pointer of a struct; the array must outlive it. A field is a word, and so is an
+    address."""
+    ctypes.c_uint64.from_buffer(struct, getattr(type(struct), field).offset).value = address(array)
 
 
 def pack_mask(allowed: npt.ArrayLike) -> npt.NDArray[np.int32]:

@@ -12,8 +12,8 @@ from . import _library as c
 from . import _structs as s
 from . import results
 from ._library import refusal
-from .arrays import mask_words
-from .batch_arrays import handles, numbers_of, ragged, set_pointer
+from .arrays import mask_words, set_pointer
+from .batch_arrays import handles, numbers_of, ragged
 from .cuda_stream import CudaStream, stream_address
 from .dlpack import Array, as_array
 from .in_flight import Awaited, InFlight

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Any
 
 import numpy as np
@@ -71,14 +70,3 @@ def _array_of(values: Any, name: str) -> Array:
         raise refusal(f"{name}: lists of different lengths; give the elements one after another, "
                       "with offsets") from None
     return array
-
-
-def address(array: Array) -> int:
-    """Where the array's first element lies."""
-    found: int = array.__array_interface__["data"][0]
-    return found
-
-
-def set_pointer(struct: ctypes.Structure, field: str, array: Array) -> None:
-    """Sets a pointer of a struct. A field is a word, and so is an address."""
-    ctypes.c_uint64.from_buffer(struct, getattr(type(struct), field).offset).value = address(array)

@@ -136,7 +136,8 @@ def bfloat16(array: npt.ArrayLike) -> BFloat16:
 
 def is_bfloat16(array: _Array) -> bool:
     """Whether the elements are bfloat16, by this type or by another package's dtype."""
-    return isinstance(array, BFloat16) or array.dtype.name == "bfloat16"
+    # numpy takes microseconds to make a dtype's name, and its own dtypes need none.
+    return isinstance(array, BFloat16) or array.dtype.isbuiltin != 1 and array.dtype.name == "bfloat16"
 
 
 def _rounded(floats: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:

@@ -282,8 +282,9 @@ class InFlight:
 
     def _poll(self, pointer: ctypes.c_void_p, timeout_ms: int) -> int | c.Error:
         """Asks for the answer of the oldest round; if none is in flight, for that of a staged one."""
-        name, answer = (("specd_poll", self.taken) if not self.pending else
-                        (self.oldest().poll_name, self.oldest().answer))
+        oldest = self.oldest() if self.pending else None
+        name, answer = (("specd_poll", self.taken) if oldest is None else
+                        (oldest.poll_name, oldest.answer))
         try:
             self.why = ""
             code: int = c.check(getattr(c.load(), name)(pointer, ctypes.byref(answer), timeout_ms))
@@ -305,9 +306,11 @@ class InFlight:
     def _deliver(self) -> bool:
         """Lets the oldest round take its answer, if that has come: an interrupt may have come
         between."""
-        if not self.pending or self.oldest().answer.round_id != self.oldest().number:
+        if not self.pending:
             return False
         oldest = self.oldest()
+        if oldest.answer.round_id != oldest.number:
+            return False
         oldest.take(self.why)
         del self.pending[oldest.number]
         return True

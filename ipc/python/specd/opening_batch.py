@@ -13,8 +13,8 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from ._library import check, refusal, text_bytes
-from .arrays import integer
-from .batch_arrays import address, numbers_of, ragged
+from .arrays import address, integer
+from .batch_arrays import numbers_of, ragged
 from .dlpack import Array
 from .engine_handle import EngineHandle
 from .params import SamplingParams, to_struct

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from . import _library as c
 from . import _structs as s
-from .arrays import floats, id_array, integer, integers, mask_words, pointer
+from .arrays import floats, id_array, integer, integers, mask_words, pointer, set_pointer
 from .attributes import Known, known_dataclass
 from .dlpack import Array, as_array
 from .params import LOGPROBS_MODE
@@ -170,24 +170,20 @@ class DraftRecords:
             record.sequence, record.num_nodes = _handle(draft.sequence), count
             record.flags = DISCARD if draft.discard else 0
             if draft.by_slot is None:
-                record.tokens = self._keep(self.tokens[i], ctypes.c_int32)
+                self._put(record, "tokens", self.tokens[i])
             else:
                 record.flags |= DRAFTS_BY_SLOT
             if draft.parents is not None:
-                record.parents = self._list(draft.parents, np.int32, ctypes.c_int32, count,
-                                            "parents")
+                self._put_list(record, "parents", draft.parents, np.int32, count)
             self._rows(record, i, draft, count)
             if (draft.weights is None) != (draft.masses is None):
                 raise refusal(f"weights, masses: draft {i} brings one without the other; "
                               "q(token) is their quotient")
             if draft.weights is not None:
-                record.draft_weights = self._list(draft.weights, np.float32, ctypes.c_float,
-                                                  count, "weights")
-                record.draft_masses = self._list(draft.masses, np.float64, ctypes.c_double,
-                                                 count, "masses")
+                self._put_list(record, "draft_weights", draft.weights, np.float32, count, "weights")
+                self._put_list(record, "draft_masses", draft.masses, np.float64, count, "masses")
             if draft.target_argmax is not None:
-                record.target_argmax = self._list(draft.target_argmax, np.int32, ctypes.c_int32,
-                                                  count + 1, "target_argmax")
+                self._put_list(record, "target_argmax", draft.target_argmax, np.int32, count + 1)
         return table
 
     def _rows(self, record: Any, i: int, draft: Draft, count: int) -> None:
@@ -198,15 +194,14 @@ class DraftRecords:
         if sampled is None and (drawn is not None or draft.weights is not None):
             sampled = np.ones(count, np.uint8)
         if target is not None:
-            record.target_rows = self._list(target, np.uint32, ctypes.c_uint32, count + 1,
-                                            "target_rows")
+            self._put_list(record, "target_rows", target, np.uint32, count + 1)
         if sampled is not None:
-            record.kinds = self._list(np.asarray(as_array(sampled, "sampled")), np.uint8,
-                                      ctypes.c_uint8, count, "sampled")
+            self._put_list(record, "kinds", np.asarray(as_array(sampled, "sampled")), np.uint8, count,
+                           "sampled")
         if drawn is not None:
-            record.draft_rows = self._list(drawn, np.uint32, ctypes.c_uint32, count, "draft_rows")
+            self._put_list(record, "draft_rows", drawn, np.uint32, count)
         if masks is not None:
-            record.mask_rows = self._list(masks, np.int32, ctypes.c_int32, count + 1, "mask_rows")
+            self._put_list(record, "mask_rows", masks, np.int32, count + 1)
 
     def _by_name(self, role: str, named: Any, otherwise: Array | None) -> Array | None:
         """The bound rows of a draft."""
@@ -215,9 +210,11 @@ class DraftRecords:
             return otherwise if named is None else named
         return bound_names(role, named, bound)
 
-    def _list(self, values: Any, dtype: Any, ctype: Any, count: int, name: str) -> Any:
+    def _put_list(self, record: Any, field: str, values: Any, dtype: Any, count: int,
+                  name: str | None = None) -> None:
+        name = name or field
         try:
-            array = (floats(values, dtype, name) if np.issubdtype(dtype, np.floating)
+            array = (floats(values, dtype, name) if issubclass(dtype, np.floating)
                      else integers(values, dtype, name))
         except c.Error:
             raise
@@ -225,11 +222,11 @@ class DraftRecords:
             raise refusal(f"{name}: {error}") from None
         if array.shape != (count,):
             raise refusal(f"{name}: {array.shape} values where {count} are needed")
-        return self._keep(array, ctype)
+        self._put(record, field, array)
 
-    def _keep(self, array: Array, ctype: Any) -> Any:
+    def _put(self, record: Any, field: str, array: Array) -> None:
         self.kept.append(array)
-        return pointer(array, ctype)
+        set_pointer(record, field, array)
 
 
 def _handle(sequence: Any) -> int:
@@ -282,7 +279,8 @@ def child_records(requests: list[DraftRequest], space: RowSpace, rows: Any, mask
         record.sequence = _handle(request.sequence)
         record.row = indices[i] if request.row is None else _bound_row(indices, request.row)
         record.mask_row = mask_rows[i]
-        record.prefix, record.num_prefix = pointer(prefix, ctypes.c_int32), len(prefix)
+        set_pointer(record, "prefix", prefix)
+        record.num_prefix = len(prefix)
         record.sampling = _SAMPLING[request.sampling]
         record.num_children = integer(request.num_children, "num_children")
         record.first_node = integer(request.first_node, "first_node")

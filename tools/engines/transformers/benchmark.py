@@ -3,26 +3,33 @@
 
 Usage: benchmark.py [--models FOLDER] [--rounds N] [--tokens N] [--k N]
 
-Runs are interleaved: in each round every way generates once from each prompt, in turn. Printed are medians
+Runs are interleaved: in each round every way generates once from each prompt, in turn. The first table has medians
 over rounds and prompts, in the milliseconds of one new token. "sampler" is the time in what chooses tokens, in
 microseconds of one forward of the target: for specd verify and sample_draft; for transformers its
-logits processors and its rejection sampling, without its argmax. transformers ends a draft at a token of which
-its assistant is unsure (0.4, its default); "all of K" has that turned off.
+logits processors and its rejection sampling, without its argmax. Both end a draft after a token of which the
+assistant is unsure (0.4, the default of both); "all of K" has that turned off.
+The second table has the quotient of specd's time and transformers' for one token, in runs that followed each other.
+
+OpenBLAS has one thread, because a second one makes forwards of such small models slower. OMP_NUM_THREADS changes it.
 """
 
 import argparse
+import os
 import pathlib
 import statistics
 import time
 
-import torch
-import transformers
-from transformers.generation import utils
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import specd
-import train_models
-from specd.integrations.transformers import generate
+import torch  # noqa: E402  (after the number of threads)
+import transformers  # noqa: E402
+from transformers.generation import utils  # noqa: E402
 
+import specd  # noqa: E402
+import train_models  # noqa: E402
+from specd.integrations.transformers import generate  # noqa: E402
+
+CONFIDENCE = 0.4
 PROMPTS = ("specd verifies speculative", "The daemon", "A row of logits", "If the engine")
 
 
@@ -54,8 +61,9 @@ torch.Tensor.squeeze = squeeze_of_several
 
 
 class Specd:
-    def __init__(self, uri, model, assistant, k, fields):
+    def __init__(self, uri, model, assistant, k, fields, min_confidence=CONFIDENCE):
         self.model, self.assistant, self.k, self.fields = model, assistant, k, fields
+        self.min_confidence = min_confidence
         self.engine = specd.Engine(uri, vocab_size=model.config.vocab_size, max_batch=1,
                                    max_draft=max(k, 1), eos_token_ids=[0])
         self.clock = Clock()
@@ -65,12 +73,12 @@ class Specd:
     def run(self, ids, num_tokens, seed):
         params = specd.SamplingParams(max_tokens=num_tokens, seed=seed, ignore_eos=True, **self.fields)
         made = generate(self.model, ids, assistant_model=self.assistant, k=self.k, params=params,
-                        engine=self.engine)
+                        min_confidence=self.min_confidence, engine=self.engine)
         return len(made.tokens), made.num_rounds
 
 
 class Transformers:
-    def __init__(self, model, assistant, k, fields, threshold=0.4):
+    def __init__(self, model, assistant, k, fields, threshold=CONFIDENCE):
         self.model, self.assistant, self.k, self.threshold = model, assistant, k, threshold
         self.options = dict(fields, do_sample=True) if fields["temperature"] else {"do_sample": False}
         self.clock, self.forwards = Clock(), 0
@@ -118,14 +126,16 @@ def main():
         train_models.trained(asked.models, train_models.STEPS))
     print("| case | way | ms/token | p10..p90 | tokens/forward | sampler us/forward |\n"
           "| --- | --- | --- | --- | --- | --- |")
+    quotients = []
     for case, fields in (("greedy", {"temperature": 0}),
                          ("sampled", {"temperature": 0.8, "top_p": 0.95})):
         ways = {"specd, assistant": Specd("embedded:cpu", model, assistant, asked.k, fields),
-                "transformers, assistant": Transformers(model, assistant, asked.k, fields, 0.4),
+                "transformers, assistant": Transformers(model, assistant, asked.k, fields),
+                "specd, assistant, all of K": Specd("embedded:cpu", model, assistant, asked.k, fields, 0.0),
                 "transformers, assistant, all of K": Transformers(model, assistant, asked.k, fields, 0.0),
-                "specd, n-grams": Specd("embedded:cpu", model, None, asked.k, fields),
                 "specd, no drafts": Specd("embedded:cpu", model, None, 0, fields),
-                "transformers, no drafts": Transformers(model, None, 0, fields)}
+                "transformers, no drafts": Transformers(model, None, 0, fields),
+                "specd, n-grams": Specd("embedded:cpu", model, None, asked.k, fields)}
         times = {name: [] for name in ways}
         totals = {name: [0, 0] for name in ways}
         for turn in range(-1, asked.rounds):  # the first turn warms up
@@ -147,6 +157,13 @@ def main():
             print(f"| {case} | {name} | {statistics.median(times[name]):.2f} | {tenths[0]:.2f}.."
                   f"{tenths[-1]:.2f} | {tokens / forwards:.2f} | "
                   f"{way.clock.seconds * 1e6 / forwards:.0f} |", flush=True)
+        for kind in ("assistant", "assistant, all of K", "no drafts"):
+            pairs = zip(times[f"specd, {kind}"], times[f"transformers, {kind}"])
+            quotients.append((case, kind, [ours / theirs for ours, theirs in pairs]))
+    print("\n| case | way | specd / transformers | p10..p90 |\n| --- | --- | --- | --- |")
+    for case, kind, values in quotients:
+        tenths = statistics.quantiles(values, n=10)
+        print(f"| {case} | {kind} | {statistics.median(values):.2f} | {tenths[0]:.2f}..{tenths[-1]:.2f} |")
 
 
 if __name__ == "__main__":

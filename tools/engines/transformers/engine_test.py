@@ -4,6 +4,8 @@ Expected texts are those of transformers' own generate; expected laws are softma
 """
 
 import collections
+import itertools
+import math
 import os
 import pathlib
 import shutil
@@ -11,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import types
 import unittest
 
 import torch
@@ -34,6 +37,36 @@ def params(**fields):
     return specd.SamplingParams(**{"temperature": 0, "max_tokens": NEW, "ignore_eos": True, **fields})
 
 
+class Bigrams:
+    """A causal model whose row after a token is known: the logarithms of rows[token]. As much of transformers'
+    interface as specd.integrations.transformers needs. positions: the number of positions of each forward."""
+
+    training, device = False, "cpu"
+    generation_config = types.SimpleNamespace(eos_token_id=0)
+
+    def __init__(self, rows):
+        self.rows = torch.log(torch.tensor(rows))
+        self.config = types.SimpleNamespace(
+            is_encoder_decoder=False, vocab_size=len(rows), max_position_embeddings=64)
+        self.positions = []
+
+    def get_output_embeddings(self):
+        return None
+
+    def forward(self, input_ids, past_key_values, use_cache):
+        assert use_cache
+        count = input_ids.shape[1]
+        self.positions.append(count)
+        past_key_values.update(torch.zeros(1, 1, count, 1), torch.zeros(1, 1, count, 1), 0)
+        return types.SimpleNamespace(logits=self.rows[input_ids])
+
+    __call__ = forward
+
+
+# The best id after 0 is 1, with probability 0.9; after 1 it is 2, after 2 it is 3, and after 3 it is 0.
+CIRCLE = [[0.05, 0.9, 0.03, 0.02], [0.3, 0.1, 0.5, 0.1], [0.25, 0.25, 0.2, 0.3], [0.9, 0.05, 0.03, 0.02]]
+
+
 class EngineTest(ProcessTest):
     @classmethod
     def setUpClass(cls):
@@ -55,10 +88,11 @@ class EngineTest(ProcessTest):
     def every_draft(self, engine, **fields):
         """The tokens of each kind of draft that may change no text."""
         asked = params(**fields)
-        return [self.tokens(params=asked, engine=engine, k=k, drafts=drafts,
-                            assistant_model=None if drafts == "ngram" else model)
-                for k, drafts, model in ((0, "ngram", None), (5, "ngram", None), (1, "ngram", None),
-                                         (5, "best", self.assistant), (3, "best", self.model))]
+        best = {"drafts": "best", "assistant_model": self.assistant}
+        return [self.tokens(params=asked, engine=engine, **options) for options in (
+            {"k": 0}, {"k": 5}, {"k": 1}, {"k": 5, **best}, {"k": 5, "min_confidence": 0, **best},
+            {"k": 5, "min_confidence": 0.9, **best}, {"k": 5, "min_confidence": 1, **best},
+            {"k": 3, "min_confidence": 0, **best, "assistant_model": self.model})]
 
     def test_greedy_text_is_that_of_transformers_whatever_drafts(self):
         expected = self.model.generate(
@@ -77,7 +111,8 @@ class EngineTest(ProcessTest):
         self.assertNotEqual(other, texts[0])
 
     def test_a_drafter_that_is_the_model_is_always_right(self):
-        made = generate(self.model, self.prompt, assistant_model=self.model, params=params(), k=4)
+        made = generate(self.model, self.prompt, assistant_model=self.model, params=params(), k=4,
+                        min_confidence=0)
         # The prompt's round gives one token, and each other round five.
         self.assertEqual((made.num_rounds, made.num_accepted, made.num_drafted), (9, 31, 31))
         sampled = generate(self.model, self.prompt, assistant_model=self.model, k=4,
@@ -88,7 +123,7 @@ class EngineTest(ProcessTest):
     def test_two_streams_on_an_engine_do_not_meet(self):
         def begin(k, engine):
             return stream(self.model, self.prompt, assistant_model=self.assistant, k=k, engine=engine,
-                          params=params(temperature=0.9, seed=k, max_tokens=20))
+                          min_confidence=0, params=params(temperature=0.9, seed=k, max_tokens=20))
         def all_of(steps):
             return [token for step in steps for token in step.tokens]
         with specd.Engine(vocab_size=self.width, max_batch=2, max_draft=5,
@@ -130,6 +165,60 @@ class EngineTest(ProcessTest):
         # 8 degrees of freedom: 42.7 is passed once in a million.
         self.assertLess(chi2, 42.7, (counts, expected))
         self.assertTrue(0.1 * num < accepted < 0.95 * num, accepted)  # both verdicts are met
+
+    def test_a_draft_ends_after_the_token_of_which_the_assistant_is_unsure(self):
+        def drafted(min_confidence, **fields):
+            model, assistant = Bigrams(CIRCLE), Bigrams(CIRCLE)
+            steps = list(stream(model, [0], assistant_model=assistant, k=5, drafts="best",
+                                params=params(max_tokens=13, **fields), min_confidence=min_confidence))
+            self.assertEqual([token for step in steps for token in step.tokens],
+                             [i % 4 for i in range(1, 14)])
+            numbers = [step.num_drafted for step in steps]
+            self.assertEqual(len(assistant.positions), sum(numbers))  # no forward for a token that is not drafted
+            self.assertGreaterEqual(min(model.positions), 2)
+            return numbers
+        # The first round makes token 1. The assistant then drafts 2 (0.5) and 3 (0.3); 0 follows as the bonus. In
+        # the next rounds it drafts 1 (0.9), 2 and 3. max_tokens ends the last draft.
+        self.assertEqual(drafted(0.4), [0, 2, 3, 3, 0])
+        # Here a draft ends after 2, and 3 is the bonus: after it come 0 (0.9), 1 and 2.
+        self.assertEqual(drafted(0.6), [0, 1, 3, 3, 1])
+        self.assertEqual(drafted(0.95), [0] + [1] * 6)
+        self.assertEqual(drafted(1), [0] + [1] * 6)
+        self.assertEqual(drafted(0.2), [0, 5, 5])
+        self.assertEqual(drafted(0), [0, 5, 5])
+        # The declared steps of the drafter make its probabilities: here they leave one id.
+        self.assertEqual(drafted(1, draft_top_k=1), [0, 5, 5])
+
+    def test_n_grams_have_no_confidence(self):
+        made = [generate(Bigrams(CIRCLE), [0, 1, 2, 3, 0], k=5, min_confidence=confidence,
+                         params=params(max_tokens=7)) for confidence in (0, 1)]
+        self.assertEqual([(each.num_drafted, each.num_accepted) for each in made], [(4, 4)] * 2)
+
+    def test_the_law_is_the_models_where_drafts_end_early(self):
+        # The assistant is sure of some ids and not of others, so the drawn tokens decide where a draft ends.
+        model = Bigrams([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1], [0.25, 0.25, 0.5]])
+        assistant = Bigrams([[0.5, 0.2, 0.3], [0.15, 0.7, 0.15], [0.3, 0.6, 0.1]])
+        p, num, length = torch.exp(model.rows).tolist(), 1500, 4
+        expected = {ids: math.prod(p[a][b] for a, b in zip((0, *ids), ids))
+                    for ids in itertools.product(range(3), repeat=length)}
+        with specd.Engine(vocab_size=3, max_batch=1, max_draft=3, eos_token_ids=[0]) as engine:
+            for verify in ("token", "block"):
+                counts, lengths = collections.Counter(), collections.Counter()
+                for seed in range(num):
+                    tokens = []
+                    for step in stream(model, [0], assistant_model=assistant, k=3, engine=engine,
+                                       min_confidence=0.4, params=params(
+                                           temperature=1, seed=seed, max_tokens=5, verify=verify)):
+                        tokens += step.tokens
+                        lengths[step.num_drafted, step.num_accepted] += 1
+                    counts[tuple(tokens[:length])] += 1
+                chi2 = sum((counts[ids] - num * law) ** 2 / (num * law) for ids, law in expected.items())
+                # 80 degrees of freedom: 155.4 is passed once in a million.
+                self.assertLess(chi2, 155.4, verify)
+                # Drafts of every length are met, and verdicts of both kinds.
+                for drafted in (1, 2, 3):
+                    self.assertGreater(lengths[drafted, 0], 30, (verify, lengths))
+                    self.assertGreater(lengths[drafted, drafted], 30, (verify, lengths))
 
     def test_every_forward_has_two_positions(self):
         lengths, forward = [], self.model.forward
@@ -227,6 +316,8 @@ class EngineTest(ProcessTest):
                 (small, torch.ones(2, 3, dtype=torch.long), {}, "input_ids: 2 sequences"),
                 (small, [16], {}, r"input_ids: 16 is outside 0 \.\. 15"),
                 (small, [1], {"k": -1}, "k: -1"),
+                *((small, [1], {"min_confidence": value}, "min_confidence: .* is no number in 0 .. 1; .* 0 to draft all")
+                  for value in (-0.1, 1.5, math.nan, "0.4", None)),
                 (small, [1], {"k": 3, "engine": engine}, r"k: 3 is outside 0 \.\. 2"),
                 (small, [1], {"engine": 7}, "engine: 7 is neither"),
                 (self.model, [1], {"engine": engine, "k": 1}, "engine: its vocab_size is 16"),

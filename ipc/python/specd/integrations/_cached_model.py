@@ -9,11 +9,6 @@ from typing import Any
 
 from .._library import refusal
 
-# A forward of one position sums in another order than a forward of several (docs/CONTRACT.md, section 5,
-# equal rows), so a single position gets a second one beside it.
-MIN_POSITIONS = 2
-
-
 def package(name: str) -> Any:
     """A package that specd does not need otherwise."""
     try:
@@ -47,10 +42,11 @@ def check_model(model: Any, name: str) -> None:
 
 
 class CachedModel:
-    """Forward passes of one sequence. `length` is the number of tokens that the cache has."""
+    """Forward passes of one sequence. `length` is the number of tokens that the cache has. A forward of
+    fewer positions than min_positions is filled up with its last token."""
 
-    def __init__(self, model: Any, name: str):
-        self.model, self.name = model, name
+    def __init__(self, model: Any, name: str, min_positions: int):
+        self.model, self.name, self.min_positions = model, name, min_positions
         self.torch = package("torch")
         self.cache = package("transformers").DynamicCache()
         self.length = 0
@@ -61,7 +57,7 @@ class CachedModel:
 
     def forward(self, tokens: Sequence[int], num_rows: int) -> Any:
         """Feeds tokens and returns the last num_rows rows of logits, as a tensor."""
-        padding = max(0, MIN_POSITIONS - len(tokens))
+        padding = max(0, self.min_positions - len(tokens))
         ids = [*tokens, *([tokens[-1]] * padding)]
         options = {self.last_rows: num_rows + padding} if self.last_rows else {}
         with self.torch.inference_mode():

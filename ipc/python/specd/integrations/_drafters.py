@@ -15,10 +15,20 @@ from ._cached_model import CachedModel
 
 class AssistantDrafter:
     """Draws from the rows of an assistant model, through sample_draft. sampled: draft tokens are
-    drawn, and carry their q. Otherwise each is the best id of its row, and counts as one-hot."""
+    drawn, and carry their q. Otherwise each is the best id of its row, and counts as one-hot. `q` has
+    the rows of the last draft's sampled tokens, or None.
 
-    def __init__(self, model: CachedModel, engine: Engine, longest: int, sampled: bool):
+    A draft ends after the first token whose probability in its row is below min_confidence. The token
+    itself stays, and the next one is not drawn: no drawn token is ever dropped. The draft prefix alone
+    decides where the draft ends, so the law of the output stays the target's (docs/ALGORITHMS.md, "Drafts").
+    """
+
+    q: Any = None
+
+    def __init__(self, model: CachedModel, engine: Engine, longest: int, sampled: bool,
+                 min_confidence: float):
         self.model, self.engine, self.sampled = model, engine, sampled
+        self.min_confidence = min_confidence
         # Its own memory: rows of the engine would be void once another call on it binds some.
         self.rows = np.empty((max(longest, 1), engine.vocab_size), np.float32)
         self._tensor = model.torch.from_numpy(self.rows)
@@ -29,26 +39,25 @@ class AssistantDrafter:
         ids: list[int] = []
         weights: list[float] = []
         masses: list[float] = []
+        sampling = "with_replacement" if self.sampled else "top_k"
         while len(ids) < count:
             place = len(ids)
             known = ids[-1:] or list(tokens[self.model.length:])
             self._tensor[place].copy_(self.model.forward(known, 1)[0])
-            request = DraftRequest(sequence, prefix=ids, row=0,
-                                   sampling="with_replacement" if self.sampled else "top_k")
+            request = DraftRequest(sequence, prefix=ids, sampling=sampling)
             children, = self.engine.sample_draft(self.rows[place:place + 1], [request])
             if not len(children.ids):  # a stop string has ended the sequence
                 break
             ids.append(int(children.ids[0]))
             weights.append(float(children.weights[0]))
             masses.append(float(children.masses[0]))
-        if not self.sampled:
+            if weights[-1] < self.min_confidence * masses[-1]:
+                break
+        if not self.sampled or not ids:
+            self.q = None
             return Draft(sequence, ids)
-        return Draft(sequence, ids, draft_rows=np.arange(len(ids)), weights=weights, masses=masses)
-
-    @property
-    def q(self) -> Any:
-        """The rows of the last draft's tokens, or None if they count as one-hot."""
-        return self.rows if self.sampled else None
+        self.q = self.rows[:len(ids)]
+        return Draft(sequence, ids, weights=weights, masses=masses)
 
     def settle(self, num_tokens: int, num_accepted: int) -> None:
         """Forgets rejected draft tokens. num_tokens is the number of tokens before the round."""
@@ -83,5 +92,6 @@ class NgramDrafter:
 
 
 def host_rows(rows: Any) -> Any:
-    """Rows in host memory, as every engine reads them. The copy waits for the model's forward."""
-    return rows.cpu()
+    """Rows as an array in host memory, as every engine reads them. float32 holds every bfloat16. A copy
+    from a GPU waits for the model's forward."""
+    return rows.cpu().float().numpy()

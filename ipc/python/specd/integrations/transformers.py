@@ -5,7 +5,7 @@
 >>> made = generate(model, tokenizer("The daemon").input_ids, assistant_model=small, params=params)
 >>> tokenizer.decode(made.tokens), made.finish_reason
 
-Drafts come from an assistant model, or from the n-grams of the sequence. Every forward of the model has
+Drafts come from an assistant model, or from the n-grams of the sequence. Every forward of `model` has
 two positions at least, so that K changes no text where docs/CONTRACT.md says so (5, "Equal rows").
 """
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import numbers
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -46,9 +48,13 @@ _INSTEAD = {
     "stopping_criteria": "params has stop, stop_token_ids and max_tokens; or leave the loop of stream",
     "prompt_lookup_num_tokens": "leave assistant_model out and set k",
     "num_assistant_tokens": "set k",
+    "assistant_confidence_threshold": "set min_confidence",
     "past_key_values": "a cache of an earlier call is not taken over; give all tokens as input_ids",
     "inputs_embeds": "give input_ids",
 }
+# A forward of one position sums in another order than a forward of several (docs/CONTRACT.md, section 5,
+# equal rows). The rows of the assistant choose drafts alone, so its forwards need no second position.
+_MIN_POSITIONS = 2
 # How long the end of a sequence with stop strings may stay undecided.
 _FINAL_MS = 5000
 
@@ -113,8 +119,9 @@ def generate(model: Any, input_ids: Ids, *, streamer: Any = None, **options: Any
 
 def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
            params: SamplingParams | None = None, k: int = 5, drafts: Drafts = "auto",
-           ngram: int = 3, engine: Engine | str = "embedded:cpu", tokenizer: Any = None,
-           request_id: str | None = None, **others: object) -> Generator[Step, None, None]:
+           ngram: int = 3, min_confidence: float = 0.4, engine: Engine | str = "embedded:cpu",
+           tokenizer: Any = None, request_id: str | None = None,
+           **others: object) -> Generator[Step, None, None]:
     """Returns an iterator with a Step for each round. What this package refuses is refused at once,
     and what the library or the daemon refuses, at the first step.
 
@@ -125,6 +132,10 @@ def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
       no text unless verify is token or block (docs/CONTRACT.md, 5). "ngram" takes what followed the last tokens where they
       stood before, at most `ngram` of them. "auto" is "ngram" without an assistant, "best" where a
       sequence is greedy or verified by exact_match, and otherwise "sampled".
+    min_confidence: a draft ends after the first token to which the assistant gives a lower probability.
+      The token itself stays in the draft, so the option changes no law, and no text that k does not
+      change. The draft_ fields of params apply to the probability. 0 drafts all of k. N-grams have no
+      probability, and ignore the option.
     params: if all its draft_ fields have their defaults, sampled drafts are drawn with the sequence's
       own temperature, top_p, top_k, min_p and filter_order.
     engine: a specd.Engine, which stays open; or a URI, for an engine of this call. EOS ids are those of
@@ -134,7 +145,8 @@ def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
     for name in others:
         raise refusal(f"{name}: " + _INSTEAD.get(
             name, "no such option; sampling parameters are fields of params, a specd.SamplingParams"))
-    run = _Run(model, assistant_model, _prompt(input_ids), params or SamplingParams(), k, drafts, ngram)
+    run = _Run(model, assistant_model, _prompt(input_ids), params or SamplingParams(), k, drafts, ngram,
+               min_confidence)
     run.check_engine(engine)
     return run.steps(engine, request_id, tokenizer)
 
@@ -143,11 +155,12 @@ class _Run:
     """One call of stream: what was asked, checked."""
 
     def __init__(self, model: Any, assistant_model: Any, prompt: list[int], params: SamplingParams,
-                 k: int, drafts: str, ngram: int):
+                 k: int, drafts: str, ngram: int, min_confidence: float):
         check_model(model, "model")
         self.model, self.assistant, self.prompt = model, assistant_model, prompt
         self.vocab_size = vocab_size(model)
         self.k, self.ngram = integer(k, "k", 0, 2**16), integer(ngram, "ngram", 1, 64)
+        self.min_confidence = _confidence(min_confidence)
         self.drafts = _chosen(drafts, params, assistant_model)
         if self.drafts != "ngram":
             check_model(assistant_model, "assistant_model")
@@ -209,12 +222,12 @@ class _Run:
     def _drafter(self, engine: Engine) -> AssistantDrafter | NgramDrafter:
         if self.drafts == "ngram":
             return NgramDrafter(self.ngram)
-        return AssistantDrafter(CachedModel(self.assistant, "assistant_model"), engine,
-                                self.k, self.drafts == "sampled")
+        return AssistantDrafter(CachedModel(self.assistant, "assistant_model", 1), engine,
+                                self.k, self.drafts == "sampled", self.min_confidence)
 
     def _rounds(self, engine: Engine, sequence: Sequence) -> Iterator[tuple[Step, bool]]:
         """Yields each step, and whether it is the last one."""
-        target, drafter = CachedModel(self.model, "model"), self._drafter(engine)
+        target, drafter = CachedModel(self.model, "model", _MIN_POSITIONS), self._drafter(engine)
         tokens = list(self.prompt)
         most = self.params.max_tokens
         while True:
@@ -224,7 +237,7 @@ class _Run:
             draft = drafter.draft(sequence, tokens, room if kept else 0)
             proposed = [int(token) for token in draft.tokens]  # type: ignore[union-attr]
             rows = target.forward([*tokens[target.length:], *proposed], len(proposed) + 1)
-            result, = engine.verify(host_rows(rows), [draft], q=drafter.q if proposed else None)
+            result, = engine.verify(host_rows(rows), [draft], q=drafter.q)
             target.crop(len(tokens) + result.num_accepted)
             drafter.settle(len(tokens), result.num_accepted)
             new: list[int] = result.tokens.tolist()
@@ -256,6 +269,14 @@ def _prompt(input_ids: Any) -> list[int]:
         raise refusal("input_ids: they are empty; give one token at least, such as the BOS id")
     ids: list[int] = id_array(input_ids, "input_ids").tolist()
     return ids
+
+
+def _confidence(value: object) -> float:
+    number = float(value) if isinstance(value, numbers.Real) else math.nan
+    if not 0 <= number <= 1:
+        raise refusal(f"min_confidence: {value!r} is no number in 0 .. 1; give a probability, or 0 to draft "
+                      "all of k")
+    return number
 
 
 def _chosen(drafts: str, params: SamplingParams, assistant_model: Any) -> str:
