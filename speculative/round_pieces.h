@@ -63,7 +63,7 @@ class RoundPieces {
   void Advance();
 
  private:
-  // Of one row of a task, and of all its rows.
+  // The work of one row of a task, and of all its rows.
   int64_t RowWorkOf(const Task& task) const;
   int64_t WorkOf(int32_t index) const;
 

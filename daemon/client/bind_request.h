@@ -17,8 +17,8 @@ namespace specd {
 absl::StatusOr<BindTensorRequest> MakeBindRequest(uint32_t role, const specd_tensor& tensor,
                                                   uint64_t skip_bytes);
 
-// What the answer to that message says of the tensor, in words for the caller: the daemon counts
-// bytes from the beginning of the region.
+// Puts the daemon's answer to that message into words for the caller: the daemon counts bytes from
+// the beginning of the region.
 absl::Status ExplainSkip(const absl::Status& status, uint64_t skip_bytes);
 
 }  // namespace specd

@@ -116,7 +116,7 @@ class SessionSequences {
   const OpeningChecks checks_;
   std::vector<Stream> streams_ ABSL_GUARDED_BY(state_.mutex);      // by slot
   std::vector<MemoryShare> memory_ ABSL_GUARDED_BY(state_.mutex);  // by slot
-  // Of sequences that were closed between two pieces.
+  // The shares of sequences that were closed between two pieces.
   std::vector<MemoryShare> kept_memory_ ABSL_GUARDED_BY(state_.mutex);
   TokenEvent event_
       ABSL_GUARDED_BY(state_.mutex);  // used for every event: a round allocates nothing

@@ -16,12 +16,12 @@
 
 namespace specd {
 
-// Of the edits of every row of a sequence: biases, bans, counts, and allowed_token_ids as mask
+// Hashes the edits of every row of a sequence: biases, bans, counts, and allowed_token_ids as mask
 // words. Never 0.
 uint64_t EditsHash(std::span<const TokenEdit> edits, std::span<const uint32_t> allowed);
 
-// Of the edits of single places, which depend on the draft. Places behind the end of the draft are
-// left out by the caller, because no processor reads them.
+// Hashes the edits of single places, which depend on the draft. The caller leaves out places behind
+// the end of the draft, because no processor reads them.
 class OverridesHash {
  public:
   void Add(size_t place, std::span<const TokenEdit> overrides);
@@ -36,11 +36,11 @@ class OverridesHash {
 uint64_t RecordedEditsHash(const TraceTask& task);
 uint64_t RecordedOverridesHash(const TraceTask& task, int32_t vocab_size);
 
-// Of method, scales, filters, penalties, scores, seed, coins, positions, the numbers of the places,
-// and the two hashes above as they are in the record. Never 0. A member that a later version adds
-// is no part of it while it has its default. The hash does not cover the dtypes and rules of the
-// tensors, the draft tokens and their kinds, the side channel, `continues`, `drafts_by_slot`, the
-// grammar state and the mask index of a place, and the outcome.
+// Hashes method, scales, filters, penalties, scores, seed, coins, positions, the numbers of the
+// places, and the two hashes above as they are in the record. Never 0. A member that a later version
+// adds is no part of it while it has its default. The hash does not cover the dtypes and rules of
+// the tensors, the draft tokens and their kinds, the side channel, `continues`, `drafts_by_slot`,
+// the grammar state and the mask index of a place, and the outcome.
 uint64_t ParametersHash(const TraceTask& task);
 
 }  // namespace specd

@@ -192,7 +192,7 @@ class GpuPlatform {
   // The device of a CUDA stream that another part of this process made, such as an engine.
   // OpenContext gives the device's primary context; a CUDA stream in another context is an error.
   virtual GpuResult FindDevice(GpuStream, size_t*) {
-    return GpuResult::Error("this platform knows no streams of others", kGpuNotSupported);
+    return GpuResult::Error("this platform knows no CUDA streams of others", kGpuNotSupported);
   }
 
   // Finds the index of the device in whose memory the address lies. None: the CPU reads the

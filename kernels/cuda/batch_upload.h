@@ -19,7 +19,7 @@ namespace specd {
 // the whole vocabulary for a sequence and one place.
 size_t ListBytesMax(int32_t vocab_size, int32_t max_draft);
 
-// The sizes of the arenas for max_tasks with usual lists, one of which has the longest.
+// The sizes of the arenas for max_tasks with usual lists; one task may have the longest lists.
 size_t TaskArenaBytes(int32_t vocab_size, int32_t max_draft, int32_t max_tasks);
 size_t AnswerArenaBytes(int32_t max_tasks);
 

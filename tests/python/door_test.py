@@ -141,7 +141,7 @@ class DoorTest(DoorCase):
             (lambda: specd.SamplingParams(best_of=3), ["best_of", "n"]),
             (lambda: specd.SamplingParams(max_new_tokens=3), ["max_new_tokens", "max_tokens"]),
             (lambda: specd.SamplingParams(temprature=3), ["temprature", "temperature?"]),
-            (lambda: self.open(temperature=3.0), ["temperature", "3", "2"]),
+            (lambda: self.open(temperature=101.0), ["temperature", "101", "0 .. 100"]),
             (lambda: self.open(max_tokens=2**40), ["max_tokens", "1099511627776", "2147483647"]),
             (lambda: self.open(top_k=2**60 + 1), ["top_k", "1152921504606846977"]),
             (lambda: self.open(top_k=1.5), ["top_k", "1.5"]),

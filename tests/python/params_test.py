@@ -103,8 +103,8 @@ class ParamsTest(unittest.TestCase):
 
     def test_check_refuses_what_an_engine_refuses_with_the_same_text(self):
         with specd.Engine(vocab_size=V, max_scores_per_token=params.MAX_SCORES) as engine:
-            for fields in ({"temperature": 2.5}, {"temperature": float("nan")}, {"top_p": 0},
-                           {"repetition_penalty": 2.5}, {"logprobs": 65}, {"logprobs": -1}, {"n": 65},
+            for fields in ({"temperature": 100.5}, {"temperature": float("nan")}, {"top_p": 0},
+                           {"repetition_penalty": 100.5}, {"logprobs": 65}, {"logprobs": -1}, {"n": 65},
                            {"max_tokens": 0}, {"min_tokens": 17}, {"seed": -1}, {"top_k": 1.5},
                            {"bad_words": [[1]] * 129}, {"bad_words": [[1] * 1025]},
                            {"bad_words": [[]]}, {"stop_token_ids": [1] * 65},

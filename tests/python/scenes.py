@@ -83,7 +83,7 @@ def make_params(rng, scene):
         if fields.get("verify") in ("token", "block"):
             del fields["verify"]
     elif some(0.6):
-        fields["temperature"] = float(rng.choice([0.1, 0.5, 0.8, 1.3, 2.0]))
+        fields["temperature"] = float(rng.choice([0.1, 0.5, 0.8, 1.3, 2.0, 100.0]))
     fields |= make_filters(rng, some, scene.vocab_size)
     if fields.get("verify") in ("token", "block") and fields.get("top_k") == 1:
         del fields["verify"]
@@ -103,7 +103,7 @@ def make_logprobs(rng, few):
 def make_draft_params(rng, some):
     fields = {}
     if some(0.4):
-        fields["draft_temperature"] = float(rng.choice([0.3, 0.7, 1.6]))
+        fields["draft_temperature"] = float(rng.choice([0.3, 0.7, 1.6, 100.0]))
     if some(0.15):
         fields["draft_top_p"] = float(rng.choice([0.5, 0.9]))
     if some(0.15):
@@ -133,7 +133,7 @@ def make_filters(rng, some, vocab_size):
 def make_edits(rng, some, few, vocab_size, max_tokens):
     fields = {}
     if some():
-        fields["repetition_penalty"] = float(rng.choice([0.5, 1.2, 2.0]))
+        fields["repetition_penalty"] = float(rng.choice([0.01, 0.5, 1.2, 2.0, 100.0]))
     if some():
         fields["frequency_penalty"] = float(rng.choice([-1.5, 0.3, 2.0]))
     if some():

@@ -174,7 +174,7 @@ inline constexpr const char* kInvalid[] = {
 
 // Openings that specd refuses.
 inline constexpr const char* kRefusedParams[] = {
-    "temperature=2.5",
+    "temperature=100.5",
     "temperature=-1",
     "top_p=0",
     "top_p=1.5",

@@ -52,7 +52,7 @@ inline std::vector<PlaceDecision> DecisionsOf(Backend& backend, RoundBatch batch
   return decisions.all;
 }
 
-// What a comparison of decisions has seen, so that a test can demand it.
+// A comparison counts the kinds of decisions that it has seen, so that a test can demand them.
 struct DecisionCounts {
   void Add(const Task& task, const TaskOutcome& outcome, std::span<const PlaceDecision> places) {
     const auto method = static_cast<size_t>(task.method);

@@ -24,7 +24,7 @@ class GrammarCheck {
 
   // The tasks of this round follow.
   void Begin(const TraceRound& round);
-  // What differs in a task of the round, as sentences.
+  // The differences in a task of the round, as sentences.
   std::vector<std::string> Check(const TraceTask& task, SequenceHandle sequence);
   // Masks that were not compared, because their states found no room.
   uint64_t num_not_compared() const { return num_not_compared_; }

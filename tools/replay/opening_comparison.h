@@ -19,7 +19,7 @@ enum class OpeningParts { kAll, kWithoutParameters };
 std::vector<std::string> CompareOpenings(const TraceOpening& a, const TraceOpening& b,
                                          OpeningParts parts);
 
-// What the engines said of their model, which holds for every sequence.
+// Compares the models that the engines named at their openings; a model holds for every sequence.
 std::vector<std::string> CompareModels(const TraceInfo& a, const TraceInfo& b);
 
 }  // namespace specd::replay

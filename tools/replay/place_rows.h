@@ -41,7 +41,7 @@ class PlaceRows {
   Candidate At(TokenId id) const;
   // The best ids of p and of q, `count` of each, and the given ids, by p and then q, descending.
   std::vector<Candidate> Best(int32_t count, const std::vector<TokenId>& also) const;
-  // What step 1 stopped: the forbidden ids with the largest free_p, descending, at most `count`.
+  // The ids that step 1 forbade, by their free_p, descending, at most `count`.
   std::vector<Candidate> BestForbidden(int32_t count) const;
 
  private:

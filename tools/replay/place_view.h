@@ -33,7 +33,7 @@ struct PlaceView {
   uint32_t num_drawn = 0;  // NumDrawn of the task
   ShownVerdict verdict = ShownVerdict::kNotJudged;
   TokenId token = kNoToken;  // that the round emitted here
-  // Of the draft token; empty: not computed.
+  // Probabilities of the draft token; empty: not computed.
   std::optional<double> p;
   std::optional<double> q;
   std::optional<double> accept_coin;

@@ -10,8 +10,8 @@
 
 namespace specd::replay {
 
-// What differs between two steps, in the order in which one thing causes another, as sentences with
-// values. Empty: equal.
+// The differences between two steps as sentences with values. Causes come before their effects.
+// Empty: equal.
 struct StepDifference {
   // "parameters", "coins", "draft", "rows", "grammar", "outcome", or several with "or" between
   // them. "decision": equal inputs have other tokens, which is a fault of specd.

@@ -20,7 +20,7 @@ struct StepDigest {
   std::optional<uint64_t> overrides;  // and for single places
   uint64_t coins = 0;                 // seed and injected coins
   uint64_t draft = 0;                 // ids, kinds and the side channel
-  // Of the places that were judged.
+  // Hashes of the places that were judged.
   std::optional<uint64_t> target_hashes;
   std::optional<uint64_t> draft_hashes;
   std::optional<uint64_t> shares_p;

@@ -41,7 +41,7 @@ bool UsesDraft(const TraceTask& task);
 // Recorded or not.
 bool HasMasks(const TraceTask& task);
 inline bool HasLists(const TraceRound& round) { return round.level == TraceLevel::kRows; }
-// Of the status and the confirmed tokens.
+// Hashes the status and the confirmed tokens.
 uint64_t OutcomeHash(const TraceTask& task);
 
 // The members of a task that are parameters; the lists of edits are recorded with the rows only.

@@ -57,7 +57,7 @@ class TraceReader {
   // Returns true with the next record, false at the end. CANCELLED after Ctrl-C.
   absl::StatusOr<bool> Next(TraceItem* item);
 
-  // Of the file that the last record is from. Null before its TraceInfo.
+  // The info of the file that the last record is from. Null before its TraceInfo.
   const TraceInfo* info() const { return info_ ? &*info_ : nullptr; }
   // The time that times are counted from: the start of the first file, or its first round, which
   // may have been taken before its recorder made the file.

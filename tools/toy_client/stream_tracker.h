@@ -48,7 +48,7 @@ class StreamTracker {
   size_t num_ended_ = 0;
   std::optional<uint64_t> epoch_;
   std::optional<uint64_t> last_seq_;
-  // What has come of a stream.
+  // The parts of a stream that have come.
   struct Received {
     uint64_t bytes = 0;
     uint64_t tokens = 0;

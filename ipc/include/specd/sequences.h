@@ -50,7 +50,7 @@ enum {
   SPECD_GRAMMAR_JSON_OBJECT = 2,   /* no text: any JSON object */
   SPECD_GRAMMAR_REGEX = 3,         /* a pattern that the whole output matches */
   SPECD_GRAMMAR_EBNF = 4,          /* a grammar in the dialect of GBNF and xgrammar, from `root` */
-  SPECD_GRAMMAR_CHOICE = 5,        /* a JSON array of strings, one of which is the output */
+  SPECD_GRAMMAR_CHOICE = 5,        /* a JSON array of strings; the output is one */
   SPECD_GRAMMAR_STRUCTURAL_TAG = 6 /* a JSON object: tags and the triggers that begin them */
 };
 
@@ -95,7 +95,7 @@ typedef struct specd_params {
   uint32_t n;        /* sequences to open, 1 .. 64; default 1. Sequence i has seed + i; from i = 1
                         on its request id is "ID#i" */
 
-  double temperature;    /* 0 .. 2, default 1; below 1e-5 is greedy */
+  double temperature;    /* 0 .. 100, default 1; below 1e-5 is greedy */
   double top_p;          /* above 0 .. 1, default 1 = off */
   double min_p;          /* 0 .. 1, default 0 = off */
   int32_t top_k;         /* -1 and up; default 0 = off. vocab_size and above are off too; 1 is
@@ -105,7 +105,7 @@ typedef struct specd_params {
 
   double frequency_penalty;    /* -2 .. 2, default 0; counts the output */
   double presence_penalty;     /* -2 .. 2, default 0; counts the output */
-  double repetition_penalty;   /* above 0 .. 2, default 1; counts prompt and output */
+  double repetition_penalty;   /* 0.01 .. 100, default 1; counts prompt and output */
   specd_ids logit_bias_ids;    /* at most 1024 */
   specd_floats logit_bias;     /* -100 .. 100, one for each of logit_bias_ids */
   specd_ids allowed_token_ids; /* default none = all */

@@ -208,10 +208,10 @@ TEST_SUITE("unit") {
       REQUIRE(specd_open_sequence(engine, "r", &params, infos) == SPECD_OK);
       CHECK(infos[2].sequence != 0);
       CHECK(infos[2].verify == SPECD_VERIFY_TOKEN);
-      const specd_number hot[] = {{"temperature", 2.5}};
+      const specd_number hot[] = {{"temperature", 100.5}};
       params.numbers = {hot, 1};
       CHECK(specd_open_sequence(engine, "s", &params, infos) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(std::string(specd_last_error()).find("temperature = 2.5 is outside 0 .. 2") !=
+      CHECK(std::string(specd_last_error()).find("temperature = 100.5 is outside 0 .. 100") !=
             std::string::npos);
       const specd_number peers[] = {{"min_new_tokens", 2}};
       params.numbers = {peers, 1};

@@ -160,7 +160,7 @@ struct Kept {
   friend bool operator==(const Kept&, const Kept&) = default;
 };
 
-// What an embedded engine records; nothing without a directory.
+// An embedded engine records a trace with these; without a directory it records nothing.
 struct TraceOf {
   const char* directory = nullptr;
   const char* options = nullptr;

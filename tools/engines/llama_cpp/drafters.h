@@ -34,8 +34,8 @@ struct LiveSequence {
   Draft draft;
 };
 
-// What followed the last tokens where they stood before: of the longest n-gram that is found, of at
-// most `longest` tokens, the latest place.
+// Returns the tokens that followed the last n-gram where it stood before. The n-gram is the longest
+// that is found, of at most `longest` tokens; its latest place counts.
 std::vector<int32_t> NgramDraft(std::span<const int32_t> tokens, size_t longest, size_t room);
 
 // Draws from the rows of a smaller model, through specd_sample_draft.

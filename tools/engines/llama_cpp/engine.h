@@ -64,7 +64,7 @@ class Engine {
   absl::Status Run(std::span<const Prompt> prompts, std::vector<Generation>* generations);
 
   const CachedModel& model() const { return *model_; }
-  // Of the rounds, without prompts and drafters.
+  // The times of the rounds, without prompts and drafters.
   std::chrono::nanoseconds forward_time() const { return forward_time_; }
   std::chrono::nanoseconds verify_time() const { return verify_time_; }
 

@@ -265,7 +265,7 @@ class EngineTest(ProcessTest):
                  "max_tokens: 512 after a prompt of 1 tokens, and the models have 512 positions.*511 or"),
                 (1, [model, "--context=1025"], r"context: 1025 is outside 1 \.\. 1024"),
                 (1, [model, "--stop=x"], "stop"),
-                (1, [model, "--params=temperature=3"], r"temperature.*0 \.\. 2"),
+                (1, [model, "--params=temperature=101"], r"temperature.*0 \.\. 100"),
                 (2, [model, "--draft=63"], r"draft: 63 is outside 0 \.\. 62"),
                 (2, [model, "--ngram=0"], r"ngram: 0 is outside 1 \.\. 64"),
                 (2, [model, "--max_batch=65"], r"max_batch: 65 is outside 1 \.\. 64"),

@@ -209,7 +209,7 @@ class RefusalTest(unittest.TestCase):
                 specd_params(SamplingParams(**fields))
 
     def test_the_door_refuses_what_the_library_refuses(self):
-        for fields, words in (({"temperature": 3.0}, r"^temperature = 3 is outside 0 \.\. 2"),
+        for fields, words in (({"temperature": 101.0}, r"^temperature = 101 is outside 0 \.\. 100"),
                               ({"top_p": 1.5}, r"^top_p = 1.5 is outside above 0 \.\. 1"),
                               ({"min_p": -1.0}, r"^min_p = -1 is outside 0 \.\. 1"),
                               ({"top_k": -5}, r"^top_k = -5 is outside -1 or more")):

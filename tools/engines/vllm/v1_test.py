@@ -315,7 +315,7 @@ class V1Test(unittest.TestCase):
                 (params(logprobs=-1), r"^logprobs: -1 .* 0 \.\. 64"),
                 (params(logprobs=65), r"^logprobs = 65 is outside -1 \.\. 64"),
                 (params(logprob_token_ids=[1] * 65), r"^logprob_token_ids.count = 65 is outside 0 \.\. 64"),
-                (params(repetition_penalty=2.5), r"^repetition_penalty = 2.5 is outside above 0 \.\. 2"),
+                (params(repetition_penalty=100.5), r"^repetition_penalty = 100.5 is outside 0.01 \.\. 100"),
                 (many_words, r"^bad_word_lengths.count = 129 is outside 0 \.\. 128"),
                 (bias, r"^logit_bias\[1\] = 101 is outside -100 \.\. 100"),
                 (params(logit_bias=dict.fromkeys(range(1025), 1.0)),

@@ -37,7 +37,7 @@ class Pipeline {
   // The same for an atomic operation, which waits for earlier ones at its address.
   void Atomic(const Instruction& instruction, const WarpAccess& access);
 
-  // What others wrote is seen from here on: the processor's cache forgets what it holds.
+  // From here on the warp sees what others wrote: the processor's cache forgets what it holds.
   void Acquire() { near_.Clear(); }
 
   // The warp has waited for others, of whom the last came at that time.
