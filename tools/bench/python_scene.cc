@@ -128,7 +128,7 @@ absl::Status BatchEngine::BindDraftRows(uint32_t vocab_size) {
   const absl::StatusOr<float*> rows = BindRole(SPECD_DRAFT_ROWS, kPythonBatch, vocab_size);
   if (!rows.ok()) return rows.status();
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
-    // So much that any coin draws it.
+    // With this logit any coin draws the id.
     (*rows)[uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size))] = 100;
   }
   drawn_.resize(kPythonBatch);

@@ -3,7 +3,7 @@
 # change to one file then compiles its neighbours again.
 #
 # A name in a namespace without a name hides the name of a header from the files behind it. Two files are
-# kept apart if one of them says such a name of the other's, in whatever meaning. A file with compile
+# kept apart if one contains a name that the other declares in its nameless namespace. A file with compile
 # options of its own is always compiled alone, and so are the files of a target with SPECD_ALONE.
 #
 # A program takes whole objects out of a library. The linker drops functions that nobody calls
