@@ -16,6 +16,7 @@ from .dlpack import Array, as_array
 FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
 _ITEM_SIZES = {FLOAT32: 4, BFLOAT16: 2, FLOAT16: 2}
 _DTYPES = {"float32": FLOAT32, "bfloat16": BFLOAT16, "float16": FLOAT16}
+_VIEW_CODES = {np.dtype(np.float32): FLOAT32, np.dtype(np.float16): FLOAT16}
 KINDS = {"logits": 0, "probabilities": 1, "final_probabilities": 2}
 
 
@@ -35,9 +36,8 @@ def view_code(array: Array, is_mask: bool) -> int | None:
     """The dtype code of elements that a tensor can have as they are, or None. Masks count as 0."""
     if is_mask:
         return 0 if array.dtype in (np.int32, np.uint32) else None
-    if is_bfloat16(array):
-        return BFLOAT16
-    return {"float32": FLOAT32, "float16": FLOAT16}.get(array.dtype.name)
+    code = _VIEW_CODES.get(array.dtype)
+    return BFLOAT16 if code is None and is_bfloat16(array) else code
 
 
 def numpy_view(buffer: Any, num_rows: int, row_stride: int, vocab_size: int, code: int) -> Array:

@@ -75,7 +75,7 @@ def _array_of(values: Any, name: str) -> Array:
 
 def address(array: Array) -> int:
     """Where the array's first element lies."""
-    found: int = array.__array_interface__["data"][0]
+    found: int = array.ctypes.data
     return found
 
 

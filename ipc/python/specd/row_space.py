@@ -16,6 +16,7 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from .arrays import as_rows, dtype_code, integer, integers, item_size, numpy_view, view_code
+from .batch_arrays import address
 from .dlpack import Array, Tensor, host_array, is_tensor, read_tensor
 from .in_flight import InTheWay
 from .lent_rows import LentRows, device_rows
@@ -186,8 +187,10 @@ class RowSpace:
     def _is_home(self, rows: Array) -> bool:
         if self.array is None or rows.ndim != 2 or rows.size == 0:
             return False
-        return (_address(rows) == _address(self.array) and rows.shape == self.array.shape
-                and rows.strides == self.array.strides and self.home is not None
+        is_same = rows is self.array or (
+            address(rows) == address(self.array) and rows.shape == self.array.shape
+            and rows.strides == self.array.strides)
+        return (is_same and self.home is not None
                 and view_code(rows, self.role == "mask") == self.home.code)
 
     def _find(self, parts: Sequence[Any]) -> Array | None:
@@ -217,7 +220,7 @@ class RowSpace:
             return None
         size = item_size(code)
         stride = rows.strides[0] if len(rows) > 1 else size * self.columns()
-        offset = _address(rows) - self.own.address
+        offset = address(rows) - self.own.address
         first = offset + min(0, stride * (len(rows) - 1))
         last = offset + max(0, stride * (len(rows) - 1)) + size * self.columns()
         if first < 0 or last > len(self.own.buffer) or offset % size or stride % size:
@@ -236,10 +239,11 @@ class RowSpace:
             return None
         if binding.num_rows > 1 and stride % step:
             return None
-        indices = binding.offset_bytes // step + np.arange(binding.num_rows) * (stride // step)
-        if indices.min() < 0 or indices.max() >= self.home.num_rows:
+        first, apart = binding.offset_bytes // step, stride // step
+        last = first + (binding.num_rows - 1) * apart
+        if min(first, last) < 0 or max(first, last) >= self.home.num_rows:
             return None
-        return indices.astype(np.uint32)
+        return (first + np.arange(binding.num_rows) * apart).astype(np.uint32)
 
     # ---- the tensor
 
@@ -282,11 +286,6 @@ def bound_names(role: str, named: Any, bound: Array) -> Array:
         return np.broadcast_to(outside, named.shape)
     rows: Array = np.where(inside, bound[np.where(inside, named, 0)], outside)
     return rows
-
-
-def _address(array: Array) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
 
 
 def _check_count(count: int, need: int, or_more: bool, rule: str, name: str) -> None:
