@@ -3,6 +3,7 @@
 SPECD_TEST_URI names a daemon; without it the engines are embedded.
 """
 
+import dataclasses
 import types
 import unittest
 
@@ -182,6 +183,31 @@ class RoundsTest(BatchCase):
         self.assertEqual(found.num_accepted.tolist(), [2, 1, 0])
         found = self.engine.verify_batch(one_hot(4, 5, 6), sequences)
         self.assertEqual(found.tokens.tolist(), [[4], [5], [6]])
+
+    def test_results_keep_their_memory_and_share_none(self):
+        sequences = self.engine.open_batch(3, temperature=0, logprobs=1).sequences
+        rows, drafts = one_hot(1, 2, 3, 4, 5, 6, 7, 0, 1), [[1, 2], [4, 5], [7, 1]]
+
+        def arrays(found):
+            fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+            return {name: array for name, array in fields.items() if name != "sequences"}
+
+        first = arrays(self.engine.verify_batch(rows, sequences, drafts, scores=True))
+        before = {name: array.copy() for name, array in first.items()}
+        self.assertEqual(first["tokens"].tolist(), [[1, 2, 3], [4, 5, 6], [7, 0, -1]])
+        for name, array in first.items():
+            self.assertTrue(array.flags.aligned and array.flags.writeable, name)
+            self.assertFalse(any(np.shares_memory(array, other) for other in first.values()
+                                 if other is not array), name)
+        # One array outlives the others and the rounds after it.
+        for name in list(first):
+            kept = first.pop(name)
+            later = arrays(self.engine.verify_batch(rows, sequences, drafts, scores=True))
+            self.assertFalse(any(np.shares_memory(kept, other) for other in later.values()), name)
+            np.testing.assert_array_equal(kept, before[name])
+            kept.view(np.uint8)[:] = 0xff  # which no other array shows
+            for other, array in first.items():
+                np.testing.assert_array_equal(array, before[other])
 
     def test_a_bad_sequence_fails_alone(self):
         opened = self.engine.open_batch(4, temperature=0)

@@ -26,6 +26,7 @@ library. The other files are:
   batch.py      rounds of many sequences, as arrays
   opening_batch.py openings of many sequences, as arrays
   batch_arrays.py what both need
+  result_block.py the arrays of results, in one block of memory
   row_space.py  the rows of a role: the caller's, used in place, and copies
   row_memory.py the memory of rows, and the places of copies in it
   lent_rows.py  tensors in device memory that a call brings

@@ -17,6 +17,7 @@ from .batch_arrays import handles, numbers_of, ragged
 from .cuda_stream import CudaStream, stream_address
 from .dlpack import Array, as_array
 from .in_flight import Awaited, InFlight
+from .result_block import ResultBlock
 from .round_calls import RoundCalls
 from .rounds import DISCARD, DRAFTS_BY_SLOT
 from .row_space import bound_names
@@ -90,13 +91,6 @@ class BatchResults:
         """The kept tokens of sequence i."""
         kept: Array = self.tokens[i, :self.num_kept[i]]
         return kept
-
-
-# By field of specd_batch_results: the type of its elements here. An unsigned -1 of C becomes -1.
-_RESULT_TYPES: dict[str, type[np.generic]] = {"status": np.uint32, "finish_reason": np.uint32, "num_accepted": np.uint32,
-                 "num_kept": np.uint32, "total_kept": np.uint32, "stop_token": np.int32,
-                 "detail": np.uint32, "bad_row": np.int32, "verify": np.uint32,
-                 "cumulative_logprob": np.float64}
 
 
 class BatchRounds(RoundCalls):
@@ -255,6 +249,8 @@ class _Batch:
 
     def caller_rows(self, bad_row: Array, detail: Array) -> Array:
         """Bad rows as the caller counts rows."""
+        if not np.count_nonzero(bad_row >= 0):
+            return bad_row
         counted = bad_row.copy()
         for i in np.flatnonzero(bad_row >= 0).tolist():
             counted[i] = results.caller_row(int(bad_row[i]), results.detail_of(int(detail[i])) or "",
@@ -264,8 +260,10 @@ class _Batch:
     def _put_rows(self, role: str, bound: Array, named: Any, dtype: Any, count: int) -> None:
         """Names the bound row of each element. `named` are indices into the rows of the call."""
         self.named[role] = bound
-        rows = bound[:count] if named is None else bound_names(role, named, bound)
-        self._put_list(f"{role}_rows", rows, dtype, count)
+        if named is None:
+            self._put(f"{role}_rows", bound[:count].astype(dtype, copy=False))
+        else:
+            self._put_list(f"{role}_rows", bound_names(role, named, bound), dtype, count)
 
     def _put_list(self, field: str, values: Any, dtype: Any, count: int,
                   name: str | None = None) -> None:
@@ -290,22 +288,11 @@ class BatchRound(Awaited[BatchResults]):
     """
 
     def __init__(self, in_flight: InFlight, number: int, batch: _Batch, num_scores: int):
-        count, width = batch.count, batch.longest + 1
         answer = s.BatchResults(ctypes.sizeof(s.BatchResults))
         super().__init__(in_flight, number, "specd_poll_batch", answer)
         self._batch = batch
         self._results: BatchResults | None = None
-        answer.max_results, answer.tokens_stride = count, width
-        self._arrays: dict[str, Array] = {name: np.empty(count, dtype)
-                                         for name, dtype in _RESULT_TYPES.items()}
-        self._arrays["tokens"] = np.empty((count, width), np.int32)
-        self._arrays["path"] = np.empty((count, width), np.int32)
-        if num_scores:
-            answer.scores_stride = num_scores
-            self._arrays["scores_per_token"] = np.empty(count, np.uint32)
-            self._arrays["scores"] = np.empty((count, width, num_scores), results.SCORE)
-        for name, array in self._arrays.items():
-            set_pointer(answer, name, array)
+        self._arrays = ResultBlock(answer, batch.count, batch.longest + 1, num_scores).arrays
 
     def take(self, why: str) -> None:
         bad_row = self._batch.caller_rows(self._arrays["bad_row"], self._arrays["detail"])
@@ -321,10 +308,10 @@ class BatchRound(Awaited[BatchResults]):
 def _checked(found: BatchResults, why: str) -> BatchResults:
     """`found`, unless a sequence was neither verified nor finished before. why: why the device
     failed, if it did."""
-    bad = np.flatnonzero(found.status > 1)
-    if not len(bad):
+    is_bad = found.status > 1
+    if not np.count_nonzero(is_bad):
         return found
-    first, names = int(bad[0]), found.status_names.tolist()
+    first, names = int(np.argmax(is_bad)), found.status_names.tolist()
     details = {first: why if names[first] == "device_error" else found.detail_text(first)}
     return results.checked(found, "sequences", names,
                            [details.get(i) for i in range(len(found))])

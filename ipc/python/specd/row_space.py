@@ -186,8 +186,10 @@ class RowSpace:
     def _is_home(self, rows: Array) -> bool:
         if self.array is None or rows.ndim != 2 or rows.size == 0:
             return False
-        return (address(rows) == address(self.array) and rows.shape == self.array.shape
-                and rows.strides == self.array.strides and self.home is not None
+        is_same = rows is self.array or (
+            address(rows) == address(self.array) and rows.shape == self.array.shape
+            and rows.strides == self.array.strides)
+        return (is_same and self.home is not None
                 and view_code(rows, self.role == "mask") == self.home.code)
 
     def _find(self, parts: Sequence[Any]) -> Array | None:
@@ -236,10 +238,11 @@ class RowSpace:
             return None
         if binding.num_rows > 1 and stride % step:
             return None
-        indices = binding.offset_bytes // step + np.arange(binding.num_rows) * (stride // step)
-        if indices.min() < 0 or indices.max() >= self.home.num_rows:
+        first, apart = binding.offset_bytes // step, stride // step
+        last = first + (binding.num_rows - 1) * apart
+        if min(first, last) < 0 or max(first, last) >= self.home.num_rows:
             return None
-        return indices.astype(np.uint32)
+        return (first + np.arange(binding.num_rows) * apart).astype(np.uint32)
 
     # ---- the tensor
 
