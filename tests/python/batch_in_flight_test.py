@@ -84,6 +84,17 @@ class BatchInFlightTest(DoorCase):
         found = asyncio.run(self.awaited(one_hot(2, 3), [a, b]))
         self.assertEqual(found.tokens.tolist(), [[2], [3]])
 
+    def test_results_name_the_sequences_that_were_submitted(self):
+        # Bug: they had the caller's own array, so a caller that reused it got tokens under other handles.
+        opened = self.open_two()
+        for dtype in (np.uint64, np.int64):
+            handles = opened.view(dtype).copy()
+            round = self.engine.submit_batch(one_hot(1, 2), handles)
+            handles[:] = handles[::-1].copy()
+            found = round.result()
+            self.assertEqual(found.sequences.tolist(), opened.tolist())
+            self.assertEqual(found.tokens.tolist(), [[1], [2]])
+
     async def awaited(self, *arguments):
         return await self.engine.submit_batch(*arguments)
 

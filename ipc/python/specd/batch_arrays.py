@@ -13,14 +13,15 @@ from .dlpack import Array, as_array
 
 
 def handles(sequences: Any) -> Array:
-    """Handles as uint64. torch has them as int64, with the same bits."""
+    """A copy of handles as uint64: the results have it, and the caller may write the array meanwhile.
+    torch has them as int64, with the same bits."""
     array = _array_of(sequences, "sequences")
     if array.dtype == np.int64:
         array = array.view(np.uint64)
     array = numbers_of(array, np.uint64, "sequences")
     if array.ndim != 1:
         raise refusal(f"sequences: an array of {array.ndim} dimensions, not of 1")
-    return array
+    return array.copy()
 
 
 def ragged(values: Any, offsets: Any, count: int, name: str,
