@@ -240,7 +240,7 @@ class RoundsTest(BatchCase):
                 self.engine.verify_batch(*arguments, **rest)
 
         refused("num_sequences = 0 is outside 1 .. 6", rows[:0], sequences[:0])
-        refused("target rows: 3 where 4 are needed", rows[:3], sequences, [[1], [2]])
+        refused("^rows: 3 where 4 are needed", rows[:3], sequences, [[1], [2]])
         refused("draft_offsets: they are needed", rows, sequences, [1, 2])
         refused("draft_offsets: they go from 0 to 2", rows, sequences, [1, 2], [0, 1, 3])
         refused("draft_offsets: they go from 0 to 2", rows, sequences, [1, 2], [0, 3, 2])
@@ -255,8 +255,22 @@ class RoundsTest(BatchCase):
         refused("target_argmax: it takes the place of rows", rows, sequences,
                 target_argmax=[1, 2])
         refused("discard: .* where 2 are needed", rows[:2], sequences, discard=[True])
-        found = self.engine.verify_batch(rows[:2], sequences)
-        self.assertEqual(found.total_kept.tolist(), [1, 1])  # nothing was kept before
+        # Bug: every other value counted by its truth, so "no" discarded.
+        for values, text in ((["no", "no"], "<U2 where booleans"), ([np.nan, 0], "float64 where booleans"),
+                             ([True, None], "object where booleans"), ([0, 2], "2 is neither True nor False")):
+            for name in ("discard", "by_slot"):
+                refused(f"^{name}: {text}", rows[:2], sequences, **{name: values})
+        for scores in ("all", 2, 1.0, None):
+            refused(f"^scores: {scores!r} is neither True nor False", rows[:2], sequences, scores=scores)
+        with self.assertRaisesRegex(specd.Error, "^discard: 'no' is neither True nor False"):
+            self.engine.verify(None, [specd.Draft(int(sequences[0]), discard="no")])
+        # Bug: the TypeError of a private function, without the argument that was meant.
+        refused("^draft_row: .* did you mean draft_rows?", rows[:2], sequences, draft_row=[1])
+        refused("^cuda_stream: .* give it to submit_batch", rows[:2], sequences, cuda_stream=0)
+        with self.assertRaisesRegex(specd.Error, r"^timeout_ms: .* to result\(\)"):
+            self.engine.submit_batch(rows[:2], sequences, timeout_ms=5)
+        found = self.engine.verify_batch(rows[:2], sequences, discard=[0, np.int32(1)], scores=np.True_)
+        self.assertEqual(found.total_kept.tolist(), [1, 0])  # nothing was kept before
 
 
 class OpeningsTest(BatchCase):

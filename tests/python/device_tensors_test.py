@@ -156,7 +156,7 @@ class DeviceTensorsTest(unittest.TestCase):
         sequence = self.open()
         rows = on_device(one_hot(1, 2))
         for tensor, texts in (
-            (Tensor(rows[:, ::-1], device=(CUDA, 0)), ["target rows", "(8, -1)", "contiguous()"]),
+            (Tensor(rows[:, ::-1], device=(CUDA, 0)), ["rows: ", "(8, -1)", "contiguous()"]),
             (Tensor(np.asfortranarray(rows), device=(CUDA, 0)), ["(1, 2)", "contiguous()"]),
             (Tensor(rows.astype(np.float64), device=(CUDA, 0)), ["float64", "bfloat16"]),
             (Tensor(rows[:, :5], device=(CUDA, 0)), ["(2, 5)", "8"]),

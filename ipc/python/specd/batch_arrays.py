@@ -61,6 +61,20 @@ def numbers_of(values: Any, dtype: Any, name: str) -> Array:
     return np.ascontiguousarray(array) if array.ndim else array
 
 
+def booleans(values: Any, count: int, name: str) -> Array:
+    """The values as `count` booleans. Integers 0 and 1 count, and nothing else does."""
+    array = _array_of(values, name)
+    if array.shape != (count,):
+        raise refusal(f"{name}: {array.shape} values where {count} are needed")
+    if array.dtype == bool:
+        return array
+    if isinstance(array, BFloat16) or array.dtype.kind not in "iu":
+        raise refusal(f"{name}: {array.dtype} where booleans are needed")
+    for value in array[(array != 0) & (array != 1)].tolist():
+        raise refusal(f"{name}: {value} is neither True nor False")
+    return array.astype(bool)
+
+
 def _array_of(values: Any, name: str) -> Array:
     values = as_array(values, name)
     if isinstance(values, BFloat16):  # numpy would take its words for numbers

@@ -130,9 +130,7 @@ class RowSpace:
         array, code = as_rows(_stacked(parts, self.columns()), self.columns(), name)
         _check_count(len(array), need, or_more, rule, name)
         if len(array) and not may_copy:
-            raise refusal(f"{name}: this array would be copied now, and the round's CUDA stream has "
-                          "still to write it; give None, a view of engine.rows, or a tensor in device "
-                          "memory")
+            raise copied_now(name, "give None, a view of engine.rows, or a tensor in device memory")
         return self.copy(array, code)
 
     def _lend(self, tensor: Tensor, need: int, or_more: bool, rule: str, name: str) -> Array:
@@ -272,6 +270,15 @@ class RowSpace:
             return numpy_view(memory.buffer, num_rows, row_stride, self.engine.vocab_size, code)
         words: Array = np.frombuffer(memory.buffer, np.int32, num_rows * row_stride)
         return words.reshape(num_rows, row_stride)[:, :self.columns()]
+
+
+def copied_now(name: str, remedy: str) -> c.Error:
+    """The refusal of an array that a round on a CUDA stream would copy at the call."""
+    return refusal(f"{name}: this array would be copied now, and the round's CUDA stream has still to "
+                   f"write it; {remedy}")
+
+
+MASKS_IN_PLACE = "write the masks into engine.rows(n, 'mask')"
 
 
 def bound_names(role: str, named: Any, bound: Array) -> Array:
