@@ -46,19 +46,22 @@ class _Lists(Known):
     processors: Mapping[str, Mapping[str, float]] | None = None
     structured_outputs: StructuredOutputs | None = None
 
-    def check(self: Any, **options: Any) -> None:
+    def check(self: Any, *, vocab_size: int | None = None, **options: Any) -> None:
         """Refuses what an engine would refuse when it opens a sequence, with the same Error. It opens one in
-        an embedded engine of its own, in about a millisecond. Call it where requests come in.
+        an embedded engine of its own, which takes 1 to 2 ms, and longer for long lists. Call it where
+        requests come in.
 
-        options: those of Engine that parameters depend on. Without vocab_size, any id may be in the
-          vocabulary. ignore_eos needs eos_token_ids; structured_outputs need tokenizer. Stop strings
+        vocab_size: that of the model. Without it, any id may be in the vocabulary: an id such as that of a
+          bad word is refused only when the sequence is opened
+        options: those of Engine that parameters depend on. ignore_eos needs eos_token_ids; structured_outputs need tokenizer. Stop strings
           need a daemon, so they are refused: leave them out.
         """
         from .engine import Engine  # which needs this file
         numbers = self.numbers
-        widest = {"vocab_size": int(numbers["thinking_start_id"].maximum) + 1,
-                  "max_sequences": int(numbers["n"].maximum), "max_scores_per_token": MAX_SCORES}
-        with Engine(**{**widest, **options}) as engine:
+        if vocab_size is None:
+            vocab_size = int(numbers["thinking_start_id"].maximum) + 1
+        widest = {"max_sequences": int(numbers["n"].maximum), "max_scores_per_token": MAX_SCORES}
+        with Engine(vocab_size=vocab_size, **{**widest, **options}) as engine:
             engine.open_all(self)
 
 
