@@ -26,9 +26,8 @@ _REFUSED = {
 
 
 def specd_params(params: Any, *, block: bool = False) -> SamplingParams:
-    """The specd.SamplingParams of a request of SGLang, checked. Nothing calls it by itself: call it where requests
-    come in, because an error in the scheduler ends
-    it.
+    """The specd.SamplingParams of a request of SGLang, checked. Nothing calls this by itself: call it where
+    requests come in, because an error in the scheduler ends that one.
 
     params: a SamplingParams of SGLang
     block: SGLang's speculative_use_block_verification

@@ -35,9 +35,8 @@ _GREEDY_BELOW = 1e-5  # as in vLLM and in speculative/params.cc
 def specd_params(params: Any, *, logprobs_mode: str = "raw_logprobs",
                  method: str = "standard", draft_temperature: bool = False,
                  vocab_size: int | None = None) -> SamplingParams:
-    """The specd.SamplingParams of a request of vLLM, checked. Nothing calls it by itself: call it where requests
-    come in, because an error in a worker ends
-    vLLM's engine.
+    """The specd.SamplingParams of a request of vLLM, checked. Nothing calls this by itself: call it where
+    requests come in, because an error in a worker ends vLLM's engine.
 
     params: a vllm.SamplingParams
     method: vLLM's rejection_sample_method, "standard" or "block"

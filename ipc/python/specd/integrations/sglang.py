@@ -5,8 +5,9 @@ SGLang loads `plugin` in its own processes, where this package is installed:
 $ SPECD_SGLANG_ENGINE=unix:/run/specd/specd.sock python -m sglang.launch_server --model-path ... \\
     --sampling-backend specd --speculative-algorithm EAGLE3 --speculative-eagle-topk 1 ...
 
-A field of a request that is not honoured, or outside its range, is an Error with its name in the scheduler, which
-ends it. Nothing calls specd_params by itself: call it in your front end, and the request alone is refused. tools/engines/sglang/README.md has the list.
+A field of a request that is not honoured, or outside its range, is an Error with its name in the scheduler,
+which ends it. Nothing calls specd_params by itself: a front end that calls it refuses the request alone.
+tools/engines/sglang/README.md has the list.
 """
 
 from __future__ import annotations

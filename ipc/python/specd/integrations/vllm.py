@@ -5,8 +5,9 @@
 >>> llm.collective_rpc("use_specd", args=("unix:/run/specd/specd.sock",))
 >>> llm.generate(prompts, vllm.SamplingParams(temperature=0.7, min_p=0.05, seed=1))
 
-A field of a request that is not honoured, or outside its range, is an Error with its name in the worker, which
-ends it. Nothing calls specd_params by itself: call it in your front end, and the request alone is refused. tools/engines/vllm/README.md has the list.
+A field of a request that is not honoured, or outside its range, is an Error with its name in the worker,
+which ends it. Nothing calls specd_params by itself: a front end that calls it refuses the request alone.
+tools/engines/vllm/README.md has the list.
 """
 
 from __future__ import annotations
