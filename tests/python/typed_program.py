@@ -99,6 +99,11 @@ def batches(engine: specd.Engine) -> list[int]:
         engine.open_batch(1, request_ids=[sequence.request_id])
     except specd.OpeningRefused as refused:
         tokens.append(refused.index)
+    try:
+        late.result(timeout_ms=0)
+    except specd.RoundTimeout as timeout:
+        slow: specd.Awaited[Any] | None = timeout.round
+        assert slow is late
     tokens += found.total_kept.tolist()
     return tokens
 
