@@ -127,7 +127,7 @@ class RowSpace:
         if indices is not None:
             _check_count(len(indices), need, whole or or_more, rule, name)
             return indices
-        array, code = as_rows(_stacked(parts, self.columns()), self.columns(), name)
+        array, code = as_rows(_stacked(parts, self.columns(), name), self.columns(), name)
         _check_count(len(array), need, or_more, rule, name)
         if len(array) and not may_copy:
             raise copied_now(name, "give None, a view of engine.rows, or a tensor in device memory")
@@ -299,14 +299,14 @@ def _check_count(count: int, need: int, or_more: bool, rule: str, name: str) -> 
         raise refusal(f"{name}: {count} where {need} are needed: {rule}")
 
 
-def _stacked(parts: Sequence[Any], columns: int) -> Any:
+def _stacked(parts: Sequence[Any], columns: int, name: str) -> Any:
     """The rows of all parts, one after another."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return np.zeros((0, columns), np.float32)
-    arrays = [as_rows(part) for part in parts]
+    arrays = [as_rows(part, name=name) for part in parts]
     if len({code for _, code in arrays}) > 1 and any(code == 1 for _, code in arrays):
-        raise refusal("rows: bfloat16 for some drafts and another dtype for others")
+        raise refusal(f"{name}: bfloat16 for some drafts and another dtype for others")
     stacked = np.concatenate([array.view(np.ndarray) for array, _ in arrays])
     return stacked.view(type(arrays[0][0]))
