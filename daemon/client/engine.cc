@@ -309,8 +309,8 @@ void Engine::GetSharing(specd_sharing* sharing) {
   sharing_text_ = found.text;
   if (rounds_.has_host_waits()) {
     sharing_text_ +=
-        "; streams have no memory operations here, so a CPU thread of this process stands in each "
-        "round of specd_submit_on_stream, and other host functions may wait behind it";
+        "; streams have no memory operations here, so a CPU thread of this process waits in each "
+        "round on a stream, and other host functions may wait behind it";
   }
   *sharing = {found.mode, 0, sharing_text_.c_str()};
 }

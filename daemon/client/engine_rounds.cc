@@ -190,9 +190,10 @@ absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
 
 absl::Status EngineRounds::CheckStreams() const {
   if (!link_.is_embedded()) return absl::OkStatus();
-  return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-                   "cuda_stream: embedded mode verifies inside specd_poll, which a stream cannot "
-                   "wait for; synchronize the stream and use specd_submit, or attach to a daemon");
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+      "cuda_stream: embedded mode verifies inside specd_poll, which a stream cannot wait for; "
+      "synchronize it and use specd_submit or specd_submit_batch, or attach to a daemon");
 }
 
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
@@ -224,14 +225,12 @@ absl::StatusOr<int> EngineRounds::SubmitInputsOnStream(uint64_t round_id, uint32
     status = streams_->Enqueue(stream, number);
   }
   if (!status.ok()) {
-    // If nothing was enqueued on this device's CUDA streams, the next CUDA stream may be of another
-    // device.
+    // If nothing was enqueued on this device, the next CUDA stream may be of another.
     if (streams_->is_unused()) (void)CloseStreams(0);
     return status;
   }
   last_on_stream_ = number;
-  // CheckRoom found room, so this cannot fail. The CUDA stream already holds operations of the
-  // round.
+  // The CUDA stream has work of the round. CheckRoom found room, so this cannot fail.
   return CodeOf(channel_.SubmitOnStream(round_id, {inputs_.data(), num_inputs},
                                         static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
@@ -258,7 +257,8 @@ absl::Status EngineRounds::EnqueueStaged(uint32_t num_sequences, void* cuda_stre
 absl::Status EngineRounds::GetRoundEnd(specd_round_end* end) const {
   if (last_on_stream_ == 0) {
     return MakeError(SPECD_ERROR_STATE, "end",
-                     "no round was submitted with specd_submit_on_stream");
+                     "no round was submitted with specd_submit_on_stream or "
+                     "specd_submit_batch_on_stream");
   }
   *end = {.device_address = streams_->StatusAddress(last_on_stream_),
           .answered = PackRoundEnd(last_on_stream_, RoundEnd::kAnswered)};

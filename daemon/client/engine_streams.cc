@@ -23,7 +23,7 @@ namespace {
 // The default CUDA stream of each thread; 0 and 1 are default CUDA streams too.
 constexpr uintptr_t kPerThreadStream = 2;
 
-constexpr char kRemedy[] = "synchronize the stream and use specd_submit";
+constexpr char kRemedy[] = "synchronize the stream and use specd_submit or specd_submit_batch";
 constexpr char kNoFunction[] =
     "the stream does not take a function of the host, which was to act in its place";
 
@@ -83,7 +83,8 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
                                  layout.round_words_bytes, &words);
   if (!result.ok()) {
     return Refused(result, "the words of the session cannot be registered with the device",
-                   "raise RLIMIT_MEMLOCK, or synchronize the stream and use specd_submit");
+                   "raise RLIMIT_MEMLOCK, or synchronize the stream and use specd_submit or "
+                   "specd_submit_batch");
   }
   const GpuWord width = devices[device_index].has_64_bit_words ? GpuWord::k64 : GpuWord::k32;
   auto streams = std::unique_ptr<EngineStreams>(new EngineStreams(

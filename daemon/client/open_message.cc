@@ -144,8 +144,9 @@ void CopyFileLists(const specd_params& params, ListCopier* copier, OpenSequenceR
                      &request->num_no_repeat_ngram_whitelist);
 }
 
-std::string_view BytesOf(std::span<const int32_t> ids) {
-  return {reinterpret_cast<const char*>(ids.data()), ids.size_bytes()};
+template <class T>
+std::string_view BytesOf(std::span<const T> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
 
 absl::Status Append(const UniqueFd& fd, std::string_view field, std::string_view bytes) {
@@ -177,10 +178,11 @@ absl::StatusOr<UniqueFd> MakeListFile(std::span<const int32_t> ids, std::string_
 }
 
 // Appends an opening to the bytes of a file of openings.
-absl::Status AppendOpening(const OpenContent& content, uint32_t index, std::string* file) {
-  const absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(content.request, index);
+absl::Status AppendOpening(OpenContent content, uint32_t index, std::string* file) {
+  const absl::StatusOr<std::vector<uint8_t>> message =
+      EncodeRequest(std::move(content.request), index);
   if (!message.ok()) return message.status();
-  const std::string_view ids = BytesOf(content.ids);
+  const std::string_view ids = BytesOf<int32_t>(content.ids);
   const uint64_t size_bytes = file->size() + message->size() + ids.size() + content.text.size();
   if (size_bytes > kOpeningsFileBytesMax) {
     return Invalid(
@@ -189,7 +191,7 @@ absl::Status AppendOpening(const OpenContent& content, uint32_t index, std::stri
                     "one call; open the rest in another",
                     size_bytes, kOpeningsFileBytesMax));
   }
-  file->append(message->begin(), message->end());
+  file->append(BytesOf<uint8_t>(*message));
   file->append(ids);
   file->append(content.text);
   return absl::OkStatus();
@@ -252,12 +254,13 @@ absl::StatusOr<OpeningsMessage> MakeOpeningsMessage(std::span<const NamedParams>
   for (uint32_t i = 0; i < openings.size(); ++i) {
     absl::StatusOr<OpenContent> content =
         ReadOpenContent(openings[i].request_id, *openings[i].params);
-    absl::Status status = content.ok() ? AppendOpening(*content, i, &bytes) : content.status();
+    if (content.ok()) message.num_sequences += content->num_sequences;
+    const absl::Status status =
+        content.ok() ? AppendOpening(*std::move(content), i, &bytes) : content.status();
     if (!status.ok()) {
       *refused = i;
       return status;
     }
-    message.num_sequences += content->num_sequences;
   }
   absl::StatusOr<UniqueFd> file = MakeMemfd("specd-openings", "num_openings");
   if (!file.ok()) return file.status();

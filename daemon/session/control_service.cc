@@ -292,7 +292,9 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequencesRequest& request,
 
   std::span<const uint8_t> rest = file;
   SessionSequences::Prepared prepared;
+  prepared.Reserve(request.num_openings);
   std::vector<uint32_t> opening_of;  // by sequence
+  opening_of.reserve(request.num_openings);
   for (uint32_t i = 0; i < request.num_openings; ++i) {
     status = PrepareNext(&rest, &prepared);
     if (status.ok() && prepared.size() > kOpeningsMax) status = TooManySequences(prepared.size());

@@ -125,6 +125,11 @@ class SessionSequences {
 class SessionSequences::Prepared {
  public:
   size_t size() const { return names_.size(); }
+  void Reserve(size_t num_sequences) {
+    built_.reserve(num_sequences);
+    names_.reserve(num_sequences);
+    openings_.reserve(num_sequences);
+  }
 
  private:
   friend class SessionSequences;

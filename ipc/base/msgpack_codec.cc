@@ -93,18 +93,19 @@ const msgpack::object* MapReader::Find(std::string_view key) {
     return nullptr;
   }
   is_read_[i] = true;
+  next_ = i + 1;
   return &map_.ptr[i].val;
 }
 
 bool MapReader::Has(std::string_view key) const { return IndexOf(key) < map_.size; }
 
 uint32_t MapReader::IndexOf(std::string_view key) const {
-  uint32_t i = 0;
-  for (; i < map_.size; ++i) {
+  for (uint32_t n = 0; n < map_.size; ++n) {
+    const uint32_t i = n < map_.size - next_ ? next_ + n : n - (map_.size - next_);
     const msgpack::object& name = map_.ptr[i].key;
-    if (name.type == msgpack::type::STR && ViewOf(name.via.str) == key) break;
+    if (name.type == msgpack::type::STR && ViewOf(name.via.str) == key) return i;
   }
-  return i;
+  return map_.size;
 }
 
 void MapReader::Read(std::string_view key, bool* out) {

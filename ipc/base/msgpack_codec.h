@@ -154,12 +154,14 @@ class MapReader {
   void ReadArray(std::string_view key, std::vector<T>* out, size_t size_max, F read);
   bool ReadSigned(std::string_view key, const msgpack::object& value, int32_t* out);
 
-  // The index of the field, or the size of the map.
+  // The index of the field, or the size of the map. A peer writes the fields in the order in which
+  // they are read, so the search begins behind the field that was found last.
   uint32_t IndexOf(std::string_view key) const;
 
   const msgpack::object_map& map_;
   std::string context_;
   std::vector<bool> is_read_;
+  uint32_t next_ = 0;  // the index behind the field that was found last
   absl::Status status_;
 };
 

@@ -145,9 +145,13 @@ struct ReadFields {
 
 // ---- both directions ----------------------------------------------------------------------------
 
+// Room for an OpenSequence with few parameters, the longest of the frequent messages.
+constexpr size_t kUsualBodyBytes = 640;
+
 template <class Message>
 absl::StatusOr<std::vector<uint8_t>> Encode(const Message& message, uint32_t request_id) {
   std::string body;
+  body.reserve(kUsualBodyBytes);
   MapWriter writer(&body);
   CountFields counter;
   Message::Fields(message, counter);

@@ -4,15 +4,14 @@ The daemon and an engine run in a root that has only these and the archive.
 """
 
 import os
-import unittest
 
-from packages_support import ANSWER, PACKAGES, SOURCE, PackageTest, compile_readme_engine, only, run
+from packages_support import ANSWER, PACKAGES, SOURCE, PackageTest, compile_readme_engine, main, only, run
 from roots import EmptyRoot
 
 URI = "unix:/run/specd/specd.sock"
 
 
-class ArchiveTest(PackageTest):
+class ArchiveCase(PackageTest):
     def setUp(self):
         super().setUp()
         self.archive = only(PACKAGES.glob("specd-*.tar.xz"))
@@ -21,10 +20,8 @@ class ArchiveTest(PackageTest):
         self.specd.mkdir(parents=True)
         run("tar", "-xJf", self.archive, "-C", self.specd, "--strip-components=1")
 
-    def in_root(self, program, *arguments):
-        self.need(self.root)
-        return self.start_words(self.root.command(program, *arguments))
 
+class FilesTest(ArchiveCase):
     def test_it_is_small_and_whole(self):
         self.check_size(self.archive)
         for name in ("bin/specd", "bin/specd-detok", "bin/specd-replay", "lib/libspecd.so.0",
@@ -35,6 +32,22 @@ class ArchiveTest(PackageTest):
 
     def test_it_brings_its_libraries(self):
         self.check_self_contained(self.specd)
+
+    def test_a_project_of_cmake_finds_it(self):
+        cmake, build = os.environ["SPECD_CMAKE"], self.folder / "build"
+        run(cmake, "-S", SOURCE / "tests/consumer/app", "-B", build, "-G", "Ninja",
+            f"-DCMAKE_PREFIX_PATH={self.specd}", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--verbose")
+        self.check_linked(run(cmake, "--build", build, "--verbose"), self.specd)
+        self.assertIn("verified a round of 2 drafts", run(build / "consumer"))
+
+
+class RootTest(ArchiveCase):
+    def setUp(self):
+        super().setUp()
+        self.need(self.root)
+
+    def in_root(self, program, *arguments):
+        return self.start_words(self.root.command(program, *arguments))
 
     def test_the_daemon_verifies_a_round_of_an_engine_in_c(self):
         engine, said = compile_readme_engine(self.folder, self.specd / "lib", "/opt/moved/lib")
@@ -48,13 +61,6 @@ class ArchiveTest(PackageTest):
             self.assertEqual(done.stdout, ANSWER)
         self.stop(daemon)
 
-    def test_a_project_of_cmake_finds_it(self):
-        cmake, build = os.environ["SPECD_CMAKE"], self.folder / "build"
-        run(cmake, "-S", SOURCE / "tests/consumer/app", "-B", build, "-G", "Ninja",
-            f"-DCMAKE_PREFIX_PATH={self.specd}", "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--verbose")
-        self.check_linked(run(cmake, "--build", build, "--verbose"), self.specd)
-        self.assertIn("verified a round of 2 drafts", run(build / "consumer"))
-
     def test_the_other_programs_run(self):
         for name in ("specd-detok", "specd-replay", "specd-toy-engine", "specd-toy-client"):
             done = self.in_root(f"/opt/moved/bin/{name}", "--version")
@@ -63,4 +69,4 @@ class ArchiveTest(PackageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

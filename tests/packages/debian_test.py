@@ -6,10 +6,9 @@ import pathlib
 import re
 import shutil
 import subprocess
-import unittest
 
 from packages_support import (ANSWER, PACKAGES, PATIENCE_S, SOURCE, PackageTest,
-                              compile_readme_engine, is_stripped, only,
+                              compile_readme_engine, is_stripped, main, only,
                               programs_and_libraries, run)
 from roots import DebianRoot, package_names
 
@@ -26,7 +25,7 @@ def package_names_of(field):
     return [package_names(part)[0] for part in field.split(", ")]
 
 
-class DebianTest(PackageTest):
+class DebianCase(PackageTest):
     def setUp(self):
         super().setUp()
         self.package = only(PACKAGES.glob("specd_*.deb"))
@@ -39,6 +38,8 @@ class DebianTest(PackageTest):
     def control(self, name):
         return (self.root / "DEBIAN" / name).read_text()
 
+
+class FilesTest(DebianCase):
     def test_it_is_small_and_names_itself(self):
         self.check_size(self.package)
         version = re.search(r"project\(specd VERSION (\S+)", (SOURCE / "CMakeLists.txt").read_text())[1]
@@ -106,7 +107,11 @@ class DebianTest(PackageTest):
         if not runs:  # an image has neither program
             run("/bin/sh", self.root / "DEBIAN/postinst", "configure", env={"PATH": str(self.folder)})
 
-    def test_a_bare_debian_installs_it_and_verifies_rounds(self):
+
+class RootTest(DebianCase):
+    """In a bare Debian."""
+
+    def test_it_is_installed_and_verifies_rounds(self):
         """dpkg takes it once the packages that it depends on are there. Only these can be missing for the daemon."""
         root = DebianRoot(self.folder / "debian")
         self.need(root)
@@ -139,4 +144,4 @@ class DebianTest(PackageTest):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    main()

@@ -64,6 +64,31 @@ class AsyncioTest(unittest.IsolatedAsyncioTestCase):
         await asyncio.gather(generate(0, np.float32), generate(1, np.float16))
         self.assertGreaterEqual(min(counts), wanted - 2)
 
+    async def test_batches_whose_rows_must_be_bound_leave_the_event_loop_free(self):
+        # Bug: await engine.submit_batch(...) stopped the event loop while rows had to be bound.
+        long = Long(self)
+        first = long.engine.submit(None, long.drafts)
+        handles = [sequence.handle for sequence in long.sequences[:1]]
+        half = one_hot_row(LARGE, BEST, np.float16)
+        task = asyncio.create_task(long.engine.averify_batch(half, handles))
+        await asyncio.sleep(0)  # the task has begun, and waits for the first round
+        self.assertFalse(first.done())
+        found = await task
+        self.assertTrue(first.done())
+        self.assertEqual(found.tokens.tolist(), [[BEST]])
+
+    async def test_batches_and_rounds_have_turns(self):
+        handles = [self.open(max_tokens=None).handle for _ in range(6)]
+
+        async def generate(which):
+            for i in range(20):
+                dtype = np.float32 if which % 2 else np.float16
+                found = await self.engine.averify_batch(one_hot((which + i) % V, dtype=dtype),
+                                                        handles[which:which + 1])
+                self.assertEqual(found.tokens.tolist(), [[(which + i) % V]])
+            return int(found.total_kept[0])
+        self.assertEqual(await asyncio.gather(*[generate(which) for which in range(6)]), [20] * 6)
+
     async def test_a_task_that_is_cancelled_while_it_has_the_turn_passes_it_on(self):
         long = Long(self)
         first = long.engine.submit(None, long.drafts)

@@ -15,7 +15,7 @@ import numpy as np
 
 import specd
 from specd import _library as c
-from door_case import DoorCase, one_hot
+from door_case import V, DoorCase, one_hot
 from in_flight_test import BEST, DRAFTS, Long
 
 
@@ -84,6 +84,17 @@ class BatchInFlightTest(DoorCase):
         found = asyncio.run(self.awaited(one_hot(2, 3), [a, b]))
         self.assertEqual(found.tokens.tolist(), [[2], [3]])
 
+    def test_results_name_the_sequences_that_were_submitted(self):
+        # Bug: they had the caller's own array, so a caller that reused it got tokens under other handles.
+        opened = self.open_two()
+        for dtype in (np.uint64, np.int64):
+            handles = opened.view(dtype).copy()
+            round = self.engine.submit_batch(one_hot(1, 2), handles)
+            handles[:] = handles[::-1].copy()
+            found = round.result()
+            self.assertEqual(found.sequences.tolist(), opened.tolist())
+            self.assertEqual(found.tokens.tolist(), [[1], [2]])
+
     async def awaited(self, *arguments):
         return await self.engine.submit_batch(*arguments)
 
@@ -128,14 +139,26 @@ class BatchInFlightTest(DoorCase):
         with mock.patch.object(c, "load", lambda: Patched(real, specd_submit_batch_on_stream=on_stream)):
             found = self.engine.submit_batch(None, handles, cuda_stream=76).result()
         self.assertEqual((seen, found.status.tolist()), ([76], [0, 0]))
-        with self.assertRaisesRegex(specd.Error, "would be copied now"):
+        with self.assertRaisesRegex(specd.Error, "^rows: this array would be copied now"):
             self.engine.submit_batch(one_hot(1, 2), handles, cuda_stream=76)
+        # Bug: masks were copied, although the CUDA stream might have written them later.
+        masks, words = np.ones((2, V), bool), self.engine.rows(2, "mask")
+        words[:] = specd.pack_mask(masks)
+        with self.assertRaisesRegex(specd.Error, r"^masks: this array would be copied now.*engine.rows\(n"):
+            self.engine.submit_batch(None, handles, cuda_stream=76, masks=masks)
+        with self.assertRaisesRegex(specd.Error, "^masks: this array would be copied now"):
+            self.engine.submit(None, {int(handles[0]): []}, masks=[masks[:1]], cuda_stream=76)
+        with mock.patch.object(c, "load", lambda: Patched(real, specd_submit_batch_on_stream=on_stream)):
+            found = self.engine.submit_batch(None, handles, cuda_stream=76, masks=words).result()
+        self.assertEqual(found.status.tolist(), [0, 0])
         with self.assertRaisesRegex(specd.Error, "cuda_stream: "):
             self.engine.submit_batch(None, handles, cuda_stream=76)
 
     def test_an_array_of_another_name_is_refused(self):
-        with self.assertRaisesRegex(TypeError, "draft_row"):
-            self.engine.submit_batch(one_hot(1, 2), self.open_two(), draft_row=[1])
+        for call in (self.engine.submit_batch, lambda *arguments, **rest: asyncio.run(
+                self.engine.averify_batch(*arguments, **rest))):
+            with self.assertRaisesRegex(specd.Error, "^draft_row: .* did you mean draft_rows?"):
+                call(one_hot(1, 2), self.open_two(), draft_row=[1])
 
     def test_more_rounds_than_the_ring_holds(self):
         sequence = self.open()

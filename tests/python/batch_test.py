@@ -3,6 +3,7 @@
 SPECD_TEST_URI names a daemon; without it the engines are embedded.
 """
 
+import dataclasses
 import types
 import unittest
 
@@ -183,6 +184,31 @@ class RoundsTest(BatchCase):
         found = self.engine.verify_batch(one_hot(4, 5, 6), sequences)
         self.assertEqual(found.tokens.tolist(), [[4], [5], [6]])
 
+    def test_results_keep_their_memory_and_share_none(self):
+        sequences = self.engine.open_batch(3, temperature=0, logprobs=1).sequences
+        rows, drafts = one_hot(1, 2, 3, 4, 5, 6, 7, 0, 1), [[1, 2], [4, 5], [7, 1]]
+
+        def arrays(found):
+            fields = {field.name: getattr(found, field.name) for field in dataclasses.fields(found)}
+            return {name: array for name, array in fields.items() if name != "sequences"}
+
+        first = arrays(self.engine.verify_batch(rows, sequences, drafts, scores=True))
+        before = {name: array.copy() for name, array in first.items()}
+        self.assertEqual(first["tokens"].tolist(), [[1, 2, 3], [4, 5, 6], [7, 0, -1]])
+        for name, array in first.items():
+            self.assertTrue(array.flags.aligned and array.flags.writeable, name)
+            self.assertFalse(any(np.shares_memory(array, other) for other in first.values()
+                                 if other is not array), name)
+        # One array outlives the others and the rounds after it.
+        for name in list(first):
+            kept = first.pop(name)
+            later = arrays(self.engine.verify_batch(rows, sequences, drafts, scores=True))
+            self.assertFalse(any(np.shares_memory(kept, other) for other in later.values()), name)
+            np.testing.assert_array_equal(kept, before[name])
+            kept.view(np.uint8)[:] = 0xff  # which no other array shows
+            for other, array in first.items():
+                np.testing.assert_array_equal(array, before[other])
+
     def test_a_bad_sequence_fails_alone(self):
         opened = self.engine.open_batch(4, temperature=0)
         opened.sequence(1).close()
@@ -214,7 +240,7 @@ class RoundsTest(BatchCase):
                 self.engine.verify_batch(*arguments, **rest)
 
         refused("num_sequences = 0 is outside 1 .. 6", rows[:0], sequences[:0])
-        refused("target rows: 3 where 4 are needed", rows[:3], sequences, [[1], [2]])
+        refused("^rows: 3 where 4 are needed", rows[:3], sequences, [[1], [2]])
         refused("draft_offsets: they are needed", rows, sequences, [1, 2])
         refused("draft_offsets: they go from 0 to 2", rows, sequences, [1, 2], [0, 1, 3])
         refused("draft_offsets: they go from 0 to 2", rows, sequences, [1, 2], [0, 3, 2])
@@ -229,8 +255,22 @@ class RoundsTest(BatchCase):
         refused("target_argmax: it takes the place of rows", rows, sequences,
                 target_argmax=[1, 2])
         refused("discard: .* where 2 are needed", rows[:2], sequences, discard=[True])
-        found = self.engine.verify_batch(rows[:2], sequences)
-        self.assertEqual(found.total_kept.tolist(), [1, 1])  # nothing was kept before
+        # Bug: every other value counted by its truth, so "no" discarded.
+        for values, text in ((["no", "no"], "<U2 where booleans"), ([np.nan, 0], "float64 where booleans"),
+                             ([True, None], "object where booleans"), ([0, 2], "2 is neither True nor False")):
+            for name in ("discard", "by_slot"):
+                refused(f"^{name}: {text}", rows[:2], sequences, **{name: values})
+        for scores in ("all", 2, 1.0, None):
+            refused(f"^scores: {scores!r} is neither True nor False", rows[:2], sequences, scores=scores)
+        with self.assertRaisesRegex(specd.Error, "^discard: 'no' is neither True nor False"):
+            self.engine.verify(None, [specd.Draft(int(sequences[0]), discard="no")])
+        # Bug: the TypeError of a private function, without the argument that was meant.
+        refused("^draft_row: .* did you mean draft_rows?", rows[:2], sequences, draft_row=[1])
+        refused("^cuda_stream: .* give it to submit_batch", rows[:2], sequences, cuda_stream=0)
+        with self.assertRaisesRegex(specd.Error, r"^timeout_ms: .* to result\(\)"):
+            self.engine.submit_batch(rows[:2], sequences, timeout_ms=5)
+        found = self.engine.verify_batch(rows[:2], sequences, discard=[0, np.int32(1)], scores=np.True_)
+        self.assertEqual(found.total_kept.tolist(), [1, 0])  # nothing was kept before
 
 
 class OpeningsTest(BatchCase):

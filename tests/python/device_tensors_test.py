@@ -1,6 +1,7 @@
 """Tensors in device memory as rows of a call, read where they lie: over the pretended device of
 tests/tools/pretended_engine.cc, whose memory the CPU reaches too."""
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -156,7 +157,7 @@ class DeviceTensorsTest(unittest.TestCase):
         sequence = self.open()
         rows = on_device(one_hot(1, 2))
         for tensor, texts in (
-            (Tensor(rows[:, ::-1], device=(CUDA, 0)), ["target rows", "(8, -1)", "contiguous()"]),
+            (Tensor(rows[:, ::-1], device=(CUDA, 0)), ["rows: ", "(8, -1)", "contiguous()"]),
             (Tensor(np.asfortranarray(rows), device=(CUDA, 0)), ["(1, 2)", "contiguous()"]),
             (Tensor(rows.astype(np.float64), device=(CUDA, 0)), ["float64", "bfloat16"]),
             (Tensor(rows[:, :5], device=(CUDA, 0)), ["(2, 5)", "8"]),
@@ -289,6 +290,18 @@ class SglangSamplerTest(unittest.TestCase):
         self.assertIsNone(none)
         return found[0].tolist(), found[1]
 
+    @contextlib.contextmanager
+    def probe(self, code_name):
+        """The probe of a GPU ends with this error. Yields the devices that were probed."""
+        def argmax(rows, device):
+            probed.append(device)
+            raise specd.Error(-1, code_name, "as the test says")
+        probed = []
+        _sglang_sampler._samples_on.cache_clear()
+        self.addCleanup(_sglang_sampler._samples_on.cache_clear)
+        with mock.patch.object(_sglang_sampler, "argmax", argmax):
+            yield probed
+
     def expected(self):
         return specd.sample(self.host, seed=7, position=np.arange(6, dtype=np.uint64), kind="probabilities",
                             top_k=[1, 5, 40, 40, 3, 2], top_p=np.full(6, 0.9, np.float32)).tolist()
@@ -302,10 +315,25 @@ class SglangSamplerTest(unittest.TestCase):
 
     def test_a_library_without_cuda_gets_a_copy(self):
         self.rows.cpu = lambda: self.host
-        with mock.patch.object(_sglang_sampler, "_has_gpu", lambda: False):
+        with self.probe("SPECD_ERROR_UNSUPPORTED"):
             before = DEVICE.pretended_num_launches()
             self.assertEqual(self.ids(self.rows), (self.expected(), (CUDA, 0)))
             self.assertEqual(DEVICE.pretended_num_launches(), before)
+
+    def test_the_gpu_of_the_probabilities_is_asked_and_only_a_lasting_answer_is_kept(self):
+        # Bug: cuda:0 was asked for every GPU, and a moment without memory there meant copies for ever.
+        for index in (0, 2):
+            rows = type(self.rows)(self.rows.array, device=(CUDA, index))
+            rows.cpu = lambda: self.host
+            with self.probe("SPECD_ERROR_DEVICE") as probed:
+                for _ in range(2):
+                    with self.assertRaisesRegex(specd.Error, "as the test says"):
+                        self.ids(rows)
+            self.assertEqual(probed, [f"cuda:{index}"] * 2)
+            with self.probe("SPECD_ERROR_UNSUPPORTED") as probed:
+                for _ in range(2):
+                    self.ids(rows)
+            self.assertEqual(probed, [f"cuda:{index}"])
 
 
 if __name__ == "__main__":

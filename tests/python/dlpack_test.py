@@ -139,14 +139,14 @@ class DlpackTest(DoorCase):
         sequence = self.open()
         verify = self.engine.verify
         eighth = Tensor(np.zeros((1, V), np.uint8), (FLOAT8_E4M3FN, 8))
-        self.refused(lambda: verify(eighth, {sequence: []}), "target rows", "code 10 with 8 bits",
+        self.refused(lambda: verify(eighth, {sequence: []}), "rows: ", "code 10 with 8 bits",
                      "convert it to float32")
         metal = Tensor(ROWS[:1], device=(METAL, 0))
-        self.refused(lambda: verify(metal, {sequence: []}), "target rows", "Metal device 0", ".cpu()")
+        self.refused(lambda: verify(metal, {sequence: []}), "rows: ", "Metal device 0", ".cpu()")
         ids = Tensor(np.array([1]), device=(CUDA, 3))
         self.refused(lambda: verify(ROWS[:2], {sequence: ids}), "tokens", "CUDA device 3", ".cpu()")
         self.refused(lambda: verify([Tensor(ROWS[:1], device=(CUDA, 0))], {sequence: []}),
-                     "target rows", "CUDA device 0")
+                     "rows: ", "CUDA device 0")
         self.refused(lambda: verify(ROWS[:2], {sequence: Tensor(bfloat16_words([1]), (BFLOAT, 16))}),
                      "tokens", "bfloat16 where integers are needed")
         result, = verify(ROWS[:1], {sequence: []})

@@ -173,8 +173,8 @@ class DoorTest(DoorCase):
         allowed = np.ones(V, bool)
         verify, sample = self.engine.verify, self.engine.sample_draft
         for make, texts in (
-            (lambda: verify(one_hot(1, 2, 3), {a: [1]}), ["target rows", "3", "2"]),
-            (lambda: verify(one_hot(1, 2), {a: [1]}, q=one_hot(1, 1)), ["draft rows", "2", "1"]),
+            (lambda: verify(one_hot(1, 2, 3), {a: [1]}), ["rows: 3 where 2"]),
+            (lambda: verify(one_hot(1, 2), {a: [1]}, q=one_hot(1, 1)), ["q: 2 where 1"]),
             (lambda: verify(one_hot(1), {a: []}, masks=[np.ones((1, V))]), ["masks", "float64"]),
             (lambda: sample(one_hot(1, 2), [a]), ["rows", "2", "1"]),
             (lambda: sample(one_hot(1), [a, a]), ["rows", "1", "2"]),

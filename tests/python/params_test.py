@@ -8,6 +8,9 @@ import specd
 from specd import param_table, params
 
 V = 8
+# The names in errors of the fields that C has under other names.
+NAMES_IN_ERRORS = {"bad_words": "bad_word_(ids|lengths)", "logit_bias": "logit_bias(_ids)?",
+                   "thinking_token_budget": "thinking_budget"}
 # A row that the library's table does not have.
 NEW = param_table.Number(name="test_share", vllm_name="vllm_share", type="number", default=0.5,
                     maximum=1.0, choices=())
@@ -113,7 +116,9 @@ class ParamsTest(unittest.TestCase):
                            {"allowed_token_ids": []}, {"allowed_token_ids": [-1]},
                            {"draft_temperature": 0}, {"thinking_token_budget": 2}):
                 given = specd.SamplingParams(**fields)
-                with self.subTest(fields), self.assertRaises(specd.Error) as checked:
+                name = next(iter(fields))
+                with self.subTest(fields), self.assertRaisesRegex(
+                        specd.Error, rf"^{NAMES_IN_ERRORS.get(name, name)}\b") as checked:
                     given.check(vocab_size=V)
                 with self.subTest(fields), self.assertRaises(specd.Error) as opened:
                     engine.open_all(given)
@@ -127,6 +132,10 @@ class ParamsTest(unittest.TestCase):
         specd.SamplingParams(ignore_eos=True).check(eos_token_ids=[2])
         with self.assertRaisesRegex(specd.Error, r"7 is outside 0 \.\. 6 \(vocab_size - 1\)"):
             specd.SamplingParams(allowed_token_ids=[7]).check(vocab_size=7)
+        # Without a vocabulary, any id may be in it.
+        specd.SamplingParams(bad_words=[[200000]]).check()
+        with self.assertRaisesRegex(specd.Error, r"200000 is outside 0 \.\. 127999 \(vocab_size - 1\)"):
+            specd.SamplingParams(bad_words=[[200000]]).check(vocab_size=128000)
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ class TorchTensorsTest(DoorCase):
                 rows = torch.zeros(1, V, dtype=dtype)
             with self.subTest(dtype), self.assertRaises(specd.Error) as caught:
                 self.kept(rows)
-            self.assertRegex(str(caught.exception), "target rows: .*(not one of float32|convert it to float32|cannot be exported)")
+            self.assertRegex(str(caught.exception), "rows: .*(not one of float32|convert it to float32|cannot be exported)")
 
 
 if __name__ == "__main__":

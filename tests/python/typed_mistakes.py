@@ -36,3 +36,5 @@ next(specd.subscribe("unix:/run/specd/specd.sock")).logprobs[0]  # error: index
 
 async def forgets_to_await() -> None:
     results: list[specd.Result] = engine.averify(np.eye(8), {sequence: [1]})  # error: assignment
+    arrays: specd.BatchResults = engine.averify_batch(np.eye(8), [1])  # error: assignment
+    await engine.averify_batch(np.eye(8), [1], timeout_ms=5)  # error: call-arg

@@ -72,6 +72,11 @@ def outputs(engine: specd.Engine) -> int:
     return int(kept.shape[0]) + int(engine.stats()["rounds"]) * 0
 
 
+async def batch_in_a_coroutine(engine: specd.Engine, opened: specd.BatchOpening) -> int:
+    found: specd.BatchResults = await engine.averify_batch(eye(1, 2), opened.sequences, discard=[True, True])
+    return len(found)
+
+
 def batches(engine: specd.Engine) -> list[int]:
     opened: specd.BatchOpening = engine.open_batch(
         2, specd.SamplingParams(max_tokens=20), temperature=[0, 0.0],
@@ -86,6 +91,7 @@ def batches(engine: specd.Engine) -> list[int]:
     tokens: list[int] = found.kept(0).tolist()
     engine.verify_batch(None, opened.sequences, target_argmax=[4, 5], discard=[True, False],
                         timeout_ms=60000)
+    asyncio.run(batch_in_a_coroutine(engine, opened))
     late: specd.BatchRound = engine.submit_batch(eye(6, 7), opened.sequences)
     later: specd.BatchResults = late.result()
     assert later is late.result(timeout_ms=0)
@@ -93,6 +99,11 @@ def batches(engine: specd.Engine) -> list[int]:
         engine.open_batch(1, request_ids=[sequence.request_id])
     except specd.OpeningRefused as refused:
         tokens.append(refused.index)
+    try:
+        late.result(timeout_ms=0)
+    except specd.RoundTimeout as timeout:
+        slow: specd.Awaited[Any] | None = timeout.round
+        assert slow is late
     tokens += found.total_kept.tolist()
     return tokens
 

@@ -35,7 +35,7 @@ from .structured import StructuredOutputs
 
 class SamplingParams:
     numbers: ClassVar[dict[str, Number]]
-    def check(self, **options: Any) -> None: ...
+    def check(self, *, vocab_size: int | None = ..., **options: Any) -> None: ...
 '''
 
 

@@ -27,8 +27,7 @@ typedef struct specd_options {
                        usable CPU, at most 16. The results do not depend on it. A daemon has
                        --threads instead */
   uint32_t stream_timeout_ms; /* how long a CUDA stream waits for its answer before the library
-                                 releases it (specd_submit_on_stream); 1 .. 3600000, default 0 =
-                                 250 */
+                                 releases it (stream_rounds.h); 1 .. 3600000, default 0 = 250 */
   const char* name;           /* shown in the daemon's log, up to 64 bytes; default "engine" */
   /* embedded:cuda: a cudaStream_t that the caller owns and that outlives the engine. Rounds run on
    * its device, after the work that is on it already and before later work. NULL (default): specd

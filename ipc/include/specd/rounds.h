@@ -64,9 +64,9 @@ typedef struct specd_draft {
 /* Submits a round. The caller chooses round_id, and the completion returns it. A sequence may occur
  * once in a round. The call copies everything except the rows, which are ready now and must not
  * change. If a draft needs a role that was never bound, the answer is SPECD_ERROR_STATE with the
- * name of the role. Masks of constraints are built in the round; specd_submit_on_stream has them
- * built while the target model runs. While rounds of specd_stage_round are in flight the answer is
- * SPECD_ERROR_STATE: poll them first. */
+ * name of the role. Masks of constraints are built in the round. In a round on a CUDA stream
+ * (stream_rounds.h) they are built while the target model runs. While rounds of specd_stage_round
+ * are in flight the answer is SPECD_ERROR_STATE: poll them first. */
 SPECD_API int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                            uint32_t num_drafts);
 
@@ -85,7 +85,7 @@ enum {
                                         changed. In embedded mode specd_last_error gives the reason
                                         after the call that returned this status; a daemon logs it and
                                         restarts */
-  SPECD_STATUS_ABORTED = 6 /* nothing was confirmed and nothing will be. specd_submit_on_stream:
+  SPECD_STATUS_ABORTED = 6 /* nothing was confirmed and nothing will be. A round on a CUDA stream:
                               the CUDA stream was released without an answer. A daemon: it
                               stopped in the middle of a long round, or a page of the bound
                               memory was missing when it was read (a hole without memory, no

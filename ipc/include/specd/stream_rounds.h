@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Submits a round whose rows a CUDA stream is still writing; the CPU does not wait. The call
+/* Submits a round whose rows a CUDA stream is still writing; the CPU does not wait. This comment
+ * holds for specd_submit_batch_on_stream (batches.h) too: a batch is a round. The call
  * enqueues two things on cuda_stream: the rows are ready, and the CUDA stream waits for the answer.
  * The daemon has the round at once, and builds the masks of constrained sequences until the rows
  * are ready; for draft tokens that lie on the device, see specd_mark_drafts. Work that is enqueued
@@ -34,9 +35,9 @@ extern "C" {
  *
  * The answer is SPECD_FULL as for specd_submit, and also while another CUDA stream has still to
  * pass an earlier round. It is SPECD_ERROR_UNSUPPORTED without a CUDA driver, and in embedded mode:
- * synchronize the CUDA stream and use specd_submit. It is SPECD_ERROR_INVALID_ARGUMENT for a CUDA
- * stream of another device than the first one's. Do not call this while the CUDA stream records a
- * CUDA graph: submit after the graph's launch.
+ * synchronize the CUDA stream and use specd_submit or specd_submit_batch. It is
+ * SPECD_ERROR_INVALID_ARGUMENT for a CUDA stream of another device than the first one's. Do not
+ * call this while the CUDA stream records a CUDA graph: submit after the graph's launch.
  *
  * If a device has no memory operations on CUDA streams, a host function (cuLaunchHostFunc) waits in
  * their place. A CPU thread then waits in each round, and specd_get_sharing says so from the first
@@ -73,9 +74,10 @@ SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
  *
  * Attached, the CUDA stream writes a word, and the rules of specd_submit_on_stream hold for
  * cuda_stream: the first round or mark decides the device. Only rounds of specd_submit_on_stream
- * profit. A second mark for the same round takes the place of the first once that one has come;
- * before that it changes nothing. Where a host function stands for the word (docs/GPU.md), what is
- * enqueued behind the mark waits for host functions that were enqueued before it.
+ * and of specd_submit_batch_on_stream profit. A second mark for the same round takes the place of
+ * the first once that one has come; before that it changes nothing. Where a host function stands
+ * for the word (docs/GPU.md), what is enqueued behind the mark waits for host functions that were
+ * enqueued before it.
  *
  * Embedded, the mark needs embedded:cuda, else the answer is SPECD_ERROR_UNSUPPORTED. The last mark
  * replaces every earlier one, so only one round ahead profits. It helps if rounds run on the
@@ -95,9 +97,9 @@ typedef struct specd_round_end {
                               differs, nothing was confirmed, and the completion says why */
 } specd_round_end;
 
-/* Describes the round submitted last with specd_submit_on_stream. The address is valid for work
- * that is enqueued on the round's CUDA stream before ring_depth more rounds are, on any CUDA
- * stream. */
+/* Describes the round submitted last with specd_submit_on_stream or specd_submit_batch_on_stream.
+ * The address is valid for work that is enqueued on the round's CUDA stream before ring_depth more
+ * rounds are, on any CUDA stream. */
 SPECD_API int specd_get_round_end(specd_engine* engine, specd_round_end* end);
 
 #ifdef __cplusplus

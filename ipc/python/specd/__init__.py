@@ -14,7 +14,7 @@ library. The other files are:
   engine.py     Engine, with its parts:
   engine_handle.py its opening and its end
   round_calls.py its rounds
-  in_flight.py  Round, a round in flight, and the waits for it
+  in_flight.py  Awaited, a round in flight, such as a Round, and the waits for it
   sequence.py   Sequence
   member.py     Member, a tensor-parallel rank
   options.py    the options of Engine
@@ -26,6 +26,7 @@ library. The other files are:
   batch.py      rounds of many sequences, as arrays
   opening_batch.py openings of many sequences, as arrays
   batch_arrays.py what both need
+  result_block.py the arrays of results, in one block of memory
   row_space.py  the rows of a role: the caller's, used in place, and copies
   row_memory.py the memory of rows, and the places of copies in it
   lent_rows.py  tensors in device memory that a call brings
@@ -53,7 +54,7 @@ from .engine import Engine
 from .cuda_stream import CudaStream
 from .dlpack import SupportsDlpack
 from .grammar import Grammar, Matcher, Tokenizer, apply_mask, fill_masks
-from .in_flight import Round, RoundTimeout
+from .in_flight import Awaited, Round, RoundTimeout
 from .member import Member
 from .opening_batch import BatchOpening, OpeningRefused
 from .ops import argmax, sample, softmax, top_k_mask, top_k_renorm, top_p_renorm
@@ -82,7 +83,7 @@ def load_backends(path: str | os.PathLike[str]) -> None:
 
 
 __all__ = [
-    "BFloat16", "BatchOpening", "BatchResults", "BatchRound", "Children", "CudaStream", "Draft",
+    "Awaited", "BFloat16", "BatchOpening", "BatchResults", "BatchRound", "Children", "CudaStream", "Draft",
     "DraftRequest", "Engine", "Error", "Grammar", "Logprob", "Matcher", "Member", "OpeningRefused", "Result",
     "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence", "StreamEvent",
     "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",

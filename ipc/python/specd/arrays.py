@@ -92,6 +92,13 @@ def integer(value: Any, name: str, least: int = 0, most: int = 2**32 - 1) -> int
     return number
 
 
+def boolean(value: Any, name: str) -> bool:
+    """The value as a bool: True, False, 1 or 0. Any other would count by its truth, such as "no"."""
+    if isinstance(value, (bool, np.bool_)) or type(value) is int and value in (0, 1):
+        return bool(value)
+    raise refusal(f"{name}: {value!r} is neither True nor False")
+
+
 @functools.cache
 def _limits(dtype: Any) -> tuple[int, int]:
     limits = np.iinfo(dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -12,35 +13,47 @@ from . import _library as c
 from . import _structs as s
 from . import results
 from ._library import refusal
-from .arrays import mask_words, set_pointer
-from .batch_arrays import handles, numbers_of, ragged
+from .arrays import boolean, mask_words, set_pointer
+from .attributes import nearest
+from .batch_arrays import booleans, handles, numbers_of, ragged
 from .cuda_stream import CudaStream, stream_address
 from .dlpack import Array, as_array
 from .in_flight import Awaited, InFlight
+from .result_block import ResultBlock
 from .round_calls import RoundCalls
 from .rounds import DISCARD, DRAFTS_BY_SLOT
-from .row_space import bound_names
+from .row_space import MASKS_IN_PLACE, bound_names, copied_now
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .row_types import Numbers, RowArray
 
-    class BatchArrays(TypedDict, total=False):
-        """The arrays that Engine.submit_batch takes by name."""
 
-        sampled: Numbers | None
-        q: RowArray | None
-        masks: RowArray | None
-        target_rows: Numbers | None
-        draft_rows: Numbers | None
-        mask_rows: Numbers | None
-        weights: Numbers | None
-        masses: Numbers | None
-        target_argmax: Numbers | None
-        parents: Numbers | None
-        discard: Numbers | None
-        by_slot: Numbers | None
+class BatchArrays(TypedDict, total=False):
+    """The arrays that Engine.submit_batch takes by name."""
+
+    sampled: Numbers | None
+    q: RowArray | None
+    masks: RowArray | None
+    target_rows: Numbers | None
+    draft_rows: Numbers | None
+    mask_rows: Numbers | None
+    weights: Numbers | None
+    masses: Numbers | None
+    target_argmax: Numbers | None
+    parents: Numbers | None
+    discard: Numbers | None
+    by_slot: Numbers | None
+
+
+_ARRAYS = tuple(BatchArrays.__annotations__)
+# Arguments that one of the calls takes and another has no use for: what to do there.
+_ELSEWHERE = {
+    "cuda_stream": "verify_batch waits for the answer in the CPU; give it to submit_batch or averify_batch",
+    "timeout_ms": "give it to verify_batch, or to result() of the round that submit_batch returns",
+    "strict": "give it to verify_batch or averify_batch, or to result() of the round that submit_batch "
+              "returns"}
 
 
 @dataclasses.dataclass
@@ -92,13 +105,6 @@ class BatchResults:
         return kept
 
 
-# By field of specd_batch_results: the type of its elements here. An unsigned -1 of C becomes -1.
-_RESULT_TYPES: dict[str, type[np.generic]] = {"status": np.uint32, "finish_reason": np.uint32, "num_accepted": np.uint32,
-                 "num_kept": np.uint32, "total_kept": np.uint32, "stop_token": np.int32,
-                 "detail": np.uint32, "bad_row": np.int32, "verify": np.uint32,
-                 "cumulative_logprob": np.float64}
-
-
 class BatchRounds(RoundCalls):
     """The part of Engine that does rounds of arrays."""
 
@@ -110,6 +116,7 @@ class BatchRounds(RoundCalls):
         submit_batch. Engine.verify says what strict, timeout_ms and an interrupt do. Rounds that are in
         flight are answered first.
         """
+        _check_names(arrays)
         return self._answer(lambda: self._try_submit_batch(rows, sequences, tokens, draft_offsets, scores,
                                                            None, **arrays), strict, timeout_ms)
 
@@ -121,6 +128,12 @@ class BatchRounds(RoundCalls):
         verify_batch returns. Engine.submit says how rounds in flight share rows, and what cuda_stream
         is. Engine.verify says what the parts of a draft mean. Arrays are of numpy, lists, or tensors
         with __dlpack__, such as torch's. Only `rows` and `q` may lie in device memory.
+
+        The call itself waits as submit does: if ring_depth rounds are in flight, and while rows must be
+        bound anew. In a coroutine it stops the event loop meanwhile; averify_batch does not.
+
+        With cuda_stream the CUDA stream may still write rows and q, masks in engine.rows(n, "mask"), and
+        engine.draft_tokens(). All other arrays are read at the call.
 
         rows: the target rows of all places, or None: the bound rows. A sequence with K draft tokens
           has K + 1 places; those of the first sequence come first. A discarded one has places too.
@@ -139,8 +152,20 @@ class BatchRounds(RoundCalls):
           engine.draft_tokens(), and `tokens` only counts
         q, masks: rows for all draft tokens, and for all places
         """
+        _check_names(arrays)
         return self._when_free(lambda: self._try_submit_batch(
             rows, sequences, tokens, draft_offsets, scores, cuda_stream, **arrays))
+
+    async def averify_batch(self, rows: RowArray | None, sequences: Numbers,
+                            tokens: Numbers | None = None, draft_offsets: Numbers | None = None, *,
+                            scores: bool = False, strict: bool = True,
+                            cuda_stream: CudaStream | None = None,
+                            **arrays: Unpack[BatchArrays]) -> BatchResults:
+        """verify_batch in a coroutine. The arguments are those of submit_batch. Engine.averify says how
+        it waits, and what a cancellation does."""
+        _check_names(arrays)
+        return await self._answer_async(lambda: self._try_submit_batch(
+            rows, sequences, tokens, draft_offsets, scores, cuda_stream, **arrays), strict)
 
     def _try_submit_batch(self, rows: Any, sequences: Any, tokens: Any, draft_offsets: Any, scores: bool,
                           cuda_stream: CudaStream | None, *, sampled: Any = None, q: Any = None,
@@ -155,11 +180,21 @@ class BatchRounds(RoundCalls):
         batch.place_drafts(q, draft_rows, sampled, weights, masses)
         batch.place_masks(masks, mask_rows)
         batch.put_each(parents, discard, by_slot)
-        num_scores = self.max_scores_per_token if scores else 0
+        num_scores = self.max_scores_per_token if boolean(scores, "scores") else 0
         library = c.load()
         function = library.specd_submit_batch_on_stream if stream else library.specd_submit_batch
         return self._hand_in(lambda number: BatchRound(self._in_flight, number, batch, num_scores),
                              "sequences", function, ctypes.byref(batch.struct), *stream)
+
+
+def _check_names(arrays: Mapping[str, Any]) -> None:
+    """Refuses names that are no arrays of a batch."""
+    for name in arrays:
+        if name in _ELSEWHERE:
+            raise refusal(f"{name}: {_ELSEWHERE[name]}")
+        if name not in _ARRAYS:
+            raise refusal(f"{name}: a batch has no such array{nearest(name, _ARRAYS)} The arrays are "
+                          f"{', '.join(_ARRAYS)}")
 
 
 class _Batch:
@@ -198,7 +233,7 @@ class _Batch:
             return
         bound = self.engine._space("target").write(
             rows, 0 if target_rows is not None else self.num_places, target_rows is not None,
-            "K + 1 for K draft tokens of a sequence", "target rows", not self.on_stream)
+            "K + 1 for K draft tokens of a sequence", "rows", not self.on_stream)
         self._put_rows("target", bound, target_rows, np.uint32, self.num_places)
 
     def place_drafts(self, q: Any, draft_rows: Any, sampled: Any, weights: Any,
@@ -233,6 +268,8 @@ class _Batch:
             need = 0 if mask_rows is not None else self.num_places
             bound = space.write(masks, need, True, "one for each place", "masks")
         else:
+            if self.on_stream:
+                raise copied_now("masks", MASKS_IN_PLACE)
             need = len(masks) if mask_rows is not None else self.num_places
             bound = space.copy(mask_words(masks, self.engine.vocab_size, need, "masks"), 0)
         self._put_rows("mask", bound.astype(np.int32), mask_rows, np.int32, self.num_places)
@@ -247,14 +284,13 @@ class _Batch:
                                  ("by_slot", by_slot, DRAFTS_BY_SLOT)):
             if given is None:
                 continue
-            given = np.asarray(as_array(given, name), bool)
-            if given.shape != (self.count,):
-                raise refusal(f"{name}: {given.shape} values where {self.count} are needed")
-            flags |= np.where(given, np.uint32(bit), np.uint32(0))
+            flags |= np.where(booleans(given, self.count, name), np.uint32(bit), np.uint32(0))
         self._put("flags", flags)
 
     def caller_rows(self, bad_row: Array, detail: Array) -> Array:
         """Bad rows as the caller counts rows."""
+        if not np.count_nonzero(bad_row >= 0):
+            return bad_row
         counted = bad_row.copy()
         for i in np.flatnonzero(bad_row >= 0).tolist():
             counted[i] = results.caller_row(int(bad_row[i]), results.detail_of(int(detail[i])) or "",
@@ -264,8 +300,10 @@ class _Batch:
     def _put_rows(self, role: str, bound: Array, named: Any, dtype: Any, count: int) -> None:
         """Names the bound row of each element. `named` are indices into the rows of the call."""
         self.named[role] = bound
-        rows = bound[:count] if named is None else bound_names(role, named, bound)
-        self._put_list(f"{role}_rows", rows, dtype, count)
+        if named is None:
+            self._put(f"{role}_rows", bound[:count].astype(dtype, copy=False))
+        else:
+            self._put_list(f"{role}_rows", bound_names(role, named, bound), dtype, count)
 
     def _put_list(self, field: str, values: Any, dtype: Any, count: int,
                   name: str | None = None) -> None:
@@ -290,22 +328,11 @@ class BatchRound(Awaited[BatchResults]):
     """
 
     def __init__(self, in_flight: InFlight, number: int, batch: _Batch, num_scores: int):
-        count, width = batch.count, batch.longest + 1
         answer = s.BatchResults(ctypes.sizeof(s.BatchResults))
         super().__init__(in_flight, number, "specd_poll_batch", answer)
         self._batch = batch
         self._results: BatchResults | None = None
-        answer.max_results, answer.tokens_stride = count, width
-        self._arrays: dict[str, Array] = {name: np.empty(count, dtype)
-                                         for name, dtype in _RESULT_TYPES.items()}
-        self._arrays["tokens"] = np.empty((count, width), np.int32)
-        self._arrays["path"] = np.empty((count, width), np.int32)
-        if num_scores:
-            answer.scores_stride = num_scores
-            self._arrays["scores_per_token"] = np.empty(count, np.uint32)
-            self._arrays["scores"] = np.empty((count, width, num_scores), results.SCORE)
-        for name, array in self._arrays.items():
-            set_pointer(answer, name, array)
+        self._arrays = ResultBlock(answer, batch.count, batch.longest + 1, num_scores).arrays
 
     def take(self, why: str) -> None:
         bad_row = self._batch.caller_rows(self._arrays["bad_row"], self._arrays["detail"])
@@ -321,10 +348,10 @@ class BatchRound(Awaited[BatchResults]):
 def _checked(found: BatchResults, why: str) -> BatchResults:
     """`found`, unless a sequence was neither verified nor finished before. why: why the device
     failed, if it did."""
-    bad = np.flatnonzero(found.status > 1)
-    if not len(bad):
+    is_bad = found.status > 1
+    if not np.count_nonzero(is_bad):
         return found
-    first, names = int(bad[0]), found.status_names.tolist()
+    first, names = int(np.argmax(is_bad)), found.status_names.tolist()
     details = {first: why if names[first] == "device_error" else found.detail_text(first)}
     return results.checked(found, "sequences", names,
                            [details.get(i) for i in range(len(found))])

@@ -13,14 +13,15 @@ from .dlpack import Array, as_array
 
 
 def handles(sequences: Any) -> Array:
-    """Handles as uint64. torch has them as int64, with the same bits."""
+    """A copy of handles as uint64: the results have it, and the caller may write the array meanwhile.
+    torch has them as int64, with the same bits."""
     array = _array_of(sequences, "sequences")
     if array.dtype == np.int64:
         array = array.view(np.uint64)
     array = numbers_of(array, np.uint64, "sequences")
     if array.ndim != 1:
         raise refusal(f"sequences: an array of {array.ndim} dimensions, not of 1")
-    return array
+    return array.copy()
 
 
 def ragged(values: Any, offsets: Any, count: int, name: str,
@@ -58,6 +59,20 @@ def numbers_of(values: Any, dtype: Any, name: str) -> Array:
         else:
             raise refusal(f"{name}: {array.dtype} where numbers are needed")
     return np.ascontiguousarray(array) if array.ndim else array
+
+
+def booleans(values: Any, count: int, name: str) -> Array:
+    """The values as `count` booleans. Integers 0 and 1 count, and nothing else does."""
+    array = _array_of(values, name)
+    if array.shape != (count,):
+        raise refusal(f"{name}: {array.shape} values where {count} are needed")
+    if array.dtype == bool:
+        return array
+    if isinstance(array, BFloat16) or array.dtype.kind not in "iu":
+        raise refusal(f"{name}: {array.dtype} where booleans are needed")
+    for value in array[(array != 0) & (array != 1)].tolist():
+        raise refusal(f"{name}: {value} is neither True nor False")
+    return array.astype(bool)
 
 
 def _array_of(values: Any, name: str) -> Array:

@@ -29,7 +29,7 @@ _ASYNC_SLICE_MS = 20
 
 class RoundTimeout(c.Error, TimeoutError):
     """A round was not answered within the time that the caller gave it. The round goes on. `round`
-    is its Round or BatchRound, whose result() has the answer once it comes; without it the answer is dropped, and
+    is an Awaited, its Round or BatchRound, whose result() has the answer once it comes; without it the answer is dropped, and
     the sequences keep the tokens. `round` is None if an earlier round was in the way, and nothing
     was submitted."""
 
@@ -80,7 +80,7 @@ _Results = TypeVar("_Results")
 
 
 class Awaited(Submitted, Generic[_Results]):
-    """A round whose results a caller may ask for."""
+    """A round whose results a caller may ask for: the base of Round and BatchRound."""
 
     def __init__(self, in_flight: InFlight, number: int, poll_name: str,
                  answer: s.Completion | s.BatchResults):

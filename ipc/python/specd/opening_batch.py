@@ -13,7 +13,7 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from ._library import check, refusal, text_bytes
-from .arrays import address, integer
+from .arrays import address, integer, set_pointer
 from .batch_arrays import numbers_of, ragged
 from .dlpack import Array
 from .engine_handle import EngineHandle
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _OPENINGS_MAX = 1024
 _NO_OPENING = 2**32 - 1
 _INFO: Any = np.dtype(s.SequenceInfo)
-_NUMBER_DIGITS = 10
 
 
 @dataclasses.dataclass
@@ -88,13 +87,14 @@ class BatchOpenings(EngineHandle):
         table.put_ids("prompt_ids", prompt_ids, prompt_offsets)
         table.put_ids("output_ids", output_ids, output_offsets)
         names = _Names(self, count, request_ids)
-        infos: Any = np.zeros(count, _INFO)
+        records = (s.SequenceInfo * count)()
+        infos: Any = np.frombuffer(memoryview(records), _INFO)
         infos["struct_size"] = ctypes.sizeof(s.SequenceInfo)
         openings = c.initialised(s.Openings, "specd_openings_init")
         openings.num_openings = openings.max_infos = count
         openings.request_ids = names.items
-        openings.params = ctypes.cast(table.address, ctypes.POINTER(s.Params))
-        openings.infos = ctypes.cast(address(infos), ctypes.POINTER(s.SequenceInfo))
+        set_pointer(openings, "params", table.rows)
+        openings.infos = records
         try:
             check(c.load().specd_open_sequences(self.pointer, ctypes.byref(openings)))
         except c.Error as error:
@@ -104,7 +104,7 @@ class BatchOpenings(EngineHandle):
         lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
         return BatchOpening(infos["sequence"].copy(), infos["seed"].copy(), infos["verify"].copy(),
                             [line for line in lines if line], cast("Engine", self),
-                            (s.SequenceInfo * count).from_buffer(infos), names)
+                            records, names)
 
 
 class _ParamTable:
@@ -127,10 +127,6 @@ class _ParamTable:
         self.rows[:] = np.frombuffer(bytes(template), np.uint8)
         for name, values in fields.items():
             self._put_number(SamplingParams.numbers[name].name, name, values)
-
-    @property
-    def address(self) -> int:
-        return address(self.rows)
 
     def put_seeds(self, seeds: Any) -> None:
         if seeds is None:
@@ -184,13 +180,10 @@ class _Names:
             self.items = (ctypes.c_char_p * count)(*(text_bytes(name, "request_ids")
                                                      for name in given))
             return
-        prefix = np.frombuffer(engine.request_id_prefix.encode(), np.uint8)
+        # Texts of one length each, with a NUL behind each.
+        text = engine.request_id_prefix.encode().replace(b"%", b"%%") + b"%010d\0"
         first = engine.take_names(count)
-        powers = 10 ** np.arange(_NUMBER_DIGITS - 1, -1, -1, dtype=np.int64)
-        self.texts = np.zeros((count, len(prefix) + _NUMBER_DIGITS + 1), np.uint8)
-        self.texts[:, :len(prefix)] = prefix
-        numbers = np.arange(first, first + count, dtype=np.int64)
-        self.texts[:, len(prefix):-1] = numbers[:, np.newaxis] // powers % 10 + ord("0")
-        self.addresses = address(self.texts) + np.arange(count, dtype=np.uint64) * (
-            np.uint64(self.texts.shape[1]))
+        self.texts = np.frombuffer(text * count % tuple(range(first, first + count)), np.uint8)
+        length = len(self.texts) // count
+        self.addresses = address(self.texts) + np.arange(count, dtype=np.uint64) * np.uint64(length)
         self.items = ctypes.cast(address(self.addresses), ctypes.POINTER(ctypes.c_char_p))

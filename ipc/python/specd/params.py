@@ -46,19 +46,22 @@ class _Lists(Known):
     processors: Mapping[str, Mapping[str, float]] | None = None
     structured_outputs: StructuredOutputs | None = None
 
-    def check(self: Any, **options: Any) -> None:
+    def check(self: Any, *, vocab_size: int | None = None, **options: Any) -> None:
         """Refuses what an engine would refuse when it opens a sequence, with the same Error. It opens one in
-        an embedded engine of its own, in about a millisecond. Call it where requests come in.
+        an embedded engine of its own, which takes 1 to 2 ms, and longer for long lists. Call it where
+        requests come in.
 
-        options: those of Engine that parameters depend on. Without vocab_size, any id may be in the
-          vocabulary. ignore_eos needs eos_token_ids; structured_outputs need tokenizer. Stop strings
+        vocab_size: that of the model. Without it, any id may be in the vocabulary: an id such as that of a
+          bad word is refused only when the sequence is opened
+        options: those of Engine that parameters depend on. ignore_eos needs eos_token_ids; structured_outputs need tokenizer. Stop strings
           need a daemon, so they are refused: leave them out.
         """
         from .engine import Engine  # which needs this file
         numbers = self.numbers
-        widest = {"vocab_size": int(numbers["thinking_start_id"].maximum) + 1,
-                  "max_sequences": int(numbers["n"].maximum), "max_scores_per_token": MAX_SCORES}
-        with Engine(**{**widest, **options}) as engine:
+        if vocab_size is None:
+            vocab_size = int(numbers["thinking_start_id"].maximum) + 1
+        widest = {"max_sequences": int(numbers["n"].maximum), "max_scores_per_token": MAX_SCORES}
+        with Engine(vocab_size=vocab_size, **{**widest, **options}) as engine:
             engine.open_all(self)
 
 
@@ -127,27 +130,41 @@ def to_struct(params: SamplingParams, prompt_ids: Ids = (),
         most = int(params.numbers["logprobs"].maximum)
         raise refusal("logprobs: -1 would be the scores of all ids, as in vLLM; give 0 .. "
                       f"{most}, or None for none")
-    given = {number: getattr(params, name) for name, number in params.numbers.items()}
-    if params.max_tokens is None:
-        given[params.numbers["max_tokens"]] = int(params.numbers["max_tokens"].maximum)
-    fill.numbers({number: _value(number, value) for number, value in given.items()
-                  if value is not None}, _named_defaults(params))
+    fill.numbers(_changed_numbers(params), _named_defaults(params))
     if params.seed is not None:
         fill.seed(params.seed)
     for name in ("allowed_token_ids", "disallowed_token_ids", "no_repeat_ngram_whitelist",
                  "thinking_end_ids", "stop_token_ids", "logprob_token_ids"):
         fill.ids(name, getattr(params, name))
-    if params.allowed_token_ids is not None and not len(id_array(params.allowed_token_ids, "ids")):
+    if params.allowed_token_ids is not None and not fill.struct.allowed_token_ids.count:
         raise refusal("allowed_token_ids: an empty list allows nothing; None allows every id")
-    bias = params.logit_bias or {}
-    fill.ids("logit_bias_ids", [_as_int(k, "logit_bias") for k in bias], "logit_bias")
-    fill.floats("logit_bias", list(bias.values()))
-    _fill_bad_words(fill, params.bad_words or [])
+    if params.logit_bias:
+        bias = params.logit_bias
+        fill.ids("logit_bias_ids", [_as_int(k, "logit_bias") for k in bias], "logit_bias")
+        fill.floats("logit_bias", list(bias.values()))
+    if params.bad_words:
+        _fill_bad_words(fill, params.bad_words)
     _fill_texts(fill, params)
     _fill_constraint(fill, params)
     fill.ids("prompt_ids", prompt_ids)
     fill.ids("output_ids", output_ids)
     return fill.struct, fill.kept
+
+
+def _changed_numbers(params: SamplingParams) -> dict[str, float]:
+    """{name in C: number} of the parameters that differ from their defaults."""
+    changed: dict[str, float] = {}
+    for name, number in params.numbers.items():
+        value = getattr(params, name)
+        if value is None and name == "max_tokens":
+            value = int(number.maximum)
+        # The default itself needs no check.
+        if value is None or value is getattr(type(params), name):
+            continue
+        as_double = _value(number, value)
+        if as_double != number.default:
+            changed[number.name] = as_double
+    return changed
 
 
 def _fill_bad_words(fill: _Filler, words: Sequence[Ids]) -> None:
@@ -156,16 +173,21 @@ def _fill_bad_words(fill: _Filler, words: Sequence[Ids]) -> None:
             raise refusal(f"bad_words: {word!r} is text, and an engine has no tokenizer here; "
                           "give each word as a list of ids, with and without a leading space")
     arrays = [id_array(word, "bad_words") for word in words]
-    fill.ids("bad_word_ids", np.concatenate(arrays) if arrays else [], "bad_words")
+    fill.ids("bad_word_ids", np.concatenate(arrays), "bad_words")
     fill.ids("bad_word_lengths", [len(array) for array in arrays], "bad_words")
 
 
 def _fill_texts(fill: _Filler, params: SamplingParams) -> None:
     stop = [params.stop] if isinstance(params.stop, str) else params.stop or []
-    fill.strings("stop_strings", stop, "stop")
+    if stop:
+        fill.strings("stop_strings", stop, "stop")
     if params.thinking_preset is not None:
         fill.struct.thinking_preset = c.text_bytes(params.thinking_preset, "thinking_preset")
-    processors = params.processors or {}
+    if params.processors:
+        _fill_processors(fill, params.processors)
+
+
+def _fill_processors(fill: _Filler, processors: Mapping[str, Mapping[str, float]]) -> None:
     table = (s.Processor * len(processors))()
     for entry, (name, values) in zip(table, processors.items()):
         entry.name = c.text_bytes(name, "processors")
@@ -228,11 +250,9 @@ class _Filler:
         self.struct = c.initialised(s.Params, "specd_params_init")
         self.kept: list[object] = []
 
-    def numbers(self, values: Mapping[Number, float], named_defaults: Iterable[str]) -> None:
-        """Sets the values that differ from their defaults, and these names to their defaults, which
-        are 0."""
-        named = {number.name: value for number, value in values.items() if value != number.default}
-        named.update({name: 0 for name in named_defaults})
+    def numbers(self, named: Mapping[str, float], named_defaults: Iterable[str]) -> None:
+        """Sets these numbers, and those of the other names to their defaults, which are 0."""
+        named = {**named, **{name: 0 for name in named_defaults}}
         table = (s.Number * len(named))(*(s.Number(name.encode(), value)
                                           for name, value in named.items()))
         self.kept.append(table)
@@ -245,8 +265,8 @@ class _Filler:
             raise refusal(f"seed: {value} is outside 0 .. 2^64 - 1")
 
     def ids(self, field: str, ids: Any, name: str | None = None) -> None:
-        array = id_array([] if ids is None else ids, name or field)
-        self._list(field, array, ctypes.c_int32)
+        if ids is not None:
+            self._list(field, id_array(ids, name or field), ctypes.c_int32)
 
     def floats(self, field: str, values: Any) -> None:
         self._list(field, floats(values, np.float32, field), ctypes.c_float)

@@ -90,8 +90,8 @@ class RoundCalls(EngineHandle):
           for the CUDA stream, only where submit waits without one too: a tensor at another address is
           bound anew, once the rounds before it are answered. Work that is enqueued on the CUDA stream
           afterwards runs once the round is answered. A daemon is needed. The rows are bound ones, or
-          a tensor in device memory: None, a view of engine.rows, or such a tensor. stream_rounds.h
-          says more.
+          a tensor in device memory: None, a view of engine.rows, or such a tensor. So is q. Masks are in
+          engine.rows(n, "mask"). All other arrays are read at the call. stream_rounds.h says more.
         """
         return self._when_free(lambda: self._try_submit(rows, drafts, q, masks, cuda_stream))
 
@@ -105,15 +105,8 @@ class RoundCalls(EngineHandle):
         asyncio.timeout and cancellation end the wait and not the round. Arrays that were copied stay
         until the round is answered. Before you write the arrays of engine.rows or
         engine.draft_tokens, await engine.adrain(). Rounds are submitted in the order of the calls."""
-        async with self._turn():
-            while True:
-                try:
-                    made = self._try_submit(rows, drafts, q, masks, cuda_stream)
-                    break
-                except InTheWay as what:
-                    earlier = what.round
-                await self._in_flight.wait_async(earlier.done)
-        return await made.aresult(strict)
+        return await self._answer_async(
+            lambda: self._try_submit(rows, drafts, q, masks, cuda_stream), strict)
 
     def _turn(self) -> asyncio.Lock:
         """The lock that has turns, one for each event loop."""
@@ -154,6 +147,18 @@ class RoundCalls(EngineHandle):
             return made.result(left_ms, strict)
         except RoundTimeout:
             raise RoundTimeout(made, timeout_ms) from None
+
+    async def _answer_async(self, try_submit: Callable[[], Awaited[_Results]], strict: bool) -> _Results:
+        """The same in a coroutine, without a limit."""
+        async with self._turn():
+            while True:
+                try:
+                    made = try_submit()
+                    break
+                except InTheWay as what:
+                    earlier = what.round
+                await self._in_flight.wait_async(earlier.done)
+        return await made.aresult(strict)
 
     def _when_free(self, try_submit: Callable[[], _Submitted], timeout_ms: int = -1) -> _Submitted:
         """Calls try_submit again once the round that was in its way is answered."""

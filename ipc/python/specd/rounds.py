@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from . import _library as c
 from . import _structs as s
-from .arrays import floats, id_array, integer, integers, mask_words, pointer, set_pointer
+from .arrays import boolean, floats, id_array, integer, integers, mask_words, pointer, set_pointer
 from .attributes import Known, known_dataclass
 from .dlpack import Array, as_array
 from .params import LOGPROBS_MODE
-from .row_space import Parts, RowSpace, bound_names
+from .row_space import MASKS_IN_PLACE, Parts, RowSpace, bound_names, copied_now
 from ._library import refusal
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ class DraftRecords:
                               f"{type(draft).__name__}")
         self.tokens = [id_array(draft.tokens, "tokens") for draft in self.drafts]
         for draft, tokens in zip(self.drafts, self.tokens):
+            boolean(draft.discard, "discard")
             if draft.by_slot is not None and len(tokens):
                 raise refusal("tokens: they are given with by_slot, which takes them from "
                               "engine.draft_tokens(); leave one of the two")
@@ -114,21 +115,22 @@ class DraftRecords:
 
     def place(self, space: RowSpace, rows: Any, role: str) -> None:
         """Writes the rows of a role and gives them to the drafts, in order."""
+        name = "rows" if role == "target" else "q"
         needs = [0 if self._brings_its_own(i, role) else count + (role == "target")
                  for i, count in enumerate(self.counts)]
         if isinstance(rows, (list, tuple)):
-            rows = [as_array(part, f"{role} rows") for part in rows]
+            rows = [as_array(part, name) for part in rows]
         if isinstance(rows, list) and len(rows) == len(needs) and \
                 not np.isscalar(rows[0] if rows else 0) and _is_per_draft(rows):
             for i, (part, need) in enumerate(zip(rows, needs)):
                 if part is None:
                     needs[i] = 0
                 elif len(part) != need:
-                    raise refusal(f"{role} rows: draft {i} brings {len(part)} and needs {need}")
+                    raise refusal(f"{name}: draft {i} brings {len(part)} and needs {need}")
             rows = Parts(part for part in rows if part is not None and len(part))
         self.named[role] = indices = space.write(
             rows, sum(needs), self.names(role), "K + 1 target rows and K draft rows for K draft "
-            "tokens; none for a draft with discard", f"{role} rows", not self.on_stream)
+            "tokens; none for a draft with discard", name, not self.on_stream)
         _share_out(indices, needs, self.target if role == "target" else self.draft)
 
     def _brings_its_own(self, i: int, role: str) -> bool:
@@ -158,6 +160,8 @@ class DraftRecords:
             raise refusal("masks: they are copied to memory of their own, where mask_rows names "
                           "nothing; write all masks into engine.rows(n, 'mask')")
         if any(needs):
+            if self.on_stream:
+                raise copied_now("masks", MASKS_IN_PLACE)
             indices = space.copy(np.concatenate(packed), 0).astype(np.int32)
             _share_out(indices, needs, self.masks)
         elif any(named):

@@ -127,12 +127,10 @@ class RowSpace:
         if indices is not None:
             _check_count(len(indices), need, whole or or_more, rule, name)
             return indices
-        array, code = as_rows(_stacked(parts, self.columns()), self.columns(), name)
+        array, code = as_rows(_stacked(parts, self.columns(), name), self.columns(), name)
         _check_count(len(array), need, or_more, rule, name)
         if len(array) and not may_copy:
-            raise refusal(f"{name}: this array would be copied now, and the round's CUDA stream has "
-                          "still to write it; give None, a view of engine.rows, or a tensor in device "
-                          "memory")
+            raise copied_now(name, "give None, a view of engine.rows, or a tensor in device memory")
         return self.copy(array, code)
 
     def _lend(self, tensor: Tensor, need: int, or_more: bool, rule: str, name: str) -> Array:
@@ -186,8 +184,10 @@ class RowSpace:
     def _is_home(self, rows: Array) -> bool:
         if self.array is None or rows.ndim != 2 or rows.size == 0:
             return False
-        return (address(rows) == address(self.array) and rows.shape == self.array.shape
-                and rows.strides == self.array.strides and self.home is not None
+        is_same = rows is self.array or (
+            address(rows) == address(self.array) and rows.shape == self.array.shape
+            and rows.strides == self.array.strides)
+        return (is_same and self.home is not None
                 and view_code(rows, self.role == "mask") == self.home.code)
 
     def _find(self, parts: Sequence[Any]) -> Array | None:
@@ -236,10 +236,11 @@ class RowSpace:
             return None
         if binding.num_rows > 1 and stride % step:
             return None
-        indices = binding.offset_bytes // step + np.arange(binding.num_rows) * (stride // step)
-        if indices.min() < 0 or indices.max() >= self.home.num_rows:
+        first, apart = binding.offset_bytes // step, stride // step
+        last = first + (binding.num_rows - 1) * apart
+        if min(first, last) < 0 or max(first, last) >= self.home.num_rows:
             return None
-        return indices.astype(np.uint32)
+        return (first + np.arange(binding.num_rows) * apart).astype(np.uint32)
 
     # ---- the tensor
 
@@ -271,6 +272,15 @@ class RowSpace:
         return words.reshape(num_rows, row_stride)[:, :self.columns()]
 
 
+def copied_now(name: str, remedy: str) -> c.Error:
+    """The refusal of an array that a round on a CUDA stream would copy at the call."""
+    return refusal(f"{name}: this array would be copied now, and the round's CUDA stream has still to "
+                   f"write it; {remedy}")
+
+
+MASKS_IN_PLACE = "write the masks into engine.rows(n, 'mask')"
+
+
 def bound_names(role: str, named: Any, bound: Array) -> Array:
     """The bound rows that indices into the rows of a call name. An index beyond those rows becomes
     one that the library refuses."""
@@ -289,14 +299,14 @@ def _check_count(count: int, need: int, or_more: bool, rule: str, name: str) -> 
         raise refusal(f"{name}: {count} where {need} are needed: {rule}")
 
 
-def _stacked(parts: Sequence[Any], columns: int) -> Any:
+def _stacked(parts: Sequence[Any], columns: int, name: str) -> Any:
     """The rows of all parts, one after another."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return np.zeros((0, columns), np.float32)
-    arrays = [as_rows(part) for part in parts]
+    arrays = [as_rows(part, name=name) for part in parts]
     if len({code for _, code in arrays}) > 1 and any(code == 1 for _, code in arrays):
-        raise refusal("rows: bfloat16 for some drafts and another dtype for others")
+        raise refusal(f"{name}: bfloat16 for some drafts and another dtype for others")
     stacked = np.concatenate([array.view(np.ndarray) for array, _ in arrays])
     return stacked.view(type(arrays[0][0]))

@@ -12,7 +12,7 @@ from .structured import StructuredOutputs
 
 class SamplingParams:
     numbers: ClassVar[dict[str, Number]]
-    def check(self, **options: Any) -> None: ...
+    def check(self, *, vocab_size: int | None = ..., **options: Any) -> None: ...
     seed: int | None
     stop: str | Sequence[str] | None
     stop_token_ids: Ids | None

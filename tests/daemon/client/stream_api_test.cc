@@ -2,9 +2,13 @@
 // stream touches words that no longer exist.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <chrono>
+#include <deque>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "ipc/segment/round_words.h"
 #include "tests/daemon/client/stream_fixture.h"
@@ -20,16 +24,16 @@ using test::OpenEngine;
 using test::ServerFixture;
 using test::StreamFixture;
 
-// The first round stands behind the closed gate. Its rows wait for the gate, and the CUDA stream
-// waits for the answer, which is 5.
-void AnswerBehindTheGate(StreamFixture* f) {
+// The first round is behind the closed gate. Its rows wait for the gate, and the CUDA stream waits
+// for the answers.
+void AnswerBehindTheGate(StreamFixture* f, std::deque<ScriptedOutcome> answers) {
   // The forward is not done: the daemon sees the round and no rows.
   CHECK_FALSE(f->Step());
   CHECK(f->server.session.session->channel().IsHeld());
   f->OpenGate();
   CHECK(Eventually([&] { return AreRowsReady(f->Words(1), 1); }));
   CHECK(f->gpu.Query(f->stream).code() == kGpuNotReady);
-  f->server.session.backend->script = {Confirm(0, {5})};
+  f->server.session.backend->script = std::move(answers);
   REQUIRE(f->Step());
   REQUIRE(f->gpu.Synchronize(f->stream).ok());
 }
@@ -45,7 +49,7 @@ TEST_SUITE("unit") {
       REQUIRE(specd_get_round_end(f.engine.get(), &end) == SPECD_OK);
       uint64_t seen = 0;
       REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(end.device_address), 8).ok());
-      AnswerBehindTheGate(&f);
+      AnswerBehindTheGate(&f, {Confirm(0, {5})});
       CHECK(seen == end.answered);
       CHECK(end.answered == 1 << 8);
       specd_completion done = SizedCompletion();
@@ -59,18 +63,41 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       StreamFixture f(device_index);
+      const specd_sequence sequences[] = {f.sequence, f.Open("s")};
+      const int32_t drafts[] = {1, 2};
+      const uint32_t offsets[] = {0, 0, 2};
+      specd_batch batch;
+      specd_batch_init(&batch);
+      batch.num_sequences = 2;
+      batch.sequences = sequences;
+      batch.tokens = drafts;
+      batch.draft_offsets = offsets;
       f.CloseGate(f.stream);
-      REQUIRE(f.SubmitBatch(f.stream, 3) == SPECD_OK);
-      AnswerBehindTheGate(&f);
-      int32_t token = 0;
+      REQUIRE(specd_submit_batch_on_stream(f.engine.get(), 3, &batch, f.stream.handle) == SPECD_OK);
+      specd_round_end end;
+      REQUIRE(specd_get_round_end(f.engine.get(), &end) == SPECD_OK);
+      uint64_t seen = 0;
+      REQUIRE(f.gpu.Copy(f.stream, &seen, reinterpret_cast<void*>(end.device_address), 8).ok());
+      AnswerBehindTheGate(&f, {Confirm(0, {5}), Confirm(2, {1, 2, 6})});
+      CHECK(seen == end.answered);
+      CHECK(end.answered == 1 << 8);
+      const std::vector<Task>& tasks = f.server.session.backend->seen;
+      REQUIRE(tasks.size() == 2);
+      CHECK(tasks[0].draft.num_nodes == 0);
+      CHECK(tasks[1].draft.num_nodes == 2);
+      std::array<int32_t, 6> tokens{};
+      std::array<uint32_t, 2> num_accepted{};
       specd_batch_results results;
       specd_batch_results_init(&results);
-      results.max_results = 1;
-      results.tokens_stride = 1;
-      results.tokens = &token;
+      results.max_results = 2;
+      results.tokens_stride = 3;
+      results.tokens = tokens.data();
+      results.num_accepted = num_accepted.data();
       REQUIRE(specd_poll_batch(f.engine.get(), &results, 0) == SPECD_OK);
       CHECK(results.round_id == 3);
-      CHECK(token == 5);
+      CHECK(results.num_results == 2);
+      CHECK(tokens == std::array<int32_t, 6>{5, -1, -1, 1, 2, 6});
+      CHECK(num_accepted == std::array<uint32_t, 2>{0, 2});
       CHECK(f.gpu.violations().empty());
     }
   }

@@ -29,12 +29,7 @@ struct StreamFixture {
     REQUIRE(gpu.CreateStream(&stream).ok());
     REQUIRE(gpu.CreateStream(&other_stream).ok());
     REQUIRE(gpu.Allocate(4096, &gate).ok());
-    specd_params params;
-    specd_params_init(&params);
-    params.max_tokens = 100;
-    specd_sequence_info info = Sized<specd_sequence_info>();
-    REQUIRE(specd_open_sequence(engine.get(), "r", &params, &info) == SPECD_OK);
-    sequence = info.sequence;
+    sequence = Open("r");
   }
   ~StreamFixture() {
     OpenGate();
@@ -44,16 +39,17 @@ struct StreamFixture {
     (void)gpu.Free(gate);
   }
 
+  specd_sequence Open(const char* name) {
+    specd_params params;
+    specd_params_init(&params);
+    params.max_tokens = 100;
+    specd_sequence_info info = Sized<specd_sequence_info>();
+    REQUIRE(specd_open_sequence(engine.get(), name, &params, &info) == SPECD_OK);
+    return info.sequence;
+  }
   int Submit(GpuStream on, uint64_t round_id = 1) {
     const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
     return specd_submit_on_stream(engine.get(), round_id, &part, 1, on.handle);
-  }
-  int SubmitBatch(GpuStream on, uint64_t round_id = 1) {
-    specd_batch batch;
-    specd_batch_init(&batch);
-    batch.num_sequences = 1;
-    batch.sequences = &sequence;
-    return specd_submit_batch_on_stream(engine.get(), round_id, &batch, on.handle);
   }
   int SubmitPlain(uint64_t round_id = 1) {
     const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);

@@ -246,6 +246,7 @@ TEST_SUITE("unit") {
     StreamFixture f;
     specd_round_end end;
     CHECK(specd_get_round_end(f.engine.get(), &end) == SPECD_ERROR_STATE);
+    CHECK(LastErrorHas("specd_submit_batch_on_stream"));
     CHECK(f.Submit(GpuStream{reinterpret_cast<void*>(uintptr_t{12345})}) ==
           SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("stream"));
@@ -274,7 +275,7 @@ TEST_SUITE("unit") {
     batch.sequences = &f.sequence;
     CHECK(specd_submit_batch_on_stream(embedded.get(), 1, &batch, f.stream.handle) ==
           SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("embedded"));
+    CHECK(LastErrorHas("use specd_submit or specd_submit_batch"));
     options.stream_timeout_ms = 3'600'001;
     specd_engine* refused = nullptr;
     CHECK(specd_open("embedded:cpu", &options, &refused) == SPECD_ERROR_INVALID_ARGUMENT);

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/daemon/client/device_host.h"
@@ -104,6 +105,39 @@ struct OtherRank {
   }
 
   GpuPeer peer;
+};
+
+// Kept tokens and lengths of another rank: two slot outputs in one allocation, neither at its
+// start.
+class RankOutputs {
+ public:
+  static constexpr uint64_t kWidth = ScriptEngine::kMaxDraft + 1;
+
+  explicit RankOutputs(OtherRank& rank, GpuMemoryKind kind = GpuMemoryKind::kVmm)
+      : rank_(&rank),
+        kept_(rank.Allocate(kind) + 4),
+        total_(kept_ + kRankSlots * kWidth * sizeof(int32_t) + 8) {
+    REQUIRE(rank.BindOutput(SPECD_KEPT_TOKENS, kept_, kRankSlots * kWidth) == SPECD_OK);
+    REQUIRE(rank.BindOutput(SPECD_TOTAL_KEPT, total_, kRankSlots) == SPECD_OK);
+  }
+  // After rounds 0 .. `round` of the slot, each of which keeps its whole draft.
+  void CheckRound(uint64_t slot, uint32_t round) const {
+    std::vector<int32_t> tokens(kRankSlots * kWidth, kUntouched);
+    for (uint32_t k = 0; k < kWidth; ++k) tokens[slot * kWidth + k] = ArgmaxOf(round + k);
+    CHECK(rank_->Ids(kept_, kRankSlots * kWidth) == tokens);
+    CHECK(Length(slot) == static_cast<int32_t>((round + 1) * kWidth));
+  }
+  int32_t Length(uint64_t slot) const {
+    std::vector<int32_t> lengths = rank_->Ids(total_);
+    const int32_t length = std::exchange(lengths[slot], kUntouched);
+    CHECK(lengths == std::vector<int32_t>(kRankSlots, kUntouched));
+    return length;
+  }
+
+ private:
+  OtherRank* rank_;
+  uint64_t kept_;
+  uint64_t total_;
 };
 
 // The ids of all slots after specd has written `id` at one of them.

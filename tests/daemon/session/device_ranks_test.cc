@@ -27,6 +27,7 @@ using test::kUntouched;
 using test::LastTokenOf;
 using test::OnlyAt;
 using test::OtherRank;
+using test::RankOutputs;
 using test::RankZero;
 
 // The memory of another process. This process still sees it after the other's end.
@@ -174,6 +175,7 @@ TEST_SUITE("process") {
   TEST_CASE("ranks: rounds on rank 0's stream are in every rank's memory when they are answered") {
     TwoRanks ranks(GpuMemoryKind::kVmm, GpuMemoryKind::kVmm);
     RankZero& zero = ranks.zero;
+    const RankOutputs outputs[] = {RankOutputs(*ranks.one), RankOutputs(ranks.two)};
     const auto submit = [&](uint32_t first_row) {
       return zero.peer
           .Call({.op = PeerOp::kSubmitOnStream,
@@ -195,6 +197,7 @@ TEST_SUITE("process") {
       // Checked before the poll: the CUDA stream has continued.
       CHECK(ranks.one->Ids(ranks.address) == OnlyAt(zero.slot, LastTokenOf(round)));
       CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(round)));
+      for (const RankOutputs& bound : outputs) bound.CheckRound(zero.slot, round);
       poll(round);
     }
     Witness witness(*ranks.one, ranks.address);
@@ -207,6 +210,7 @@ TEST_SUITE("process") {
     for (uint32_t round = 10; round < 14; ++round) poll(round);
     CHECK(witness.Ids() == std::vector<int32_t>(kRankSlots, kUntouched));
     CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(13)));
+    outputs[1].CheckRound(zero.slot, 13);
     CHECK(ranks.daemon.platform.num_violations() == 0);
   }
 

@@ -1,6 +1,7 @@
 // Control messages whose body is wrong: every way is refused by name, and takes nothing.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <msgpack.hpp>
@@ -67,6 +68,33 @@ TEST_SUITE("unit") {
       CHECK(ErrorFieldOf(DecodeWhole(parts.Join()).status()) == "surprise");
       parts.body.back().first = msgpack::object(7);
       CHECK(ErrorFieldOf(DecodeWhole(parts.Join()).status()) == "key");
+    }
+  }
+
+  TEST_CASE("control: fields are read in any order, and a repeated one is refused at any place") {
+    for (const Request& request : SampleRequests()) {
+      const std::vector<uint8_t> good = MustEncode(request);
+      const auto num_fields = static_cast<ptrdiff_t>(Parts(good).body.size());
+      const auto read_again = [](const Parts& parts) {
+        const absl::StatusOr<Request> decoded = DecodeWhole(parts.Join());
+        REQUIRE(decoded.ok());
+        return MustEncode(*decoded);
+      };
+      Parts backwards(good);
+      std::reverse(backwards.body.begin(), backwards.body.end());
+      CHECK(read_again(backwards) == good);
+      for (ptrdiff_t first = 0; first < num_fields; ++first) {
+        Parts parts(good);
+        std::rotate(parts.body.begin(), parts.body.begin() + first, parts.body.end());
+        CHECK(read_again(parts) == good);
+        for (ptrdiff_t place = 0; place <= num_fields; ++place) {
+          Parts repeated(good);
+          const auto field = repeated.body[static_cast<size_t>(first)];
+          repeated.body.insert(repeated.body.begin() + place, field);
+          CHECK(ErrorFieldOf(DecodeWhole(repeated.Join()).status()) ==
+                field.first.as<std::string>());
+        }
+      }
     }
   }
 

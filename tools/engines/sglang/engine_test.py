@@ -5,6 +5,7 @@ Expected tokens are the argmax; expected laws are computed in numpy.
 
 import collections
 import os
+import signal
 import types
 import unittest
 from unittest import mock
@@ -324,6 +325,21 @@ class AttachedTest(ProcessTest):
         with self.assertRaisesRegex(specd.Error, r"request_id: the sequence of 'b' .*\(abort\)"):
             verify(chain([[1], [2]]), batch, rows(np.zeros((4, 32))))
 
+    def test_a_round_that_takes_too_long_is_an_error(self):
+        daemon, logits = self.daemon(), rows(spikes([5, 6, 7], 2048))
+        verify = EagleVerifier(f"unix:{self.socket}", 1000)
+        batch, drafts = Batch([request("a", temperature=0)], 2048), chain([[5, 6]])
+        self.assertEqual(accepted(verify(drafts, batch, logits)), [[5, 6, 7]])
+        daemon.stop()
+        with self.assertRaisesRegex(specd.RoundTimeout, "not answered within 1000 ms"):
+            verify(drafts, batch, logits)
+        daemon.signal(signal.SIGCONT)
+        self.assertEqual(accepted(verify(drafts, batch, logits)), [[5, 6, 7]])
+        # The request began with one token, and those of the late round are none of its own.
+        sequence = verify._rounds._opened["a"].sequence
+        sequence.abort()
+        self.assertEqual(sequence.state().kept_tokens, 1 + 3 + 3)
+
     def test_a_later_round_may_be_as_wide_as_adaptive_drafts_become(self):
         with get_spec().override(speculative_adaptive=True, speculative_num_draft_tokens=2,
                                  max_speculative_num_draft_tokens=4):
@@ -335,6 +351,21 @@ class AttachedTest(ProcessTest):
 
 
 class PluginTest(unittest.TestCase):
+    def test_the_timeout_comes_from_the_environment(self):
+        for text, wanted in (("", 60_000), ("250", 250), ("-1", -1)):
+            with mock.patch.dict(os.environ, {"SPECD_SGLANG_ENGINE": "embedded:cpu",
+                                              "SPECD_SGLANG_TIMEOUT_MS": text}), \
+                    mock.patch("specd.integrations.sglang.use_specd") as use:
+                plugin()
+                use.assert_called_once_with("embedded:cpu", wanted)
+        for text in ("-2", str(2**31), "1.5", "soon"):
+            with mock.patch.dict(os.environ, {"SPECD_SGLANG_ENGINE": "embedded:cpu",
+                                              "SPECD_SGLANG_TIMEOUT_MS": text}), \
+                    self.assertRaisesRegex(specd.Error, f"SPECD_SGLANG_TIMEOUT_MS: .*{text}"):
+                plugin()
+        with self.assertRaisesRegex(specd.Error, "timeout_ms: -2 does not fit: -1 .. 2147483647"):
+            EagleVerifier("embedded:cpu", -2)
+
     def test_the_hook_takes_the_place_of_eagle_sample(self):
         before = eagle_utils.eagle_sample
         with mock.patch.dict(os.environ, {"SPECD_SGLANG_ENGINE": ""}):

@@ -1,8 +1,10 @@
 """vLLM's runners with specd in a daemon: the same tokens as embedded."""
 
+import signal
 import unittest
 
 import numpy as np
+import specd
 import torch
 
 from laws import law
@@ -48,6 +50,28 @@ class AttachedTest(ProcessTest):
             self.assertEqual(attached, self.texts(kind, "embedded:cpu"), kind)
             self.assertTrue(all(len(tokens) >= 8 for tokens in attached), attached)
 
+    def test_a_round_that_takes_too_long_is_an_error_and_gives_no_tokens(self):
+        # presence_penalty tells which tokens the sequence has: of 5, 6, 7 the least that is none of them.
+        daemon, rows = self.daemon(), np.full((1, VOCAB), -9.0)
+        rows[0, 5:8] = [1, 0.9, 0.8]
+        for kind in (V1Runner, V2Runner):
+            runner, name = kind(vocab=VOCAB, rows=1, drafts=0), f"late {kind.__module__}"
+            use_specd(runner, f"unix:{self.socket}", 1000)
+            runner.add(name, SamplingParams(temperature=0, presence_penalty=2.0))
+
+            def next_token():
+                step = runner.sample(rows, *([] if kind is V1Runner else [{name: []}]))
+                token = int(step.sampled_token_ids[0, 0])
+                if kind is V1Runner:
+                    runner.requests[name].output_token_ids.append(token)
+                return token
+
+            self.assertEqual(next_token(), 5)
+            daemon.stop()
+            with self.assertRaisesRegex(specd.RoundTimeout, "not answered within 1000 ms"):
+                next_token()
+            daemon.signal(signal.SIGCONT)
+            self.assertEqual([next_token(), next_token()], [6, 7])
 
     def test_the_eos_of_the_daemon_ends_no_request(self):
         self.daemon()

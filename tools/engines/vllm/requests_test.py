@@ -41,6 +41,13 @@ class RequestsTest(unittest.TestCase):
         with self.assertRaisesRegex(specd.Error, r"request_id: the sequence of 'r1' .*\(abort\)"):
             runner.tokens(np.zeros((2, 32)))
 
+    def test_timeouts_outside_the_range_are_refused(self):
+        for timeout_ms in (-2, 2**31, 1.5, "1"):
+            with self.assertRaisesRegex(specd.Error, f"timeout_ms: .*{timeout_ms}"):
+                specd_runner(timeout_ms=timeout_ms)
+        for timeout_ms in (-1, 2**31 - 1):
+            self.assertEqual(specd_runner([params()], timeout_ms=timeout_ms).tokens(spikes([5])), [[5]])
+
     def test_any_request_id_has_a_sequence(self):
         names = ("x" * 128, "x" * 129, "y" * 129, "a\nb", "\x7f", "\u00e9" * 65, "\ud800", "")
         runner = specd_runner([], rows=8)

@@ -101,10 +101,10 @@ class Runner:
         return made
 
 
-def specd_runner(requests=(), engine="embedded:cpu", **options):
+def specd_runner(requests=(), engine="embedded:cpu", timeout_ms=-1, **options):
     """A Runner with specd as its samplers, and with requests r0, r1 and so on."""
     runner = Runner(**options)
-    use_specd(runner, engine)
+    use_specd(runner, engine, timeout_ms)
     for i, asked in enumerate(requests):
         runner.add(f"r{i}", asked)
     return runner

@@ -326,6 +326,13 @@ class V1Test(unittest.TestCase):
                 specd_runner([given]).sample(np.zeros((1, 32)))
             self.assertEqual(str(at_the_door.exception), str(in_the_worker.exception))
 
+    def test_ids_beyond_the_vocabulary_are_refused_at_the_door_if_it_is_given(self):
+        given = params(bad_words=["x"])
+        given._bad_words_token_ids = [[200000]]
+        specd_params(given)
+        with self.assertRaisesRegex(specd.Error, r"^bad_words: 200000 is outside 0 \.\. 31"):
+            specd_params(given, vocab_size=32)
+
     def test_the_most_that_is_allowed_passes_the_door(self):
         # vLLM's own SamplingParams refuse a temperature above 2.
         most = params(temperature=2.0, repetition_penalty=2.0, logprobs=64, bad_words=["x"] * 128,

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._library import Error, refusal
+from ..arrays import integer
 from ..batch import BatchResults
 from ..engine import Engine
+from ..in_flight import RoundTimeout
 from ..params import SamplingParams
 from ..results import FINISH_REASONS
 from ..row_types import Ids
@@ -21,6 +23,13 @@ from ..sequence import Sequence
 _NAME_BYTES_MAX = 128  # of a request_id of specd
 # An id that the other engine has not read yet.
 _UNREAD = -1
+# The longest wait for a round, unless the user sets another. An estimate: far more than the longest round.
+TIMEOUT_MS = 60_000
+
+
+def checked_timeout(timeout_ms: int, name: str = "timeout_ms") -> int:
+    """The longest wait for a round in milliseconds (-1: without limit), or a refusal where it is set."""
+    return integer(timeout_ms, name, -1, 2**31 - 1)
 
 
 class Opening(NamedTuple):
@@ -43,7 +52,8 @@ class Request(NamedTuple):
 
 @dataclasses.dataclass
 class _Opened:
-    """A request with its sequence. tokens: the output of the sequence. has_ended: specd has ended it."""
+    """A request with its sequence. tokens: the output of the sequence. has_ended: specd has ended it, or
+    nobody waits for its last round."""
 
     request: Request
     sequence: Sequence
@@ -58,10 +68,11 @@ class _Opened:
 
 
 class RequestRounds:
-    """The sequences of the requests that an engine has. opening: the Opening of a request."""
+    """The sequences of the requests that an engine has. opening: the Opening of a request. timeout_ms: the
+    longest wait for a round, as in Engine.verify_batch."""
 
-    def __init__(self, engine: Engine, opening: Callable[[Request], Opening]):
-        self.engine, self._opening = engine, opening
+    def __init__(self, engine: Engine, opening: Callable[[Request], Opening], timeout_ms: int):
+        self.engine, self._opening, self._timeout_ms = engine, opening, timeout_ms
         self._opened: dict[str, _Opened] = {}
         # The other engine ends its requests. One of specd without EOS ids refuses ignore_eos.
         self._ignore_eos = True
@@ -77,9 +88,15 @@ class RequestRounds:
         where the request has other parameters or other tokens. rows, q: tensors of torch. The rest is
         that of Engine.verify_batch. Each request that is not discarded gets a token at least."""
         opened = [self._of(request) for request in requests]
-        found = self.engine.verify_batch(
-            self._readable(rows), [each.sequence.handle for each in opened], q=self._readable(q),
-            discard=discard, **drafts)
+        try:
+            found = self.engine.verify_batch(
+                self._readable(rows), [each.sequence.handle for each in opened], q=self._readable(q),
+                discard=discard, timeout_ms=self._timeout_ms, **drafts)
+        except RoundTimeout:
+            # The round goes on, and gives these sequences tokens that their requests will not have.
+            for each in opened:
+                each.has_ended = True
+            raise
         for i, each in enumerate(opened):
             each.tokens.extend(found.kept(i).tolist())
             each.has_ended = bool(found.finish_reason[i])

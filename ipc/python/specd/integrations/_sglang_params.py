@@ -26,10 +26,11 @@ _REFUSED = {
 
 
 def specd_params(params: Any, *, block: bool = False) -> SamplingParams:
-    """The specd.SamplingParams of a request of SGLang, checked. Call it where requests come in: an error in
-    the scheduler ends it.
+    """The specd.SamplingParams of a request of SGLang, checked. Nothing calls this by itself: call it where
+    requests come in, because an error in the scheduler ends that one.
 
-    The arguments are those of translated.
+    params: a SamplingParams of SGLang
+    block: SGLang's speculative_use_block_verification
     """
     made = translated(params, block=block)
     made.check()
@@ -38,10 +39,7 @@ def specd_params(params: Any, *, block: bool = False) -> SamplingParams:
 
 def translated(params: Any, *, block: bool = False) -> SamplingParams:
     """The specd.SamplingParams of a request of SGLang. Ranges are checked when its sequence is opened.
-
-    params: a SamplingParams of SGLang
-    block: SGLang's speculative_use_block_verification
-    """
+    specd_params describes the arguments."""
     check_fields(params, {*_SAME, *_READ, *_IN_THE_ROWS, *_OUTSIDE}, _REFUSED)
     greedy = params.top_k == 1  # which SGLang also makes of temperature = 0
     made = SamplingParams(max_tokens=None, verify="greedy" if greedy else "block" if block else "token")

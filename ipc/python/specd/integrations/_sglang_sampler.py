@@ -40,7 +40,8 @@ def _sample_from_probs(sampler: Any, probs: Any, sampling_info: Any, positions: 
         seeds = info.sampling_seed.cpu().numpy().view(np.uint64)
         places = positions.cpu().numpy().astype(np.uint64)
     place = {}
-    if probs.__dlpack_device__()[0] == CUDA and _has_gpu():
+    kind, index = probs.__dlpack_device__()
+    if kind == CUDA and _samples_on(index):
         place["cuda_stream"] = torch.cuda.current_stream(probs.device)  # which writes the rows
     else:
         probs = probs.cpu()
@@ -50,11 +51,14 @@ def _sample_from_probs(sampler: Any, probs: Any, sampling_info: Any, positions: 
 
 
 @functools.cache
-def _has_gpu() -> bool:
-    """Whether the library samples on GPUs: it may have been built without CUDA."""
+def _samples_on(index: int) -> bool:
+    """Whether the library samples on this GPU: it may have been built without CUDA. Any other error is
+    raised, and not remembered: the GPU may have had no memory for a moment."""
     try:
-        argmax(np.zeros((1, 1), np.float32), device="cuda")
-    except Error:
+        argmax(np.zeros((1, 1), np.float32), device=f"cuda:{index}")
+    except Error as error:
+        if error.code_name != "SPECD_ERROR_UNSUPPORTED":
+            raise
         return False
     return True
 

@@ -11,7 +11,7 @@ import numpy as np
 from .._library import refusal
 from ..batch import BatchResults
 from ..engine import Engine
-from ._request_rounds import Opening, Request, RequestRounds
+from ._request_rounds import TIMEOUT_MS, Opening, Request, RequestRounds, checked_timeout
 from ._sglang_context import check_ranks, context
 from ._sglang_params import translated
 
@@ -22,11 +22,15 @@ _SEQUENCES_PER_ROW = 4
 
 
 class EagleVerifier:
-    """In the place of sglang.srt.speculative.eagle_utils.eagle_sample. engine: a specd.Engine of the
-    model's vocabulary, or the URI of one, which the first round opens."""
+    """In the place of sglang.srt.speculative.eagle_utils.eagle_sample.
 
-    def __init__(self, engine: Engine | str):
-        self._engine = engine
+    engine: a specd.Engine of the model's vocabulary, or the URI of one, which the first round opens
+    timeout_ms: the longest wait for a round in milliseconds, 0 .. 2^31 - 1, or -1: without limit. After it
+      the verification raises specd.RoundTimeout.
+    """
+
+    def __init__(self, engine: Engine | str, timeout_ms: int = TIMEOUT_MS):
+        self._engine, self._timeout_ms = engine, checked_timeout(timeout_ms)
         self._rounds: RequestRounds | None = None
 
     def __call__(self, verify_input: Any, batch: Any, logits_output: Any, grammar_mask: Any = None,
@@ -50,7 +54,8 @@ class EagleVerifier:
     def _verify(self, verify_input: Any, batch: Any, logits: Any) -> BatchResults:
         width = verify_input.draft_token_num
         if self._rounds is None:
-            self._rounds = RequestRounds(self._opened(logits.shape[-1], width), _opening)
+            self._rounds = RequestRounds(self._opened(logits.shape[-1], width), _opening,
+                                         self._timeout_ms)
         self._rounds.close_where(_is_gone)
         q = verify_input.draft_probs
         return self._rounds.verify(

@@ -33,26 +33,26 @@ _GREEDY_BELOW = 1e-5  # as in vLLM and in speculative/params.cc
 
 
 def specd_params(params: Any, *, logprobs_mode: str = "raw_logprobs",
-                 method: str = "standard", draft_temperature: bool = False) -> SamplingParams:
-    """The specd.SamplingParams of a request of vLLM, checked. Call it where requests come in: an error in a
-    worker ends vLLM's engine.
+                 method: str = "standard", draft_temperature: bool = False,
+                 vocab_size: int | None = None) -> SamplingParams:
+    """The specd.SamplingParams of a request of vLLM, checked. Nothing calls this by itself: call it where
+    requests come in, because an error in a worker ends vLLM's engine.
 
-    The arguments are those of translated.
+    params: a vllm.SamplingParams
+    method: vLLM's rejection_sample_method, "standard" or "block"
+    draft_temperature: True: draft rows are logits before the temperature, as in the V2 model runner
+    vocab_size: that of the model, whose ids are then checked too, such as those of bad_words
     """
     made = translated(params, logprobs_mode=logprobs_mode, method=method,
                       draft_temperature=draft_temperature)
-    made.check()
+    made.check(vocab_size=vocab_size)
     return made
 
 
 def translated(params: Any, *, logprobs_mode: str = "raw_logprobs",
                method: str = "standard", draft_temperature: bool = False) -> SamplingParams:
     """The specd.SamplingParams of a request of vLLM. Ranges are checked when its sequence is opened.
-
-    params: a vllm.SamplingParams
-    method: vLLM's rejection_sample_method, "standard" or "block"
-    draft_temperature: True: draft rows are logits before the temperature, as in the V2 model runner
-    """
+    specd_params describes the arguments."""
     _check_fields(params)
     made = SamplingParams(max_tokens=_MAX_TOKENS, verify=_verify(params, method), seed=_seed(params))
     for name in _SAME:

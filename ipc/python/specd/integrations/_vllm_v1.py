@@ -24,9 +24,9 @@ class V1Requests:
       discard_request_mask the rows of unfinished prompts
     """
 
-    def __init__(self, engine: Any, runner: Any, method: str, logprobs_mode: str):
+    def __init__(self, engine: Any, runner: Any, method: str, logprobs_mode: str, timeout_ms: int):
         self._runner, self._method, self._logprobs_mode = runner, method, logprobs_mode
-        self._rounds = RequestRounds(engine, self._opening)
+        self._rounds = RequestRounds(engine, self._opening, timeout_ms)
         # draft_probs are what the draft tokens were drawn from.
         engine.rows(1, "draft", kind="final_probabilities")
 

@@ -51,10 +51,10 @@ class V2Sampler:
     """In the place of vllm.v1.worker.gpu.sample.sampler.Sampler. The states of the sampler that was
     replaced are kept up, because the runner and its speculator read them."""
 
-    def __init__(self, engine: Engine, replaced: Any, method: str):
+    def __init__(self, engine: Engine, replaced: Any, method: str, timeout_ms: int):
         self._replaced, self._method = replaced, method
         self._added: dict[int, _Added] = {}
-        self._rounds = RequestRounds(engine, self._opening)
+        self._rounds = RequestRounds(engine, self._opening, timeout_ms)
         # draft_logits are what the draft tokens were drawn from, before the temperature.
         engine.rows(1, "draft", kind="logits")
         self.req_states, self.sampling_states = replaced.req_states, replaced.sampling_states

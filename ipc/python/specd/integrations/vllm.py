@@ -5,8 +5,9 @@
 >>> llm.collective_rpc("use_specd", args=("unix:/run/specd/specd.sock",))
 >>> llm.generate(prompts, vllm.SamplingParams(temperature=0.7, min_p=0.05, seed=1))
 
-specd_params translates the parameters of a request, where requests come in. A field that is not
-honoured, or outside its range, is an Error with its name. tools/engines/vllm/README.md has the list.
+A field of a request that is not honoured, or outside its range, is an Error with its name in the worker,
+which ends it. Nothing calls specd_params by itself: a front end that calls it refuses the request alone.
+tools/engines/vllm/README.md has the list.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 from .._library import refusal
 from ..engine import Engine
 from ..params import MAX_SCORES
+from ._request_rounds import TIMEOUT_MS, checked_timeout
 from ._vllm_params import check_method, specd_params
 from ._vllm_v1 import V1RejectionSampler, V1Requests, V1Sampler
 from ._vllm_v2 import V2RejectionSampler, V2Sampler, check_v2
@@ -33,17 +35,20 @@ class WorkerExtension:
 
     model_runner: Any
 
-    def use_specd(self, engine: str = "embedded:cpu") -> None:
-        use_specd(self.model_runner, engine)
+    def use_specd(self, engine: str = "embedded:cpu", timeout_ms: int = TIMEOUT_MS) -> None:
+        use_specd(self.model_runner, engine, timeout_ms)
 
 
-def use_specd(runner: Any, engine: Engine | str = "embedded:cpu") -> None:
+def use_specd(runner: Any, engine: Engine | str = "embedded:cpu", timeout_ms: int = TIMEOUT_MS) -> None:
     """Replaces runner.sampler and runner.rejection_sampler. Call it after vLLM's warm-up, such as when
     LLM() has returned, and before the first request.
 
     engine: a specd.Engine of the model's vocabulary, or the URI of one. vLLM ends requests: the EOS ids of
       the engine end none.
+    timeout_ms: the longest wait for a round in milliseconds, 0 .. 2^31 - 1, or -1: without limit. After it
+      the sampler raises specd.RoundTimeout.
     """
+    timeout_ms = checked_timeout(timeout_ms)
     config = runner.vllm_config
     for name in _RANKS:
         ranks = getattr(config.parallel_config, name)
@@ -61,12 +66,12 @@ def use_specd(runner: Any, engine: Engine | str = "embedded:cpu") -> None:
     if isinstance(engine, str):
         engine = _open(engine, config)
     if is_v2:
-        runner.sampler = V2Sampler(engine, runner.sampler, method)
+        runner.sampler = V2Sampler(engine, runner.sampler, method, timeout_ms)
         if runner.rejection_sampler is not None:
             runner.rejection_sampler = V2RejectionSampler(runner.sampler,
                                                           speculative.num_speculative_tokens)
         return
-    requests = V1Requests(engine, runner, method, config.model_config.logprobs_mode)
+    requests = V1Requests(engine, runner, method, config.model_config.logprobs_mode, timeout_ms)
     runner.sampler = V1Sampler(requests, runner.sampler)
     # A V1 runner without drafts has no such field.
     if getattr(runner, "rejection_sampler", None) is not None:
