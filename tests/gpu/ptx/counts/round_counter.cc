@@ -52,15 +52,16 @@ std::vector<AddressRange> RowsOf(const RoundBatch& batch) {
   return ranges;
 }
 
-// The launches that `run` enqueues. They run at once.
+// The launches that `run` enqueues, and nothing else does. They have ended.
 template <typename Run>
-GpuResult CountLaunches(const RoundBatch& batch, const Run& run,
+GpuResult CountLaunches(const RoundBatch& batch, const Run& run, GpuDriver* driver,
                         std::vector<bench::LaunchCounts>* launches) {
   Profiler profiler;
   profiler.SetRows(RowsOf(batch));
   PretendedDevice::Get().SetProfiler(&profiler);
-  const GpuResult result = run();
+  GpuResult result = run();
   PretendedDevice::Get().SetProfiler(nullptr);
+  if (result.ok()) result = driver->Synchronize();
   for (const LaunchProfile& launch : profiler.launches()) launches->push_back(CountsOf(launch));
   return result;
 }
@@ -117,12 +118,12 @@ absl::StatusOr<bench::RoundCounts> RoundCounter::Count(const bench::Cell& cell) 
   const bool weights_only = cell.verify_case->weights_only;
   result = CountLaunches(
       batch, [&] { return weights_only ? rounds.LaunchWeights(0, false) : rounds.LaunchRound(0); },
-      &counts.round);
+      driver_.get(), &counts.round);
   if (!result.ok()) return Failure(cell, result.text());
   const std::string difference = weights_only ? "" : rounds.Difference(0, expected[0]);
   if (!difference.empty()) return Failure(cell, difference);
   result = CountLaunches(
-      batch, [&] { return rounds.LaunchRead(0); }, &counts.read);
+      batch, [&] { return rounds.LaunchRead(0); }, driver_.get(), &counts.read);
   if (!result.ok()) return Failure(cell, result.text());
   return counts;
 }

@@ -130,9 +130,14 @@ bool FindPlace(Warp& warp, Frame& frame, const Instruction& instruction, uint32_
       return Refuse(warp, frame, instruction, lane, address, "outside shared memory");
     case Space::kGeneric:
     case Space::kGlobal:
-      if (TakeGeneric(warp, instruction, lane, address, place)) return true;
+      if (!TakeGeneric(warp, instruction, lane, address, place)) {
+        return Refuse(warp, frame, instruction, lane, address,
+                      fmt::format("no memory of the device: {}", DescribeAddress(address)));
+      }
+      // Memory of a block or a lane has marks.
+      if (!warp.is_early || place->marks != nullptr) return true;
       return Refuse(warp, frame, instruction, lane, address,
-                    fmt::format("no memory of the device: {}", DescribeAddress(address)));
+                    "the launch before may still use it: griddepcontrol.wait comes first");
   }
   return false;
 }

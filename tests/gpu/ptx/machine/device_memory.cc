@@ -42,10 +42,8 @@ class Registry {
     auto* const cells = static_cast<ShadowCell*>(Map(shadow_bytes, PROT_READ | PROT_WRITE));
     if (cells == nullptr) return nullptr;
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (unused_.empty()) unused_.push_back(&ranges_.emplace_back());
-    MemoryRange* const range = unused_.back();
-    unused_.pop_back();
-    *range = {begin, begin + size_bytes, cells};
+    ranges_.push_back({begin, begin + size_bytes, cells});
+    MemoryRange* const range = &ranges_.back();
     by_begin_[begin] = range;
     return range;
   }
@@ -55,7 +53,6 @@ class Registry {
     munmap(range->cells, ShadowBytes(range->end - range->begin));
     by_begin_.erase(range->begin);
     *range = {};
-    unused_.push_back(range);
   }
 
   const MemoryRange* Find(uint64_t address, uint64_t size_bytes) {
@@ -100,7 +97,6 @@ class Registry {
 
   std::mutex mutex_;
   std::deque<MemoryRange> ranges_;
-  std::vector<MemoryRange*> unused_;
   std::map<uint64_t, MemoryRange*> by_begin_;
 };
 

@@ -2,7 +2,8 @@
 //
 // Host and device share one address space, as on every 64-bit Linux with CUDA. A block has shadow
 // cells for the checks of races (race_checker.h), and inaccessible pages around it, so that an
-// access of the host beside it ends the program. All functions are thread-safe.
+// access of the host beside it ends the program. All functions are thread-safe, but no block may go
+// while a launch runs.
 //
 //   DeviceBlock block(1024);
 //   Store(block.begin());
@@ -16,7 +17,8 @@
 
 namespace specd::ptx {
 
-// Once made, a range stays where it is. When its block is gone, it is empty until another takes it.
+// Once made, a range stays where it is, for instructions that remember it. When its block is gone,
+// it is empty for good: no other block takes it, because a launch may run while blocks are made.
 struct MemoryRange {
   uint64_t begin = 0;
   uint64_t end = 0;

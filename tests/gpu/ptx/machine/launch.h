@@ -37,6 +37,9 @@ struct LaunchShape {
   uint32_t grid = 1;
   uint32_t block = 32;
   uint32_t cluster = 1;  // divides the grid
+  // It may begin before the launch before it has ended. The machine runs launches one after
+  // another, but refuses what a warp does with global memory before griddepcontrol.wait.
+  bool is_early = false;
 };
 
 constexpr uint32_t WarpsPerBlock(const LaunchShape& shape) {

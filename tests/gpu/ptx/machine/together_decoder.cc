@@ -75,8 +75,9 @@ bool DecodeBarrier(Decoding* decoding) {
     if (instruction.access.scope == Scope::kNone) slots.Fail("a fence has a scope");
     instruction.run = &Fence;
   } else if (base == "griddepcontrol") {
-    if (!modifiers.Take("wait")) modifiers.Take("launch_dependents");
-    instruction.run = &DoNothing;
+    const bool waits = modifiers.Take("wait");
+    if (!waits) modifiers.Take("launch_dependents");
+    instruction.run = waits ? &AwaitLaunchBefore : &DoNothing;
   } else {
     return false;
   }

@@ -166,7 +166,8 @@ void Fence(Warp& warp, Frame&, const Instruction& instruction, uint32_t lanes) {
   warp.EndTurnSoon();
 }
 
-// "griddepcontrol"
+void AwaitLaunchBefore(Warp& warp, Frame&, const Instruction&, uint32_t) { warp.is_early = false; }
+
 void DoNothing(Warp&, Frame&, const Instruction&, uint32_t) {}
 
 }  // namespace specd::ptx

@@ -26,7 +26,9 @@ void ArriveAtCluster(Warp& warp, Frame& frame, const Instruction& instruction, u
 void WaitForCluster(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 
 void Fence(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
-// griddepcontrol: the machine runs launches one after another.
+// griddepcontrol.wait. The machine runs launches one after another.
+void AwaitLaunchBefore(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
+// griddepcontrol.launch_dependents
 void DoNothing(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 
 }  // namespace specd::ptx

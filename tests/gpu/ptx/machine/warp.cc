@@ -24,7 +24,8 @@ uint32_t LanesOf(const LaunchState& launch, uint32_t index) {
 }  // namespace
 
 Warp::Warp(LaunchState* launch, Block* block, uint32_t index)
-    : launch_(*launch),
+    : is_early(launch->shape.is_early),
+      launch_(*launch),
       block_(*block),
       index_(index),
       lanes_(LanesOf(*launch, index)),

@@ -54,6 +54,7 @@ class Warp {
     awaited_phase_ = phase;
   }
   uint32_t cluster_phase = 0;  // in which the warp arrived last
+  bool is_early;               // the launch before may still run
   // Ends the launch. The error names the kernel and where the warp is.
   void Fail(const Frame& frame, const Instruction& instruction, uint32_t lanes,
             std::string_view what);

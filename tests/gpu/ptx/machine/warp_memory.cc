@@ -22,8 +22,9 @@ void* Map(size_t size_bytes) {
 }
 
 std::vector<std::unique_ptr<WarpMemory>>& Unused() {
-  static std::vector<std::unique_ptr<WarpMemory>> unused;
-  return unused;
+  // A launch may run on another thread while the program ends.
+  static auto* const unused = new std::vector<std::unique_ptr<WarpMemory>>;
+  return *unused;
 }
 
 }  // namespace

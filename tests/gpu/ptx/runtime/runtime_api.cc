@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -14,15 +15,14 @@
 namespace {
 
 using specd::ptx::LaunchShape;
+using specd::ptx::Mark;
+using specd::ptx::MemoryKind;
 using specd::ptx::PretendedDevice;
 using specd::ptx::PretendedGraph;
-using specd::ptx::PretendedStream;
-using specd::ptx::Work;
 
-using Clock = std::chrono::steady_clock;
-
+// An event has the mark of its last record. What waits for it waits for the record before that.
 struct PretendedEvent {
-  Clock::time_point when;
+  Mark mark;
 };
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -35,25 +35,28 @@ cudaError_t Keep(cudaError_t error) {
 }
 
 PretendedDevice& Device() { return PretendedDevice::Get(); }
-cudaError_t Enqueue(cudaStream_t stream, Work work) {
-  return Keep(Device().Enqueue(stream, std::move(work)));
-}
-PretendedStream* StreamOf(cudaStream_t stream) {
-  return reinterpret_cast<PretendedStream*>(stream);
-}
+PretendedEvent* EventOf(cudaEvent_t event) { return reinterpret_cast<PretendedEvent*>(event); }
 PretendedGraph* GraphOf(void* graph) { return static_cast<PretendedGraph*>(graph); }
 
-uint32_t ClusterOf(const cudaLaunchConfig_t& config) {
+// False if there is an attribute that specd does not use.
+bool ReadShape(const cudaLaunchConfig_t& config, LaunchShape* shape) {
+  *shape = {.grid = config.gridDim.x, .block = config.blockDim.x};
   for (unsigned i = 0; i < config.numAttrs; ++i) {
-    if (config.attrs[i].id == cudaLaunchAttributeClusterDimension) {
-      return config.attrs[i].val.clusterDim.x;
+    const cudaLaunchAttribute& attribute = config.attrs[i];
+    if (attribute.id == cudaLaunchAttributeClusterDimension) {
+      shape->cluster = attribute.val.clusterDim.x;
+    } else if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+      shape->is_early = attribute.val.programmaticStreamSerializationAllowed != 0;
+    } else {
+      return false;
     }
   }
-  return 1;
+  return true;
 }
 
-cudaError_t FreeMemory(void* memory) {
-  return Keep(Device().Free(memory) ? cudaSuccess : cudaErrorInvalidValue);
+cudaError_t Allocate(void** memory, size_t size_bytes, MemoryKind kind) {
+  *memory = Device().Allocate(size_bytes, kind);
+  return Keep(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
 }  // namespace
@@ -77,15 +80,15 @@ cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* stub) {
 cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments, size_t,
                                cudaStream_t stream) {
   return Keep(Device().Launch(reinterpret_cast<const void*>(kernel),
-                              {.grid = grid.x, .block = block.x, .cluster = 1}, arguments, stream));
+                              {.grid = grid.x, .block = block.x}, arguments, stream));
 }
 unsigned __cudaPushCallConfiguration(dim3, dim3, size_t, void*) { std::abort(); }  // of <<<>>>
 cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, size_t*, void*) { std::abort(); }
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* stub,
                                 void** arguments) {
-  const LaunchShape shape{
-      .grid = config->gridDim.x, .block = config->blockDim.x, .cluster = ClusterOf(*config)};
+  LaunchShape shape;
+  if (!ReadShape(*config, &shape)) return Keep(cudaErrorNotSupported);
   return Keep(Device().Launch(stub, shape, arguments, config->stream));
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* stub) {
@@ -131,63 +134,56 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 }
 
 cudaError_t cudaMalloc(void** memory, size_t size_bytes) {
-  *memory = Device().Allocate(size_bytes);
-  return Keep(*memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+  return Allocate(memory, size_bytes, MemoryKind::kDevice);
 }
-cudaError_t cudaFree(void* memory) { return FreeMemory(memory); }
+cudaError_t cudaFree(void* memory) { return Keep(Device().Free(memory, MemoryKind::kDevice)); }
 cudaError_t cudaHostAlloc(void** memory, size_t size_bytes, unsigned) {
-  return cudaMalloc(memory, size_bytes);
+  return Allocate(memory, size_bytes, MemoryKind::kPinned);
 }
-cudaError_t cudaFreeHost(void* memory) { return FreeMemory(memory); }
+cudaError_t cudaFreeHost(void* memory) { return Keep(Device().Free(memory, MemoryKind::kPinned)); }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   *device = host;
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t size_bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  return Enqueue(stream, [=] {
-    std::memcpy(to, from, size_bytes);
-    return cudaSuccess;
-  });
+  return Keep(Device().Copy(to, from, size_bytes, stream));
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t size_bytes, cudaStream_t stream) {
-  return Enqueue(stream, [=] {
+  return Keep(Device().Enqueue(stream, [=] {
     std::memset(memory, value, size_bytes);
-    return cudaSuccess;
-  });
+    return absl::OkStatus();
+  }));
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = reinterpret_cast<cudaStream_t>(new PretendedStream);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  if (flags != cudaStreamNonBlocking) return Keep(cudaErrorNotSupported);
+  *stream = Device().OpenStream();
   return cudaSuccess;
 }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  delete StreamOf(stream);
-  return cudaSuccess;
+cudaError_t cudaStreamDestroy(cudaStream_t stream) { return Keep(Device().CloseStream(stream)); }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return Keep(Device().Synchronize(stream));
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return Keep(Device().state()); }
-cudaError_t cudaStreamQuery(cudaStream_t) { return Keep(Device().state()); }
-cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) {
+cudaError_t cudaStreamQuery(cudaStream_t stream) { return Keep(Device().Query(stream)); }
+cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
   *device = 0;
-  return cudaSuccess;
+  return Keep(Device().CheckStream(stream));
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  const PretendedStream* const pretended = StreamOf(stream);
-  const bool is_capturing = pretended != nullptr && pretended->is_capturing;
+  bool is_capturing = false;
+  const cudaError_t error = Keep(Device().IsCapturing(stream, &is_capturing));
   *status = is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return cudaSuccess;
+  return error;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  StreamOf(stream)->is_capturing = true;
-  StreamOf(stream)->captured.clear();
-  return cudaSuccess;
+  return Keep(Device().BeginCapture(stream));
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  auto* const made = new PretendedGraph;
-  made->nodes.swap(StreamOf(stream)->captured);
-  StreamOf(stream)->is_capturing = false;
-  *graph = reinterpret_cast<cudaGraph_t>(made);
-  return cudaSuccess;
+  auto made = std::make_unique<PretendedGraph>();
+  const cudaError_t error = Keep(Device().EndCapture(stream, &made->nodes));
+  if (error == cudaSuccess) *graph = reinterpret_cast<cudaGraph_t>(made.release());
+  return error;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   thread_local cudaStreamCaptureMode current = cudaStreamCaptureModeGlobal;
@@ -201,11 +197,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream) {
-  for (const Work& node : GraphOf(graph)->nodes) {
-    const cudaError_t error = Enqueue(stream, node);
-    if (error != cudaSuccess) return error;
-  }
-  return cudaSuccess;
+  return Keep(Device().LaunchGraph(GraphOf(graph), stream));
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete GraphOf(graph);
@@ -222,28 +214,24 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete reinterpret_cast<PretendedEvent*>(event);
+  delete EventOf(event);
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return Enqueue(stream, [event] {
-    reinterpret_cast<PretendedEvent*>(event)->when = Clock::now();
-    return cudaSuccess;
-  });
+  return Keep(Device().Record(stream, &EventOf(event)->mark));
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
   return cudaEventRecord(event, stream);
 }
 cudaError_t cudaEventElapsedTime(float* elapsed_ms, cudaEvent_t start, cudaEvent_t end) {
-  const auto when = [](cudaEvent_t event) {
-    return reinterpret_cast<PretendedEvent*>(event)->when;
-  };
-  *elapsed_ms = std::chrono::duration<float, std::milli>(when(end) - when(start)).count();
+  const auto from = Device().DoneSince(EventOf(start)->mark);
+  const auto to = Device().DoneSince(EventOf(end)->mark);
+  if (!from || !to) return Keep(cudaErrorNotReady);
+  *elapsed_ms = std::chrono::duration<float, std::milli>(*to - *from).count();
   return cudaSuccess;
 }
-// Work is done when it is enqueued, so every recorded event has come.
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) {
-  return Keep(Device().state());
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return Keep(Device().EnqueueWait(stream, EventOf(event)->mark));
 }
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }

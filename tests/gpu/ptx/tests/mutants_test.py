@@ -4,9 +4,9 @@
 Usage: mutants_test.py PROGRAM FOLDER ARCH [--all]
 
 PROGRAM is specd_ptx_gpu_test and FOLDER holds the .ptx files for ARCH (80 or 90). A mutant loses a
-barrier of a block or of a warp, loses a release or an acquire, reaches its block alone, or has another
-mask at a shuffle. The mutants of the list below run in CI; --all tries every place of every rule, and
-prints what was missed.
+barrier of a block or of a warp, a release or an acquire, or the wait of an early launch. Or it reaches
+its block alone, or has another mask at a shuffle. The mutants of the list below run in CI; --all tries
+every place of every rule, and prints what was missed.
 """
 
 import re
@@ -23,6 +23,7 @@ RULES = {
     "release alone": (r"atom\.acq_rel\.gpu", lambda line: line.replace("acq_rel", "release")),
     "scope of an arrival": (r"atom\.acq_rel\.gpu", lambda line: line.replace(".gpu", ".cta")),
     "barrier of a cluster": (r"^\s*barrier\.cluster\.wait;$", lambda line: ""),
+    "wait for the launch before": (r"^\s*griddepcontrol\.wait;$", lambda line: ""),
     "mask of a shuffle": (r"shfl\.sync", lambda line: re.sub(r", [^,]*;$", ", 65535;", line)),
     "mask of a vote": (r"vote\.sync", lambda line: re.sub(r", [^,]*;$", ", -2;", line)),
 }
@@ -44,6 +45,8 @@ IN_CI = {
     "90": [
         ("barrier of a cluster", "deferred_kernel", 0, EVERY_TILE),
         ("barrier of a block", "deferred_kernel", 0, EVERY_TILE),
+        ("wait for the launch before", "deferred_kernel", 0, EVERY_TILE),
+        ("wait for the launch before", "residual_kernel", 0, EVERY_TILE),
     ],
 }
 
