@@ -99,6 +99,16 @@ SPECD_BODY double MassOfTiles(T& team, const RowStats& stats, int32_t num_tiles,
   return team.SumInOrder(TileMassFunction{weight}, maxima, sums);
 }
 
+// The steps of a tile that hold an element not below `floor`.
+SPECD_INLINE uint32_t StepsFrom(const float* peaks_of_row, int32_t tile_index, float floor) {
+  const float* peaks = peaks_of_row + tile_index * kStepsPerTile;
+  uint32_t steps = 0;
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    steps |= (peaks[step] >= floor ? 1u : 0u) << step;
+  }
+  return steps;
+}
+
 // The lowest id whose element equals `value`, the largest maximum of a tile. -0 equals +0. The
 // answer is kNoToken only if the row changed since its tiles were read.
 template <Team T>
@@ -109,7 +119,7 @@ SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stat
   // be missing.
   const int32_t tile_index = team.FindFirst(EqualTo{value}, tile);
   if (tile_index < 0) return kNoToken;
-  LoadRow(team, row, tile_index, kAllSteps, &tile);
+  LoadRow(team, row, tile_index, StepsFrom(stats.peaks, tile_index, value), &tile);
   const int32_t element = team.FindFirst(EqualTo{value}, tile);
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
 }

@@ -11,15 +11,6 @@ namespace specd {
 // The least value of an element above -inf.
 inline constexpr float kLowestFloat = -0x1.fffffep+127f;
 
-// The steps of a tile that hold an element not below `floor`.
-SPECD_INLINE uint32_t StepsFrom(const float* peaks_of_row, int32_t tile_index, float floor) {
-  const float* peaks = peaks_of_row + tile_index * kStepsPerTile;
-  uint32_t steps = 0;
-  for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    steps |= (peaks[step] >= floor ? 1u : 0u) << step;
-  }
-  return steps;
-}
 SPECD_INLINE uint32_t StepsFrom(const Distribution& p, int32_t tile_index, float floor) {
   return StepsFrom(p.stats.peaks, tile_index, floor);
 }

@@ -1,4 +1,4 @@
-// FetchStep and FetchTile load a thread's elements of a tile into registers for WarpTeam: 8
+// FetchSteps and FetchTile load a thread's elements of a tile into registers for WarpTeam: 8
 // neighbouring elements of each step.
 //
 // They load words of 16 bytes, even if the row does not begin at a multiple of 16, and never a byte
@@ -100,37 +100,69 @@ SPECD_INLINE void Widen(const uint32_t* words, float* values) {
 
 }  // namespace internal
 
-// Fetches element `8 * lane + j` of a step into values[j]; -inf if the row has no such element or
-// the step is not wanted.
-//
-// The memory next to a row may belong to another row, or may not exist. If words of 16 bytes would
-// reach over the row's ends, elements are therefore fetched one by one.
+// Fetches element `8 * lane + j` of a step into values[j], one by one; -inf after the row's end. No
+// load depends on a branch, so all are requested before the first is waited for. REQUIRES: the row
+// has an element in this step.
 template <DType kDType>
-SPECD_INLINE void FetchStep(const RowView& row, int32_t number, int32_t lane, bool wanted,
-                            float (&values)[8]) {
-  constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
+SPECD_INLINE void FetchElements(const RowView& row, int32_t number, int32_t lane,
+                                float (&values)[8]) {
   const int64_t first = int64_t{number} * kLanes;
   // The elements of this step and of later ones.
   const int32_t rest = row.vocab_size - number * kLanes;
-  const char* const address =
-      static_cast<const char*>(row.data) + (first + 8 * lane) * SizeBytes(kDType);
-  const bool aligned = internal::BytesPastGranule(address) == 0;
-  const bool inside = first > 0 && rest - kLanes >= 8;
-  if (wanted && rest >= kLanes && (aligned || inside)) {
-    uint32_t words[kWords];
-    if (aligned) {
-      internal::LoadWords<kWords>(address, words);
-    } else {
-      internal::LoadShiftedWords<kWords>(address, words);
-    }
-    internal::Widen<kDType>(words, values);
-    return;
-  }
   SPECD_UNROLL
   for (int32_t j = 0; j < 8; ++j) {
     const int32_t element = 8 * lane + j;
-    values[j] =
-        wanted && element < rest ? LoadElementAs<kDType>(row.data, first + element) : -kInfinity;
+    values[j] = LoadElementAs<kDType>(row.data, first + (element < rest ? element : rest - 1));
+  }
+  SPECD_UNROLL
+  for (int32_t j = 0; j < 8; ++j) values[j] = 8 * lane + j < rest ? values[j] : -kInfinity;
+}
+
+// Fetches the steps that are set in `steps`: bit s is step number_of(s) of the row. Elements of
+// other steps, and those after the row's end, are -inf.
+//
+// The memory next to a row may belong to another row, or may not exist. If words of 16 bytes would
+// reach over the row's ends, elements are therefore fetched one by one. A tile has at most three
+// such steps, so they share one piece of code.
+template <DType kDType, int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
+                             const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+  constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
+  uint32_t by_element = 0;
+  SPECD_UNROLL
+  for (int32_t step = 0; step < kNumSteps; ++step) {
+    const bool wanted = (steps >> step & 1u) != 0;
+    const int32_t number = wanted ? number_of(step) : 0;
+    const int32_t rest = wanted ? row.vocab_size - number * kLanes : 0;
+    const char* const address = static_cast<const char*>(row.data) +
+                                (int64_t{number} * kLanes + 8 * lane) * SizeBytes(kDType);
+    const bool aligned = internal::BytesPastGranule(address) == 0;
+    const bool inside = number > 0 && rest - kLanes >= 8;
+    if (rest >= kLanes && (aligned || inside)) {
+      uint32_t words[kWords];
+      if (aligned) {
+        internal::LoadWords<kWords>(address, words);
+      } else {
+        internal::LoadShiftedWords<kWords>(address, words);
+      }
+      internal::Widen<kDType>(words, values[step]);
+    } else {
+      by_element |= (rest > 0 ? 1u : 0u) << step;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < 8; ++j) values[step][j] = -kInfinity;
+    }
+  }
+  SPECD_NO_UNROLL
+  for (int32_t step = 0; by_element >> step != 0; ++step) {
+    if ((by_element >> step & 1u) == 0) continue;
+    float fetched[8];
+    FetchElements<kDType>(row, number_of(step), lane, fetched);
+    SPECD_UNROLL
+    for (int32_t s = 0; s < kNumSteps; ++s) {
+      if (s != step) continue;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < 8; ++j) values[s][j] = fetched[j];
+    }
   }
 }
 
@@ -157,11 +189,8 @@ SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, u
     }
     return;
   }
-  SPECD_UNROLL
-  for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    FetchStep<kDType>(row, tile_index * kStepsPerTile + step, lane, (steps >> step & 1u) != 0,
-                      values[step]);
-  }
+  FetchSteps<kDType>(
+      row, lane, steps, [&](int32_t step) { return tile_index * kStepsPerTile + step; }, values);
 }
 
 }  // namespace specd

@@ -53,12 +53,9 @@ SPECD_INLINE void FetchPair(const RowView& p, const RowView& q, int32_t number, 
     }
     return;
   }
-  SPECD_UNROLL
-  for (int32_t step = 0; step < kPairSteps; ++step) {
-    const bool wanted = (steps >> step & 1u) != 0;
-    FetchStep<kDType>(p, number + step, lane, wanted, p_values[step]);
-    FetchStep<kDType>(q, number + step, lane, wanted, q_values[step]);
-  }
+  const auto number_of = [&](int32_t step) { return number + step; };
+  FetchSteps<kDType>(p, lane, steps, number_of, p_values);
+  FetchSteps<kDType>(q, lane, steps, number_of, q_values);
 }
 
 template <DType kDType, typename Thread, typename F>

@@ -28,6 +28,7 @@
 #include "kernels/warps/warp_lanes.h"
 #include "kernels/warps/warp_load.h"
 #include "kernels/warps/warp_mask.h"
+#include "kernels/warps/warp_tile.h"
 
 namespace specd {
 
@@ -42,20 +43,12 @@ class WarpTeam : private WarpLanes<Thread> {
   using Lanes::thread_;
 
  public:
+  using Tile = WarpTile;
   using Lanes::kWarpSize;
   using Lanes::SumOfLanes;
-  static constexpr int32_t kLanesPerThread = kLanes / kWarpSize;
+  static constexpr int32_t kLanesPerThread = Tile::kLanesPerThread;
   static constexpr bool kReadsInPlace = false;
   using Mask = WarpMask;
-
-  // This thread's elements: [step][j] is element step * 256 + 8 * lane + j of the tile. Loops over
-  // them have constant bounds and never stop early, so the compiler unrolls them. An array with a
-  // variable index would leave the registers.
-  struct Tile {
-    float values[kStepsPerTile][kLanesPerThread];
-    int32_t count;   // elements of the row
-    uint32_t steps;  // the steps that were loaded
-  };
 
   SPECD_INLINE explicit WarpTeam(const Thread& thread) : Lanes(thread) {}
 
@@ -77,6 +70,7 @@ class WarpTeam : private WarpLanes<Thread> {
                       Tile* tile) const {
     const int32_t rest = row.vocab_size - tile_index * kTileSize;
     tile->count = rest < kTileSize ? rest : kTileSize;
+    steps &= Tile::StepsOf(tile->count);
     tile->steps = steps;
     // Not a switch: after an impossible case, the tile would keep its old values.
     if (row.dtype == DType::kFloat32) {
@@ -90,7 +84,7 @@ class WarpTeam : private WarpLanes<Thread> {
     if constexpr (requires { f.IsIdentity(); }) {
       if (f.IsIdentity()) return;
     }
-    ForEachElement([&](int32_t step, int32_t j) {
+    Tile::ForEachElement([&](int32_t step, int32_t j) {
       float& x = tile->values[step][j];
       x = Has(*tile, step, j) ? f(x) : -kInfinity;
     });
@@ -102,13 +96,17 @@ class WarpTeam : private WarpLanes<Thread> {
                             Tile* tile) const {
     tile->count = kTileSize;
     tile->steps = (1u << num_steps) - 1;
+    const auto number_of = [&](int32_t step) { return numbers[step]; };
     switch (row.dtype) {
       case DType::kFloat32:
-        return FetchSteps<DType::kFloat32>(row, numbers, num_steps, tile);
+        return FetchSteps<DType::kFloat32>(row, thread_.lane(), tile->steps, number_of,
+                                           tile->values);
       case DType::kBFloat16:
-        return FetchSteps<DType::kBFloat16>(row, numbers, num_steps, tile);
+        return FetchSteps<DType::kBFloat16>(row, thread_.lane(), tile->steps, number_of,
+                                            tile->values);
       case DType::kFloat16:
-        return FetchSteps<DType::kFloat16>(row, numbers, num_steps, tile);
+        return FetchSteps<DType::kFloat16>(row, thread_.lane(), tile->steps, number_of,
+                                           tile->values);
     }
   }
 
@@ -128,7 +126,7 @@ class WarpTeam : private WarpLanes<Thread> {
   // Elements after the row's end are -inf already.
   SPECD_INLINE void ApplyMask(const Mask& mask, Tile* tile) const {
     if (mask.AllowsAll()) return;
-    ForEachElement([&](int32_t step, int32_t j) {
+    Tile::ForEachElement([&](int32_t step, int32_t j) {
       float& x = tile->values[step][j];
       x = mask.Allows(step, j) ? x : -kInfinity;
     });
@@ -142,7 +140,7 @@ class WarpTeam : private WarpLanes<Thread> {
                       element % kLanes / kLanesPerThread == thread_.lane();
     const int32_t place =
         mine ? element / kLanes * kLanesPerThread + element % kLanesPerThread : -1;
-    ForEachElement([&](int32_t step, int32_t j) {
+    Tile::ForEachElement([&](int32_t step, int32_t j) {
       float& x = tile->values[step][j];
       x = step * kLanesPerThread + j == place ? value : x;
     });
@@ -167,7 +165,7 @@ class WarpTeam : private WarpLanes<Thread> {
   }
 
   SPECD_INLINE void Keep(float value, int32_t last, Tile* tile) const {
-    ForEachElement([&](int32_t step, int32_t j) {
+    Tile::ForEachIn(tile->steps, [&](int32_t step, int32_t j) {
       float& x = tile->values[step][j];
       x = x > value || (x == value && ElementAt(step, j) <= last) ? x : -kInfinity;
     });
@@ -176,8 +174,9 @@ class WarpTeam : private WarpLanes<Thread> {
   template <typename F, typename... Tiles>
   SPECD_INLINE float Max(const F& f, const Tiles&... tiles) {
     float max = -kInfinity;
-    ForEachElement(
-        [&](int32_t step, int32_t j) { max = LargerOrNan(max, f(tiles.values[step][j]...)); });
+    Tile::ForEachIn((tiles.steps | ...), [&](int32_t step, int32_t j) {
+      max = LargerOrNan(max, f(tiles.values[step][j]...));
+    });
     return LargestOfLanes(max);
   }
 
@@ -198,14 +197,14 @@ class WarpTeam : private WarpLanes<Thread> {
   template <typename F, typename... Tiles>
   SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) {
     float sum[kLanesPerThread] = {};
-    ForEachElement([&](int32_t step, int32_t j) { sum[j] += f(tiles.values[step][j]...); });
+    Tile::ForEachElement([&](int32_t step, int32_t j) { sum[j] += f(tiles.values[step][j]...); });
     return SumOfLanes(sum);
   }
 
   template <typename F>
   SPECD_INLINE int32_t Count(const F& f, const Tile& tile) {
     int32_t count = 0;
-    ForEachElement([&](int32_t step, int32_t j) {
+    Tile::ForEachIn(tile.steps, [&](int32_t step, int32_t j) {
       count += Has(tile, step, j) && f(tile.values[step][j]) ? 1 : 0;
     });
     return SumOfWarp(count);
@@ -216,7 +215,7 @@ class WarpTeam : private WarpLanes<Thread> {
     uint64_t sum = 0;
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      sum += StepWeight(f, exponent, step, tiles...);
+      if (Tile::IsIn((tiles.steps | ...), step)) sum += StepWeight(f, exponent, step, tiles...);
     }
     return SumOfWarp(sum);
   }
@@ -229,6 +228,7 @@ class WarpTeam : private WarpLanes<Thread> {
     uint64_t before = 0;  // the sum of all earlier steps
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (!Tile::IsIn((tiles.steps | ...), step)) continue;
       const uint64_t mine = StepWeight(f, exponent, step, tiles...);
       const uint64_t prefix = before + InclusiveScan(mine);
       const uint32_t above = thread_.Ballot(prefix > threshold);
@@ -279,16 +279,12 @@ class WarpTeam : private WarpLanes<Thread> {
   template <typename F>
   SPECD_BODY int32_t FindFirst(const F& f, const Tile& tile) {
     int32_t first = kTileSize;
-    ForEachElement([&](int32_t step, int32_t j) {
+    Tile::ForEachIn(tile.steps, [&](int32_t step, int32_t j) {
       const int32_t element = ElementAt(step, j);
       const bool here = Has(tile, step, j) && f(tile.values[step][j]);
       first = here && element < first ? element : first;
     });
-    SPECD_UNROLL
-    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
-      const int32_t other = ShuffleValue(first, thread_.lane() ^ mask);
-      first = other < first ? other : first;
-    }
+    first = -thread_.LargestOfWarp(-first);
     return first == kTileSize ? -1 : first;
   }
 
@@ -307,33 +303,13 @@ class WarpTeam : private WarpLanes<Thread> {
   }
   template <typename F>
   SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
-    ForEachElement([&](int32_t step, int32_t j) {
+    Tile::ForEachElement([&](int32_t step, int32_t j) {
       const int32_t element = ElementAt(step, j);
       if (element < count) out[element] = f(tile.values[step][j]);
     });
   }
 
  private:
-  template <typename Visit>
-  SPECD_INLINE static void ForEachElement(const Visit& visit) {
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) visit(step, j);
-    }
-  }
-
-  template <DType kDType>
-  SPECD_INLINE void FetchSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
-                               Tile* tile) const {
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      const bool wanted = step < num_steps;
-      FetchStep<kDType>(row, wanted ? numbers[step] : 0, thread_.lane(), wanted,
-                        tile->values[step]);
-    }
-  }
-
   // A scan over the lanes gives the places of a thread's elements. Steps without such elements are
   // skipped.
   template <typename F, typename FirstIdOf>
@@ -342,6 +318,7 @@ class WarpTeam : private WarpLanes<Thread> {
     int32_t packed = 0;  // the elements of all earlier steps
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (!Tile::IsIn(tile.steps, step)) continue;
       uint32_t chosen = 0;
       int32_t mine = 0;
       SPECD_UNROLL
@@ -370,7 +347,7 @@ class WarpTeam : private WarpLanes<Thread> {
   SPECD_INLINE bool Has(const Tile& tile, int32_t step, int32_t j) const {
     // No part of this expression is the same for all tiles. The compiler would keep such a part in
     // registers.
-    return (tile.steps >> step & 1u) != 0 && step * kLanes + j < tile.count - ElementAt(0, 0);
+    return Tile::IsIn(tile.steps, step) && step * kLanes + j < tile.count - ElementAt(0, 0);
   }
 
   SPECD_INLINE int32_t ElementAt(int32_t step, int32_t j) const {

@@ -22,6 +22,7 @@ LIBRARIES = ("-lboost_context", "-lfmt", "-lspdlog", "-pthread")
 
 _COMMON = (
     "kernels/cpu/cpu_tile.cc", "kernels/cpu/spin_barrier.cc", "tests/main.cc",
+    "tests/kernels/bodies/run_chain.cc",
     "tools/emulation/emulated_block.cc",
     *(f"tests/support/{name}.cc" for name in ("chi_square", "oracle", "rows")))
 # A test file, and what it needs of tests/ beside _COMMON.
@@ -44,8 +45,8 @@ _KERNEL_TESTS = {
     "bodies/verify_test": (),
     "core/numerics_test": (),
     "core/philox_test": (),
-    "warps/emulated_rounds_test": ("support/round_case",),
-    "warps/residual_pass_test": ("support/round_case",),
+    "warps/emulated_rounds_test": ("support/round_case", "kernels/cuda/run_round"),
+    "warps/residual_pass_test": ("support/round_case", "kernels/cuda/run_round"),
     "warps/rows_behind_end_test": (),
     "warps/staged_turn_test": (),
     "warps/warp_load_test": (),
