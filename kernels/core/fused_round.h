@@ -60,7 +60,9 @@ struct FusedRound {
   RoundBatch batch;
   const AheadRow* rows = nullptr;  // in order of place
   int32_t num_rows = 0;
-  int32_t* row_arrivals = nullptr;   // one for each row; partners use the count of the first one
+  // One for each row; partners use the count of the first one. One more counts the parts of rows
+  // that warps have taken.
+  int32_t* row_arrivals = nullptr;
   TaskProgress* progress = nullptr;  // one for each task
   // The launches that the round needs. 1: every task is decided while its rows are read. 2: tokens
   // may also have to be replaced from residuals. 3: a team of its own may have to decide a task.

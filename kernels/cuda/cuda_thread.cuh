@@ -70,6 +70,17 @@ class CudaThread {
       asm volatile("st.relaxed.gpu.s32 [%0], %1;" : : "l"(word), "r"(value) : "memory");
     }
   }
+  __device__ __forceinline__ int32_t Take(int32_t* counter, int32_t num) const {
+    int32_t before = 0;
+    if (lane() == 0) {
+      asm volatile("atom.relaxed.gpu.add.s32 %0, [%1], 1;"
+                   : "=r"(before)
+                   : "l"(counter)
+                   : "memory");
+      if (before + 1 == num) Note(0, counter);
+    }
+    return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(before), 0));
+  }
   // Lane 0 arrives for the warp. The barriers order the other lanes' writes before its release, and
   // their reads after its acquire.
   __device__ __forceinline__ bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {

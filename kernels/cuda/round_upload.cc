@@ -41,7 +41,7 @@ RoundUpload::RoundUpload(int32_t max_tasks, int32_t max_draft, Arena* arena)
       max_draft_(max_draft),
       round_(arena->Take<FusedRound>(1)),
       rows_(arena->Take<AheadRow>(int64_t{max_tasks} * NumTaskRows(max_draft))),
-      row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumTaskRows(max_draft))),
+      row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumTaskRows(max_draft) + 1)),
       progress_(arena->Take<TaskProgress>(max_tasks)) {}
 
 int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task* packed,

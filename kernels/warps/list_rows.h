@@ -72,10 +72,10 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t 
          (IsJudgedAhead(batch, task) ? kAheadJudged : 0u);
 }
 
-// Fills the rows and counts of a round over the tasks of `batch`. `rows` and `row_arrivals` have
-// room for NumTaskRows of every task; `progress` has one entry for each task. All memory that tasks
-// point to is readable here. row_of(task, task_row) is the row's number on the processor of the
-// round. Sets num_rows and num_launches.
+// Fills the rows and counts of a round over the tasks of `batch`. `rows` has room for NumTaskRows
+// of every task, and `row_arrivals` for one more. `progress` has one entry for each task. All
+// memory that tasks point to is readable here. row_of(task, task_row) is the row's number on the
+// processor of the round. Sets num_rows and num_launches.
 template <typename RowOf>
 void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_of, AheadRow* rows,
                    int32_t* row_arrivals, TaskProgress* progress, FusedRound* round) {
@@ -115,6 +115,7 @@ void ListRowsAhead(const RoundBatch& batch, int32_t max_draft, const RowOf& row_
       rows[round->num_rows - 1].partner = target;
     }
   }
+  row_arrivals[round->num_rows] = 0;
 }
 
 // The same if the tasks' own row numbers are valid.

@@ -47,7 +47,7 @@ SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, in
   const Parts parts = PartsOfResiduals(thread, round);
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
-  for (; part < parts.num_parts; part += parts.num_warps) {
+  for (; part < parts.num_parts; part = NextPart(thread, round, parts)) {
     const int32_t task = parts.RowOf(part);
     const int32_t fallen = thread.Peek(&round.progress[task].fallen);
     if (fallen == 0) continue;
@@ -120,7 +120,7 @@ SPECD_INLINE void RunResidualPass(const Thread& thread, const FusedRound& round,
   int32_t part = thread.warp() * thread.num_blocks() + thread.block();
   while ((part = ReadPlainResiduals(thread, round, part)) < parts.num_parts) {
     finish(part);
-    part += parts.num_warps;
+    part = NextPart(thread, round, parts);
   }
 }
 template <typename Thread>

@@ -9,7 +9,10 @@
 //
 //   block(), num_blocks()       the block's place in the launch
 //   SyncWarp()                  waits for the warp; earlier writes of the warp are then visible in
-//   it IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
+//   it
+//   Take(count, n)              counts a call of the warp; gives the number of calls before it. The
+//                               n-th call sets the count to 0
+//   IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
 //                               which then sees the writes of the others before their arrivals
 //   Peek(word)                  a word that others may write meanwhile: one value for the warp
 //   Note(value, word)           writes the value to the word
@@ -69,7 +72,8 @@ struct SharedRows {
   int32_t num_warps = 1;
 };
 
-// The parts of rows, which all warps take in turn.
+// The parts of rows. Each warp begins with a part of its own, and then takes the next one that no
+// warp has. A warp that was held up, because it judged a row, takes fewer.
 struct Parts {
   int32_t num_warps = 0;
   int32_t num_tiles = 0;  // the tiles of a row
@@ -100,6 +104,13 @@ SPECD_INLINE Parts PartsOf(const Thread& thread, const FusedRound& round) {
   return Parts({.vocab_size = round.batch.target.vocab_size,
                 .num_rows = round.num_rows,
                 .num_warps = thread.num_warps() * thread.num_blocks()});
+}
+
+// The warp's next part, or a number after all parts. A warp calls this once for each part that it
+// had, so the last call resets the count for the next launch.
+template <typename Thread>
+SPECD_INLINE int32_t NextPart(const Thread& thread, const FusedRound& round, const Parts& parts) {
+  return parts.num_warps + thread.Take(&round.row_arrivals[round.num_rows], parts.num_parts);
 }
 
 // Whether a row decides after a node that is known to be dead. A warp may skip a part because it
@@ -159,7 +170,7 @@ template <typename Thread>
 SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t part) {
   const Parts parts = PartsOf(thread, round);
   WarpTeam<LoneWarp<Thread>> team{LoneWarp<Thread>(thread)};
-  for (; part < parts.num_parts; part += parts.num_warps) {
+  for (; part < parts.num_parts; part = NextPart(thread, round, parts)) {
     const int32_t index = parts.RowOf(part);
     const AheadRow row = round.rows[index];
     if (!IsDead(thread, round, row)) {
@@ -183,7 +194,7 @@ SPECD_INLINE void RunTilePass(const Thread& thread, const FusedRound& round, con
   int32_t part = thread.warp() * thread.num_blocks() + thread.block();
   while ((part = ReadParts(thread, round, part)) < parts.num_parts) {
     finish(part);
-    part += parts.num_warps;
+    part = NextPart(thread, round, parts);
   }
 }
 

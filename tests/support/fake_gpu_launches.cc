@@ -63,7 +63,7 @@ GpuResult FakeGpuDriver::CheckTask(const Task& task) const {
 
 // All counts are back at 0, so the next round could begin at once.
 GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
-  for (int32_t i = 0; i < round.num_rows; ++i) {
+  for (int32_t i = 0; i <= round.num_rows; ++i) {
     if (round.row_arrivals[i] != 0) return GpuResult::Error("arrivals are left behind");
   }
   for (int32_t i = 0; i < round.batch.num_tasks; ++i) {

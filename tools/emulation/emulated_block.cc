@@ -308,6 +308,15 @@ void EmulatedThread::SyncWarp() const { Ballot(true); }
 
 void* EmulatedThread::SharedMemory() const { return block_->SharedOf(warp()); }
 
+int32_t EmulatedThread::Take(int32_t* counter, int32_t num) const {
+  int32_t before = 0;
+  if (lane() == 0) {
+    before = (*counter)++;
+    if (*counter == num) *counter = 0;
+  }
+  return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(before), 0));
+}
+
 bool EmulatedThread::IsLastToArrive(int32_t* counter, int32_t num_arrivals) const {
   SyncWarp();
   bool is_last = false;

@@ -51,6 +51,7 @@ class EmulatedThread {
   void Note(Word value, Word* word) const {
     if (lane() == 0) *word = value;
   }
+  int32_t Take(int32_t* counter, int32_t num) const;
   bool IsLastToArrive(int32_t* counter, int32_t num_arrivals) const;
   template <typename Value>
   const Value& Shared(const Value& value) const {

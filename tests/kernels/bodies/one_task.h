@@ -68,7 +68,7 @@ struct OneTask {
   void Run(const EmulationOptions& options, int32_t num_launches = 1,
            const std::function<void(const FusedRound&)>& between = {}) {
     std::vector<AheadRow> rows(NumTaskRows(kNumDrafts));
-    std::vector<int32_t> row_arrivals(NumTaskRows(kNumDrafts));
+    std::vector<int32_t> row_arrivals(NumTaskRows(kNumDrafts) + 1);
     TaskProgress progress;
     std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
     std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));

@@ -29,7 +29,7 @@ std::vector<std::string> ScalarAnswers(RoundCase& round) {
 LaunchMemory::LaunchMemory(const RoundBatch& batch, int32_t max_draft)
     : progress(batch.num_tasks),
       rows_(batch.num_tasks * NumTaskRows(max_draft)),
-      row_arrivals_(batch.num_tasks * NumTaskRows(max_draft)),
+      row_arrivals_(batch.num_tasks * NumTaskRows(max_draft) + 1),
       workspaces_(batch.num_tasks * FusedWorkspaceBytes(batch.target.vocab_size, max_draft),
                   char(kPoison)),
       tasks_(batch.num_tasks),
@@ -58,7 +58,7 @@ LaunchResult LaunchMemory::ResultOf(const RoundCase& round, const std::string& e
   LaunchResult result;
   result.error = error;
   if (error.empty()) result.answers = AnswersOf(round, fused.batch.num_tasks);
-  for (int32_t i = 0; i < fused.num_rows; ++i) result.counts_are_back &= row_arrivals_[i] == 0;
+  for (int32_t i = 0; i <= fused.num_rows; ++i) result.counts_are_back &= row_arrivals_[i] == 0;
   for (const TaskProgress& task : progress) {
     result.counts_are_back &=
         task.rows_done == 0 && task.dead == 0 && task.fallen == 0 && task.deferred == 0;
