@@ -8,8 +8,7 @@
 // warp_team.h with these functions:
 //
 //   block(), num_blocks()       the block's place in the launch
-//   SyncWarp()                  waits for the warp; earlier writes of the warp are then visible in
-//   it
+//   SyncWarp()                  waits for the warp; it then sees the warp's earlier writes
 //   Take(count, n)              counts a call of the warp; gives the number of calls before it. The
 //                               n-th call sets the count to 0
 //   IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
