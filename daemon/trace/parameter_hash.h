@@ -37,10 +37,10 @@ uint64_t RecordedEditsHash(const TraceTask& task);
 uint64_t RecordedOverridesHash(const TraceTask& task, int32_t vocab_size);
 
 // Hashes method, scales, filters, penalties, scores, seed, coins, positions, the numbers of the
-// places, and the two hashes above as they are in the record. Never 0. A member that a later version
-// adds is no part of it while it has its default. The hash does not cover the dtypes and rules of
-// the tensors, the draft tokens and their kinds, the side channel, `continues`, `drafts_by_slot`,
-// the grammar state and the mask index of a place, and the outcome.
+// places, and the two hashes above as they are in the record. Never 0. A member that a later
+// version adds is no part of it while it has its default. The hash does not cover the dtypes and
+// rules of the tensors, the draft tokens and their kinds, the side channel, `continues`,
+// `drafts_by_slot`, the grammar state and the mask index of a place, and the outcome.
 uint64_t ParametersHash(const TraceTask& task);
 
 }  // namespace specd
