@@ -36,8 +36,8 @@ class OperandSlots {
   int BytesOf(const Operand& operand) const;
   // The slot of a register that is written, of exactly so many bytes.
   int32_t Result(const Operand& operand, int size_bytes);
-  // The slot of a register or number that is read; kPredicateBytes is a predicate. Registers of up to
-  // 32 bits stand for each other, as PTX allows where bits are meant.
+  // The slot of a register or number that is read; kPredicateBytes is a predicate. Registers of up
+  // to 32 bits stand for each other, as PTX allows where bits are meant.
   int32_t Source(const Operand& operand, int size_bytes);
   int32_t Guard(int reg, bool is_negated) const;
 
