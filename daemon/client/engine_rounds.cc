@@ -192,8 +192,8 @@ absl::Status EngineRounds::CheckStreams() const {
   if (!link_.is_embedded()) return absl::OkStatus();
   return MakeError(
       SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-      "cuda_stream: embedded mode verifies inside specd_poll, which a stream cannot wait for; "
-      "synchronize it and use specd_submit or specd_submit_batch, or attach to a daemon");
+      "cuda_stream: embedded mode verifies inside specd_poll, which no CUDA stream can wait for; "
+      "synchronize the CUDA stream and use specd_submit or specd_submit_batch, or attach to a daemon");
 }
 
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,

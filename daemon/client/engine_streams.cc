@@ -23,9 +23,9 @@ namespace {
 // The default CUDA stream of each thread; 0 and 1 are default CUDA streams too.
 constexpr uintptr_t kPerThreadStream = 2;
 
-constexpr char kRemedy[] = "synchronize the stream and use specd_submit or specd_submit_batch";
+constexpr char kRemedy[] = "synchronize the CUDA stream and use specd_submit or specd_submit_batch";
 constexpr char kNoFunction[] =
-    "the stream does not take a function of the host, which was to act in its place";
+    "the CUDA stream does not take a function of the host, which was to act in its place";
 
 // Lets tests take the path of a device without memory operations, on a device that has them.
 absl::StatusOr<bool> AreHostWaitsForced() {

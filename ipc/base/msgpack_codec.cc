@@ -93,7 +93,7 @@ const msgpack::object* MapReader::Find(std::string_view key) {
     return nullptr;
   }
   is_read_[i] = true;
-  next_ = i + 1;
+  next_ = i;
   return &map_.ptr[i].val;
 }
 

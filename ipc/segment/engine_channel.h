@@ -38,7 +38,7 @@ struct CompletionView {
   absl::Status refusal;                     // why a call was refused; all else is then empty
 };
 
-// The results of a round need room for so many sequences, nodes and scores.
+// The size of a round, for which its results need room.
 struct RoundSize {
   uint32_t num_sequences = 0;
   uint32_t max_nodes = 0;  // of the longest draft

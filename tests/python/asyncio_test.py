@@ -83,10 +83,13 @@ class AsyncioTest(unittest.IsolatedAsyncioTestCase):
         async def generate(which):
             for i in range(20):
                 dtype = np.float32 if which % 2 else np.float16
-                found = await self.engine.averify_batch(one_hot((which + i) % V, dtype=dtype),
-                                                        handles[which:which + 1])
-                self.assertEqual(found.tokens.tolist(), [[(which + i) % V]])
-            return int(found.total_kept[0])
+                rows = one_hot((which + i) % V, dtype=dtype)
+                if which % 3:
+                    found, = await self.engine.averify(rows, {int(handles[which]): []})
+                else:
+                    found = await self.engine.averify_batch(rows, handles[which:which + 1])
+                self.assertEqual(np.ravel(found.tokens).tolist(), [(which + i) % V])
+            return int(np.ravel(found.total_kept)[0])
         self.assertEqual(await asyncio.gather(*[generate(which) for which in range(6)]), [20] * 6)
 
     async def test_a_task_that_is_cancelled_while_it_has_the_turn_passes_it_on(self):

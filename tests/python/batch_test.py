@@ -11,6 +11,7 @@ import numpy as np
 
 import specd
 from specd import results
+import tensors
 from door_case import URI, V, one_hot
 
 K, B = 3, 6
@@ -264,6 +265,10 @@ class RoundsTest(BatchCase):
             refused(f"^scores: {scores!r} is neither True nor False", rows[:2], sequences, scores=scores)
         with self.assertRaisesRegex(specd.Error, "^discard: 'no' is neither True nor False"):
             self.engine.verify(None, [specd.Draft(int(sequences[0]), discard="no")])
+        # Bug: a flag out of an array was refused.
+        for discard in (np.int64(1), np.array(True), tensors.Tensor(np.array(True)), tensors.Tensor(np.array(1))):
+            result, = self.engine.verify(None, [specd.Draft(int(sequences[0]), discard=discard)])
+            self.assertEqual(result.tokens.tolist(), [])
         # Bug: the TypeError of a private function, without the argument that was meant.
         refused("^draft_row: .* did you mean draft_rows?", rows[:2], sequences, draft_row=[1])
         refused("^cuda_stream: .* give it to submit_batch", rows[:2], sequences, cuda_stream=0)

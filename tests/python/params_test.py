@@ -124,8 +124,15 @@ class ParamsTest(unittest.TestCase):
                     engine.open_all(given)
                 self.assertEqual(str(checked.exception), str(opened.exception))
 
+    def test_a_default_of_a_subclass_is_no_default_of_the_library(self):
+        # Bug: the subclass's own default was taken for the library's and never sent.
+        cold = dataclasses.dataclass(kw_only=True)(type("Cold", (specd.SamplingParams,), {
+            "temperature": 0.0, "__annotations__": {"temperature": float}}))
+        self.assertEqual(sent(params.to_struct(cold())[0]), {"temperature": 0.0})
+        self.assertEqual(sent(params.to_struct(cold(temperature=1.0))[0]), {})
+
     def test_check_takes_what_some_engine_takes(self):
-        for fields in ({}, {"n": 64}, {"temperature": 2}, {"logprobs": 64, "logprob_token_ids": [7] * 64},
+        for fields in ({}, {"n": 64}, {"temperature": 100, "repetition_penalty": 100}, {"logprobs": 64, "logprob_token_ids": [7] * 64},
                        {"logit_bias": dict.fromkeys(range(2**20 - 1024, 2**20), -100)},
                        {"bad_words": [[1] * 8] * 128}, {"verify": "block", "draft_top_k": 3}):
             specd.SamplingParams(**fields).check()

@@ -89,7 +89,7 @@ constexpr std::string_view kDifferences[][4] = {
     {"subject", "specd", "vLLM", "SGLang"},
     {"temperature near 0", "below 1e-5 greedy", "0 is greedy; 0 .. 0.01 is raised to 0.01",
      "below 1e-6 greedy"},
-    {"largest temperature", "2", "2", "none"},
+    {"largest temperature", "100", "2", "none"},
     {"argmax of equal logits", "the lowest id", "not defined", "not defined"},
     {"`top_k`", "exactly k ids, ties to the lower id", "ties at the threshold all stay",
      "depends on the backend"},

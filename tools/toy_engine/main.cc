@@ -114,7 +114,7 @@ ABSL_FLAG(specd::toy::DraftChoice, drafts, specd::toy::DraftChoice::kOneHot,
           "one_hot (the drafter's likeliest token) or sampled (drawn from the drafter)");
 ABSL_FLAG(specd::toy::VerifyChoice, verify, {}, "auto, greedy, exact_match, token or block");
 ABSL_FLAG(double, temperature, 0.8, "of the target model, 0 .. 100; 0 is greedy");
-ABSL_FLAG(double, draft_temperature, 1.0, "of sampled drafts, 1e-5 .. 2");
+ABSL_FLAG(double, draft_temperature, 1.0, "of sampled drafts, 1e-5 .. 100");
 ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, and so on");
 ABSL_FLAG(uint32_t, max_tokens, 160, "per prompt");
 ABSL_FLAG(std::string, stop, "",

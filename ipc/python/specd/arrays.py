@@ -94,9 +94,12 @@ def integer(value: Any, name: str, least: int = 0, most: int = 2**32 - 1) -> int
 
 def boolean(value: Any, name: str) -> bool:
     """The value as a bool: True, False, 1 or 0. Any other would count by its truth, such as "no"."""
-    if isinstance(value, (bool, np.bool_)) or type(value) is int and value in (0, 1):
-        return bool(value)
-    raise refusal(f"{name}: {value!r} is neither True nor False")
+    found = as_array(value, name)
+    if isinstance(found, np.ndarray) and found.ndim == 0:
+        found = found[()]
+    if isinstance(found, (bool, np.bool_, int, np.integer)) and found in (0, 1):
+        return bool(found)
+    raise refusal(f"{name}: {value!r} is neither True nor False; give bool(...) of it")
 
 
 @functools.cache

@@ -29,9 +29,9 @@ _ASYNC_SLICE_MS = 20
 
 class RoundTimeout(c.Error, TimeoutError):
     """A round was not answered within the time that the caller gave it. The round goes on. `round`
-    is an Awaited, its Round or BatchRound, whose result() has the answer once it comes; without it the answer is dropped, and
-    the sequences keep the tokens. `round` is None if an earlier round was in the way, and nothing
-    was submitted."""
+    is an Awaited: its Round or BatchRound, whose result() has the answer once it comes. If nobody
+    asks for that, the answer is dropped, and the sequences keep the tokens. `round` is None if an
+    earlier round was in the way, and nothing was submitted."""
 
     def __init__(self, round: Awaited[Any] | None, timeout_ms: int):
         if round is None:

@@ -53,8 +53,9 @@ class _Lists(Known):
 
         vocab_size: that of the model. Without it, any id may be in the vocabulary: an id such as that of a
           bad word is refused only when the sequence is opened
-        options: those of Engine that parameters depend on. ignore_eos needs eos_token_ids; structured_outputs need tokenizer. Stop strings
-          need a daemon, so they are refused: leave them out.
+        options: those of Engine that parameters depend on. ignore_eos needs eos_token_ids, and
+          structured_outputs need tokenizer. Stop strings need a daemon, so they are refused: leave
+          them out.
         """
         from .engine import Engine  # which needs this file
         numbers = self.numbers
@@ -87,6 +88,7 @@ def make_sampling_params(numbers: Iterable[Number]) -> Any:
     made.__init__, made.why_unknown = init, why_unknown
     made.__module__ = __name__
     made.numbers = {number.python_name: number for number in numbers}
+    made.defaults = {name: default for name, _, default in fields}
     return known_dataclass(made)
 
 
@@ -159,7 +161,7 @@ def _changed_numbers(params: SamplingParams) -> dict[str, float]:
         if value is None and name == "max_tokens":
             value = int(number.maximum)
         # The default itself needs no check.
-        if value is None or value is getattr(type(params), name):
+        if value is None or value is params.defaults[name]:
             continue
         as_double = _value(number, value)
         if as_double != number.default:

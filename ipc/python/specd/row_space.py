@@ -274,8 +274,8 @@ class RowSpace:
 
 def copied_now(name: str, remedy: str) -> c.Error:
     """The refusal of an array that a round on a CUDA stream would copy at the call."""
-    return refusal(f"{name}: this array would be copied now, and the round's CUDA stream has still to "
-                   f"write it; {remedy}")
+    return refusal(f"{name}: this array would be copied now, before the round's CUDA stream comes to it; "
+                   f"{remedy}")
 
 
 MASKS_IN_PLACE = "write the masks into engine.rows(n, 'mask')"

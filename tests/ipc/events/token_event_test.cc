@@ -292,6 +292,27 @@ TEST_SUITE("unit") {
     CHECK(DecodeAbortRequest(With(Bytes(AppendAbortRequest, abort), "new", &extra)).ok());
   }
 
+  TEST_CASE("events: of a key that comes twice the first value counts, in type and content") {
+    // Bug: its type was that of the first value, and its content was read from the second.
+    TextEvent event = SampleText();
+    event.stop_string = "END";
+    event.stop_token = kNoToken;
+    std::string payload = Bytes(AppendTextEvent, event);
+    const auto first = static_cast<unsigned char>(payload[0]);
+    if (first == 0xde) {  // a map with the number of its entries in two bytes
+      ++payload[2];
+    } else {
+      REQUIRE((first & 0xf0) == 0x80);
+      REQUIRE((first & 0x0f) < 15);
+      ++payload[0];
+    }
+    payload += "\xa4stop\x05";
+    const absl::StatusOr<TextEvent> read = DecodeTextEvent(payload);
+    REQUIRE(read.ok());
+    CHECK(read->stop_string == "END");
+    CHECK(read->stop_token == kNoToken);
+  }
+
   TEST_CASE("events: a missing key or a wrong type is refused by name") {
     const std::string good = Bytes(AppendTextEvent, SampleText());
     const msgpack::object wrong(1.5);  // no field that must be there is a float

@@ -105,6 +105,7 @@ struct OneTask {
     REQUIRE(progress.dead == 0);
     REQUIRE(progress.fallen == 0);
     REQUIRE(progress.rows_done == 0);
+    for (const int32_t count : row_arrivals) REQUIRE(count == 0);
   }
 
   RoundBatch batch;

@@ -335,7 +335,7 @@ class V1Test(unittest.TestCase):
 
     def test_the_most_that_is_allowed_passes_the_door(self):
         # vLLM's own SamplingParams refuse a temperature above 2.
-        most = params(temperature=2.0, repetition_penalty=2.0, logprobs=64, bad_words=["x"] * 128,
+        most = params(temperature=2.0, repetition_penalty=100.0, logprobs=64, bad_words=["x"] * 128,
                       logit_bias=dict.fromkeys(range(1024), 100.0), min_tokens=399, seed=-2)
         most._bad_words_token_ids = [[1]] * 128
         for method in ("standard", "block"):

@@ -53,7 +53,7 @@ class Request(NamedTuple):
 @dataclasses.dataclass
 class _Opened:
     """A request with its sequence. tokens: the output of the sequence. has_ended: specd has ended it, or
-    nobody waits for its last round."""
+    its last round failed or was given up."""
 
     request: Request
     sequence: Sequence
@@ -92,14 +92,16 @@ class RequestRounds:
             found = self.engine.verify_batch(
                 self._readable(rows), [each.sequence.handle for each in opened], q=self._readable(q),
                 discard=discard, timeout_ms=self._timeout_ms, **drafts)
-        except RoundTimeout:
-            # The round goes on, and gives these sequences tokens that their requests will not have.
+        except BaseException:
+            # The round may have given these sequences tokens that their requests will not have, or may
+            # give them later.
             for each in opened:
                 each.has_ended = True
             raise
         for i, each in enumerate(opened):
             each.tokens.extend(found.kept(i).tolist())
             each.has_ended = bool(found.finish_reason[i])
+        for i, each in enumerate(opened):
             if not found.num_kept[i] and (discard is None or not discard[i]):
                 raise refusal(
                     f"request_id: the sequence of {each.request.name!r} had ended already "

@@ -127,14 +127,14 @@ def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
 
     input_ids: the tokens of one prompt, of shape [length] or [1, length].
     assistant_model: a smaller causal model with the same ids; None: n-grams of the sequence.
-    k: draft tokens in a round; 0 is plain sampling.
+    k: the most draft tokens of a round; 0 is plain sampling.
     drafts: "sampled" draws from the assistant's rows. "best" takes the best id of each, which changes
       no text unless verify is token or block (docs/CONTRACT.md, 5). "ngram" takes what followed the last tokens where they
       stood before, at most `ngram` of them. "auto" is "ngram" without an assistant, "best" where a
       sequence is greedy or verified by exact_match, and otherwise "sampled".
     min_confidence: a draft ends after the first token to which the assistant gives a lower probability.
-      The token itself stays in the draft, so the option changes no law, and no text that k does not
-      change. The draft_ fields of params apply to the probability. 0 drafts all of k. N-grams have no
+      The token itself stays in the draft, so the option changes no law. Where the text does not
+      depend on k, it does not depend on min_confidence either. The draft_ fields of params apply to the probability. 0 drafts all of k. N-grams have no
       probability, and ignore the option.
     params: if all its draft_ fields have their defaults, sampled drafts are drawn with the sequence's
       own temperature, top_p, top_k, min_p and filter_order.

@@ -221,7 +221,9 @@ cudaError_t PretendedDevice::LaunchGraph(PretendedGraph* graph, cudaStream_t str
 cudaError_t PretendedDevice::Query(cudaStream_t stream) {
   std::shared_ptr<StreamQueue> queue;
   const cudaError_t error = FindQueue(stream, &queue);
-  return error == cudaSuccess && !worker_.IsIdle(*queue) ? cudaErrorNotReady : error;
+  if (error != cudaSuccess) return error;
+  // The work may have failed while IsIdle waited for it.
+  return worker_.IsIdle(*queue) ? state() : cudaErrorNotReady;
 }
 
 cudaError_t PretendedDevice::Synchronize(cudaStream_t stream) {

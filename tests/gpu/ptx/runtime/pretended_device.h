@@ -4,8 +4,9 @@
 // CUDA streams are asynchronous: a thread does their work (stream_worker.h), one launch or copy at
 // a time. As in CUDA, memory of the host that is not page-locked takes part in no copy behind the
 // caller's back: what is copied from there is taken at once, and a copy to there is waited for.
-// A launch that fails breaks the device: every later call fails, as after a fault of a real kernel.
-// The environment sets the device up, because the programs under test do not know of it:
+// A launch that fails breaks the device: every later use of a CUDA stream fails, as after a fault
+// of a real kernel. The environment sets the device up, because the programs under test do not know
+// of it:
 //
 //   SPECD_PTX_FOLDER      where the .ptx files are
 //   SPECD_PTX_ARCH        80 or 90, the compute capability times 10
