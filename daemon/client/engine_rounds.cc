@@ -193,7 +193,8 @@ absl::Status EngineRounds::CheckStreams() const {
   return MakeError(
       SPECD_ERROR_UNSUPPORTED, "cuda_stream",
       "cuda_stream: embedded mode verifies inside specd_poll, which no CUDA stream can wait for; "
-      "synchronize the CUDA stream and use specd_submit or specd_submit_batch, or attach to a daemon");
+      "synchronize the CUDA stream and use specd_submit or specd_submit_batch, or attach to a "
+      "daemon");
 }
 
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
