@@ -1,9 +1,9 @@
 // StreamWorker runs what CUDA streams enqueue, on a thread of its own.
 //
-// The work of one CUDA stream runs in order, one piece at a time. Of the CUDA streams that
-// have work, the seed chooses the next one; when work comes is not up to the seed. A mark stands for a piece of work, and work may
-// have to come after a mark. The first error ends everything: work that is left is dropped, and
-// counts as done. Thread-safe.
+// The work of one CUDA stream runs in order, one piece at a time. Of the CUDA streams that have
+// work, the seed chooses the next one; when work comes is not up to the seed. A mark stands for a
+// piece of work, and work may have to come after a mark. The first error ends everything: work that
+// is left is dropped, and counts as done. Thread-safe.
 //
 //   StreamWorker worker(seed);
 //   auto queue = std::make_shared<StreamQueue>();
