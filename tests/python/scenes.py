@@ -103,7 +103,9 @@ def make_logprobs(rng, few):
 def make_draft_params(rng, some):
     fields = {}
     if some(0.4):
-        fields["draft_temperature"] = float(rng.choice([0.3, 0.7, 1.6, 100.0]))
+        # With both temperatures at 100, p and q differ by so little that the h of block is a quotient of
+        # rounding errors: the oracle in double then meets other coins, though the law moves by rounding alone.
+        fields["draft_temperature"] = float(rng.choice([0.3, 0.7, 1.6]))
     if some(0.15):
         fields["draft_top_p"] = float(rng.choice([0.5, 0.9]))
     if some(0.15):

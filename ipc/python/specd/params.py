@@ -88,7 +88,6 @@ def make_sampling_params(numbers: Iterable[Number]) -> Any:
     made.__init__, made.why_unknown = init, why_unknown
     made.__module__ = __name__
     made.numbers = {number.python_name: number for number in numbers}
-    made.defaults = {name: default for name, _, default in fields}
     return known_dataclass(made)
 
 
@@ -153,6 +152,10 @@ def to_struct(params: SamplingParams, prompt_ids: Ids = (),
     return fill.struct, fill.kept
 
 
+# The library's own; a subclass may have others.
+_DEFAULTS = {name: getattr(SamplingParams, name) for name in SamplingParams.numbers}
+
+
 def _changed_numbers(params: SamplingParams) -> dict[str, float]:
     """{name in C: number} of the parameters that differ from their defaults."""
     changed: dict[str, float] = {}
@@ -161,7 +164,7 @@ def _changed_numbers(params: SamplingParams) -> dict[str, float]:
         if value is None and name == "max_tokens":
             value = int(number.maximum)
         # The default itself needs no check.
-        if value is None or value is params.defaults[name]:
+        if value is None or name in _DEFAULTS and value is _DEFAULTS[name]:
             continue
         as_double = _value(number, value)
         if as_double != number.default:

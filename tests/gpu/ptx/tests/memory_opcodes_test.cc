@@ -168,12 +168,14 @@ TEST_SUITE("unit") {
     auto* const words = reinterpret_cast<uint32_t*>(block.begin());
     std::memset(block.begin(), 0, 64);
     words[2] = 1000;
+    reinterpret_cast<int32_t*>(words)[8] = -60000;
     const std::string body =
         ".reg .b64 %p, %w, %o; .reg .b32 %i, %t, %d; ld.param.u64 %p, [p0];\n"
         "mov.u32 %t, %tid.x; mov.u32 %i, %ctaid.x; mad.lo.s32 %i, %i, 64, %t;\n"
         "atom.relaxed.gpu.add.u32 %d, [%p], %i; red.relaxed.gpu.max.s32 [%p+4], %i;\n"
         "red.relaxed.gpu.min.s32 [%p+8], %i; mov.u64 %o, 1; shl.b64 %o, %o, %t;\n"
-        "red.relaxed.gpu.or.b64 [%p+16], %o; atom.add.u64 %w, [%p+24], %o;";
+        "red.relaxed.gpu.or.b64 [%p+16], %o; atom.add.u64 %w, [%p+24], %o;\n"
+        "atom.relaxed.gpu.add.s32 %d, [%p+32], %i;";
     REQUIRE(RunText(EntryText(1, body), {.grid = 5, .block = 64},
                     {reinterpret_cast<uint64_t>(words)}, {.quantum = 2})
                 .ok());
@@ -182,6 +184,7 @@ TEST_SUITE("unit") {
     CHECK(words[2] == 0);
     CHECK(*reinterpret_cast<uint64_t*>(words + 4) == ~uint64_t{0});
     CHECK(*reinterpret_cast<uint64_t*>(words + 6) == 5 * ~uint64_t{0});
+    CHECK(reinterpret_cast<int32_t*>(words)[8] == 320 * 319 / 2 - 60000);
   }
 
   TEST_CASE("PTX machine: calls pass params and results, by name and by address") {
