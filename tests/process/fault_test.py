@@ -240,13 +240,13 @@ class CrowdTest(ProcessTest):
         for endpoint in "text", "tokens":
             self.connect(150, endpoint)
             self.assertTrue(daemon.running(), daemon.stderr)
-        self.assertIn("too many open files", daemon.stderr)
+        wait_until(lambda: "too many open files" in daemon.stderr, "a line about them")
         self.assertServes(daemon)
 
     def test_line_9_an_endpoint_has_256_places(self):
         daemon = self.daemon()
         self.assertEqual(len(self.connect(300, "text")), 256)
-        self.assertIn("256 are connected", daemon.stderr)
+        wait_until(lambda: "256 are connected" in daemon.stderr, "a line about them")
         self.assertServes(daemon)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
