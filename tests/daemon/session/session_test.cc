@@ -108,7 +108,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a refused opening leaves no name behind") {
     SessionFixture f;
     SequenceParams params;
-    params.temperature = 9;
+    params.temperature = 101;
     CHECK_FALSE(f.session->OpenSequences("r", params).ok());
     CHECK(f.names.Claim("r"));
     CHECK(f.Events().empty());
