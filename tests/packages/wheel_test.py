@@ -53,7 +53,7 @@ class WheelTest(PackageTest):
         environment = self.folder / "venv"
         # With this machine's environment, which may name a mirror of the index.
         ways = {"env": os.environ, "cwd": self.folder}
-        # Without SPECD_OTHER_PYTHON nobody has promised a Python that works, nor an index.
+        # SPECD_OTHER_PYTHON promises a Python that works, and an index. Without it the test is skipped.
         unless_named = () if named else (OSError, AssertionError)
         try:
             run(python, "-m", "venv", environment, **ways)

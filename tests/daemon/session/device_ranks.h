@@ -120,7 +120,7 @@ class RankOutputs {
     REQUIRE(rank.BindOutput(SPECD_KEPT_TOKENS, kept_, kRankSlots * kWidth) == SPECD_OK);
     REQUIRE(rank.BindOutput(SPECD_TOTAL_KEPT, total_, kRankSlots) == SPECD_OK);
   }
-  // After rounds 0 .. `round` of the slot, each of which keeps its whole draft.
+  // The words after rounds 0 .. `round` of the slot. Each round keeps its whole draft.
   void CheckRound(uint64_t slot, uint32_t round) const {
     std::vector<int32_t> tokens(kRankSlots * kWidth, kUntouched);
     for (uint32_t k = 0; k < kWidth; ++k) tokens[slot * kWidth + k] = ArgmaxOf(round + k);
