@@ -53,7 +53,7 @@ class WheelTest(PackageTest):
         environment = self.folder / "venv"
         # With this machine's environment, which may name a mirror of the index.
         ways = {"env": os.environ, "cwd": self.folder}
-        # SPECD_OTHER_PYTHON promises a Python that works, and an index. Without it the test is skipped.
+        # SPECD_OTHER_PYTHON promises a Python that works, and an index. A guessed one may do without.
         unless_named = () if named else (OSError, AssertionError)
         try:
             run(python, "-m", "venv", environment, **ways)
