@@ -161,7 +161,7 @@ class MapReader {
   const msgpack::object_map& map_;
   std::string context_;
   std::vector<bool> is_read_;
-  uint32_t next_ = 0;  // the index behind the field that was found last
+  uint32_t next_ = 0;  // the index of the field that was found last
   absl::Status status_;
 };
 

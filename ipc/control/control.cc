@@ -105,11 +105,24 @@ const char* NameOf(ControlType type) {
 
 // ---- fields: visitors for the Fields() functions ------------------------------------------------
 
+template <class T>
+bool IsSet(const T& value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return value != 0;
+  } else {
+    return !value.empty();
+  }
+}
+
 struct CountFields {
   size_t count = 0;
   template <class T>
   void operator()(const char*, const T&, size_t = 0) {
     ++count;
+  }
+  template <class T>
+  void operator()(OptionalKey, const T& value, size_t = 0) {
+    count += IsSet(value) ? 1 : 0;
   }
 };
 
@@ -128,6 +141,10 @@ struct WriteFields {
     }
     writer->Field(key, value);
   }
+  template <class T>
+  void operator()(OptionalKey key, const T& value, size_t max = 0) {
+    if (IsSet(value)) (*this)(key.name, value, max);
+  }
 };
 
 struct ReadFields {
@@ -141,12 +158,16 @@ struct ReadFields {
       reader->Read(key, &value, max);
     }
   }
+  template <class T>
+  void operator()(OptionalKey key, T& value, size_t max = 0) {
+    if (reader->Has(key.name)) (*this)(key.name, value, max);
+  }
 };
 
 // ---- both directions ----------------------------------------------------------------------------
 
-// Room for an OpenSequence with few parameters, the longest of the frequent messages.
-constexpr size_t kUsualBodyBytes = 640;
+// Room for an OpenSequence with few parameters, the longest of the frequent messages: ESTIMATE
+constexpr size_t kUsualBodyBytes = 256;
 
 template <class Message>
 absl::StatusOr<std::vector<uint8_t>> Encode(const Message& message, uint32_t request_id) {

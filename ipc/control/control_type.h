@@ -1,4 +1,5 @@
-// ControlType has the number of each control message, for the message's header.
+// ControlType has the number of each control message, for the message's header. OptionalKey names a
+// field of a message that may be left out.
 //
 // Plain values, safe from any thread.
 #pragma once
@@ -34,6 +35,11 @@ enum class ControlType : uint16_t {
   kJoinReply = 108,
   kTraceReply = 109,
   kSequencesReply = 110,
+};
+
+// A message leaves the field out if the field is empty or 0. Its reader then keeps that value.
+struct OptionalKey {
+  const char* name;
 };
 
 }  // namespace specd

@@ -18,10 +18,11 @@ using NamedNumbers = std::vector<std::pair<std::string, double>>;
 inline constexpr size_t kNumbersMax = 64;
 
 // OpenSequenceRequest has all of specd_params. A parameter that is one number travels in `numbers`
-// under its name; a number that is left out has its default. Lists that may be as long as a prompt
-// or a vocabulary are too large for a packet, and so is the text of a constraint. The message has
-// their counts, and a memfd that travels with it holds them in the order of the counts: the ids as
-// int32, then the bytes of the text. If all counts are 0, there is no descriptor.
+// under its name; a number that is left out has its default. An opening usually sets few of the
+// other fields, so the message leaves out those that are empty. Lists that may be as long as a
+// prompt or a vocabulary are too large for a packet, and so is the text of a constraint. The
+// message has their counts, and a memfd that travels with it holds them in the order of the counts:
+// the ids as int32, then the bytes of the text. If all counts are 0, there is no descriptor.
 struct OpenSequenceRequest {
   static constexpr ControlType kType = ControlType::kOpenSequence;
   std::string request_id;
@@ -64,23 +65,23 @@ struct OpenSequenceRequest {
     f("has_seed", self.has_seed);
     f("seed", self.seed);
     f("numbers", self.numbers, kNumbersMax);
-    f("logit_bias_ids", self.logit_bias_ids, 1024);
-    f("logit_bias", self.logit_bias, 1024);
-    f("bad_word_ids", self.bad_word_ids, 1024);
-    f("bad_word_lengths", self.bad_word_lengths, 128);
-    f("thinking_end_ids", self.thinking_end_ids, 64);
-    f("thinking_preset", self.thinking_preset, 64);
-    f("processor_names", self.processor_names, 8);
-    f("processor_values", self.processor_values, 8);
-    f("stop_token_ids", self.stop_token_ids, 64);
-    f("stop_strings", self.stop_strings, 1024);
-    f("logprob_token_ids", self.logprob_token_ids, 64);
-    f("num_prompt_ids", self.num_prompt_ids);
-    f("num_output_ids", self.num_output_ids);
-    f("num_allowed_token_ids", self.num_allowed_token_ids);
-    f("num_disallowed_token_ids", self.num_disallowed_token_ids);
-    f("num_no_repeat_ngram_whitelist", self.num_no_repeat_ngram_whitelist);
-    f("num_grammar_bytes", self.num_grammar_bytes);
+    f(OptionalKey{"logit_bias_ids"}, self.logit_bias_ids, 1024);
+    f(OptionalKey{"logit_bias"}, self.logit_bias, 1024);
+    f(OptionalKey{"bad_word_ids"}, self.bad_word_ids, 1024);
+    f(OptionalKey{"bad_word_lengths"}, self.bad_word_lengths, 128);
+    f(OptionalKey{"thinking_end_ids"}, self.thinking_end_ids, 64);
+    f(OptionalKey{"thinking_preset"}, self.thinking_preset, 64);
+    f(OptionalKey{"processor_names"}, self.processor_names, 8);
+    f(OptionalKey{"processor_values"}, self.processor_values, 8);
+    f(OptionalKey{"stop_token_ids"}, self.stop_token_ids, 64);
+    f(OptionalKey{"stop_strings"}, self.stop_strings, 1024);
+    f(OptionalKey{"logprob_token_ids"}, self.logprob_token_ids, 64);
+    f(OptionalKey{"num_prompt_ids"}, self.num_prompt_ids);
+    f(OptionalKey{"num_output_ids"}, self.num_output_ids);
+    f(OptionalKey{"num_allowed_token_ids"}, self.num_allowed_token_ids);
+    f(OptionalKey{"num_disallowed_token_ids"}, self.num_disallowed_token_ids);
+    f(OptionalKey{"num_no_repeat_ngram_whitelist"}, self.num_no_repeat_ngram_whitelist);
+    f(OptionalKey{"num_grammar_bytes"}, self.num_grammar_bytes);
   }
 };
 

@@ -223,10 +223,12 @@ def launch(**counts):
 # launch of each comes after a gap of 1.5 us.
 GREEDY = {"case": "greedy", "dtype": "bf16", "arch": 90, "processors": 132, "batch": 64, "draft": 5,
           "vocab": 100, "elements": 1600,
-          "round": [launch(needed_sectors=1_380_000, asked_sectors=2_070_000, asked_row_sectors=110,
+          "round": [launch(needed_sectors=1_380_000, asked_sectors=2_070_000, asked_bytes=70_000_000,
+                           asked_row_sectors=110,
                            repeated_row_sectors=10, bank_conflicts=4, idle_lanes=640,
                            chain_cycles=7, chain_instructions=9,
-                           classes={"float": 100, "alu": 50, "wide_alu": 10, "move": 30,
+                           classes={"float": 100, "alu": 50, "wide_alu": 10, "move": 20,
+                                    "memory": 7, "shared": 1, "local": 1, "atomic": 1,
                                     "convert": 10})],
           "read": [launch(needed_sectors=1_104_000, asked_sectors=1_104_000)]}
 ONE_HOT = {**GREEDY, "case": "one_hot", "arch": 80, "processors": 108, "batch": 1,
@@ -248,14 +250,19 @@ class PtxTest(unittest.TestCase):
         self.assertIn("predicted from counts", process.stdout)
         rows = [[cell.strip() for cell in line.strip("|").split("|")]
                 for line in process.stdout.splitlines() if line.startswith("| ") and "---" not in line]
-        counted, predicted = [[row for row in rows if len(row) == width] for width in (16, 8)]
-        self.assertEqual([row[0] for row in counted], ["case", "greedy", "one_hot"])
-        self.assertEqual(dict(zip(counted[0], counted[1])),
-                         {"case": "greedy", "PTX": "90", "batch": "64", "launches": "1",
-                          "instr/element": "4.00", "float": "2.00", "alu": "1.20", "move": "0.60",
-                          "other": "0.20", "asked/needed": "1.500", "needed/read": "1.250",
-                          "rows again": "10.0 %", "conflicts": "4", "idle": "10.0 %", "chain": "9",
-                          "cycles": "7"})
+        counted, memory, predicted = [[row for row in rows if len(row) == width]
+                                      for width in (13, 12, 8)]
+        named = {"case": "greedy", "PTX": "90", "batch": "64", "launches": "1"}
+        for table, cells in (
+                (counted, {"instr/element": "4.00", "float": "2.00", "alu": "1.20", "move": "0.40",
+                           "memory": "0.20", "other": "0.20", "idle": "10.0 %", "chain": "9",
+                           "cycles": "7"}),
+                # 2,070,000, 1,380,000 and 1,104,000 sectors of 32 bytes.
+                (memory, {"accessed MB": "70.00", "asked MB": "66.24", "needed MB": "44.16",
+                          "read MB": "35.33", "asked/needed": "1.500", "needed/read": "1.250",
+                          "rows again": "10.0 %", "conflicts": "4"})):
+            self.assertEqual([row[0] for row in table], ["case", "greedy", "one_hot"])
+            self.assertEqual(dict(zip(table[0], table[1])), {**named, **cells})
         self.assertEqual(predicted[1:],
                          [["greedy", "H200", "64", "11.5", "9.5", "1.21", "memory", "1.25"],
                           ["one_hot", "A100", "1", "13.5", "3.5", "3.86", "chain", "10 us missed"]])

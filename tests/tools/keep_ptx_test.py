@@ -22,7 +22,8 @@ if "--keep" in arguments:
     (folder / "x.cpp1.ii").write_text("text")
     for argument in arguments:
         if found := re.match(r"--generate-code=arch=compute_(\\d+)", argument):
-            (folder / f"x.compute_{{found[1]}}.ptx").write_text(f"kept {{found[1]}}")
+            text = "\\n".join([f"kept {{found[1]}}", *(a[4:].replace("_", "\\t") for a in arguments if a.startswith("ptx="))])
+            (folder / f"x.compute_{{found[1]}}.ptx").write_text(text)
 if "-ptx" in arguments:
     pathlib.Path(arguments[arguments.index("-o") + 1]).write_text("made")
 """
@@ -63,6 +64,22 @@ class KeepPtxTest(unittest.TestCase):
         again = self.log.read_text().splitlines()[1].split()
         self.assertEqual(again[:7], ["-DX", "-O2", "--fmad=false", "a/x.cu", "-arch=compute_80", "-ptx",
                                      "-o"])
+
+    def test_float_operations_that_may_be_fused_are_an_error(self):
+        def compile_with(*lines):
+            return self.run_program("--generate-code=arch=compute_80,code=[sm_80]", *[f"ptx=_{line}" for line in lines],
+                                    "-c", "a/x.cu", "-o", "x.o", archs="80")
+        for line in ("add.f32_%f1, %f2, %f3;", "@%p1_mul.ftz.f32_%f1, %f2, %f3;", "sub.f64_%fd1, %fd2, %fd3;",
+                     "@!%p12_mad.f32_%f1, %f2, %f3, %f4;", "add.f16x2_%r1, %r2, %r3;"):
+            with self.subTest(line=line):
+                result = compile_with("mov.u32_%r1, 0;", line)
+                self.assertEqual(result.returncode, 1)
+                self.assertIn("a/x.cu: PTX line 3: '" + line.replace("_", "\t"), result.stderr)
+                self.assertEqual(self.kept(), {})
+        result = compile_with("add.rn.f32_%f1, %f2, %f3;", "fma.rn.f32_%f1, %f2, %f3, %f4;", "add.s32_%r1, %r2, %r3;",
+                              "mul.wide.s32_%rd1, %r2, 4;", "add.rz.f32_%f1, %f2, %f3;")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(list(self.kept()), ["sm_80/x.ptx"])
 
     def test_a_failure_of_the_compiler_is_passed_on(self):
         result = self.run_program("fail", "-c", "a/x.cu", "-o", "x.o")

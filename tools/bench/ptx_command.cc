@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <sstream>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -102,54 +104,94 @@ std::string TargetText(const Line& line) {
   return "-";
 }
 
-void PrintCounts(const ReportOptions& options, const std::vector<Line>& lines) {
+std::vector<std::string> Names(const RoundCounts& counts) {
+  return {counts.case_name, fmt::format("{}", counts.arch), fmt::format("{}", counts.batch),
+          fmt::format("{}", counts.round.size())};
+}
+
+constexpr Table::Column kNames[] = {{"case", 14}, {"PTX", 4}, {"batch", 5}, {"launches", 8}};
+
+void Begin(std::initializer_list<Table::Column> columns, Table* table) {
+  std::vector<Table::Column> all(std::begin(kNames), std::end(kNames));
+  all.insert(all.end(), columns);
+  table->Begin(std::move(all));
+}
+
+void Print(const RoundCounts& counts, std::initializer_list<std::string> cells,
+           const Table& table) {
+  std::vector<std::string> all = Names(counts);
+  all.insert(all.end(), cells);
+  table.Print(all);
+}
+
+void PrintInstructions(const ReportOptions& options, const std::vector<Line>& lines) {
   Table table(options, 1);
-  table.Begin({{"case", 14},
-               {"PTX", 4},
-               {"batch", 5},
-               {"launches", 8},
-               {"instr/element", 13},
-               {"float", 6},
-               {"alu", 6},
-               {"move", 6},
-               {"other", 6},
-               {"asked/needed", 12},
-               {"needed/read", 11},
-               {"rows again", 10},
-               {"conflicts", 9},
-               {"idle", 6},
-               {"chain", 8},
-               {"cycles", 8}});
+  Begin({{"instr/element", 13},
+         {"float", 6},
+         {"alu", 6},
+         {"move", 6},
+         {"memory", 6},
+         {"other", 6},
+         {"idle", 6},
+         {"chain", 8},
+         {"cycles", 8}},
+        &table);
   for (const Line& line : lines) {
     const RoundCounts& counts = line.counts;
     const int64_t num_instructions = counts.num_instructions();
     const int64_t floats = ClassSum(counts, {"float"});
     const int64_t alu = ClassSum(counts, {"alu", "wide_alu", "multiply", "wide_multiply"});
     const int64_t moves = ClassSum(counts, {"move"});
-    const auto asked = static_cast<double>(SumOf(counts, &LaunchCounts::asked_sectors));
-    const auto needed = static_cast<double>(SumOf(counts, &LaunchCounts::needed_sectors));
+    const int64_t memory = ClassSum(counts, {"memory", "shared", "local", "atomic"});
+    const int64_t others = num_instructions - floats - alu - moves - memory;
     const double idle = static_cast<double>(SumOf(counts, &LaunchCounts::num_idle_lanes)) /
                         (32.0 * static_cast<double>(num_instructions));
+    Print(counts,
+          {fmt::format("{:.2f}", PerElement(counts, num_instructions)),
+           fmt::format("{:.2f}", PerElement(counts, floats)),
+           fmt::format("{:.2f}", PerElement(counts, alu)),
+           fmt::format("{:.2f}", PerElement(counts, moves)),
+           fmt::format("{:.2f}", PerElement(counts, memory)),
+           fmt::format("{:.2f}", PerElement(counts, others)), fmt::format("{:.1f} %", 100 * idle),
+           fmt::format("{}", SumOf(counts, &LaunchCounts::chain_instructions)),
+           fmt::format("{}", SumOf(counts, &LaunchCounts::chain_cycles))},
+          table);
+  }
+}
+
+// Of global memory, but for the conflicts.
+void PrintMemory(const ReportOptions& options, const std::vector<Line>& lines) {
+  constexpr double kSectorMegabytes = 32e-6;
+  Table table(options, 1);
+  Begin({{"accessed MB", 11},
+         {"asked MB", 8},
+         {"needed MB", 9},
+         {"read MB", 8},
+         {"asked/needed", 12},
+         {"needed/read", 11},
+         {"rows again", 10},
+         {"conflicts", 9}},
+        &table);
+  for (const Line& line : lines) {
+    const RoundCounts& counts = line.counts;
+    const auto accessed_bytes = static_cast<double>(SumOf(counts, &LaunchCounts::asked_bytes));
+    const auto asked = static_cast<double>(SumOf(counts, &LaunchCounts::asked_sectors));
+    const auto needed = static_cast<double>(SumOf(counts, &LaunchCounts::needed_sectors));
     const auto asked_rows = static_cast<double>(SumOf(counts, &LaunchCounts::asked_row_sectors));
     const auto repeated = static_cast<double>(SumOf(counts, &LaunchCounts::repeated_row_sectors));
-    double read_sectors = 0;
+    double read = 0;
     for (const LaunchCounts& launch : counts.read) {
-      read_sectors += static_cast<double>(launch.needed_sectors);
+      read += static_cast<double>(launch.needed_sectors);
     }
-    table.Print({counts.case_name, fmt::format("{}", counts.arch), fmt::format("{}", counts.batch),
-                 fmt::format("{}", counts.round.size()),
-                 fmt::format("{:.2f}", PerElement(counts, num_instructions)),
-                 fmt::format("{:.2f}", PerElement(counts, floats)),
-                 fmt::format("{:.2f}", PerElement(counts, alu)),
-                 fmt::format("{:.2f}", PerElement(counts, moves)),
-                 fmt::format("{:.2f}", PerElement(counts, num_instructions - floats - alu - moves)),
-                 fmt::format("{:.3f}", asked / needed),
-                 fmt::format("{:.3f}", needed / read_sectors),
-                 fmt::format("{:.1f} %", 100 * repeated / (asked_rows - repeated)),
-                 fmt::format("{}", SumOf(counts, &LaunchCounts::num_bank_conflicts)),
-                 fmt::format("{:.1f} %", 100 * idle),
-                 fmt::format("{}", SumOf(counts, &LaunchCounts::chain_instructions)),
-                 fmt::format("{}", SumOf(counts, &LaunchCounts::chain_cycles))});
+    Print(counts,
+          {fmt::format("{:.2f}", accessed_bytes / 1e6),
+           fmt::format("{:.2f}", asked * kSectorMegabytes),
+           fmt::format("{:.2f}", needed * kSectorMegabytes),
+           fmt::format("{:.2f}", read * kSectorMegabytes), fmt::format("{:.3f}", asked / needed),
+           fmt::format("{:.3f}", needed / read),
+           fmt::format("{:.1f} %", 100 * repeated / (asked_rows - repeated)),
+           fmt::format("{}", SumOf(counts, &LaunchCounts::num_bank_conflicts))},
+          table);
   }
 }
 
@@ -197,7 +239,9 @@ int RunPtx(const std::string& command) {
     return 0;
   }
   PrintHead(*report, command, "no device: predicted from counts of executed PTX");
-  PrintCounts(*report, *lines);
+  PrintInstructions(*report, *lines);
+  fmt::print("\n");
+  PrintMemory(*report, *lines);
   fmt::print("\n");
   PrintPredictions(*report, *lines);
   return 0;

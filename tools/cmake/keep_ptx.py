@@ -5,10 +5,14 @@ nvcc makes PTX for each architecture and throws it away. Tests run that PTX on a
 (tests/gpu/ptx), and to compile it again would take as long as before. An architecture that nvcc is
 not asked for is compiled to PTX alone.
 
+PTX in which ptxas might make one rounding of two is an error: a float add, sub, mul or mad without
+.rn or another rounding.
+
   keep_ptx.py FOLDER ARCHS -- COMPILER [ARGUMENT ...]
 
 The PTX of a file for 8.0 goes into FOLDER/sm_80, under the file's name with another ending. ARCHS is
-a list such as 80,90. A call that compiles no CUDA file is passed on. Exit status: that of the compiler; 2 for wrong usage.
+a list such as 80,90. A call that compiles no CUDA file is passed on. Exit status: that of the compiler;
+1 for PTX that might be fused; 2 for wrong usage.
 """
 
 import os
@@ -21,6 +25,18 @@ WITHOUT_VALUE = re.compile(r"-(?:c|dc|dw)$")
 WITH_VALUE = ("-o", "-MF", "-MT", "-MQ", "-x")
 OF_OBJECTS = re.compile(r"(?:--generate-code|-gencode|-arch|--gpu-architecture|-code|--compress-mode"
                         r"|-Xptxas|-MD$|-MMD$)")
+
+MAY_BE_FUSED = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad)(?:\.ftz)?(?:\.sat)?\.f(?:16|32|64)(?:x2)?\s")
+
+
+def check_roundings(path, source):
+    """Returns whether every float operation of the PTX says how it rounds."""
+    with open(path, encoding="utf-8") as file:
+        found = [(number, line.strip()) for number, line in enumerate(file, 1) if MAY_BE_FUSED.match(line)]
+    for number, line in found:
+        print(f"{source}: PTX line {number}: '{line}' may be fused by ptxas: compile with --fmad=false",
+              file=sys.stderr)
+    return not found
 
 
 def ptx_command(command, arch, out):
@@ -47,6 +63,8 @@ def keep(command, source, folder, archs):
             made = os.path.join(work, f"{name}.compute_{arch}.ptx")
             if not os.path.exists(made):
                 status = subprocess.run(ptx_command(command, arch, made), check=False).returncode
+            if status == 0 and not check_roundings(made, source):
+                return 1
             if status == 0:
                 os.makedirs(os.path.join(folder, f"sm_{arch}"), exist_ok=True)
                 os.replace(made, os.path.join(folder, f"sm_{arch}", f"{name}.ptx"))

@@ -7,6 +7,8 @@
 #include <msgpack.hpp>
 #include <span>
 #include <string>
+#include <string_view>
+#include <variant>
 #include <vector>
 
 #include "ipc/base/error.h"
@@ -15,6 +17,12 @@
 
 namespace specd {
 namespace {
+
+// docs/PROTOCOL.md: every field of OpenSequence but the first four.
+bool MayBeLeftOut(const Request& request, std::string_view field) {
+  return std::holds_alternative<OpenSequenceRequest>(request) && field != "request_id" &&
+         field != "has_seed" && field != "seed" && field != "numbers";
+}
 
 TEST_SUITE("unit") {
   TEST_CASE("control: each field missing, repeated or of a wrong type is an error that names it") {
@@ -28,8 +36,12 @@ TEST_SUITE("unit") {
           Parts parts(good);
           parts.body.erase(parts.body.begin() + static_cast<ptrdiff_t>(i));
           const absl::Status status = DecodeWhole(parts.Join()).status();
-          CHECK(ErrorFieldOf(status) == name);
-          CHECK(status.message().find("missing") != absl::string_view::npos);
+          if (MayBeLeftOut(request, name)) {
+            CHECK(status.ok());
+          } else {
+            CHECK(ErrorFieldOf(status) == name);
+            CHECK(status.message().find("missing") != absl::string_view::npos);
+          }
         }
         {
           Parts parts(good);

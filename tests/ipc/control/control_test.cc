@@ -37,6 +37,10 @@ struct PrintFields {
   void operator()(const char* key, const T& value, size_t = 0) {
     out->push_back(fmt::format("{}={}", key, value));
   }
+  template <class T>
+  void operator()(OptionalKey key, const T& value, size_t = 0) {
+    (*this)(key.name, value);
+  }
 };
 
 template <class Variant>
@@ -69,6 +73,30 @@ TEST_SUITE("unit") {
       // The samples' kinds: a handle, two pieces, a pool.
       const size_t of_device[] = {0, 0, 2, 1};
       CHECK(header->num_fds == (device != nullptr ? of_device[device->kind] : has_fd ? 1 : 0));
+    }
+  }
+
+  TEST_CASE("control: an OpenSequence leaves out what is empty, and a field left out is empty") {
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    const Parts parts(MustEncode(open));
+    std::vector<std::string> keys;
+    for (size_t i = 0; i < parts.body.size(); ++i) keys.push_back(parts.KeyAt(i));
+    CHECK(keys == std::vector<std::string>{"request_id", "has_seed", "seed", "numbers"});
+
+    // One field after the other is taken out of a full message: that one is empty, no other.
+    const std::vector<uint8_t> full = MustEncode(SampleOpen());
+    const std::vector<std::string> all = Print(Request(SampleOpen()));
+    const std::vector<std::string> none = Print(Request(OpenSequenceRequest()));
+    REQUIRE(Parts(full).body.size() == all.size());
+    for (size_t i = 4; i < all.size(); ++i) {
+      Parts without(full);
+      without.body.erase(without.body.begin() + static_cast<ptrdiff_t>(i));
+      const absl::StatusOr<Request> decoded = DecodeWhole(without.Join());
+      REQUIRE(decoded.ok());
+      std::vector<std::string> wanted = all;
+      wanted[i] = none[i];
+      CHECK(Print(*decoded) == wanted);
     }
   }
 
