@@ -310,6 +310,56 @@ class OpeningsTest(BatchCase):
         self.assertEqual([batch.sequence(i).verify for i in range(3)],
                          [sequence.verify for sequence in opened])
 
+    def test_each_opening_may_have_parameters_of_its_own(self):
+        own = [specd.SamplingParams(disallowed_token_ids=[0, 1], temperature=0.8, seed=3),
+               specd.SamplingParams(logit_bias={5: 4.0}, temperature=1.5, top_k=4),
+               specd.SamplingParams(allowed_token_ids=[2, 6, 7], stop_token_ids=[6], seed=9)]
+        seeds = [3, 2**40, 9]
+        single = self.make_engine()
+        opened = [single.open(dataclasses.replace(params, seed=seed, max_tokens=40))
+                  for params, seed in zip(own, seeds)]
+        batch = self.engine.open_batch(3, own, seeds=seeds, max_tokens=[40, 40, 40])
+        self.assertEqual(self.play(self.engine, batch.sequences).tolist(),
+                         self.play(single, np.array([s.handle for s in opened], np.uint64)).tolist())
+        without = self.engine.open_batch(3, tuple(own))
+        self.assertEqual(without.seeds[[0, 2]].tolist(), [3, 9])
+        self.assertEqual(own[1].top_k, 4)  # the caller's own is as it was
+
+    def test_each_opening_has_a_thinking_preset_of_its_own(self):
+        # The prompt opens a thought of each model (speculative/processors/thinking_budget.cc), which a
+        # budget of 0 ends with the model's newline and its end.
+        ends = {None: [0, 0], "glm-4.5": [198, 151351], "qwen3": [198, 151668], "deepseek-r1": [201, 128799]}
+        presets = list(ends) * 7
+        engine = specd.Engine(vocab_size=160_000, max_batch=28, max_sequences=28)
+        self.addCleanup(engine.close)
+        own = [specd.SamplingParams(temperature=0, **({} if preset is None else {
+            "thinking_preset": preset, "thinking_token_budget": 0})) for preset in presets]
+        opened = engine.open_batch(28, own, prompt_ids=[[151350, 151667, 128798]] * 28)
+        rows = np.zeros((28, 160_000), np.float32)
+        rows[:, 0] = 1
+        tokens = [engine.verify_batch(rows, opened.sequences).tokens[:, 0] for _ in range(2)]
+        self.assertEqual(np.stack(tokens, axis=1).tolist(), [ends[preset] for preset in presets])
+
+    def test_parameters_in_a_list_are_refused_by_their_place(self):
+        good = specd.SamplingParams()
+        for bad, text in ((specd.SamplingParams(allowed_token_ids=[]), "allowed_token_ids"),
+                          (specd.SamplingParams(n=2), "n: several sequences"),
+                          (specd.SamplingParams(top_p=0), r"openings\[1\]: top_p"),
+                          (None, "params: NoneType where specd.SamplingParams")):
+            with self.assertRaisesRegex(specd.OpeningRefused, text) as caught:
+                self.engine.open_batch(3, [good, bad, good])
+            self.assertEqual(caught.exception.index, 1)
+        with self.assertRaisesRegex(specd.OpeningRefused, "allowed_token_ids") as caught:
+            self.engine.open_batch(1, [specd.SamplingParams(allowed_token_ids=[])])
+        self.assertEqual(caught.exception.index, 0)
+        # A mistake of the call is that of no opening.
+        with self.assertRaisesRegex(specd.Error, "temprature: no such parameter") as caught:
+            self.engine.open_batch(3, [good, good, good], temprature=1)
+        self.assertNotIsInstance(caught.exception, specd.OpeningRefused)
+        with self.assertRaisesRegex(specd.Error, "params: 2 where 3 are needed"):
+            self.engine.open_batch(3, [good, good])
+        self.assertEqual(len(self.engine.open_batch(32)), 32)  # none was opened
+
     def test_names_are_unique_and_may_be_given(self):
         first = self.engine.open_batch(3)
         second = self.engine.open_batch(2)

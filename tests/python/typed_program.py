@@ -82,6 +82,7 @@ def batches(engine: specd.Engine) -> list[int]:
         2, specd.SamplingParams(max_tokens=20), temperature=[0, 0.0],
         seeds=np.array([1, 2], np.uint64), prompt_ids=Tensor(np.array([3, 1])),
         prompt_offsets=[0, 1, 2], request_ids=["a", "b"])
+    engine.open_batch(2, [specd.SamplingParams(stop_token_ids=[2]), specd.SamplingParams()])
     sequence: specd.Sequence = opened.sequence(1)
     found: specd.BatchResults = engine.verify_batch(
         Tensor(eye(1, 2, 3)), opened.sequences, np.array([1]), [0, 1, 1], scores=False)

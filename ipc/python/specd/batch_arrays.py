@@ -66,6 +66,8 @@ def booleans(values: Any, count: int, name: str) -> Array:
     array = _array_of(values, name)
     if array.shape != (count,):
         raise refusal(f"{name}: {array.shape} values where {count} are needed")
+    if not array.size:
+        return np.zeros(count, bool)
     if array.dtype == bool:
         return array
     if isinstance(array, BFloat16) or array.dtype.kind not in "iu":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import dataclasses
+from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from typing import TYPE_CHECKING, Any, cast
 
@@ -65,14 +66,16 @@ class OpeningRefused(c.Error):
 class BatchOpenings(EngineHandle):
     """The part of Engine that opens many sequences in one call."""
 
-    def open_batch(self, count: int, params: SamplingParams | None = None, *,
+    def open_batch(self, count: int,
+                   params: SamplingParams | Items[SamplingParams] | None = None, *,
                    prompt_ids: Numbers | None = None, prompt_offsets: Numbers | None = None,
                    output_ids: Numbers | None = None, output_offsets: Numbers | None = None,
                    seeds: Numbers | None = None, request_ids: Items[str] | None = None,
                    **fields: Numbers) -> BatchOpening:
         """Opens `count` sequences in one call, all or none, and returns a BatchOpening.
 
-        params: the SamplingParams that all have in common
+        params: the SamplingParams that all have in common, or a list of one for each sequence.
+          A list takes longer, because the package packs each of them
         fields: parameters of SamplingParams that are numbers, such as temperature=[0.7, 1.0]: one
           value for each sequence, or one for all. A value of a choice, such as verify, is its index
           in specd.SamplingParams.numbers["verify"].choices
@@ -108,25 +111,42 @@ class BatchOpenings(EngineHandle):
 
 
 class _ParamTable:
-    """An array of specd_params: the parameters that all have in common, and columns of their own."""
+    """An array of specd_params: the parameters that all have in common, or a list of one for each,
+    and columns of their own."""
 
-    def __init__(self, count: int, params: SamplingParams | None, fields: dict[str, Any]):
-        shared: Any = SamplingParams() if params is None else copy.copy(params)
-        if shared.n not in (1, None) or "n" in fields:
-            raise refusal("n: several sequences of one opening are opened by engine.open_all")
-        for name in fields:
-            if name not in SamplingParams.numbers:
-                known = any(name == field.name for field in dataclasses.fields(shared))
-                raise refusal(f"{name}: it is no number; give it in params, for all sequences"
-                              if known else shared.why_unknown(name))
-            # At its default the name does not travel, and leaves its place to the column.
-            setattr(shared, name, SamplingParams.numbers[name].python_default)
-        template, self.kept = to_struct(shared)
+    def __init__(self, count: int, params: SamplingParams | Items[SamplingParams] | None,
+                 fields: dict[str, Any]):
         self.count = count
+        self.kept: list[object] = []
+        _check_columns(fields)
         self.rows = np.empty((count, ctypes.sizeof(s.Params)), np.uint8)
-        self.rows[:] = np.frombuffer(bytes(template), np.uint8)
+        if params is None or isinstance(params, SamplingParams):
+            shared = SamplingParams() if params is None else params
+            self.rows[:] = np.frombuffer(self._pack(shared, fields), np.uint8)
+        else:
+            if len(params) != count:
+                raise refusal(f"params: {len(params)} where {count} are needed")
+            for i, own in enumerate(params):
+                try:
+                    self.rows[i] = np.frombuffer(self._pack(own, fields), np.uint8)
+                except c.Refusal as error:
+                    raise OpeningRefused(error, i) from None
         for name, values in fields.items():
             self._put_number(SamplingParams.numbers[name].name, name, values)
+
+    def _pack(self, params: SamplingParams, columns: Iterable[str]) -> bytes:
+        """The bytes of its specd_params, in which columns still have their defaults."""
+        if not isinstance(params, SamplingParams):
+            raise refusal(f"params: {type(params).__name__} where specd.SamplingParams is needed")
+        own: Any = copy.copy(params)
+        if own.n not in (1, None):
+            raise refusal(_WITH_N)
+        for name in columns:
+            # At its default the name does not travel, and leaves its place to the column.
+            setattr(own, name, SamplingParams.numbers[name].python_default)
+        struct, kept = to_struct(own)
+        self.kept += kept
+        return bytes(struct)
 
     def put_seeds(self, seeds: Any) -> None:
         if seeds is None:
@@ -148,7 +168,7 @@ class _ParamTable:
     def _put_number(self, field: str, name: str, values: Any) -> None:
         dtype = _NUMBER_FIELDS.get(field)
         if dtype is None:
-            raise refusal(f"{name}: give it in params, for all sequences")
+            raise refusal(f"{name}: give it in params")
         self._column(field, dtype)[:] = self._for_each(values, dtype, name)
 
     def _for_each(self, values: Any, dtype: Any, name: str) -> Array:
@@ -161,6 +181,19 @@ class _ParamTable:
         place = getattr(s.Params, field)
         column: Array = self.rows[:, place.offset:place.offset + place.size].view(dtype)[:, 0]
         return column
+
+
+_WITH_N = "n: several sequences of one opening are opened by engine.open_all"
+
+
+def _check_columns(names: Iterable[str]) -> None:
+    for name in names:
+        if name == "n":
+            raise refusal(_WITH_N)
+        if name not in SamplingParams.numbers:
+            known = any(name == field.name for field in dataclasses.fields(SamplingParams))
+            raise refusal(f"{name}: it is no number; give it in params"
+                          if known else SamplingParams().why_unknown(name))
 
 
 # The fields of specd_params that are one number.

@@ -187,7 +187,9 @@ def _fill_texts(fill: _Filler, params: SamplingParams) -> None:
     if stop:
         fill.strings("stop_strings", stop, "stop")
     if params.thinking_preset is not None:
-        fill.struct.thinking_preset = c.text_bytes(params.thinking_preset, "thinking_preset")
+        preset = c.text_bytes(params.thinking_preset, "thinking_preset")
+        fill.kept.append(preset)
+        fill.struct.thinking_preset = preset
     if params.processors:
         _fill_processors(fill, params.processors)
 

@@ -14,7 +14,6 @@ from .._library import Error, refusal
 from ..arrays import integer
 from ..batch import BatchResults
 from ..engine import Engine
-from ..in_flight import RoundTimeout
 from ..params import SamplingParams
 from ..results import FINISH_REASONS
 from ..row_types import Ids
@@ -80,7 +79,7 @@ class RequestRounds:
     def close_where(self, is_gone: Callable[[Request], bool]) -> None:
         """Closes the sequences of requests that have gone."""
         for name in [name for name, each in self._opened.items() if is_gone(each.request)]:
-            self._opened.pop(name).sequence.close()
+            _close(self._opened.pop(name).sequence)
 
     def verify(self, requests: Iterable[Request], rows: Any, q: Any = None, discard: Any = None,
                **drafts: Any) -> BatchResults:
@@ -92,6 +91,7 @@ class RequestRounds:
             found = self.engine.verify_batch(
                 self._readable(rows), [each.sequence.handle for each in opened], q=self._readable(q),
                 discard=discard, timeout_ms=self._timeout_ms, **drafts)
+            _check_kept(opened, found, discard)
         except BaseException:
             # The round may have given these sequences tokens that their requests will not have, or may
             # give them later.
@@ -101,12 +101,6 @@ class RequestRounds:
         for i, each in enumerate(opened):
             each.tokens.extend(found.kept(i).tolist())
             each.has_ended = bool(found.finish_reason[i])
-        for i, each in enumerate(opened):
-            if not found.num_kept[i] and (discard is None or not discard[i]):
-                raise refusal(
-                    f"request_id: the sequence of {each.request.name!r} had ended already "
-                    f"({FINISH_REASONS[found.finish_reason[i]]}), so its round has no token; do not "
-                    "abort it in specd, but in the engine that generates it")
         return found
 
     def _of(self, request: Request) -> _Opened:
@@ -119,7 +113,9 @@ class RequestRounds:
         if before is not None:
             tokens = before.tokens if agrees else [
                 before.tokens[i] if token == _UNREAD else token for i, token in enumerate(tokens)]
-            self._opened.pop(request.name).sequence.close()
+            # If the next opening fails, the tokens are still here.
+            before.has_ended = True
+            _close(before.sequence)
         sequence = self._open(request.name, opening._replace(output_ids=tokens))
         self._opened[request.name] = _Opened(request, sequence, tokens)
         return self._opened[request.name]
@@ -144,6 +140,24 @@ class RequestRounds:
             return rows.cpu()
         importlib.import_module("torch").cuda.current_stream(rows.device).synchronize()
         return rows
+
+
+def _check_kept(opened: list[_Opened], found: BatchResults, discard: Any) -> None:
+    for i, each in enumerate(opened):
+        if not found.num_kept[i] and (discard is None or not discard[i]):
+            raise refusal(
+                f"request_id: the sequence of {each.request.name!r} had ended already "
+                f"({FINISH_REASONS[found.finish_reason[i]]}), so its round has no token; do not "
+                "abort it in specd, but in the engine that generates it")
+
+
+def _close(sequence: Sequence) -> None:
+    """Closes a sequence that may be closed already."""
+    try:
+        sequence.close()
+    except Error as error:
+        if error.code_name != "SPECD_ERROR_NOT_FOUND":
+            raise
 
 
 def _request_id(name: str) -> str:
