@@ -27,6 +27,9 @@ class CudaThread {
   __device__ __forceinline__ int32_t LargestOfWarp(int32_t value) const {
     return __reduce_max_sync(kWholeWarp, value);
   }
+  __device__ __forceinline__ uint32_t SumOfWarp(uint32_t value) const {
+    return __reduce_add_sync(kWholeWarp, value);
+  }
   __device__ __forceinline__ void SyncWarp() const { __syncwarp(); }
   // REQUIRES: the block has at most this many warps.
   static constexpr int32_t kSharingWarpsMax = 4;

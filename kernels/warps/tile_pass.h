@@ -58,6 +58,7 @@ class LoneWarp {
   }
   SPECD_INLINE uint32_t Ballot(bool predicate) const { return thread_.Ballot(predicate); }
   SPECD_INLINE int32_t LargestOfWarp(int32_t value) const { return thread_.LargestOfWarp(value); }
+  SPECD_INLINE uint32_t SumOfWarp(uint32_t value) const { return thread_.SumOfWarp(value); }
   SPECD_INLINE void Sync() const { thread_.SyncWarp(); }
 
  private:

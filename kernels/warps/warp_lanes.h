@@ -1,7 +1,7 @@
 // WarpLanes exchanges values between the 32 lanes of a warp for WarpTeam.
 //
-// It uses the Shuffle and the LargestOfWarp of a Thread (warp_team.h). All lanes call each function
-// together.
+// It uses the Shuffle, LargestOfWarp and SumOfWarp of a Thread (warp_team.h). All lanes call each
+// function together.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,17 @@ class WarpLanes {
   }
 
   // Sums integers, whose order does not matter.
-  template <typename Value>
-  SPECD_INLINE Value SumOfWarp(Value value) {
-    SPECD_UNROLL
-    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) {
-      value += ShuffleValue(value, thread_.lane() ^ mask);
-    }
-    return value;
+  SPECD_INLINE int32_t SumOfWarp(int32_t value) {
+    return static_cast<int32_t>(thread_.SumOfWarp(static_cast<uint32_t>(value)));
+  }
+  // Sums in two parts of 27 bits; 32 such parts fit in 32 bits. REQUIRES: value < 2^54. The
+  // weights of a lane are below 2^47 together: 64 elements of 41 bits.
+  SPECD_INLINE uint64_t SumOfWarp(uint64_t value) {
+    constexpr int32_t kPartBits = 27;
+    constexpr uint32_t kPart = (1u << kPartBits) - 1;
+    const uint64_t low = thread_.SumOfWarp(static_cast<uint32_t>(value) & kPart);
+    const uint64_t high = thread_.SumOfWarp(static_cast<uint32_t>(value >> kPartBits));
+    return low + (high << kPartBits);
   }
 
   template <typename Value>

@@ -10,15 +10,16 @@
 //   Shuffle(value, source)   the 32-bit value that lane `source` of this warp passes
 //   Ballot(predicate)        bit t is lane t's predicate
 //   LargestOfWarp(value)     the largest of the lanes' signed values
+//   SumOfWarp(value)         the sum of the lanes' 32-bit values, modulo 2^32
 //   Sync()                   waits for the whole block; writes before it are seen after it
 //
 // On a GPU, large primitives that are not used in every pass are functions of their own
 // (SPECD_BODY). If they were inlined everywhere, a kernel would have megabytes and take minutes to
 // compile. Such a function gets a tile through its thread's local memory.
 //
-// All 32 threads of a warp must call each Shuffle, Ballot and LargestOfWarp together, and all
-// threads of the block each Sync. Branches here and in the bodies depend only on values that are
-// equal in all of them.
+// All 32 threads of a warp must call each Shuffle, Ballot, LargestOfWarp and SumOfWarp together,
+// and all threads of the block each Sync. Branches here and in the bodies depend only on values
+// that are equal in all of them.
 #pragma once
 
 #include <type_traits>

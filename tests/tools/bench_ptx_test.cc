@@ -103,10 +103,12 @@ TEST_SUITE("unit") {
     launch = WideLaunch();
     launch.chain_cycles = 2 * 1980;
     CHECK(PredictLaunch(launch, H200()).us() == doctest::Approx(2));
+    CHECK(PredictLaunch(launch, H200()).busy_us() == 0);
     CHECK(PredictLaunch(launch, H200()).bound() == Bound::kChain);
     launch.num_by_class = {{"shared", 132 * 1980}};
     launch.num_bank_conflicts = 4 * 132 * 1980;
     CHECK(PredictLaunch(launch, H200()).us() == doctest::Approx(5));
+    CHECK(PredictLaunch(launch, H200()).busy_us() == doctest::Approx(5));
     CHECK(PredictLaunch(launch, H200()).bound() == Bound::kShared);
   }
 
@@ -119,6 +121,11 @@ TEST_SUITE("unit") {
     CHECK(single_us == doctest::Approx(1 + H200().gap_us));
     CHECK(PredictRound(three, H200()).us ==
           doctest::Approx(3 * single_us - 2 * (H200().gap_us - H200().early_gap_us)));
+    CHECK(PredictRound(three, H200()).busy_us == PredictRound(three, H200()).gap_us);
+    // 75 TFLOPS of fp32: two operations of 128 lanes on 148 processors.
+    const DeviceFigures* const b200 = FindPtxDevice(90, 148);
+    CHECK(b200->name == "B200");
+    CHECK(b200->clock_ghz == doctest::Approx(75e12 / (148 * 128 * 2) / 1e9).epsilon(0.001));
     CHECK(FindPtxDevice(80, 132) == nullptr);
     CHECK(FindPtxDevice(80, 108)->name == "A100");
   }

@@ -31,6 +31,7 @@ struct Line {
   RoundPrediction read;
 
   double ratio() const { return round.us / read.us; }
+  double busy_ratio() const { return round.busy_us / read.busy_us; }
 };
 
 absl::StatusOr<std::vector<Line>> ReadLines(const std::string& path) {
@@ -203,13 +204,15 @@ void PrintPredictions(const ReportOptions& options, const std::vector<Line>& lin
                {"predicted us", 12},
                {"read us", 8},
                {"ratio", 6},
+               {"without chain", 13},
                {"bound by", 8},
                {"target", 12}});
   for (const Line& line : lines) {
     table.Print({line.counts.case_name, std::string(line.device->name),
                  fmt::format("{}", line.counts.batch), fmt::format("{:.1f}", line.round.us),
                  fmt::format("{:.1f}", line.read.us), fmt::format("{:.2f}", line.ratio()),
-                 std::string(BoundName(line.round.bound)), TargetText(line)});
+                 fmt::format("{:.2f}", line.busy_ratio()), std::string(BoundName(line.round.bound)),
+                 TargetText(line)});
   }
 }
 

@@ -35,7 +35,7 @@ constexpr std::array kDevices{
     DeviceFigures{.name = "B200",
                   .arch = 90,
                   .num_processors = 148,
-                  .clock_ghz = 1.965,
+                  .clock_ghz = 1.98,
                   .memory_gigabytes_per_s = 8000,
                   .l2_bytes_per_cycle = 5120,
                   .gap_us = 1.5,
@@ -121,7 +121,9 @@ std::string_view BoundName(Bound bound) {
   return "";
 }
 
-double LaunchPrediction::us() const { return std::max({issue_us, memory_us, shared_us, chain_us}); }
+double LaunchPrediction::us() const { return std::max(busy_us(), chain_us); }
+
+double LaunchPrediction::busy_us() const { return std::max({issue_us, memory_us, shared_us}); }
 
 Bound LaunchPrediction::bound() const {
   const double longest = us();
@@ -154,11 +156,13 @@ RoundPrediction PredictRound(std::span<const LaunchCounts> launches, const Devic
     const LaunchPrediction launch = PredictLaunch(launches[i], device);
     round.gap_us += i == 0 ? device.gap_us : device.early_gap_us;
     round.us += launch.us();
+    round.busy_us += launch.busy_us();
     if (launch.us() <= longest_us) continue;
     longest_us = launch.us();
     round.bound = launch.bound();
   }
   round.us += round.gap_us;
+  round.busy_us += round.gap_us;
   return round;
 }
 

@@ -50,13 +50,16 @@ struct LaunchPrediction {
   double chain_us = 0;
 
   double us() const;
+  // The time of a device that is always busy: the longest of the other three.
+  double busy_us() const;
   Bound bound() const;
 };
 LaunchPrediction PredictLaunch(const LaunchCounts& counts, const DeviceFigures& device);
 
 struct RoundPrediction {
   double us = 0;
-  double gap_us = 0;             // the part of us that no launch works in
+  double busy_us = 0;            // the same without the chains
+  double gap_us = 0;             // the part of both that no launch works in
   Bound bound = Bound::kMemory;  // of the longest launch
 };
 RoundPrediction PredictRound(std::span<const LaunchCounts> launches, const DeviceFigures& device);

@@ -32,7 +32,7 @@ constexpr int32_t kResidentThreadsMax = 2048;
 // Thrown out of a waiting thread when the block stops early, so that its fiber ends by itself.
 struct BlockStopped {};
 
-enum class Waiting { kNothing, kShuffle, kBallot, kLargest, kBarrier, kFinished };
+enum class Waiting { kNothing, kShuffle, kBallot, kLargest, kSum, kBarrier, kFinished };
 
 const char* NameOf(Waiting waiting) {
   switch (waiting) {
@@ -44,6 +44,8 @@ const char* NameOf(Waiting waiting) {
       return "at a ballot";
     case Waiting::kLargest:
       return "at a maximum";
+    case Waiting::kSum:
+      return "at a sum";
     case Waiting::kBarrier:
       return "at a barrier";
     case Waiting::kFinished:
@@ -226,14 +228,16 @@ class EmulatedBlock {
     for (const int32_t lane : order) Resume(&Of(warp, lane));
   }
 
-  // Completes a shuffle, a ballot or a maximum; true if the warp can continue.
+  // Completes a shuffle, a ballot, a maximum or a sum; true if the warp can continue.
   bool Answer(int32_t warp) {
     const Waiting waiting = Of(warp, 0).waiting;
     uint32_t ballot = 0;
+    uint32_t sum = 0;
     auto largest = static_cast<int32_t>(Of(warp, 0).value);
     for (int32_t lane = 0; lane < kWarpSize; ++lane) {
       const ThreadState& thread = Of(warp, lane);
       ballot |= (thread.value != 0 ? 1u : 0u) << lane;
+      sum += thread.value;
       largest = std::max(largest, static_cast<int32_t>(thread.value));
       if (thread.waiting == waiting) continue;
       error_ = fmt::format("warp {}: lane 0 is {} while lane {} is {}", warp, NameOf(waiting), lane,
@@ -249,6 +253,7 @@ class EmulatedBlock {
       }
       thread.result = waiting == Waiting::kBallot    ? ballot
                       : waiting == Waiting::kLargest ? static_cast<uint32_t>(largest)
+                      : waiting == Waiting::kSum     ? sum
                                                      : Of(warp, thread.source).value;
     }
     for (int32_t lane = 0; lane < kWarpSize; ++lane) Of(warp, lane).waiting = Waiting::kNothing;
@@ -302,6 +307,10 @@ void EmulatedThread::Sync() const { block_->Wait(index_, Waiting::kBarrier, 0, 0
 int32_t EmulatedThread::LargestOfWarp(int32_t value) const {
   return static_cast<int32_t>(
       block_->Wait(index_, Waiting::kLargest, static_cast<uint32_t>(value), 0));
+}
+
+uint32_t EmulatedThread::SumOfWarp(uint32_t value) const {
+  return block_->Wait(index_, Waiting::kSum, value, 0);
 }
 
 void EmulatedThread::SyncWarp() const { Ballot(true); }

@@ -32,6 +32,7 @@ class EmulatedThread {
   uint32_t Shuffle(uint32_t value, int32_t source) const;
   uint32_t Ballot(bool predicate) const;
   int32_t LargestOfWarp(int32_t value) const;
+  uint32_t SumOfWarp(uint32_t value) const;
   void Sync() const;
   void SyncWarp() const;
   // Lanes do not look at the same time. If each looked for itself, the warp could take two

@@ -238,6 +238,30 @@ TEST_SUITE("gpu") {
                    .by_tile = true}},
                  [&](RoundCase& round, const RoundCase::Options&) { draws.Change(&round); });
   }
+
+  // In every other row 500 elements of the last tile have the mass, and floors of many heights
+  // leave some or all of them. Lists of one warp then fill up to their end, or run over.
+  TEST_CASE("CUDA rounds that are recorded: lists of one warp are full or nearly so") {
+    DrawsInTurn draws;
+    CheckRecords({{.vocab_size = kTileSize + 500,
+                   .batch = DrawsInTurn::kNumTasks,
+                   .max_draft = 1,
+                   .dtype = DType::kFloat32,
+                   .seed = 1700,
+                   .plain = true,
+                   .by_tile = true}},
+                 [&](RoundCase& round, const RoundCase::Options& options) {
+                   draws.Change(&round);
+                   for (int32_t i = 0; i < options.batch; ++i) {
+                     Task& task = round.task(i);
+                     for (Filters* const filters : {&task.target_filters, &task.draft_filters}) {
+                       *filters = {.min_p = -8.0F - 0.5F * static_cast<float>(i % 29)};
+                       if (i % 3 == 1) filters->top_p = kTopPOff - kTopPOff / 64;
+                       if (i % 3 == 2) filters->top_k = 450;
+                     }
+                   }
+                 });
+  }
 }
 
 }  // namespace

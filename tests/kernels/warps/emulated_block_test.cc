@@ -15,18 +15,21 @@ bool Contains(const std::string& text, const std::string& part) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("shuffles and ballots exchange values inside a warp only") {
+  TEST_CASE("shuffles, ballots and sums exchange values inside a warp only") {
     std::vector<uint32_t> seen(128);
     std::vector<uint32_t> ballots(128);
+    std::vector<uint32_t> sums(128);
     const std::string error = RunEmulatedBlock({.num_threads = 128}, [&](EmulatedThread thread) {
       const int32_t index = thread.warp() * 32 + thread.lane();
       seen[index] = thread.Shuffle(100 * thread.warp() + thread.lane(), thread.lane() ^ 5);
       ballots[index] = thread.Ballot(thread.lane() % 2 == thread.warp() % 2);
+      sums[index] = thread.SumOfWarp(0x10000000u * static_cast<uint32_t>(thread.lane()) + 1);
     });
     CHECK(error == "");
     for (int32_t i = 0; i < 128; ++i) {
       CHECK(seen[i] == static_cast<uint32_t>(100 * (i / 32) + (i % 32 ^ 5)));
       CHECK(ballots[i] == (i / 32 % 2 == 0 ? 0x55555555u : 0xAAAAAAAAu));
+      CHECK(sums[i] == 32);  // the sum of 2^28 times 0 .. 31 is a multiple of 2^32
     }
   }
 

@@ -28,6 +28,7 @@ class HastyThread {
   uint32_t Shuffle(uint32_t value, int32_t source) const { return thread_.Shuffle(value, source); }
   uint32_t Ballot(bool predicate) const { return thread_.Ballot(predicate); }
   int32_t LargestOfWarp(int32_t value) const { return thread_.LargestOfWarp(value); }
+  uint32_t SumOfWarp(uint32_t value) const { return thread_.SumOfWarp(value); }
   void Sync() const {
     if ((*num_syncs_)++ != left_out_) thread_.Sync();
   }
