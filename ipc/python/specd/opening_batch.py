@@ -187,13 +187,14 @@ _WITH_N = "n: several sequences of one opening are opened by engine.open_all"
 
 
 def _check_columns(names: Iterable[str]) -> None:
+    params: Any = SamplingParams()
     for name in names:
         if name == "n":
             raise refusal(_WITH_N)
         if name not in SamplingParams.numbers:
-            known = any(name == field.name for field in dataclasses.fields(SamplingParams))
+            known = any(name == field.name for field in dataclasses.fields(params))
             raise refusal(f"{name}: it is no number; give it in params"
-                          if known else SamplingParams().why_unknown(name))
+                          if known else params.why_unknown(name))
 
 
 # The fields of specd_params that are one number.
