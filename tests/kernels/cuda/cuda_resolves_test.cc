@@ -46,7 +46,9 @@ TEST_SUITE("gpu") {
     std::mt19937_64 random(35);
     for (ResolutionOptions options :
          {ResolutionOptions(),
-          ResolutionOptions{.vocab_size = 200, .max_draft = 64, .recent_room = 40}}) {
+          ResolutionOptions{.vocab_size = 200, .max_draft = 64, .recent_room = 40},
+          // More than three ids for each lane.
+          ResolutionOptions{.vocab_size = 300, .max_draft = 64, .recent_room = 100}}) {
       CAPTURE(options.max_draft);
       options.memory = &memory;
       for (int repeat = 0; repeat < (Quick() ? 12 : 300); ++repeat) {
