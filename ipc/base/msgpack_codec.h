@@ -155,7 +155,7 @@ class MapReader {
   bool ReadSigned(std::string_view key, const msgpack::object& value, int32_t* out);
 
   // The index of the field, or the size of the map. A peer writes the fields in the order in which
-  // they are read, so the search begins behind the field that was found last.
+  // they are read, so the search begins with the field that was found last.
   uint32_t IndexOf(std::string_view key) const;
 
   const msgpack::object_map& map_;

@@ -342,13 +342,17 @@ class OpeningsTest(BatchCase):
 
     def test_parameters_in_a_list_are_refused_by_their_place(self):
         good = specd.SamplingParams()
-        for bad, text in ((specd.SamplingParams(allowed_token_ids=[]), "allowed_token_ids"),
-                          (specd.SamplingParams(n=2), "n: several sequences"),
-                          (specd.SamplingParams(top_p=0), r"openings\[1\]: top_p"),
-                          (None, "params: NoneType where specd.SamplingParams")):
-            with self.assertRaisesRegex(specd.OpeningRefused, text) as caught:
+        for bad, text, is_ours in ((specd.SamplingParams(allowed_token_ids=[]), "allowed_token_ids", True),
+                                   (specd.SamplingParams(n=2), "n: several sequences", True),
+                                   (specd.SamplingParams(top_p=0), "top_p", False),
+                                   (None, "params: NoneType where specd.SamplingParams", True)):
+            with self.assertRaisesRegex(specd.OpeningRefused, r"openings\[1\]: " + text) as caught:
                 self.engine.open_batch(3, [good, bad, good])
             self.assertEqual(caught.exception.index, 1)
+            # What the package refuses itself is a ValueError.
+            self.assertEqual(isinstance(caught.exception, ValueError), is_ours)
+        with self.assertRaisesRegex(ValueError, "params: int where specd.SamplingParams or a list"):
+            self.engine.open_batch(3, 3)
         with self.assertRaisesRegex(specd.OpeningRefused, "allowed_token_ids") as caught:
             self.engine.open_batch(1, [specd.SamplingParams(allowed_token_ids=[])])
         self.assertEqual(caught.exception.index, 0)

@@ -70,7 +70,8 @@ class KeepPtxTest(unittest.TestCase):
             return self.run_program("--generate-code=arch=compute_80,code=[sm_80]", *[f"ptx=_{line}" for line in lines],
                                     "-c", "a/x.cu", "-o", "x.o", archs="80")
         for line in ("add.f32_%f1, %f2, %f3;", "@%p1_mul.ftz.f32_%f1, %f2, %f3;", "sub.f64_%fd1, %fd2, %fd3;",
-                     "@!%p12_mad.f32_%f1, %f2, %f3, %f4;", "add.f16x2_%r1, %r2, %r3;"):
+                     "@!%p12_mad.f32_%f1, %f2, %f3, %f4;", "add.f16x2_%r1, %r2, %r3;",
+                     "{add.f16_%rs1, %rs2, %rs3;", "mul.bf16x2_%r1, %r2, %r3;"):
             with self.subTest(line=line):
                 result = compile_with("mov.u32_%r1, 0;", line)
                 self.assertEqual(result.returncode, 1)

@@ -160,7 +160,7 @@ void PrintInstructions(const ReportOptions& options, const std::vector<Line>& li
   }
 }
 
-// Of global memory, but for the conflicts.
+// Prints the traffic of global memory, and the bank conflicts of shared memory.
 void PrintMemory(const ReportOptions& options, const std::vector<Line>& lines) {
   constexpr double kSectorMegabytes = 32e-6;
   Table table(options, 1);

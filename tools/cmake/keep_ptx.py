@@ -26,7 +26,8 @@ WITH_VALUE = ("-o", "-MF", "-MT", "-MQ", "-x")
 OF_OBJECTS = re.compile(r"(?:--generate-code|-gencode|-arch|--gpu-architecture|-code|--compress-mode"
                         r"|-Xptxas|-MD$|-MMD$)")
 
-MAY_BE_FUSED = re.compile(r"^\s*(?:@!?%p\d+\s+)?(?:add|sub|mul|mad)(?:\.ftz)?(?:\.sat)?\.f(?:16|32|64)(?:x2)?\s")
+MAY_BE_FUSED = re.compile(r"^\s*(?:\{\s*)?(?:@!?%p\d+\s+)?(?:add|sub|mul|mad)(?:\.ftz)?(?:\.sat)?"
+                          r"\.(?:bf16|f16|f32|f64)(?:x2)?\s")
 
 
 def check_roundings(path, source):

@@ -63,6 +63,10 @@ class OpeningRefused(c.Error):
         self.index = index
 
 
+class _RefusedHere(OpeningRefused, c.Refusal):
+    """An opening of a batch that this package refuses itself, before the library is asked."""
+
+
 class BatchOpenings(EngineHandle):
     """The part of Engine that opens many sequences in one call."""
 
@@ -124,13 +128,17 @@ class _ParamTable:
             shared = SamplingParams() if params is None else params
             self.rows[:] = np.frombuffer(self._pack(shared, fields), np.uint8)
         else:
+            if not isinstance(params, Items):
+                raise refusal(f"params: {type(params).__name__} where specd.SamplingParams or a list "
+                              "of them is needed")
             if len(params) != count:
                 raise refusal(f"params: {len(params)} where {count} are needed")
             for i, own in enumerate(params):
                 try:
                     self.rows[i] = np.frombuffer(self._pack(own, fields), np.uint8)
                 except c.Refusal as error:
-                    raise OpeningRefused(error, i) from None
+                    text = f"openings[{i}]: {error.text}"
+                    raise _RefusedHere(c.Error(error.code, error.code_name, text), i) from None
         for name, values in fields.items():
             self._put_number(SamplingParams.numbers[name].name, name, values)
 

@@ -5,6 +5,7 @@
 // gives another answer. An answer therefore shows a mass that is off by one of its 2^40 units.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -192,6 +193,17 @@ class DrawsInTurn {
   std::vector<Chain> chains_ = std::vector<Chain>(kNumTasks);
 };
 
+// The number of elements of the task's first row that min_p keeps. REQUIRES: the rows are float32
+// on the host.
+int32_t NumFrom(const TensorView& rows, const Task& task) {
+  const float* const row =
+      static_cast<const float*>(rows.data) + task.draft.target_rows[0] * rows.row_stride;
+  const float max = *std::max_element(row, row + rows.vocab_size);
+  return static_cast<int32_t>(std::count_if(row, row + rows.vocab_size, [&](float x) {
+    return (x - max) * task.target_scale >= task.target_filters.min_p;
+  }));
+}
+
 void CheckRecords(const std::vector<RoundCase::Options>& rounds,
                   const std::function<void(RoundCase&, const RoundCase::Options&)>& change) {
   const std::unique_ptr<Backend> device = DeviceOrReason();
@@ -243,6 +255,8 @@ TEST_SUITE("gpu") {
   // leave some or all of them. Lists of one warp then fill up to their end, or run over.
   TEST_CASE("CUDA rounds that are recorded: lists of one warp are full or nearly so") {
     DrawsInTurn draws;
+    int num_nearly_full = 0;
+    int num_over = 0;
     CheckRecords({{.vocab_size = kTileSize + 500,
                    .batch = DrawsInTurn::kNumTasks,
                    .max_draft = 1,
@@ -254,13 +268,19 @@ TEST_SUITE("gpu") {
                    draws.Change(&round);
                    for (int32_t i = 0; i < options.batch; ++i) {
                      Task& task = round.task(i);
+                     const int32_t kind = i / DrawsInTurn::kNumRows % 3;
                      for (Filters* const filters : {&task.target_filters, &task.draft_filters}) {
                        *filters = {.min_p = -8.0F - 0.5F * static_cast<float>(i % 29)};
-                       if (i % 3 == 1) filters->top_p = kTopPOff - kTopPOff / 64;
-                       if (i % 3 == 2) filters->top_k = 450;
+                       if (kind == 1) filters->top_p = kTopPOff - kTopPOff / 64;
+                       if (kind == 2) filters->top_k = 450;
                      }
+                     const int32_t num_listed = NumFrom(round.All().target, task);
+                     num_nearly_full += num_listed > 450 && num_listed <= kNarrowListMax ? 1 : 0;
+                     num_over += num_listed > kNarrowListMax ? 1 : 0;
                    }
                  });
+    CHECK(num_nearly_full > 0);
+    CHECK(num_over > 0);
   }
 }
 

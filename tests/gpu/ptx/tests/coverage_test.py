@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints which share of each kernel's PTX lines the quick suite "gpu" ran, and fails below 90 %.
+"""Prints which share of each kernel's PTX lines runs of the suite "gpu" reached, and fails below 90 %.
 
 Usage: coverage_test.py FOLDER [--beside OTHER] COVERAGE [COVERAGE ...]
 
