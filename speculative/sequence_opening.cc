@@ -1,13 +1,12 @@
 #include "speculative/sequence_opening.h"
 
 #include <fmt/format.h>
-#include <sys/random.h>
 
+#include <random>
 #include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/core/check.h"
 #include "speculative/row_kinds.h"
 
 namespace specd {
@@ -36,12 +35,11 @@ absl::Status CheckIds(std::span<const TokenId> ids, std::string_view field, int3
 
 }  // namespace
 
-// std::random_device asks the processor, which takes about ten microseconds for 32 bits on some.
 uint64_t DrawSeed() {
-  uint64_t seed = 0;
-  // So few bytes are never interrupted, and the system has them once it has started.
-  SPECD_CHECK(getrandom(&seed, sizeof(seed), 0) == sizeof(seed));
-  return seed;
+  // Without its name libstdc++ asks the processor, which takes ten microseconds for 32 bits on
+  // some.
+  std::random_device device("getentropy");
+  return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
 SequenceOpening::SequenceOpening(const BackendLimits& limits, std::vector<TokenId> eos_token_ids,
