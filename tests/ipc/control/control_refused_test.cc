@@ -25,7 +25,8 @@ bool MayBeLeftOut(const Request& request, std::string_view field) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("control: a field that is repeated, of a wrong type or missing is an error that names it") {
+  TEST_CASE(
+      "control: a field that is repeated, of a wrong type or missing is an error that names it") {
     for (const Request& request : SampleRequests()) {
       const std::vector<uint8_t> good = MustEncode(request);
       const size_t num_fields = Parts(good).body.size();
