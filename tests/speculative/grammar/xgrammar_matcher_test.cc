@@ -128,7 +128,8 @@ TEST_SUITE("oracle") {
     open.emplace_back("", grammar->NewMatcher({.stop_ids = {kEos}}));
     size_t num_places = 0;
     while (!open.empty()) {
-      const auto [text, matcher] = std::move(open.back());
+      const std::string text = std::move(open.back().first);
+      const std::unique_ptr<GrammarMatcher> matcher = std::move(open.back().second);
       open.pop_back();
       CAPTURE(text);
       ++num_places;
