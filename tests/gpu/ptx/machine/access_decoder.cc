@@ -22,7 +22,7 @@ Space TakeSpace(Modifiers* modifiers) {
   return Space::kGeneric;
 }
 
-// What an access orders, and how far, if it says nothing of that.
+// The order and the scope of an access that names neither.
 struct Strength {
   Order order;
   Scope scope;

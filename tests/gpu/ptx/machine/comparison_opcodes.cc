@@ -6,6 +6,7 @@ namespace specd::ptx {
 
 namespace {
 
+// "setp" of whole numbers
 template <typename Value>
 void AddWholeComparisons(OpcodeTable* table, const std::string& type) {
   const auto add = [&]<typename Function>(const char* name, Function function) {
@@ -26,7 +27,8 @@ void AddWholeComparisons(OpcodeTable* table, const std::string& type) {
   add("hs", [](Value a, Value b) { return a >= b; });
 }
 
-// With a NaN, a comparison is false, and one with a u at its end is true.
+// "setp" of floats. If an operand is NaN, a comparison is false, and one with a u at its end is
+// true.
 template <typename Value>
 void AddFloatComparisons(OpcodeTable* table, const std::string& type) {
   const auto add = [&]<typename Function>(const char* name, Function function) {

@@ -15,13 +15,15 @@ bool DecodeComputation(Decoding* decoding) {
       slots.BytesOf(slots.At(1)) == 8 && BytesOfType(modifiers.type()) < 8) {
     name += kOfWideRegister;
   }
-  const Opcode* const opcode = FindOpcode(name);
-  if (opcode == nullptr) return false;
-  slots.CheckCount(1 + opcode->source_bytes.size());
-  instruction.run = opcode->run;
-  instruction.result = slots.Result(slots.At(0), opcode->result_bytes);
-  for (size_t i = 0; i < opcode->source_bytes.size(); ++i) {
-    instruction.sources[i] = slots.Source(slots.At(i + 1), opcode->source_bytes[i]);
+  const auto* const found = FindOpcode(name);
+  if (found == nullptr) return false;
+  const Opcode& opcode = found->second;
+  slots.CheckCount(1 + opcode.source_bytes.size());
+  instruction.opcode = found->first;
+  instruction.run = opcode.run;
+  instruction.result = slots.Result(slots.At(0), opcode.result_bytes);
+  for (size_t i = 0; i < opcode.source_bytes.size(); ++i) {
+    instruction.sources[i] = slots.Source(slots.At(i + 1), opcode.source_bytes[i]);
   }
   return true;
 }

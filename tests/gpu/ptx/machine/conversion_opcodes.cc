@@ -42,15 +42,17 @@ void AddFloatOf(OpcodeTable* table, const std::string& from) {
                          [](From a) { return static_cast<double>(a); });
 }
 
-// .rzi: towards zero. A number that does not fit becomes the nearest one that does; NaN is 0,
-// except that a signed result of 64 bits takes its lowest number.
+// .rzi: towards zero. A number that does not fit becomes the nearest one that does. NaN becomes 0
+// if source and result have 32 bits; otherwise only the result's highest bit is set.
 template <typename To, typename From>
 struct Truncate {
   To operator()(From a) const {
     // The numbers of 64 bits have no largest one as a float: the next one has.
     const From above = std::ldexp(From{1}, std::numeric_limits<To>::digits);
-    if (IsNan(a))
-      return std::is_signed_v<To> && sizeof(To) == 8 ? std::numeric_limits<To>::min() : To{0};
+    constexpr bool kNanIsZero = sizeof(From) == 4 && sizeof(To) == 4;
+    if (IsNan(a)) {
+      return static_cast<To>(kNanIsZero ? 0 : uint64_t{1} << (8 * sizeof(To) - 1));
+    }
     if (a >= above) return std::numeric_limits<To>::max();
     if (a <= static_cast<From>(std::numeric_limits<To>::min())) {
       return std::numeric_limits<To>::min();

@@ -27,7 +27,8 @@ Scope TakeScope(Modifiers* modifiers);
 
 // PTX ISA, "Control Flow Instructions".
 bool DecodeFlow(Decoding* decoding);
-// What brings the lanes of a warp together: shfl.sync, vote.sync, redux.sync, bar.warp.sync.
+// Instructions that bring the lanes of a warp together: shfl.sync, vote.sync, redux.sync,
+// bar.warp.sync.
 bool DecodeTogether(Decoding* decoding);
 // bar, barrier.cluster, fence, membar, griddepcontrol.
 bool DecodeBarrier(Decoding* decoding);
@@ -39,7 +40,7 @@ bool DecodeAtomic(Decoding* decoding);
 bool DecodeMove(Decoding* decoding);
 // cvta, mapa
 bool DecodeAddress(Decoding* decoding);
-// What computes on registers alone (opcodes.h).
+// Instructions that compute on registers alone (opcodes.h).
 bool DecodeComputation(Decoding* decoding);
 
 }  // namespace specd::ptx

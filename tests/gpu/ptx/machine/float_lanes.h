@@ -19,8 +19,8 @@ bool IsNan(Value a) {
 // payload.
 inline float Canonical(float a) { return IsNan(a) ? std::bit_cast<float>(0x7FFFFFFFu) : a; }
 inline double Canonical(double a) { return a; }
-// The result of an operation whose operands a compiler may exchange. Of two NaNs of 64 bits, that
-// of the first operand is the result.
+// The result of an operation whose operands a compiler may exchange. If both operands are NaNs of
+// 64 bits, the first one is the result.
 inline float CanonicalOf(float, float result) { return Canonical(result); }
 inline double CanonicalOf(double a, double result) { return IsNan(a) ? a : result; }
 

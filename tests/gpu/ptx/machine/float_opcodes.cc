@@ -28,8 +28,6 @@ void AddRounded(OpcodeTable* table, const std::string& type) {
       [](Value a, Value b, Value c) { return Canonical(std::fma(a, b, c)); });
   AddLanes<Value, Value>(table, {("rcp.rn." + type).c_str()},
                          [](Value a) { return Canonical(Value{1} / a); });
-  AddLanes<Value, Value>(table, {("sqrt.rn." + type).c_str()},
-                         [](Value a) { return Canonical(std::sqrt(a)); });
 }
 
 // +0 is larger than -0.
@@ -73,8 +71,8 @@ void AddSigns(OpcodeTable* table) {
   AddLanes<uint64_t, uint64_t>(table, {"abs.f64"}, [](uint64_t a) { return a & ~kSign; });
 }
 
-// "rcp.approx.f32": within one unit in the last place. Of powers of two it is exact, as nvcc's own
-// division of 128 bits needs it of 1.
+// "rcp.approx.f32": within one unit in the last place. A power of two has an exact result, as
+// nvcc's own division of 128 bits needs it for 1.
 float Reciprocal(float a) { return Canonical(static_cast<float>(1.0 / static_cast<double>(a))); }
 
 float RoughReciprocal(float a, uint64_t seed) {

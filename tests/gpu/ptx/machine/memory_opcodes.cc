@@ -149,7 +149,7 @@ class Writes {
   Place places_[kLanes];
 };
 
-// PTX ISA, "atom": reads, computes and writes in one step. red has no result.
+// PTX ISA, "atom" and "red": read, compute and write in one step. "red" has no result.
 template <typename Value, typename Function>
 void Atomic(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   Writes writes(warp, frame, instruction);
@@ -170,13 +170,6 @@ void Atomic(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t l
   });
   writes.End(true);
 }
-
-struct Exchange {
-  template <typename Value>
-  Value operator()(Value, Value b) const {
-    return b;
-  }
-};
 
 template <typename Function>
 Handler OfSize(std::string_view type) {
@@ -230,10 +223,9 @@ void Store(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t la
 }
 
 Handler FindAtomic(std::string_view op, std::string_view type) {
-  if (op == "add" && type != "f32" && type != "f64") return OfSize<std::plus<>>(type);
+  const bool is_sum = type == "s32" || type == "u32" || type == "u64";  // of 64 bits .u64 alone
+  if (op == "add" && is_sum) return OfSize<std::plus<>>(type);
   if (op == "or" && type.starts_with('b')) return OfSize<std::bit_or<>>(type);
-  if (op == "and" && type.starts_with('b')) return OfSize<std::bit_and<>>(type);
-  if (op == "exch" && type.starts_with('b')) return OfSize<Exchange>(type);
   if (op == "max") return OfType<Max>(type);
   if (op == "min") return OfType<Min>(type);
   return nullptr;

@@ -113,13 +113,12 @@ bool DecodeAddress(Decoding* decoding) {
   }
   if (modifiers.base() != "mapa") return false;
   const bool is_shared = modifiers.Take("shared::cluster");
-  const int bytes = modifiers.Take("u32") ? 4 : 8;
-  if (bytes == 8 && !modifiers.Take("u64")) slots.Fail("the type is .u32 or .u64");
-  if (bytes == 4 && !is_shared) slots.Fail("a generic address has 8 bytes");
+  const int bytes = is_shared ? 4 : 8;
+  if (!modifiers.Take(is_shared ? "u32" : "u64")) {
+    slots.Fail("only .u32 of .shared::cluster and .u64 of a generic address are known");
+  }
   slots.CheckCount(3);
-  instruction.run = !is_shared   ? &MapGenericAddress
-                    : bytes == 4 ? &MapSharedAddress
-                                 : &MapWideSharedAddress;
+  instruction.run = is_shared ? &MapSharedAddress : &MapGenericAddress;
   instruction.result = slots.Result(slots.At(0), bytes);
   const Operand& from = slots.At(1);
   instruction.sources[0] = from.kind == Operand::Kind::kName

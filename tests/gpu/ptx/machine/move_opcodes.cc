@@ -48,7 +48,6 @@ enum class Special {
   kLane,
   kRank,
   kRanks,
-  kNone,
 };
 template <Special kSpecial>
 void ReadSpecial(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
@@ -69,8 +68,6 @@ void ReadSpecial(Warp& warp, Frame& frame, const Instruction& instruction, uint3
         return warp.block().rank;
       case Special::kRanks:
         return shape.cluster;
-      case Special::kNone:
-        return 0;
     }
   });
 }
@@ -99,17 +96,6 @@ Block* BlockOfRank(Warp& warp, const Frame& frame, const Instruction& instructio
   warp.Fail(frame, instruction, 1u << lane,
             fmt::format("rank {} of a cluster of {} blocks", rank, blocks.size()));
   return nullptr;
-}
-
-// "mapa"
-template <typename Slot>
-void MapShared(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
-  const auto* const source = frame.Source<Slot>(instruction.sources[0]);
-  SetLanes<Slot>(frame, instruction, lanes, [&](uint32_t lane) {
-    const Block* const block = BlockOfRank(warp, frame, instruction, lane);
-    if (block == nullptr) return Slot{0};
-    return static_cast<Slot>(source[lane] | static_cast<Slot>(block->rank + 1) << kRankShift);
-  });
 }
 
 }  // namespace
@@ -148,16 +134,8 @@ Handler FindSpecialRegister(std::string_view name) {
   if (name == "%ctaid.x") return &ReadSpecial<Special::kBlock>;
   if (name == "%nctaid.x") return &ReadSpecial<Special::kBlocks>;
   if (name == "%laneid") return &ReadSpecial<Special::kLane>;
-  if (name == "%cluster_ctarank" || name == "%cluster_ctaid.x") {
-    return &ReadSpecial<Special::kRank>;
-  }
-  if (name == "%cluster_nctarank" || name == "%cluster_nctaid.x") {
-    return &ReadSpecial<Special::kRanks>;
-  }
-  // Launches have one dimension.
-  return name == "%tid.y" || name == "%tid.z" || name == "%ctaid.y" || name == "%ctaid.z"
-             ? &ReadSpecial<Special::kNone>
-             : nullptr;
+  if (name == "%cluster_ctarank") return &ReadSpecial<Special::kRank>;
+  return name == "%cluster_nctarank" ? &ReadSpecial<Special::kRanks> : nullptr;
 }
 
 void MoveLocalAddress(Warp&, Frame& frame, const Instruction& instruction, uint32_t lanes) {
@@ -188,12 +166,14 @@ Handler FindAddressConversion(Space space, bool is_to_space) {
   return nullptr;
 }
 
+// "mapa"
 void MapSharedAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
-  MapShared<uint32_t>(warp, frame, instruction, lanes);
-}
-void MapWideSharedAddress(Warp& warp, Frame& frame, const Instruction& instruction,
-                          uint32_t lanes) {
-  MapShared<uint64_t>(warp, frame, instruction, lanes);
+  const auto* const source = frame.Source<uint32_t>(instruction.sources[0]);
+  SetLanes<uint32_t>(frame, instruction, lanes, [&](uint32_t lane) -> uint32_t {
+    const Block* const block = BlockOfRank(warp, frame, instruction, lane);
+    if (block == nullptr) return 0;
+    return source[lane] | static_cast<uint32_t>(block->rank + 1) << kRankShift;
+  });
 }
 void MapGenericAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes) {
   const auto* const source = frame.Source<uint64_t>(instruction.sources[0]);

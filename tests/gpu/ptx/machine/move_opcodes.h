@@ -27,14 +27,13 @@ Handler FindSpecialRegister(std::string_view name);
 void MoveLocalAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 void MoveParamAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 
-// cvta: an address of a state space to a generic one, and back (cvta.to). Of global memory they are
-// the same.
+// cvta converts an address of a state space to a generic one, and cvta.to converts it back. In
+// global memory both are the same.
 Handler FindAddressConversion(Space space, bool is_to_space);
 
 // mapa: the address that a variable in shared memory has in another block of the cluster. From an
 // address of shared memory to one of .shared::cluster, and from a generic one to a generic one.
 void MapSharedAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
-void MapWideSharedAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 void MapGenericAddress(Warp& warp, Frame& frame, const Instruction& instruction, uint32_t lanes);
 
 }  // namespace specd::ptx

@@ -2,7 +2,9 @@
 
 namespace specd::ptx {
 
-const Opcode* FindOpcode(const std::string& name) {
+namespace {
+
+const OpcodeTable& AllOpcodes() {
   static const OpcodeTable* const table = [] {
     auto* const made = new OpcodeTable;
     AddIntegerOpcodes(made);
@@ -13,8 +15,20 @@ const Opcode* FindOpcode(const std::string& name) {
     AddComparisonOpcodes(made);
     return made;
   }();
-  const auto found = table->find(name);
-  return found == table->end() ? nullptr : &found->second;
+  return *table;
+}
+
+}  // namespace
+
+const OpcodeTable::value_type* FindOpcode(const std::string& name) {
+  const auto found = AllOpcodes().find(name);
+  return found == AllOpcodes().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> OpcodeNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, opcode] : AllOpcodes()) names.push_back(name);
+  return names;
 }
 
 }  // namespace specd::ptx

@@ -1,9 +1,10 @@
 // FindOpcode gives the meaning of an instruction that computes on registers alone.
 //
-// The tables are in *_opcodes.cc, one for each chapter of the PTX ISA; each entry stands below the
-// name of its section. A name holds all modifiers, and one that is not in a table is refused. The
-// instructions that touch memory or bring lanes together are in memory_opcodes.h and
-// together_opcodes.h.
+// The tables are in *_opcodes.cc, one for each chapter of the manual; each entry is below the name
+// of its section. The machine's comments cite "PTX ISA" for NVIDIA's manual "Parallel Thread
+// Execution ISA Version 9.0". An opcode's name holds all modifiers, and a name that is not in a
+// table is refused. The instructions that touch memory or bring lanes together are in
+// memory_opcodes.h and together_opcodes.h.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +22,7 @@ struct Opcode {
   std::vector<int> source_bytes;  // the same
 };
 
-// Behind the name of a conversion whose source register has 64 bits and whose source type has
+// Follows the name of a conversion whose source register has 64 bits and whose source type has
 // fewer.
 inline constexpr char kOfWideRegister[] = " of a wide register";
 
@@ -34,7 +35,10 @@ void AddFloatOpcodes(OpcodeTable* table);
 void AddConversionOpcodes(OpcodeTable* table);
 void AddComparisonOpcodes(OpcodeTable* table);
 
-// Null for an instruction that no table holds.
-const Opcode* FindOpcode(const std::string& name);
+// The name, which stays, and the meaning. Null for an instruction that no table holds.
+const OpcodeTable::value_type* FindOpcode(const std::string& name);
+
+// The names of all tables, for opcodes_test.py.
+std::vector<std::string> OpcodeNames();
 
 }  // namespace specd::ptx

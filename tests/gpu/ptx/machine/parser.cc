@@ -85,7 +85,7 @@ class ModuleParser {
     module_.functions.push_back(std::move(function));
   }
 
-  // What a function promises to ptxas. No promise changes what its instructions do. PTX ISA,
+  // A function's promise to ptxas. No promise changes what the instructions do. PTX ISA,
   // "Performance-Tuning Directives".
   void TakeAttribute() {
     const std::string word = reader_.Next();

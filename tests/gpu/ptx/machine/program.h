@@ -81,7 +81,7 @@ struct alignas(64) Instruction {
   std::vector<int32_t> arguments;  // offsets of params in the caller
   int32_t returned = kNoOperand;   // the offset of the result's param
   int line = 0;
-  std::string_view opcode;      // with its modifiers
+  std::string_view opcode;      // with its modifiers; the name of its entry in a table, if any
   std::vector<int32_t> reads;   // values of the function, for Pipeline
   std::vector<int32_t> writes;  // the same
 };

@@ -194,7 +194,7 @@ void RaceChecker::SyncLanes(WarpClock* warp) const {
 void RaceChecker::Arrive(WarpClock* warp, SeenClocks* joined) const {
   SyncLanes(warp);
   Join(warp->seen, joined);
-  // What was before SyncLanes is known; what follows it is not.
+  // Accesses before SyncLanes are known; later ones are not.
   JoinOwn(warp->warp, Seen(warp->clock - 1, kAllLanesSeen), joined);
 }
 

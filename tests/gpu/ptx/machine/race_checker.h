@@ -1,14 +1,16 @@
 // RaceChecker finds accesses of two lanes to one word that nothing orders, one of them a write.
 //
-// A launch has one checker. It knows what each warp has seen of the others, as vector clocks: a
-// barrier joins the clocks of its warps; an acquire takes what a release left at the same address.
-// Lanes of a warp are ordered by bar.warp.sync and by barriers. What a single lane acquires reaches
-// its warp's other lanes with the next of these. Two strong accesses do not race if the scope of
-// each reaches the other's warp; a release and an acquire order under the same condition. PTX ISA,
-// "Memory Consistency Model"; the method is that of FastTrack (Flanagan and Freund, PLDI 2009).
+// A launch has one checker. The checker keeps a vector clock for each warp: how far that warp has
+// seen the others. A barrier joins the clocks of its warps. An acquire takes the clocks that a
+// release left at the same address. The lanes of a warp are ordered by bar.warp.sync and by
+// barriers. Clocks that a single lane acquires reach its warp's other lanes with the next of these.
+// Two strong accesses do not race if the scope of each reaches the other's warp. A release and an
+// acquire order under the same condition. The rules are those of PTX ISA, "Memory Consistency
+// Model"; the method is that of FastTrack (Flanagan and Freund, PLDI 2009).
 //
-// Not found: races that need both an access older than those that shadow.h keeps, and missing
-// convergence (lanes run an instruction together). Not synchronized: one launch at a time.
+// The checker misses a race with an access older than those that shadow.h keeps. Lanes run an
+// instruction together, so it finds no lack of convergence either. Not thread-safe: one launch at a
+// time uses it.
 #pragma once
 
 #include <array>
@@ -29,7 +31,7 @@ struct WarpLayout {
   Scope narrowest_scope = Scope::kDevice;
 };
 
-// What a warp knows of the others: for each the last clock that it has seen, and of which lane.
+// For each warp, the last clock that another has seen of it, and of which lane.
 using SeenClocks = std::vector<uint32_t>;
 // The same by the scope of what orders; that of Scope::kNone is empty.
 using ClocksByScope = std::array<SeenClocks, kNumScopes>;
@@ -71,8 +73,8 @@ class RaceChecker {
   void Note(const WarpClock& warp, uint32_t lane, ShadowCell* cell, uint8_t bytes, Scope scope,
             bool is_write) const;
 
-  // What a strong access and a fence order. Acquire goes before the access, release behind it. A
-  // weak access orders nothing.
+  // Strong accesses and fences order other accesses; a weak access orders nothing. The caller
+  // calls Acquire before the access, and Release after it.
   void Acquire(WarpClock* warp, uint32_t lane, uint64_t address, const MemoryAccess& access) const;
   void Release(WarpClock* warp, uint32_t lane, uint64_t address, const MemoryAccess& access,
                bool is_atomic);
@@ -84,7 +86,8 @@ class RaceChecker {
   void Leave(WarpClock* warp, const SeenClocks& joined) const;
 
  private:
-  // What releases of one scope left for the warps of one group: a block, a cluster or all warps.
+  // The clocks that releases of one scope left for the warps of one group: a block, a cluster or
+  // all warps.
   struct Released {
     Scope scope;
     uint32_t group;

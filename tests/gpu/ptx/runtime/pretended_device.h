@@ -88,7 +88,7 @@ class PretendedDevice {
   cudaError_t BeginCapture(cudaStream_t stream);
   cudaError_t EndCapture(cudaStream_t stream, std::vector<Work>* nodes);
 
-  // What came of the work so far.
+  // cudaErrorLaunchFailure after an error of the work.
   cudaError_t state();
   std::string failure() { return std::string(worker_.status().message()); }
 

@@ -1,9 +1,9 @@
-// StreamWorker runs what CUDA streams enqueue, on a thread of its own.
+// StreamWorker runs the work that CUDA streams enqueue, on a thread of its own.
 //
-// The work of one CUDA stream runs in order, one piece at a time. Of the CUDA streams that have
-// work, the seed chooses the next one; when work comes is not up to the seed. A mark stands for a
-// piece of work, and work may have to come after a mark. The first error ends everything: work that
-// is left is dropped, and counts as done. Thread-safe.
+// The work of one CUDA stream runs in order, one piece at a time. The seed chooses the next CUDA
+// stream among those that have work. The host decides when work comes, so a seed does not repeat an
+// order. A mark stands for a piece of work, and work may have to come after a mark. The first error
+// ends everything: work that is left is dropped, and counts as done. Thread-safe.
 //
 //   StreamWorker worker(seed);
 //   auto queue = std::make_shared<StreamQueue>();
@@ -41,7 +41,7 @@ class Mark {
   std::shared_ptr<Since> since_;  // guarded by the worker's mutex
 };
 
-// What one CUDA stream has enqueued. The worker keeps it until that is done.
+// The work that one CUDA stream has enqueued. The worker keeps a queue until its work is done.
 class StreamQueue {
  private:
   friend class StreamWorker;
@@ -84,7 +84,7 @@ class StreamWorker {
   // Empty if the work is not done, or if the mark is null.
   std::optional<Mark::Clock::time_point> DoneSince(const Mark& mark);
 
-  // An error of the caller's counts like one of the work.
+  // Ends everything with the caller's error, as an error of the work does.
   void Fail(const absl::Status& status);
   absl::Status status();
 

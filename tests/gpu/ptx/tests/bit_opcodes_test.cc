@@ -29,9 +29,11 @@ void CheckShifts(const std::string& bits) {
   CheckOpcode<Value, Value, uint32_t>("shl.b" + bits, [](Value a, uint32_t by) {
     return FromBits<Value>([&](size_t i) { return i >= by && Bit(a, i - by); });
   });
-  CheckOpcode<Value, Value, uint32_t>("shr.u" + bits, [](Value a, uint32_t by) {
-    return FromBits<Value>([&](size_t i) { return Bit(a, i + by); });
-  });
+  for (const char* const name : {"shr.u", "shr.b"}) {
+    CheckOpcode<Value, Value, uint32_t>(name + bits, [](Value a, uint32_t by) {
+      return FromBits<Value>([&](size_t i) { return Bit(a, i + by); });
+    });
+  }
   CheckOpcode<Signed, Signed, uint32_t>("shr.s" + bits, [](Signed a, uint32_t by) {
     return FromBits<Signed>([&](size_t i) { return Bit(a, std::min(i + by, kBits - 1)); });
   });

@@ -8,12 +8,86 @@
 namespace specd::ptx {
 namespace {
 
+// The number of the type that differs by a multiple of 2^n.
+template <typename Value>
+Value Congruent(__int128 value) {
+  const __int128 modulus = __int128{1} << (8 * sizeof(Value));
+  const __int128 rest = (value % modulus + modulus) % modulus;
+  return static_cast<Value>(rest > std::numeric_limits<Value>::max() ? rest - modulus : rest);
+}
+
+// From a type in registers as wide as it or wider, to every type.
+template <typename From>
+void CheckWholeConversions(const std::string& from) {
+  const auto check = [&]<typename To, typename Register>(const char* to, To, Register) {
+    if constexpr (sizeof(Register) >= sizeof(From)) {
+      CheckOpcode<To, Register>(fmt::format("cvt.{}.{}", to, from),
+                                [](Register a) { return Congruent<To>(Congruent<From>(a)); });
+    }
+  };
+  const auto check_to = [&](const char* to, auto value) {
+    check(to, value, uint16_t{});
+    check(to, value, uint32_t{});
+    check(to, value, uint64_t{});
+  };
+  check_to("s16", int16_t{});
+  check_to("u16", uint16_t{});
+  check_to("s32", int32_t{});
+  check_to("u32", uint32_t{});
+  check_to("s64", int64_t{});
+  check_to("u64", uint64_t{});
+}
+
+template <typename From>
+void CheckNearest(const std::string& from) {
+  CheckOpcode<float, From>("cvt.rn.f32." + from,
+                           [](From a) { return static_cast<float>(static_cast<__float128>(a)); });
+  CheckOpcode<double, From>("cvt.rn.f64." + from,
+                            [](From a) { return static_cast<double>(static_cast<__float128>(a)); });
+}
+
 template <typename To, typename From>
 To Saturated(From value) {
   const __float128 exact = value;
   const __float128 lowest = std::numeric_limits<To>::min();
   const __float128 highest = std::numeric_limits<To>::max();
   return static_cast<To>(exact < lowest ? lowest : exact > highest ? highest : exact);
+}
+
+// The manual's results for NaN and for numbers beyond the ends of a type.
+template <typename To>
+struct Limits {
+  To of_nan;
+  To lowest;
+  To highest;
+};
+template <typename To, typename From>
+void CheckTruncation(const std::string& types, const Limits<To>& limits) {
+  const std::string opcode = "cvt.rzi." + types;
+  CheckOpcode<To, From>(opcode,
+                        [&](From a) { return std::isnan(a) ? limits.of_nan : Saturated<To>(a); });
+  const From end = std::ldexp(From{1}, std::numeric_limits<To>::digits);
+  const From infinity = std::numeric_limits<From>::infinity();
+  const std::pair<From, To> cases[] = {
+      {std::numeric_limits<From>::quiet_NaN(), limits.of_nan},
+      {-std::numeric_limits<From>::quiet_NaN(), limits.of_nan},
+      {infinity, limits.highest},
+      {-infinity, limits.lowest},
+      {end, limits.highest},
+      {std::nextafter(end, infinity), limits.highest},
+      {-end, limits.lowest},
+      {std::nextafter(-end, -infinity), limits.lowest},
+      {std::nextafter(end, From{0}), Saturated<To>(std::nextafter(end, From{0}))},
+      {From(2.75), To{2}},
+      {From(-0.75), To{0}}};
+  std::vector<std::tuple<From>> rows;
+  for (const auto& [value, wanted] : cases) rows.emplace_back(value);
+  const auto results = RunRows<To, From>(opcode, std::span<const std::tuple<From>>(rows), {});
+  for (size_t i = 0; i < rows.size(); ++i) {
+    CAPTURE(opcode);
+    CAPTURE(cases[i].first);
+    CHECK(results[i] == cases[i].second);
+  }
 }
 
 // The comparisons that a type has, against the sign of an exact difference.
@@ -41,49 +115,42 @@ void CheckWholeComparisons(const std::string& type) {
 
 TEST_SUITE("unit") {
   TEST_CASE("PTX machine: whole numbers are cut, and extended by their type's sign") {
-    CheckOpcode<int64_t, int32_t>("cvt.s64.s32", [](int32_t a) { return int64_t{a}; });
-    CheckOpcode<uint64_t, uint32_t>("cvt.u64.u32", [](uint32_t a) { return uint64_t{a}; });
-    CheckOpcode<uint32_t, uint64_t>("cvt.u32.u64",
-                                    [](uint64_t a) { return a % (uint64_t{1} << 32); });
-    CheckOpcode<uint16_t, uint32_t>("cvt.u16.u32", [](uint32_t a) { return a % 65536; });
-    CheckOpcode<uint32_t, uint16_t>("cvt.u32.u16", [](uint16_t a) { return uint32_t{a}; });
-    CheckOpcode<int32_t, int16_t>("cvt.s32.s16", [](int16_t a) { return int32_t{a}; });
-    CheckOpcode<int32_t, uint32_t>("cvt.s32.s8", [](uint32_t a) {
-      return static_cast<int32_t>(a % 256) - (a % 256 < 128 ? 0 : 256);
-    });
-    // A source register may be wider than the source's type.
-    CheckOpcode<int64_t, uint64_t>("cvt.s64.s32", [](uint64_t a) {
-      const auto low = static_cast<int64_t>(a % (uint64_t{1} << 32));
-      return low < (int64_t{1} << 31) ? low : low - (int64_t{1} << 32);
-    });
-    CheckOpcode<uint64_t, uint64_t>("cvt.u64.u32",
-                                    [](uint64_t a) { return a % (uint64_t{1} << 32); });
+    CheckWholeConversions<int8_t>("s8");
+    CheckWholeConversions<uint8_t>("u8");
+    CheckWholeConversions<int16_t>("s16");
+    CheckWholeConversions<uint16_t>("u16");
+    CheckWholeConversions<int32_t>("s32");
+    CheckWholeConversions<uint32_t>("u32");
+    CheckWholeConversions<int64_t>("s64");
+    CheckWholeConversions<uint64_t>("u64");
   }
 
   TEST_CASE("PTX machine: whole numbers become the nearest float, ties to even") {
-    const auto nearest = [](auto a) {
-      const __float128 exact = a;
-      return static_cast<float>(exact);
-    };
-    CheckOpcode<float, int32_t>("cvt.rn.f32.s32", [&](int32_t a) { return nearest(a); });
-    CheckOpcode<float, uint32_t>("cvt.rn.f32.u32", [&](uint32_t a) { return nearest(a); });
-    CheckOpcode<float, uint64_t>("cvt.rn.f32.u64", [&](uint64_t a) { return nearest(a); });
-    CheckOpcode<double, uint64_t>("cvt.rn.f64.u64", [](uint64_t a) {
-      return static_cast<double>(static_cast<__float128>(a));
-    });
-    CheckOpcode<double, int64_t>("cvt.rn.f64.s64", [](int64_t a) {
-      return static_cast<double>(static_cast<__float128>(a));
-    });
+    CheckNearest<int32_t>("s32");
+    CheckNearest<uint32_t>("u32");
+    CheckNearest<int64_t>("s64");
+    CheckNearest<uint64_t>("u64");
   }
 
+  // NaN was 0 for each result but .s64. PTX ISA, "cvt": "Zero if source is not .f64 and destination
+  // is not .s64, .u64", otherwise 1 << (BitWidth(dst) - 1).
   TEST_CASE("PTX machine: floats become whole numbers towards zero, and stay within their range") {
-    CheckOpcode<int32_t, float>("cvt.rzi.s32.f32",
-                                [](float a) { return std::isnan(a) ? 0 : Saturated<int32_t>(a); });
-    CheckOpcode<uint32_t, float>(
-        "cvt.rzi.u32.f32", [](float a) { return std::isnan(a) ? 0u : Saturated<uint32_t>(a); });
-    CheckOpcode<uint64_t, double>("cvt.rzi.u64.f64", [](double a) {
-      return std::isnan(a) ? uint64_t{0} : Saturated<uint64_t>(a);
-    });
+    constexpr int32_t kLowest32 = -0x7FFFFFFF - 1;
+    constexpr int64_t kLowest64 = -0x7FFFFFFFFFFFFFFF - 1;
+    const Limits<int32_t> s32 = {.of_nan = 0, .lowest = kLowest32, .highest = 0x7FFFFFFF};
+    const Limits<uint32_t> u32 = {.of_nan = 0, .lowest = 0, .highest = 0xFFFFFFFF};
+    const Limits<int64_t> s64 = {
+        .of_nan = kLowest64, .lowest = kLowest64, .highest = 0x7FFFFFFFFFFFFFFF};
+    const Limits<uint64_t> u64 = {
+        .of_nan = 0x8000000000000000, .lowest = 0, .highest = 0xFFFFFFFFFFFFFFFF};
+    CheckTruncation<int32_t, float>("s32.f32", s32);
+    CheckTruncation<uint32_t, float>("u32.f32", u32);
+    CheckTruncation<int64_t, float>("s64.f32", s64);
+    CheckTruncation<uint64_t, float>("u64.f32", u64);
+    CheckTruncation<int32_t, double>("s32.f64", {kLowest32, s32.lowest, s32.highest});
+    CheckTruncation<uint32_t, double>("u32.f64", {0x80000000, u32.lowest, u32.highest});
+    CheckTruncation<int64_t, double>("s64.f64", s64);
+    CheckTruncation<uint64_t, double>("u64.f64", u64);
   }
 
   TEST_CASE("PTX machine: floats of other widths") {

@@ -95,6 +95,7 @@ TEST_SUITE("unit") {
         "div.rn.f32", [](float a, float b) { return AsFloat(double{a} / double{b}); });
     CheckOpcode<float, float, float, float>(
         "fma.rn.f32", [](float a, float b, float c) { return FusedOf(a, b, c); });
+    CheckOpcode<float, float>("rcp.rn.f32", [](float a) { return AsFloat(1 / double{a}); });
   }
 
   TEST_CASE("PTX machine: double products and sums are fused, and rounded once") {
@@ -177,7 +178,7 @@ TEST_SUITE("unit") {
     check({}, false);
     check({.seed = 1, .has_rough_reciprocals = true}, true);
     check({.seed = 2, .has_rough_reciprocals = true}, true);
-    // Of zero, infinity and NaN, as the manual's table has it; of powers of two exactly.
+    // Zero, infinity and NaN, as the manual's table has it; powers of two exactly.
     for (const bool is_rough : {false, true}) {
       const std::vector<std::tuple<float>> rows = {{0.0f}, {-0.0f}, {INFINITY}, {-INFINITY},
                                                    {NAN},  {4.0f},  {1.0f}};

@@ -65,6 +65,18 @@ void CheckProducts(const std::string& type) {
   CheckOpcode<Value, Value, Value, Value>("mad.lo." + type, [&](Value a, Value b, Value c) {
     return static_cast<Value>(static_cast<U>(low(a, b) + U(c)));
   });
+  CheckOpcode<Value, Value, Value, Value>("mad.hi." + type, [](Value a, Value b, Value c) {
+    return Low<Value>(Wide{HighOfProduct(a, b)} + c);
+  });
+}
+
+template <typename Value, typename Product>
+void CheckWideProducts(const std::string& type) {
+  CheckOpcode<Product, Value, Value>("mul.wide." + type,
+                                     [](Value a, Value b) { return Low<Product>(Wide{a} * b); });
+  CheckOpcode<Product, Value, Value, Product>("mad.wide." + type, [](Value a, Value b, Product c) {
+    return Low<Product>(Wide{a} * b + c);
+  });
 }
 
 // Three additions, of which the last takes the flag and leaves none.
@@ -164,18 +176,16 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("PTX machine: products of whole numbers, low, high and wide") {
+    CheckProducts<int16_t>("s16");
+    CheckProducts<uint16_t>("u16");
     CheckProducts<int32_t>("s32");
     CheckProducts<uint32_t>("u32");
     CheckProducts<int64_t>("s64");
     CheckProducts<uint64_t>("u64");
-    CheckOpcode<int64_t, int32_t, int32_t>(
-        "mul.wide.s32", [](int32_t a, int32_t b) { return int64_t{a} * int64_t{b}; });
-    CheckOpcode<uint64_t, uint32_t, uint32_t>(
-        "mul.wide.u32", [](uint32_t a, uint32_t b) { return uint64_t{a} * uint64_t{b}; });
-    CheckOpcode<uint32_t, uint16_t, uint16_t>(
-        "mul.wide.u16", [](uint16_t a, uint16_t b) { return uint32_t{a} * uint32_t{b}; });
-    CheckOpcode<uint32_t, uint32_t, uint32_t, uint32_t>(
-        "mad.hi.u32", [](uint32_t a, uint32_t b, uint32_t c) { return HighOfProduct(a, b) + c; });
+    CheckWideProducts<int16_t, int32_t>("s16");
+    CheckWideProducts<uint16_t, uint32_t>("u16");
+    CheckWideProducts<int32_t, int64_t>("s32");
+    CheckWideProducts<uint32_t, uint64_t>("u32");
   }
 
   TEST_CASE("PTX machine: the flag of a carry is written by .cc, and lives in each lane") {
@@ -212,10 +222,14 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("PTX machine: negation, absolute values and counts of bits") {
-    CheckOpcode<int32_t, int32_t>("neg.s32", [](int32_t a) { return Low<int32_t>(-Wide{a}); });
-    CheckOpcode<int64_t, int64_t>("neg.s64", [](int64_t a) { return Low<int64_t>(-Wide{a}); });
-    CheckOpcode<int32_t, int32_t>("abs.s32",
-                                  [](int32_t a) { return Low<int32_t>(a < 0 ? -Wide{a} : a); });
+    const auto check_signs = []<typename Value>(const std::string& type, Value) {
+      CheckOpcode<Value, Value>("neg." + type, [](Value a) { return Low<Value>(-Wide{a}); });
+      CheckOpcode<Value, Value>("abs." + type,
+                                [](Value a) { return Low<Value>(a < 0 ? -Wide{a} : Wide{a}); });
+    };
+    check_signs("s16", int16_t{});
+    check_signs("s32", int32_t{});
+    check_signs("s64", int64_t{});
     const auto leading = [](uint64_t a, int bits) {
       int n = 0;
       while (n < bits && (a >> (bits - 1 - n) & 1) == 0) ++n;
@@ -226,6 +240,9 @@ TEST_SUITE("unit") {
     CheckOpcode<uint32_t, uint32_t>("bfind.u32", [&](uint32_t a) { return 31 - leading(a, 32); });
     CheckOpcode<uint32_t, uint32_t>("bfind.shiftamt.u32",
                                     [&](uint32_t a) { return a == 0 ? ~0u : leading(a, 32); });
+    CheckOpcode<uint32_t, uint64_t>("bfind.u64", [&](uint64_t a) { return 63 - leading(a, 64); });
+    CheckOpcode<uint32_t, uint64_t>("bfind.shiftamt.u64",
+                                    [&](uint64_t a) { return a == 0 ? ~0u : leading(a, 64); });
     const auto count = [](uint64_t a) {
       uint32_t n = 0;
       for (; a != 0; a >>= 1) n += static_cast<uint32_t>(a & 1);

@@ -85,6 +85,26 @@ void CheckWays(const ElementType& type, uint32_t count) {
   }
 }
 
+// An atomic operation on memory of each thread: what was there before, and what is there
+// afterwards.
+template <typename Value, typename Function>
+void CheckAtomic(const std::string& name, const Function& function) {
+  // %p is the address of the last source.
+  CheckOpcode<Value, Value, Value>("atom.global." + name + " %d, [%p], %s0; //",
+                                   [](Value, Value before) { return before; });
+  const std::string load = fmt::format("ld.global.b{} %d, [%p]; //", 8 * sizeof(Value));
+  const auto after = [&](Value operand, Value before) {
+    return static_cast<Value>(function(before, operand));
+  };
+  CheckOpcode<Value, Value, Value>("atom.global." + name + " %d, [%p], %s0; " + load, after);
+  CheckOpcode<Value, Value, Value>("red.global." + name + " [%p], %s0; " + load, after);
+}
+template <typename Value>
+void CheckAtomicExtremes(const std::string& type) {
+  CheckAtomic<Value>("max." + type, [](Value a, Value b) { return a > b ? a : b; });
+  CheckAtomic<Value>("min." + type, [](Value a, Value b) { return a < b ? a : b; });
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("PTX machine: loads extend by the type's sign into wider registers") {
     DeviceBlock block(64);
@@ -161,6 +181,19 @@ TEST_SUITE("unit") {
     const auto* const words = reinterpret_cast<uint32_t*>(block.begin());
     CHECK(words[0] == 6);
     CHECK(words[1] == 0);
+  }
+
+  TEST_CASE("PTX machine: an atomic operation combines its operand with what was there") {
+    const auto sum = [](auto a, auto b) { return a + b; };
+    CheckAtomic<uint32_t>("add.u32", sum);
+    CheckAtomic<uint32_t>("add.s32", sum);
+    CheckAtomic<uint64_t>("add.u64", sum);
+    CheckAtomic<uint32_t>("or.b32", [](uint32_t a, uint32_t b) { return ~(~a & ~b); });
+    CheckAtomic<uint64_t>("or.b64", [](uint64_t a, uint64_t b) { return ~(~a & ~b); });
+    CheckAtomicExtremes<int32_t>("s32");
+    CheckAtomicExtremes<uint32_t>("u32");
+    CheckAtomicExtremes<int64_t>("s64");
+    CheckAtomicExtremes<uint64_t>("u64");
   }
 
   TEST_CASE("PTX machine: atomic operations of many threads lose nothing") {

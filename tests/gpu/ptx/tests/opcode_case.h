@@ -24,6 +24,7 @@
 #include "tests/gpu/ptx/machine/device_memory.h"
 #include "tests/gpu/ptx/machine/launch.h"
 #include "tests/gpu/ptx/machine/module_loader.h"
+#include "tests/gpu/ptx/machine/opcodes.h"
 
 namespace specd::ptx {
 
@@ -46,15 +47,20 @@ inline std::unique_ptr<Module> LoadOrFail(const std::string& text) {
   return std::move(*module);
 }
 
-// Writes the instructions that a text has run to the file that SPECD_PTX_OPCODES names, if any:
-// opcodes_test.py compares them with those of the kernels.
+// Writes to the file that SPECD_PTX_OPCODES names, if any: `known NAME` for each entry of the
+// machine's tables, and `ran NAME` for each instruction that a text has run. opcodes_test.py reads
+// it.
 inline void NoteOpcodes(const Module& module) {
   static const char* const path = std::getenv("SPECD_PTX_OPCODES");
   if (path == nullptr) return;
-  static std::ofstream file(path);
+  static std::ofstream file = [] {
+    std::ofstream opened(path);
+    for (const std::string& name : OpcodeNames()) opened << "known " << name << "\n";
+    return opened;
+  }();
   for (const auto& [name, function] : module.functions) {
     for (const Instruction& instruction : function->code) {
-      if (instruction.num_runs > 0) file << instruction.opcode << "\n";
+      if (instruction.num_runs > 0) file << "ran " << instruction.opcode << "\n";
     }
   }
 }

@@ -1,4 +1,5 @@
-"""Demands of every instruction in the kernels' PTX that the machine's own tests run it.
+"""Demands that the machine's own tests run every instruction in the kernels' PTX, and every entry of the
+machine's tables.
 
 Usage: opcodes_test.py PROGRAM FOLDER ...
 
@@ -31,16 +32,23 @@ def main():
             wanted |= opcodes_of(path.read_text())
     if len(wanted) < 200:
         sys.exit(f"{len(wanted)} opcodes in {folders}: the kernels have more")
+    names = {"known": set(), "ran": set()}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "opcodes"
         done = subprocess.run([program, "--test-suite=unit"], env=dict(os.environ, SPECD_PTX_OPCODES=str(path)),
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             sys.exit(done.stdout + done.stderr)
-        missing = sorted(wanted - set(path.read_text().split()))
-    if missing:
-        sys.exit("no test runs these instructions of the kernels:\n" + "\n".join(missing))
-    print(f"tests run all {len(wanted)} instructions of the kernels")
+        for line in path.read_text().splitlines():
+            kind, _, name = line.partition(" ")
+            names[kind].add(name)
+    if len(names["known"]) < 200:
+        sys.exit(f"{len(names['known'])} entries of tables: the machine has more")
+    for whose, needed in (("the kernels", wanted), ("the machine's tables", names["known"])):
+        missing = sorted(needed - names["ran"])
+        if missing:
+            sys.exit(f"no test runs these instructions of {whose}:\n" + "\n".join(missing))
+    print(f"tests run all {len(wanted)} instructions of the kernels, and all {len(names['known'])} of the tables")
 
 
 if __name__ == "__main__":

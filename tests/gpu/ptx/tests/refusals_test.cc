@@ -1,4 +1,4 @@
-// What the PTX machine refuses: what it does not know, and what a kernel must not do.
+// The PTX machine refuses modules that it does not know, and ends launches that no device may run.
 #include <doctest/doctest.h>
 
 #include "tests/gpu/ptx/tests/opcode_case.h"
@@ -57,6 +57,8 @@ TEST_SUITE("unit") {
     CheckHas(error_of("bar.arrive 0, 32;"), "unknown");
     CheckHas(error_of("atom.add.f32 %f, [%p], %f;"), "unknown operation add.f32");
     CheckHas(error_of("atom.cas.b32 %a, [%p], %a, %b;"), "unknown operation cas.b32");
+    CheckHas(error_of("atom.add.b32 %a, [%p], %a;"), "unknown operation add.b32");
+    CheckHas(error_of("mapa.shared::cluster.u64 %p, %p, %a;"), "only .u32 of .shared::cluster");
     CheckHas(error_of("mov.u32 %a, %clock;"), "unknown special register %clock");
     CheckHas(error_of("mov.u32 %a, nothing;"), "'nothing' is not declared");
     CheckHas(error_of("bra NOWHERE;"), "no label 'NOWHERE'");

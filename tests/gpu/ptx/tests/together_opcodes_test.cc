@@ -24,7 +24,7 @@ std::vector<uint32_t> RunThreads(const std::string& body, const LaunchShape& sha
   return {words, words + count};
 }
 
-// What the manual says of shfl.sync, lane by lane, for a segment of so many lanes.
+// The manual's shfl.sync, lane by lane, for a segment of so many lanes.
 struct Shuffled {
   uint32_t from;
   bool is_in_segment;
