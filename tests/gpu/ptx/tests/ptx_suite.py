@@ -10,6 +10,8 @@ import tempfile
 
 # The schedule and the registers of ptx.gpu_80, so that a score is that of the test.
 SCHEDULE = {"SPECD_PTX_SEED": "1", "SPECD_PTX_POISON": "1"}
+# How the machine refuses a module: file, line, opcode and what is wrong with it, and no kernel.
+_NOT_KNOWN = re.compile(r"[^;]*\.ptx:\d+: [^;]*$")
 
 
 class Suite:
@@ -68,6 +70,11 @@ def reason_of(output):
     """What the machine says, or nothing."""
     found = re.search(r"^ptx: (.*)$", output, re.MULTILINE)
     return found[1] if found else ""
+
+
+def is_refused(output):
+    """Whether the machine could not load a module."""
+    return _NOT_KNOWN.match(reason_of(output)) is not None
 
 
 def _read_left(path):
