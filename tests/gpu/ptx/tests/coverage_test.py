@@ -8,10 +8,11 @@ SPECD_PTX_COVERAGE; a line counts if one of them ran it. OTHER holds the files o
 lines are counted elsewhere: functions that are the same there do not count here.
 
 The file `unreachable` beside this program lists functions, or the lines of functions that are left,
-which no round can reach, and why. They do not count. An entry that names nothing, or a function that
-ran after all, is an error.
+which no round can reach, and why. They do not count. An entry that names nothing, a function that
+ran after all, or more lines left than the entry says, is an error.
 """
 
+import collections
 import os
 import re
 import sys
@@ -100,9 +101,16 @@ def read_entries():
         if block.strip():
             head, _, reason = block.strip().partition("\n")
             kernel, kind, *words = head.split()
-            if kind not in ("whole", "rest") or not words or not reason:
-                sys.exit(f"unreachable: {head!r}: write KERNEL whole|rest WORD ..., and the reason below")
-            yield kernel + ".ptx", kind, words
+            most = None
+            if kind == "rest" and words and words[0].isdecimal():
+                most = int(words.pop(0))
+            if kind not in ("whole", "rest") or (kind == "rest") != (most is not None) or not words or not reason:
+                sys.exit(f"unreachable: {head!r}: write KERNEL whole WORD ... or KERNEL rest LINES WORD ..., "
+                         f"and the reason below")
+            yield Entry(kernel + ".ptx", kind, most, words)
+
+
+Entry = collections.namedtuple("Entry", "file kind most words")
 
 
 def names(words, function):
@@ -111,20 +119,25 @@ def names(words, function):
 
 def apply(entry, kernels, functions, counted):
     """Takes the entry's lines out of its kernel. Returns what is wrong with the entry, or nothing."""
-    file, kind, words = entry
+    file, kind, most, words = entry
     if not any(names(words, function) for function in functions.get(file, [])):
         return "names nothing"
+    num_left = 0
     for kernel in kernels:
         for function in counted.get(file, []) if kernel.file == file else []:
             if not names(words, function):
                 continue
             left = function.lines_of(kernel.left)
+            num_left += len(left)
             kernel.left -= left
             kernel.num_unreachable += len(left)
             if not left:
                 return "names lines that have all run"
             if kind == "whole" and len(left) < function.num_statements:
                 return "ran after all"
+    # The lines of another architecture's functions are fewer.
+    if most is not None and counted is functions and num_left > most:
+        return f"has {num_left} lines left"
     return None
 
 
@@ -149,7 +162,7 @@ def main():
         kernels = [kernel for kernel in kernels if counted[kernel.file]]
         for kernel in kernels:
             keep_only(kernel, counted[kernel.file])
-    wrong = [f"{' '.join([entry[0], entry[1], *entry[2]])}: {why}" for entry in read_entries()
+    wrong = [f"{entry.file} {entry.kind} {entry.most or ''} {' '.join(entry.words)}: {why}" for entry in read_entries()
              if (why := apply(entry, kernels, functions, counted))]
     print(f"{'kernel':<22} {'lines':>8} {'ran':>8} {'unreachable':>12} {'share':>8}")
     for kernel in kernels:

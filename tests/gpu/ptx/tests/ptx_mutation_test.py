@@ -1,12 +1,16 @@
 """The operators of ptx_mutation.py, the order of ptx_cases.py, and what coverage_test.py and ptx_suite.py
-read, over short texts."""
+read, over short texts; and what mutants_test.py takes for noticed."""
 
 import collections
+import contextlib
+import io
 import pathlib
 import tempfile
+import types
 import unittest
 
 import coverage_test
+import mutants_test
 import ptx_cases
 import ptx_mutation
 import ptx_suite
@@ -90,8 +94,9 @@ class CoverageTest(unittest.TestCase):
             path.write_text("\n".join(LINES))
             functions = {"x.ptx": coverage_test.functions_of(str(path))}
 
-            def apply(kind, word, kernel, counted=functions):
-                return coverage_test.apply(("x.ptx", kind, [word]), [kernel], functions, counted)
+            def apply(kind, word, kernel, counted=functions, most=2):
+                entry = coverage_test.Entry("x.ptx", kind, most if kind == "rest" else None, [word])
+                return coverage_test.apply(entry, [kernel], functions, counted)
 
             kernel = coverage_test.Kernel("x.ptx", "_Z5OuteriPf", 10, {8, 9, 99})
             self.assertEqual(apply("rest", "Inner", kernel), "names nothing")
@@ -103,6 +108,23 @@ class CoverageTest(unittest.TestCase):
             self.assertIsNone(apply("rest", "Outer", kernel))
             self.assertEqual((kernel.left, kernel.num_unreachable), ({99}, 2))
             self.assertEqual(apply("rest", "Outer", kernel), "names lines that have all run")
+            kernel = coverage_test.Kernel("x.ptx", "_Z5OuteriPf", 10, {8, 9})
+            self.assertEqual(apply("rest", "Outer", kernel, most=1), "has 2 lines left")
+
+
+class NoticedTest(unittest.TestCase):
+    def test_a_mutant_is_noticed_by_a_case_that_fails_and_by_nothing_else(self):
+        """A case that did not end, and a module that the machine refused, counted as noticed."""
+        for code, output, expected in (
+                (0, "", False), (None, "", False), (1, "", True),
+                (1, "ptx: x.ptx:6: bar.frob: unknown instruction\n", False),
+                (1, "ptx: x.ptx:11: ld.v2.u32: a race; kernel Outer, lanes 00000001 of block 0\n", True)):
+            suite = types.SimpleNamespace(lines={"x.ptx": LINES},
+                                          run_changed=lambda *_, result=(code, output): result)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                noticed = mutants_test.Mutants(suite).is_noticed("barrier of a warp", "x", 6, "*")
+            self.assertEqual(noticed, expected, (code, output))
+            self.assertEqual(printed.getvalue().startswith("noticed"), expected)
 
 
 class FakeSuite:
