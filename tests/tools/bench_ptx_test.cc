@@ -27,10 +27,12 @@ RoundCounts AnyRound() {
   launch.needed_sectors = 3;
   launch.asked_row_sectors = 11;
   launch.repeated_row_sectors = 10;
+  launch.num_shared_turns = 12;
   launch.num_bank_conflicts = 4;
   launch.num_idle_lanes = 5;
   launch.chain_cycles = 6;
   launch.chain_instructions = 9;
+  launch.chain_functions = {{"Finish", 5}, {"ReadTile", 2}};
   return {.case_name = "greedy",
           .dtype = "bf16",
           .arch = 90,
@@ -52,6 +54,8 @@ TEST_SUITE("unit") {
     CHECK(ToJson(counts->at(1)) == text);
     CHECK(counts->at(0).round[1].num_by_class.at("float") == 8);
     CHECK(counts->at(0).round[0].chain_instructions == 9);
+    CHECK(counts->at(0).round[0].chain_functions.at("ReadTile") == 2);
+    CHECK(counts->at(0).round[0].num_shared_turns == 12);
     CHECK(counts->at(0).round[0].asked_row_sectors == 11);
     CHECK(counts->at(0).round[0].repeated_row_sectors == 10);
     CHECK(counts->at(0).num_instructions() == 30);
@@ -106,7 +110,7 @@ TEST_SUITE("unit") {
     CHECK(PredictLaunch(launch, H200()).busy_us() == 0);
     CHECK(PredictLaunch(launch, H200()).bound() == Bound::kChain);
     launch.num_by_class = {{"shared", 132 * 1980}};
-    launch.num_bank_conflicts = 4 * 132 * 1980;
+    launch.num_shared_turns = 5 * 132 * 1980;
     CHECK(PredictLaunch(launch, H200()).us() == doctest::Approx(5));
     CHECK(PredictLaunch(launch, H200()).busy_us() == doctest::Approx(5));
     CHECK(PredictLaunch(launch, H200()).bound() == Bound::kShared);

@@ -12,20 +12,26 @@ namespace {
 
 using simdjson::dom::element;
 
-std::string ToJson(const LaunchCounts& launch) {
-  std::string classes;
-  for (const auto& [name, count] : launch.num_by_class) {
-    classes += fmt::format("{}\"{}\": {}", classes.empty() ? "" : ", ", name, count);
+std::string ToJson(const std::map<std::string, int64_t>& numbers) {
+  std::string text;
+  for (const auto& [name, number] : numbers) {
+    text += fmt::format("{}\"{}\": {}", text.empty() ? "" : ", ", name, number);
   }
+  return text;
+}
+
+std::string ToJson(const LaunchCounts& launch) {
   return fmt::format(
       "{{\"kernel\": \"{}\", \"blocks\": {}, \"threads\": {}, \"idle_lanes\": {}, \"asked_bytes\": "
       "{}, \"asked_sectors\": {}, \"needed_sectors\": {}, \"asked_row_sectors\": {}, "
-      "\"repeated_row_sectors\": {}, \"bank_conflicts\": {}, "
-      "\"chain_cycles\": {}, \"chain_instructions\": {}, \"classes\": {{{}}}}}",
+      "\"repeated_row_sectors\": {}, \"shared_turns\": {}, \"bank_conflicts\": {}, "
+      "\"chain_cycles\": {}, \"chain_instructions\": {}, \"chain_functions\": {{{}}}, "
+      "\"classes\": {{{}}}}}",
       launch.kernel, launch.num_blocks, launch.threads_per_block, launch.num_idle_lanes,
       launch.asked_bytes, launch.asked_sectors, launch.needed_sectors, launch.asked_row_sectors,
-      launch.repeated_row_sectors, launch.num_bank_conflicts, launch.chain_cycles,
-      launch.chain_instructions, classes);
+      launch.repeated_row_sectors, launch.num_shared_turns, launch.num_bank_conflicts,
+      launch.chain_cycles, launch.chain_instructions, ToJson(launch.chain_functions),
+      ToJson(launch.num_by_class));
 }
 
 std::string ToJson(const std::vector<LaunchCounts>& launches) {
@@ -57,6 +63,15 @@ class Reader {
     if (from[name].get(launches) != simdjson::SUCCESS) return Miss(name);
     for (const element launch : launches) out->push_back(TakeLaunch(launch));
   }
+  void Take(const element& from, const char* name, std::map<std::string, int64_t>* out) {
+    simdjson::dom::object numbers;
+    if (from[name].get(numbers) != simdjson::SUCCESS) return Miss(name);
+    for (const auto& field : numbers) {
+      int64_t number = 0;
+      if (field.value.get(number) != simdjson::SUCCESS) return Miss(name);
+      (*out)[std::string(field.key)] = number;
+    }
+  }
 
  private:
   LaunchCounts TakeLaunch(const element& from) {
@@ -70,19 +85,12 @@ class Reader {
     Take(from, "needed_sectors", &launch.needed_sectors);
     Take(from, "asked_row_sectors", &launch.asked_row_sectors);
     Take(from, "repeated_row_sectors", &launch.repeated_row_sectors);
+    Take(from, "shared_turns", &launch.num_shared_turns);
     Take(from, "bank_conflicts", &launch.num_bank_conflicts);
     Take(from, "chain_cycles", &launch.chain_cycles);
     Take(from, "chain_instructions", &launch.chain_instructions);
-    simdjson::dom::object classes;
-    if (from["classes"].get(classes) != simdjson::SUCCESS) {
-      Miss("classes");
-      return launch;
-    }
-    for (const auto& field : classes) {
-      int64_t count = 0;
-      if (field.value.get(count) != simdjson::SUCCESS) Miss("classes");
-      launch.num_by_class[std::string(field.key)] = count;
-    }
+    Take(from, "chain_functions", &launch.chain_functions);
+    Take(from, "classes", &launch.num_by_class);
     return launch;
   }
   void Miss(const char* name) {

@@ -55,7 +55,8 @@ constexpr double kMemoryLanes = 32;     // loads, stores, shuffles
 constexpr double kBytesPerCycle = 128;  // between a processor's registers and its nearest memory
 
 // Machine instructions for one of the PTX, as ptxas is expected to make them: sums of 64 bits are
-// two, products four, quotients a sequence. Moves of registers mostly vanish.
+// two, products four, quotients a sequence that counts for the unit of floats. Moves of registers
+// mostly vanish.
 double InstructionsFor(std::string_view name) {
   if (name == "move") return 0;
   if (name == "wide_alu") return 2;
@@ -89,11 +90,6 @@ double IssueCycles(const LaunchCounts& counts, const DeviceFigures& device) {
        unit(device.double_lanes, {"double"}), unit(kSlowLanes, {"special", "convert", "bit_count"}),
        unit(kMemoryLanes, {"memory", "shared", "local", "atomic", "exchange"}),
        static_cast<double>(counts.asked_bytes) / kBytesPerCycle});
-}
-
-double Get(const LaunchCounts& counts, const char* name) {
-  const auto found = counts.num_by_class.find(name);
-  return found == counts.num_by_class.end() ? 0 : static_cast<double>(found->second);
 }
 
 }  // namespace
@@ -141,8 +137,7 @@ LaunchPrediction PredictLaunch(const LaunchCounts& counts, const DeviceFigures& 
   const double from_memory_us =
       needed_bytes / (kReachedBandwidth * device.memory_gigabytes_per_s * 1e3);
   const double from_l2_us = asked_bytes / device.l2_bytes_per_cycle / cycles_per_us;
-  const double shared_cycles =
-      Get(counts, "shared") + static_cast<double>(counts.num_bank_conflicts);
+  const auto shared_cycles = static_cast<double>(counts.num_shared_turns);
   return {.issue_us = IssueCycles(counts, device) / used / cycles_per_us,
           .memory_us = std::max(from_memory_us, from_l2_us),
           .shared_us = shared_cycles / used / cycles_per_us,

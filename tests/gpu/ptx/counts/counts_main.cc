@@ -1,15 +1,16 @@
 // specd_ptx_counts counts what rounds of `specd-bench gpu` ask of a device, for `specd-bench ptx`.
 //
 //   export SPECD_PTX_FOLDER=sm_90 SPECD_PTX_ARCH=90 SPECD_PTX_PROCESSORS=132
-//   specd_ptx_counts [VOCAB [CASE ...]] > counts.jsonl
+//   specd_ptx_counts [--draft=N] [VOCAB [CASE ...]] > counts.jsonl
 //
 // The cases are those of `specd-bench gpu --quick` in bf16, or the named ones of them, over a
-// vocabulary of 128256 or VOCAB ids. The environment describes the device (pretended_device.h).
+// vocabulary of 128256 or VOCAB ids, with drafts of 5 tokens or N. The environment describes the device (pretended_device.h).
 #include <absl/strings/numbers.h>
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/gpu/ptx/counts/round_counter.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int32_t kVocabSize = 128256;
 constexpr int32_t kDraft = 5;
+constexpr int32_t kDraftMost = 16;
 
 int Fail(int exit_code, const std::string& message) {
   fmt::print(stderr, "specd_ptx_counts: error: {}\n", message);
@@ -27,6 +29,16 @@ int Fail(int exit_code, const std::string& message) {
 }
 
 int Main(int argc, char** argv) {
+  constexpr std::string_view kDraftOption = "--draft=";
+  int32_t draft = kDraft;
+  if (argc > 1 && std::string_view(argv[1]).starts_with(kDraftOption)) {
+    const char* const text = argv[1] + kDraftOption.size();
+    if (!absl::SimpleAtoi(text, &draft) || draft < 0 || draft > kDraftMost) {
+      return Fail(2, fmt::format("draft = {} is outside 0 .. {}", text, kDraftMost));
+    }
+    --argc;
+    ++argv;
+  }
   int32_t vocab_size = kVocabSize;
   if (argc > 1 &&
       (!absl::SimpleAtoi(argv[1], &vocab_size) || vocab_size < 1 || vocab_size > kVocabSizeMax)) {
@@ -50,7 +62,7 @@ int Main(int argc, char** argv) {
   for (const int32_t batch : {1, 64}) {
     for (const bench::VerifyCase* const verify_case : cases) {
       const absl::StatusOr<bench::RoundCounts> counts = counter.Count(
-          {verify_case, DType::kBFloat16, vocab_size, {.batch = batch, .draft = kDraft}});
+          {verify_case, DType::kBFloat16, vocab_size, {.batch = batch, .draft = draft}});
       if (!counts.ok()) return Fail(1, std::string(counts.status().message()));
       fmt::print("{}\n", bench::ToJson(*counts));
       std::fflush(stdout);

@@ -1,11 +1,15 @@
 #include "tests/gpu/ptx/counts/round_counter.h"
 
+#include <cxxabi.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "kernels/backend.h"
 #include "kernels/cuda/cuda_driver.h"
 #include "tests/gpu/ptx/machine/profile.h"
@@ -19,9 +23,31 @@ namespace specd::ptx {
 
 namespace {
 
+// The name without its scopes, template arguments and parameters: JudgePlace for
+// `specd::PlaceVerdict specd::JudgePlace<true, Team>(ChainRows&, int)`.
+std::string ShortName(const std::string& mangled) {
+  int status = 0;
+  char* const text = abi::__cxa_demangle(mangled.c_str(), nullptr, nullptr, &status);
+  if (text == nullptr) return mangled;
+  const std::string whole = absl::StrReplaceAll(text, {{"(anonymous namespace)::", ""}});
+  std::free(text);
+  size_t begin = 0;
+  size_t end = 0;
+  int depth = 0;
+  for (size_t i = 0; i < whole.size() && !(depth == 0 && whole[i] == '('); ++i) {
+    const char c = whole[i];
+    if (c == '<') ++depth;
+    if (c == '>') --depth;
+    if (depth > 0 || c == '>') continue;
+    if (c == ':' || c == ' ') begin = i + 1;
+    end = i + 1;
+  }
+  return whole.substr(begin, end - begin);
+}
+
 bench::LaunchCounts CountsOf(const LaunchProfile& profile) {
   bench::LaunchCounts counts{
-      .kernel = profile.kernel,
+      .kernel = ShortName(profile.kernel),
       .num_blocks = profile.num_blocks,
       .threads_per_block = profile.threads_per_block,
       .num_by_class = {},
@@ -31,9 +57,14 @@ bench::LaunchCounts CountsOf(const LaunchProfile& profile) {
       .needed_sectors = static_cast<int64_t>(profile.needed_sectors),
       .asked_row_sectors = static_cast<int64_t>(profile.asked_row_sectors),
       .repeated_row_sectors = static_cast<int64_t>(profile.repeated_row_sectors),
+      .num_shared_turns = static_cast<int64_t>(profile.num_shared_turns),
       .num_bank_conflicts = static_cast<int64_t>(profile.num_bank_conflicts),
       .chain_cycles = static_cast<int64_t>(profile.chain_cycles),
-      .chain_instructions = static_cast<int64_t>(profile.chain_instructions)};
+      .chain_instructions = static_cast<int64_t>(profile.chain_instructions),
+      .chain_functions = {}};
+  for (const auto& [name, cycles] : profile.chain_functions) {
+    counts.chain_functions[ShortName(name)] += static_cast<int64_t>(cycles);
+  }
   for (size_t i = 0; i < kNumOpClasses; ++i) {
     if (profile.num_by_class[i] == 0) continue;
     counts.num_by_class[std::string(NameOf(static_cast<OpClass>(i)))] =

@@ -88,7 +88,9 @@ class Scheduler {
   }
 
   void End(Warp* warp) {
-    if (launch_.options.profiler != nullptr) launch_.options.profiler->NoteEnd(warp->now());
+    if (Pipeline* const pipeline = warp->pipeline(); pipeline != nullptr) {
+      launch_.options.profiler->NoteEnd(pipeline->now(), pipeline->times());
+    }
     std::erase(warps_, warp);
     Cluster* const cluster = warp->block().cluster;
     Barrier& barrier = warp->block().barrier;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace specd::ptx {
 
@@ -79,12 +80,27 @@ uint64_t CyclesOf(const WarpAccess& access, Distance distance) {
 
 }  // namespace
 
+void Pipeline::Enter(const Function& function) {
+  calls_.push_back({.function = &function,
+                    .begin = now_.cycles,
+                    .ready = std::vector<uint64_t>(static_cast<size_t>(function.num_values))});
+}
+
+void Pipeline::Leave() {
+  const Call call = std::move(calls_.back());
+  calls_.pop_back();
+  const bool is_outermost = std::none_of(calls_.begin(), calls_.end(), [&](const Call& caller) {
+    return caller.function == call.function;
+  });
+  if (is_outermost) times_[call.function->name] += now_.cycles - call.begin;
+}
+
 void Pipeline::Issue(const Instruction& instruction, uint32_t lanes) {
   profiler_.NoteInstruction(instruction.op_class, static_cast<uint32_t>(std::popcount(lanes)));
   const bool ends_stretch = EndsStretch(instruction);
   if (ends_stretch) BeginStretch();
   issued_ = stretch_begin_;
-  const std::vector<uint64_t>& ready = frames_.back();
+  const std::vector<uint64_t>& ready = calls_.back().ready;
   for (const int32_t value : instruction.reads) {
     issued_ = std::max(issued_, ready[static_cast<size_t>(value)]);
   }
@@ -115,7 +131,7 @@ void Pipeline::KeepMemoryOrder(bool is_store) {
 
 void Pipeline::SetReady(const Instruction& instruction, uint64_t cycles) {
   for (const int32_t value : instruction.writes) {
-    frames_.back()[static_cast<size_t>(value)] = cycles;
+    calls_.back().ready[static_cast<size_t>(value)] = cycles;
   }
 }
 

@@ -26,10 +26,10 @@ class Pipeline {
 
   const ChainPoint& now() const { return now_; }
 
-  void Enter(const Function& function) {
-    frames_.emplace_back(static_cast<size_t>(function.num_values), 0);
-  }
-  void Leave() { frames_.pop_back(); }
+  void Enter(const Function& function);
+  void Leave();
+  // Of the calls that have ended.
+  const FunctionTimes& times() const { return times_; }
 
   void Issue(const Instruction& instruction, uint32_t lanes);
   // The access of the instruction that was issued last.
@@ -44,6 +44,12 @@ class Pipeline {
   void WaitUntil(const ChainPoint& last, bool is_cluster);
 
  private:
+  struct Call {
+    const Function* function = nullptr;
+    uint64_t begin = 0;           // in cycles
+    std::vector<uint64_t> ready;  // when each value is there
+  };
+
   void SetReady(const Instruction& instruction, uint64_t cycles);
   void BeginStretch();
   void KeepMemoryOrder(bool is_store);
@@ -56,7 +62,8 @@ class Pipeline {
   uint64_t num_issued_ = 0;  // since then
   uint64_t last_load_ = 0;
   uint64_t last_store_ = 0;
-  std::vector<std::vector<uint64_t>> frames_;  // when each value of a call is there
+  std::vector<Call> calls_;
+  FunctionTimes times_;
 };
 
 }  // namespace specd::ptx

@@ -94,14 +94,16 @@ void Profiler::NoteShared(const WarpAccess& access) {
     num_turns += most;
     num_least += is_used ? 1 : 0;
   }
+  launch.num_shared_turns += num_turns;
   launch.num_bank_conflicts += num_turns - num_least;
 }
 
-void Profiler::NoteEnd(const ChainPoint& end) {
+void Profiler::NoteEnd(const ChainPoint& end, const FunctionTimes& functions) {
   LaunchProfile& launch = launches_.back();
   if (end.cycles <= launch.chain_cycles) return;
   launch.chain_cycles = end.cycles;
   launch.chain_instructions = end.instructions;
+  launch.chain_functions = functions;
 }
 
 }  // namespace specd::ptx

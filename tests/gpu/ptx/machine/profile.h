@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -15,6 +16,10 @@
 #include "tests/gpu/ptx/machine/program.h"
 
 namespace specd::ptx {
+
+// Cycles of a warp in the outermost calls of a function, by the function's name. The warp's waits in
+// them count, and the functions that it calls.
+using FunctionTimes = std::map<std::string, uint64_t>;
 
 struct LaunchProfile {
   std::string kernel;
@@ -28,9 +33,11 @@ struct LaunchProfile {
   uint64_t asked_row_sectors = 0;
   uint64_t repeated_row_sectors = 0;  // that the launch had asked for before
   uint64_t num_shared_accesses = 0;
-  uint64_t num_bank_conflicts = 0;  // turns that shared memory takes beyond the first
+  uint64_t num_shared_turns = 0;    // that these accesses take
+  uint64_t num_bank_conflicts = 0;  // turns beyond those that accesses of their size need
   uint64_t chain_cycles = 0;
   uint64_t chain_instructions = 0;
+  FunctionTimes chain_functions = {};
 
   uint64_t num_instructions() const;
 };
@@ -91,7 +98,8 @@ class Profiler {
   // `near` has the sectors in the cache of the warp's processor, or is null if the access does not
   // look there.
   Distance NoteAccess(const WarpAccess& access, SectorSet* near);
-  void NoteEnd(const ChainPoint& end);
+  // A warp has ended, with the times of its functions.
+  void NoteEnd(const ChainPoint& end, const FunctionTimes& functions);
 
   // When the last atomic operation at an address was done, in cycles of the launch.
   uint64_t& DoneAt(uint64_t address) { return atomics_[address]; }

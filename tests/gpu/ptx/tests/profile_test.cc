@@ -88,6 +88,7 @@ TEST_SUITE("ptx") {
 
   TEST_CASE("PTX machine: a profile counts turns of shared memory beyond the first") {
     DeviceBlock block(4096);
+    uint64_t turns = 0;  // of the last access
     const auto conflicts = [&](const std::string& type, int stride) {
       const std::string body = fmt::format(
           "mul.lo.u32 %u, %t, {}; mov.u32 %v, words; add.u32 %u, %u, %v;\n"
@@ -99,11 +100,13 @@ TEST_SUITE("ptx") {
       const LaunchProfile profile =
           ProfileOf(body, &block, {}, ".shared .align 16 .b8 words[8192];");
       CHECK(profile.num_shared_accesses == 1);
+      turns = profile.num_shared_turns;
       CHECK(profile.asked_sectors == 0);
       return profile.num_bank_conflicts;
     };
     // Lane i uses bank i * stride / 4 % 32.
     CHECK(conflicts("u32", 4) == 0);
+    CHECK(turns == 1);
     CHECK(conflicts("u32", 8) == 1);
     CHECK(conflicts("u32", 16) == 3);
     CHECK(conflicts("u32", 128) == 31);
@@ -111,7 +114,9 @@ TEST_SUITE("ptx") {
     CHECK(conflicts("u32", 0) == 0);        // one word
     CHECK(conflicts("v2.u32", 8) == 0);     // two turns of 16 lanes are the least
     CHECK(conflicts("v4.u32", 16) == 0);    // and four of 8
+    CHECK(turns == 4);
     CHECK(conflicts("v4.u32", 128) == 28);  // 8 lanes at the same four banks, four times
+    CHECK(turns == 32);
   }
 
   TEST_CASE("PTX machine: a profile counts instructions by class, and lanes that wait") {
@@ -171,6 +176,27 @@ TEST_SUITE("ptx") {
     CHECK(met > 2 * 479);
     const LaunchProfile profile = ProfileOf(apart, &block);
     CHECK(profile.chain_instructions == 6);  // ld, mov, three sums, ret
+  }
+
+  TEST_CASE("PTX machine: a profile has the time of the longest warp in each function") {
+    DeviceBlock block(4096);
+    const std::string functions =
+        ".func slow() {\n.reg .b32 %x; mov.u32 %x, 1;\nadd.u32 %x, %x, 1; add.u32 %x, %x, 1;\nret;\n}\n"
+        ".func both() {\ncall slow, ();\ncall slow, ();\nret;\n}\n";
+    const auto times = [&](const std::string& body, const LaunchShape& shape = {}) {
+      return ProfileOf(body, &block, shape, functions).chain_functions;
+    };
+    const FunctionTimes once = times("call slow, ();\n");
+    CHECK(once.at("slow") >= 2 + 4 + 1 + kReturnCycles);
+    CHECK(once.count("both") == 0);
+    // A call within a call counts for both.
+    const FunctionTimes nested = times("call both, ();\n");
+    CHECK(nested.at("slow") == 2 * once.at("slow"));
+    CHECK(nested.at("both") > nested.at("slow") + kReturnCycles);
+    // The second warp does not call, and ends early.
+    const FunctionTimes first =
+        times("setp.ge.u32 %b, %t, 32; @%b bra END;\ncall slow, ();\nEND:\n", {.block = 64});
+    CHECK(first.at("slow") == once.at("slow"));
   }
 
   // Once, a generic address of local memory counted as one of the L2 cache.
