@@ -111,6 +111,7 @@ absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScrat
 
 void RoundPacker::FillMasks(int32_t end_task, RoundScratch* scratch) {
   const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
+  if (scratch->num_filled == jobs.size()) return;
   // Jobs are in the order of their tasks.
   const Task* const end = scratch->tasks.data() + end_task;
   size_t num_filled = scratch->num_filled;

@@ -29,6 +29,10 @@ absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status
   return why.has_value() ? MakeError(SPECD_ERROR_UNSUPPORTED, field, *why) : status;
 }
 
+absl::StatusOr<Reply> OkReplyOr(const absl::Status& error) {
+  return error.ok() ? absl::StatusOr<Reply>(OkReply{}) : error;
+}
+
 SequenceReply ReplyOf(std::span<const SequenceInfo> infos) {
   SequenceReply reply;
   for (const SequenceInfo& info : infos) {
@@ -210,9 +214,15 @@ absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
 
 absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& request,
                                          std::vector<UniqueFd>& fds) {
-  const DeviceRegionSpec spec{request.kind,       request.device_uuid,  request.handle,
-                              request.base_bytes, request.offset_bytes, request.size_bytes,
-                              request.buffer_id,  request.export_pid,   request.piece_bytes};
+  const DeviceRegionSpec spec{.kind = request.kind,
+                              .device_uuid = request.device_uuid,
+                              .handle = request.handle,
+                              .base_bytes = request.base_bytes,
+                              .offset_bytes = request.offset_bytes,
+                              .size_bytes = request.size_bytes,
+                              .buffer_id = request.buffer_id,
+                              .export_pid = request.export_pid,
+                              .piece_bytes = request.piece_bytes};
   absl::StatusOr<uint32_t> region = regions().device().Register(spec, fds, host_.peer_pid);
   if (!region.ok()) return region.status();
   return Reply(RegionReply{*region});
@@ -220,20 +230,22 @@ absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& requ
 
 absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
                                          std::vector<UniqueFd>&) {
-  absl::Status status = member_ != nullptr ? member_->UnregisterRegion(request.region)
-                                           : session_->UnregisterRegion(request.region);
-  if (!status.ok()) return status;
-  return Reply(OkReply{});
+  return OkReplyOr(member_ != nullptr ? member_->UnregisterRegion(request.region)
+                                      : session_->UnregisterRegion(request.region));
 }
 
 absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::vector<UniqueFd>&) {
-  const TensorSpec spec{request.dtype, request.offset_bytes, request.num_rows, request.row_stride,
-                        request.kind,  request.renormalise,  request.scale,    request.cap};
+  const TensorSpec spec{.dtype = request.dtype,
+                        .offset_bytes = request.offset_bytes,
+                        .num_rows = request.num_rows,
+                        .row_stride = request.row_stride,
+                        .kind = request.kind,
+                        .renormalise = request.renormalise,
+                        .scale = request.scale,
+                        .cap = request.cap};
   const auto role = static_cast<TensorRole>(request.role);
-  absl::Status status = member_ != nullptr ? member_->Bind(role, request.region, spec)
-                                           : session_->Bind(role, request.region, spec);
-  if (!status.ok()) return status;
-  return Reply(OkReply{});
+  return OkReplyOr(member_ != nullptr ? member_->Bind(role, request.region, spec)
+                                      : session_->Bind(role, request.region, spec));
 }
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
@@ -376,14 +388,12 @@ absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector
 
 absl::StatusOr<Reply> ControlService::On(const CloseSequenceRequest& request,
                                          std::vector<UniqueFd>&) {
-  if (absl::Status status = session_->CloseSequence(request.sequence); !status.ok()) return status;
-  return Reply(OkReply{});
+  return OkReplyOr(session_->CloseSequence(request.sequence));
 }
 
 absl::StatusOr<Reply> ControlService::On(const AbortSequenceRequest& request,
                                          std::vector<UniqueFd>&) {
-  if (absl::Status status = session_->AbortSequence(request.sequence); !status.ok()) return status;
-  return Reply(OkReply{});
+  return OkReplyOr(session_->AbortSequence(request.sequence));
 }
 
 }  // namespace specd

@@ -84,8 +84,9 @@ struct SessionState {
   std::atomic<bool> ended{false};  // written under the lock
   // A round or call has begun and has pieces left. Written under the lock.
   std::atomic<bool> between_pieces{false};
-  // A page of the engine's memory, or of a rank's, was missing when a round needed it. What the
-  // round has read is void, and the session ends after it. Written by a signal handler.
+  // A page of the engine's memory, or of a rank's, was missing when a round needed it. The values
+  // that the round has read are void, and the session ends after the round. Written by a signal
+  // handler.
   std::atomic<bool> has_faulted{false};
 
   Regions::Host regions_host() {

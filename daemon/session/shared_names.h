@@ -32,7 +32,7 @@ class SharedNames {
   std::atomic<uint64_t> next_stream_{1};
   Mutex mutex_;
   // A claim that finds no memory changes nothing: unordered_set promises that, flat_hash_set does
-  // not and keeps a slot without a string.
+  // not and keeps a cell without a string.
   std::unordered_set<std::string> in_use_ ABSL_GUARDED_BY(mutex_);
 };
 

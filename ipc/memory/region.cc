@@ -152,8 +152,10 @@ absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec) {
                                        "1 (probabilities), 2 (final probabilities)",
                                        spec.kind));
   }
-  const ElementRules rules{static_cast<RowKind>(spec.kind), spec.renormalise,
-                           static_cast<float>(spec.scale), static_cast<float>(spec.cap)};
+  const ElementRules rules{.kind = static_cast<RowKind>(spec.kind),
+                           .renormalise = spec.renormalise,
+                           .scale = static_cast<float>(spec.scale),
+                           .cap = static_cast<float>(spec.cap)};
   // Checked as a float, because rows are multiplied by a float.
   if (!(rules.scale > 0) || !std::isfinite(rules.scale)) {
     return Invalid("scale", fmt::format("scale = {} must be above 0 and finite; 1 leaves logits as "
@@ -224,9 +226,11 @@ absl::StatusOr<MaskView> BindMask(const RowMemory& memory, const TensorSpec& spe
   const absl::StatusOr<uint64_t> row_stride =
       CheckBounds(memory, spec, {num_words, sizeof(uint32_t)});
   if (!row_stride.ok()) return row_stride.status();
-  return MaskView{
-      reinterpret_cast<const uint32_t*>(static_cast<const char*>(memory.data) + spec.offset_bytes),
-      static_cast<int64_t>(spec.num_rows), static_cast<int64_t>(*row_stride), memory.space};
+  const char* data = static_cast<const char*>(memory.data) + spec.offset_bytes;
+  return MaskView{.words = reinterpret_cast<const uint32_t*>(data),
+                  .num_rows = static_cast<int64_t>(spec.num_rows),
+                  .row_stride = static_cast<int64_t>(*row_stride),
+                  .space = memory.space};
 }
 
 absl::Status CheckSlots(const TensorSpec& spec, uint32_t num_slots, std::string_view what) {

@@ -151,7 +151,8 @@ absl::StatusOr<Segment> Segment::Attach(UniqueFd fd) {
   const auto& header = *static_cast<const SegmentHeader*>(mapping->data());
   SessionLimits limits;
   if (absl::Status status = CheckHeader(header, file_bytes, &limits); !status.ok()) return status;
-  const SessionIdentity identity{header.session_id, header.daemon_epoch};
+  const SessionIdentity identity{.session_id = header.session_id,
+                                 .daemon_epoch = header.daemon_epoch};
   return Segment(std::move(fd), *std::move(mapping), limits, identity);
 }
 

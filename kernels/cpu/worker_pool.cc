@@ -67,7 +67,9 @@ void WorkerPool::DoItems(int32_t worker, const Work& work) {
     // There are fewer items than workers, so every worker has a team, and no team is empty.
     const int32_t team = static_cast<int32_t>(int64_t{worker} * num_shared_ / num_workers_);
     const int32_t first = FirstOfTeam(team);
-    TeamSeat seat{worker - first, FirstOfTeam(team + 1) - first, &barriers_[team]};
+    TeamSeat seat{.group = worker - first,
+                  .num_groups = FirstOfTeam(team + 1) - first,
+                  .barrier = &barriers_[team]};
     // The workspace is that of the first worker, which may still use it for an item of its own.
     seat.barrier->Wait();
     work(num_whole + team, first, seat);

@@ -50,7 +50,9 @@ GpuResult MemoryImporter::MapVmm(const GpuImport& import, GpuMapping* mapping) {
     next += piece.size_bytes;
   }
   if (result.ok()) {
-    const cuda::Access access = {cuda::kLocationDevice, calls_.device(), cuda::kAccessReadWrite};
+    const cuda::Access access = {.location_type = cuda::kLocationDevice,
+                                 .device = calls_.device(),
+                                 .flags = cuda::kAccessReadWrite};
     result = calls_.Run("cuMemSetAccess", [&] {
       return calls_.api().cuMemSetAccess(mapping->address, size_bytes, &access, 1);
     });

@@ -14,8 +14,8 @@
 
 namespace specd::grammar {
 
-// Unavailable if the system gives no such thread now; the function did not run then. What the
-// function throws, the caller gets.
+// Unavailable if the system gives no such thread now; the function did not run then. The caller
+// gets the exception that the function throws.
 absl::Status RunOnDeepStack(size_t stack_bytes, absl::FunctionRef<void()> function);
 
 }  // namespace specd::grammar

@@ -31,7 +31,7 @@ LazyAutomaton::LazyAutomaton(const Network* network, GrammarMemory* memory)
       record->row[i].store(state, std::memory_order_relaxed);
     }
   }
-  Visit({network_.start(), kEmptyStack});
+  Visit({.node = network_.start(), .stack = kEmptyStack});
   start_ = CloseVisited();
   if (network_.accepts_empty() && IsAlive(start_)) {
     const Record& record = RecordOf(start_);
@@ -67,7 +67,7 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
       } else {
         first = std::max(first, edge.first);
         last = std::min(last, edge.last);
-        Visit({edge.target, item.stack});
+        Visit({.node = edge.target, .stack = item.stack});
       }
     }
   }
@@ -110,7 +110,7 @@ LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) c
   };
   Exported exported;
   for (const uint32_t cell : cells) {
-    exported.cells.push_back({stacks_[cell].node, number_of(stacks_[cell].below)});
+    exported.cells.push_back({.node = stacks_[cell].node, .below = number_of(stacks_[cell].below)});
   }
   for (const StateId state : states) {
     const Record& record = RecordOf(state);
@@ -118,7 +118,7 @@ LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) c
     made.is_accepting = record.is_accepting;
     for (uint32_t i = 0; i < record.num_items; ++i) {
       const Item item = items_[record.first_item + i];
-      made.items.push_back({item.node, number_of(item.stack)});
+      made.items.push_back({.node = item.node, .stack = number_of(item.stack)});
     }
   }
   return exported;
@@ -161,13 +161,13 @@ StateId LazyAutomaton::CloseVisited() {
     for (const Network::Call& call : node.calls) {
       // A return to a node that can only end its rule would return at once.
       const bool is_last = network_.node(call.next).is_tail;
-      Visit({call.start, is_last ? item.stack : Push(call.next, item.stack)});
+      Visit({.node = call.start, .stack = is_last ? item.stack : Push(call.next, item.stack)});
     }
     if (!node.is_end) continue;
     if (item.stack == kEmptyStack) {
       is_accepting = true;
     } else {
-      Visit({stacks_[item.stack].node, stacks_[item.stack].below});
+      Visit({.node = stacks_[item.stack].node, .stack = stacks_[item.stack].below});
     }
   }
   if (visited_.size() > kItemsMax) return kTooManyWays;
@@ -175,7 +175,7 @@ StateId LazyAutomaton::CloseVisited() {
 }
 
 uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below) {
-  const Item cell = {node, below};
+  const Item cell = {.node = node, .stack = below};
   const auto is_cell = [&](uint32_t i) {
     return stacks_[i].node == node && stacks_[i].below == below;
   };
@@ -183,7 +183,7 @@ uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below) {
   if (found != IdTable::kNone) return found;
   const auto number = static_cast<uint32_t>(stacks_.size());
   stack_ids_.Reserve();
-  stacks_.push_back({node, below});
+  stacks_.push_back({.node = node, .below = below});
   stack_ids_.Insert(cell.hash(), number);
   // The cell is in a list, which doubles, and in the table, which is half empty.
   bytes_.Add(2 * sizeof(StackCell) + 4 * sizeof(uint64_t));

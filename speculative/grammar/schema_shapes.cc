@@ -89,7 +89,7 @@ PropertySchema& ObjectSchema::Declare(std::string_view name) {
   for (PropertySchema& property : properties) {
     if (property.name == name) return property;
   }
-  return properties.emplace_back(PropertySchema{std::string(name), Other(name)});
+  return properties.emplace_back(PropertySchema{.name = std::string(name), .schemas = Other(name)});
 }
 
 void ObjectSchema::Require(std::string_view name) { Declare(name).is_required = true; }

@@ -27,8 +27,8 @@ struct SlowCompileOptions {
 };
 
 // DEADLINE_EXCEEDED: the compile took longer than the deadline. UNAVAILABLE: its turn did not come
-// in time, the process stops, or the system gives no thread. What `compile` throws becomes
-// UNAVAILABLE.
+// in time, the process stops, or the system gives no thread. An exception of `compile` becomes
+// UNAVAILABLE too.
 CompileResult SlowCompile(const SlowCompileOptions& options,
                           std::function<CompileResult()> compile);
 

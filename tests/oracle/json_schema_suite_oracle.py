@@ -133,11 +133,11 @@ class SuiteRun:
         judge = json_schema_judge.Judge(schema, draft)
         for text in texts:
             self.num_texts += 1
-            verdict = judge.complaint(text)
-            if verdict is json_schema_judge.UNJUDGED:
+            complaint = judge.complaint(text)
+            if complaint is json_schema_judge.UNJUDGED:
                 self.num_unjudged += 1
-            elif verdict is not None:
-                self.wrong.append(f"{path}: {case['description']}: drew {text!r}: {verdict}\n"
+            elif complaint is not None:
+                self.wrong.append(f"{path}: {case['description']}: drew {text!r}: {complaint}\n"
                                   f"  {schema}")
 
 

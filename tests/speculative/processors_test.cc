@@ -20,13 +20,13 @@ namespace {
 using Ids = std::vector<TokenId>;
 constexpr int32_t kVocab = 160'000;
 
-struct Verdict {
+struct Effects {
   Ids banned;
   TokenId forced = kNoToken;
 };
 
 // Asks a processor after prompt and outputs. The last num_draft outputs are a draft prefix.
-Verdict Judge(Processor& processor, const Ids& prompt, const Ids& outputs, size_t num_draft = 0) {
+Effects Judge(Processor& processor, const Ids& prompt, const Ids& outputs, size_t num_draft = 0) {
   Ids all = prompt;
   all.insert(all.end(), outputs.begin(), outputs.end());
   const size_t num_kept = all.size() - num_draft;
@@ -36,13 +36,13 @@ Verdict Judge(Processor& processor, const Ids& prompt, const Ids& outputs, size_
   PlaceEditor editor(&edits, kVocab, processor.max_edits(), &pool);
   processor.Apply({all, prompt.size(), num_kept}, &editor);
   const PlaceEdits place = editor.Finish();
-  Verdict verdict{{}, place.forced};
+  Effects effects{.banned = {}, .forced = place.forced};
   for (int32_t i = 0; i < place.num_overrides; ++i) {
     if ((place.overrides[i].flags & kEditBanned) != 0) {
-      verdict.banned.push_back(place.overrides[i].id);
+      effects.banned.push_back(place.overrides[i].id);
     }
   }
-  return verdict;
+  return effects;
 }
 
 Ids NgramBans(size_t n, size_t window, const Ids& prompt, const Ids& outputs, Ids whitelist = {}) {

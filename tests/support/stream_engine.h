@@ -22,7 +22,7 @@ namespace specd {
 
 inline constexpr int kEngineFailed = 1;
 inline constexpr int kEngineSkips = 77;
-inline constexpr char kNoStreamWaits[] = "streams of this device have no memory operations";
+inline constexpr char kNoStreamWaits[] = "CUDA streams of this device have no memory operations";
 
 [[noreturn]] void DieAsEngine(const std::string& what, int status = kEngineFailed);
 void Require(bool is_so, const std::string& otherwise);

@@ -108,7 +108,7 @@ class DaemonTest(GpuCheckTest):
                 os.kill(process, signal.SIGKILL)
 
     def test_a_device_whose_streams_have_no_memory_operations(self):
-        lacks = "streams of this device have no memory operations"
+        lacks = "CUDA streams of this device have no memory operations"
         for name in ("rounds", "pair", "engine_killed", "late_engine"):
             with self.subTest(name):
                 status, detail = self.play(name, "no_stream_words")

@@ -58,7 +58,7 @@ std::vector<std::string> Cells(const Measurement& m) {
   return cells;
 }
 
-std::string Verdict(const Measurement& m) {
+std::string TargetText(const Measurement& m) {
   if (IsDisturbed(m.load)) return "disturbed: measure again";
   if (m.IsMet()) return "met";
   const double missing = m.target_us > 0 ? m.time_us.median / m.target_us - 1
@@ -152,14 +152,14 @@ void Report::PrintTargets() {
                 : fmt::format("{} {:.2f}", m.IsSpeedUp() ? ">=" : "<=", m.target);
     if (markdown) {
       fmt::print(options_.out, "| {} | {} | {} | {} | {} |\n", m.case_name, DTypeName(m.dtype),
-                 measured, target, Verdict(m));
+                 measured, target, TargetText(m));
       continue;
     }
     const std::string_view colour = !options_.colour || IsDisturbed(m.load) ? ""
                                     : m.IsMet()                             ? "\x1b[32m"
                                                                             : "\x1b[31m";
     fmt::print(options_.out, "{:<16}  {:<5}  {:>9}  {:<11}  {}{}{}\n", m.case_name,
-               DTypeName(m.dtype), measured, target, colour, Verdict(m),
+               DTypeName(m.dtype), measured, target, colour, TargetText(m),
                options_.colour ? "\x1b[0m" : "");
   }
 }

@@ -65,9 +65,9 @@ def report(num_files, findings, large, colour):
         lines.append("")
         lines.extend(f"{finding.path}:{finding.line}: {red}{finding.rule}{plain}: {finding.message}"
                      for finding in findings)
-    verdict = f"{red}{len(findings)} to mend{plain}" if findings else f"{green}clean{plain}"
+    state = f"{red}{len(findings)} to mend{plain}" if findings else f"{green}clean{plain}"
     lines.append("")
-    lines.append(f"layout_check: {num_files} files, {verdict}")
+    lines.append(f"layout_check: {num_files} files, {state}")
     return "\n".join(lines)
 
 

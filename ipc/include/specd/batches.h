@@ -116,9 +116,9 @@ SPECD_API void specd_openings_init(specd_openings* openings);
 /* Opens the sequences of all openings, or none. It does what specd_open_sequence does for each, in
  * one exchange with a daemon. If an opening is refused, `refused` is its index, and the text of the
  * error begins with that index: leave the opening out and call again. The openings together have
- * 2^25 bytes at most, of which an id of a prompt takes 4 and an opening without lists about 500.
- * New constraints are compiled one after another, within timeout_ms of specd_open; open such
- * sequences one by one. A line of specd_opening_warnings begins with the index of its opening. */
+ * 2^25 bytes at most. An id of a prompt takes 4 bytes, an opening without lists about 500. New
+ * constraints are compiled one after another, within timeout_ms of specd_open; open such sequences
+ * one by one. A line of specd_opening_warnings begins with the index of its opening. */
 SPECD_API int specd_open_sequences(specd_engine* engine, specd_openings* openings);
 
 #ifdef __cplusplus

@@ -150,7 +150,7 @@ typedef struct specd_params {
 
   /* The steps that the drafter applied to its own rows before it drew SPECD_SAMPLED tokens. specd
    * never takes them from the sequence's own parameters. */
-  double draft_temperature;    /* 1e-5 .. 2; default 1 */
+  double draft_temperature;    /* 1e-5 .. 100; default 1 */
   double draft_top_p;          /* default 1 = off */
   double draft_min_p;          /* default 0 = off */
   int32_t draft_top_k;         /* default 0 = off */

@@ -74,10 +74,10 @@ SPECD_API int specd_submit_on_stream(specd_engine* engine, uint64_t round_id,
  *
  * Attached, the CUDA stream writes a word, and the rules of specd_submit_on_stream hold for
  * cuda_stream: the first round or mark decides the device. Only rounds of specd_submit_on_stream
- * and of specd_submit_batch_on_stream profit. A second mark for the same round takes the place of
- * the first once that one has come; before that it changes nothing. Where a host function stands
- * for the word (docs/GPU.md), what is enqueued behind the mark waits for host functions that were
- * enqueued before it.
+ * and of specd_submit_batch_on_stream profit. If the first mark of a round has come, a second mark
+ * replaces it. If the first mark has not come, a second mark changes nothing. If a host function
+ * stands for the word (docs/GPU.md), work enqueued after the mark waits for the host functions
+ * enqueued before the mark.
  *
  * Embedded, the mark needs embedded:cuda, else the answer is SPECD_ERROR_UNSUPPORTED. The last mark
  * replaces every earlier one, so only one round ahead profits. It helps if rounds run on the
