@@ -233,9 +233,9 @@ std::string LongFunctions(const LaunchCounts& launch) {
   std::ranges::sort(functions, std::greater());
   std::string text;
   for (const auto& [cycles, name] : functions) {
-    text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name,
-                        100.0 * static_cast<double>(cycles) /
-                            static_cast<double>(launch.chain_cycles));
+    text +=
+        fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name,
+                    100.0 * static_cast<double>(cycles) / static_cast<double>(launch.chain_cycles));
   }
   return text.empty() ? "-" : text;
 }
@@ -257,7 +257,8 @@ void PrintLaunches(const ReportOptions& options, const std::vector<Line>& lines)
       const LaunchPrediction predicted = PredictLaunch(launch, *line.device);
       table.Print({line.counts.case_name, std::string(line.device->name),
                    fmt::format("{}", line.counts.batch), launch.kernel,
-                   fmt::format("{:.1f}", predicted.us()), fmt::format("{:.1f}", predicted.busy_us()),
+                   fmt::format("{:.1f}", predicted.us()),
+                   fmt::format("{:.1f}", predicted.busy_us()),
                    std::string(BoundName(predicted.bound())),
                    fmt::format("{:.2f}", static_cast<double>(launch.asked_row_sectors) * 32e-6),
                    fmt::format("{:.2f}", static_cast<double>(launch.repeated_row_sectors) * 32e-6),

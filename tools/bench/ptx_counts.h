@@ -27,7 +27,7 @@ struct LaunchCounts {
   int64_t repeated_row_sectors = 0;  // that the launch had asked for before
   int64_t num_shared_turns = 0;      // that accesses of shared memory take
   int64_t num_bank_conflicts = 0;    // turns beyond those that accesses of their size need
-  int64_t chain_cycles = 0;  // of the longest warp, with a processor to itself
+  int64_t chain_cycles = 0;          // of the longest warp, with a processor to itself
   int64_t chain_instructions = 0;
   // Cycles of that warp in the calls of a function, by the function's name.
   std::map<std::string, int64_t> chain_functions = {};

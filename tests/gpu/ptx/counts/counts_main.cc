@@ -4,7 +4,8 @@
 //   specd_ptx_counts [--draft=N] [VOCAB [CASE ...]] > counts.jsonl
 //
 // The cases are those of `specd-bench gpu --quick` in bf16, or the named ones of them, over a
-// vocabulary of 128256 or VOCAB ids, with drafts of 5 tokens or N. The environment describes the device (pretended_device.h).
+// vocabulary of 128256 or VOCAB ids, with drafts of 5 tokens or N. The environment describes the
+// device (pretended_device.h).
 #include <absl/strings/numbers.h>
 #include <fmt/format.h>
 

@@ -17,8 +17,8 @@
 
 namespace specd::ptx {
 
-// Cycles of a warp in the outermost calls of a function, by the function's name. The warp's waits in
-// them count, and the functions that it calls.
+// Cycles of a warp in the outermost calls of a function, by the function's name. The warp's waits
+// in them count, and the functions that it calls.
 using FunctionTimes = std::map<std::string, uint64_t>;
 
 struct LaunchProfile {

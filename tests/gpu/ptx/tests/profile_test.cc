@@ -111,9 +111,9 @@ TEST_SUITE("ptx") {
     CHECK(conflicts("u32", 16) == 3);
     CHECK(conflicts("u32", 128) == 31);
     CHECK(conflicts("u32", 132) == 0);
-    CHECK(conflicts("u32", 0) == 0);        // one word
-    CHECK(conflicts("v2.u32", 8) == 0);     // two turns of 16 lanes are the least
-    CHECK(conflicts("v4.u32", 16) == 0);    // and four of 8
+    CHECK(conflicts("u32", 0) == 0);      // one word
+    CHECK(conflicts("v2.u32", 8) == 0);   // two turns of 16 lanes are the least
+    CHECK(conflicts("v4.u32", 16) == 0);  // and four of 8
     CHECK(turns == 4);
     CHECK(conflicts("v4.u32", 128) == 28);  // 8 lanes at the same four banks, four times
     CHECK(turns == 32);
@@ -181,7 +181,8 @@ TEST_SUITE("ptx") {
   TEST_CASE("PTX machine: a profile has the time of the longest warp in each function") {
     DeviceBlock block(4096);
     const std::string functions =
-        ".func slow() {\n.reg .b32 %x; mov.u32 %x, 1;\nadd.u32 %x, %x, 1; add.u32 %x, %x, 1;\nret;\n}\n"
+        ".func slow() {\n.reg .b32 %x; mov.u32 %x, 1;\nadd.u32 %x, %x, 1; add.u32 %x, %x, "
+        "1;\nret;\n}\n"
         ".func both() {\ncall slow, ();\ncall slow, ();\nret;\n}\n";
     const auto times = [&](const std::string& body, const LaunchShape& shape = {}) {
       return ProfileOf(body, &block, shape, functions).chain_functions;
