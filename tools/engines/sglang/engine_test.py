@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 import specd
-from batches import Batch, chain, request, rows
+from batches import Batch, accepted, chain, play, request, rows, spikes
 from laws import chi_square, law
 from specd.integrations import _sglang_params as own
 from specd.integrations.sglang import EagleVerifier, make_sampler, plugin, specd_params, use_specd
@@ -31,19 +31,6 @@ from tokenizers import Tokenizer
 
 # Chi-square with 7 and with 15 degrees of freedom passes these once in a million.
 LIMIT_7, LIMIT_15 = 40.5, 56.5
-
-
-def spikes(ids, vocab=32):
-    """Logits whose best ids are these."""
-    made = np.full((len(ids), vocab), -100.0)
-    made[np.arange(len(ids)), ids] = 100
-    return made
-
-
-def accepted(answer):
-    """The kept tokens of each request, as SGLang's worker reads them."""
-    predict, lens, index = answer
-    return [predict[index[i, :lens[i]].long()].tolist() for i in range(len(lens))]
 
 
 class VerifyTest(unittest.TestCase):
@@ -96,12 +83,12 @@ class VerifyTest(unittest.TestCase):
                         reqs = [request(f"{step}.{i}", **fields) for i in range(8)]
                         drafts = [[int(rng.choice(4, p=q))] for _ in range(8)]
                         logits = [row for draft, in drafts for row in (first, seconds[draft])]
-                        made = accepted(verify(chain(drafts, np.tile(q, (8, 1, 1)) if has_rows else None),
-                                               Batch(reqs, 4), rows(logits)))
+                        made = play(verify, drafts, reqs, logits,
+                                    np.tile(q, (8, 1, 1)) if has_rows else None)
                         kept += sum(len(tokens) == 2 for tokens in made)
                         # One more step where the draft was rejected: its first token.
-                        more = accepted(verify(chain([[-1]] * 8), Batch(reqs, 4), rows(
-                            [row for tokens in made for row in (seconds[tokens[0]],) * 2])))
+                        more = play(verify, [[-1]] * 8, reqs, [
+                            row for tokens in made for row in (seconds[tokens[0]],) * 2])
                         counts.update(tuple((a + b)[:2]) for a, b in zip(made, more))
                 expected = {(a, b): p * each for a, p in enumerate(law(first, **fields))
                             for b, each in enumerate(law(seconds[a], **fields))}
@@ -141,29 +128,6 @@ class VerifyTest(unittest.TestCase):
         np.testing.assert_allclose(output.next_token_logprobs[0, :2],
                                    [expected[0, 1], expected[1, 5]], atol=1e-5)
 
-    def test_seeds_give_the_text_and_requests_keep_their_sequences(self):
-        logits, drafts = np.random.default_rng(3).normal(size=(2, 32)), chain([[-1]])
-
-        def text(seed, leaves):
-            verify, req, made = EagleVerifier("embedded:cpu"), request("a", sampling_seed=seed), []
-            for step in range(10):
-                if step in leaves:  # retracted for a round
-                    verify(drafts, Batch([request(f"b{step}")], 32), rows(logits))
-                made += accepted(verify(drafts, Batch([req], 32), rows(logits)))
-            return made
-        self.assertEqual(text(-7, ()), text(-7, (3, 6)))
-        self.assertNotEqual(text(1, ()), text(2, ()))
-
-    def test_requests_that_end_free_their_sequences(self):
-        engine = specd.Engine(vocab_size=32, max_batch=1, max_sequences=1, max_draft=1)
-        self.addCleanup(engine.close)
-        verify = EagleVerifier(engine)
-        for name in ("a", "b", "a"):
-            req = request(name)
-            verify(chain([[1]]), Batch([req], 32), rows(np.zeros((2, 32))))
-            req.finished_reason = types.SimpleNamespace()
-        verify(chain([[1]]), Batch([request("c")], 32), rows(np.zeros((2, 32))))
-
     def test_an_idle_batch_has_no_tokens(self):
         batch = types.SimpleNamespace(forward_mode=ForwardMode.IDLE, device="cpu")
         for tensor in EagleVerifier("embedded:cpu")(None, batch, None):
@@ -202,6 +166,9 @@ class RefusalTest(unittest.TestCase):
             batch = Batch([request("a")], 32)
             setattr(batch.sampling_info, field, True)
             self.refused(words, batch=batch)
+        req = request("a")
+        req.return_sampling_mask = True
+        self.refused("return_sampling_mask: True is not honoured", batch=Batch([req], 32))
 
     def test_every_field_that_is_not_honoured_is_refused(self):
         for fields, words in (({"beam_width": 4}, "beam_width: 4 is not honoured: beam search"),
@@ -300,7 +267,7 @@ class AttachedTest(ProcessTest):
             logits = rng.normal(size=(6, 2048)) * 4
             drafts = [logits[first:first + 2].argmax(1).tolist() for first in (0, 3)]
             q = np.stack([law(logits[0:2]), law(logits[3:5])])
-            made.append(accepted(verify(chain(drafts, q), Batch(reqs, 2048), rows(logits))))
+            made.append(play(verify, drafts, reqs, logits, q))
         return made
 
     def test_the_tokens_are_those_of_an_embedded_engine(self):
@@ -314,27 +281,26 @@ class AttachedTest(ProcessTest):
         eos = Tokenizer.from_file(str(TOKENIZER)).token_to_id("<|endoftext|>")
         verify, req = EagleVerifier(f"unix:{self.socket}"), request("a", temperature=0, ignore_eos=True)
         for _ in range(3):
-            answer = verify(chain([[5, eos]]), Batch([req], 2048), rows(spikes([5, eos, 6], 2048)))
-            self.assertEqual(accepted(answer), [[5, eos, 6]])
+            self.assertEqual(play(verify, [[5, eos]], [req], spikes([5, eos, 6], 2048)), [[5, eos, 6]])
 
     def test_a_sequence_that_another_has_ended_is_an_error(self):
         # SGLang's overlap loop would take an accept length of 0 for one.
-        verify, batch = EagleVerifier("embedded:cpu"), Batch([request("a"), request("b")], 32)
-        verify(chain([[1], [2]]), batch, rows(np.zeros((4, 32))))
+        verify, reqs = EagleVerifier("embedded:cpu"), [request("a"), request("b")]
+        play(verify, [[1], [2]], reqs, np.zeros((4, 32)))
         verify._rounds._opened["b"].sequence.abort()
         with self.assertRaisesRegex(specd.Error, r"request_id: the sequence of 'b' .*\(abort\)"):
-            verify(chain([[1], [2]]), batch, rows(np.zeros((4, 32))))
+            play(verify, [[1], [2]], reqs, np.zeros((4, 32)))
 
     def test_a_round_that_takes_too_long_is_an_error(self):
-        daemon, logits = self.daemon(), rows(spikes([5, 6, 7], 2048))
+        daemon, logits = self.daemon(), spikes([5, 6, 7], 2048)
         verify = EagleVerifier(f"unix:{self.socket}", 1000)
-        batch, drafts = Batch([request("a", temperature=0)], 2048), chain([[5, 6]])
-        self.assertEqual(accepted(verify(drafts, batch, logits)), [[5, 6, 7]])
+        reqs, drafts = [request("a", temperature=0)], [[5, 6]]
+        self.assertEqual(play(verify, drafts, reqs, logits), [[5, 6, 7]])
         daemon.stop()
         with self.assertRaisesRegex(specd.RoundTimeout, "not answered within 1000 ms"):
-            verify(drafts, batch, logits)
+            play(verify, drafts, reqs, logits)
         daemon.signal(signal.SIGCONT)
-        self.assertEqual(accepted(verify(drafts, batch, logits)), [[5, 6, 7]])
+        self.assertEqual(play(verify, drafts, reqs, logits), [[5, 6, 7]])
         # The request began with one token, and those of the late round are none of its own.
         sequence = verify._rounds._opened["a"].sequence
         sequence.abort()
@@ -346,8 +312,7 @@ class AttachedTest(ProcessTest):
             verify, req = EagleVerifier("embedded:cpu"), request("a", temperature=0)
             for drafts in ([1], [1, 2, 3], [1, 2]):
                 best = [*drafts, 9]
-                answer = verify(chain([drafts]), Batch([req], 32), rows(spikes(best)))
-                self.assertEqual(accepted(answer), [best])
+                self.assertEqual(play(verify, [drafts], [req], spikes(best)), [best])
 
 
 class PluginTest(unittest.TestCase):

@@ -10,6 +10,7 @@ import numpy as np
 import specd
 from v1_runner import specd_runner, spikes
 from vllm import SamplingParams
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 
 def params(**fields):
@@ -47,6 +48,20 @@ class RequestsTest(unittest.TestCase):
                 specd_runner(timeout_ms=timeout_ms)
         for timeout_ms in (-1, 2**31 - 1):
             self.assertEqual(specd_runner([params()], timeout_ms=timeout_ms).tokens(spikes([5])), [[5]])
+
+    def test_the_last_request_is_closed_without_another_round(self):
+        runner = specd_runner([params(), params()])
+        runner.tokens(spikes([5, 6]))
+        opened = runner.sampler._requests._rounds._opened
+        last = opened["r1"].sequence
+        runner.finish("r0")
+        self.assertEqual(list(opened), ["r1"])
+        runner.finish("r1")
+        self.assertFalse(opened)
+        with self.assertRaisesRegex(specd.Error, "NOT_FOUND"):
+            last.close()
+        # vLLM's own runner forgets requests there, also in a step without tokens.
+        self.assertTrue(callable(GPUModelRunner._update_states))
 
     def test_any_request_id_has_a_sequence(self):
         names = ("x" * 128, "x" * 129, "y" * 129, "a\nb", "\x7f", "\u00e9" * 65, "\ud800", "")

@@ -78,8 +78,13 @@ class Runner:
         self.input_batch.refresh_metadata()
 
     def finish(self, request_id):
-        del self.requests[request_id]
-        self.preempt(request_id)
+        self._update_states(types.SimpleNamespace(finished_req_ids={request_id}))
+
+    def _update_states(self, scheduler_output):
+        """The beginning of a step. One without tokens has nothing else."""
+        for request_id in scheduler_output.finished_req_ids:
+            self.requests.pop(request_id, None)
+            self.preempt(request_id)
 
     def sample(self, logits, drafts=None, draft_probs=None, metadata=None):
         """One step. drafts: a list of draft tokens for each row."""

@@ -77,7 +77,12 @@ class Runner:
         self.computed[name] = len(prompt) + len(output)
 
     def finish(self, name):
-        self.req_states.remove(name)
+        self.finish_requests(types.SimpleNamespace(finished_req_ids={name}))
+
+    def finish_requests(self, scheduler_output):
+        """The beginning of a step. One without tokens has nothing else."""
+        for name in scheduler_output.finished_req_ids:
+            self.req_states.remove(name)
 
     def batch(self, drafts, unfinished=()):
         """The InputBatch of a step. drafts: {request: its draft tokens}."""

@@ -18,6 +18,7 @@ from specd.integrations._vllm_v2 import V2RejectionSampler, V2Sampler
 from specd.integrations.vllm import use_specd
 from v2_runner import Runner, kept
 from vllm import SamplingParams
+from vllm.v1.worker.gpu.model_runner import GPUModelRunner
 from vllm.v1.worker.gpu.sample.sampler import Sampler
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 from vllm.v1.worker.gpu.states import RequestState
@@ -59,6 +60,20 @@ class V2Test(unittest.TestCase):
             self.assertEqual({made.num_sampled.dtype, made.num_rejected.dtype}, {torch.int32})
             self.assertIsNone(made.logprobs_tensors)
             self.assertIsNone(made.num_nans)
+
+    def test_the_last_request_is_closed_without_another_round(self):
+        runner = self.runner(params(temperature=0), params(temperature=0))
+        runner.sample(spikes([4, 6]), {"r0": [], "r1": []})
+        opened = runner.sampler._rounds._opened
+        last = opened["r1"].sequence
+        runner.finish("r0")
+        self.assertEqual(list(opened), ["r1"])
+        runner.finish("r1")
+        self.assertFalse(opened)
+        with self.assertRaisesRegex(specd.Error, "NOT_FOUND"):
+            last.close()
+        # vLLM's own runner forgets requests there, also in a step without tokens.
+        self.assertTrue(callable(GPUModelRunner.finish_requests))
 
     def test_without_drafts_there_is_one_column(self):
         runner = self.runner(params(temperature=0), params(temperature=0))

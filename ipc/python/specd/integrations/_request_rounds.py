@@ -40,13 +40,22 @@ class Opening(NamedTuple):
     output_ids: Ids = ()
 
 
+class OutputEnd(NamedTuple):
+    """How many ids a request has generated, and the last of them."""
+
+    num_tokens: int
+    last_id: int
+
+
 class Request(NamedTuple):
     """A request of the other engine. parts: the objects that stand for it, which are others once its
-    parameters or its prompt are. output_ids: what it has generated, if the engine takes tokens back."""
+    parameters or its prompt are. output_ids: what it has generated, if the engine takes tokens back.
+    output_end: the same for an engine whose list of ids may be a round late."""
 
     name: str
     parts: tuple[Any, ...]
     output_ids: list[int] | None = None
+    output_end: OutputEnd | None = None
 
 
 @dataclasses.dataclass
@@ -61,9 +70,10 @@ class _Opened:
 
     def agrees(self, request: Request) -> bool:
         """Whether the sequence has the parameters and the tokens of the request."""
-        ids, kept = request.output_ids, len(self.tokens)
+        ids, end, kept = request.output_ids, request.output_end, len(self.tokens)
         return all(mine is its for mine, its in zip(self.request.parts, request.parts)) and (
-            ids is None or len(ids) == kept or len(ids) > kept and ids[kept] == _UNREAD)
+            ids is None or len(ids) == kept or len(ids) > kept and ids[kept] == _UNREAD) and (
+            end is None or kept > 0 and end == (kept, self.tokens[-1]))
 
 
 class RequestRounds:

@@ -13,6 +13,12 @@ def context(name: str) -> Any:
     return getattr(importlib.import_module("sglang.srt.runtime_context"), name)()
 
 
+def check_sampling_masks(sampling_info: Any) -> None:
+    if sampling_info.sampling_mask_batch_indices is not None:
+        raise refusal("return_sampling_mask: True is not honoured; specd does not report what its filters "
+                      "kept")
+
+
 def check_ranks() -> None:
     ranks = context("get_parallel").tp_size
     if ranks != 1:

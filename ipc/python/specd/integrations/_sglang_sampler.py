@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from .._library import Error, refusal
+from .._library import Error
 from ..dlpack import CUDA
 from ..ops import argmax, sample
-from ._sglang_context import check_ranks
+from ._sglang_context import check_ranks, check_sampling_masks
 
 _seeds = np.random.default_rng()
 
@@ -28,9 +28,7 @@ def _sample_from_probs(sampler: Any, probs: Any, sampling_info: Any, positions: 
                        simple_sampling_case: bool) -> tuple[Any, None]:
     """(ids, None) for rows of probabilities after the temperature. simple_sampling_case: no request has
     a filter, which the parameters say too."""
-    if sampling_info.sampling_mask_batch_indices is not None:
-        raise refusal("return_sampling_mask: True is not honoured; specd does not report what its filters "
-                      "kept")
+    check_sampling_masks(sampling_info)
     torch, info = importlib.import_module("torch"), sampling_info
     count, device = len(probs), probs.device
     if info.sampling_seed is None:

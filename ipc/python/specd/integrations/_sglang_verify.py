@@ -11,8 +11,9 @@ import numpy as np
 from .._library import refusal
 from ..batch import BatchResults
 from ..engine import Engine
-from ._request_rounds import TIMEOUT_MS, Opening, Request, RequestRounds, checked_timeout
-from ._sglang_context import check_ranks, context
+from ._request_rounds import (TIMEOUT_MS, Opening, OutputEnd, Request, RequestRounds,
+                              checked_timeout)
+from ._sglang_context import check_ranks, check_sampling_masks, context
 from ._sglang_params import translated
 
 # Where SGLang is not told how many requests may run. Estimates.
@@ -51,17 +52,23 @@ class EagleVerifier:
         predict, accept_lens, accept_index = tensors
         return predict, accept_lens, accept_index
 
+    def close_gone(self, *_: Any) -> None:
+        """Closes the sequences of requests that have ended. A scheduler calls it before it is idle."""
+        if self._rounds is not None:
+            self._rounds.close_where(_is_gone)
+
     def _verify(self, verify_input: Any, batch: Any, logits: Any) -> BatchResults:
         width = verify_input.draft_token_num
         if self._rounds is None:
             self._rounds = RequestRounds(self._opened(logits.shape[-1], width), _opening,
                                          self._timeout_ms)
-        self._rounds.close_where(_is_gone)
+        self.close_gone()
         q = verify_input.draft_probs
+        # The first of a request's tokens is the one before its draft.
+        tokens = _host(verify_input.draft_token).reshape(-1, width)
+        lengths, last_ids = _host(batch.seq_lens).tolist(), tokens[:, 0].tolist()
         return self._rounds.verify(
-            [Request(req.rid, (weakref.ref(req),)) for req in batch.reqs], logits,
-            # The first of a request's tokens is the one before its draft.
-            tokens=_host(verify_input.draft_token).reshape(-1, width)[:, 1:],
+            [_request(*each) for each in zip(batch.reqs, lengths, last_ids)], logits, tokens=tokens[:, 1:],
             target_rows=_host(verify_input.retrieve_index).reshape(-1),
             q=None if q is None else q.reshape(-1, q.shape[-1]))
 
@@ -82,11 +89,21 @@ def _host(tensor: Any) -> Any:
     return tensor.cpu().numpy()
 
 
+def _request(req: Any, length: int, last_id: int) -> Request:
+    """length: the tokens before the last one. SGLang's overlap loop reads a round's tokens after the next
+    round has begun, so req.output_ids may lack them. After a retraction it never reads the last round's."""
+    return Request(req.rid, (weakref.ref(req),),
+                   output_end=OutputEnd(length + 1 - len(req.origin_input_ids), last_id))
+
+
 def _opening(request: Request) -> Opening:
-    req = request.parts[0]()
+    req, end = request.parts[0](), request.output_end
+    assert end is not None
     block = context("get_spec").speculative_use_block_verification
-    return Opening(translated(req.sampling_params, block=block), list(req.origin_input_ids),
-                   list(req.output_ids))
+    ids = list(req.output_ids)
+    if len(ids) == end.num_tokens - 1:  # the token of its prefill has not been read
+        ids.append(end.last_id)
+    return Opening(translated(req.sampling_params, block=block), list(req.origin_input_ids), ids)
 
 
 def _is_gone(request: Request) -> bool:
@@ -104,6 +121,7 @@ def _check(verify_input: Any, batch: Any) -> None:
         raise refusal("custom_logit_processor: it is code, which is not applied to drafts; leave it out")
     if info.has_watermark_candidates:
         raise refusal("watermark: a request of the batch has one; specd draws from the model's law alone")
+    check_sampling_masks(info)
     for name in ("speculative_accept_threshold_single", "speculative_accept_threshold_acc"):
         if getattr(spec, name) != 1:
             raise refusal(f"{name}: {getattr(spec, name)} changes the law of the output; set it to 1")

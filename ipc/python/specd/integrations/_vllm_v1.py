@@ -30,10 +30,14 @@ class V1Requests:
         # draft_probs are what the draft tokens were drawn from.
         engine.rows(1, "draft", kind="final_probabilities")
 
+    def close_gone(self) -> None:
+        """Closes the sequences of requests that the runner has forgotten."""
+        known = self._runner.requests
+        self._rounds.close_where(lambda request: request.name not in known)
+
     def verify(self, logits: Any, metadata: Any, **drafts: Any) -> BatchResults:
         _check(metadata)
         known = self._runner.requests
-        self._rounds.close_where(lambda request: request.name not in known)
         requests = [_request(name, known[name]) for name in self._runner.input_batch.req_ids]
         wants_scores = metadata.max_num_logprobs is not None or bool(metadata.logprob_token_ids)
         return self._rounds.verify(

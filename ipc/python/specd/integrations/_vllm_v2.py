@@ -69,6 +69,12 @@ class V2Sampler:
     def apply_staged_writes(self) -> None:
         self._replaced.apply_staged_writes()
 
+    def close_gone(self) -> None:
+        """Closes the sequences of requests that the runner has forgotten, or has preempted."""
+        known = self.req_states.req_id_to_index
+        self._rounds.close_where(
+            lambda request: known.get(request.name) != request.parts[0].index)
+
     def __call__(self, logits: Any, input_batch: Any) -> Any:
         """A SamplerOutput with one token for each request."""
         return self.answer(logits, input_batch, 1)
@@ -81,9 +87,6 @@ class V2Sampler:
         # A batch for a CUDA graph is padded with requests that are none.
         lengths = input_batch.seq_lens[:len(rows)].cpu().numpy()
         unfinished = lengths < self.req_states.prefill_len.np[rows]
-        known = self.req_states.req_id_to_index
-        self._rounds.close_where(
-            lambda request: known.get(request.name) != request.parts[0].index)
         found = self._rounds.verify(
             [Request(name, (self._added[row],)) for name, row in zip(input_batch.req_ids, rows.tolist())],
             logits, discard=unfinished, scores=dims is not None, **drafts)

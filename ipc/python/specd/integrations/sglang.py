@@ -26,6 +26,7 @@ __all__ = ["EagleVerifier", "make_sampler", "plugin", "specd_params", "use_specd
 
 _ENGINE, _TIMEOUT = "SPECD_SGLANG_ENGINE", "SPECD_SGLANG_TIMEOUT_MS"
 _REPLACED = "sglang.srt.speculative.eagle_utils.eagle_sample"
+_IDLE = "sglang.srt.managers.scheduler.Scheduler.on_idle"
 
 
 def plugin() -> None:
@@ -47,9 +48,11 @@ def _timeout_ms(text: str | None) -> int:
 
 
 def use_specd(engine: Engine | str = "embedded:cpu", timeout_ms: int = TIMEOUT_MS) -> None:
-    """Registers the sampling backend "specd", and a hook in the place of eagle_sample, which SGLang
-    applies when its plug-ins are loaded. Arguments are those of EagleVerifier."""
+    """Registers the sampling backend "specd", a hook in the place of eagle_sample, and one before the
+    scheduler is idle, which closes the sequences of the last requests. SGLang applies hooks when its
+    plug-ins are loaded. Arguments are those of EagleVerifier."""
     hooks = importlib.import_module("sglang.srt.plugins.hook_registry")
     verifier = EagleVerifier(engine, timeout_ms)
     hooks.HookRegistry.register(_REPLACED, verifier.__call__, hooks.HookType.REPLACE)
+    hooks.HookRegistry.register(_IDLE, verifier.close_gone, hooks.HookType.BEFORE)
     importlib.import_module("sglang.srt.layers.sampler").register_sampler_backend("specd", make_sampler)

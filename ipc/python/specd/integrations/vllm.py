@@ -13,6 +13,7 @@ tools/engines/vllm/README.md has the list.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from .._library import refusal
@@ -67,15 +68,30 @@ def use_specd(runner: Any, engine: Engine | str = "embedded:cpu", timeout_ms: in
         engine = _open(engine, config)
     if is_v2:
         runner.sampler = V2Sampler(engine, runner.sampler, method, timeout_ms)
+        _call_after(runner, "finish_requests", runner.sampler.close_gone)
         if runner.rejection_sampler is not None:
             runner.rejection_sampler = V2RejectionSampler(runner.sampler,
                                                           speculative.num_speculative_tokens)
         return
     requests = V1Requests(engine, runner, method, config.model_config.logprobs_mode, timeout_ms)
+    _call_after(runner, "_update_states", requests.close_gone)
     runner.sampler = V1Sampler(requests, runner.sampler)
     # A V1 runner without drafts has no such field.
     if getattr(runner, "rejection_sampler", None) is not None:
         runner.rejection_sampler = V1RejectionSampler(requests, runner.rejection_sampler)
+
+
+def _call_after(runner: Any, name: str, call: Callable[[], None]) -> None:
+    """Calls `call` after a method of the runner: the one in which it forgets requests. Each step begins with
+    it, and the last one before an idle time has nothing else."""
+    method = getattr(runner, name)
+
+    def both(*arguments: Any, **options: Any) -> Any:
+        result = method(*arguments, **options)
+        call()
+        return result
+
+    setattr(runner, name, both)
 
 
 def _open(uri: str, config: Any) -> Engine:
