@@ -115,6 +115,17 @@ class OpeningsTest(BatchCase):
         given.sequence(0).close()
         self.engine.open_batch(3, request_ids=["a", "b", "left"])
 
+    def test_an_index_outside_the_batch_is_refused(self):
+        # The texts of specd's own request ids were read before their array, where -1 is no index.
+        for names in (None, ["left", "right"]):
+            batch = self.engine.open_batch(2, request_ids=names)
+            for i in (-1, 2, 2**32):
+                with self.assertRaisesRegex(ValueError, rf"^i: {i} does not fit: 0 \.\. 1 are allowed"):
+                    batch.sequence(i)
+            with self.assertRaisesRegex(ValueError, "^i: 1.0 is not an integer"):
+                batch.sequence(1.0)
+            self.assertEqual(batch.sequence(np.int64(1)).request_id, batch.request_ids[1])
+
     def test_a_refused_opening_is_named_and_none_is_opened(self):
         for index, fields, text in (
                 (1, {"temperature": [1, -1, 1]}, r"openings\[1\]: temperature"),

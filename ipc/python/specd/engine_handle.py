@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import secrets
+import string
 import weakref
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,6 +15,11 @@ from .in_flight import InFlight
 from .options import to_options
 
 _Self = TypeVar("_Self", bound="EngineHandle")
+
+# A request id of the package has 15 bytes up to a million of them, which C++ keeps without
+# allocating memory.
+_TOKEN_CHARACTERS = string.ascii_lowercase + string.digits
+NAME_DIGITS = 6
 
 
 class EngineHandle:
@@ -36,7 +41,8 @@ class EngineHandle:
         self._closer = weakref.finalize(self, c.load().specd_close, handle)
         self._in_flight = InFlight(self)
         # The engines of one daemon share its log and its events. No two may use the same ids.
-        self.request_id_prefix = f"python-{os.getpid()}-{secrets.token_hex(4)}-"
+        token = "".join(secrets.choice(_TOKEN_CHARACTERS) for _ in range(6))
+        self.request_id_prefix = f"py{token}-"
         self._names = 0
 
     @property
@@ -48,7 +54,7 @@ class EngineHandle:
         return self._pointer
 
     def next_request_id(self) -> str:
-        return f"{self.request_id_prefix}{self.take_names(1)}"
+        return f"{self.request_id_prefix}{self.take_names(1):0{NAME_DIGITS}}"
 
     def take_names(self, count: int) -> int:
         """The first of `count` numbers that no request id has yet."""

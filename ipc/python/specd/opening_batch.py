@@ -17,7 +17,7 @@ from ._library import check, refusal, text_bytes
 from .arrays import address, integer, set_pointer
 from .batch_arrays import numbers_of, ragged
 from .dlpack import Array
-from .engine_handle import EngineHandle
+from .engine_handle import NAME_DIGITS, EngineHandle
 from .params import SamplingParams, to_struct
 from .sequence import Sequence
 
@@ -52,6 +52,7 @@ class BatchOpening:
 
     def sequence(self, i: int) -> Sequence:
         """Sequence i as a specd.Sequence, to fork, abort and close it."""
+        i = integer(i, "i", 0, len(self) - 1)
         return Sequence(self._engine, self._infos[i], self._names.items[i].decode())
 
 
@@ -223,8 +224,9 @@ class _Names:
                                                      for name in given))
             return
         # Texts of one length each, with a NUL behind each.
-        text = engine.request_id_prefix.encode().replace(b"%", b"%%") + b"%010d\0"
         first = engine.take_names(count)
+        digits = max(NAME_DIGITS, len(str(first + count - 1)))
+        text = f"{engine.request_id_prefix}%0{digits}d\0".encode()
         self.texts = np.frombuffer(text * count % tuple(range(first, first + count)), np.uint8)
         length = len(self.texts) // count
         self.addresses = address(self.texts) + np.arange(count, dtype=np.uint64) * np.uint64(length)

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "daemon/server/verify_loop.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/round_words.h"
+#include "kernels/core/slot_output.h"
 #include "tests/daemon/session/hooked_session.h"
 #include "tests/support/eventually.h"
 
@@ -45,11 +47,26 @@ void ReleaseStream(const SessionFixture& f, uint64_t number) {
   Release(&WordsOf(f, number), number);
 }
 
-// Every slot output has the rules of next tokens.
+// Every slot output has the rules of next tokens. These are in the order of SlotField.
 constexpr int kSlotRoles[] = {SPECD_NEXT_TOKEN,   SPECD_KEPT_TOKENS, SPECD_NUM_KEPT,
                               SPECD_NUM_ACCEPTED, SPECD_TOTAL_KEPT,  SPECD_ACCEPTED_PATH,
                               SPECD_PREDICTS,     SPECD_ACCEPT_INDEX};
 constexpr int kNumSlotRoles = 8;
+constexpr int kNumReplicas = 2;
+constexpr int kOutputBytes = 256;  // from one output of SlotOutputSession to the next
+
+// Each replica of each slot output is there once, where SlotOutputSession bound it.
+void CheckEachOnce(std::vector<SlotOutput> outputs) {
+  REQUIRE(outputs.size() == kNumReplicas * kNumSlotRoles);
+  const auto address = [](const SlotOutput& output) { return static_cast<char*>(output.data); };
+  std::sort(outputs.begin(), outputs.end(),
+            [&](const SlotOutput& a, const SlotOutput& b) { return address(a) < address(b); });
+  for (int i = 0; i < kNumReplicas * kNumSlotRoles; ++i) {
+    CAPTURE(i);
+    CHECK(address(outputs[i]) - address(outputs[0]) == i * kOutputBytes);
+    CHECK(outputs[i].field == static_cast<SlotField>(i % kNumSlotRoles));
+  }
+}
 
 // A session with the engine's slot outputs, and a sequence whose next round has two tokens.
 struct SlotOutputSession : SessionFixture {
@@ -62,9 +79,11 @@ struct SlotOutputSession : SessionFixture {
     TensorSpec spec;
     spec.dtype = SPECD_INT32;
     spec.num_rows = kLimits.max_sequences;
-    for (const int role : kSlotRoles) {
-      REQUIRE(session->Bind(static_cast<TensorRole>(role), *region, spec).ok());
-      spec.offset_bytes += 256;
+    for (int replica = 0; replica < kNumReplicas; ++replica) {
+      for (const int role : kSlotRoles) {
+        REQUIRE(session->Bind(static_cast<TensorRole>(role + replica), *region, spec).ok());
+        spec.offset_bytes += kOutputBytes;
+      }
     }
     sequence = Open("r");
     backend->script = {Confirm(1, {1, 5})};
@@ -72,7 +91,7 @@ struct SlotOutputSession : SessionFixture {
       held_back.push_back(batch.num_slot_outputs == 0);
     };
     backend->write_next = [this](const RoundBatch& batch) {
-      CHECK(batch.num_slot_outputs == kNumSlotRoles);
+      CheckEachOnce({batch.slot_outputs, batch.slot_outputs + batch.num_slot_outputs});
       ++num_written;
       status_seen = WordsOf(*this, 1).status.load();
       done_seen = WordsOf(*this, 1).done.load();
