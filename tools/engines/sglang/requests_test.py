@@ -41,6 +41,12 @@ class RequestsTest(unittest.TestCase):
             req.finished_reason = types.SimpleNamespace()
         verify(chain([[1]]), Batch([request("c")], 32), rows(np.zeros((2, 32))))
 
+    def test_a_prompt_may_hold_an_image(self):
+        # Its ids are beyond the vocabulary (MM_PAD_SHIFT_VALUE and a hash).
+        verify, req = EagleVerifier("embedded:cpu"), request("a", temperature=0, prompt=(1, 1_000_077, 2))
+        self.assertEqual(play(verify, [[4]], [req], spikes([4, 5])), [[4, 5]])
+        self.assertEqual(play(verify, [[6]], [req], spikes([6, 7])), [[6, 7]])
+
     def test_tokens_that_sglang_has_not_read_are_in_the_output(self):
         # The overlap loop reads a round's tokens after the next round has begun.
         verify, req, made = EagleVerifier("embedded:cpu"), request("a", output=(), temperature=0), [[3]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import weakref
 from typing import Any
@@ -60,8 +61,9 @@ class EagleVerifier:
     def _verify(self, verify_input: Any, batch: Any, logits: Any) -> BatchResults:
         width = verify_input.draft_token_num
         if self._rounds is None:
-            self._rounds = RequestRounds(self._opened(logits.shape[-1], width), _opening,
-                                         self._timeout_ms)
+            engine = self._opened(logits.shape[-1], width)
+            opening = functools.partial(_opening, vocab_size=engine.vocab_size)
+            self._rounds = RequestRounds(engine, opening, self._timeout_ms)
         self.close_gone()
         q = verify_input.draft_probs
         # The first of a request's tokens is the one before its draft.
@@ -96,14 +98,16 @@ def _request(req: Any, length: int, last_id: int) -> Request:
                    output_end=OutputEnd(length + 1 - len(req.origin_input_ids), last_id))
 
 
-def _opening(request: Request) -> Opening:
+def _opening(request: Request, vocab_size: int) -> Opening:
     req, end = request.parts[0](), request.output_end
     assert end is not None
     block = context("get_spec").speculative_use_block_verification
     ids = list(req.output_ids)
     if len(ids) == end.num_tokens - 1:  # the token of its prefill has not been read
         ids.append(end.last_id)
-    return Opening(translated(req.sampling_params, block=block), list(req.origin_input_ids), ids)
+    # SGLang pads images in a prompt with ids beyond the vocabulary.
+    prompt_ids = [token for token in req.origin_input_ids if token < vocab_size]
+    return Opening(translated(req.sampling_params, block=block), prompt_ids, ids)
 
 
 def _is_gone(request: Request) -> bool:
