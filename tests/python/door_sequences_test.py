@@ -1,6 +1,6 @@
 """Sequences of the Python door: their life, their seeds and coins, and what a result says of them."""
 
-import os
+import re
 import unittest
 
 import numpy as np
@@ -71,7 +71,8 @@ class DoorSequencesTest(DoorCase):
             ids = {self.engine.open().request_id, self.engine.open().request_id,
                    other.open().request_id}
         self.assertEqual(len(ids), 3)
-        self.assertTrue(all(f"-{os.getpid()}-" in request_id for request_id in ids))
+        # C++ keeps 15 bytes without an allocation.
+        self.assertTrue(all(re.fullmatch("py[a-z0-9]{6}-00000[12]", request_id) for request_id in ids), ids)
 
 
 if __name__ == "__main__":

@@ -214,8 +214,9 @@ def launch(**counts):
     """A launch of counts for specd-bench ptx: on every processor, with nothing to do."""
     nothing = dict.fromkeys(
         ("idle_lanes", "asked_bytes", "asked_sectors", "needed_sectors", "asked_row_sectors",
-         "repeated_row_sectors", "bank_conflicts", "chain_cycles", "chain_instructions"), 0)
-    return {"kernel": "k", "blocks": 1000, "threads": 128, **nothing, "classes": {}, **counts}
+         "repeated_row_sectors", "shared_turns", "bank_conflicts", "chain_cycles", "chain_instructions"), 0)
+    return {"kernel": "k", "blocks": 1000, "threads": 128, **nothing, "chain_functions": {}, "classes": {},
+            **counts}
 
 
 # On an H200, 0.92 of 4,800 GB/s are 138,000 sectors in a microsecond: 10 us for the round, and 8 for
@@ -267,6 +268,18 @@ class PtxTest(unittest.TestCase):
                          # Without chains, one_hot and its read are gaps and a sector each.
                          [["greedy", "H200", "64", "11.5", "9.5", "1.21", "1.21", "memory", "1.25"],
                           ["one_hot", "A100", "1", "13.5", "3.5", "3.86", "1.00", "chain", "10 us missed"]])
+
+    def test_launches_have_the_functions_of_their_longest_warp(self):
+        functions = {"k": 12 * 1410, "Finish": 9 * 1410, "Judge": 6 * 1410, "Rest": 1410}
+        rounds = {**ONE_HOT, "round": [launch(chain_cycles=12 * 1410, asked_row_sectors=1_000_000,
+                                              repeated_row_sectors=250_000, chain_functions=functions)]}
+        process = self.bench([rounds], "--markdown", "--launches")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        *_, row = [[cell.strip() for cell in line.strip("|").split("|")]
+                   for line in process.stdout.splitlines() if line.startswith("|")]
+        # The kernel itself is no part of it, nor is less than a tenth.
+        self.assertEqual(row, ["one_hot", "A100", "1", "k", "12.0", "0.0", "chain", "32.00", "8.00",
+                               "Finish 75 %, Judge 50 %"])
 
     def test_json_has_one_line_for_each_round(self):
         process = self.bench([GREEDY, ONE_HOT], "--json")
