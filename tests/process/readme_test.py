@@ -54,10 +54,10 @@ class SubscriberTest(ProcessTest):
         self.assertIn(text, subscriber.stdout)
 
     def test_the_subscriber_in_python(self):
-        self.daemon("--eos_tokens=")  # with EOS, a change to a document may end the text early
+        self.daemon()
         subscriber = self.subscriber()
         client = self.client("--streams=1")
-        engine = self.engine("--prompt=The daemon", "--print=none", "--max_tokens=40")
+        engine = self.engine("--prompt=The daemon", "--print=none", "--max_tokens=40", self.endless_text())
         self.assertEqual(engine.wait(), 0, engine.stderr)
         self.assertEqual(client.wait(), 0, client.stderr)
         self.wait_for("[The daemon: length, 40 tokens]", subscriber)
@@ -68,11 +68,8 @@ class SubscriberTest(ProcessTest):
         # Bug: the subscriber ended with "text was lost" when a stream had begun before it.
         self.daemon()
         client = self.client("--streams=2")
-        # A text of its own: with the repository's documents, a change to one may end a text early.
-        corpus = self.folder / "corpus.md"
-        corpus.write_text("The daemon takes A round and gives tokens, so that " * 400)
         engine = self.engine("--prompt=The daemon|A round", "--print=none", "--max_tokens=100",
-                             "--forward_ms=50", "--draft=0", "--temperature=0", f"--corpus={corpus}")
+                             "--forward_ms=50", "--draft=0", "--temperature=0", self.endless_text())
         wait_until(lambda: client.stdout.count('"text"') > 8 or not client.running(), "some text")
         subscriber = self.subscriber()
         self.assertEqual(engine.wait(), 0, engine.stderr)

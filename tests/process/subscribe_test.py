@@ -109,9 +109,10 @@ class SubscribeTest(ProcessTest):
         self.assertEqual(whole[missed[0]:], tail)
 
     def test_ids_are_those_that_the_engine_kept(self):
-        self.daemon("--eos_tokens=")  # with EOS, a change to a document may end the text early
+        self.daemon()
         with specd.subscribe(f"unix:{self.socket}", ids=True) as events:
-            engine = self.engine(f"--prompt={PROMPTS[0]}", "--print=ids", "--max_tokens=40")
+            engine = self.engine(f"--prompt={PROMPTS[0]}", "--print=ids", "--max_tokens=40",
+                                 self.endless_text())
             taken = take(events, 1)
         self.assertEqual(engine.wait(), 0, engine.stderr)
         self.assertEqual([event.kind for event in taken][0], "open")

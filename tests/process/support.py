@@ -158,6 +158,13 @@ class ProcessTest(unittest.TestCase):
             self.assertTrue(daemon.running(), daemon.stderr)
         return daemon
 
+    def endless_text(self):
+        """The flag for engine() of a text that only max_tokens ends. With the repository's documents, a
+        change to one may end a text early."""
+        corpus = self.folder / "corpus.md"
+        corpus.write_text("The daemon takes A round and gives tokens, so that " * 400)
+        return f"--corpus={corpus}"
+
     def engine(self, *flags, uri=None, **options):
         return self.start(
             "specd-toy-engine", f"--specd={uri or f'unix:{self.socket}'}",
