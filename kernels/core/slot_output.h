@@ -19,7 +19,7 @@ enum class SlotField : uint32_t {
   kNumKept = 2,       // the number of tokens
   kNumAccepted = 3,   // the number of accepted nodes
   kTotalKept = 4,     // the tokens of the sequence after the round
-  kAcceptedPath = 5,  // the accepted nodes from the root on, then -1
+  kAcceptedPath = 5,  // the draft's accepted nodes, 0 .. num_nodes - 1, then -1
   // SGLang's layout, where the kept tokens are node 0 and node i of the draft is node i + 1.
   kPredicts = 6,     // entry n is the token that follows node n; -1 where none was kept
   kAcceptIndex = 7,  // entries of kPredicts, counted from slot 0 on: node 0, the path, then -1

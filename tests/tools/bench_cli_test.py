@@ -298,6 +298,7 @@ class PtxTest(unittest.TestCase):
                 (bench("ptx", "--counts=/nowhere"), ("counts = /nowhere", "specd_ptx_counts")),
                 (bench("ptx", "--batch=1"), ("batch", "ptx", "counts")),
                 (self.bench([GREEDY, {}]), ("line 2", "case is missing")),
+                (self.bench([GREEDY], "--json", "--launches"), ("launches", "--json")),
                 (self.bench([{**GREEDY, "processors": 7}]), ("90 on 7 processors", "132"))):
             self.assertEqual((process.returncode, process.stdout), (2, ""), process.stderr)
             for part in parts:

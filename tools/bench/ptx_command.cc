@@ -289,6 +289,9 @@ int RunPtx(const std::string& command) {
   const absl::StatusOr<std::vector<Line>> lines = ReadLines(absl::GetFlag(FLAGS_counts));
   if (!lines.ok()) return Fail(kExitUsage, std::string(lines.status().message()));
   if (report->format == ReportFormat::kJson) {
+    if (absl::GetFlag(FLAGS_launches)) {
+      return Fail(kExitUsage, "launches is a table: leave --json out, or --launches");
+    }
     for (const Line& line : *lines) PrintJson(line);
     return 0;
   }

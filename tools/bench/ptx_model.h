@@ -6,7 +6,7 @@
 //            by unit; a class counts as often as the machine code is expected to have it
 //   memory   the sectors that are needed over the bandwidth of the memory, and those that are asked
 //            for over that of the L2 cache
-//   shared   accesses of shared memory with their bank conflicts
+//   shared   the turns that accesses of shared memory take
 //   chain    the cycles of the longest warp
 //
 // It is a model: ptxas may merge or split instructions, and nothing here knows how well warps hide

@@ -77,7 +77,7 @@ enum {
   SPECD_NUM_KEPT = 40,      /* the number of kept tokens */
   SPECD_NUM_ACCEPTED = 48,  /* the number of accepted draft tokens */
   SPECD_TOTAL_KEPT = 56,    /* the output tokens of the sequence after the round; see below */
-  SPECD_ACCEPTED_PATH = 64, /* max_path wide: the accepted nodes from the root on, then -1 */
+  SPECD_ACCEPTED_PATH = 64, /* max_path wide: the draft's accepted nodes, then -1 */
   SPECD_PREDICTS = 72,      /* max_draft + 1 wide: SGLang's predicts; see below */
   SPECD_ACCEPT_INDEX = 80   /* max_path + 1 wide: SGLang's accept_index; see below */
 };

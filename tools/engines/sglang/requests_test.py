@@ -63,6 +63,18 @@ class RequestsTest(unittest.TestCase):
         opened.abort()
         self.assertEqual(opened.state().kept_tokens, 10)
 
+    def test_a_request_that_is_retracted_twice_has_the_tokens_of_both_prefills(self):
+        # Number and last id are those of the round that was lost; the id between them is not.
+        verify, req = EagleVerifier("embedded:cpu"), request("a", temperature=0)
+        verify(chain([[5]], last_ids=[3]), Batch([req], 32), rows(spikes([5, 6])))  # 5 and 6 are lost
+        req.output_ids.append(9)
+        req.retraction_count += 2
+        batch = Batch([req], 32)
+        batch.seq_lens += 1  # 6 again, by the second prefill
+        answer = verify(chain([[7]], last_ids=[6]), batch, rows(spikes([7, 8])))
+        self.assertEqual(accepted(answer), [[7, 8]])
+        self.assertEqual(verify._rounds._opened["a"].tokens, [3, 9, 6, 7, 8])
+
     def test_a_retracted_request_has_the_token_of_its_second_prefill(self):
         # The overlap loop drops the tokens of the last round before a retraction. The prefill afterwards
         # draws a token by the sampling backend.

@@ -41,10 +41,11 @@ class Opening(NamedTuple):
 
 
 class OutputEnd(NamedTuple):
-    """How many ids a request has generated, and the last of them."""
+    """How many ids a request has generated, the last of them, and how often the engine took ids back."""
 
     num_tokens: int
     last_id: int
+    num_retractions: int = 0
 
 
 class Request(NamedTuple):
@@ -71,9 +72,10 @@ class _Opened:
     def agrees(self, request: Request) -> bool:
         """Whether the sequence has the parameters and the tokens of the request."""
         ids, end, kept = request.output_ids, request.output_end, len(self.tokens)
+        retractions = self.request.output_end.num_retractions if self.request.output_end else 0
         return all(mine is its for mine, its in zip(self.request.parts, request.parts)) and (
             ids is None or len(ids) == kept or len(ids) > kept and ids[kept] == _UNREAD) and (
-            end is None or kept > 0 and end == (kept, self.tokens[-1]))
+            end is None or kept > 0 and end == (kept, self.tokens[-1], retractions))
 
 
 class RequestRounds:

@@ -93,9 +93,11 @@ def _host(tensor: Any) -> Any:
 
 def _request(req: Any, length: int, last_id: int) -> Request:
     """length: the tokens before the last one. SGLang's overlap loop reads a round's tokens after the next
-    round has begun, so req.output_ids may lack them. After a retraction it never reads the last round's."""
+    round has begun, so req.output_ids may lack them. After a retraction it never reads the last round's, so
+    that all of the sequence's tokens may be others."""
     return Request(req.rid, (weakref.ref(req),),
-                   output_end=OutputEnd(length + 1 - len(req.origin_input_ids), last_id))
+                   output_end=OutputEnd(length + 1 - len(req.origin_input_ids), last_id,
+                                        req.retraction_count))
 
 
 def _opening(request: Request, vocab_size: int) -> Opening:

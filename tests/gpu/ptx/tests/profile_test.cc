@@ -86,7 +86,7 @@ TEST_SUITE("ptx") {
     CHECK(profiler.launches()[1].repeated_row_sectors == 0);
   }
 
-  TEST_CASE("PTX machine: a profile counts turns of shared memory beyond the first") {
+  TEST_CASE("PTX machine: a profile counts the turns of shared memory, and conflicts") {
     DeviceBlock block(4096);
     uint64_t turns = 0;  // of the last access
     const auto conflicts = [&](const std::string& type, int stride) {
