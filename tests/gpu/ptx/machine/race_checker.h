@@ -31,7 +31,7 @@ struct WarpLayout {
   Scope narrowest_scope = Scope::kDevice;
 };
 
-// For each warp, the last clock that another has seen of it, and of which lane.
+// Others have seen a warp up to a clock: the last one for each warp, and the lane that it is of.
 using SeenClocks = std::vector<uint32_t>;
 // The same by the scope of what orders; that of Scope::kNone is empty.
 using ClocksByScope = std::array<SeenClocks, kNumScopes>;
