@@ -1,7 +1,8 @@
 #include "speculative/grammar/anchored_expr.h"
 
 #include <algorithm>
-#include <vector>
+
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 namespace {
@@ -32,7 +33,7 @@ AnchoredExpr ConcatPair(const AnchoredExpr& left, const AnchoredExpr& right, Gra
   pair.has_end_anchor = left.has_end_anchor || right.has_end_anchor;
   pair.num_repeats = std::max(left.num_repeats, right.num_repeats);
   FillContexts(&pair, [&](int b, int e) {
-    std::vector<ExprId> ways = {rules->Sequence({left.expr[b][0], right.expr[0][e]})};
+    List<ExprId> ways = {rules->Sequence({left.expr[b][0], right.expr[0][e]})};
     const bool is_right_at_begin = b == 1 && right.has_begin_anchor;
     const bool is_left_at_end = e == 1 && left.has_end_anchor;
     if (is_right_at_begin && left.is_nullable[b][0]) ways.push_back(right.expr[1][e]);
@@ -83,7 +84,7 @@ AnchoredExpr ConcatAnchored(std::span<const AnchoredExpr> parts, GrammarRules* r
   if (parts.size() == 1) return parts[0];
   if (std::none_of(parts.begin(), parts.end(),
                    [](const AnchoredExpr& part) { return part.HasAnchors(); })) {
-    std::vector<ExprId> exprs;
+    List<ExprId> exprs;
     bool is_nullable = true;
     for (const AnchoredExpr& part : parts) {
       exprs.push_back(part.expr[0][0]);
@@ -104,7 +105,7 @@ AnchoredExpr UniteAnchored(std::span<const AnchoredExpr> parts, GrammarRules* ru
     any.num_repeats = std::max(any.num_repeats, part.num_repeats);
   }
   FillContexts(&any, [&](int b, int e) {
-    std::vector<ExprId> exprs;
+    List<ExprId> exprs;
     for (const AnchoredExpr& part : parts) {
       exprs.push_back(part.expr[b][e]);
       any.is_nullable[b][e] = any.is_nullable[b][e] || part.is_nullable[b][e];
@@ -126,7 +127,7 @@ AnchoredExpr RepeatAnchored(const AnchoredExpr& part, uint32_t min, uint32_t max
   repeat.has_end_anchor = part.has_end_anchor;
   repeat.num_repeats = part.num_repeats + 1;
   FillContexts(&repeat, [&](int b, int e) {
-    std::vector<ExprId> ways;
+    List<ExprId> ways;
     // Copies without text may stand before the first one with text, or after the last.
     const bool may_be_fewer = part.is_nullable[b][0] || part.is_nullable[0][e];
     const uint32_t fewest = may_be_fewer ? 1 : std::max(min, 1u);
@@ -146,7 +147,7 @@ AnchoredExpr RepeatAnchored(const AnchoredExpr& part, uint32_t min, uint32_t max
 ExprId SearchAnchored(const AnchoredExpr& part, GrammarRules* rules) {
   const ExprId any_text = rules->Star(rules->Chars(CharSet::All()));
   if (part.is_nullable[0][0]) return any_text;
-  std::vector<ExprId> ways = {rules->Sequence({any_text, part.expr[0][0], any_text})};
+  List<ExprId> ways = {rules->Sequence({any_text, part.expr[0][0], any_text})};
   if (part.has_begin_anchor) ways.push_back(rules->Sequence({part.expr[1][0], any_text}));
   if (part.has_end_anchor) ways.push_back(rules->Sequence({any_text, part.expr[0][1]}));
   if (part.has_begin_anchor && part.has_end_anchor) ways.push_back(part.expr[1][1]);

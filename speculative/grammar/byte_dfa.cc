@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <utility>
 
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/byte_nfa.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/dfa_minimizer.h"
 #include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/id_table.h"
 #include "speculative/grammar/subset_construction.h"
-#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -64,7 +65,7 @@ class Product {
         AppendEdge({.first = first, .last = last, .target = target}, &state.edges);
       });
       num_edges += state.edges.size();
-      if (!WorkBound::Spend(8 + 4 * state.edges.size())) return WorkBound::TooMuch();
+      if (!Budget::Spend(8 + 4 * state.edges.size())) return Budget::Refusal();
       if (absl::Status status = CheckGrowth(pairs_.size(), num_edges); !status.ok()) return status;
     }
     return MinimizeWithinLimits(result);
@@ -144,7 +145,7 @@ class Product {
   const ByteDfa& b_;
   const Operation operation_;
   IdTable numbers_;  // of pairs_
-  std::vector<Pair> pairs_;
+  List<Pair> pairs_;
 };
 
 bool AreSame(const ByteDfa& a, const ByteDfa& b) {
@@ -168,7 +169,7 @@ bool ByteDfa::Accepts(std::string_view text) const {
 
 uint32_t ByteDfa::Step(uint32_t state, uint8_t byte) const {
   if (state == kDead) return kDead;
-  const std::vector<Edge>& edges = states[state].edges;
+  const List<Edge>& edges = states[state].edges;
   const auto edge = std::partition_point(
       edges.begin(), edges.end(), [&](const Edge& candidate) { return candidate.last < byte; });
   return edge != edges.end() && edge->first <= byte ? edge->target : kDead;

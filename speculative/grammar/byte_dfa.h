@@ -14,9 +14,9 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -30,12 +30,12 @@ struct ByteDfa {
     friend bool operator==(const Edge&, const Edge&) = default;
   };
   struct State {
-    std::vector<Edge> edges;
+    List<Edge> edges;
     bool accepting = false;
   };
 
   // State 0 is the start. An empty list accepts no text.
-  std::vector<State> states;
+  List<State> states;
 
   bool IsEmpty() const { return states.empty(); }
   bool Accepts(std::string_view text) const;

@@ -8,6 +8,7 @@
 
 #include "fmt/format.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 namespace {
@@ -187,7 +188,7 @@ class NfaBuilder {
   }
 
   RuleId RepeatRule(ExprId part) {
-    std::vector<ExprId>& parts = options_.repeats->parts;
+    List<ExprId>& parts = options_.repeats->parts;
     const auto found = std::find(parts.begin(), parts.end(), part);
     const auto index = static_cast<size_t>(found - parts.begin());
     if (found == parts.end()) parts.push_back(part);
@@ -202,7 +203,7 @@ class NfaBuilder {
   }
 
   void CompileAutomaton(const ByteDfa& dfa, uint32_t from, uint32_t to) {
-    std::vector<uint32_t> nodes(dfa.states.size());
+    List<uint32_t> nodes(dfa.states.size());
     for (uint32_t& node : nodes) node = AddNode();
     if (is_full_) return;
     AddEmpty(from, nodes[0]);
@@ -222,8 +223,8 @@ class NfaBuilder {
 
 }  // namespace
 
-std::vector<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node) {
-  std::vector<uint32_t> closure = {node};
+List<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node) {
+  List<uint32_t> closure = {node};
   std::vector<bool> seen(nfa.nodes.size());
   seen[node] = true;
   for (size_t i = 0; i < closure.size(); ++i) {
@@ -243,7 +244,7 @@ absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr,
 void KeepBytes(const ByteSet& bytes, ByteNfa* nfa) {
   if (bytes == ByteSet::All()) return;
   for (ByteNfa::Node& node : nfa->nodes) {
-    std::vector<ByteNfa::Edge> kept;
+    List<ByteNfa::Edge> kept;
     for (const ByteNfa::Edge& edge : node.edges) {
       bool is_open = false;
       for (int byte = edge.first; byte <= edge.last; ++byte) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_set.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -26,12 +27,12 @@ struct ByteNfa {
     uint32_t target = 0;
   };
   struct Node {
-    std::vector<Edge> edges;
-    std::vector<CallEdge> calls;
-    std::vector<uint32_t> empties;
+    List<Edge> edges;
+    List<CallEdge> calls;
+    List<uint32_t> empties;
   };
 
-  std::vector<Node> nodes;
+  List<Node> nodes;
   uint32_t start = 0;
   uint32_t final = 0;  // it has no edge out
 };
@@ -42,7 +43,7 @@ inline constexpr size_t kNfaNodesMax = 1 << 20;
 // Rules that BuildNfa makes for parts of long repetitions; a part is the body of its rule. Ids
 // continue after the rules of the GrammarRules.
 struct RepeatRules {
-  std::vector<ExprId> parts;
+  List<ExprId> parts;
 };
 
 struct NfaOptions {
@@ -57,7 +58,7 @@ struct NfaOptions {
 absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr, const NfaOptions& options);
 
 // The nodes that empty edges lead to from `node`, which is the first of them.
-std::vector<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node);
+List<uint32_t> EmptyClosure(const ByteNfa& nfa, uint32_t node);
 
 // Removes all other bytes from the edges.
 void KeepBytes(const ByteSet& bytes, ByteNfa* nfa);

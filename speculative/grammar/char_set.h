@@ -9,7 +9,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -39,12 +40,12 @@ class CharSet {
 
   bool Has(uint32_t code_point) const;
   bool IsEmpty() const { return ranges_.empty(); }
-  const std::vector<CharRange>& ranges() const { return ranges_; }
+  const List<CharRange>& ranges() const { return ranges_; }
 
   friend bool operator==(const CharSet&, const CharSet&) = default;
 
  private:
-  std::vector<CharRange> ranges_;
+  List<CharRange> ranges_;
 };
 
 }  // namespace specd::grammar

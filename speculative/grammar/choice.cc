@@ -4,9 +4,9 @@
 #include <simdjson.h>
 
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/json_memory.h"
 #include "speculative/grammar/word_dfa.h"
 
@@ -30,7 +30,7 @@ absl::StatusOr<ExprId> BuildChoice(std::string_view json_array, GrammarRules* ru
   if (root.get(choices)) {
     return absl::InvalidArgumentError("choice is not an array; give an array of strings");
   }
-  std::vector<std::string_view> words;
+  List<std::string_view> words;
   for (const simdjson::dom::element choice : choices) {
     std::string_view word;
     if (choice.get(word)) {

@@ -14,11 +14,11 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -31,7 +31,7 @@ template <typename State, typename Step, typename IsAccepting>
 absl::StatusOr<ByteDfa> ExploreDfa(const State& start, std::span<const ByteRange> ranges,
                                    const Step& step, const IsAccepting& is_accepting) {
   std::map<State, uint32_t> ids = {{start, 0}};
-  std::vector<State> open = {start};
+  List<State> open = {start};
   ByteDfa dfa;
   for (size_t id = 0; id < open.size(); ++id) {
     const State state = open[id];

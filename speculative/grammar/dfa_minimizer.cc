@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "speculative/grammar/counted.h"
+
 namespace specd::grammar {
 namespace {
 
@@ -18,10 +20,10 @@ class RefinablePartition {
   // Sets by the value of `key`, in its order; each value below num_keys is used, or skipped.
   RefinablePartition(std::span<const uint8_t> key, size_t num_keys)
       : elements_(key.size()), place_of_(key.size()), set_of_(key.size()) {
-    std::vector<uint32_t> begin(num_keys + 1, 0);
+    List<uint32_t> begin(num_keys + 1, 0);
     for (const uint8_t value : key) ++begin[value + size_t{1}];
     std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    std::vector<uint32_t> set_of_key(num_keys, 0);
+    List<uint32_t> set_of_key(num_keys, 0);
     for (size_t value = 0; value < num_keys; ++value) {
       if (begin[value] == begin[value + 1]) continue;
       set_of_key[value] = num_sets();
@@ -39,7 +41,7 @@ class RefinablePartition {
   std::span<const uint32_t> Elements(uint32_t set) const {
     return std::span(elements_).subspan(sets_[set].begin, sets_[set].end - sets_[set].begin);
   }
-  const std::vector<uint32_t>& set_of() const { return set_of_; }
+  const List<uint32_t>& set_of() const { return set_of_; }
 
   void Mark(uint32_t element) {
     Set& set = sets_[set_of_[element]];
@@ -76,11 +78,11 @@ class RefinablePartition {
     uint32_t num_marked = 0;  // the marked ones are the first of the set
   };
 
-  std::vector<uint32_t> elements_;  // the sets one after another
-  std::vector<uint32_t> place_of_;
-  std::vector<uint32_t> set_of_;
-  std::vector<Set> sets_;
-  std::vector<uint32_t> touched_;
+  List<uint32_t> elements_;  // the sets one after another
+  List<uint32_t> place_of_;
+  List<uint32_t> set_of_;
+  List<Set> sets_;
+  List<uint32_t> touched_;
 };
 
 // Numbers the ranges of bytes that no edge of `states` tells apart.
@@ -101,22 +103,22 @@ std::array<uint8_t, 256> ByteClasses(const ByteDfa& dfa, std::span<const uint32_
   return class_of;
 }
 
-std::vector<uint32_t> AllStates(const ByteDfa& dfa) {
-  std::vector<uint32_t> states(dfa.states.size());
+List<uint32_t> AllStates(const ByteDfa& dfa) {
+  List<uint32_t> states(dfa.states.size());
   std::iota(states.begin(), states.end(), 0);
   return states;
 }
 
 // The numbers 0..keys.size()-1 grouped by key: those of key k are items[begin[k]..begin[k+1]).
 struct Groups {
-  std::vector<uint32_t> begin;
-  std::vector<uint32_t> items;
+  List<uint32_t> begin;
+  List<uint32_t> items;
 
   Groups(std::span<const uint32_t> keys, size_t num_keys)
       : begin(num_keys + 1), items(keys.size()) {
     for (const uint32_t key : keys) ++begin[key + size_t{1}];
     std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    std::vector<uint32_t> next(begin.begin(), begin.end() - 1);
+    List<uint32_t> next(begin.begin(), begin.end() - 1);
     for (uint32_t i = 0; i < keys.size(); ++i) items[next[keys[i]]++] = i;
   }
   std::span<const uint32_t> Of(uint32_t key) const {
@@ -126,10 +128,10 @@ struct Groups {
 
 // The states from which a text is accepted.
 std::vector<bool> Live(const ByteDfa& dfa) {
-  std::vector<uint32_t> tails;
-  std::vector<uint32_t> heads;
+  List<uint32_t> tails;
+  List<uint32_t> heads;
   std::vector<bool> is_live(dfa.states.size(), false);
-  std::vector<uint32_t> open;
+  List<uint32_t> open;
   for (uint32_t state = 0; state < dfa.states.size(); ++state) {
     for (const ByteDfa::Edge& edge : dfa.states[state].edges) {
       if (!heads.empty() && tails.back() == state && heads.back() == edge.target) continue;
@@ -155,7 +157,7 @@ std::vector<bool> Live(const ByteDfa& dfa) {
 
 }  // namespace
 
-void AppendEdge(const ByteDfa::Edge& edge, std::vector<ByteDfa::Edge>* edges) {
+void AppendEdge(const ByteDfa::Edge& edge, List<ByteDfa::Edge>* edges) {
   if (!edges->empty() && edges->back().target == edge.target &&
       edges->back().last + 1 == edge.first) {
     edges->back().last = edge.last;
@@ -210,11 +212,11 @@ void DfaMinimizer::MakeTransitions() {
 // Blocks of states and bundles of transitions refine each other: a bundle has one label and leads
 // to one block, and so it splits the blocks into states with and without such a transition. A
 // transition that is missing needs no state of its own.
-std::vector<uint32_t> DfaMinimizer::Refine() const {
-  std::vector<uint8_t> accepting(kept_.size());
+List<uint32_t> DfaMinimizer::Refine() const {
+  List<uint8_t> accepting(kept_.size());
   for (size_t i = 0; i < kept_.size(); ++i) accepting[i] = dfa_.states[kept_[i]].accepting ? 1 : 0;
-  std::vector<uint8_t> labels(transitions_.size());
-  std::vector<uint32_t> heads(transitions_.size());
+  List<uint8_t> labels(transitions_.size());
+  List<uint32_t> heads(transitions_.size());
   for (size_t i = 0; i < transitions_.size(); ++i) {
     labels[i] = transitions_[i].label;
     heads[i] = transitions_[i].head;
@@ -240,9 +242,9 @@ std::vector<uint32_t> DfaMinimizer::Refine() const {
   return blocks.set_of();
 }
 
-ByteDfa DfaMinimizer::Quotient(const std::vector<uint32_t>& block_of) const {
-  std::vector<uint32_t> number_of(kept_.size(), kDead);  // of a block
-  std::vector<uint32_t> members = {0};                   // one state of each numbered block
+ByteDfa DfaMinimizer::Quotient(const List<uint32_t>& block_of) const {
+  List<uint32_t> number_of(kept_.size(), kDead);  // of a block
+  List<uint32_t> members = {0};                   // one state of each numbered block
   number_of[block_of[0]] = 0;
   ByteDfa result;
   for (uint32_t number = 0; number < members.size(); ++number) {

@@ -11,9 +11,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -26,7 +26,7 @@ inline constexpr size_t kDfaGrowthMax = size_t{1} << 18;
 inline constexpr size_t kDfaTransitionsMax = size_t{1} << 22;
 
 // Appends an edge, or widens the last one. REQUIRES: the edges end before `edge`.
-void AppendEdge(const ByteDfa::Edge& edge, std::vector<ByteDfa::Edge>* edges);
+void AppendEdge(const ByteDfa::Edge& edge, List<ByteDfa::Edge>* edges);
 
 // The transitions that a minimizer of `dfa` would hold at most.
 size_t CountTransitions(const ByteDfa& dfa);
@@ -48,13 +48,13 @@ class DfaMinimizer {
   void Keep();
   void MakeTransitions();
   // Returns the block of each kept state; states of one block have the same language.
-  std::vector<uint32_t> Refine() const;
-  ByteDfa Quotient(const std::vector<uint32_t>& block_of) const;
+  List<uint32_t> Refine() const;
+  ByteDfa Quotient(const List<uint32_t>& block_of) const;
 
   const ByteDfa& dfa_;
-  std::vector<uint32_t> kept_;      // in the order of dfa_
-  std::vector<uint32_t> index_of_;  // of a state in kept_, or kDead
-  std::vector<Transition> transitions_;
+  List<uint32_t> kept_;      // in the order of dfa_
+  List<uint32_t> index_of_;  // of a state in kept_, or kDead
+  List<Transition> transitions_;
 };
 
 }  // namespace specd::grammar

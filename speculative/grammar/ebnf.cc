@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/ebnf_lexer.h"
 #include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/utf8_text.h"
@@ -60,7 +60,7 @@ class EbnfParser {
   EbnfToken token_;
   EbnfToken next_;
   HashMap<std::string_view, size_t> index_of_;  // in named_
-  std::vector<NamedRule> named_;
+  List<NamedRule> named_;
 };
 
 absl::Status EbnfParser::Advance() {
@@ -136,7 +136,7 @@ absl::Status EbnfParser::ParseRule() {
 }
 
 absl::StatusOr<ExprId> EbnfParser::ParseAlternatives(int depth) {
-  std::vector<ExprId> parts;
+  List<ExprId> parts;
   while (true) {
     const absl::StatusOr<ExprId> part = ParseSequence(depth);
     if (!part.ok()) return part.status();
@@ -148,7 +148,7 @@ absl::StatusOr<ExprId> EbnfParser::ParseAlternatives(int depth) {
 
 // A sequence of no item is the empty text.
 absl::StatusOr<ExprId> EbnfParser::ParseSequence(int depth) {
-  std::vector<ExprId> parts;
+  List<ExprId> parts;
   while (!IsRuleHead()) {
     switch (token_.kind) {
       case EbnfTokenKind::kEnd:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
@@ -73,8 +74,8 @@ void AddByte(uint8_t byte, uint32_t target, ByteDfa::State* state) {
 // them: if every character that begins with some byte is excluded, that byte leads nowhere.
 ByteDfa Trim(const ByteDfa& dfa) {
   const size_t size = dfa.states.size();
-  std::vector<std::vector<uint32_t>> sources(size);
-  std::vector<uint32_t> unvisited;
+  List<List<uint32_t>> sources(size);
+  List<uint32_t> unvisited;
   std::vector<bool> is_kept(size, false);
   for (uint32_t i = 0; i < size; ++i) {
     for (const ByteDfa::Edge& edge : dfa.states[i].edges) sources[edge.target].push_back(i);
@@ -93,7 +94,7 @@ ByteDfa Trim(const ByteDfa& dfa) {
     }
   }
   if (size == 0 || !is_kept[0]) return {};
-  std::vector<uint32_t> new_index(size, 0);
+  List<uint32_t> new_index(size, 0);
   ByteDfa trimmed;
   for (uint32_t i = 0; i < size; ++i) {
     if (!is_kept[i]) continue;
@@ -148,8 +149,8 @@ void FreeText::Insert(const std::string& marker, uint32_t group) {
 
 // Each node gets the steps of the longest proper suffix of its text that is a node too.
 void FreeText::Link() {
-  std::vector<uint32_t> suffix(nodes_.size(), 0);
-  std::vector<uint32_t> by_length = {0};
+  List<uint32_t> suffix(nodes_.size(), 0);
+  List<uint32_t> by_length = {0};
   for (size_t i = 0; i < by_length.size(); ++i) {
     const uint32_t node = by_length[i];
     for (size_t byte = 0; byte < 256; ++byte) {
@@ -169,7 +170,7 @@ void FreeText::Link() {
 ByteDfa FreeText::Build(std::optional<size_t> last_group) const {
   ByteDfa dfa;
   HashMap<std::pair<uint32_t, Utf8State>, uint32_t> index_of;
-  std::vector<std::pair<uint32_t, Utf8State>> places;
+  List<std::pair<uint32_t, Utf8State>> places;
   const auto index = [&](uint32_t node, Utf8State utf8) {
     const auto [entry, is_new] =
         index_of.try_emplace({node, utf8}, static_cast<uint32_t>(places.size()));

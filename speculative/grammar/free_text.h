@@ -19,6 +19,7 @@
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -52,7 +53,7 @@ class FreeText {
   void Link();
   ByteDfa Build(std::optional<size_t> last_group) const;
 
-  std::vector<Node> nodes_;
+  List<Node> nodes_;
 };
 
 }  // namespace specd::grammar

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -36,7 +37,7 @@ ExprId GrammarRules::Literal(std::string_view bytes) {
 }
 
 ExprId GrammarRules::Sequence(std::span<const ExprId> parts) {
-  std::vector<ExprId> flat;
+  List<ExprId> flat;
   for (const ExprId part : parts) {
     if (part == kNeverExpr) return kNeverExpr;
     if (part == kEmptyExpr) continue;
@@ -52,7 +53,7 @@ ExprId GrammarRules::Sequence(std::span<const ExprId> parts) {
 }
 
 ExprId GrammarRules::AnyOf(std::span<const ExprId> parts) {
-  std::vector<ExprId> flat;
+  List<ExprId> flat;
   for (const ExprId part : parts) {
     if (part == kNeverExpr) continue;
     if (exprs_[part].kind == ExprKind::kAnyOf) {

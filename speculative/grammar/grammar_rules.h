@@ -24,6 +24,7 @@
 #include "speculative/grammar/byte_dfa.h"
 #include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/char_set.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -49,10 +50,10 @@ enum class ExprKind : uint8_t {
 
 struct Expr {
   ExprKind kind = ExprKind::kEmpty;
-  uint32_t min = 0;                // kRepeat
-  uint32_t max = 0;                // kRepeat; kUnbounded: no bound
-  uint32_t payload = 0;            // an index into the table of the kind; kCall: the rule
-  std::vector<ExprId> parts = {};  // kSequence, kAnyOf, kRepeat (one)
+  uint32_t min = 0;         // kRepeat
+  uint32_t max = 0;         // kRepeat; kUnbounded: no bound
+  uint32_t payload = 0;     // an index into the table of the kind; kCall: the rule
+  List<ExprId> parts = {};  // kSequence, kAnyOf, kRepeat (one)
 };
 
 class GrammarRules {
@@ -110,13 +111,13 @@ class GrammarRules {
 
   ExprId Add(Expr expr);
 
-  std::vector<Expr> exprs_;
-  std::vector<Rule> rules_;
+  List<Expr> exprs_;
+  List<Rule> rules_;
   RuleId root_ = kNoRule;
-  std::vector<ByteSet> byte_sets_;
-  std::vector<CharSet> char_sets_;
+  List<ByteSet> byte_sets_;
+  List<CharSet> char_sets_;
   std::vector<std::string> literals_;
-  std::vector<ByteDfa> automata_;
+  List<ByteDfa> automata_;
 };
 
 }  // namespace specd::grammar

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "speculative/grammar/counted.h"
+
 namespace specd::grammar {
 namespace {
 
@@ -39,13 +41,13 @@ class CallCounts {
   enum class State : uint8_t { kNew, kOpen, kDone };
   struct Frame {
     RuleId rule;
-    std::vector<RuleId> calls;
+    List<RuleId> calls;
     size_t next = 0;
   };
 
-  std::vector<RuleId> CallsOf(RuleId rule) {
-    std::vector<RuleId> calls;
-    std::vector<ExprId> open = {rules_.body(rule)};
+  List<RuleId> CallsOf(RuleId rule) {
+    List<RuleId> calls;
+    List<ExprId> open = {rules_.body(rule)};
     size_t num_exprs = 0;
     while (!open.empty()) {
       const Expr& expr = rules_.expr(open.back());
@@ -65,7 +67,7 @@ class CallCounts {
   // Depth first without recursion. A call of a rule that is still open makes every rule on the way
   // recursive.
   void Visit(RuleId root) {
-    std::vector<Frame> stack;
+    List<Frame> stack;
     const auto open = [&](RuleId rule) {
       rule_state_[rule] = State::kOpen;
       stack.push_back({.rule = rule, .calls = CallsOf(rule)});
@@ -104,10 +106,10 @@ class CallCounts {
   }
 
   const GrammarRules& rules_;
-  std::vector<State> rule_state_;
-  std::vector<size_t> num_calls_;
-  std::vector<size_t> num_exprs_;  // with those of callees; counted no further than it matters
-  std::vector<size_t> depth_;
+  List<State> rule_state_;
+  List<size_t> num_calls_;
+  List<size_t> num_exprs_;  // with those of callees; counted no further than it matters
+  List<size_t> depth_;
   std::vector<bool> is_recursive_;
 };
 

@@ -4,9 +4,9 @@
 
 #include <array>
 #include <utility>
-#include <vector>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/decimal.h"
 
 namespace specd::grammar {
@@ -53,7 +53,7 @@ class EscapeBuilder {
     dfa_.states[state].edges.push_back({first, last, target});
   }
   // All escapes of `state`: pairs of a byte and its target, sorted by byte.
-  uint32_t AddEscapes(const std::vector<std::pair<uint8_t, uint32_t>>& escaped) {
+  uint32_t AddEscapes(const List<std::pair<uint8_t, uint32_t>>& escaped) {
     std::array<uint32_t, 256> letters;
     letters.fill(ByteDfa::kDead);
     std::array<uint32_t, 32> codes;
@@ -140,9 +140,9 @@ ByteDfa EscapeStrings(const ByteDfa& values) {
   EscapeBuilder builder(&dfa);
   for (uint32_t state = 0; state < values.states.size(); ++state) {
     dfa.states[state].accepting = values.states[state].accepting;
-    std::vector<std::pair<uint8_t, uint32_t>> escaped;
+    List<std::pair<uint8_t, uint32_t>> escaped;
     // Where the edge of the backslash goes, so that the edges stay sorted.
-    std::vector<ByteDfa::Edge> raw;
+    List<ByteDfa::Edge> raw;
     for (const ByteDfa::Edge& edge : values.states[state].edges) {
       uint32_t first = edge.first;
       for (uint32_t byte = edge.first; byte <= edge.last; ++byte) {
@@ -319,7 +319,7 @@ ExprId JsonText::Constant(const JsonValue& value) {
       break;
   }
   // At most kJsonDepthMax levels, as ParseJson has seen to it.
-  std::vector<ExprId> parts = {Open(value.IsArray() ? '[' : '{')};
+  List<ExprId> parts = {Open(value.IsArray() ? '[' : '{')};
   for (size_t i = 0; i < value.values.size(); ++i) {
     if (i > 0) parts.push_back(Comma());
     if (value.IsObject()) {

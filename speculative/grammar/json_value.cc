@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_replace.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/decimal.h"
 #include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/json_memory.h"
@@ -92,7 +93,7 @@ absl::StatusOr<std::unique_ptr<const JsonValue>> Parser::Parse() {
   }
 
   uint32_t index = 0;
-  std::vector<JsonValue*> open = {root.get()};
+  List<JsonValue*> open = {root.get()};
   while (!open.empty()) {
     JsonValue* value = open.back();
     open.pop_back();

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -28,7 +29,7 @@ struct JsonValue {
   bool boolean = false;
   std::string text = {};                // a string's characters; a number as it is written
   std::vector<std::string> names = {};  // of an object's members
-  std::vector<JsonValue> values = {};   // of an object's members; an array's items
+  List<JsonValue> values = {};          // of an object's members; an array's items
   const JsonValue* parent = nullptr;
   uint32_t index = 0;  // in the order of the text
 

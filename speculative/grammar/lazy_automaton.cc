@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/core/check.h"
-#include "speculative/grammar/work_bound.h"
+#include "speculative/grammar/budget.h"
 
 namespace specd::grammar {
 namespace {
@@ -78,7 +78,7 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
   for (int i = network_.byte_class(first); i <= network_.byte_class(last); ++i) {
     record.row[i].store(next, std::memory_order_release);
   }
-  return WorkBound::Spend(num_looks) ? next : kTooMuchWork;
+  return Budget::Spend(num_looks) ? next : kTooMuchWork;
 }
 
 LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) const {

@@ -38,7 +38,7 @@ class LazyAutomaton {
   static constexpr StateId kDead = 0;         // no text of the grammar begins like this
   static constexpr StateId kTooManyWays = 1;  // the state would have more than kItemsMax items
   static constexpr StateId kFull = 2;  // kStatesMax, kBytesMax or the process's memory is used up
-  static constexpr StateId kTooMuchWork = 3;  // the caller's WorkBound is used up
+  static constexpr StateId kTooMuchWork = 3;  // the caller's Budget is used up
   static constexpr uint32_t kStatesMax = 1 << 18;
   static constexpr size_t kItemsMax = 4096;               // of one state
   static constexpr size_t kBytesMax = size_t{128} << 20;  // of all states and stacks

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -15,7 +16,7 @@ using Node = ByteNfa::Node;
 
 class LeftRecursion {
  public:
-  explicit LeftRecursion(std::vector<ByteNfa>* rules) : rules_(*rules) {
+  explicit LeftRecursion(List<ByteNfa>* rules) : rules_(*rules) {
     first_calls_.resize(rules_.size());
     for (size_t rule = 0; rule < rules_.size(); ++rule) {
       for (const uint32_t first : EmptyClosure(rules_[rule], rules_[rule].start)) {
@@ -28,9 +29,9 @@ class LeftRecursion {
   }
 
   bool Remove() {
-    std::vector<std::pair<size_t, ByteNfa>> rebuilt;
+    List<std::pair<size_t, ByteNfa>> rebuilt;
     size_t num_nodes = 0;
-    for (const std::vector<RuleId>& group : groups_) {
+    for (const List<RuleId>& group : groups_) {
       for (const RuleId goal : group) {
         rebuilt.emplace_back(goal, Rebuild(goal, group));
         num_nodes += rebuilt.back().second.nodes.size();
@@ -46,10 +47,10 @@ class LeftRecursion {
   // that hold a cycle are kept.
   void FindGroups() {
     constexpr uint32_t kUnseen = ~uint32_t{0};
-    std::vector<uint32_t> order(rules_.size(), kUnseen);
-    std::vector<uint32_t> low(rules_.size());
+    List<uint32_t> order(rules_.size(), kUnseen);
+    List<uint32_t> low(rules_.size());
     std::vector<bool> is_open(rules_.size());
-    std::vector<RuleId> component;
+    List<RuleId> component;
     uint32_t num_seen = 0;
     struct Frame {
       RuleId rule;
@@ -57,7 +58,7 @@ class LeftRecursion {
     };
     for (RuleId root = 0; root < rules_.size(); ++root) {
       if (order[root] != kUnseen) continue;
-      std::vector<Frame> stack;
+      List<Frame> stack;
       const auto open = [&](RuleId rule) {
         order[rule] = low[rule] = num_seen++;
         is_open[rule] = true;
@@ -81,7 +82,7 @@ class LeftRecursion {
           low[stack.back().rule] = std::min(low[stack.back().rule], low[rule]);
         }
         if (low[rule] != order[rule]) continue;
-        std::vector<RuleId> group;
+        List<RuleId> group;
         do {
           group.push_back(component.back());
           is_open[component.back()] = false;
@@ -100,7 +101,7 @@ class LeftRecursion {
   // The automaton of `goal`: it reads a text of some rule of the group that begins with no call of
   // the group. Then, as long as a rule of the group may begin with the rule that was read, it goes
   // on in that rule after the call. It may stop where the goal itself was read.
-  ByteNfa Rebuild(RuleId goal, const std::vector<RuleId>& group) const {
+  ByteNfa Rebuild(RuleId goal, const List<RuleId>& group) const {
     ByteNfa result;
     std::map<RuleId, uint32_t> base;  // of each rule's copied nodes
     result.nodes.resize(2);
@@ -137,13 +138,13 @@ class LeftRecursion {
     return result;
   }
 
-  std::vector<ByteNfa>& rules_;
-  std::vector<std::vector<ByteNfa::CallEdge>> first_calls_;  // [rule]
-  std::vector<std::vector<RuleId>> groups_;
+  List<ByteNfa>& rules_;
+  List<List<ByteNfa::CallEdge>> first_calls_;  // [rule]
+  List<List<RuleId>> groups_;
 };
 
 }  // namespace
 
-bool RemoveLeftRecursion(std::vector<ByteNfa>* rules) { return LeftRecursion(rules).Remove(); }
+bool RemoveLeftRecursion(List<ByteNfa>* rules) { return LeftRecursion(rules).Remove(); }
 
 }  // namespace specd::grammar

@@ -6,14 +6,13 @@
 // rule, up to its own rule. No text is lost. Pure function, for any thread.
 #pragma once
 
-#include <vector>
-
 #include "speculative/grammar/byte_nfa.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
 // Calls in `rules` are indices into the list. If the new automata had more than kNfaNodesMax nodes,
 // returns false and changes nothing. REQUIRES: no rule has the empty text.
-bool RemoveLeftRecursion(std::vector<ByteNfa>* rules);
+bool RemoveLeftRecursion(List<ByteNfa>* rules);
 
 }  // namespace specd::grammar

@@ -2,9 +2,9 @@
 
 #include <span>
 
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/id_table.h"
-#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -29,7 +29,7 @@ bool IsWalkedSooner(const VocabularySlice& slice) {
 
 StateId MaskBuilder::Build(LazyAutomaton* automaton, StateId state,
                            std::vector<uint32_t>* words) const {
-  WorkBound work(kUnitsMax);
+  const Budget budget({.units = kUnitsMax});
   words->assign((static_cast<size_t>(vocab_size_) + 31) / 32, 0);
   const auto add = [&](const std::vector<uint32_t>& mask) {
     for (size_t i = 0; i < words->size(); ++i) (*words)[i] |= mask[i];
@@ -122,7 +122,7 @@ MaskBuilder::Answer MaskBuilder::Contains(const ByteDfa& language, LazyAutomaton
         visit(edge.target, next);
       }
     }
-    if (!WorkBound::Spend(num_steps)) {
+    if (!Budget::Spend(num_steps)) {
       *limit = LazyAutomaton::kTooMuchWork;
       return Answer::kLimit;
     }

@@ -21,7 +21,7 @@ class MaskBuilder {
         slices_(MakeVocabularySlices(trie)),
         covers_(MakeSliceCovers(slices_)) {}
 
-  // The units of work of one mask (work_bound.h; docs/GRAMMARS.md, "Limits of a sequence").
+  // The units of work of one mask (budget.h; docs/GRAMMARS.md, "Limits of a sequence").
   static constexpr size_t kUnitsMax = size_t{1} << 20;
 
   // Writes the row of `state`, without stop ids, and returns kDead. If a limit is met, returns the

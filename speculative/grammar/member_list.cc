@@ -7,11 +7,12 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
-MemberList::MemberList(std::vector<Member> members, ExprId other, MemberCounts counts,
-                       std::string name, JsonText* text, GrammarRules* rules)
+MemberList::MemberList(List<Member> members, ExprId other, MemberCounts counts, std::string name,
+                       JsonText* text, GrammarRules* rules)
     : members_(std::move(members)),
       other_(other),
       counts_(counts),

@@ -6,9 +6,9 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/json_text.h"
 
@@ -29,7 +29,7 @@ inline constexpr size_t kMemberNodesMax = 65536;
 class MemberList {
  public:
   // `other` is any further member; Never if there is none. `name` is for the rules.
-  MemberList(std::vector<Member> members, ExprId other, MemberCounts counts, std::string name,
+  MemberList(List<Member> members, ExprId other, MemberCounts counts, std::string name,
              JsonText* text, GrammarRules* rules);
 
   // The object, with its braces. RESOURCE_EXHAUSTED past kMemberNodesMax.
@@ -39,7 +39,7 @@ class MemberList {
 
  private:
   // The text from a node on, its parts in reverse.
-  using Tail = std::vector<ExprId>;
+  using Tail = List<ExprId>;
 
   size_t NodeOf(size_t position, size_t num_written) const {
     return position * (cap_ + 1) + num_written;
@@ -53,15 +53,15 @@ class MemberList {
   ExprId Join(Tail tail);
   Tail TakeNode(size_t position, size_t num_written);
 
-  const std::vector<Member> members_;
+  const List<Member> members_;
   const ExprId other_;
   MemberCounts counts_;
   const std::string name_;
   JsonText& text_;
   GrammarRules& rules_;
-  size_t cap_ = 1;              // counts are told apart up to here
-  std::vector<uint32_t> ways_;  // edges into each node
-  std::vector<Tail> tails_;
+  size_t cap_ = 1;       // counts are told apart up to here
+  List<uint32_t> ways_;  // edges into each node
+  List<Tail> tails_;
 };
 
 }  // namespace specd::grammar

@@ -1,14 +1,17 @@
 #include "speculative/grammar/network.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <span>
 #include <utility>
 
+#include "speculative/grammar/budget.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/rule_graph.h"
 #include "speculative/grammar/rule_nfas.h"
-#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -32,7 +35,7 @@ class SubsetBuilder {
     NodeOf({nfa_.start});
     for (size_t i = 0; i < sets_.size(); ++i) {
       if (sets_.size() > nodes_max || num_members_ > kMembersMax) return false;
-      if (!WorkBound::Spend(num_looks_)) return false;
+      if (!Budget::Spend(num_looks_)) return false;
       num_looks_ = 0;
       graph->nodes.emplace_back();
       Expand(*sets_[i], &graph->nodes.back());
@@ -41,7 +44,7 @@ class SubsetBuilder {
   }
 
  private:
-  using Set = std::vector<uint32_t>;
+  using Set = List<uint32_t>;
 
   Set Closed(Set set) {
     for (const uint32_t node : set) seen_[node] = true;
@@ -75,7 +78,7 @@ class SubsetBuilder {
 
   void Expand(const Set& set, RuleGraph::Node* node) {
     // The bytes at which some edge begins, or has just ended.
-    std::vector<int> cuts;
+    List<int> cuts;
     std::map<uint32_t, Set> calls;
     for (const uint32_t member : set) {
       node->is_end |= member == nfa_.final;
@@ -90,7 +93,7 @@ class SubsetBuilder {
     }
     std::sort(cuts.begin(), cuts.end());
     cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    std::vector<Set> targets(cuts.size());
+    List<Set> targets(cuts.size());
     for (const uint32_t member : set) {
       for (const ByteNfa::Edge& edge : nfa_.nodes[member].edges) {
         auto cut = std::lower_bound(cuts.begin(), cuts.end(), edge.first);
@@ -117,16 +120,16 @@ class SubsetBuilder {
   const ByteNfa& nfa_;
   std::vector<bool> seen_;
   HashMap<Set, uint32_t> ids_;
-  std::vector<const Set*> sets_;  // keys of ids_, which never moves them
-  size_t num_members_ = 0;        // of all sets
-  size_t num_looks_ = 0;          // since the work was last counted
+  List<const Set*> sets_;   // keys of ids_, which never moves them
+  size_t num_members_ = 0;  // of all sets
+  size_t num_looks_ = 0;    // since the work was last counted
 };
 
 // The same nodes, each with the edges of its closure.
 absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
   RuleGraph graph;
-  std::vector<uint32_t> number(nfa.nodes.size(), ~uint32_t{0});
-  std::vector<uint32_t> order;
+  List<uint32_t> number(nfa.nodes.size(), ~uint32_t{0});
+  List<uint32_t> order;
   const auto number_of = [&](uint32_t node) {
     if (number[node] == ~uint32_t{0}) {
       number[node] = static_cast<uint32_t>(order.size());
@@ -136,10 +139,10 @@ absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
   };
   number_of(nfa.start);
   size_t num_edges = 0;
-  std::vector<uint32_t> seen_at(nfa.nodes.size(), ~uint32_t{0});
+  List<uint32_t> seen_at(nfa.nodes.size(), ~uint32_t{0});
   for (uint32_t i = 0; i < order.size(); ++i) {
     RuleGraph::Node result;
-    std::vector<uint32_t> closure = {order[i]};
+    List<uint32_t> closure = {order[i]};
     seen_at[order[i]] = i;
     for (size_t k = 0; k < closure.size(); ++k) {
       const ByteNfa::Node& node = nfa.nodes[closure[k]];
@@ -156,9 +159,12 @@ absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
       }
     }
     num_edges += result.edges.size() + result.calls.size();
-    if (num_edges > kMembersMax ||
-        !WorkBound::Spend(closure.size() + result.edges.size() + result.calls.size())) {
-      return WorkBound::TooMuch();
+    if (!Budget::Spend(closure.size() + result.edges.size() + result.calls.size())) {
+      return Budget::Refusal();
+    }
+    if (num_edges > kMembersMax) {
+      return absl::ResourceExhaustedError(fmt::format(
+          "the grammar needs more than {} edges: shorten its repetitions", kMembersMax));
     }
     graph.nodes.push_back(std::move(result));
   }
@@ -173,7 +179,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
   Network network;
   network.accepts_empty_ = nfas->accepts_empty;
   network.is_never_ = nfas->is_never;
-  std::vector<uint32_t> starts;
+  List<uint32_t> starts;
   for (const ByteNfa& nfa : nfas->rules) {
     RuleGraph graph;
     if (SubsetBuilder(nfa).Build(&graph)) {

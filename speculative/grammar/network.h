@@ -8,10 +8,10 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_set.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -28,8 +28,8 @@ class Network {
     uint32_t next = 0;   // the node after the call
   };
   struct Node {
-    std::vector<Edge> edges;
-    std::vector<Call> calls;
+    List<Edge> edges;
+    List<Call> calls;
     ByteSet bytes;         // of the edges
     bool is_end = false;   // the rule may end here
     bool is_tail = false;  // the rule can only end here
@@ -58,7 +58,7 @@ class Network {
 
   void FindClasses();
 
-  std::vector<Node> nodes_;
+  List<Node> nodes_;
   uint32_t start_ = 0;
   bool accepts_empty_ = false;
   bool is_never_ = false;

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <string>
-#include <vector>
 
 #include "speculative/grammar/anchored_expr.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/regex_reader.h"
 #include "speculative/grammar/text_error.h"
 #include "speculative/grammar/utf8_text.h"
@@ -32,8 +32,8 @@ struct Count {
 // A group that is open, or the whole pattern. The parts of its last alternative end with `literal`.
 struct Group {
   size_t offset = 0;
-  std::vector<AnchoredExpr> alternatives = {};
-  std::vector<AnchoredExpr> parts = {};
+  List<AnchoredExpr> alternatives = {};
+  List<AnchoredExpr> parts = {};
   std::string literal = {};
   size_t last_char_size = 0;  // of the literal's last character
   Before before = Before::kNothing;
@@ -68,7 +68,7 @@ class RegexParser {
 
   RegexReader reader_;
   GrammarRules& rules_;
-  std::vector<Group> groups_;
+  List<Group> groups_;
 };
 
 void RegexParser::AddChar(uint32_t code_point) {

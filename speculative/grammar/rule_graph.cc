@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
@@ -21,8 +22,8 @@ class NodeMerger {
   RuleGraph Run() {
     VisitComponents();
     RuleGraph merged;
-    std::vector<uint32_t> number(num_blocks_, kNone);
-    std::vector<uint32_t> first_of;  // [number]
+    List<uint32_t> number(num_blocks_, kNone);
+    List<uint32_t> first_of;  // [number]
     for (uint32_t node = 0; node < graph_.nodes.size(); ++node) {
       if (number[block_of_[node]] != kNone) continue;
       number[block_of_[node]] = static_cast<uint32_t>(first_of.size());
@@ -37,7 +38,7 @@ class NodeMerger {
   }
 
  private:
-  using Signature = std::vector<uint64_t>;
+  using Signature = List<uint64_t>;
   struct Frame {
     uint32_t node;
     size_t next = 0;
@@ -54,10 +55,10 @@ class NodeMerger {
 
   // Tarjan's algorithm without recursion: a component comes after those that it leads to.
   void VisitComponents() {
-    std::vector<uint32_t> order(graph_.nodes.size(), kNone);
-    std::vector<uint32_t> low(graph_.nodes.size());
-    std::vector<uint32_t> open;
-    std::vector<Frame> stack;
+    List<uint32_t> order(graph_.nodes.size(), kNone);
+    List<uint32_t> low(graph_.nodes.size());
+    List<uint32_t> open;
+    List<Frame> stack;
     uint32_t num_seen = 0;
     const auto enter = [&](uint32_t node) {
       order[node] = low[node] = num_seen++;
@@ -89,7 +90,7 @@ class NodeMerger {
   }
 
   // Numbers the blocks of a component. The components that it leads to have their blocks.
-  void Divide(const std::vector<uint32_t>& component) {
+  void Divide(const List<uint32_t>& component) {
     for (const uint32_t node : component) block_of_[node] = kLocal;
     if (component.size() == 1) {
       const auto [entry, is_new] =
@@ -103,7 +104,7 @@ class NodeMerger {
     bool is_stable = false;
     for (size_t work = 0; !is_stable && work < kRefinementsMax; work += component.size()) {
       HashMap<Signature, uint32_t> local;
-      std::vector<uint32_t> next;
+      List<uint32_t> next;
       for (const uint32_t node : component) {
         const auto number = static_cast<uint32_t>(local.size());
         next.push_back(local.try_emplace(SignatureOf(node), number).first->second);
@@ -140,7 +141,7 @@ class NodeMerger {
   }
 
   const RuleGraph& graph_;
-  std::vector<uint32_t> block_of_;       // by node; kNone: not yet
+  List<uint32_t> block_of_;              // by node; kNone: not yet
   HashMap<Signature, uint32_t> blocks_;  // of components of one node
   uint32_t num_blocks_ = 0;
 };

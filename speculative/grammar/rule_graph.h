@@ -5,19 +5,19 @@
 
 #include <cstdint>
 #include <utility>
-#include <vector>
 
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/network.h"
 
 namespace specd::grammar {
 
 struct RuleGraph {
   struct Node {
-    std::vector<Network::Edge> edges;
-    std::vector<std::pair<uint32_t, uint32_t>> calls;  // rule, next
+    List<Network::Edge> edges;
+    List<std::pair<uint32_t, uint32_t>> calls;  // rule, next
     bool is_end = false;
   };
-  std::vector<Node> nodes;  // node 0 is the start
+  List<Node> nodes;  // node 0 is the start
 };
 
 // Makes nodes one that have the same texts after them. It goes backwards through the strongly

@@ -7,6 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "fmt/format.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/inlined_rules.h"
 #include "speculative/grammar/left_recursion.h"
 
@@ -24,7 +25,7 @@ absl::Status TooLarge() {
 // return.
 std::vector<bool> ReachesFinal(const ByteNfa& nfa, const std::vector<bool>& is_usable) {
   // The nodes before node i are before[begins[i]] up to before[begins[i + 1]].
-  std::vector<uint32_t> begins(nfa.nodes.size() + 1);
+  List<uint32_t> begins(nfa.nodes.size() + 1);
   const auto for_each = [&](absl::FunctionRef<void(uint32_t from, uint32_t to)> visit) {
     for (uint32_t from = 0; from < nfa.nodes.size(); ++from) {
       const Node& node = nfa.nodes[from];
@@ -37,10 +38,10 @@ std::vector<bool> ReachesFinal(const ByteNfa& nfa, const std::vector<bool>& is_u
   };
   for_each([&](uint32_t, uint32_t to) { ++begins[to]; });
   std::partial_sum(begins.begin(), begins.end(), begins.begin());
-  std::vector<uint32_t> before(begins.back());
+  List<uint32_t> before(begins.back());
   for_each([&](uint32_t from, uint32_t to) { before[--begins[to]] = from; });
   std::vector<bool> reaches(nfa.nodes.size());
-  std::vector<uint32_t> open = {nfa.final};
+  List<uint32_t> open = {nfa.final};
   reaches[nfa.final] = true;
   while (!open.empty()) {
     const uint32_t node = open.back();
@@ -78,11 +79,11 @@ void Trim(RuleNfas* all) {
   all->is_never = !has_text[all->root] && !all->accepts_empty;
 }
 
-std::vector<bool> FindNullable(const std::vector<ByteNfa>& rules) {
+std::vector<bool> FindNullable(const List<ByteNfa>& rules) {
   std::vector<bool> is_nullable(rules.size());
   const auto reaches_final = [&](const ByteNfa& nfa) {
     std::vector<bool> seen(nfa.nodes.size());
-    std::vector<uint32_t> open = {nfa.start};
+    List<uint32_t> open = {nfa.start};
     seen[nfa.start] = true;
     while (!open.empty()) {
       const Node& node = nfa.nodes[open.back()];
@@ -112,7 +113,7 @@ std::vector<bool> FindNullable(const std::vector<ByteNfa>& rules) {
 
 // Every call of a rule with the empty text gets an empty edge beside it. If the rule itself has the
 // empty text, its start region is doubled: the copy has nothing read yet and is not final.
-void RemoveEmptyText(std::vector<ByteNfa>* rules, const std::vector<bool>& is_nullable) {
+void RemoveEmptyText(List<ByteNfa>* rules, const std::vector<bool>& is_nullable) {
   for (size_t rule = 0; rule < rules->size(); ++rule) {
     ByteNfa& nfa = (*rules)[rule];
     for (Node& node : nfa.nodes) {
@@ -136,8 +137,8 @@ void RemoveEmptyText(std::vector<ByteNfa>* rules, const std::vector<bool>& is_nu
 // Keeps the rules that the root reaches and numbers them anew.
 void KeepReached(RuleNfas* all) {
   constexpr uint32_t kUnseen = ~uint32_t{0};
-  std::vector<uint32_t> number(all->rules.size(), kUnseen);
-  std::vector<uint32_t> reached = {all->root};
+  List<uint32_t> number(all->rules.size(), kUnseen);
+  List<uint32_t> reached = {all->root};
   number[all->root] = 0;
   for (size_t i = 0; i < reached.size(); ++i) {
     for (Node& node : all->rules[reached[i]].nodes) {
@@ -150,7 +151,7 @@ void KeepReached(RuleNfas* all) {
       }
     }
   }
-  std::vector<ByteNfa> kept;
+  List<ByteNfa> kept;
   for (const uint32_t rule : reached) kept.push_back(std::move(all->rules[rule]));
   all->rules = std::move(kept);
   all->root = 0;

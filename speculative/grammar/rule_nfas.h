@@ -10,17 +10,16 @@
 // automaton can be completed.
 #pragma once
 
-#include <vector>
-
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_nfa.h"
 #include "speculative/grammar/byte_set.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
 
 struct RuleNfas {
-  std::vector<ByteNfa> rules;  // none accepts the empty text; calls are indices into this list
+  List<ByteNfa> rules;  // none accepts the empty text; calls are indices into this list
   uint32_t root = 0;
   bool accepts_empty = false;  // the grammar has the empty text beside the root's
   bool is_never = false;       // the grammar has no text at all

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/member_list.h"
 
 namespace specd::grammar {
@@ -59,10 +60,11 @@ absl::StatusOr<ExprId> SchemaBuilder::ExprFor(const SchemaSet& set) {
     return absl::ResourceExhaustedError(fmt::format(
         "merging makes more than {} schemas of this one; use fewer allOf", kSubschemasMax));
   }
-  const absl::StatusOr<SchemaForm> form = forms_.Of(set);
+  const Budget::Place place(&PlaceOf(set));
+  const absl::StatusOr<SchemaForms::Shared> form = forms_.Of(set);
   if (!form.ok()) return form.status();
-  std::vector<SchemaAlternative> alternatives;
-  for (const SchemaAlternative& alternative : form->alternatives) {
+  List<SchemaAlternative> alternatives;
+  for (const SchemaAlternative& alternative : (*form)->alternatives) {
     const absl::StatusOr<bool> is_empty = forms_.logic().IsEmpty(alternative);
     if (!is_empty.ok()) return is_empty.status();
     if (!*is_empty) alternatives.push_back(alternative);
@@ -83,7 +85,7 @@ absl::StatusOr<ExprId> SchemaBuilder::ExprFor(const SchemaSet& set) {
     expr = rules_.Call(rule);
     pending_.push_back({set, std::move(alternatives), rule});
   } else {
-    std::vector<ExprId> scalars;
+    List<ExprId> scalars;
     for (const SchemaAlternative& alternative : alternatives) {
       const absl::StatusOr<ExprId> scalar = BuildAlternative(set, alternative);
       if (!scalar.ok()) return scalar.status();
@@ -96,7 +98,8 @@ absl::StatusOr<ExprId> SchemaBuilder::ExprFor(const SchemaSet& set) {
 }
 
 absl::Status SchemaBuilder::BuildPending(const Pending& pending) {
-  std::vector<ExprId> parts;
+  const Budget::Place place(&PlaceOf(pending.set));
+  List<ExprId> parts;
   for (const SchemaAlternative& alternative : pending.alternatives) {
     const absl::StatusOr<ExprId> part = BuildAlternative(pending.set, alternative);
     if (!part.ok()) return part.status();
@@ -140,7 +143,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildAlternative(const SchemaSet& set,
              : absl::StatusOr<ExprId>(text_.String());
 }
 
-absl::Status SchemaBuilder::RefuseUnoffered(const std::vector<UnofferedKeyword>& unoffered) {
+absl::Status SchemaBuilder::RefuseUnoffered(const List<UnofferedKeyword>& unoffered) {
   for (const UnofferedKeyword& keyword : unoffered) {
     const std::string_view why =
         keyword.keyword == "uniqueItems" ? "a grammar does not remember earlier items"
@@ -162,7 +165,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildArray(const SchemaSet& set, const Arr
     const absl::Status status = RefuseUnoffered(array.unoffered);
     if (!status.ok()) return status;
   }
-  std::vector<ExprId> items;
+  List<ExprId> items;
   for (size_t i = 0; i < std::max<size_t>(array.prefix.size(), 1); ++i) {
     if (i > 0 && i >= array.max_items) break;
     const absl::StatusOr<ExprId> item = ExprFor(array.Item(i));
@@ -201,10 +204,10 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildArray(const SchemaSet& set, const Arr
 
 absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set,
                                                   const ObjectSchema& object) {
-  std::vector<std::string_view> declared;
+  List<std::string_view> declared;
   for (const PropertySchema& property : object.properties) declared.push_back(property.name);
   ByteDfa excluded;
-  std::vector<ExprId> others;
+  List<ExprId> others;
   for (const NameClass& other : object.others) {
     const absl::StatusOr<ExprId> value = ExprFor(other.schemas);
     if (!value.ok()) return value;
@@ -238,7 +241,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,
                                                   const ObjectSchema& object) {
   if (object.IsUnconstrained()) return text_.Object();
   if (absl::Status status = RefuseUnoffered(object.unoffered); !status.ok()) return status;
-  std::vector<Member> members;
+  List<Member> members;
   uint32_t num_required = 0;
   for (const PropertySchema& property : object.properties) {
     const absl::StatusOr<ExprId> value = ExprFor(property.schemas);

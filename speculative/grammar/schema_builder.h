@@ -8,9 +8,9 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/json_text.h"
 #include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_forms.h"
@@ -28,7 +28,7 @@ class SchemaBuilder {
  private:
   struct Pending {
     SchemaSet set;
-    std::vector<SchemaAlternative> alternatives;
+    List<SchemaAlternative> alternatives;
     RuleId rule = kNoRule;
   };
 
@@ -41,7 +41,7 @@ class SchemaBuilder {
   absl::StatusOr<ExprId> BuildObject(const SchemaSet& set, const ObjectSchema& object);
   // `name : value` of the names that are not declared.
   absl::StatusOr<ExprId> BuildOthers(const SchemaSet& set, const ObjectSchema& object);
-  absl::Status RefuseUnoffered(const std::vector<UnofferedKeyword>& unoffered);
+  absl::Status RefuseUnoffered(const List<UnofferedKeyword>& unoffered);
   // The place that a set comes from, for the names of rules and for errors.
   static const JsonValue& PlaceOf(const SchemaSet& set) { return *set[0].schema; }
 
@@ -50,7 +50,7 @@ class SchemaBuilder {
   GrammarRules& rules_;
   JsonText text_;
   std::map<SchemaSet, ExprId> exprs_;
-  std::vector<Pending> pending_;
+  List<Pending> pending_;
 };
 
 }  // namespace specd::grammar

@@ -5,8 +5,7 @@
 // anyOf is a longer list. Alternatives may overlap. Plain data.
 #pragma once
 
-#include <vector>
-
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/json_value.h"
 #include "speculative/grammar/schema_numbers.h"
 #include "speculative/grammar/schema_shapes.h"
@@ -33,7 +32,7 @@ struct SchemaAlternative {
 };
 
 struct SchemaForm {
-  std::vector<SchemaAlternative> alternatives = {};
+  List<SchemaAlternative> alternatives = {};
   // Nothing was dropped from it, so its complement is exact too.
   bool is_exact = true;
 };

@@ -4,10 +4,10 @@
 
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/schema_keywords.h"
 
 namespace specd::grammar {
@@ -29,10 +29,14 @@ SchemaForm ObjectsOnly(ObjectSchema object) {
 
 }  // namespace
 
-absl::StatusOr<SchemaForm> SchemaForms::Of(const SchemaSet& set) {
+absl::StatusOr<SchemaForms::Shared> SchemaForms::Of(const SchemaSet& set) {
+  if (set.size() == 1) return OfTerm(set[0]);
+  if (const auto known = merged_.find(set); known != merged_.end()) return known->second;
+  const Budget::Level level;
+  if (!level.ok()) return Budget::Refusal();
   SchemaForm form = AnythingForm();
   for (size_t i = 0; i < set.size(); ++i) {
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> term = OfTerm(set[i]);
+    const absl::StatusOr<Shared> term = OfTerm(set[i]);
     if (!term.ok()) return term.status();
     if (i == 0) {
       form = **term;
@@ -41,10 +45,10 @@ absl::StatusOr<SchemaForm> SchemaForms::Of(const SchemaSet& set) {
     const absl::Status status = Narrow(*set[i].schema, "allOf", **term, &form);
     if (!status.ok()) return status;
   }
-  return form;
+  return merged_[set] = std::make_shared<const SchemaForm>(std::move(form));
 }
 
-absl::StatusOr<std::shared_ptr<const SchemaForm>> SchemaForms::OfTerm(const SchemaTerm& term) {
+absl::StatusOr<SchemaForms::Shared> SchemaForms::OfTerm(const SchemaTerm& term) {
   const Key key = uint64_t{term.schema->index} * 2 + (term.is_negated ? 1 : 0);
   if (const auto known = forms_.find(key); known != forms_.end()) return known->second;
   if (!in_progress_.insert(key).second) {
@@ -54,11 +58,9 @@ absl::StatusOr<std::shared_ptr<const SchemaForm>> SchemaForms::OfTerm(const Sche
                     PointerOf(*term.schema)));
   }
   const absl::Cleanup leave = [&] { in_progress_.erase(key); };
-  if (in_progress_.size() > kSchemaDepthMax) {
-    return absl::ResourceExhaustedError(
-        fmt::format("{}: schemas refer to each other more than {} levels deep; merge some of them",
-                    PointerOf(*term.schema), kSchemaDepthMax));
-  }
+  const Budget::Place place(term.schema);
+  const Budget::Level level;
+  if (!level.ok()) return Budget::Refusal();
   if (forms_.size() >= kSubschemasMax) {
     return absl::ResourceExhaustedError(fmt::format(
         "the schema has more than {} subschemas; split it, or use fewer", kSubschemasMax));
@@ -70,7 +72,7 @@ absl::StatusOr<std::shared_ptr<const SchemaForm>> SchemaForms::OfTerm(const Sche
 
 absl::StatusOr<SchemaForm> SchemaForms::Make(const SchemaTerm& term) {
   if (term.is_negated) {
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = term.schema});
+    const absl::StatusOr<Shared> form = OfTerm({.schema = term.schema});
     if (!form.ok()) return form.status();
     absl::StatusOr<SchemaForm> negated = logic_.Not(**form);
     if (negated.ok()) return negated;
@@ -118,6 +120,7 @@ absl::Status SchemaForms::Narrow(const JsonValue& schema, std::string_view keywo
     }
     status = both.status();
   }
+  if (Budget::IsSpent()) return Budget::Refusal();
   const bool can_drop = status.code() == absl::StatusCode::kUnimplemented ||
                         status.code() == absl::StatusCode::kResourceExhausted;
   if (!can_drop) return status;
@@ -129,7 +132,7 @@ absl::Status SchemaForms::Prune(SchemaForm* form) {
   // A look into properties costs more than a few alternatives do.
   constexpr size_t kUnprunedMax = 32;
   if (form->alternatives.size() <= kUnprunedMax) return absl::OkStatus();
-  std::vector<SchemaAlternative> kept;
+  List<SchemaAlternative> kept;
   for (SchemaAlternative& alternative : form->alternatives) {
     const absl::StatusOr<bool> is_empty = logic_.IsEmpty(alternative);
     if (!is_empty.ok()) return is_empty.status();
@@ -159,7 +162,7 @@ absl::Status SchemaForms::ApplyRef(const JsonValue& schema, SchemaForm* form) {
   }
   const absl::StatusOr<const JsonValue*> target = document_.Resolve(ref->text, schema);
   if (!target.ok()) return Narrow(schema, "$ref", target.status(), form);
-  const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = *target});
+  const absl::StatusOr<Shared> other = OfTerm({.schema = *target});
   if (!other.ok()) return other.status();
   return Narrow(schema, "$ref", **other, form);
 }
@@ -188,7 +191,7 @@ absl::Status SchemaForms::ApplyAllOf(const JsonValue& schema, SchemaForm* form) 
   const absl::StatusOr<const JsonValue*> branches = FindSchemaList(schema, "allOf");
   if (!branches.ok() || *branches == nullptr) return branches.status();
   for (const JsonValue& branch : (*branches)->values) {
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &branch});
+    const absl::StatusOr<Shared> other = OfTerm({.schema = &branch});
     if (!other.ok()) return other.status();
     const absl::Status status = Narrow(schema, "allOf", **other, form);
     if (!status.ok()) return status;
@@ -201,7 +204,7 @@ absl::Status SchemaForms::ApplyAnyOf(const JsonValue& schema, SchemaForm* form) 
   if (!branches.ok() || *branches == nullptr) return branches.status();
   absl::StatusOr<SchemaForm> any = SchemaForm();
   for (const JsonValue& branch : (*branches)->values) {
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &branch});
+    const absl::StatusOr<Shared> other = OfTerm({.schema = &branch});
     if (!other.ok()) return other.status();
     if (any.ok()) any = logic_.Or(*std::move(any), **other);
   }
@@ -209,9 +212,9 @@ absl::Status SchemaForms::ApplyAnyOf(const JsonValue& schema, SchemaForm* form) 
 }
 
 absl::StatusOr<SchemaForm> SchemaForms::OneOf(const JsonValue& branches) {
-  std::vector<std::shared_ptr<const SchemaForm>> forms;
+  List<Shared> forms;
   for (const JsonValue& branch : branches.values) {
-    absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = &branch});
+    absl::StatusOr<Shared> form = OfTerm({.schema = &branch});
     if (!form.ok()) return form.status();
     forms.push_back(*std::move(form));
   }
@@ -248,7 +251,7 @@ absl::Status SchemaForms::ApplyOneOf(const JsonValue& schema, SchemaForm* form) 
     report_.Warn(schema, fmt::format("oneOf is enforced as anyOf: {}", MessageOf(one.status())));
     one = SchemaForm();
     for (const JsonValue& branch : (*branches)->values) {
-      const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &branch});
+      const absl::StatusOr<Shared> other = OfTerm({.schema = &branch});
       if (!other.ok()) return other.status();
       if (one.ok()) one = logic_.Or(*std::move(one), **other);
     }
@@ -260,7 +263,7 @@ absl::Status SchemaForms::ApplyOneOf(const JsonValue& schema, SchemaForm* form) 
 absl::Status SchemaForms::ApplyNot(const JsonValue& schema, SchemaForm* form) {
   const absl::StatusOr<const JsonValue*> excluded = FindSubSchema(schema, "not");
   if (!excluded.ok() || *excluded == nullptr) return excluded.status();
-  const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = *excluded});
+  const absl::StatusOr<Shared> other = OfTerm({.schema = *excluded});
   if (!other.ok()) return other.status();
   return Narrow(schema, "not", logic_.Not(**other), form);
 }
@@ -275,14 +278,13 @@ absl::Status SchemaForms::ApplyIf(const JsonValue& schema, SchemaForm* form) {
   if (*condition == nullptr || (*then == nullptr && *otherwise == nullptr)) {
     return absl::OkStatus();
   }
-  const absl::StatusOr<std::shared_ptr<const SchemaForm>> holds = OfTerm({.schema = *condition});
+  const absl::StatusOr<Shared> holds = OfTerm({.schema = *condition});
   if (!holds.ok()) return holds.status();
   absl::StatusOr<SchemaForm> branches[2] = {**holds, logic_.Not(**holds)};
   const JsonValue* consequences[2] = {*then, *otherwise};
   for (int i = 0; i < 2; ++i) {
     if (consequences[i] == nullptr || !branches[i].ok()) continue;
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> consequence =
-        OfTerm({.schema = consequences[i]});
+    const absl::StatusOr<Shared> consequence = OfTerm({.schema = consequences[i]});
     if (!consequence.ok()) return consequence.status();
     branches[i] = logic_.And(*branches[i], **consequence);
   }
@@ -310,7 +312,7 @@ absl::StatusOr<SchemaForm> SchemaForms::DependentForm(const JsonValue& schema,
       form.alternatives[0].object.Require(other.text);
     }
   } else if (dependent.IsSchema() && keyword != "dependentRequired") {
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> other = OfTerm({.schema = &dependent});
+    const absl::StatusOr<Shared> other = OfTerm({.schema = &dependent});
     if (!other.ok()) return other.status();
     absl::StatusOr<SchemaForm> both = logic_.And(form, **other);
     if (!both.ok()) return both.status();
@@ -338,11 +340,11 @@ absl::Status SchemaForms::ApplyDependents(const JsonValue& schema, std::string_v
 }
 
 absl::StatusOr<SchemaForm> SchemaForms::NamesForm(const JsonValue& names) {
-  const absl::StatusOr<std::shared_ptr<const SchemaForm>> form = OfTerm({.schema = &names});
+  const absl::StatusOr<Shared> form = OfTerm({.schema = &names});
   if (!form.ok()) return form.status();
   if (!(*form)->is_exact) return absl::UnimplementedError("a part of it is not enforced");
   ByteDfa allowed;
-  std::vector<std::string_view> constants;
+  List<std::string_view> constants;
   for (const SchemaAlternative& alternative : (*form)->alternatives) {
     if (alternative.type != JsonType::kString) continue;
     if (alternative.is_constant_unoffered || !alternative.string.formats.empty()) {

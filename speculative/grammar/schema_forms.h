@@ -3,7 +3,7 @@
 // It applies the keywords that combine schemas: $ref, enum, const, allOf, anyOf, oneOf, not, if,
 // dependentRequired, propertyNames. A keyword that cannot be exact is refused through SchemaReport.
 // The schema of an item or property stays a set of places. Recursion through them therefore ends.
-// Not thread-safe.
+// Schemas that refer to each other recurse here, one Budget::Level each. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,9 +19,8 @@
 
 namespace specd::grammar {
 
-// Schemas that one document may make, and levels of schemas inside schemas.
+// Schemas that one document may make.
 inline constexpr size_t kSubschemasMax = 65536;
-inline constexpr uint32_t kSchemaDepthMax = 256;
 
 class SchemaForms {
  public:
@@ -29,10 +28,12 @@ class SchemaForms {
   SchemaForms(const SchemaDocument* document, SchemaReport* report)
       : document_(*document), report_(*report), reader_(report), logic_(this) {}
 
+  using Shared = std::shared_ptr<const SchemaForm>;
+
   // Returns the form that satisfies all terms. ABORTED: the form of a term is being made, so the
   // schema refers to itself without a property or an item between.
-  absl::StatusOr<SchemaForm> Of(const SchemaSet& set);
-  absl::StatusOr<std::shared_ptr<const SchemaForm>> OfTerm(const SchemaTerm& term);
+  absl::StatusOr<Shared> Of(const SchemaSet& set);
+  absl::StatusOr<Shared> OfTerm(const SchemaTerm& term);
 
   SchemaLogic& logic() { return logic_; }
 
@@ -68,7 +69,8 @@ class SchemaForms {
   SchemaReport& report_;
   SchemaReader reader_;
   SchemaLogic logic_;
-  HashMap<Key, std::shared_ptr<const SchemaForm>> forms_;
+  HashMap<Key, Shared> forms_;
+  HashMap<SchemaSet, Shared> merged_;  // of sets with more than one term
   HashSet<Key> in_progress_;
 };
 

@@ -6,8 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/schema_forms.h"
 
 namespace specd::grammar {
@@ -16,6 +18,8 @@ namespace {
 // A deeper contradiction is not looked for: what is left of it is an empty rule.
 constexpr uint32_t kEmptyDepthMax = 4;
 constexpr size_t kEmptyItemsMax = 64;
+// Estimate, in units of Budget: what a merge does beside the lists that it makes.
+constexpr uint64_t kUnitsPerMerge = 32;
 
 absl::Status TooManyAlternatives() {
   return absl::ResourceExhaustedError(
@@ -115,6 +119,7 @@ absl::StatusOr<SchemaForm> SchemaLogic::And(const SchemaForm& a, const SchemaFor
   for (const SchemaAlternative& left : a.alternatives) {
     for (const SchemaAlternative& right : b.alternatives) {
       if (left.type != right.type) continue;
+      if (!Budget::Spend(kUnitsPerMerge)) return Budget::Refusal();
       absl::StatusOr<std::optional<SchemaAlternative>> merged = Merge(left, right);
       if (!merged.ok()) return merged.status();
       if (!merged->has_value()) continue;
@@ -137,14 +142,14 @@ absl::StatusOr<SchemaForm> SchemaLogic::Or(SchemaForm a, const SchemaForm& b) {
 absl::StatusOr<SchemaForm> SchemaLogic::Not(const SchemaForm& form) {
   if (!form.is_exact) return absl::UnimplementedError("a part of it is not enforced");
   SchemaForm forbidden = AnythingForm();
-  std::vector<std::string_view> strings;
+  List<std::string_view> strings;
   for (const SchemaAlternative& alternative : form.alternatives) {
     if (alternative.constant != nullptr && alternative.type == JsonType::kString &&
         !alternative.is_constant_unoffered) {
       strings.push_back(alternative.constant->text);
       continue;
     }
-    absl::StatusOr<std::vector<SchemaAlternative>> others = Forbidden(alternative);
+    absl::StatusOr<List<SchemaAlternative>> others = Forbidden(alternative);
     if (!others.ok()) return others.status();
     SchemaForm allowed = {.alternatives = *std::move(others)};
     for (const JsonType type : kJsonTypes) {
@@ -157,7 +162,7 @@ absl::StatusOr<SchemaForm> SchemaLogic::Not(const SchemaForm& form) {
   if (strings.empty()) return forbidden;
   absl::StatusOr<ByteDfa> these = TheseStrings(strings);
   if (!these.ok()) return these.status();
-  absl::StatusOr<std::vector<StringSchema>> others =
+  absl::StatusOr<List<StringSchema>> others =
       ForbiddenStrings({.values = std::make_shared<const ByteDfa>(*std::move(these))});
   if (!others.ok()) return others.status();
   SchemaForm allowed;
@@ -170,9 +175,9 @@ absl::StatusOr<SchemaForm> SchemaLogic::Not(const SchemaForm& form) {
   return And(forbidden, allowed);
 }
 
-absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::Forbidden(
+absl::StatusOr<List<SchemaAlternative>> SchemaLogic::Forbidden(
     const SchemaAlternative& alternative) {
-  std::vector<SchemaAlternative> forbidden;
+  List<SchemaAlternative> forbidden;
   switch (alternative.type) {
     case JsonType::kNull:
       return forbidden;
@@ -190,7 +195,7 @@ absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::Forbidden(
         const Decimal value = Decimal::Parse(alternative.constant->text);
         number = {.min = NumberBound{value}, .max = NumberBound{value}};
       }
-      absl::StatusOr<std::vector<NumberSchema>> others = ForbiddenNumbers(number);
+      absl::StatusOr<List<NumberSchema>> others = ForbiddenNumbers(number);
       if (!others.ok()) return others.status();
       for (NumberSchema& other : *others) forbidden.push_back(NumberAlternative(std::move(other)));
       return forbidden;
@@ -199,7 +204,7 @@ absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::Forbidden(
       if (alternative.constant != nullptr || !alternative.string.formats.empty()) {
         return absl::UnimplementedError("the texts that a format excludes are not offered");
       }
-      absl::StatusOr<std::vector<StringSchema>> others = ForbiddenStrings(alternative.string);
+      absl::StatusOr<List<StringSchema>> others = ForbiddenStrings(alternative.string);
       if (!others.ok()) return others.status();
       for (StringSchema& other : *others) {
         forbidden.push_back({.type = JsonType::kString, .string = std::move(other)});
@@ -217,15 +222,14 @@ absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::Forbidden(
                                               : ForbiddenObjects(alternative.object);
 }
 
-absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::ForbiddenArrays(
-    const ArraySchema& array) {
+absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenArrays(const ArraySchema& array) {
   const bool has_items =
       !array.rest.empty() || std::any_of(array.prefix.begin(), array.prefix.end(),
                                          [](const SchemaSet& set) { return !set.empty(); });
   if (has_items || !array.unoffered.empty()) {
     return absl::UnimplementedError("it excludes arrays by their items");
   }
-  std::vector<SchemaAlternative> forbidden;
+  List<SchemaAlternative> forbidden;
   if (array.min_items > 0) {
     forbidden.push_back({.type = JsonType::kArray, .array = {.max_items = array.min_items - 1}});
   }
@@ -235,12 +239,11 @@ absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::ForbiddenArrays(
   return forbidden;
 }
 
-absl::StatusOr<std::vector<SchemaAlternative>> SchemaLogic::ForbiddenObjects(
-    const ObjectSchema& object) {
+absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenObjects(const ObjectSchema& object) {
   if (!object.AllowsAllOthers() || !object.unoffered.empty()) {
     return absl::UnimplementedError("it excludes objects by properties that it does not name");
   }
-  std::vector<SchemaAlternative> forbidden;
+  List<SchemaAlternative> forbidden;
   const auto add = [&]() -> ObjectSchema& {
     return forbidden.emplace_back(SchemaAlternative{.type = JsonType::kObject}).object;
   };
@@ -275,7 +278,15 @@ absl::StatusOr<bool> SchemaLogic::AreDisjoint(const SchemaForm& a, const SchemaF
 absl::StatusOr<bool> SchemaLogic::AllowsNothing(const SchemaSet& set) {
   if (IsNothing(set)) return true;
   if (set.empty() || depth_ == kEmptyDepthMax) return false;
-  const absl::StatusOr<SchemaForm> form = forms_.Of(set);
+  if (nothing_.contains(set)) return true;
+  // A look from less deep looks further. While this set is looked at, it may allow something.
+  const auto [known, is_new] = something_.try_emplace(set, depth_);
+  if (!is_new && known->second <= depth_) return false;
+  known->second = depth_;
+  // The form is made inside: it may ask for the emptiness of others.
+  ++depth_;
+  const absl::Cleanup leave = [&] { --depth_; };
+  const absl::StatusOr<SchemaForms::Shared> form = forms_.Of(set);
   if (!form.ok()) {
     // A form that is being made may allow something, and so may one that is refused: the refusal
     // comes where the set is built.
@@ -284,19 +295,19 @@ absl::StatusOr<bool> SchemaLogic::AllowsNothing(const SchemaSet& set) {
         code == absl::StatusCode::kAborted || code == absl::StatusCode::kUnimplemented;
     return is_unknown ? absl::StatusOr<bool>(false) : form.status();
   }
-  ++depth_;
-  absl::StatusOr<bool> is_nothing = true;
-  for (const SchemaAlternative& alternative : form->alternatives) {
-    is_nothing = IsEmpty(alternative);
-    if (!is_nothing.ok() || !*is_nothing) break;
+  for (const SchemaAlternative& alternative : (*form)->alternatives) {
+    const absl::StatusOr<bool> is_empty = IsEmpty(alternative);
+    if (!is_empty.ok() || !*is_empty) return is_empty;
   }
-  --depth_;
-  return is_nothing;
+  nothing_.insert(set);
+  return true;
 }
 
 absl::StatusOr<bool> SchemaLogic::IsEmpty(const SchemaAlternative& alternative) {
   if (alternative.constant != nullptr) return false;
   if (IsPlainlyEmpty(alternative)) return true;
+  const Budget::Level level;
+  if (!level.ok()) return Budget::Refusal();
   if (alternative.type == JsonType::kArray) {
     const ArraySchema& array = alternative.array;
     const size_t num_items =

@@ -6,9 +6,10 @@
 #pragma once
 
 #include <optional>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/schema_form.h"
 #include "speculative/grammar/schema_validator.h"
 
@@ -28,7 +29,8 @@ class SchemaLogic {
   absl::StatusOr<SchemaForm> Or(SchemaForm a, const SchemaForm& b);
   // True only if no value is in both.
   absl::StatusOr<bool> AreDisjoint(const SchemaForm& a, const SchemaForm& b);
-  // True only if no value is allowed. Items and properties are looked at a few levels deep.
+  // True only if no value is allowed. Items and properties are looked at a few levels deep, and a
+  // schema whose form is being made may allow something.
   absl::StatusOr<bool> IsEmpty(const SchemaAlternative& alternative);
 
  private:
@@ -37,14 +39,18 @@ class SchemaLogic {
   absl::StatusOr<std::optional<SchemaAlternative>> MergeConstant(const SchemaAlternative& constant,
                                                                  const SchemaAlternative& other);
   // Returns the values of its type that `alternative` forbids. REQUIRES: it is no constant string.
-  absl::StatusOr<std::vector<SchemaAlternative>> Forbidden(const SchemaAlternative& alternative);
-  absl::StatusOr<std::vector<SchemaAlternative>> ForbiddenArrays(const ArraySchema& array);
-  absl::StatusOr<std::vector<SchemaAlternative>> ForbiddenObjects(const ObjectSchema& object);
+  absl::StatusOr<List<SchemaAlternative>> Forbidden(const SchemaAlternative& alternative);
+  absl::StatusOr<List<SchemaAlternative>> ForbiddenArrays(const ArraySchema& array);
+  absl::StatusOr<List<SchemaAlternative>> ForbiddenObjects(const ObjectSchema& object);
   absl::StatusOr<bool> AllowsNothing(const SchemaSet& set);
 
   SchemaForms& forms_;
   SchemaValidator validator_;
   uint32_t depth_ = 0;  // of IsEmpty
+  // Sets that AllowsNothing was asked for: those that allow nothing, and the others with the least
+  // depth at which no contradiction was found.
+  HashSet<SchemaSet> nothing_;
+  HashMap<SchemaSet, uint32_t> something_;
 };
 
 }  // namespace specd::grammar

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/dfa_explorer.h"
 
 namespace specd::grammar {
@@ -295,8 +296,8 @@ absl::StatusOr<NumberSchema> MergeNumbers(const NumberSchema& a, const NumberSch
   return merged;
 }
 
-absl::StatusOr<std::vector<NumberSchema>> ForbiddenNumbers(const NumberSchema& schema) {
-  std::vector<NumberSchema> forbidden;
+absl::StatusOr<List<NumberSchema>> ForbiddenNumbers(const NumberSchema& schema) {
+  List<NumberSchema> forbidden;
   if (schema.step != 0) {
     return absl::UnimplementedError("the numbers that are no multiples cannot be offered");
   }
@@ -339,7 +340,7 @@ absl::StatusOr<ExprId> BuildNumber(const NumberSchema& schema, JsonText* text,
     return absl::UnimplementedError(
         fmt::format("a bound of more than {} digits is not enforced", Decimal::kPlainDigitsMax));
   }
-  std::vector<ByteRange> ranges = {{'-', '-'}, {'.', '.'}};
+  List<ByteRange> ranges = {{'-', '-'}, {'.', '.'}};
   for (char digit = '0'; digit <= '9'; ++digit) {
     ranges.push_back({static_cast<uint8_t>(digit), static_cast<uint8_t>(digit)});
   }

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/decimal.h"
 #include "speculative/grammar/json_text.h"
 
@@ -45,7 +45,7 @@ absl::StatusOr<NumberSchema> MergeNumbers(const NumberSchema& a, const NumberSch
 
 // The numbers that `schema` forbids: those of any of the results. None for an unconstrained one.
 // Unimplemented for multiples.
-absl::StatusOr<std::vector<NumberSchema>> ForbiddenNumbers(const NumberSchema& schema);
+absl::StatusOr<List<NumberSchema>> ForbiddenNumbers(const NumberSchema& schema);
 
 // Sets step and scale. Unimplemented past kMultipleStepMax. REQUIRES: `divisor` > 0.
 absl::Status SetMultipleOf(const Decimal& divisor, NumberSchema* schema);

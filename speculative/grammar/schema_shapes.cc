@@ -7,13 +7,14 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 namespace {
 
-std::vector<UnofferedKeyword> JoinUnoffered(std::vector<UnofferedKeyword> joined,
-                                            const std::vector<UnofferedKeyword>& more) {
+List<UnofferedKeyword> JoinUnoffered(List<UnofferedKeyword> joined,
+                                     const List<UnofferedKeyword>& more) {
   for (const UnofferedKeyword& keyword : more) {
     if (std::find(joined.begin(), joined.end(), keyword) == joined.end()) joined.push_back(keyword);
   }
@@ -21,9 +22,8 @@ std::vector<UnofferedKeyword> JoinUnoffered(std::vector<UnofferedKeyword> joined
 }
 
 // The classes of all pairs: a name must satisfy what both sides ask of it.
-absl::StatusOr<std::vector<NameClass>> MergeClasses(const std::vector<NameClass>& a,
-                                                    const std::vector<NameClass>& b) {
-  std::vector<NameClass> merged;
+absl::StatusOr<List<NameClass>> MergeClasses(const List<NameClass>& a, const List<NameClass>& b) {
+  List<NameClass> merged;
   for (const NameClass& left : a) {
     for (const NameClass& right : b) {
       NameClass both = {left.names, UniteSets(left.schemas, right.schemas)};
@@ -133,7 +133,7 @@ absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSch
       if (is_placed || !in_a.contains(property.name)) add(property, in_a, a);
     }
   }
-  absl::StatusOr<std::vector<NameClass>> others = MergeClasses(a.others, b.others);
+  absl::StatusOr<List<NameClass>> others = MergeClasses(a.others, b.others);
   if (!others.ok()) return others.status();
   merged.others = *std::move(others);
   merged.min_properties = std::max(a.min_properties, b.min_properties);
@@ -143,17 +143,17 @@ absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSch
 }
 
 absl::Status SplitNames(const SharedDfa& names, const SchemaSet& inside, const SchemaSet& outside,
-                        std::vector<NameClass>* classes) {
+                        List<NameClass>* classes) {
   absl::StatusOr<ByteDfa> all = AllStrings();
   if (!all.ok()) return all.status();
   absl::StatusOr<ByteDfa> other_names = Subtract(*all, *names);
   if (!other_names.ok()) return other_names.status();
-  std::vector<NameClass> split;
+  List<NameClass> split;
   if (!names->IsEmpty()) split.push_back({names, inside});
   if (!other_names->IsEmpty()) {
     split.push_back({std::make_shared<const ByteDfa>(*std::move(other_names)), outside});
   }
-  absl::StatusOr<std::vector<NameClass>> merged = MergeClasses(*classes, split);
+  absl::StatusOr<List<NameClass>> merged = MergeClasses(*classes, split);
   if (!merged.ok()) return merged.status();
   *classes = *std::move(merged);
   return absl::OkStatus();

@@ -7,9 +7,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/schema_strings.h"
 #include "speculative/grammar/schema_terms.h"
 
@@ -25,11 +25,11 @@ struct UnofferedKeyword {
 };
 
 struct ArraySchema {
-  std::vector<SchemaSet> prefix = {};  // of the first items
-  SchemaSet rest = {};                 // of each item after them
+  List<SchemaSet> prefix = {};  // of the first items
+  SchemaSet rest = {};          // of each item after them
   uint32_t min_items = 0;
   uint32_t max_items = kUnbounded;
-  std::vector<UnofferedKeyword> unoffered = {};
+  List<UnofferedKeyword> unoffered = {};
 
   const SchemaSet& Item(size_t position) const {
     return position < prefix.size() ? prefix[position] : rest;
@@ -57,12 +57,12 @@ struct NameClass {
 };
 
 struct ObjectSchema {
-  std::vector<PropertySchema> properties;  // in the order in which they are written
+  List<PropertySchema> properties;  // in the order in which they are written
   // Classes of all other names. No name is in two of them, and each is in one.
-  std::vector<NameClass> others = {{}};
+  List<NameClass> others = {{}};
   uint32_t min_properties = 0;
   uint32_t max_properties = kUnbounded;
-  std::vector<UnofferedKeyword> unoffered = {};
+  List<UnofferedKeyword> unoffered = {};
 
   const PropertySchema* Find(std::string_view name) const;
   // Returns the schemas for an undeclared `name`.
@@ -88,6 +88,6 @@ absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSch
 
 // Names of `names` must satisfy `inside` too, and all others `outside`.
 absl::Status SplitNames(const SharedDfa& names, const SchemaSet& inside, const SchemaSet& outside,
-                        std::vector<NameClass>* classes);
+                        List<NameClass>* classes);
 
 }  // namespace specd::grammar

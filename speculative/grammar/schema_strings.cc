@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 namespace {
@@ -49,9 +50,9 @@ absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSch
   return merged;
 }
 
-absl::StatusOr<std::vector<StringSchema>> ForbiddenStrings(const StringSchema& schema) {
+absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema) {
   SPECD_CHECK(schema.formats.empty());
-  std::vector<StringSchema> forbidden;
+  List<StringSchema> forbidden;
   if (schema.min_length > 0) forbidden.push_back({.max_length = schema.min_length - 1});
   if (schema.max_length != kUnbounded) forbidden.push_back({.min_length = schema.max_length + 1});
   if (schema.values != nullptr) {
@@ -89,9 +90,9 @@ absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text) {
 
 absl::StatusOr<ByteDfa> AllStrings() { return StringsOfLength(0, kUnbounded); }
 
-absl::StatusOr<ByteDfa> TheseStrings(const std::vector<std::string_view>& strings) {
+absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings) {
   GrammarRules rules;
-  std::vector<ExprId> literals;
+  List<ExprId> literals;
   for (const std::string_view string : strings) literals.push_back(rules.Literal(string));
   return Determinize(rules, rules.AnyOf(literals));
 }

@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/json_text.h"
 
 namespace specd::grammar {
@@ -24,7 +24,7 @@ struct StringSchema {
   SharedDfa values = {};  // null: all strings
   // A format's automaton may offer less than the format allows, and to some validators a format is
   // a remark only. So formats narrow what is offered, and never decide what is forbidden.
-  std::vector<SharedDfa> formats = {};
+  List<SharedDfa> formats = {};
 
   bool IsUnconstrained() const {
     return min_length == 0 && max_length == kUnbounded && values == nullptr && formats.empty();
@@ -40,13 +40,13 @@ struct StringSchema {
 // Errors are RESOURCE_EXHAUSTED: an automaton grows past its limit.
 absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b);
 // The strings that `schema` forbids. REQUIRES: no formats.
-absl::StatusOr<std::vector<StringSchema>> ForbiddenStrings(const StringSchema& schema);
+absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema);
 // All of it as one automaton, formats too.
 absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema);
 absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text);
 
 // Automata that schemas are made from.
 absl::StatusOr<ByteDfa> AllStrings();
-absl::StatusOr<ByteDfa> TheseStrings(const std::vector<std::string_view>& strings);
+absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings);
 
 }  // namespace specd::grammar

@@ -29,7 +29,11 @@ SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b) {
   if (IsNothing(a) || IsNothing(b)) return NothingSet();
   SchemaSet united;
   std::set_union(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(united));
-  return united;
+  // Opposites stand side by side, because a term's place comes first in the order.
+  const auto opposites = std::adjacent_find(
+      united.begin(), united.end(),
+      [](const SchemaTerm& x, const SchemaTerm& y) { return x.schema == y.schema; });
+  return opposites == united.end() ? united : NothingSet();
 }
 
 }  // namespace specd::grammar

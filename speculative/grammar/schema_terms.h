@@ -4,8 +4,9 @@
 // rule serves each. Sets are sorted and hold no term twice. The empty set allows everything.
 #pragma once
 
-#include <vector>
+#include <utility>
 
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/json_value.h"
 
 namespace specd::grammar {
@@ -19,9 +20,13 @@ struct SchemaTerm {
     if (a.schema->index != b.schema->index) return a.schema->index < b.schema->index;
     return a.is_negated < b.is_negated;
   }
+  template <typename H>
+  friend H AbslHashValue(H state, const SchemaTerm& term) {
+    return H::combine(std::move(state), term.schema->index, term.is_negated);
+  }
 };
 
-using SchemaSet = std::vector<SchemaTerm>;
+using SchemaSet = List<SchemaTerm>;
 
 // The schema `false`, for what no document spells out.
 const JsonValue& NothingSchema();
@@ -30,6 +35,7 @@ SchemaSet SetOf(const SchemaTerm& term);
 SchemaSet NothingSet();
 // True if a term is `false` as it is written. Others may turn out to allow nothing too.
 bool IsNothing(const SchemaSet& set);
+// Nothing, if it would ask for a schema and for its opposite.
 SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b);
 
 }  // namespace specd::grammar

@@ -12,8 +12,10 @@ namespace specd::grammar {
 
 absl::StatusOr<bool> SchemaValidator::Allows(const SchemaSet& set, const JsonValue& value,
                                              bool with_formats) {
+  const Budget::Level level;
+  if (!level.ok() || !Budget::Spend(1)) return Budget::Refusal();
   for (const SchemaTerm& term : set) {
-    const absl::StatusOr<std::shared_ptr<const SchemaForm>> form = forms_.OfTerm(term);
+    const absl::StatusOr<SchemaForms::Shared> form = forms_.OfTerm(term);
     if (!form.ok()) return form.status();
     const absl::StatusOr<bool> is_allowed = Allows(**form, value, with_formats);
     if (!is_allowed.ok() || !*is_allowed) return is_allowed;

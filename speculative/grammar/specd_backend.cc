@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "fmt/format.h"
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/choice.h"
 #include "speculative/grammar/deep_stack.h"
 #include "speculative/grammar/ebnf.h"
@@ -14,14 +15,12 @@
 #include "speculative/grammar/regex.h"
 #include "speculative/grammar/state_grammar.h"
 #include "speculative/grammar/structural_tag.h"
-#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
 
-// Parts of a text nest, and rules take the places of their calls; the compiler recurses as deep. A
-// text of this size recurses some hundred levels at most.
-constexpr size_t kShortTextBytes = 1024;
+// Parts of a text nest, references lead to references, and rules take the places of their calls:
+// the compiler recurses as deep, up to kCompileLevelsMax. The caller's stack may be a small one.
 constexpr size_t kDeepStackBytes = size_t{64} << 20;
 
 // The formats inside a structural tag.
@@ -72,7 +71,7 @@ absl::StatusOr<std::unique_ptr<SpecdBackend>> SpecdBackend::Create(
 }
 
 SpecdBackend::SpecdBackend(const SpecdBackendOptions& options)
-    : parts_(std::make_shared<TokenizerParts>(options)) {}
+    : parts_(std::make_shared<TokenizerParts>(options)), limits_(options.compile_limits) {}
 
 absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
     const GrammarRequest& request) const {
@@ -81,15 +80,12 @@ absl::StatusOr<std::shared_ptr<const CompiledGrammar>> SpecdBackend::Compile(
                                                     request.text.size(), kGrammarTextBytesMax));
   }
   absl::StatusOr<std::shared_ptr<const CompiledGrammar>> compiled = absl::UnknownError("");
-  const auto compile = [&] {
-    WorkBound work(WorkBound::kCompileUnitsMax);
-    compiled = CompileBounded(request);
-  };
-  if (request.text.size() <= kShortTextBytes) {
-    compile();
-  } else if (absl::Status status = RunOnDeepStack(kDeepStackBytes, compile); !status.ok()) {
-    return status;
-  }
+  absl::Status refusal;
+  const absl::Status run = RunOnDeepStack(kDeepStackBytes, [&] {
+    refusal = Budget::Run(limits_, [&] { compiled = CompileBounded(request); });
+  });
+  if (!run.ok()) return run;
+  if (!refusal.ok()) return refusal;
   return compiled;
 }
 

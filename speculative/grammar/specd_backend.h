@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/grammar_backend.h"
 #include "speculative/grammar/grammar_memory.h"
@@ -29,6 +30,7 @@ struct SpecdBackendOptions {
   int32_t vocab_size = 0;
   size_t mask_bytes = size_t{256} << 20;                // of mask rows
   GrammarMemory* memory = &GrammarMemory::OfProcess();  // outlives the backend and its grammars
+  BudgetLimits compile_limits = CompileLimits();        // of one compile
 };
 
 // The parts that the compiled grammars of one tokenizer share.
@@ -77,6 +79,7 @@ class SpecdBackend : public GrammarBackend {
   explicit SpecdBackend(const SpecdBackendOptions& options);
 
   std::shared_ptr<TokenizerParts> parts_;
+  const BudgetLimits limits_;
 };
 
 }  // namespace specd::grammar

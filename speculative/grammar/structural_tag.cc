@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/free_text.h"
 #include "speculative/grammar/hash_tables.h"
@@ -60,9 +61,9 @@ class TagBuilder {
   absl::StatusOr<ExprId> BuildTriggeredTags(const TagFormat& format, const Following& following);
 
   absl::StatusOr<ExprId> BuildTagRest(const TagFormat& tag, const Following& following);
-  absl::StatusOr<std::vector<Tag>> BuildTags(const TagFormat& format);
+  absl::StatusOr<List<Tag>> BuildTags(const TagFormat& format);
   // One of the tags, after the first `trigger` bytes of their begin.
-  ExprId AnyTag(const std::vector<Tag>& tags, std::string_view trigger);
+  ExprId AnyTag(const List<Tag>& tags, std::string_view trigger);
   absl::StatusOr<FreeText> Scan(const TagFormat& format, const std::vector<Strings>& groups,
                                 const Strings& excludes);
   absl::Status TakeBudget(const TagFormat& format, const Strings& ends);
@@ -165,7 +166,7 @@ ExprId TagBuilder::WithEnd(ExprId expr, const Following& following) {
   if (following.is_format || following.ends->empty()) return expr;
   const auto [any_end, is_new] = any_end_.try_emplace(following.ends, 0);
   if (is_new) {
-    std::vector<ExprId> parts;
+    List<ExprId> parts;
     for (const std::string& end : *following.ends) parts.push_back(rules_->Literal(end));
     any_end->second = rules_->AnyOf(parts);
   }
@@ -233,7 +234,7 @@ absl::StatusOr<ExprId> TagBuilder::BuildAnyText(const TagFormat& format,
 
 absl::StatusOr<ExprId> TagBuilder::BuildSequence(const TagFormat& format,
                                                  const Following& following) {
-  std::vector<ExprId> parts;
+  List<ExprId> parts;
   for (const TagFormat& part : format.parts) {
     const bool is_last = &part == &format.parts.back();
     const absl::StatusOr<ExprId> expr = Build(part, is_last ? following : kFormatFollows);
@@ -244,7 +245,7 @@ absl::StatusOr<ExprId> TagBuilder::BuildSequence(const TagFormat& format,
 }
 
 absl::StatusOr<ExprId> TagBuilder::BuildOr(const TagFormat& format, const Following& following) {
-  std::vector<ExprId> parts;
+  List<ExprId> parts;
   for (const TagFormat& part : format.parts) {
     const absl::StatusOr<ExprId> expr = Build(part, following);
     if (!expr.ok()) return expr;
@@ -273,8 +274,8 @@ absl::StatusOr<ExprId> TagBuilder::BuildTag(const TagFormat& format, const Follo
   return rules_->Sequence({rules_->Literal(format.begin), *rest});
 }
 
-absl::StatusOr<std::vector<TagBuilder::Tag>> TagBuilder::BuildTags(const TagFormat& format) {
-  std::vector<Tag> tags;
+absl::StatusOr<List<TagBuilder::Tag>> TagBuilder::BuildTags(const TagFormat& format) {
+  List<Tag> tags;
   for (const TagFormat& tag : format.parts) {
     const absl::StatusOr<ExprId> rest = BuildTagRest(tag, kFormatFollows);
     if (!rest.ok()) return rest.status();
@@ -286,8 +287,8 @@ absl::StatusOr<std::vector<TagBuilder::Tag>> TagBuilder::BuildTags(const TagForm
   return tags;
 }
 
-ExprId TagBuilder::AnyTag(const std::vector<Tag>& tags, std::string_view trigger) {
-  std::vector<ExprId> parts;
+ExprId TagBuilder::AnyTag(const List<Tag>& tags, std::string_view trigger) {
+  List<ExprId> parts;
   for (const Tag& tag : tags) {
     const std::string_view begin = tag.format->begin;
     if (begin.substr(0, trigger.size()) != trigger) continue;
@@ -297,7 +298,7 @@ ExprId TagBuilder::AnyTag(const std::vector<Tag>& tags, std::string_view trigger
 }
 
 absl::StatusOr<ExprId> TagBuilder::BuildTagsWithSeparator(const TagFormat& format) {
-  const absl::StatusOr<std::vector<Tag>> tags = BuildTags(format);
+  const absl::StatusOr<List<Tag>> tags = BuildTags(format);
   if (!tags.ok()) return tags.status();
   const ExprId tag = AnyTag(*tags, "");
   const ExprId list =
@@ -314,7 +315,7 @@ absl::StatusOr<ExprId> TagBuilder::BuildTriggeredTags(const TagFormat& format,
   const Strings ends = following.is_format ? Strings() : *following.ends;
   if (absl::Status status = TakeBudget(format, ends); !status.ok()) return status;
   if (absl::Status status = CheckTriggers(format, ends); !status.ok()) return status;
-  const absl::StatusOr<std::vector<Tag>> tags = BuildTags(format);
+  const absl::StatusOr<List<Tag>> tags = BuildTags(format);
   if (!tags.ok()) return tags.status();
   const ExprId first = AnyTag(*tags, "");
   if (format.at_least_one && format.stop_after_first) return WithEnd(first, following);
@@ -333,7 +334,7 @@ absl::StatusOr<ExprId> TagBuilder::BuildTriggeredTags(const TagFormat& format,
   const absl::StatusOr<FreeText> text = Scan(format, groups, *excludes);
   if (!text.ok()) return text.status();
 
-  std::vector<ExprId> text_and_tag;
+  List<ExprId> text_and_tag;
   for (size_t i = 0; i < triggers.size(); ++i) {
     text_and_tag.push_back(
         rules_->Sequence({rules_->Automaton(text->Through(i)), AnyTag(*tags, triggers[i])}));

@@ -5,8 +5,9 @@
 #include <utility>
 
 #include "fmt/format.h"
+#include "speculative/grammar/budget.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/dfa_minimizer.h"
-#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 
@@ -37,7 +38,7 @@ absl::Status CheckGrowth(size_t num_states, size_t num_edges) {
 absl::StatusOr<ByteDfa> MinimizeWithinLimits(const ByteDfa& dfa) {
   const size_t num_transitions = CountTransitions(dfa);
   if (num_transitions > kDfaTransitionsMax) return TooManyTransitionsError();
-  if (!WorkBound::Spend(8 * num_transitions)) return WorkBound::TooMuch();
+  if (!Budget::Spend(8 * num_transitions)) return Budget::Refusal();
   ByteDfa smallest = DfaMinimizer(dfa).Run();
   if (smallest.states.size() > kDfaStatesMax) return TooManyStatesError();
   return smallest;
@@ -60,7 +61,7 @@ absl::StatusOr<ByteDfa> SubsetConstruction::Run() {
     Expand(subset, &state.edges);
     num_edges += state.edges.size();
     if (absl::Status status = CheckGrowth(subsets_.size(), num_edges); !status.ok()) return status;
-    if (!WorkBound::Spend(num_visits_ - num_spent_)) return WorkBound::TooMuch();
+    if (!Budget::Spend(num_visits_ - num_spent_)) return Budget::Refusal();
     num_spent_ = num_visits_;
     if (!IsWithinWork()) {
       return absl::ResourceExhaustedError(
@@ -105,7 +106,7 @@ uint32_t SubsetConstruction::Intern(Subset subset) {
   return place->second;
 }
 
-void SubsetConstruction::Expand(const Subset& subset, std::vector<ByteDfa::Edge>* edges) {
+void SubsetConstruction::Expand(const Subset& subset, List<ByteDfa::Edge>* edges) {
   // Stretches of bytes that no edge of the subset tells apart, by their first bytes.
   std::bitset<257> begins;
   begins.set(0);

@@ -10,12 +10,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
 #include "speculative/grammar/byte_nfa.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
@@ -36,22 +36,22 @@ class SubsetConstruction {
   absl::StatusOr<ByteDfa> Run();
 
  private:
-  using Subset = std::vector<uint32_t>;
+  using Subset = List<uint32_t>;
 
   // The nodes that empty edges lead to from `seeds`, without those that neither read a byte nor
   // are the final one. Sorted.
   Subset Close(const Subset& seeds);
   uint32_t Intern(Subset subset);
   // Fills the edges of the subset's state; interns the subsets that they lead to.
-  void Expand(const Subset& subset, std::vector<ByteDfa::Edge>* edges);
+  void Expand(const Subset& subset, List<ByteDfa::Edge>* edges);
   bool IsWithinWork() const {
     return num_nodes_ <= kSubsetNodesMax && num_visits_ <= kSubsetVisitsMax;
   }
 
   const ByteNfa& nfa_;
   HashMap<Subset, uint32_t> number_of_;
-  std::vector<const Subset*> subsets_;  // keys of number_of_, which never moves them
-  std::vector<uint32_t> visited_in_;    // the number of the closing that met a node last
+  List<const Subset*> subsets_;  // keys of number_of_, which never moves them
+  List<uint32_t> visited_in_;    // the number of the closing that met a node last
   uint32_t num_closings_ = 0;
   size_t num_nodes_ = 0;
   size_t num_visits_ = 0;

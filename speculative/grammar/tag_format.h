@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -43,7 +44,7 @@ struct TagFormat {
   bool stop_after_first = false;
   uint32_t min = 0;
   uint32_t max = 0;  // kUnbounded: no bound
-  std::vector<TagFormat> parts = {};
+  List<TagFormat> parts = {};
 };
 
 inline constexpr size_t kStructuralTagSizeBytesMax = 4 << 20;

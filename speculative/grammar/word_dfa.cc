@@ -9,6 +9,7 @@
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 namespace {
@@ -44,17 +45,17 @@ class WordDfaBuilder {
  private:
   // States are looked up by value, and stored by index.
   struct StateHash {
-    const std::vector<State>* states;
+    const List<State>* states;
     size_t operator()(uint32_t id) const {
-      std::vector<uint64_t> values = {(*states)[id].accepting ? 1u : 0u};
+      List<uint64_t> values = {(*states)[id].accepting ? 1u : 0u};
       for (const ByteDfa::Edge& edge : (*states)[id].edges) {
         values.push_back(uint64_t{edge.target} << 16 | uint64_t{edge.first} << 8 | edge.last);
       }
-      return absl::Hash<std::vector<uint64_t>>()(values);
+      return absl::Hash<List<uint64_t>>()(values);
     }
   };
   struct StateEq {
-    const std::vector<State>* states;
+    const List<State>* states;
     bool operator()(uint32_t a, uint32_t b) const {
       return (*states)[a].accepting == (*states)[b].accepting &&
              (*states)[a].edges == (*states)[b].edges;
@@ -67,7 +68,7 @@ class WordDfaBuilder {
       const uint32_t target = IndexOf(std::move(path_.back()));
       path_.pop_back();
       const auto byte = static_cast<uint8_t>(last_[path_.size() - 1]);
-      std::vector<ByteDfa::Edge>& edges = path_.back().edges;
+      List<ByteDfa::Edge>& edges = path_.back().edges;
       if (!edges.empty() && edges.back().target == target && edges.back().last + 1 == byte) {
         edges.back().last = byte;
       } else {
@@ -83,15 +84,15 @@ class WordDfaBuilder {
     return *known;
   }
 
-  std::vector<State> states_;
+  List<State> states_;
   std::unordered_set<uint32_t, StateHash, StateEq> known_;
-  std::vector<State> path_;  // after 0, 1, ... bytes of last_, without the edges along it
+  List<State> path_;  // after 0, 1, ... bytes of last_, without the edges along it
   std::string_view last_;
 };
 
 }  // namespace
 
-absl::StatusOr<ByteDfa> BuildWordDfa(std::vector<std::string_view> words) {
+absl::StatusOr<ByteDfa> BuildWordDfa(List<std::string_view> words) {
   if (words.empty()) return ByteDfa{};
   std::sort(words.begin(), words.end());
   words.erase(std::unique(words.begin(), words.end()), words.end());

@@ -9,10 +9,10 @@
 
 #include <cstddef>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
 
@@ -21,6 +21,6 @@ inline constexpr size_t kWordDfaStatesMax = 1 << 20;
 
 // The order of the words does not matter, nor does a word that is there twice. Fails with
 // RESOURCE_EXHAUSTED if the automaton would have more than kWordDfaStatesMax states.
-absl::StatusOr<ByteDfa> BuildWordDfa(std::vector<std::string_view> words);
+absl::StatusOr<ByteDfa> BuildWordDfa(List<std::string_view> words);
 
 }  // namespace specd::grammar

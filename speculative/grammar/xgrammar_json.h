@@ -11,12 +11,12 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "speculative/grammar/json_value.h"
 
 namespace specd::grammar {
 
-// The library walks JSON recursively; the bound keeps it, and our walk, off the end of the stack.
-inline constexpr size_t kJsonDepthMax = 256;
-
+// The library walks JSON recursively; kJsonDepthMax keeps it, and our walk, off the end of the
+// stack.
 class JsonDocument {
  public:
   // `name` says in errors which text this is.

@@ -8,19 +8,19 @@
 #include <string_view>
 #include <vector>
 
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/network.h"
-#include "speculative/grammar/work_bound.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 namespace specd::grammar {
 namespace {
 
 // About 10 ms, so that a fuzzer sees many inputs.
-constexpr size_t kWorkMax = size_t{1} << 20;
+constexpr BudgetLimits kLimits = {
+    .units = size_t{1} << 20, .bytes = size_t{64} << 20, .levels = kCompileLevelsMax};
 
-absl::Status Check(std::string_view schema, const JsonSchemaOptions& options) {
-  const WorkBound work(kWorkMax);
+absl::Status CheckWithinBudget(std::string_view schema, const JsonSchemaOptions& options) {
   GrammarRules rules;
   std::vector<std::string> warnings;
   const absl::StatusOr<ExprId> body = BuildJsonSchema(schema, options, &rules, &warnings);
@@ -37,6 +37,14 @@ absl::Status Check(std::string_view schema, const JsonSchemaOptions& options) {
   const absl::StatusOr<Network> network = Network::Build(rules);
   if (!network.ok()) CheckRefusal(network.status());
   return network.status();
+}
+
+absl::Status Check(std::string_view schema, const JsonSchemaOptions& options) {
+  absl::Status status;
+  const absl::Status refusal =
+      Budget::Run(kLimits, [&] { status = CheckWithinBudget(schema, options); });
+  if (!refusal.ok()) CheckRefusal(refusal);
+  return refusal.ok() ? status : refusal;
 }
 
 }  // namespace

@@ -6,16 +6,15 @@
 #include <string_view>
 #include <vector>
 
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/regex.h"
 #include "speculative/grammar/structural_tag.h"
-#include "speculative/grammar/work_bound.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   namespace grammar = specd::grammar;
   if (size_bytes > grammar::kFuzzSizeBytesMax) return 0;
-  const grammar::WorkBound work(size_t{1} << 20);
   const auto schema = [](std::string_view text, grammar::GrammarRules* rules,
                          std::vector<std::string>* warnings) {
     return grammar::BuildJsonSchema(text, {.whitespace = grammar::Whitespace::kCompact}, rules,
@@ -23,11 +22,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   };
   const auto regex = [](std::string_view text, grammar::GrammarRules* rules,
                         std::vector<std::string>*) { return grammar::ParseRegex(text, {}, rules); };
-  grammar::GrammarRules rules;
-  std::vector<std::string> warnings;
   const std::string_view json(reinterpret_cast<const char*>(data), size_bytes);
-  grammar::CheckFrontEnd(
-      rules, grammar::BuildStructuralTag(json, {.build_schema = schema, .build_regex = regex},
-                                         &rules, &warnings));
+  const absl::Status refusal = grammar::Budget::Run(
+      {.units = size_t{1} << 20, .bytes = size_t{64} << 20, .levels = grammar::kCompileLevelsMax},
+      [&] {
+        grammar::GrammarRules rules;
+        std::vector<std::string> warnings;
+        grammar::CheckFrontEnd(
+            rules, grammar::BuildStructuralTag(json, {.build_schema = schema, .build_regex = regex},
+                                               &rules, &warnings));
+      });
+  if (!refusal.ok()) grammar::CheckRefusal(refusal);
   return 0;
 }

@@ -157,7 +157,7 @@ std::vector<ExprId> GrammarReference::Awaited(const Item& item) const {
       if (item.state < expr.parts.size()) awaited = {expr.parts[item.state]};
       break;
     case ExprKind::kAnyOf:
-      if (item.state == 0) awaited = expr.parts;
+      if (item.state == 0) awaited.assign(expr.parts.begin(), expr.parts.end());
       break;
     case ExprKind::kRepeat:
       if (expr.max == kUnbounded || item.state < expr.max) awaited = {expr.parts[0]};

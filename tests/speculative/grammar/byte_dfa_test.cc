@@ -190,7 +190,7 @@ TEST_SUITE("unit") {
       CHECK(middle.Accepts(text) == (byte != 0 && byte != 255));
       CHECK(ends->Accepts(text) == (byte == 0 || byte == 255));
     }
-    CHECK(Minimize(middle).states[0].edges == std::vector<ByteDfa::Edge>{{1, 254, 1}});
+    CHECK(Minimize(middle).states[0].edges == List<ByteDfa::Edge>{{1, 254, 1}});
   }
 
   TEST_CASE("characters are accepted as UTF-8, and nothing else is") {

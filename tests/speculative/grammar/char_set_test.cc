@@ -25,8 +25,8 @@ class Model {
     for (uint32_t c = 0; c <= kCharMax; ++c) model.bits_[c] = IsScalar(c) && has(c);
     return model;
   }
-  std::vector<CharRange> Ranges() const {
-    std::vector<CharRange> ranges;
+  List<CharRange> Ranges() const {
+    List<CharRange> ranges;
     for (uint32_t c = 0; c <= kCharMax; ++c) {
       if (!bits_[c]) continue;
       if (c > 0 && bits_[c - 1]) {
@@ -93,7 +93,7 @@ TEST_SUITE("grammar") {
   TEST_CASE("surrogates are in no set") {
     CHECK(CharSet::Range(0xD800, 0xDFFF).IsEmpty());
     CHECK(CharSet::One(0xDABC).IsEmpty());
-    CHECK(CharSet::All().ranges() == std::vector<CharRange>{{0, 0xD7FF}, {0xE000, kCharMax}});
+    CHECK(CharSet::All().ranges() == List<CharRange>{{0, 0xD7FF}, {0xE000, kCharMax}});
     CHECK_FALSE(CharSet::All().Has(0xD800));
     CHECK_FALSE(CharSet::One('a').Negated().Has(0xDFFF));
     CHECK(CharSet::All().Negated().IsEmpty());

@@ -90,7 +90,7 @@ TEST_SUITE("unit") {
         for (size_t size = random() % 6; size > 0; --size) word += "ab"[random() % 2];
         words.insert(word);
       }
-      std::vector<std::string_view> list(words.begin(), words.end());
+      List<std::string_view> list(words.begin(), words.end());
       list.push_back(list[0]);
       std::shuffle(list.begin(), list.end(), random);
       const absl::StatusOr<ByteDfa> dfa = BuildWordDfa(list);

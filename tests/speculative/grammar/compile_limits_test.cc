@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/budget.h"
+#include "speculative/grammar/counted.h"
 #include "speculative/grammar/specd_backend.h"
 #include "speculative/grammar/state_matcher.h"
-#include "speculative/grammar/work_bound.h"
 #include "tests/support/grid_size.h"
 
 namespace specd::grammar {
@@ -56,22 +57,55 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a bound of work holds for its thread and its life") {
-    CHECK(WorkBound::Spend(1 << 30));
+  TEST_CASE("a budget of work holds for its thread and its life") {
+    CHECK(Budget::Spend(1 << 30));
     {
-      WorkBound work(10);
-      CHECK(WorkBound::Spend(6));
+      const Budget budget({.units = 10});
+      CHECK(Budget::Spend(6));
       {
-        WorkBound inner(100);
-        CHECK(WorkBound::Spend(50));
+        const Budget inner({.units = 100});
+        CHECK(Budget::Spend(50));
       }
-      CHECK(!WorkBound::Spend(6));
-      CHECK(!WorkBound::Spend(1));  // used up is used up
+      CHECK(!Budget::Spend(6));
+      CHECK(!Budget::Spend(1));  // used up is used up
+      CHECK(Budget::Refusal().message().find("10 steps") != std::string::npos);
       bool elsewhere = false;
-      std::thread([&] { elsewhere = WorkBound::Spend(1 << 30); }).join();
+      std::thread([&] { elsewhere = Budget::Spend(1 << 30); }).join();
       CHECK(elsewhere);
     }
-    CHECK(WorkBound::Spend(1 << 30));
+    CHECK(Budget::Spend(1 << 30));
+    CHECK(Budget::Refusal().ok());
+  }
+
+  TEST_CASE("a budget of memory counts the lists that live") {
+    const absl::Status refusal = Budget::Run({.bytes = size_t{2} << 20}, [] {
+      // One after another they are within the budget, and in an inner budget too.
+      for (int i = 0; i < 8; ++i) {
+        const Budget inner({.units = 1 << 30});
+        const List<char> list(1 << 20);
+        CHECK(list.size() == 1 << 20);
+      }
+      const List<char> one(1 << 20);
+      CHECK_THROWS_AS(List<char>((1 << 20) + 1), BudgetSpent);
+    });
+    CHECK(refusal.message().find("compile_mib = 2 MiB") != std::string::npos);
+  }
+
+  TEST_CASE("a budget of time ends a loop that only allocates, and one of levels a recursion") {
+    const absl::Status late = Budget::Run({.cpu_ms = 5}, [] {
+      while (true) List<char>(64);
+    });
+    CHECK(late.message().find("compile_ms = 5 of CPU time") != std::string::npos);
+    const Budget budget({.levels = 2});
+    const Budget::Level one;
+    CHECK(one.ok());
+    {
+      const Budget::Level two;
+      CHECK(two.ok());
+      const Budget::Level three;
+      CHECK(!three.ok());
+    }
+    CHECK(Budget::Refusal().message().find("2 levels") != std::string::npos);
   }
 
   TEST_CASE("texts that begin in more ways than a state may have are refused, and end nothing") {

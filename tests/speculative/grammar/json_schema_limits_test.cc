@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "speculative/grammar/budget.h"
+#include "speculative/grammar/deep_stack.h"
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/json_value.h"
 #include "speculative/grammar/network.h"
@@ -15,9 +17,17 @@ namespace specd::grammar {
 namespace {
 
 absl::Status StatusOf(const std::string& schema) {
-  GrammarRules rules;
-  std::vector<std::string> warnings;
-  return BuildJsonSchema(schema, {}, &rules, &warnings).status();
+  absl::Status status;
+  absl::Status refusal;
+  const absl::Status run = RunOnDeepStack(size_t{64} << 20, [&] {
+    refusal = Budget::Run(CompileLimits(), [&] {
+      GrammarRules rules;
+      std::vector<std::string> warnings;
+      status = BuildJsonSchema(schema, {}, &rules, &warnings).status();
+    });
+  });
+  REQUIRE(run.ok());
+  return refusal.ok() ? status : refusal;
 }
 
 void CheckError(const std::string& schema, absl::StatusCode code, const std::string& part) {
@@ -119,7 +129,7 @@ TEST_SUITE("unit") {
     CHECK(StatusOf(fmt::format(R"({{"$ref": "#/$defs/d0", "$defs": {{{}"d5000": true}}}})", chain))
               .ok());
     CheckError(fmt::format(R"({{"$ref": "#/$defs/d0", "$defs": {{{}"d5000": true}}}})", aliases),
-               kTooMuch, "256 levels");
+               kTooMuch, "1024 levels");
   }
 
   TEST_CASE("json schema: branches that multiply are refused, not built") {

@@ -1,0 +1,120 @@
+// Budget bounds the work, the memory and the depth of compiling one constraint, and the work of one
+// mask, however small the constraint's text is.
+//
+// A text of ten bytes can ask for billions of steps. So the loops and recursions that can grow take
+// from the budget of their thread, and stop once a part of it is used up:
+//   - Spend takes units, about one for each node or edge that a loop looks at. A budget of CPU time
+//     reads the clock each few thousand units;
+//   - a List (counted.h) takes the bytes that it holds, and throws BudgetSpent past the bound;
+//   - a Level is one level of recursion.
+// The refusal names the part that was used up and the place in the constraint. An inner budget
+// replaces the outer one while the inner one lives; bytes and levels still count in both. Without a
+// budget nothing is bounded. A budget belongs to the thread that made it.
+//
+//   absl::Status status = Budget::Run(CompileLimits(), [&] { network = Network::Build(rules); });
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string_view>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+
+namespace specd::grammar {
+
+struct JsonValue;
+
+struct BudgetLimits {
+  static constexpr uint64_t kNone = ~uint64_t{0};
+
+  uint64_t units = kNone;
+  uint64_t cpu_ms = kNone;  // of this thread
+  uint64_t bytes = kNone;   // of the lists that live at one time
+  uint64_t levels = kNone;
+};
+
+// The bounds of one compile; options of the daemon and of embedded engines change the first two.
+inline constexpr uint64_t kCompileMsDefault = 2000;
+inline constexpr uint64_t kCompileMibDefault = 256;
+// A level of the compiler takes some 20 KB of stack under AddressSanitizer, less without it.
+inline constexpr uint64_t kCompileLevelsMax = 1024;
+
+inline BudgetLimits CompileLimits(uint64_t cpu_ms = kCompileMsDefault,
+                                  uint64_t mib = kCompileMibDefault) {
+  return {.cpu_ms = cpu_ms, .bytes = mib << 20, .levels = kCompileLevelsMax};
+}
+
+// A list would hold more bytes than the budget has, or the time was up when it grew.
+struct BudgetSpent : std::bad_alloc {
+  const char* what() const noexcept override { return "the budget of a compile is used up"; }
+};
+
+class Budget {
+ public:
+  explicit Budget(const BudgetLimits& limits);
+  ~Budget();
+  Budget(const Budget&) = delete;
+  Budget& operator=(const Budget&) = delete;
+
+  // Calls `function` under a budget. Returns the refusal if the budget was used up, whatever
+  // `function` made of that.
+  static absl::Status Run(const BudgetLimits& limits, absl::FunctionRef<void()> function);
+
+  // False: the budget of this thread is used up, now or before.
+  static bool Spend(uint64_t units);
+  // Why it is used up, for the caller of Spend or Level. OK if nothing is.
+  static absl::Status Refusal();
+  static bool IsSpent() { return !Refusal().ok(); }
+
+  // For lists. Take throws BudgetSpent; Give never does.
+  static void Take(size_t bytes);
+  static void Give(size_t bytes) noexcept;
+
+  // One level of recursion, as long as it lives.
+  class Level {
+   public:
+    Level();
+    ~Level();
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+    // False: it is one too many; return Refusal().
+    bool ok() const { return is_ok_; }
+
+   private:
+    bool is_ok_ = true;
+  };
+
+  // The part of the constraint that is being compiled, for the refusal.
+  class Place {
+   public:
+    explicit Place(const JsonValue* schema);
+    explicit Place(std::string_view rule);
+    ~Place();
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+   private:
+    const JsonValue* outer_schema_ = nullptr;
+    std::string_view outer_rule_;
+  };
+
+ private:
+  // False, and the first refusal is kept.
+  bool Refuse(std::string_view part, std::string_view remedy);
+  bool IsTimeLeft();
+
+  Budget* const outer_;
+  const BudgetLimits limits_;
+  uint64_t started_ns_ = 0;
+  uint64_t units_ = 0;         // spent
+  uint64_t units_looked_ = 0;  // at the last look at the clock
+  uint64_t bytes_ = 0;         // of living lists
+  uint64_t levels_ = 0;
+  const JsonValue* schema_ = nullptr;
+  std::string_view rule_;
+  absl::Status refusal_;
+};
+
+}  // namespace specd::grammar
