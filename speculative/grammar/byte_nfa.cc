@@ -13,8 +13,10 @@
 namespace specd::grammar {
 namespace {
 
-// A repetition of at least this many copies of a part that is no leaf calls a rule for each copy.
+// Repetitions with more copies are counted as they are met. A byte and a call cost one node for
+// each copy, so more of them are written out: they need no frame, and states have fewer items.
 constexpr uint32_t kCopiesInPlaceMax = 4;
+constexpr uint32_t kLeavesInPlaceMax = 64;
 
 constexpr std::array<uint32_t, 4> kLastOfLength = {0x7F, 0x7FF, 0xFFFF, kCharMax};
 
@@ -97,6 +99,10 @@ class NfaBuilder {
         return CompileCall(expr.payload, from, to);
       case ExprKind::kAutomaton:
         return CompileAutomaton(rules_.automaton(expr), from, to);
+      case ExprKind::kMembers:
+        SPECD_CHECK(options_.extra != nullptr);
+        nfa_.nodes[from].calls.push_back({options_.extra->OfMembers(id), to});
+        return;
     }
   }
 
@@ -160,39 +166,29 @@ class NfaBuilder {
   }
 
   void CompileRepeat(const Expr& expr, uint32_t from, uint32_t to) {
+    const ExprId part = expr.parts[0];
     const uint32_t copies = expr.max == kUnbounded ? expr.min : expr.max;
-    const ExprKind kind = rules_.expr(expr.parts[0]).kind;
+    const ExprKind kind = rules_.expr(part).kind;
     const bool is_leaf = kind == ExprKind::kBytes || kind == ExprKind::kCall;
-    const bool is_long = options_.repeats != nullptr && copies > kCopiesInPlaceMax && !is_leaf;
-    const RuleId rule = is_long ? RepeatRule(expr.parts[0]) : kNoRule;
-    const auto compile_part = [&](uint32_t begin, uint32_t end) {
-      if (rule == kNoRule) {
-        Compile(expr.parts[0], begin, end);
-      } else {
-        nfa_.nodes[begin].calls.push_back({rule, end});
-      }
-    };
+    if (options_.extra != nullptr && copies > (is_leaf ? kLeavesInPlaceMax : kCopiesInPlaceMax)) {
+      const RuleId rule = options_.extra->OfCount(part, std::max(expr.min, uint32_t{1}), expr.max);
+      if (expr.min == 0) AddEmpty(from, to);
+      nfa_.nodes[from].calls.push_back({rule, to});
+      return;
+    }
     for (uint32_t i = 0; i < copies && !is_full_; ++i) {
       if (i >= expr.min) AddEmpty(from, to);
       const uint32_t next = AddNode();
-      compile_part(from, next);
+      Compile(part, from, next);
       from = next;
     }
     if (expr.max == kUnbounded) {
       const uint32_t loop = AddNode();
       AddEmpty(from, loop);
-      compile_part(loop, loop);
+      Compile(part, loop, loop);
       from = loop;
     }
     AddEmpty(from, to);
-  }
-
-  RuleId RepeatRule(ExprId part) {
-    List<ExprId>& parts = options_.repeats->parts;
-    const auto found = std::find(parts.begin(), parts.end(), part);
-    const auto index = static_cast<size_t>(found - parts.begin());
-    if (found == parts.end()) parts.push_back(part);
-    return static_cast<RuleId>(rules_.num_rules() + index);
   }
 
   void CompileCall(RuleId rule, uint32_t from, uint32_t to) {
@@ -243,6 +239,12 @@ absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr,
 
 void KeepBytes(const ByteSet& bytes, ByteNfa* nfa) {
   if (bytes == ByteSet::All()) return;
+  for (FrameRule::Key& key : nfa->frame.keys) {
+    const bool is_spelled = std::all_of(key.text.begin(), key.text.end(), [&](char byte) {
+      return bytes.Has(static_cast<uint8_t>(byte));
+    });
+    if (!is_spelled) key.value = kNoRule;
+  }
   for (ByteNfa::Node& node : nfa->nodes) {
     List<ByteNfa::Edge> kept;
     for (const ByteNfa::Edge& edge : node.edges) {

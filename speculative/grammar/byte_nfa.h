@@ -1,8 +1,7 @@
 // ByteNfa is the automaton of one expression: byte edges, edges that call a rule, and empty edges.
 //
 // BuildNfa makes it from an expression. A character class becomes byte edges over its UTF-8
-// spellings. A long repetition of a large part calls a rule of its own, so that each copy costs one
-// node. Plain data.
+// spellings. A long repetition, and the members of an object, call a frame rule. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/frame_rule.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -35,21 +35,19 @@ struct ByteNfa {
   List<Node> nodes;
   uint32_t start = 0;
   uint32_t final = 0;  // it has no edge out
+  // Of a frame rule, which is this instead of edges.
+  FrameRule frame = {};
+
+  bool IsFrame() const { return frame.kind != FrameRule::Kind::kNone; }
 };
 
 // The most nodes of the automata of one grammar together.
 inline constexpr size_t kNfaNodesMax = 1 << 20;
 
-// Rules that BuildNfa makes for parts of long repetitions; a part is the body of its rule. Ids
-// continue after the rules of the GrammarRules.
-struct RepeatRules {
-  List<ExprId> parts;
-};
-
 struct NfaOptions {
   size_t nodes_max = kNfaNodesMax;
   // Null: every copy of a repetition is written out, so that only the rules' own calls are calls.
-  RepeatRules* repeats = nullptr;
+  ExtraRules* extra = nullptr;
   // [rule]: its body takes the place of a call. Such rules never lead back to themselves.
   const std::vector<bool>* inlined = nullptr;
 };

@@ -74,6 +74,24 @@ ExprId GrammarRules::Repeat(ExprId part, uint32_t min, uint32_t max) {
   if (max == 0 || part == kEmptyExpr) return kEmptyExpr;
   if (part == kNeverExpr) return min == 0 ? kEmptyExpr : kNeverExpr;
   if (min == 1 && max == 1) return part;
+  // Repetitions of repetitions are one, if the counts of min times, min + 1 times, ... leave no
+  // gap. The counts of k times are k * inner.min to k * inner.max; later gaps are smaller.
+  const Expr& inner = exprs_[part];
+  if (inner.kind == ExprKind::kRepeat) {
+    const auto times = [](uint64_t a, uint64_t b) {
+      return a == kUnbounded || b == kUnbounded ? uint64_t{kUnbounded} : a * b;
+    };
+    const uint64_t first = std::max<uint32_t>(min, 1);
+    const bool is_gapless =
+        (min > 0 || inner.min <= 1) &&
+        (max == first || times(first, inner.max) + 1 >= (first + 1) * inner.min);
+    const uint64_t low = uint64_t{min} * inner.min;
+    const uint64_t high = times(max, inner.max);
+    if (is_gapless && low < kUnbounded && high <= kUnbounded) {
+      const ExprId once = inner.parts[0];
+      return Repeat(once, static_cast<uint32_t>(low), static_cast<uint32_t>(high));
+    }
+  }
   return Add({.kind = ExprKind::kRepeat, .min = min, .max = max, .parts = {part}});
 }
 
@@ -87,6 +105,26 @@ ExprId GrammarRules::Automaton(ByteDfa dfa) {
   automata_.push_back(std::move(dfa));
   return Add(
       {.kind = ExprKind::kAutomaton, .payload = static_cast<uint32_t>(automata_.size() - 1)});
+}
+
+ExprId GrammarRules::MembersOf(Members members) {
+  bool is_possible = true;
+  std::erase_if(members.keys, [&](const Members::Key& key) {
+    const bool is_never = key.value == kNeverExpr;
+    if (is_never && key.is_required) is_possible = false;
+    return is_never;
+  });
+  if (!is_possible || (members.keys.empty() && members.other == kNeverExpr)) return kNeverExpr;
+  List<ExprId> parts;
+  for (const Members::Key& key : members.keys) {
+    parts.push_back(Sequence({Literal(key.text), key.value}));
+  }
+  parts.push_back(members.separator);
+  parts.push_back(members.other);
+  members_.push_back(std::move(members));
+  return Add({.kind = ExprKind::kMembers,
+              .payload = static_cast<uint32_t>(members_.size() - 1),
+              .parts = std::move(parts)});
 }
 
 RuleId GrammarRules::AddRule(std::string name) {

@@ -46,14 +46,31 @@ enum class ExprKind : uint8_t {
   kRepeat,     // the part, min to max times
   kCall,       // a rule
   kAutomaton,  // a text that a ByteDfa accepts
+  kMembers,    // members of an object, one or more
 };
 
 struct Expr {
   ExprKind kind = ExprKind::kEmpty;
-  uint32_t min = 0;         // kRepeat
-  uint32_t max = 0;         // kRepeat; kUnbounded: no bound
-  uint32_t payload = 0;     // an index into the table of the kind; kCall: the rule
-  List<ExprId> parts = {};  // kSequence, kAnyOf, kRepeat (one)
+  uint32_t min = 0;      // kRepeat
+  uint32_t max = 0;      // kRepeat; kUnbounded: no bound
+  uint32_t payload = 0;  // an index into the table of the kind; kCall: the rule
+  // kSequence, kAnyOf, kRepeat (one); kMembers: each key with its value, the separator, others
+  List<ExprId> parts = {};
+};
+
+// The members of an object: declared ones in their order, then any others, with a separator between
+// two. A free member's name may occur twice, so at most one of the others is sure to be new.
+struct Members {
+  struct Key {
+    std::string text;  // the name as it is written, with its quotes
+    ExprId value = 0;  // what stands after it, with the colon
+    bool is_required = false;
+  };
+  List<Key> keys = {};
+  ExprId separator = 0;
+  ExprId other = 1;  // a further member; Never if there is none
+  uint32_t min = 1;  // members
+  uint32_t max = kUnbounded;
 };
 
 class GrammarRules {
@@ -81,6 +98,9 @@ class GrammarRules {
   ExprId Plus(ExprId part) { return Repeat(part, 1, kUnbounded); }
   ExprId Call(RuleId rule);
   ExprId Automaton(ByteDfa dfa);
+  // One member or more. REQUIRES: no text of a key begins another's, none is empty, and no value
+  // and no other has the empty text. With others, at least members.min - 1 keys are required.
+  ExprId MembersOf(Members members);
 
   // A rule may be called before it is defined. The name is for error messages only.
   RuleId AddRule(std::string name);
@@ -98,6 +118,7 @@ class GrammarRules {
   const CharSet& chars(const Expr& expr) const { return char_sets_[expr.payload]; }
   const std::string& literal(const Expr& expr) const { return literals_[expr.payload]; }
   const ByteDfa& automaton(const Expr& expr) const { return automata_[expr.payload]; }
+  const Members& members(const Expr& expr) const { return members_[expr.payload]; }
 
  private:
   static constexpr ExprId kEmptyExpr = 0;
@@ -118,6 +139,7 @@ class GrammarRules {
   List<CharSet> char_sets_;
   std::vector<std::string> literals_;
   List<ByteDfa> automata_;
+  List<Members> members_;
 };
 
 }  // namespace specd::grammar

@@ -52,7 +52,8 @@ class CallCounts {
     while (!open.empty()) {
       const Expr& expr = rules_.expr(open.back());
       open.pop_back();
-      num_exprs += expr.kind == ExprKind::kAutomaton ? kInlinedExprsMax + 1 : 1;
+      const bool is_large = expr.kind == ExprKind::kAutomaton || expr.kind == ExprKind::kMembers;
+      num_exprs += is_large ? kInlinedExprsMax + 1 : 1;
       // Each copy of a repetition has nodes of its own.
       if (expr.kind == ExprKind::kRepeat) {
         num_exprs += expr.max == kUnbounded ? expr.min : expr.max;

@@ -1,6 +1,7 @@
 #include "speculative/grammar/lazy_automaton.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "kernels/core/check.h"
@@ -17,8 +18,8 @@ constexpr size_t kLooksPerState = 64;
 
 }  // namespace
 
-LazyAutomaton::LazyAutomaton(const Network* network, GrammarMemory* memory)
-    : network_(*network), bytes_(memory) {
+LazyAutomaton::LazyAutomaton(const Network* network, GrammarMemory* memory, uint32_t near_bytes)
+    : network_(*network), near_bytes_(near_bytes), bytes_(memory) {
   for (int byte = 255; byte >= 0; --byte) {
     byte_of_class_[network_.byte_class(static_cast<uint8_t>(byte))] = static_cast<uint8_t>(byte);
   }
@@ -59,7 +60,8 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
   for (uint32_t i = 0; i < record.num_items; ++i) {
     const Item item = items_[record.first_item + i];
     num_looks += network_.node(item.node).edges.size();
-    for (const Network::Edge& edge : network_.node(item.node).edges) {
+    const Network::Node& node = network_.node(item.node);
+    for (const Network::Edge& edge : node.edges) {
       if (edge.last < byte) {
         first = std::max<uint8_t>(first, edge.last + 1);
       } else if (edge.first > byte) {
@@ -67,7 +69,7 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
       } else {
         first = std::max(first, edge.first);
         last = std::min(last, edge.last);
-        Visit({.node = edge.target, .stack = item.stack});
+        if (MayFollow(node, edge, item.stack)) Visit({.node = edge.target, .stack = item.stack});
       }
     }
   }
@@ -110,7 +112,9 @@ LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) c
   };
   Exported exported;
   for (const uint32_t cell : cells) {
-    exported.cells.push_back({.node = stacks_[cell].node, .below = number_of(stacks_[cell].below)});
+    exported.cells.push_back({.node = stacks_[cell].node,
+                              .below = number_of(stacks_[cell].below),
+                              .numbers = stacks_[cell].numbers});
   }
   for (const StateId state : states) {
     const Record& record = RecordOf(state);
@@ -133,7 +137,7 @@ std::vector<StateId> LazyAutomaton::Import(const LazyAutomaton& other,
   std::vector<uint32_t> stacks = {kEmptyStack};
   for (const StackCell& cell : exported.cells) {
     if (IsFull()) return {};
-    stacks.push_back(Push(cell.node, stacks[cell.below]));
+    stacks.push_back(Push(cell.node, stacks[cell.below], cell.numbers));
   }
   for (Exported::State& state : exported.states) {
     for (Item& item : state.items) item.stack = stacks[item.stack];
@@ -152,39 +156,172 @@ void LazyAutomaton::Visit(Item item) {
   seen_.Insert(hash, static_cast<uint32_t>(visited_.size() - 1));
 }
 
+bool LazyAutomaton::MayFollow(const Network::Node& node, const Network::Edge& edge,
+                              uint32_t stack) const {
+  if (node.role != Network::Role::kKey) return true;
+  return network_.frame(node)
+      .NextKeys(stacks_[stack].numbers)
+      .HasAnyOf(network_.keys(network_.node(edge.target)));
+}
+
+void LazyAutomaton::BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below) {
+  const NetworkFrame& frame = network_.frame(network_.node(entry));
+  const NetworkFrame::Keys keys = frame.NextKeys(numbers);
+  if (keys.begin < keys.end) Visit({.node = frame.part, .stack = Push(entry + 1, below, numbers)});
+  if (frame.AllowsOther(numbers)) {
+    Visit({.node = frame.other, .stack = Push(entry, below, frame.AfterOther(numbers))});
+  }
+}
+
+void LazyAutomaton::Return(uint32_t stack) {
+  while (stack != kEmptyStack) {
+    const StackCell cell = stacks_[stack];
+    const Network::Node& node = network_.node(cell.node);
+    if (node.role == Network::Role::kPlain) {
+      return Visit({.node = cell.node, .stack = cell.below});
+    }
+    const NetworkFrame& frame = network_.frame(node);
+    if (node.role == Network::Role::kNext) {
+      return BeginMember(cell.node - 1, cell.numbers, cell.below);
+    }
+    if (frame.kind == FrameRule::Kind::kCount) {
+      if (cell.numbers.second > 0) {
+        const FrameNumbers next = NetworkFrame::AfterPart(cell.numbers);
+        Visit({.node = frame.part, .stack = Push(cell.node, cell.below, next)});
+      }
+      if (cell.numbers.first > 0) return;
+    } else {
+      if (frame.AllowsMore(cell.numbers)) {
+        Visit({.node = frame.separator, .stack = Push(cell.node + 1, cell.below, cell.numbers)});
+      }
+      if (!frame.AllowsEnd(cell.numbers)) return;
+    }
+    stack = cell.below;  // the frame rule may end here too
+  }
+  is_accepting_ = true;
+}
+
 StateId LazyAutomaton::CloseVisited() {
-  bool is_accepting = false;
   for (size_t i = 0; i < visited_.size() && visited_.size() <= kItemsMax; ++i) {
     const Item item = visited_[i];
     const Network::Node& node = network_.node(item.node);
+    if (node.role == Network::Role::kEntry) {
+      const NetworkFrame& frame = network_.frame(node);
+      if (frame.kind == FrameRule::Kind::kCount) {
+        Visit({.node = frame.part, .stack = Push(item.node, item.stack, frame.Begin())});
+      } else {
+        BeginMember(item.node, frame.Begin(), item.stack);
+      }
+      continue;
+    }
+    if (node.role == Network::Role::kKey && node.edges.empty()) {
+      // A whole key: its value follows, and then the frame is behind the key.
+      const NetworkFrame& frame = network_.frame(node);
+      const StackCell cell = stacks_[item.stack];
+      const uint32_t key = network_.keys(node)[0];
+      Visit({.node = frame.values[key],
+             .stack = Push(cell.node - 1, cell.below, frame.AfterKey(key, cell.numbers))});
+      continue;
+    }
     if (!node.edges.empty()) closed_.push_back(item);
     for (const Network::Call& call : node.calls) {
       // A return to a node that can only end its rule would return at once.
       const bool is_last = network_.node(call.next).is_tail;
       Visit({.node = call.start, .stack = is_last ? item.stack : Push(call.next, item.stack)});
     }
-    if (!node.is_end) continue;
-    if (item.stack == kEmptyStack) {
-      is_accepting = true;
-    } else {
-      Visit({.node = stacks_[item.stack].node, .stack = stacks_[item.stack].below});
-    }
+    if (node.is_end) Return(item.stack);
   }
   if (visited_.size() > kItemsMax) return kTooManyWays;
-  return Intern(closed_, is_accepting);
+  JoinCounts();
+  return Intern(closed_, is_accepting_);
 }
 
-uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below) {
-  const Item cell = {.node = node, .stack = below};
-  const auto is_cell = [&](uint32_t i) {
-    return stacks_[i].node == node && stacks_[i].below == below;
+void LazyAutomaton::JoinCounts() {
+  const auto is_counted = [&](const Item& item) {
+    if (item.stack == kEmptyStack) return false;
+    const Network::Node& node = network_.node(stacks_[item.stack].node);
+    return node.role == Network::Role::kEntry &&
+           network_.frame(node).kind == FrameRule::Kind::kCount;
   };
-  const uint32_t found = stack_ids_.Find(cell.hash(), is_cell);
+  if (closed_.size() < 2) return;
+  const auto counted = std::stable_partition(closed_.begin(), closed_.end(),
+                                             [&](const Item& item) { return !is_counted(item); });
+  if (closed_.end() - counted < 2) return;
+  const auto order = [&](const Item& item) {
+    const StackCell& cell = stacks_[item.stack];
+    return std::tuple(item.node, cell.node, cell.below, cell.numbers.first, cell.numbers.second);
+  };
+  std::sort(counted, closed_.end(),
+            [&](const Item& a, const Item& b) { return order(a) < order(b); });
+  auto last = counted;
+  for (auto item = counted + 1; item != closed_.end(); ++item) {
+    const StackCell a = stacks_[last->stack];
+    const StackCell b = stacks_[item->stack];
+    const bool is_joined = last->node == item->node && a.node == b.node && a.below == b.below &&
+                           NetworkFrame::Touch(a.numbers, b.numbers);
+    if (is_joined) {
+      last->stack = Push(a.node, a.below, NetworkFrame::Join(a.numbers, b.numbers));
+    } else {
+      *++last = *item;
+    }
+  }
+  closed_.erase(last + 1, closed_.end());
+}
+
+StateId LazyAutomaton::Near(StateId state) {
+  const Record& known = RecordOf(state);
+  // Pairs with the store below: the reader of a state's number sees its record and row.
+  if (const StateId near = known.near.load(std::memory_order_acquire); near != kUnknown)
+    return near;
+  const std::lock_guard lock(mutex_);
+  Record& record =
+      chunks_[state / kChunkStates].load(std::memory_order_relaxed)->records[state % kChunkStates];
+  ClearScratch();
+  for (uint32_t i = 0; i < record.num_items; ++i) {
+    const Item item = items_[record.first_item + i];
+    closed_.push_back({.node = item.node, .stack = stacks_[item.stack].near});
+  }
+  // Items that were told apart by their numbers alone may be one now.
+  const auto by_key = [](const Item& a, const Item& b) { return a.key() < b.key(); };
+  std::sort(closed_.begin(), closed_.end(), by_key);
+  closed_.erase(std::unique(closed_.begin(), closed_.end()), closed_.end());
+  const StateId near = Intern(closed_, record.is_accepting);
+  if (!IsAlive(near)) return state;
+  record.near.store(near, std::memory_order_release);
+  return near;
+}
+
+ByteSet LazyAutomaton::BytesAfter(Item item) const {
+  const Network::Node& node = network_.node(item.node);
+  if (node.role != Network::Role::kKey) return node.bytes;
+  ByteSet bytes;
+  for (const Network::Edge& edge : node.edges) {
+    if (MayFollow(node, edge, item.stack)) bytes = bytes | ByteSet::Range(edge.first, edge.last);
+  }
+  return bytes;
+}
+
+uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below, FrameNumbers numbers) {
+  const uint64_t mixed =
+      IdTable::Mix(uint64_t{node} << 32 | below) ^ (uint64_t{numbers.first} << 32 | numbers.second);
+  const auto hash = static_cast<uint32_t>(IdTable::Mix(mixed));
+  const auto is_cell = [&](uint32_t i) {
+    return stacks_[i].node == node && stacks_[i].below == below && stacks_[i].numbers == numbers;
+  };
+  const uint32_t found = stack_ids_.Find(hash, is_cell);
   if (found != IdTable::kNone) return found;
+  const Network::Node& in_network = network_.node(node);
+  const bool is_count = in_network.role == Network::Role::kEntry &&
+                        network_.frame(in_network).kind == FrameRule::Kind::kCount;
+  const FrameNumbers near_numbers = is_count ? NetworkFrame::Near(numbers, near_bytes_) : numbers;
+  const uint32_t near_below = stacks_[below].near;
+  const bool is_near = near_below == below && near_numbers == numbers;
+  const uint32_t near = is_near ? 0 : Push(node, near_below, near_numbers);
   const auto number = static_cast<uint32_t>(stacks_.size());
   stack_ids_.Reserve();
-  stacks_.push_back({.node = node, .below = below});
-  stack_ids_.Insert(cell.hash(), number);
+  stacks_.push_back(
+      {.node = node, .below = below, .numbers = numbers, .near = is_near ? number : near});
+  stack_ids_.Insert(hash, number);
   // The cell is in a list, which doubles, and in the table, which is half empty.
   bytes_.Add(2 * sizeof(StackCell) + 4 * sizeof(uint64_t));
   return number;
@@ -216,7 +353,7 @@ StateId LazyAutomaton::Intern(std::span<Item> items, bool is_accepting) {
   record->first_item = static_cast<uint32_t>(first_item);
   record->num_items = static_cast<uint32_t>(items.size());
   for (const Item& item : items) {
-    record->next_bytes = record->next_bytes | network_.node(item.node).bytes;
+    record->next_bytes = record->next_bytes | BytesAfter(item);
     items_.push_back(item);
   }
   state_ids_.Insert(hash, number);

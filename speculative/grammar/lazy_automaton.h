@@ -1,8 +1,9 @@
 // LazyAutomaton follows the texts of a grammar byte by byte, and builds its states as they are met.
 //
 // A state is everything that may follow: a set of network nodes, each with a stack of nodes to
-// return to. Stacks and sets are kept once each, so a state is a 32-bit number that never changes
-// its meaning. A matcher is therefore a list of numbers: rollback cuts the list, a fork copies it.
+// return to. Nodes of frame rules have their numbers on the stack (frame_numbers.h). Stacks and
+// sets are kept once each, so a state is a 32-bit number that never changes its meaning. A matcher
+// is therefore a list of numbers: rollback cuts the list, a fork copies it.
 //
 // Safe from any number of threads. A step that was taken before reads two words and takes no lock;
 // a new step takes the lock. A step past a limit leads to one of the states that name it, from
@@ -39,13 +40,15 @@ class LazyAutomaton {
   static constexpr StateId kTooManyWays = 1;  // the state would have more than kItemsMax items
   static constexpr StateId kFull = 2;  // kStatesMax, kBytesMax or the process's memory is used up
   static constexpr StateId kTooMuchWork = 3;  // the caller's Budget is used up
+  static constexpr uint32_t kNearBytes = 256;
   static constexpr uint32_t kStatesMax = 1 << 18;
   static constexpr size_t kItemsMax = 4096;               // of one state
   static constexpr size_t kBytesMax = size_t{128} << 20;  // of all states and stacks
 
-  // Network and memory outlive the automaton.
+  // Network and memory outlive the automaton. `near_bytes` are those of the longest token.
   explicit LazyAutomaton(const Network* network,
-                         GrammarMemory* memory = &GrammarMemory::OfProcess());
+                         GrammarMemory* memory = &GrammarMemory::OfProcess(),
+                         uint32_t near_bytes = kNearBytes);
   LazyAutomaton(const LazyAutomaton&) = delete;
   LazyAutomaton& operator=(const LazyAutomaton&) = delete;
 
@@ -76,6 +79,10 @@ class LazyAutomaton {
   static bool IsLimit(StateId state) { return state > kDead && state <= kTooMuchWork; }
   // The text may end here.
   bool IsAccepting(StateId state) const { return RecordOf(state).is_accepting; }
+  // A state after which the same texts of up to `near_bytes` bytes may come: masks need no more.
+  // Where bounds are far away, the numbers of their frames do not tell states apart. `state`
+  // itself, if there is no room for another.
+  StateId Near(StateId state);
   // The bytes that may follow.
   const ByteSet& NextBytes(StateId state) const { return RecordOf(state).next_bytes; }
 
@@ -113,6 +120,8 @@ class LazyAutomaton {
   struct StackCell {
     uint32_t node = 0;
     uint32_t below = kEmptyStack;
+    FrameNumbers numbers = {};    // of a node of a frame rule
+    uint32_t near = kEmptyStack;  // the stack of Near
   };
   struct Record {
     std::atomic<StateId>* row = nullptr;  // one for each byte class
@@ -120,6 +129,8 @@ class LazyAutomaton {
     uint32_t first_item = 0;
     uint32_t num_items = 0;
     bool is_accepting = false;
+    // Of Near; kUnknown: not asked for yet.
+    std::atomic<StateId> near{kUnknown};
   };
   struct Chunk {
     std::array<Record, kChunkStates> records;
@@ -153,11 +164,21 @@ class LazyAutomaton {
     visited_.clear();
     seen_.Clear();
     closed_.clear();
+    is_accepting_ = false;
   }
   void Visit(Item item);
+  // The item that is next on `stack`, after a rule has ended. The frame rules on top of it may go
+  // on.
+  void Return(uint32_t stack);
+  // Begins a member of the frame rule whose entry is the node `entry`.
+  void BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below);
+  // Items that differ only in the counts of one repetition become one where that is exact.
+  void JoinCounts();
+  bool MayFollow(const Network::Node& node, const Network::Edge& edge, uint32_t stack) const;
+  ByteSet BytesAfter(Item item) const;
   // Follows calls and returns from visited_, and makes a state of what reads bytes.
   StateId CloseVisited();
-  uint32_t Push(uint32_t node, uint32_t below);
+  uint32_t Push(uint32_t node, uint32_t below, FrameNumbers numbers = {});
   // Sorts the items.
   StateId Intern(std::span<Item> items, bool is_accepting);
   // Makes the record of the next state's number, if it is not there.
@@ -167,6 +188,7 @@ class LazyAutomaton {
   }
 
   const Network& network_;
+  const uint32_t near_bytes_;
   StateId start_ = kDead;
   std::array<uint8_t, 256> byte_of_class_ = {};
   std::array<std::atomic<Chunk*>, kNumChunks> chunks_ = {};
@@ -183,6 +205,7 @@ class LazyAutomaton {
   std::vector<Item> visited_;
   IdTable seen_;  // places in visited_
   std::vector<Item> closed_;
+  bool is_accepting_ = false;
 };
 
 }  // namespace specd::grammar

@@ -19,6 +19,8 @@ class LeftRecursion {
   explicit LeftRecursion(List<ByteNfa>* rules) : rules_(*rules) {
     first_calls_.resize(rules_.size());
     for (size_t rule = 0; rule < rules_.size(); ++rule) {
+      const FrameRule& frame = rules_[rule].frame;
+      if (frame.part != kNoRule) first_calls_[rule].push_back({frame.part, rules_[rule].final});
       for (const uint32_t first : EmptyClosure(rules_[rule], rules_[rule].start)) {
         for (const ByteNfa::CallEdge& call : rules_[rule].nodes[first].calls) {
           first_calls_[rule].push_back(call);
@@ -26,6 +28,30 @@ class LeftRecursion {
       }
     }
     FindGroups();
+  }
+
+  // Writes counted repetitions that recurse on the left as a call of the part and a repetition of
+  // one less, which does not begin its rule any more. False: there are none.
+  bool ExpandCounts() {
+    bool is_changed = false;
+    for (const List<RuleId>& group : groups_) {
+      for (const RuleId rule : group) {
+        if (!rules_[rule].IsFrame()) continue;
+        is_changed = true;
+        const FrameRule frame = std::exchange(rules_[rule].frame, {});
+        ByteNfa& nfa = rules_[rule];
+        nfa.nodes.emplace_back();
+        nfa.nodes[nfa.start].calls.push_back({frame.part, 2});
+        if (frame.min <= 1) nfa.nodes[2].empties.push_back(nfa.final);
+        if (frame.max == 1) continue;
+        FrameRule rest = frame;
+        rest.min = std::max<uint32_t>(frame.min, 2) - 1;
+        if (rest.max != kUnbounded) --rest.max;
+        nfa.nodes[2].calls.push_back({static_cast<RuleId>(rules_.size()), nfa.final});
+        rules_.push_back({.nodes = List<Node>(2), .start = 0, .final = 1, .frame = rest});
+      }
+    }
+    return is_changed;
   }
 
   bool Remove() {
@@ -145,6 +171,9 @@ class LeftRecursion {
 
 }  // namespace
 
-bool RemoveLeftRecursion(List<ByteNfa>* rules) { return LeftRecursion(rules).Remove(); }
+bool RemoveLeftRecursion(List<ByteNfa>* rules) {
+  LeftRecursion recursion(rules);
+  return recursion.ExpandCounts() ? LeftRecursion(rules).Remove() : recursion.Remove();
+}
 
 }  // namespace specd::grammar

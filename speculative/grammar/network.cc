@@ -181,6 +181,11 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
   network.is_never_ = nfas->is_never;
   List<uint32_t> starts;
   for (const ByteNfa& nfa : nfas->rules) {
+    starts.push_back(static_cast<uint32_t>(network.nodes_.size()));
+    if (nfa.IsFrame()) {
+      network.AddFrame(nfa.frame);
+      continue;
+    }
     RuleGraph graph;
     if (SubsetBuilder(nfa).Build(&graph)) {
       graph = MergeEqualNodes(graph);
@@ -189,8 +194,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
       if (!closed.ok()) return closed.status();
       graph = *std::move(closed);
     }
-    const auto base = static_cast<uint32_t>(network.nodes_.size());
-    starts.push_back(base);
+    const uint32_t base = starts.back();
     for (RuleGraph::Node& from : graph.nodes) {
       Node& node = network.nodes_.emplace_back();
       node.edges = std::move(from.edges);
@@ -199,17 +203,87 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
         edge.target += base;
         node.bytes = node.bytes | ByteSet::Range(edge.first, edge.last);
       }
-      // A call has the rule's number here; the loop below replaces it by the rule's start.
       for (const auto& [rule, next] : from.calls) node.calls.push_back({rule, next + base});
       node.is_tail = node.is_end && node.edges.empty() && node.calls.empty();
     }
   }
+  // Calls have the rules' numbers until here.
   for (Node& node : network.nodes_) {
     for (Call& call : node.calls) call.start = starts[call.start];
+  }
+  for (NetworkFrame& frame : network.frames_) {
+    const bool is_count = frame.kind == FrameRule::Kind::kCount;
+    for (uint32_t* start : {&frame.separator, &frame.other, is_count ? &frame.part : nullptr}) {
+      if (start != nullptr && *start != NetworkFrame::kNoNode) *start = starts[*start];
+    }
+    for (uint32_t& value : frame.values) value = starts[value];
   }
   network.start_ = starts[nfas->root];
   network.FindClasses();
   return network;
+}
+
+void Network::AddFrame(const FrameRule& rule) {
+  const auto number = static_cast<uint32_t>(frames_.size());
+  nodes_.push_back({.role = Role::kEntry, .frame = number});
+  nodes_.push_back({.role = Role::kNext, .frame = number});
+  NetworkFrame& frame = frames_.emplace_back();
+  frame.kind = rule.kind;
+  frame.min = rule.min;
+  frame.max = rule.max;
+  frame.part = rule.part;
+  if (rule.kind == FrameRule::Kind::kCount) return;
+  frame.separator = rule.separator;
+  frame.other = rule.other;
+  const size_t num_keys = rule.keys.size();
+  frame.next_required.assign(num_keys + 1, static_cast<uint32_t>(num_keys));
+  frame.num_required.assign(num_keys + 1, 0);
+  for (size_t key = num_keys; key-- > 0;) {
+    const bool is_required = rule.keys[key].is_required;
+    frame.next_required[key] =
+        is_required ? static_cast<uint32_t>(key) : frame.next_required[key + 1];
+    frame.num_required[key] = frame.num_required[key + 1] + (is_required ? 1 : 0);
+  }
+  for (const FrameRule::Key& key : rule.keys) frame.values.push_back(key.value);
+  frame.part = AddKeys(rule, number);
+}
+
+uint32_t Network::AddKeys(const FrameRule& rule, uint32_t frame) {
+  const auto root = static_cast<uint32_t>(nodes_.size());
+  const auto add = [&] {
+    nodes_.push_back({.role = Role::kKey, .frame = frame});
+    return static_cast<uint32_t>(nodes_.size() - 1);
+  };
+  add();
+  List<List<uint32_t>> lists(1);  // [node - root]
+  for (uint32_t key = 0; key < rule.keys.size(); ++key) {
+    uint32_t at = root;
+    lists[0].push_back(key);
+    for (const char character : rule.keys[key].text) {
+      const auto byte = static_cast<uint8_t>(character);
+      List<Edge>& edges = nodes_[at].edges;
+      const auto place =
+          std::lower_bound(edges.begin(), edges.end(), byte,
+                           [](const Edge& edge, uint8_t value) { return edge.first < value; });
+      if (place != edges.end() && place->first == byte) {
+        at = place->target;
+      } else {
+        const auto target = static_cast<uint32_t>(nodes_.size());
+        edges.insert(place, {byte, byte, target});
+        nodes_[at].bytes.Add(byte);
+        at = add();
+        lists.emplace_back();
+      }
+      lists[at - root].push_back(key);
+    }
+  }
+  for (size_t i = 0; i < lists.size(); ++i) {
+    Node& node = nodes_[root + i];
+    node.first_key = static_cast<uint32_t>(key_lists_.size());
+    node.num_keys = static_cast<uint32_t>(lists[i].size());
+    key_lists_.insert(key_lists_.end(), lists[i].begin(), lists[i].end());
+  }
+  return root;
 }
 
 void Network::FindClasses() {
@@ -235,6 +309,8 @@ size_t Network::size_bytes() const {
   for (const Node& node : nodes_) {
     size += node.edges.capacity() * sizeof(Edge) + node.calls.capacity() * sizeof(Call);
   }
+  size += key_lists_.capacity() * sizeof(uint32_t) + frames_.capacity() * sizeof(NetworkFrame);
+  for (const NetworkFrame& frame : frames_) size += 3 * frame.values.capacity() * sizeof(uint32_t);
   return size;
 }
 

@@ -1,17 +1,21 @@
 // Network is the compiled form of a grammar: small automata of rules in one list of nodes.
 //
 // A node reads a byte, calls a rule, or ends its rule. Each rule's automaton is deterministic and
-// minimal where that costs little; a rule that would grow keeps its first form. A LazyAutomaton
+// minimal where that costs little; a rule that would grow keeps its first form. A frame rule has an
+// entry, and a tree of its keys; its frame says what may follow (frame_numbers.h). A LazyAutomaton
 // (lazy_automaton.h) walks a Network with a stack of return nodes. Immutable after Build, so any
 // number of threads may read it.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/frame_numbers.h"
+#include "speculative/grammar/frame_rule.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
@@ -27,12 +31,23 @@ class Network {
     uint32_t start = 0;  // of the called rule
     uint32_t next = 0;   // the node after the call
   };
+  enum class Role : uint8_t {
+    kPlain,
+    kEntry,  // of a frame rule; a part, or a member, returns here
+    kNext,   // of a frame rule; a separator returns here, and a member begins
+    kKey,    // of the tree of keys: edges lead on only where the frame allows a key behind them
+  };
   struct Node {
-    List<Edge> edges;
-    List<Call> calls;
-    ByteSet bytes;         // of the edges
+    List<Edge> edges = {};
+    List<Call> calls = {};
+    ByteSet bytes = {};    // of the edges
     bool is_end = false;   // the rule may end here
     bool is_tail = false;  // the rule can only end here
+    Role role = Role::kPlain;
+    uint32_t frame = 0;  // of every role but kPlain
+    // kKey: the keys that begin so, in key_lists. A whole key has one, and no edges.
+    uint32_t first_key = 0;
+    uint32_t num_keys = 0;
   };
 
   // Texts with bytes outside `bytes` are left out: a tokenizer may not have all. REQUIRES: the root
@@ -42,6 +57,10 @@ class Network {
 
   const Node& node(uint32_t index) const { return nodes_[index]; }
   size_t num_nodes() const { return nodes_.size(); }
+  const NetworkFrame& frame(const Node& node) const { return frames_[node.frame]; }
+  std::span<const uint32_t> keys(const Node& node) const {
+    return std::span(key_lists_).subspan(node.first_key, node.num_keys);
+  }
   uint32_t start() const { return start_; }
   bool accepts_empty() const { return accepts_empty_; }
   // The grammar has no text at all.
@@ -56,9 +75,14 @@ class Network {
  private:
   Network() = default;
 
+  void AddFrame(const FrameRule& rule);
+  // The tree of the keys; returns its root.
+  uint32_t AddKeys(const FrameRule& rule, uint32_t frame);
   void FindClasses();
 
   List<Node> nodes_;
+  List<NetworkFrame> frames_;
+  List<uint32_t> key_lists_;
   uint32_t start_ = 0;
   bool accepts_empty_ = false;
   bool is_never_ = false;

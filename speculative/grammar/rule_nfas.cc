@@ -7,7 +7,9 @@
 #include "absl/functional/function_ref.h"
 #include "fmt/format.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/frame_rule.h"
 #include "speculative/grammar/inlined_rules.h"
 #include "speculative/grammar/left_recursion.h"
 
@@ -54,19 +56,51 @@ std::vector<bool> ReachesFinal(const ByteNfa& nfa, const std::vector<bool>& is_u
   return reaches;
 }
 
-// Removes rules that have no text, the calls of them, and nodes that lead to no text.
-void Trim(RuleNfas* all) {
+// True if a text of the frame rule is sure, when the rules with `has_text` have one.
+bool HasText(const FrameRule& frame, const std::vector<bool>& has_text) {
+  const auto is_usable = [&](RuleId rule) { return rule != kNoRule && has_text[rule]; };
+  if (frame.kind == FrameRule::Kind::kCount) return is_usable(frame.part);
+  uint64_t num_usable = is_usable(frame.other) ? 1 : 0;
+  uint64_t num_required = 0;
+  for (const FrameRule::Key& key : frame.keys) {
+    if (key.is_required && !is_usable(key.value)) return false;
+    num_required += key.is_required ? 1 : 0;
+    num_usable += is_usable(key.value) ? 1 : 0;
+  }
+  const uint64_t max = is_usable(frame.separator) ? frame.max : 1;
+  return std::max<uint64_t>(frame.min, 1) <= std::min(num_usable, max) && num_required <= max;
+}
+
+// Removes the members that have no text.
+void TrimMembers(const std::vector<bool>& has_text, FrameRule* frame) {
+  std::erase_if(frame->keys, [&](const FrameRule::Key& key) {
+    return key.value == kNoRule || !has_text[key.value];
+  });
+  if (frame->other != kNoRule && !has_text[frame->other]) frame->other = kNoRule;
+  if (frame->separator != kNoRule && !has_text[frame->separator]) {
+    frame->separator = kNoRule;
+    frame->max = std::min<uint32_t>(frame->max, 1);
+  }
+}
+
+// Removes rules that have no text, the calls of them, and nodes that lead to no text. False: the
+// budget is used up.
+bool Trim(RuleNfas* all) {
   std::vector<bool> has_text(all->rules.size());
   for (bool is_changed = true; is_changed;) {
     is_changed = false;
     // Callees have larger numbers, mostly: they come first, so that few rounds are needed.
     for (size_t rule = all->rules.size(); rule-- > 0;) {
       if (has_text[rule]) continue;
-      has_text[rule] = ReachesFinal(all->rules[rule], has_text)[all->rules[rule].start];
+      const ByteNfa& nfa = all->rules[rule];
+      if (!Budget::Spend(nfa.nodes.size() + nfa.frame.keys.size())) return false;
+      has_text[rule] =
+          nfa.IsFrame() ? HasText(nfa.frame, has_text) : ReachesFinal(nfa, has_text)[nfa.start];
       is_changed |= has_text[rule];
     }
   }
   for (ByteNfa& nfa : all->rules) {
+    if (nfa.frame.kind == FrameRule::Kind::kMembers) TrimMembers(has_text, &nfa.frame);
     const std::vector<bool> reaches = ReachesFinal(nfa, has_text);
     for (Node& node : nfa.nodes) {
       std::erase_if(node.edges, [&](const ByteNfa::Edge& edge) { return !reaches[edge.target]; });
@@ -77,11 +111,15 @@ void Trim(RuleNfas* all) {
     }
   }
   all->is_never = !has_text[all->root] && !all->accepts_empty;
+  return true;
 }
 
+// Empty: the budget is used up.
 std::vector<bool> FindNullable(const List<ByteNfa>& rules) {
   std::vector<bool> is_nullable(rules.size());
   const auto reaches_final = [&](const ByteNfa& nfa) {
+    // Members are never empty. A part is repeated at least once, and may be empty.
+    if (nfa.IsFrame()) return nfa.frame.part != kNoRule && is_nullable[nfa.frame.part];
     std::vector<bool> seen(nfa.nodes.size());
     List<uint32_t> open = {nfa.start};
     seen[nfa.start] = true;
@@ -103,7 +141,9 @@ std::vector<bool> FindNullable(const List<ByteNfa>& rules) {
     is_changed = false;
     // As in Trim.
     for (size_t rule = rules.size(); rule-- > 0;) {
-      if (is_nullable[rule] || !reaches_final(rules[rule])) continue;
+      if (is_nullable[rule]) continue;
+      if (!Budget::Spend(rules[rule].nodes.size())) return {};
+      if (!reaches_final(rules[rule])) continue;
       is_nullable[rule] = true;
       is_changed = true;
     }
@@ -122,6 +162,10 @@ void RemoveEmptyText(List<ByteNfa>* rules, const std::vector<bool>& is_nullable)
       }
     }
     if (!is_nullable[rule]) continue;
+    if (nfa.IsFrame()) {
+      nfa.frame.min = 1;  // the other parts may be empty
+      continue;
+    }
     // The new start does every first step of the old one, except to stop.
     Node start;
     for (const uint32_t first : EmptyClosure(nfa, nfa.start)) {
@@ -140,15 +184,18 @@ void KeepReached(RuleNfas* all) {
   List<uint32_t> number(all->rules.size(), kUnseen);
   List<uint32_t> reached = {all->root};
   number[all->root] = 0;
+  const auto renumber = [&](RuleId* rule) {
+    if (number[*rule] == kUnseen) {
+      number[*rule] = static_cast<uint32_t>(reached.size());
+      reached.push_back(*rule);
+    }
+    *rule = number[*rule];
+  };
   for (size_t i = 0; i < reached.size(); ++i) {
-    for (Node& node : all->rules[reached[i]].nodes) {
-      for (ByteNfa::CallEdge& call : node.calls) {
-        if (number[call.rule] == kUnseen) {
-          number[call.rule] = static_cast<uint32_t>(reached.size());
-          reached.push_back(call.rule);
-        }
-        call.rule = number[call.rule];
-      }
+    ByteNfa& nfa = all->rules[reached[i]];
+    nfa.frame.ForEachCallee(renumber);
+    for (Node& node : nfa.nodes) {
+      for (ByteNfa::CallEdge& call : node.calls) renumber(&call.rule);
     }
   }
   List<ByteNfa> kept;
@@ -164,10 +211,10 @@ absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules, const ByteSet&
   const std::vector<bool> inlined = FindInlinedRules(rules);
   RuleNfas all;
   all.root = rules.root();
-  RepeatRules repeats;
+  ExtraRules extra(rules);
   size_t num_nodes = 0;
   const auto build = [&](ExprId expr) -> absl::Status {
-    NfaOptions options = {.nodes_max = kNfaNodesMax - num_nodes, .repeats = &repeats};
+    NfaOptions options = {.nodes_max = kNfaNodesMax - num_nodes, .extra = &extra};
     options.inlined = &inlined;
     absl::StatusOr<ByteNfa> nfa = BuildNfa(rules, expr, options);
     if (!nfa.ok()) return TooLarge();
@@ -177,6 +224,7 @@ absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules, const ByteSet&
     return absl::OkStatus();
   };
   for (RuleId rule = 0; rule < rules.num_rules(); ++rule) {
+    const Budget::Place place(rules.name(rule));
     // Nothing calls an inlined rule.
     const bool is_needed = rule == rules.root() || !inlined[rule];
     if (absl::Status status = build(is_needed ? rules.body(rule) : rules.Never()); !status.ok()) {
@@ -184,17 +232,23 @@ absl::StatusOr<RuleNfas> BuildRuleNfas(const GrammarRules& rules, const ByteSet&
     }
   }
   // A part may have repetitions of its own, which add to the list.
-  for (size_t i = 0; i < repeats.parts.size(); ++i) {
-    if (absl::Status status = build(repeats.parts[i]); !status.ok()) return status;
+  for (size_t i = 0; i < extra.rules().size(); ++i) {
+    const ExtraRules::Rule rule = extra.rules()[i];
+    if (rule.frame.kind != FrameRule::Kind::kNone) {
+      all.rules.push_back({.nodes = List<Node>(2), .start = 0, .final = 1, .frame = rule.frame});
+    } else if (absl::Status status = build(rule.body); !status.ok()) {
+      return status;
+    }
   }
   KeepReached(&all);
   for (ByteNfa& nfa : all.rules) KeepBytes(bytes, &nfa);
   const std::vector<bool> is_nullable = FindNullable(all.rules);
+  if (is_nullable.empty()) return Budget::Refusal();
   all.accepts_empty = is_nullable[all.root];
   RemoveEmptyText(&all.rules, is_nullable);
-  Trim(&all);
+  if (!Trim(&all)) return Budget::Refusal();
   if (!RemoveLeftRecursion(&all.rules)) return TooLarge();
-  Trim(&all);
+  if (!Trim(&all)) return Budget::Refusal();
   return all;
 }
 

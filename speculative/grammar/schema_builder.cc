@@ -9,7 +9,6 @@
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
 #include "speculative/grammar/counted.h"
-#include "speculative/grammar/member_list.h"
 
 namespace specd::grammar {
 namespace {
@@ -241,7 +240,10 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,
                                                   const ObjectSchema& object) {
   if (object.IsUnconstrained()) return text_.Object();
   if (absl::Status status = RefuseUnoffered(object.unoffered); !status.ok()) return status;
-  List<Member> members;
+  Members members = {.separator = text_.Comma(),
+                     .min = std::max<uint32_t>(object.min_properties, 1),
+                     .max = object.max_properties};
+  uint32_t min_properties = object.min_properties;
   uint32_t num_required = 0;
   for (const PropertySchema& property : object.properties) {
     const absl::StatusOr<ExprId> value = ExprFor(property.schemas);
@@ -251,24 +253,30 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,
       continue;
     }
     num_required += property.is_required ? 1 : 0;
-    members.push_back(
-        {rules_.Sequence({rules_.Literal(QuoteJson(property.name)), text_.Colon(), *value}),
-         property.is_required});
+    members.keys.push_back(
+        {QuoteJson(property.name), rules_.Sequence({text_.Colon(), *value}), property.is_required});
   }
   const absl::StatusOr<ExprId> other = BuildOthers(set, object);
   if (!other.ok()) return other;
-  MemberCounts counts = {.min = object.min_properties, .max = object.max_properties};
-  if (*other != rules_.Never() && counts.min > num_required + 1) {
+  members.other = *other;
+  if (*other == rules_.Never() && members.max >= members.keys.size()) members.max = kUnbounded;
+  if (*other != rules_.Never() && members.min > num_required + 1) {
     const absl::Status status = report_.Refuse(
         PlaceOf(set), "minProperties",
         fmt::format("{} of its names are free and may repeat, so they cannot be counted; list "
                     "more properties under required",
-                    counts.min - num_required));
+                    members.min - num_required));
     if (!status.ok()) return status;
-    counts.min = 0;
+    members.min = 1;
+    min_properties = 0;
   }
-  return MemberList(std::move(members), *other, counts, PointerOf(PlaceOf(set)), &text_, &rules_)
-      .Build();
+  const bool may_be_empty = num_required == 0 && min_properties == 0;
+  const uint32_t max = members.max;
+  ExprId body = max == 0 || num_required > max
+                    ? rules_.Never()
+                    : rules_.Sequence({rules_.MembersOf(std::move(members)), text_.Space()});
+  if (may_be_empty) body = rules_.Optional(body);
+  return rules_.Sequence({text_.Open('{'), body, rules_.Literal("}")});
 }
 
 }  // namespace specd::grammar

@@ -48,6 +48,7 @@ struct TokenizerParts {
       const std::string_view bytes = vocabulary.Bytes(id);
       for (const char byte : bytes) spelled_bytes.Add(static_cast<uint8_t>(byte));
       if (bytes.size() == 1) one_byte_tokens.Add(static_cast<uint8_t>(bytes[0]));
+      longest_token_bytes = std::max(longest_token_bytes, static_cast<uint32_t>(bytes.size()));
     }
   }
 
@@ -59,6 +60,7 @@ struct TokenizerParts {
   GrammarMemory& memory;
   ByteSet spelled_bytes;    // those of all tokens
   ByteSet one_byte_tokens;  // those that are a token alone
+  uint32_t longest_token_bytes = 0;
   std::atomic<uint64_t> next_grammar{0};
 };
 

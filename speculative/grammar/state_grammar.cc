@@ -108,7 +108,7 @@ absl::Status StateGrammar::Probe() const {
 }
 
 std::shared_ptr<StateGrammar::Followed> StateGrammar::NewFollowed() const {
-  return std::make_shared<Followed>(&network_, &parts_->memory,
+  return std::make_shared<Followed>(&network_, *parts_,
                                     parts_->next_grammar.fetch_add(1, std::memory_order_relaxed));
 }
 
@@ -173,6 +173,7 @@ MaskRow StateGrammar::RowOf(Followed& followed, StateId state, const StopSet& st
                             StateId* limit) const {
   *limit = LazyAutomaton::IsLimit(state) ? state : LazyAutomaton::kDead;
   if (*limit != LazyAutomaton::kDead) return MaskRow(parts_->no_ids);
+  if (state != kTerminated) state = followed.automaton.Near(state);
   const MaskCache::Key key = {.grammar = followed.number, .state = state, .stop_set = stops.number};
   if (MaskCache::Words row = parts_->masks.Find(key); row != nullptr) return MaskRow(row);
   MaskCache::Words row = TextRowOf(followed, state, limit);

@@ -50,8 +50,8 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
 
   // The states that texts have met, and their number in the cache of masks.
   struct Followed {
-    Followed(const Network* network, GrammarMemory* memory, uint64_t cache_number)
-        : automaton(network, memory), number(cache_number) {}
+    Followed(const Network* network, const TokenizerParts& parts, uint64_t cache_number)
+        : automaton(network, &parts.memory, parts.longest_token_bytes), number(cache_number) {}
 
     LazyAutomaton automaton;
     const uint64_t number;

@@ -103,6 +103,8 @@ bool GrammarReference::IsProductive(const Expr& expr) const {
       return std::any_of(expr.parts.begin(), expr.parts.end(), is_productive);
     case ExprKind::kRepeat:
       return expr.min == 0 || is_productive(expr.parts[0]);
+    case ExprKind::kMembers:
+      return MembersCanEnd(expr, {});
     case ExprKind::kCall:
       return rules_.IsDefined(expr.payload) && is_productive(rules_.body(expr.payload));
   }
@@ -143,6 +145,8 @@ bool GrammarReference::IsComplete(const Item& item) const {
       return item.state == 1;
     case ExprKind::kRepeat:
       return item.state >= expr.min;
+    case ExprKind::kMembers:
+      return MembersMayEnd(expr, MembersState::Of(item.state));
     case ExprKind::kAutomaton:
       return rules_.automaton(expr).states[item.state].accepting;
   }
@@ -165,6 +169,11 @@ std::vector<ExprId> GrammarReference::Awaited(const Item& item) const {
     case ExprKind::kCall:
       if (item.state == 0) awaited = {rules_.body(expr.payload)};
       break;
+    case ExprKind::kMembers:
+      for (const auto& [part, next] : MembersSteps(expr, MembersState::Of(item.state))) {
+        awaited.push_back(part);
+      }
+      break;
     default:
       break;
   }
@@ -172,8 +181,49 @@ std::vector<ExprId> GrammarReference::Awaited(const Item& item) const {
   return awaited;
 }
 
-GrammarReference::Item GrammarReference::Advance(Item item) const {
+bool GrammarReference::MembersMayEnd(const Expr& expr, MembersState at) const {
+  const Members& members = rules_.members(expr);
+  const bool is_any_required =
+      std::any_of(members.keys.begin() + std::min<long>(at.key, std::ssize(members.keys)),
+                  members.keys.end(), [](const Members::Key& key) { return key.is_required; });
+  return at.is_after_member && !is_any_required && at.written >= members.min;
+}
+
+bool GrammarReference::MembersCanEnd(const Expr& expr, MembersState at) const {
+  return MembersMayEnd(expr, at) || !MembersSteps(expr, at).empty();
+}
+
+std::vector<std::pair<ExprId, GrammarReference::MembersState>> GrammarReference::MembersSteps(
+    const Expr& expr, MembersState at) const {
+  const Members& members = rules_.members(expr);
+  const auto num_keys = static_cast<uint32_t>(members.keys.size());
+  const uint32_t counted = members.max == kUnbounded ? members.min : members.max;
+  std::vector<std::pair<ExprId, MembersState>> steps;
+  const auto add = [&](ExprId part, MembersState next) {
+    if (productive_[part] && MembersCanEnd(expr, next)) steps.emplace_back(part, next);
+  };
+  if (members.max != kUnbounded && at.written >= members.max) return steps;
+  if (at.is_after_member) {
+    add(expr.parts[num_keys], {false, at.key, at.written});
+    return steps;
+  }
+  const uint32_t written = std::min(at.written + 1, counted);
+  for (uint32_t key = at.key; key < num_keys; ++key) {
+    add(expr.parts[key], {true, key + 1, written});
+    if (members.keys[key].is_required) return steps;
+  }
+  add(expr.parts[num_keys + 1], {true, num_keys, written});
+  return steps;
+}
+
+GrammarReference::Item GrammarReference::Advance(Item item, ExprId part) const {
   const Expr& expr = rules_.expr(item.expr);
+  if (expr.kind == ExprKind::kMembers) {
+    for (const auto& [step, next] : MembersSteps(expr, MembersState::Of(item.state))) {
+      if (step == part) item.state = next.number();
+    }
+    return item;
+  }
   // Without a bound, every count from `min` on allows the same.
   const bool is_counted = expr.kind != ExprKind::kRepeat || expr.max != kUnbounded;
   if (is_counted || item.state < expr.min) ++item.state;
@@ -224,12 +274,12 @@ void GrammarReference::Close(uint32_t offset, std::vector<ItemSet>* sets) const 
       here.waiting[part].push_back(item);
       here.Add({part, 0, offset});
       // The part has been completed here without a byte, before this item waited for it.
-      if (here.empty_here.contains(part)) here.Add(Advance(item));
+      if (here.empty_here.contains(part)) here.Add(Advance(item, part));
     }
     if (!IsComplete(item)) continue;
     if (item.origin == offset) here.empty_here.insert(item.expr);
     const std::vector<Item> waiting = (*sets)[item.origin].waiting[item.expr];
-    for (const Item& parent : waiting) here.Add(Advance(parent));
+    for (const Item& parent : waiting) here.Add(Advance(parent, item.expr));
   }
 }
 

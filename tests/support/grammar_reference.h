@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "speculative/grammar/grammar_rules.h"
@@ -59,7 +60,26 @@ class GrammarReference {
   bool IsComplete(const Item& item) const;
   // The expressions that may come next in the item; none for one that reads bytes.
   std::vector<ExprId> Awaited(const Item& item) const;
-  Item Advance(Item item) const;
+  // The item after the expression `part`, for which it waited.
+  Item Advance(Item item, ExprId part) const;
+
+  // How far the members of an object have come.
+  struct MembersState {
+    bool is_after_member = false;  // a separator may follow; or else a member must
+    uint32_t key = 0;              // the first that may still come
+    uint32_t written = 0;          // members
+
+    static MembersState Of(uint32_t state) {
+      return {(state >> 31) != 0, state >> 16 & 0x7FFF, state & 0xFFFF};
+    }
+    uint32_t number() const { return (is_after_member ? 1U << 31 : 0) | key << 16 | written; }
+  };
+  // The states that one part leads to: each allowed member, or the separator. By trial: from each
+  // of them the members can still be ended.
+  std::vector<std::pair<ExprId, MembersState>> MembersSteps(const Expr& expr,
+                                                            MembersState at) const;
+  bool MembersMayEnd(const Expr& expr, MembersState at) const;
+  bool MembersCanEnd(const Expr& expr, MembersState at) const;
   void Scan(const Item& item, uint8_t byte, ItemSet* next) const;
   void Close(uint32_t offset, std::vector<ItemSet>* sets) const;
   // The sets of offsets 0 to text.size(), or fewer if no text begins with `text`.

@@ -87,11 +87,57 @@ class RandomRules {
       case 8:
         return rules_.Sequence({Any(depth - 1), Any(depth - 1)});
       default: {
-        const auto min = static_cast<uint32_t>(random_() % 3);
+        const auto min = static_cast<uint32_t>(random_() % (random_() % 2 == 0 ? 3 : 7));
         return rules_.Repeat(
             Any(depth - 1), min,
             random_() % 2 == 0 ? kUnbounded : min + static_cast<uint32_t>(random_() % 6));
       }
+    }
+  }
+
+  std::mt19937_64 random_;
+  GrammarRules rules_;
+};
+
+// Members over a, b and c: required and optional ones, others, bounds; values that hold members.
+class RandomMembers {
+ public:
+  explicit RandomMembers(uint64_t seed) : random_(seed) {
+    const RuleId root = rules_.AddRule("root");
+    rules_.Define(root, rules_.AnyOf({Object(root), rules_.Literal("c")}));
+    rules_.SetRoot(root);
+  }
+  const GrammarRules& rules() const { return rules_; }
+
+ private:
+  ExprId Object(RuleId root) {
+    Members members;
+    uint32_t num_required = 0;
+    const size_t num_keys = random_() % 4;
+    for (size_t i = 0; i < num_keys; ++i) {
+      const bool is_required = random_() % 3 == 0;
+      num_required += is_required ? 1 : 0;
+      members.keys.push_back({std::string(1, "abc"[i]), Value(root), is_required});
+    }
+    members.separator = random_() % 2 == 0 ? rules_.Literal("b") : rules_.Plus(rules_.Literal("a"));
+    if (random_() % 2 == 0) members.other = rules_.Sequence({rules_.Literal("c"), Value(root)});
+    const bool has_others = members.other != rules_.Never();
+    members.min = 1 + static_cast<uint32_t>(random_() % (has_others ? num_required + 1 : 3));
+    if (random_() % 2 == 0) members.max = members.min + static_cast<uint32_t>(random_() % 2);
+    return rules_.MembersOf(std::move(members));
+  }
+  ExprId Value(RuleId root) {
+    switch (random_() % 5) {
+      case 0:
+        return rules_.Call(root);
+      case 1:
+        return rules_.Repeat(rules_.AnyOf({rules_.Literal("a"), rules_.Literal("ab")}), 1, 5);
+      case 2:
+        return rules_.Bytes(ByteSet::Range('a', 'c'));
+      case 3:
+        return random_() % 3 == 0 ? rules_.Never() : rules_.Literal("b");
+      default:
+        return rules_.Literal("a");
     }
   }
 
@@ -194,6 +240,90 @@ TEST_SUITE("unit") {
     for (uint64_t seed = 0; seed < 400; ++seed) {
       CAPTURE(seed);
       CheckAgainstReference(RandomRules(seed).rules(), "ab", 7);
+    }
+  }
+
+  TEST_CASE("random members: every text and every prefix, against the reference") {
+    for (uint64_t seed = 0; seed < 400; ++seed) {
+      CAPTURE(seed);
+      CheckAgainstReference(RandomMembers(seed).rules(), "abc", 7);
+    }
+  }
+
+  TEST_CASE("a counted repetition that begins its own rule is expanded") {
+    // root ::= (root "a"){5,7} | "b": the repetition calls the rule in which it stands.
+    GrammarRules rules;
+    const RuleId root = rules.AddRule("root");
+    rules.Define(
+        root,
+        rules.AnyOf({rules.Repeat(rules.Sequence({rules.Call(root), rules.Literal("a")}), 5, 7),
+                     rules.Literal("b")}));
+    rules.SetRoot(root);
+    Follower follower(rules);
+    for (int count = 1; count <= 9; ++count) {
+      std::string text;
+      for (int i = 0; i < count; ++i) text += "ba";
+      CAPTURE(text);
+      CHECK(follower.Accepts(text) == (count >= 5 && count <= 7));
+    }
+    CheckAgainstReference(rules, "ab", 14);
+  }
+
+  TEST_CASE("a count of a million takes no more nodes than a count of ten") {
+    GrammarRules rules;
+    const RuleId root = rules.AddRule("root");
+    const ExprId pair = rules.Sequence({rules.Literal("a"), rules.Optional(rules.Literal("b"))});
+    rules.Define(root, rules.Repeat(pair, 3, 1000000));
+    rules.SetRoot(root);
+    CHECK(Network::Build(rules)->num_nodes() < 10);
+    Follower follower(rules);
+    CHECK(!follower.Accepts("abab"));
+    CHECK(follower.Accepts("ababa"));
+    std::string text;
+    for (int i = 0; i < 100000; ++i) text += i % 3 == 0 ? "a" : "ab";
+    CHECK(follower.IsPrefix(text));
+  }
+
+  TEST_CASE("counts that one text may have are one item where that is exact") {
+    // After n letters the count of parts is anything from n / 2 to n.
+    GrammarRules rules;
+    const RuleId root = rules.AddRule("root");
+    const ExprId part = rules.AnyOf({rules.Literal("a"), rules.Literal("aa")});
+    rules.Define(root, rules.Repeat(part, 90, 100));
+    rules.SetRoot(root);
+    Follower follower(rules);
+    // With 100 parts of two letters, 90 to 200 letters have a count.
+    for (size_t size = 80; size <= 210; ++size) {
+      CAPTURE(size);
+      CHECK(follower.Accepts(std::string(size, 'a')) == (size >= 90 && size <= 200));
+      CHECK(follower.IsPrefix(std::string(size, 'a')) == (size <= 200));
+    }
+    CHECK(follower.automaton().num_states() < 250);
+  }
+
+  TEST_CASE("near states: far bounds do not tell states apart, near ones do") {
+    GrammarRules rules;
+    const RuleId root = rules.AddRule("root");
+    const ExprId part = rules.Sequence({rules.Literal("a"), rules.Optional(rules.Literal("b"))});
+    rules.Define(root, rules.Sequence({rules.Repeat(part, 1000, 2000), rules.Literal("c")}));
+    rules.SetRoot(root);
+    const absl::StatusOr<Network> network = Network::Build(rules);
+    LazyAutomaton automaton(&*network, &GrammarMemory::OfProcess(), 8);
+    std::vector<StateId> after = {automaton.start()};
+    for (int i = 0; i < 2000; ++i) after.push_back(automaton.Step(after.back(), 'a'));
+    CHECK(automaton.Near(after[10]) == automaton.Near(after[980]));
+    CHECK(automaton.Near(after[1100]) == automaton.Near(after[1900]));
+    CHECK(automaton.Near(after[10]) != automaton.Near(after[1100]));
+    CHECK(automaton.Near(after[991]) != automaton.Near(after[992]));
+    CHECK(automaton.Near(after[1999]) != automaton.Near(after[2000]));
+    // Texts of up to 8 bytes follow alike.
+    for (const int at : {0, 980, 985, 991, 992, 999, 1000, 1500, 1985, 1991, 1992, 2000}) {
+      for (const std::string& text : AllTexts("abc", 8)) {
+        const StateId far = automaton.StepText(after[at], text);
+        const StateId near = automaton.StepText(automaton.Near(after[at]), text);
+        REQUIRE(LazyAutomaton::IsAlive(far) == LazyAutomaton::IsAlive(near));
+        REQUIRE(automaton.IsAccepting(far) == automaton.IsAccepting(near));
+      }
     }
   }
 
