@@ -243,7 +243,7 @@ void KeepBytes(const ByteSet& bytes, ByteNfa* nfa) {
     const bool is_spelled = std::all_of(key.text.begin(), key.text.end(), [&](char byte) {
       return bytes.Has(static_cast<uint8_t>(byte));
     });
-    if (!is_spelled) key.value = kNoRule;
+    if (!is_spelled) key.value = key.needed_value = kNoRule;
   }
   for (ByteNfa::Node& node : nfa->nodes) {
     List<ByteNfa::Edge> kept;

@@ -16,7 +16,8 @@ namespace specd::grammar {
 
 struct FrameNumbers {
   // kCount: how many more parts must come, and may come, after the part that is read now.
-  // kMembers: the first key that may still come, and how many members were written.
+  // kMembers: the first key that may still come, with kMet if the need is met, and how many members
+  // were written.
   uint32_t first = 0;
   uint32_t second = 0;
 
@@ -25,6 +26,7 @@ struct FrameNumbers {
 
 struct NetworkFrame {
   static constexpr uint32_t kNoNode = ~uint32_t{0};
+  static constexpr uint32_t kMet = uint32_t{1} << 31;
 
   FrameRule::Kind kind = FrameRule::Kind::kNone;
   uint32_t min = 0;
@@ -33,7 +35,11 @@ struct NetworkFrame {
   // The rest is of kMembers.
   uint32_t separator = kNoNode;
   uint32_t other = kNoNode;
-  List<uint32_t> values = {};  // [key]
+  bool has_need = false;
+  uint32_t needed_other = kNoNode;
+  List<uint32_t> values = {};         // [key]
+  List<uint32_t> needed_values = {};  // [key]; kNoNode: none meets the need
+  uint32_t needed_keys_end = 0;       // behind the last key that has one
   // [key]: the first required key from there on, or the number of keys; how many are required.
   List<uint32_t> next_required = {};
   List<uint32_t> num_required = {};
@@ -41,7 +47,7 @@ struct NetworkFrame {
   // ---- kCount
 
   FrameNumbers Begin() const {
-    if (kind == FrameRule::Kind::kMembers) return {};
+    if (kind == FrameRule::Kind::kMembers) return {.first = has_need ? 0 : kMet};
     return {.first = std::max<uint32_t>(min, 1) - 1, .second = Less(max)};
   }
   // REQUIRES: numbers.second > 0.
@@ -78,23 +84,39 @@ struct NetworkFrame {
   };
   Keys NextKeys(FrameNumbers numbers) const;
   bool AllowsOther(FrameNumbers numbers) const {
-    return other != kNoNode && num_required[numbers.first] == 0 && numbers.second < max;
+    const bool is_early = num_required[KeyOf(numbers)] > 0 || numbers.second >= max;
+    return other != kNoNode && !is_early && MayBeMet(AfterOther(numbers));
+  }
+  // Others that meet the need. Once it is met, they are among the others.
+  bool AllowsNeededOther(FrameNumbers numbers) const {
+    return needed_other != kNoNode && !IsMet(numbers) && num_required[KeyOf(numbers)] == 0;
   }
   bool AllowsMore(FrameNumbers numbers) const {
     const Keys keys = NextKeys(numbers);
-    return keys.begin < keys.end || AllowsOther(numbers);
+    return keys.begin < keys.end || AllowsOther(numbers) || AllowsNeededOther(numbers);
   }
   bool AllowsEnd(FrameNumbers numbers) const {
-    return num_required[numbers.first] == 0 && numbers.second >= min;
+    return IsMet(numbers) && num_required[KeyOf(numbers)] == 0 && numbers.second >= min;
   }
+  // With a value that need not meet the need.
   FrameNumbers AfterKey(uint32_t key, FrameNumbers numbers) const {
-    return {.first = key + 1, .second = OneMore(numbers.second)};
+    return {.first = (key + 1) | (numbers.first & kMet), .second = OneMore(numbers.second)};
   }
   FrameNumbers AfterOther(FrameNumbers numbers) const {
-    return {.first = num_keys(), .second = OneMore(numbers.second)};
+    return {.first = num_keys() | (numbers.first & kMet), .second = OneMore(numbers.second)};
+  }
+  static FrameNumbers Met(FrameNumbers numbers) {
+    numbers.first |= kMet;
+    return numbers;
+  }
+  static bool IsMet(FrameNumbers numbers) { return (numbers.first & kMet) != 0; }
+  // The need is met, or a later member may still meet it.
+  bool MayBeMet(FrameNumbers numbers) const {
+    return IsMet(numbers) || needed_other != kNoNode || KeyOf(numbers) < needed_keys_end;
   }
 
  private:
+  static uint32_t KeyOf(FrameNumbers numbers) { return numbers.first & ~kMet; }
   static uint32_t Less(uint32_t count) { return count == kUnbounded ? kUnbounded : count - 1; }
   // Counts are told apart up to the bounds.
   uint32_t OneMore(uint32_t written) const {
@@ -103,15 +125,18 @@ struct NetworkFrame {
 };
 
 inline NetworkFrame::Keys NetworkFrame::NextKeys(FrameNumbers numbers) const {
-  if (numbers.first == num_keys() || numbers.second >= max) return {};
-  const uint32_t required = next_required[numbers.first];
-  Keys keys = {.begin = numbers.first, .end = std::min(required + 1, num_keys())};
+  const uint32_t first = KeyOf(numbers);
+  if (first == num_keys() || numbers.second >= max) return {};
+  const uint32_t required = next_required[first];
+  Keys keys = {.begin = first, .end = std::min(required + 1, num_keys())};
   // What is left below the maximum is for the required keys.
-  if (uint64_t{numbers.second} + 1 + num_required[numbers.first] > max) keys.begin = required;
+  if (uint64_t{numbers.second} + 1 + num_required[first] > max) keys.begin = required;
   // Behind the key there are enough others up to the minimum.
   const uint64_t most = uint64_t{numbers.second} + num_keys() + (other != kNoNode ? 1 : 0);
   if (most < min) return {};
   keys.end = static_cast<uint32_t>(std::min<uint64_t>(keys.end, most - min + 1));
+  // It, or a later one, meets the need.
+  if (!IsMet(numbers) && needed_other == kNoNode) keys.end = std::min(keys.end, needed_keys_end);
   return keys;
 }
 

@@ -21,10 +21,18 @@ RuleId ExtraRules::OfMembers(ExprId expr) {
   const Members& members = rules_.members(rules_.expr(expr));
   FrameRule frame = {.kind = FrameRule::Kind::kMembers, .min = members.min, .max = members.max};
   for (const Members::Key& key : members.keys) {
-    frame.keys.push_back({key.text, OfPart(key.value), key.is_required});
+    const bool is_needed = members.has_need && key.needed_value != rules_.Never();
+    frame.keys.push_back({.text = key.text,
+                          .value = OfPart(key.value),
+                          .is_required = key.is_required,
+                          .needed_value = is_needed ? OfPart(key.needed_value) : kNoRule});
   }
   frame.separator = OfPart(members.separator);
   if (members.other != rules_.Never()) frame.other = OfPart(members.other);
+  frame.has_need = members.has_need;
+  if (members.has_need && members.needed_other != rules_.Never()) {
+    frame.needed_other = OfPart(members.needed_other);
+  }
   return Number({expr, {0, 0}}, {.frame = std::move(frame)});
 }
 

@@ -24,6 +24,7 @@ struct FrameRule {
     std::string_view text;   // a literal of the GrammarRules
     RuleId value = kNoRule;  // kNoRule: no text is left of the member
     bool is_required = false;
+    RuleId needed_value = kNoRule;  // kNoRule: none meets the need
   };
 
   Kind kind = Kind::kNone;
@@ -33,14 +34,17 @@ struct FrameRule {
   List<Key> keys = {};    // kMembers, in their order
   RuleId separator = kNoRule;
   RuleId other = kNoRule;  // kNoRule: there are no others
+  bool has_need = false;
+  RuleId needed_other = kNoRule;
 
   template <typename Visit>
   void ForEachCallee(const Visit& visit) {
-    for (RuleId* callee : {&part, &separator, &other}) {
+    for (RuleId* callee : {&part, &separator, &other, &needed_other}) {
       if (*callee != kNoRule) visit(callee);
     }
     for (Key& key : keys) {
       if (key.value != kNoRule) visit(&key.value);
+      if (key.needed_value != kNoRule) visit(&key.needed_value);
     }
   }
 };

@@ -121,6 +121,13 @@ ExprId GrammarRules::MembersOf(Members members) {
   }
   parts.push_back(members.separator);
   parts.push_back(members.other);
+  if (members.has_need) {
+    SPECD_CHECK(members.max == kUnbounded);
+    for (const Members::Key& key : members.keys) {
+      parts.push_back(Sequence({Literal(key.text), key.needed_value}));
+    }
+    parts.push_back(members.needed_other);
+  }
   members_.push_back(std::move(members));
   return Add({.kind = ExprKind::kMembers,
               .payload = static_cast<uint32_t>(members_.size() - 1),

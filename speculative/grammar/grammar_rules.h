@@ -54,22 +54,27 @@ struct Expr {
   uint32_t min = 0;      // kRepeat
   uint32_t max = 0;      // kRepeat; kUnbounded: no bound
   uint32_t payload = 0;  // an index into the table of the kind; kCall: the rule
-  // kSequence, kAnyOf, kRepeat (one); kMembers: each key with its value, the separator, others
+  // kSequence, kAnyOf, kRepeat (one); kMembers: each key with its value, the separator, others, and
+  // with a need each key and others again, as they meet it
   List<ExprId> parts = {};
 };
 
 // The members of an object: declared ones in their order, then any others, with a separator between
-// two. A free member's name may occur twice, so at most one of the others is sure to be new.
+// two. A free member's name may occur twice, so at most one of the others is sure to be new. With a
+// need, at least one member is written with a value, or as another, that meets it.
 struct Members {
   struct Key {
     std::string text;  // the name as it is written, with its quotes
     ExprId value = 0;  // what stands after it, with the colon
     bool is_required = false;
+    ExprId needed_value = 1;  // of the values those that meet the need; Never if none does
   };
   List<Key> keys = {};
   ExprId separator = 0;
   ExprId other = 1;  // a further member; Never if there is none
-  uint32_t min = 1;  // members
+  bool has_need = false;
+  ExprId needed_other = 1;  // of the others those that meet the need
+  uint32_t min = 1;         // members
   uint32_t max = kUnbounded;
 };
 
@@ -99,7 +104,8 @@ class GrammarRules {
   ExprId Call(RuleId rule);
   ExprId Automaton(ByteDfa dfa);
   // One member or more. REQUIRES: no text of a key begins another's, none is empty, and no value
-  // and no other has the empty text. With others, at least members.min - 1 keys are required.
+  // and no other has the empty text. With others, at least members.min - 1 keys are required; with
+  // a need, there is no maximum.
   ExprId MembersOf(Members members);
 
   // A rule may be called before it is defined. The name is for error messages only.

@@ -171,6 +171,10 @@ void LazyAutomaton::BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t b
   if (frame.AllowsOther(numbers)) {
     Visit({.node = frame.other, .stack = Push(entry, below, frame.AfterOther(numbers))});
   }
+  if (frame.AllowsNeededOther(numbers)) {
+    const FrameNumbers met = NetworkFrame::Met(frame.AfterOther(numbers));
+    Visit({.node = frame.needed_other, .stack = Push(entry, below, met)});
+  }
 }
 
 void LazyAutomaton::Return(uint32_t stack) {
@@ -219,8 +223,15 @@ StateId LazyAutomaton::CloseVisited() {
       const NetworkFrame& frame = network_.frame(node);
       const StackCell cell = stacks_[item.stack];
       const uint32_t key = network_.keys(node)[0];
-      Visit({.node = frame.values[key],
-             .stack = Push(cell.node - 1, cell.below, frame.AfterKey(key, cell.numbers))});
+      const FrameNumbers after = frame.AfterKey(key, cell.numbers);
+      const auto visit = [&](uint32_t value, FrameNumbers numbers) {
+        Visit({.node = value, .stack = Push(cell.node - 1, cell.below, numbers)});
+      };
+      if (frame.MayBeMet(after)) visit(frame.values[key], after);
+      const bool may_meet = frame.needed_values[key] != NetworkFrame::kNoNode;
+      if (may_meet && !NetworkFrame::IsMet(after)) {
+        visit(frame.needed_values[key], NetworkFrame::Met(after));
+      }
       continue;
     }
     if (!node.edges.empty()) closed_.push_back(item);

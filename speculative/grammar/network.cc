@@ -213,10 +213,14 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
   }
   for (NetworkFrame& frame : network.frames_) {
     const bool is_count = frame.kind == FrameRule::Kind::kCount;
-    for (uint32_t* start : {&frame.separator, &frame.other, is_count ? &frame.part : nullptr}) {
+    for (uint32_t* start :
+         {&frame.separator, &frame.other, &frame.needed_other, is_count ? &frame.part : nullptr}) {
       if (start != nullptr && *start != NetworkFrame::kNoNode) *start = starts[*start];
     }
     for (uint32_t& value : frame.values) value = starts[value];
+    for (uint32_t& value : frame.needed_values) {
+      if (value != NetworkFrame::kNoNode) value = starts[value];
+    }
   }
   network.start_ = starts[nfas->root];
   network.FindClasses();
@@ -227,6 +231,7 @@ void Network::AddFrame(const FrameRule& rule) {
   const auto number = static_cast<uint32_t>(frames_.size());
   nodes_.push_back({.role = Role::kEntry, .frame = number});
   nodes_.push_back({.role = Role::kNext, .frame = number});
+  static_assert(kNoRule == NetworkFrame::kNoNode);
   NetworkFrame& frame = frames_.emplace_back();
   frame.kind = rule.kind;
   frame.min = rule.min;
@@ -244,7 +249,13 @@ void Network::AddFrame(const FrameRule& rule) {
         is_required ? static_cast<uint32_t>(key) : frame.next_required[key + 1];
     frame.num_required[key] = frame.num_required[key + 1] + (is_required ? 1 : 0);
   }
-  for (const FrameRule::Key& key : rule.keys) frame.values.push_back(key.value);
+  frame.has_need = rule.has_need;
+  frame.needed_other = rule.needed_other;
+  for (uint32_t key = 0; key < num_keys; ++key) {
+    frame.values.push_back(rule.keys[key].value);
+    frame.needed_values.push_back(rule.keys[key].needed_value);
+    if (rule.keys[key].needed_value != kNoRule) frame.needed_keys_end = key + 1;
+  }
   frame.part = AddKeys(rule, number);
 }
 
@@ -310,7 +321,7 @@ size_t Network::size_bytes() const {
     size += node.edges.capacity() * sizeof(Edge) + node.calls.capacity() * sizeof(Call);
   }
   size += key_lists_.capacity() * sizeof(uint32_t) + frames_.capacity() * sizeof(NetworkFrame);
-  for (const NetworkFrame& frame : frames_) size += 3 * frame.values.capacity() * sizeof(uint32_t);
+  for (const NetworkFrame& frame : frames_) size += 4 * frame.values.capacity() * sizeof(uint32_t);
   return size;
 }
 

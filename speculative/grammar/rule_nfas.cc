@@ -62,13 +62,16 @@ bool HasText(const FrameRule& frame, const std::vector<bool>& has_text) {
   if (frame.kind == FrameRule::Kind::kCount) return is_usable(frame.part);
   uint64_t num_usable = is_usable(frame.other) ? 1 : 0;
   uint64_t num_required = 0;
+  bool is_met = !frame.has_need || is_usable(frame.needed_other);
   for (const FrameRule::Key& key : frame.keys) {
     if (key.is_required && !is_usable(key.value)) return false;
     num_required += key.is_required ? 1 : 0;
     num_usable += is_usable(key.value) ? 1 : 0;
+    is_met = is_met || is_usable(key.needed_value);
   }
   const uint64_t max = is_usable(frame.separator) ? frame.max : 1;
-  return std::max<uint64_t>(frame.min, 1) <= std::min(num_usable, max) && num_required <= max;
+  return is_met && std::max<uint64_t>(frame.min, 1) <= std::min(num_usable, max) &&
+         num_required <= max;
 }
 
 // Removes the members that have no text.
@@ -76,7 +79,12 @@ void TrimMembers(const std::vector<bool>& has_text, FrameRule* frame) {
   std::erase_if(frame->keys, [&](const FrameRule::Key& key) {
     return key.value == kNoRule || !has_text[key.value];
   });
-  if (frame->other != kNoRule && !has_text[frame->other]) frame->other = kNoRule;
+  const auto drop_never = [&](RuleId* rule) {
+    if (*rule != kNoRule && !has_text[*rule]) *rule = kNoRule;
+  };
+  for (FrameRule::Key& key : frame->keys) drop_never(&key.needed_value);
+  drop_never(&frame->other);
+  drop_never(&frame->needed_other);
   if (frame->separator != kNoRule && !has_text[frame->separator]) {
     frame->separator = kNoRule;
     frame->max = std::min<uint32_t>(frame->max, 1);

@@ -186,48 +186,73 @@ bool GrammarReference::MembersMayEnd(const Expr& expr, MembersState at) const {
   const bool is_any_required =
       std::any_of(members.keys.begin() + std::min<long>(at.key, std::ssize(members.keys)),
                   members.keys.end(), [](const Members::Key& key) { return key.is_required; });
-  return at.is_after_member && !is_any_required && at.written >= members.min;
+  return at.is_after_member && !is_any_required && at.written >= members.min &&
+         (at.is_met || !members.has_need);
 }
 
 bool GrammarReference::MembersCanEnd(const Expr& expr, MembersState at) const {
-  return MembersMayEnd(expr, at) || !MembersSteps(expr, at).empty();
+  std::vector<MembersState> open = {at};
+  std::set<uint32_t> seen = {at.number()};
+  for (size_t i = 0; i < open.size(); ++i) {
+    if (MembersMayEnd(expr, open[i])) return true;
+    for (const auto& [part, next] : AnyMembersSteps(expr, open[i])) {
+      if (seen.insert(next.number()).second) open.push_back(next);
+    }
+  }
+  return false;
 }
 
-std::vector<std::pair<ExprId, GrammarReference::MembersState>> GrammarReference::MembersSteps(
+std::vector<GrammarReference::MembersStep> GrammarReference::MembersSteps(const Expr& expr,
+                                                                          MembersState at) const {
+  std::vector<MembersStep> steps = AnyMembersSteps(expr, at);
+  std::erase_if(steps, [&](const MembersStep& step) { return !MembersCanEnd(expr, step.second); });
+  return steps;
+}
+
+std::vector<GrammarReference::MembersStep> GrammarReference::AnyMembersSteps(
     const Expr& expr, MembersState at) const {
   const Members& members = rules_.members(expr);
   const auto num_keys = static_cast<uint32_t>(members.keys.size());
   const uint32_t counted = members.max == kUnbounded ? members.min : members.max;
-  std::vector<std::pair<ExprId, MembersState>> steps;
+  std::vector<MembersStep> steps;
   const auto add = [&](ExprId part, MembersState next) {
-    if (productive_[part] && MembersCanEnd(expr, next)) steps.emplace_back(part, next);
+    if (productive_[part]) steps.emplace_back(part, next);
   };
   if (members.max != kUnbounded && at.written >= members.max) return steps;
   if (at.is_after_member) {
-    add(expr.parts[num_keys], {false, at.key, at.written});
+    add(expr.parts[num_keys], {false, at.key, at.written, at.is_met});
     return steps;
   }
   const uint32_t written = std::min(at.written + 1, counted);
+  // The parts are listed a second time for the need.
+  const auto add_member = [&](uint32_t part, uint32_t key) {
+    add(expr.parts[part], {true, key, written, at.is_met});
+    if (members.has_need && !at.is_met) {
+      const uint32_t needed = num_keys + 2 + (part == num_keys + 1 ? num_keys : part);
+      add(expr.parts[needed], {true, key, written, true});
+    }
+  };
   for (uint32_t key = at.key; key < num_keys; ++key) {
-    add(expr.parts[key], {true, key + 1, written});
+    add_member(key, key + 1);
     if (members.keys[key].is_required) return steps;
   }
-  add(expr.parts[num_keys + 1], {true, num_keys, written});
+  add_member(num_keys + 1, num_keys);
   return steps;
 }
 
-GrammarReference::Item GrammarReference::Advance(Item item, ExprId part) const {
+std::vector<GrammarReference::Item> GrammarReference::Advance(const Item& item, ExprId part) const {
   const Expr& expr = rules_.expr(item.expr);
   if (expr.kind == ExprKind::kMembers) {
+    std::vector<Item> items;
     for (const auto& [step, next] : MembersSteps(expr, MembersState::Of(item.state))) {
-      if (step == part) item.state = next.number();
+      if (step == part) items.push_back({item.expr, next.number(), item.origin});
     }
-    return item;
+    return items;
   }
   // Without a bound, every count from `min` on allows the same.
   const bool is_counted = expr.kind != ExprKind::kRepeat || expr.max != kUnbounded;
-  if (is_counted || item.state < expr.min) ++item.state;
-  return item;
+  const bool is_next = is_counted || item.state < expr.min;
+  return {{item.expr, item.state + (is_next ? 1 : 0), item.origin}};
 }
 
 void GrammarReference::Scan(const Item& item, uint8_t byte, ItemSet* next) const {
@@ -274,12 +299,16 @@ void GrammarReference::Close(uint32_t offset, std::vector<ItemSet>* sets) const 
       here.waiting[part].push_back(item);
       here.Add({part, 0, offset});
       // The part has been completed here without a byte, before this item waited for it.
-      if (here.empty_here.contains(part)) here.Add(Advance(item, part));
+      if (here.empty_here.contains(part)) {
+        for (const Item& next : Advance(item, part)) here.Add(next);
+      }
     }
     if (!IsComplete(item)) continue;
     if (item.origin == offset) here.empty_here.insert(item.expr);
     const std::vector<Item> waiting = (*sets)[item.origin].waiting[item.expr];
-    for (const Item& parent : waiting) here.Add(Advance(parent, item.expr));
+    for (const Item& parent : waiting) {
+      for (const Item& next : Advance(parent, item.expr)) here.Add(next);
+    }
   }
 }
 

@@ -60,24 +60,28 @@ class GrammarReference {
   bool IsComplete(const Item& item) const;
   // The expressions that may come next in the item; none for one that reads bytes.
   std::vector<ExprId> Awaited(const Item& item) const;
-  // The item after the expression `part`, for which it waited.
-  Item Advance(Item item, ExprId part) const;
+  // The items after the expression `part`, for which it waited.
+  std::vector<Item> Advance(const Item& item, ExprId part) const;
 
   // How far the members of an object have come.
   struct MembersState {
     bool is_after_member = false;  // a separator may follow; or else a member must
     uint32_t key = 0;              // the first that may still come
     uint32_t written = 0;          // members
+    bool is_met = false;           // the need
 
     static MembersState Of(uint32_t state) {
-      return {(state >> 31) != 0, state >> 16 & 0x7FFF, state & 0xFFFF};
+      return {(state >> 31) != 0, state >> 16 & 0x3FFF, state & 0xFFFF, (state >> 30 & 1) != 0};
     }
-    uint32_t number() const { return (is_after_member ? 1U << 31 : 0) | key << 16 | written; }
+    uint32_t number() const {
+      return (is_after_member ? 1U << 31 : 0) | (is_met ? 1U << 30 : 0) | key << 16 | written;
+    }
   };
-  // The states that one part leads to: each allowed member, or the separator. By trial: from each
-  // of them the members can still be ended.
-  std::vector<std::pair<ExprId, MembersState>> MembersSteps(const Expr& expr,
-                                                            MembersState at) const;
+  // The states that one part leads to: each member in the order, or the separator.
+  using MembersStep = std::pair<ExprId, MembersState>;
+  std::vector<MembersStep> AnyMembersSteps(const Expr& expr, MembersState at) const;
+  // Those from which the members can still be ended, by trial.
+  std::vector<MembersStep> MembersSteps(const Expr& expr, MembersState at) const;
   bool MembersMayEnd(const Expr& expr, MembersState at) const;
   bool MembersCanEnd(const Expr& expr, MembersState at) const;
   void Scan(const Item& item, uint8_t byte, ItemSet* next) const;

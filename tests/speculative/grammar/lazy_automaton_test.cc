@@ -123,7 +123,14 @@ class RandomMembers {
     if (random_() % 2 == 0) members.other = rules_.Sequence({rules_.Literal("c"), Value(root)});
     const bool has_others = members.other != rules_.Never();
     members.min = 1 + static_cast<uint32_t>(random_() % (has_others ? num_required + 1 : 3));
-    if (random_() % 2 == 0) members.max = members.min + static_cast<uint32_t>(random_() % 2);
+    if (random_() % 3 == 0) {
+      members.has_need = true;
+      for (Members::Key& key : members.keys) {
+        if (random_() % 2 == 0) key.needed_value = random_() % 2 == 0 ? key.value : Value(root);
+      }
+      if (has_others && random_() % 2 == 0) members.needed_other = rules_.Literal("cc");
+    } else if (random_() % 2 == 0)
+      members.max = members.min + static_cast<uint32_t>(random_() % 2);
     return rules_.MembersOf(std::move(members));
   }
   ExprId Value(RuleId root) {
