@@ -17,7 +17,7 @@ namespace specd::grammar {
 struct FrameNumbers {
   // kCount: how many more parts must come, and may come, after the part that is read now.
   // kMembers: the first key that may still come, with kMet if the need is met, and how many members
-  // were written.
+  // were written. Behind the keys is the place of the others, and behind that the end.
   uint32_t first = 0;
   uint32_t second = 0;
 
@@ -40,7 +40,8 @@ struct NetworkFrame {
   List<uint32_t> values = {};         // [key]
   List<uint32_t> needed_values = {};  // [key]; kNoNode: none meets the need
   uint32_t needed_keys_end = 0;       // behind the last key that has one
-  // [key]: the first required key from there on, or the number of keys; how many are required.
+  // [key], and two places behind: the first required key from there on, or the number of keys; how
+  // many are required.
   List<uint32_t> next_required = {};
   List<uint32_t> num_required = {};
 
@@ -85,9 +86,10 @@ struct NetworkFrame {
   Keys NextKeys(FrameNumbers numbers) const;
   bool AllowsOther(FrameNumbers numbers) const {
     const bool is_early = num_required[KeyOf(numbers)] > 0 || numbers.second >= max;
-    return other != kNoNode && !is_early && MayBeMet(AfterOther(numbers));
+    const bool is_late = KeyOf(numbers) > num_keys();
+    return other != kNoNode && !is_early && !is_late && MayBeMet(AfterOther(numbers));
   }
-  // Others that meet the need. Once it is met, they are among the others.
+  // One of the others that meets the need. It is the last member: a later one could have its name.
   bool AllowsNeededOther(FrameNumbers numbers) const {
     return needed_other != kNoNode && !IsMet(numbers) && num_required[KeyOf(numbers)] == 0;
   }
@@ -104,6 +106,9 @@ struct NetworkFrame {
   }
   FrameNumbers AfterOther(FrameNumbers numbers) const {
     return {.first = num_keys() | (numbers.first & kMet), .second = OneMore(numbers.second)};
+  }
+  FrameNumbers AfterNeededOther(FrameNumbers numbers) const {
+    return {.first = (num_keys() + 1) | kMet, .second = OneMore(numbers.second)};
   }
   static FrameNumbers Met(FrameNumbers numbers) {
     numbers.first |= kMet;
@@ -126,7 +131,7 @@ struct NetworkFrame {
 
 inline NetworkFrame::Keys NetworkFrame::NextKeys(FrameNumbers numbers) const {
   const uint32_t first = KeyOf(numbers);
-  if (first == num_keys() || numbers.second >= max) return {};
+  if (first >= num_keys() || numbers.second >= max) return {};
   const uint32_t required = next_required[first];
   Keys keys = {.begin = first, .end = std::min(required + 1, num_keys())};
   // What is left below the maximum is for the required keys.

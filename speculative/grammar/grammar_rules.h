@@ -61,7 +61,8 @@ struct Expr {
 
 // The members of an object: declared ones in their order, then any others, with a separator between
 // two. A free member's name may occur twice, so at most one of the others is sure to be new. With a
-// need, at least one member is written with a value, or as another, that meets it.
+// need, at least one member is written with a value, or as another, that meets it; that other comes
+// last, because a later one might have its name.
 struct Members {
   struct Key {
     std::string text;  // the name as it is written, with its quotes

@@ -172,7 +172,7 @@ void LazyAutomaton::BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t b
     Visit({.node = frame.other, .stack = Push(entry, below, frame.AfterOther(numbers))});
   }
   if (frame.AllowsNeededOther(numbers)) {
-    const FrameNumbers met = NetworkFrame::Met(frame.AfterOther(numbers));
+    const FrameNumbers met = frame.AfterNeededOther(numbers);
     Visit({.node = frame.needed_other, .stack = Push(entry, below, met)});
   }
 }

@@ -241,8 +241,8 @@ void Network::AddFrame(const FrameRule& rule) {
   frame.separator = rule.separator;
   frame.other = rule.other;
   const size_t num_keys = rule.keys.size();
-  frame.next_required.assign(num_keys + 1, static_cast<uint32_t>(num_keys));
-  frame.num_required.assign(num_keys + 1, 0);
+  frame.next_required.assign(num_keys + 2, static_cast<uint32_t>(num_keys));
+  frame.num_required.assign(num_keys + 2, 0);
   for (size_t key = num_keys; key-- > 0;) {
     const bool is_required = rule.keys[key].is_required;
     frame.next_required[key] =

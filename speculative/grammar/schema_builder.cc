@@ -144,10 +144,9 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildAlternative(const SchemaSet& set,
 
 absl::Status SchemaBuilder::RefuseUnoffered(const List<UnofferedKeyword>& unoffered) {
   for (const UnofferedKeyword& keyword : unoffered) {
-    const std::string_view why =
-        keyword.keyword == "uniqueItems" ? "a grammar does not remember earlier items"
-        : keyword.keyword == "contains"  ? "a grammar does not count matching items"
-                                         : "it depends on what other keywords have seen";
+    const std::string_view why = keyword.keyword == "uniqueItems"
+                                     ? "a grammar does not remember earlier items"
+                                     : "it depends on what other keywords have seen";
     const absl::Status status = report_.Refuse(*keyword.schema, keyword.keyword, why);
     if (!status.ok()) return status;
   }
@@ -163,6 +162,11 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildArray(const SchemaSet& set, const Arr
   if (!has_one_item) {
     const absl::Status status = RefuseUnoffered(array.unoffered);
     if (!status.ok()) return status;
+  }
+  if (!array.contained.empty()) {
+    const absl::StatusOr<ExprId> items = BuildContaining(set, array);
+    if (!items.ok()) return items;
+    return rules_.Sequence({text_.Open('['), *items, rules_.Literal("]")});
   }
   List<ExprId> items;
   for (size_t i = 0; i < std::max<size_t>(array.prefix.size(), 1); ++i) {
@@ -201,17 +205,119 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildArray(const SchemaSet& set, const Arr
   return rules_.Sequence({text_.Open('['), body, rules_.Literal("]")});
 }
 
-absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set,
-                                                  const ObjectSchema& object) {
+absl::StatusOr<ExprId> SchemaBuilder::BuildContaining(const SchemaSet& set,
+                                                      const ArraySchema& array) {
+  // A rule for each number of items and of those that satisfy the schema, as far as the bounds tell
+  // numbers apart.
+  constexpr uint64_t kNodesMax = 4096;
+  const ContainedItems& contained = array.contained[0];
+  const bool has_most = contained.max != kUnbounded;
+  const uint64_t items_max =
+      std::max<uint64_t>({array.prefix.size(), contained.from, array.min_items,
+                          array.max_items == kUnbounded ? 0 : array.max_items});
+  const uint64_t found_max = has_most ? contained.max : contained.min;
+  const std::string_view why = array.contained.size() > 1 ? "more than one schema would be counted"
+                               : (items_max + 1) * (found_max + 1) > kNodesMax
+                                   ? "its numbers of items are too large"
+                                   : "";
+  if (!why.empty()) {
+    const absl::Status status = report_.Refuse(PlaceOf(set), "contains", why);
+    if (!status.ok()) return status;
+    ArraySchema others = array;
+    others.contained.clear();
+    return BuildArray(set, others);
+  }
+  // The last rules come first, so that none is called before it is there; the loops are at the end.
+  const auto index = [&](uint64_t items, uint64_t found) {
+    return static_cast<size_t>(items * (found_max + 1) + found);
+  };
+  List<RuleId> rules((items_max + 1) * (found_max + 1));
+  for (RuleId& rule : rules) rule = rules_.AddRule(PointerOf(PlaceOf(set)) + " items");
+  for (uint64_t items = 0; items <= items_max; ++items) {
+    const SchemaSet& any = array.Item(items);
+    const absl::StatusOr<ExprId> match = ExprFor(UniteSets(any, contained.schemas));
+    if (!match.ok()) return match;
+    // With a least number alone, an item that satisfies the schema need not be counted.
+    List<SchemaSet> misses = {any};
+    if (has_most && items >= contained.from) {
+      misses.clear();
+      for (const SchemaSet& opposite : Opposites(contained.schemas)) {
+        misses.push_back(UniteSets(any, opposite));
+      }
+    }
+    List<ExprId> miss;
+    for (const SchemaSet& one : misses) {
+      const absl::StatusOr<ExprId> expr = ExprFor(one);
+      if (!expr.ok()) return expr;
+      miss.push_back(*expr);
+    }
+    for (uint64_t found = 0; found <= found_max; ++found) {
+      List<ExprId> ways;
+      const auto add = [&](ExprId item, uint64_t next_found) {
+        const ExprId rest = rules_.Call(rules[index(std::min(items + 1, items_max), next_found)]);
+        const ExprId comma = items == 0 ? rules_.Empty() : text_.Comma();
+        ways.push_back(rules_.Sequence({comma, item, rest}));
+      };
+      if (items < array.max_items) {
+        for (const ExprId one : miss) add(one, found);
+        const bool counts = items >= contained.from && found < found_max;
+        if (counts) add(*match, found + 1);
+      }
+      const bool may_end = items >= array.min_items && found >= contained.min;
+      if (may_end) ways.push_back(items == 0 ? rules_.Empty() : text_.Space());
+      rules_.Define(rules[index(items, found)], rules_.AnyOf(ways));
+    }
+  }
+  return rules_.Call(rules[0]);
+}
+
+absl::Status SchemaBuilder::SimplifyNeeds(const SchemaSet& set, ObjectSchema* object) {
+  List<NeededMember> left;
+  for (const NeededMember& needed : object->needed) {
+    const auto includes = [&](const SchemaSet& schemas) {
+      return std::includes(schemas.begin(), schemas.end(), needed.schemas.begin(),
+                           needed.schemas.end());
+    };
+    List<const PropertySchema*> candidates;
+    bool is_met = false;
+    for (const PropertySchema& property : object->properties) {
+      if (!needed.names->Accepts(property.name)) continue;
+      is_met = is_met || (property.is_required && includes(property.schemas));
+      if (!IsNothing(UniteSets(property.schemas, needed.schemas))) candidates.push_back(&property);
+    }
+    if (is_met) continue;
+    const bool has_others =
+        std::any_of(object->others.begin(), object->others.end(), [&](const NameClass& other) {
+          return !IsNothing(UniteSets(other.schemas, needed.schemas)) &&
+                 (other.names == nullptr || Overlap(*other.names, *needed.names));
+        });
+    if (!has_others && candidates.size() == 1) {
+      const std::string name(candidates[0]->name);
+      object->Require(name);
+      object->Constrain(name, needed.schemas);
+      continue;
+    }
+    left.push_back(needed);
+  }
+  object->needed = std::move(left);
+  if (object->needed.size() <= 1) return absl::OkStatus();
+  object->needed.clear();
+  return report_.Refuse(PlaceOf(set), "negation of an object",
+                        "it needs more than one member whose name is left open");
+}
+
+absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set, const ObjectSchema& object,
+                                                  const NeededMember* needed) {
   List<std::string_view> declared;
   for (const PropertySchema& property : object.properties) declared.push_back(property.name);
   ByteDfa excluded;
   List<ExprId> others;
   for (const NameClass& other : object.others) {
-    const absl::StatusOr<ExprId> value = ExprFor(other.schemas);
+    const absl::StatusOr<ExprId> value =
+        ExprFor(needed == nullptr ? other.schemas : UniteSets(other.schemas, needed->schemas));
     if (!value.ok()) return value;
     if (*value == rules_.Never()) continue;
-    if (other.names == nullptr && declared.empty()) {
+    if (other.names == nullptr && declared.empty() && needed == nullptr) {
       others.push_back(rules_.Sequence({text_.String(), text_.Colon(), *value}));
       continue;
     }
@@ -220,6 +326,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set,
       const absl::StatusOr<ByteDfa> these = TheseStrings(declared);
       names = these.ok() ? Subtract(*names, *these) : these.status();
     }
+    if (names.ok() && needed != nullptr) names = Intersect(*names, *needed->names);
     if (!names.ok()) {
       return absl::ResourceExhaustedError(
           fmt::format("{}: the names of the additional properties need too many states; use "
@@ -237,46 +344,68 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set,
 }
 
 absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,
-                                                  const ObjectSchema& object) {
-  if (object.IsUnconstrained()) return text_.Object();
-  if (absl::Status status = RefuseUnoffered(object.unoffered); !status.ok()) return status;
-  Members members = {.separator = text_.Comma(),
-                     .min = std::max<uint32_t>(object.min_properties, 1),
-                     .max = object.max_properties};
-  uint32_t min_properties = object.min_properties;
-  uint32_t num_required = 0;
-  for (const PropertySchema& property : object.properties) {
-    const absl::StatusOr<ExprId> value = ExprFor(property.schemas);
-    if (!value.ok()) return value;
-    if (*value == rules_.Never()) {
-      if (property.is_required) return rules_.Never();
-      continue;
-    }
-    num_required += property.is_required ? 1 : 0;
-    members.keys.push_back(
-        {QuoteJson(property.name), rules_.Sequence({text_.Colon(), *value}), property.is_required});
-  }
-  const absl::StatusOr<ExprId> other = BuildOthers(set, object);
-  if (!other.ok()) return other;
-  members.other = *other;
-  if (*other == rules_.Never() && members.max >= members.keys.size()) members.max = kUnbounded;
-  if (*other != rules_.Never() && members.min > num_required + 1) {
+                                                  const ObjectSchema& schema) {
+  if (schema.IsUnconstrained()) return text_.Object();
+  if (absl::Status status = RefuseUnoffered(schema.unoffered); !status.ok()) return status;
+  ObjectSchema object = schema;
+  if (absl::Status status = SimplifyNeeds(set, &object); !status.ok()) return status;
+  absl::StatusOr<Members> members = ReadMembers(set, object);
+  if (!members.ok()) return members.status();
+  const auto num_required =
+      static_cast<uint32_t>(std::count_if(members->keys.begin(), members->keys.end(),
+                                          [](const Members::Key& key) { return key.is_required; }));
+  const bool has_others = members->other != rules_.Never();
+  if (!has_others && members->max >= members->keys.size()) members->max = kUnbounded;
+  if (has_others && members->min > num_required + 1) {
     const absl::Status status = report_.Refuse(
         PlaceOf(set), "minProperties",
         fmt::format("{} of its names are free and may repeat, so they cannot be counted; list "
                     "more properties under required",
-                    members.min - num_required));
+                    members->min - num_required));
     if (!status.ok()) return status;
-    members.min = 1;
-    min_properties = 0;
+    members->min = object.min_properties = 0;
   }
-  const bool may_be_empty = num_required == 0 && min_properties == 0;
-  const uint32_t max = members.max;
-  ExprId body = max == 0 || num_required > max
-                    ? rules_.Never()
-                    : rules_.Sequence({rules_.MembersOf(std::move(members)), text_.Space()});
+  if (members->has_need && members->max != kUnbounded) {
+    const absl::Status status = report_.Refuse(PlaceOf(set), "maxProperties",
+                                               "it stands beside a member whose name is left open");
+    if (!status.ok()) return status;
+    members->max = kUnbounded;
+  }
+  const bool may_be_empty = num_required == 0 && object.min_properties == 0 && !members->has_need;
+  const bool is_never = members->max == 0 || num_required > members->max;
+  ExprId body = rules_.Never();
+  if (!is_never) body = rules_.Sequence({rules_.MembersOf(*std::move(members)), text_.Space()});
   if (may_be_empty) body = rules_.Optional(body);
   return rules_.Sequence({text_.Open('{'), body, rules_.Literal("}")});
+}
+
+absl::StatusOr<Members> SchemaBuilder::ReadMembers(const SchemaSet& set,
+                                                   const ObjectSchema& object) {
+  const NeededMember* needed = object.needed.empty() ? nullptr : &object.needed[0];
+  Members members = {.separator = text_.Comma(),
+                     .has_need = needed != nullptr,
+                     .min = std::max<uint32_t>(object.min_properties, 1),
+                     .max = object.max_properties};
+  for (const PropertySchema& property : object.properties) {
+    const absl::StatusOr<ExprId> value = ExprFor(property.schemas);
+    if (!value.ok()) return value.status();
+    Members::Key& key = members.keys.emplace_back();
+    key = {.text = QuoteJson(property.name),
+           .value = rules_.Sequence({text_.Colon(), *value}),
+           .is_required = property.is_required};
+    if (needed == nullptr || !needed->names->Accepts(property.name)) continue;
+    const absl::StatusOr<ExprId> met = ExprFor(UniteSets(property.schemas, needed->schemas));
+    if (!met.ok()) return met.status();
+    key.needed_value = rules_.Sequence({text_.Colon(), *met});
+  }
+  const absl::StatusOr<ExprId> other = BuildOthers(set, object, nullptr);
+  if (!other.ok()) return other.status();
+  members.other = *other;
+  if (needed == nullptr) return members;
+  const absl::StatusOr<ExprId> needed_other = BuildOthers(set, object, needed);
+  if (!needed_other.ok()) return needed_other.status();
+  members.needed_other = *needed_other;
+  return members;
 }
 
 }  // namespace specd::grammar

@@ -38,9 +38,16 @@ class SchemaBuilder {
   absl::StatusOr<ExprId> BuildAlternative(const SchemaSet& set,
                                           const SchemaAlternative& alternative);
   absl::StatusOr<ExprId> BuildArray(const SchemaSet& set, const ArraySchema& array);
+  // The items of an array, with the commas between them, if it says how many of them satisfy a
+  // schema.
+  absl::StatusOr<ExprId> BuildContaining(const SchemaSet& set, const ArraySchema& array);
   absl::StatusOr<ExprId> BuildObject(const SchemaSet& set, const ObjectSchema& object);
-  // `name : value` of the names that are not declared.
-  absl::StatusOr<ExprId> BuildOthers(const SchemaSet& set, const ObjectSchema& object);
+  // `name : value` of the names that are not declared, and that meet the need if there is one.
+  absl::StatusOr<ExprId> BuildOthers(const SchemaSet& set, const ObjectSchema& object,
+                                     const NeededMember* needed);
+  // Takes the needs that other keywords meet out of the object. If more than one is left, refuses.
+  absl::Status SimplifyNeeds(const SchemaSet& set, ObjectSchema* object);
+  absl::StatusOr<Members> ReadMembers(const SchemaSet& set, const ObjectSchema& object);
   absl::Status RefuseUnoffered(const List<UnofferedKeyword>& unoffered);
   // The place that a set comes from, for the names of rules and for errors.
   static const JsonValue& PlaceOf(const SchemaSet& set) { return *set[0].schema; }

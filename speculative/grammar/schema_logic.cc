@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -34,6 +35,20 @@ SchemaAlternative NumberAlternative(NumberSchema number) {
   return {.type = JsonType::kNumber, .number = std::move(number)};
 }
 
+// Some member of the object may meet the need, as far as one look shows.
+bool MayMeet(const ObjectSchema& object, const NeededMember& needed) {
+  const auto is_possible = [&](const SchemaSet& schemas) {
+    return !IsNothing(UniteSets(schemas, needed.schemas));
+  };
+  for (const PropertySchema& property : object.properties) {
+    if (needed.names->Accepts(property.name) && is_possible(property.schemas)) return true;
+  }
+  return std::any_of(object.others.begin(), object.others.end(), [&](const NameClass& other) {
+    return is_possible(other.schemas) &&
+           (other.names == nullptr || Overlap(*other.names, *needed.names));
+  });
+}
+
 // A merge that leaves nothing, as far as one look shows.
 bool IsPlainlyEmpty(const SchemaAlternative& alternative) {
   switch (alternative.type) {
@@ -54,6 +69,9 @@ bool IsPlainlyEmpty(const SchemaAlternative& alternative) {
         if (!property.is_required) continue;
         if (IsNothing(property.schemas)) return true;
         ++num_required;
+      }
+      for (const NeededMember& needed : object.needed) {
+        if (!MayMeet(object, needed)) return true;
       }
       return std::max(num_required, object.min_properties) > object.max_properties;
     }
@@ -223,25 +241,47 @@ absl::StatusOr<List<SchemaAlternative>> SchemaLogic::Forbidden(
 }
 
 absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenArrays(const ArraySchema& array) {
-  const bool has_items =
-      !array.rest.empty() || std::any_of(array.prefix.begin(), array.prefix.end(),
-                                         [](const SchemaSet& set) { return !set.empty(); });
-  if (has_items || !array.unoffered.empty()) {
-    return absl::UnimplementedError("it excludes arrays by their items");
+  if (!array.unoffered.empty()) {
+    return absl::UnimplementedError(
+        fmt::format("it excludes arrays by {}", array.unoffered[0].keyword));
   }
   List<SchemaAlternative> forbidden;
-  if (array.min_items > 0) {
-    forbidden.push_back({.type = JsonType::kArray, .array = {.max_items = array.min_items - 1}});
+  const auto add = [&]() -> ArraySchema& {
+    return forbidden.emplace_back(SchemaAlternative{.type = JsonType::kArray}).array;
+  };
+  if (array.min_items > 0) add().max_items = array.min_items - 1;
+  if (array.max_items != kUnbounded) add().min_items = array.max_items + 1;
+  const auto num_prefix = static_cast<uint32_t>(array.prefix.size());
+  for (uint32_t i = 0; i < num_prefix; ++i) {
+    for (const SchemaSet& opposite : Opposites(array.prefix[i])) {
+      ArraySchema& other = add();
+      other.prefix.resize(i + size_t{1});
+      other.prefix[i] = opposite;
+      other.min_items = i + 1;
+    }
   }
-  if (array.max_items != kUnbounded) {
-    forbidden.push_back({.type = JsonType::kArray, .array = {.min_items = array.max_items + 1}});
+  for (const SchemaSet& opposite : Opposites(array.rest)) {
+    add().contained.push_back({.schemas = opposite, .from = num_prefix});
+  }
+  for (const ContainedItems& contained : array.contained) {
+    if (contained.min > 0) {
+      add().contained.push_back({.schemas = contained.schemas,
+                                 .from = contained.from,
+                                 .min = 0,
+                                 .max = contained.min - 1});
+    }
+    if (contained.max != kUnbounded) {
+      add().contained.push_back(
+          {.schemas = contained.schemas, .from = contained.from, .min = contained.max + 1});
+    }
   }
   return forbidden;
 }
 
 absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenObjects(const ObjectSchema& object) {
-  if (!object.AllowsAllOthers() || !object.unoffered.empty()) {
-    return absl::UnimplementedError("it excludes objects by properties that it does not name");
+  if (!object.unoffered.empty()) {
+    return absl::UnimplementedError(
+        fmt::format("it excludes objects by {}", object.unoffered[0].keyword));
   }
   List<SchemaAlternative> forbidden;
   const auto add = [&]() -> ObjectSchema& {
@@ -249,17 +289,36 @@ absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenObjects(const Obje
   };
   if (object.min_properties > 0) add().max_properties = object.min_properties - 1;
   if (object.max_properties != kUnbounded) add().min_properties = object.max_properties + 1;
+  List<std::string_view> declared;
   for (const PropertySchema& property : object.properties) {
+    declared.push_back(property.name);
     if (property.is_required) add().Constrain(property.name, NothingSet());
-    if (IsNothing(property.schemas)) {
-      add().Require(property.name);
-      continue;
-    }
-    for (const SchemaTerm& term : property.schemas) {
+    for (const SchemaSet& opposite : Opposites(property.schemas)) {
       ObjectSchema& other = add();
       other.Require(property.name);
-      other.Constrain(property.name, SetOf({term.schema, !term.is_negated}));
+      other.Constrain(property.name, opposite);
     }
+  }
+  for (const NameClass& other : object.others) {
+    if (other.schemas.empty()) continue;
+    absl::StatusOr<ByteDfa> names = other.names == nullptr ? AllStrings() : *other.names;
+    const absl::StatusOr<ByteDfa> these = TheseStrings(declared);
+    if (names.ok() && these.ok()) names = Subtract(*names, *these);
+    if (!names.ok() || !these.ok()) return names.ok() ? these.status() : names.status();
+    if (names->IsEmpty()) continue;
+    const auto shared = std::make_shared<const ByteDfa>(*std::move(names));
+    for (const SchemaSet& opposite : Opposites(other.schemas)) {
+      add().needed.push_back({.names = shared, .schemas = opposite});
+    }
+  }
+  for (const NeededMember& needed : object.needed) {
+    const List<SchemaSet> opposites = Opposites(needed.schemas);
+    if (opposites.size() > 1) {
+      return absl::UnimplementedError("it excludes objects by a member that others exclude");
+    }
+    const SchemaSet inside = opposites.empty() ? NothingSet() : opposites[0];
+    const absl::Status status = SplitNames(needed.names, inside, {}, &add().others);
+    if (!status.ok()) return status;
   }
   return forbidden;
 }

@@ -240,7 +240,9 @@ absl::Status SchemaReader::ReadUnofferedItems(const JsonValue& schema, ArraySche
     absl::Status status = ReadSchemaCount(schema, "minContains", &min);
     if (status.ok()) status = ReadSchemaCount(schema, "maxContains", &max);
     if (!status.ok()) return status;
-    if (min > 0 || max != kUnbounded) array->unoffered.push_back({&schema, "contains"});
+    if (min > 0 || max != kUnbounded) {
+      array->contained.push_back({.schemas = SetOf({*contains}), .min = min, .max = max});
+    }
   }
   const absl::StatusOr<const JsonValue*> unevaluated = FindSubSchema(schema, "unevaluatedItems");
   if (!unevaluated.ok()) return unevaluated.status();

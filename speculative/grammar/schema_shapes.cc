@@ -13,10 +13,11 @@
 namespace specd::grammar {
 namespace {
 
-List<UnofferedKeyword> JoinUnoffered(List<UnofferedKeyword> joined,
-                                     const List<UnofferedKeyword>& more) {
-  for (const UnofferedKeyword& keyword : more) {
-    if (std::find(joined.begin(), joined.end(), keyword) == joined.end()) joined.push_back(keyword);
+// The list without doubles.
+template <typename T>
+List<T> Join(List<T> joined, const List<T>& more) {
+  for (const T& one : more) {
+    if (std::find(joined.begin(), joined.end(), one) == joined.end()) joined.push_back(one);
   }
   return joined;
 }
@@ -66,7 +67,8 @@ ArraySchema MergeArrays(const ArraySchema& a, const ArraySchema& b) {
   merged.rest = UniteSets(a.rest, b.rest);
   merged.min_items = std::max(a.min_items, b.min_items);
   merged.max_items = std::min(a.max_items, b.max_items);
-  merged.unoffered = JoinUnoffered(a.unoffered, b.unoffered);
+  merged.contained = Join(a.contained, b.contained);
+  merged.unoffered = Join(a.unoffered, b.unoffered);
   return merged;
 }
 
@@ -138,7 +140,8 @@ absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSch
   merged.others = *std::move(others);
   merged.min_properties = std::max(a.min_properties, b.min_properties);
   merged.max_properties = std::min(a.max_properties, b.max_properties);
-  merged.unoffered = JoinUnoffered(a.unoffered, b.unoffered);
+  merged.needed = Join(a.needed, b.needed);
+  merged.unoffered = Join(a.unoffered, b.unoffered);
   return merged;
 }
 

@@ -24,11 +24,22 @@ struct UnofferedKeyword {
   friend bool operator==(const UnofferedKeyword&, const UnofferedKeyword&) = default;
 };
 
+// At least `min` and at most `max` items, from the position `from` on, satisfy `schemas`.
+struct ContainedItems {
+  SchemaSet schemas = {};
+  uint32_t from = 0;
+  uint32_t min = 1;
+  uint32_t max = kUnbounded;
+
+  friend bool operator==(const ContainedItems&, const ContainedItems&) = default;
+};
+
 struct ArraySchema {
   List<SchemaSet> prefix = {};  // of the first items
   SchemaSet rest = {};          // of each item after them
   uint32_t min_items = 0;
   uint32_t max_items = kUnbounded;
+  List<ContainedItems> contained = {};
   List<UnofferedKeyword> unoffered = {};
 
   const SchemaSet& Item(size_t position) const {
@@ -36,7 +47,7 @@ struct ArraySchema {
   }
   bool IsUnconstrained() const {
     return prefix.empty() && rest.empty() && min_items == 0 && max_items == kUnbounded &&
-           unoffered.empty();
+           contained.empty() && unoffered.empty();
   }
 };
 
@@ -56,12 +67,21 @@ struct NameClass {
   SchemaSet schemas = {};
 };
 
+// At least one member has a name that `names` accepts, and a value that satisfies `schemas`.
+struct NeededMember {
+  SharedDfa names = {};
+  SchemaSet schemas = {};
+
+  friend bool operator==(const NeededMember&, const NeededMember&) = default;
+};
+
 struct ObjectSchema {
   List<PropertySchema> properties;  // in the order in which they are written
   // Classes of all other names. No name is in two of them, and each is in one.
   List<NameClass> others = {{}};
   uint32_t min_properties = 0;
   uint32_t max_properties = kUnbounded;
+  List<NeededMember> needed = {};
   List<UnofferedKeyword> unoffered = {};
 
   const PropertySchema* Find(std::string_view name) const;
@@ -71,9 +91,14 @@ struct ObjectSchema {
   void Require(std::string_view name);
   void Constrain(std::string_view name, const SchemaSet& schemas);
   bool AllowsAllOthers() const;
+  // What a value of a member called `name` must satisfy.
+  const SchemaSet& SchemasOf(std::string_view name) const {
+    const PropertySchema* property = Find(name);
+    return property == nullptr ? Other(name) : property->schemas;
+  }
   bool IsUnconstrained() const {
     return properties.empty() && AllowsAllOthers() && min_properties == 0 &&
-           max_properties == kUnbounded && unoffered.empty();
+           max_properties == kUnbounded && needed.empty() && unoffered.empty();
   }
 
  private:

@@ -25,6 +25,13 @@ bool IsNothing(const SchemaSet& set) {
   return set.size() == 1 && set[0].schema == &NothingSchema();
 }
 
+List<SchemaSet> Opposites(const SchemaSet& set) {
+  if (IsNothing(set)) return {SchemaSet()};
+  List<SchemaSet> opposites;
+  for (const SchemaTerm& term : set) opposites.push_back(SetOf({term.schema, !term.is_negated}));
+  return opposites;
+}
+
 SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b) {
   if (IsNothing(a) || IsNothing(b)) return NothingSet();
   SchemaSet united;

@@ -35,6 +35,8 @@ SchemaSet SetOf(const SchemaTerm& term);
 SchemaSet NothingSet();
 // True if a term is `false` as it is written. Others may turn out to allow nothing too.
 bool IsNothing(const SchemaSet& set);
+// A value that does not satisfy the set satisfies one of these.
+List<SchemaSet> Opposites(const SchemaSet& set);
 // Nothing, if it would ask for a schema and for its opposite.
 SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b);
 

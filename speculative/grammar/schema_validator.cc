@@ -57,20 +57,25 @@ absl::StatusOr<bool> SchemaValidator::AllowsOne(const SchemaAlternative& alterna
   return false;
 }
 
-absl::StatusOr<bool> SchemaValidator::ContainsEnough(const JsonValue& schema,
+absl::StatusOr<bool> SchemaValidator::ContainsEnough(const ContainedItems& contained,
                                                      const JsonValue& value) {
-  const SchemaSet wanted = SetOf({schema.Find("contains")});
   size_t num_found = 0;
-  for (const JsonValue& item : value.values) {
-    const absl::StatusOr<bool> is_wanted = Allows(wanted, item, false);
+  for (size_t i = contained.from; i < value.values.size(); ++i) {
+    const absl::StatusOr<bool> is_wanted = Allows(contained.schemas, value.values[i], false);
     if (!is_wanted.ok()) return is_wanted;
     num_found += *is_wanted ? 1 : 0;
   }
-  const auto found = Decimal::FromInteger(static_cast<int64_t>(num_found));
-  const JsonValue* min = schema.Find("minContains");
-  const JsonValue* max = schema.Find("maxContains");
-  return found >= (min == nullptr ? Decimal::FromInteger(1) : Decimal::Parse(min->text)) &&
-         (max == nullptr || found <= Decimal::Parse(max->text));
+  return num_found >= contained.min && num_found <= contained.max;
+}
+
+absl::StatusOr<bool> SchemaValidator::HasNeeded(const NeededMember& needed,
+                                                const JsonValue& value) {
+  for (size_t i = 0; i < value.values.size(); ++i) {
+    if (!needed.names->Accepts(value.names[i])) continue;
+    const absl::StatusOr<bool> is_met = Allows(needed.schemas, value.values[i], false);
+    if (!is_met.ok() || *is_met) return is_met;
+  }
+  return false;
 }
 
 absl::StatusOr<bool> SchemaValidator::AllowsArray(const ArraySchema& schema, const JsonValue& value,
@@ -84,13 +89,14 @@ absl::StatusOr<bool> SchemaValidator::AllowsArray(const ArraySchema& schema, con
           if (AreEqualJson(value.values[i], value.values[j])) return false;
         }
       }
-    } else if (unoffered.keyword == "contains") {
-      const absl::StatusOr<bool> is_enough = ContainsEnough(*unoffered.schema, value);
-      if (!is_enough.ok() || !*is_enough) return is_enough;
     } else {
       return absl::UnimplementedError(
           fmt::format("a constant is not checked against {}", unoffered.keyword));
     }
+  }
+  for (const ContainedItems& contained : schema.contained) {
+    const absl::StatusOr<bool> is_enough = ContainsEnough(contained, value);
+    if (!is_enough.ok() || !*is_enough) return is_enough;
   }
   for (size_t i = 0; i < num_items; ++i) {
     const absl::StatusOr<bool> is_allowed = Allows(schema.Item(i), value.values[i], with_formats);
@@ -110,11 +116,13 @@ absl::StatusOr<bool> SchemaValidator::AllowsObject(const ObjectSchema& schema,
   for (const PropertySchema& property : schema.properties) {
     if (property.is_required && value.Find(property.name) == nullptr) return false;
   }
+  for (const NeededMember& needed : schema.needed) {
+    const absl::StatusOr<bool> is_met = HasNeeded(needed, value);
+    if (!is_met.ok() || !*is_met) return is_met;
+  }
   for (size_t i = 0; i < num_members; ++i) {
-    const PropertySchema* property = schema.Find(value.names[i]);
-    const SchemaSet& schemas =
-        property == nullptr ? schema.Other(value.names[i]) : property->schemas;
-    const absl::StatusOr<bool> is_allowed = Allows(schemas, value.values[i], with_formats);
+    const absl::StatusOr<bool> is_allowed =
+        Allows(schema.SchemasOf(value.names[i]), value.values[i], with_formats);
     if (!is_allowed.ok() || !*is_allowed) return is_allowed;
   }
   return true;

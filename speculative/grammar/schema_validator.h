@@ -27,7 +27,8 @@ class SchemaValidator {
                                    bool with_formats);
   absl::StatusOr<bool> AllowsObject(const ObjectSchema& schema, const JsonValue& value,
                                     bool with_formats);
-  absl::StatusOr<bool> ContainsEnough(const JsonValue& schema, const JsonValue& value);
+  absl::StatusOr<bool> ContainsEnough(const ContainedItems& contained, const JsonValue& value);
+  absl::StatusOr<bool> HasNeeded(const NeededMember& needed, const JsonValue& value);
 
   SchemaForms& forms_;
 };

@@ -219,6 +219,7 @@ std::vector<GrammarReference::MembersStep> GrammarReference::AnyMembersSteps(
     if (productive_[part]) steps.emplace_back(part, next);
   };
   if (members.max != kUnbounded && at.written >= members.max) return steps;
+  if (at.key > num_keys) return steps;  // one of the others has met the need
   if (at.is_after_member) {
     add(expr.parts[num_keys], {false, at.key, at.written, at.is_met});
     return steps;
@@ -228,8 +229,9 @@ std::vector<GrammarReference::MembersStep> GrammarReference::AnyMembersSteps(
   const auto add_member = [&](uint32_t part, uint32_t key) {
     add(expr.parts[part], {true, key, written, at.is_met});
     if (members.has_need && !at.is_met) {
-      const uint32_t needed = num_keys + 2 + (part == num_keys + 1 ? num_keys : part);
-      add(expr.parts[needed], {true, key, written, true});
+      const bool is_other = part == num_keys + 1;
+      const uint32_t needed = num_keys + 2 + (is_other ? num_keys : part);
+      add(expr.parts[needed], {true, key + (is_other ? 1 : 0), written, true});
     }
   };
   for (uint32_t key = at.key; key < num_keys; ++key) {
