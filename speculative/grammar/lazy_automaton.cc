@@ -75,7 +75,8 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
   }
   const StateId before = next_state();
   next = visited_.empty() ? kDead : CloseVisited();
-  num_looks += kLooksPerVisit * visited_.size() + kLooksPerState * (next_state() - before);
+  num_looks += kLooksPerVisit * (visited_.size() + returns_.size()) +
+               kLooksPerState * (next_state() - before);
   if (next == kFull) return kFull;
   for (int i = network_.byte_class(first); i <= network_.byte_class(last); ++i) {
     record.row[i].store(next, std::memory_order_release);
@@ -97,11 +98,18 @@ LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) c
     cells.push_back(cell);
     return true;
   };
+  std::vector<uint32_t> open;
   for (const StateId state : states) {
     const Record& record = RecordOf(state);
     for (uint32_t i = 0; i < record.num_items; ++i) {
-      uint32_t cell = items_[record.first_item + i].stack;
-      while (cell != kEmptyStack && list(cell)) cell = stacks_[cell].below;
+      open.push_back(items_[record.first_item + i].stack);
+    }
+    while (!open.empty()) {
+      const uint32_t cell = open.back();
+      open.pop_back();
+      if (cell == kEmptyStack || !list(cell)) continue;
+      open.push_back(stacks_[cell].below);
+      if (stacks_[cell].node == kEitherNode) open.push_back(stacks_[cell].numbers.first);
     }
   }
   std::sort(cells.begin(), cells.end());
@@ -112,9 +120,9 @@ LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) c
   };
   Exported exported;
   for (const uint32_t cell : cells) {
-    exported.cells.push_back({.node = stacks_[cell].node,
-                              .below = number_of(stacks_[cell].below),
-                              .numbers = stacks_[cell].numbers});
+    StackCell& made = exported.cells.emplace_back(stacks_[cell]);
+    made.below = number_of(made.below);
+    if (made.node == kEitherNode) made.numbers.first = number_of(made.numbers.first);
   }
   for (const StateId state : states) {
     const Record& record = RecordOf(state);
@@ -137,7 +145,9 @@ std::vector<StateId> LazyAutomaton::Import(const LazyAutomaton& other,
   std::vector<uint32_t> stacks = {kEmptyStack};
   for (const StackCell& cell : exported.cells) {
     if (IsFull()) return {};
-    stacks.push_back(Push(cell.node, stacks[cell.below], cell.numbers));
+    FrameNumbers numbers = cell.numbers;
+    if (cell.node == kEitherNode) numbers.first = stacks[numbers.first];
+    stacks.push_back(Push(cell.node, stacks[cell.below], numbers));
   }
   for (Exported::State& state : exported.states) {
     for (Item& item : state.items) item.stack = stacks[item.stack];
@@ -177,36 +187,58 @@ void LazyAutomaton::BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t b
   }
 }
 
+void LazyAutomaton::ListReturn(uint32_t stack) {
+  const auto hash = static_cast<uint32_t>(IdTable::Mix(stack));
+  const auto is_stack = [&](uint32_t i) { return returns_[i] == stack; };
+  if (returned_.Find(hash, is_stack) != IdTable::kNone) return;
+  returned_.Reserve();
+  returns_.push_back(stack);
+  returned_.Insert(hash, static_cast<uint32_t>(returns_.size() - 1));
+}
+
 void LazyAutomaton::Return(uint32_t stack) {
-  while (stack != kEmptyStack) {
+  size_t next = returns_.size();
+  for (ListReturn(stack); next < returns_.size(); ++next) {
+    stack = returns_[next];
+    if (stack == kEmptyStack) {
+      is_accepting_ = true;
+      continue;
+    }
     const StackCell cell = stacks_[stack];
+    if (cell.node == kEitherNode) {
+      ListReturn(cell.below);
+      ListReturn(cell.numbers.first);
+      continue;
+    }
     const Network::Node& node = network_.node(cell.node);
     if (node.role == Network::Role::kPlain) {
-      return Visit({.node = cell.node, .stack = cell.below});
+      Visit({.node = cell.node, .stack = cell.below});
+      continue;
     }
     const NetworkFrame& frame = network_.frame(node);
     if (node.role == Network::Role::kNext) {
-      return BeginMember(cell.node - 1, cell.numbers, cell.below);
+      BeginMember(cell.node - 1, cell.numbers, cell.below);
+      continue;
     }
-    if (frame.kind == FrameRule::Kind::kCount) {
-      if (cell.numbers.second > 0) {
-        const FrameNumbers next = NetworkFrame::AfterPart(cell.numbers);
-        Visit({.node = frame.part, .stack = Push(cell.node, cell.below, next)});
-      }
-      if (cell.numbers.first > 0) return;
-    } else {
+    bool may_end = cell.numbers.first == 0;
+    if (frame.kind == FrameRule::Kind::kMembers) {
       if (frame.AllowsMore(cell.numbers)) {
         Visit({.node = frame.separator, .stack = Push(cell.node + 1, cell.below, cell.numbers)});
       }
-      if (!frame.AllowsEnd(cell.numbers)) return;
+      may_end = frame.AllowsEnd(cell.numbers);
+    } else if (cell.numbers.second > 0) {
+      const FrameNumbers more = NetworkFrame::AfterPart(cell.numbers);
+      Visit({.node = frame.part, .stack = Push(cell.node, cell.below, more)});
     }
-    stack = cell.below;  // the frame rule may end here too
+    if (may_end) ListReturn(cell.below);  // the frame rule ends with its last part
   }
-  is_accepting_ = true;
 }
 
 StateId LazyAutomaton::CloseVisited() {
-  for (size_t i = 0; i < visited_.size() && visited_.size() <= kItemsMax; ++i) {
+  const auto is_too_much = [&] {
+    return visited_.size() > kItemsMax || returns_.size() > kItemsMax;
+  };
+  for (size_t i = 0; i < visited_.size() && !is_too_much(); ++i) {
     const Item item = visited_[i];
     const Network::Node& node = network_.node(item.node);
     if (node.role == Network::Role::kEntry) {
@@ -242,14 +274,15 @@ StateId LazyAutomaton::CloseVisited() {
     }
     if (node.is_end) Return(item.stack);
   }
-  if (visited_.size() > kItemsMax) return kTooManyWays;
+  if (is_too_much()) return kTooManyWays;
   JoinCounts();
+  JoinStacks();
   return Intern(closed_, is_accepting_);
 }
 
 void LazyAutomaton::JoinCounts() {
   const auto is_counted = [&](const Item& item) {
-    if (item.stack == kEmptyStack) return false;
+    if (item.stack == kEmptyStack || stacks_[item.stack].node == kEitherNode) return false;
     const Network::Node& node = network_.node(stacks_[item.stack].node);
     return node.role == Network::Role::kEntry &&
            network_.frame(node).kind == FrameRule::Kind::kCount;
@@ -279,6 +312,46 @@ void LazyAutomaton::JoinCounts() {
   closed_.erase(last + 1, closed_.end());
 }
 
+void LazyAutomaton::JoinStacks() {
+  std::sort(closed_.begin(), closed_.end(),
+            [](const Item& a, const Item& b) { return a.key() < b.key(); });
+  auto last = closed_.begin();
+  std::vector<uint32_t> stacks;
+  for (auto item = closed_.begin(); item != closed_.end();) {
+    const uint32_t node = item->node;
+    const auto end =
+        std::find_if(item, closed_.end(), [&](const Item& other) { return other.node != node; });
+    // The edges of a tree of keys look at the frame on top of their stack.
+    const bool is_key = network_.node(node).role == Network::Role::kKey;
+    if (is_key || end - item == 1) {
+      last = std::move(item, end, last);
+    } else {
+      stacks.clear();
+      for (auto other = item; other != end; ++other) ListStacks(other->stack, &stacks);
+      *last++ = {.node = node, .stack = Either(&stacks)};
+    }
+    item = end;
+  }
+  closed_.erase(last, closed_.end());
+}
+
+uint32_t LazyAutomaton::Either(std::vector<uint32_t>* stacks) {
+  std::sort(stacks->begin(), stacks->end());
+  stacks->erase(std::unique(stacks->begin(), stacks->end()), stacks->end());
+  uint32_t either = stacks->back();
+  for (size_t i = stacks->size() - 1; i-- > 0;) {
+    either = Push(kEitherNode, (*stacks)[i], {.first = either});
+  }
+  return either;
+}
+
+void LazyAutomaton::ListStacks(uint32_t stack, std::vector<uint32_t>* stacks) const {
+  for (; stacks_[stack].node == kEitherNode; stack = stacks_[stack].numbers.first) {
+    stacks->push_back(stacks_[stack].below);
+  }
+  stacks->push_back(stack);
+}
+
 StateId LazyAutomaton::Near(StateId state) {
   const Record& known = RecordOf(state);
   // Pairs with the store below: the reader of a state's number sees its record and row.
@@ -302,6 +375,24 @@ StateId LazyAutomaton::Near(StateId state) {
   return near;
 }
 
+uint32_t LazyAutomaton::NearOf(const StackCell& cell) {
+  const uint32_t below = stacks_[cell.below].near;
+  if (cell.node == kEitherNode) {
+    const uint32_t other = stacks_[cell.numbers.first].near;
+    if (below == cell.below && other == cell.numbers.first) return kSameStack;
+    std::vector<uint32_t> stacks = {below};
+    ListStacks(other, &stacks);
+    return Either(&stacks);
+  }
+  const Network::Node& node = network_.node(cell.node);
+  const bool is_count =
+      node.role == Network::Role::kEntry && network_.frame(node).kind == FrameRule::Kind::kCount;
+  const FrameNumbers numbers =
+      is_count ? NetworkFrame::Near(cell.numbers, near_bytes_) : cell.numbers;
+  if (below == cell.below && numbers == cell.numbers) return kSameStack;
+  return Push(cell.node, below, numbers);
+}
+
 ByteSet LazyAutomaton::BytesAfter(Item item) const {
   const Network::Node& node = network_.node(item.node);
   if (node.role != Network::Role::kKey) return node.bytes;
@@ -321,17 +412,13 @@ uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below, FrameNumbers numbers
   };
   const uint32_t found = stack_ids_.Find(hash, is_cell);
   if (found != IdTable::kNone) return found;
-  const Network::Node& in_network = network_.node(node);
-  const bool is_count = in_network.role == Network::Role::kEntry &&
-                        network_.frame(in_network).kind == FrameRule::Kind::kCount;
-  const FrameNumbers near_numbers = is_count ? NetworkFrame::Near(numbers, near_bytes_) : numbers;
-  const uint32_t near_below = stacks_[below].near;
-  const bool is_near = near_below == below && near_numbers == numbers;
-  const uint32_t near = is_near ? 0 : Push(node, near_below, near_numbers);
+  const uint32_t near = NearOf({.node = node, .below = below, .numbers = numbers});
   const auto number = static_cast<uint32_t>(stacks_.size());
   stack_ids_.Reserve();
-  stacks_.push_back(
-      {.node = node, .below = below, .numbers = numbers, .near = is_near ? number : near});
+  stacks_.push_back({.node = node,
+                     .below = below,
+                     .numbers = numbers,
+                     .near = near == kSameStack ? number : near});
   stack_ids_.Insert(hash, number);
   // The cell is in a list, which doubles, and in the table, which is half empty.
   bytes_.Add(2 * sizeof(StackCell) + 4 * sizeof(uint64_t));

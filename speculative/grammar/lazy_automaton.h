@@ -104,6 +104,7 @@ class LazyAutomaton {
  private:
   static constexpr StateId kUnknown = ~StateId{0};
   static constexpr uint32_t kEmptyStack = 0;
+  static constexpr uint32_t kEitherNode = ~uint32_t{0};  // the node of a cell that joins two stacks
   static constexpr uint32_t kChunkStates = 64;
   static constexpr size_t kTightBytes = size_t{1} << 20;
   static constexpr uint32_t kNumChunks = kStatesMax / kChunkStates;
@@ -118,11 +119,14 @@ class LazyAutomaton {
     friend bool operator==(const Item&, const Item&) = default;
   };
   struct StackCell {
+    // kEitherNode: the stack is `below`, or the one whose number is numbers.first. Such cells form
+    // a list: `below` is never another.
     uint32_t node = 0;
     uint32_t below = kEmptyStack;
     FrameNumbers numbers = {};    // of a node of a frame rule
     uint32_t near = kEmptyStack;  // the stack of Near
   };
+  static constexpr uint32_t kSameStack = ~uint32_t{0};
   struct Record {
     std::atomic<StateId>* row = nullptr;  // one for each byte class
     ByteSet next_bytes;
@@ -163,6 +167,8 @@ class LazyAutomaton {
   void ClearScratch() {
     visited_.clear();
     seen_.Clear();
+    returns_.clear();
+    returned_.Clear();
     closed_.clear();
     is_accepting_ = false;
   }
@@ -170,11 +176,19 @@ class LazyAutomaton {
   // The item that is next on `stack`, after a rule has ended. The frame rules on top of it may go
   // on.
   void Return(uint32_t stack);
+  void ListReturn(uint32_t stack);
   // Begins a member of the frame rule whose entry is the node `entry`.
   void BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below);
   // Items that differ only in the counts of one repetition become one where that is exact.
   void JoinCounts();
+  // Items of one node become one item, which returns to either stack. So alternatives that read the
+  // same, such as the members of many objects, are followed once.
+  void JoinStacks();
+  uint32_t Either(std::vector<uint32_t>* stacks);
+  void ListStacks(uint32_t stack, std::vector<uint32_t>* stacks) const;
   bool MayFollow(const Network::Node& node, const Network::Edge& edge, uint32_t stack) const;
+  // The stack of Near for a new cell; kSameStack: the cell itself.
+  uint32_t NearOf(const StackCell& cell);
   ByteSet BytesAfter(Item item) const;
   // Follows calls and returns from visited_, and makes a state of what reads bytes.
   StateId CloseVisited();
@@ -203,7 +217,9 @@ class LazyAutomaton {
   IdTable state_ids_;
   // Scratch of a step; an exception may leave something in it.
   std::vector<Item> visited_;
-  IdTable seen_;  // places in visited_
+  IdTable seen_;                   // places in visited_
+  std::vector<uint32_t> returns_;  // stacks to which a rule returns
+  IdTable returned_;               // places in returns_
   std::vector<Item> closed_;
   bool is_accepting_ = false;
 };

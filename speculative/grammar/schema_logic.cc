@@ -297,6 +297,7 @@ absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenObjects(const Obje
       ObjectSchema& other = add();
       other.Require(property.name);
       other.Constrain(property.name, opposite);
+      other.properties.back().has_place = property.has_place;
     }
   }
   for (const NameClass& other : object.others) {
