@@ -213,7 +213,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildContaining(const SchemaSet& set,
   const ContainedItems& contained = array.contained[0];
   const bool has_most = contained.max != kUnbounded;
   const uint64_t items_max =
-      std::max<uint64_t>({array.prefix.size(), contained.from, array.min_items,
+      std::max<uint64_t>({1, array.prefix.size(), contained.from, array.min_items,
                           array.max_items == kUnbounded ? 0 : array.max_items});
   const uint64_t found_max = has_most ? contained.max : contained.min;
   const std::string_view why = array.contained.size() > 1 ? "more than one schema would be counted"
