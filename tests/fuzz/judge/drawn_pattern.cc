@@ -6,7 +6,7 @@ namespace {
 // Counts of repetitions: mostly small, because nests of large ones are refused at once.
 std::string DrawCount(Dice* dice) {
   constexpr const char* kLarge[] = {"9", "31", "99", "255", "1000", "2003", "16000", "65535"};
-  if (dice->OneIn(5)) return dice->Pick(kLarge);
+  if (dice->OneIn(25)) return dice->Pick(kLarge);
   return std::to_string(dice->Below(5));
 }
 
@@ -120,7 +120,7 @@ class EbnfDrawer {
 }  // namespace
 
 std::string DrawPattern(Dice* dice) {
-  const size_t parts = dice->OneIn(8) ? 60 : 3 + dice->Below(12);
+  const size_t parts = dice->OneIn(20) ? 60 : 3 + dice->Below(12);
   return PatternDrawer(dice, parts).Alternatives(0);
 }
 

@@ -33,7 +33,8 @@ class SchemaDrawer {
  public:
   explicit SchemaDrawer(Dice* dice) : dice_(*dice) {
     num_definitions_ = dice_.Below(4);
-    parts_ = dice_.OneIn(20) ? 50 : 2 + dice_.Below(14);
+    // Small schemas are quick, and many of them say more than few large ones.
+    parts_ = dice_.OneIn(100) ? 50 : 2 + dice_.Below(dice_.OneIn(8) ? 20 : 8);
   }
 
   JsonValue Root() {
@@ -187,7 +188,7 @@ class SchemaDrawer {
 
   void Members(JsonValue* schema, int depth) {
     JsonValue properties = Object();
-    const size_t num_properties = dice_.OneIn(20) ? dice_.Below(40) : 1 + dice_.Below(3);
+    const size_t num_properties = dice_.OneIn(40) ? dice_.Below(40) : 1 + dice_.Below(3);
     for (size_t i = 0; i < num_properties; ++i) {
       const std::string name =
           num_properties > 4 ? "p" + std::to_string(i) : std::string(dice_.Pick(kNames));
@@ -232,7 +233,7 @@ class SchemaDrawer {
   void Values(JsonValue* schema, int) {
     if (dice_.OneIn(2)) return Set(schema, "const", Constant(0));
     JsonValue list = Array();
-    const size_t num_values = dice_.OneIn(20) ? 300 : 1 + dice_.Below(4);
+    const size_t num_values = dice_.OneIn(50) ? 300 : 1 + dice_.Below(4);
     for (size_t i = 0; i < num_values; ++i) {
       list.values.push_back(num_values > 4 ? String("v" + std::to_string(i * 7919)) : Constant(0));
     }
@@ -305,7 +306,7 @@ class SchemaDrawer {
     constexpr const char* kLarge[] = {"17",    "100",        "1000",    "5000",
                                       "65535", "65536",      "1000000", "2147483647",
                                       "50000", "4294967296", "1e300",   "20"};
-    return Number(dice_.OneIn(5) ? dice_.Pick(kLarge) : std::to_string(dice_.Below(5)));
+    return Number(dice_.OneIn(40) ? dice_.Pick(kLarge) : std::to_string(dice_.Below(5)));
   }
 
   JsonValue SomeNames() {

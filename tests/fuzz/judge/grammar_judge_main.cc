@@ -64,15 +64,25 @@ int Fail(std::string_view message) {
   return kExitUsage;
 }
 
+struct Walks {
+  int count;
+  int num_tokens;  // of each
+};
+constexpr Walks kRandomWalks = {.count = 2, .num_tokens = 24};
+// There are few known constraints, so each is followed for longer.
+constexpr Walks kKnownWalks = {.count = 8, .num_tokens = 100};
+
 // What the trials of one run have in common.
 class Judge {
  public:
-  Judge()
+  explicit Judge(const Walks& walks)
       : vocabulary_(bench::SyntheticVocabulary::kSizeMin),
         backend_(*SpecdBackend::Create({.vocabulary = &vocabulary_.vocabulary(),
                                         .vocab_size = bench::SyntheticVocabulary::kSizeMin})),
         trial_(backend_.get(), {.eos_id = vocabulary_.eos_id(),
-                                .vocab_size = bench::SyntheticVocabulary::kSizeMin}) {}
+                                .vocab_size = bench::SyntheticVocabulary::kSizeMin,
+                                .num_walks = walks.count,
+                                .num_tokens = walks.num_tokens}) {}
 
   int RunRandom() {
     const GrammarKind kind = KindOf(absl::GetFlag(FLAGS_kind));
@@ -241,9 +251,8 @@ int Main() {
   if (!kind.empty() && (known == GrammarKind::kNone || known == GrammarKind::kChoice)) {
     return Fail("kind = " + kind + " is none of json, regex, ebnf");
   }
-  Judge judge;
   const std::string path = absl::GetFlag(FLAGS_known);
-  return path.empty() ? judge.RunRandom() : judge.RunKnown(path);
+  return path.empty() ? Judge(kRandomWalks).RunRandom() : Judge(kKnownWalks).RunKnown(path);
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<KnownConstraint>> ParseKnown(std::string_view file) {
       return absl::InvalidArgumentError(
           fmt::format("the line \"{}\" does not begin with json, regex, ebnf or choice", line));
     }
-    known.push_back({.name = line.substr(0, kNameBytes),
+    known.push_back({.name = std::string(item.substr(0, kNameBytes)),
                      .request = {.kind = kind, .text = line.substr(space + 1)}});
   }
   return known;
