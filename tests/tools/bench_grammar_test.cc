@@ -135,6 +135,31 @@ TEST_CASE("the suite measures every case of every constraint") {
   CHECK(num_checked == 0);  // all = the sum of each
 }
 
+TEST_CASE("a constraint that the engine refuses is a result, and the others are measured") {
+  GrammarOptions options;
+  options.cases = {GrammarCase::kCompile, GrammarCase::kFillThreads};
+  const GrammarText refused = {"refused", GrammarKind::kRegex, "(a", {"a"}};
+  options.texts = {&refused, &GrammarTexts().front()};
+  options.vocab_size = 2000;
+  options.seconds = 0;
+  std::vector<GrammarMeasurement> results;
+  const absl::Status status =
+      GrammarSuite(options,
+                   {.make_peer = nullptr,
+                    .on_progress = [](std::string_view) {},
+                    .on_result = [&](const GrammarMeasurement& m) { results.push_back(m); }})
+          .Run();
+  REQUIRE_MESSAGE(status.ok(), status.ToString());
+  int num_refused = 0;
+  for (const GrammarMeasurement& m : results) {
+    num_refused += m.IsRefused() ? 1 : 0;
+    CHECK(m.IsRefused() == (m.constraint == "refused"));
+    CHECK(m.refusal.empty() != m.IsRefused());
+  }
+  CHECK(num_refused == 1);
+  CHECK(results.size() > 1);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -21,7 +21,7 @@
 #include "tools/bench/machine.h"
 
 ABSL_FLAG(std::string, constraint, "",
-          "constraints of grammar by name, separated by commas; empty: all");
+          "constraints of grammar by name, separated by commas; empty: all but large ones");
 ABSL_FLAG(bool, each, false, "grammar: lines for single constraints too");
 
 namespace specd::bench {
@@ -72,13 +72,15 @@ absl::StatusOr<GrammarOptions> OptionsFromFlags() {
       Choose("case", absl::GetFlag(FLAGS_case), AllCases(), GrammarCaseName);
   if (!cases.ok()) return cases.status();
   options.cases = *std::move(cases);
-  std::vector<const GrammarText*> all;
-  for (const GrammarText& text : GrammarTexts()) all.push_back(&text);
+  std::vector<const GrammarText*> usual;
+  for (const GrammarText& text : GrammarTexts()) usual.push_back(&text);
+  std::vector<const GrammarText*> all = usual;
+  for (const GrammarText& text : LargeGrammarTexts()) all.push_back(&text);
   absl::StatusOr<std::vector<const GrammarText*>> texts =
       Choose("constraint", absl::GetFlag(FLAGS_constraint), all,
              [](const GrammarText* text) { return text->name; });
   if (!texts.ok()) return texts.status();
-  options.texts = *std::move(texts);
+  options.texts = absl::GetFlag(FLAGS_constraint).empty() ? usual : *std::move(texts);
   const absl::StatusOr<std::vector<int32_t>> sizes =
       ParseNumbers({.flag = "vocab",
                     .text = absl::GetFlag(FLAGS_vocab),

@@ -64,6 +64,10 @@ absl::Status GrammarReplay::Check() const {
     const bool is_allowed = matcher->Mask().Allows(tokens_[i]);
     const bool is_accepted = matcher->Accept(tokens_[i]);
     if (is_allowed && is_accepted) continue;
+    if (matcher->fault() != grammar::MatcherFault::kNone) {
+      return absl::ResourceExhaustedError(
+          fmt::format("after {} of {} tokens a mask meets a limit", i, tokens_.size()));
+    }
     return absl::InternalError(fmt::format(
         "{}: token {} of {} is {} by the mask and {}", backend_->name(), i, tokens_.size(),
         is_allowed ? "allowed" : "forbidden", is_accepted ? "accepted" : "not accepted"));

@@ -56,8 +56,8 @@ class GrammarReplay {
         tokens_(std::move(tokens)),
         vocab_size_(vocab_size) {}
 
-  // Internal: the engine forbids a token of the text, or does not let it end. Otherwise the error
-  // of Compile.
+  // Internal: the engine forbids a token of the text, or does not let it end. ResourceExhausted: a
+  // mask meets a limit. Otherwise the error of Compile.
   absl::Status Check() const;
   // Adds samples of every case but kMemory and kFillThreads. REQUIRES: Check succeeded.
   void Run(GrammarSamples* samples) const;

@@ -18,6 +18,7 @@ int32_t DraftOf(GrammarCase grammar_case) {
 }
 
 std::vector<std::string> Cells(const GrammarMeasurement& m) {
+  if (m.IsRefused()) return {std::string(GrammarCaseName(m.grammar_case)), m.constraint, "refused"};
   std::vector<std::string> cells = {std::string(GrammarCaseName(m.grammar_case)),
                                     m.constraint,
                                     std::string(m.unit),
@@ -52,6 +53,13 @@ std::vector<Table::Column> ColumnsOf(const GrammarMeasurement& m) {
 }  // namespace
 
 std::string ToJson(const GrammarMeasurement& m, const Machine& machine) {
+  if (m.IsRefused()) {
+    return fmt::format(
+        R"({{"suite":"grammar","case":"{}","constraint":"{}","vocab":{},"refused_by":"{}",)"
+        R"("refusal":{},"processor":{}}})",
+        GrammarCaseName(m.grammar_case), m.constraint, m.vocab_size, m.refused_by,
+        toy::QuoteJson(m.refusal), toy::QuoteJson(machine.processor));
+  }
   std::string line = fmt::format(
       R"({{"suite":"grammar","case":"{}","constraint":"{}","vocab":{},"draft":{},"median":{:.3f},)"
       R"("p10":{:.3f},"p90":{:.3f},"p99":{:.3f},"unit":"{}","samples":{},"checked":{})",
@@ -99,6 +107,12 @@ void GrammarReport::Print(const GrammarMeasurement& measurement) {
 void GrammarReport::PrintEnd() const {
   if (options_.format == ReportFormat::kJson || printed_.empty()) return;
   bool is_first = true;
+  for (const GrammarMeasurement& m : printed_) {
+    if (!m.IsRefused()) continue;
+    fmt::print(options_.out, "{}{} is refused by {}: {}\n", is_first ? "\n" : "", m.constraint,
+               m.refused_by, m.refusal);
+    is_first = false;
+  }
   for (const GrammarMeasurement& m : printed_) {
     if (!m.HasTarget()) continue;
     fmt::print(options_.out,

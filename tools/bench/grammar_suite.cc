@@ -61,35 +61,64 @@ absl::StatusOr<size_t> MemoryOf(const GrammarBackend& backend,
 
 }  // namespace
 
+absl::Status GrammarSuite::PrepareLane(const std::vector<const GrammarBackend*>& engines,
+                                       const std::vector<TokenId>& tokens, Lane* lane,
+                                       size_t* at) const {
+  const grammar::GrammarRequest request = {.kind = lane->text->kind,
+                                           .text = std::string(lane->text->text)};
+  for (*at = 0; *at < engines.size(); ++*at) {
+    const GrammarBackend& backend = *engines[*at];
+    lane->replays.emplace_back(&backend, request, tokens, options_.vocab_size);
+    absl::Status status = lane->replays.back().Check();
+    // The first engine is specd's own.
+    const auto row_bytes = [&] {
+      return *at == 0 ? static_cast<const SpecdBackend&>(backend).mask_bytes() : 0;
+    };
+    const absl::StatusOr<size_t> memory =
+        status.ok() ? MemoryOf(backend, row_bytes, request, tokens) : status;
+    if (!memory.ok()) return memory.status();
+    lane->samples.emplace_back();
+    lane->samples.back()[static_cast<size_t>(GrammarCase::kMemory)].push_back(
+        static_cast<double>(*memory));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status GrammarSuite::Prepare(const GrammarBackend* own, const GrammarBackend* peer) {
-  const auto* specd = static_cast<const SpecdBackend*>(own);
+  std::vector<const GrammarBackend*> engines = {own};
+  if (peer != nullptr) engines.push_back(peer);
   for (const GrammarText* text : options_.texts) {
     hooks_.on_progress(fmt::format("checking {}", text->name));
     for (const std::string_view instance : text->instances) {
-      const grammar::GrammarRequest request = {.kind = text->kind, .text = std::string(text->text)};
       std::vector<TokenId> tokens = vocabulary_.Tokenize(instance);
       tokens.push_back(vocabulary_.eos_id());
       Lane lane = {.text = text, .replays = {}, .samples = {}};
-      for (const GrammarBackend* backend : {own, peer}) {
-        if (backend == nullptr) continue;
-        lane.replays.emplace_back(backend, request, tokens, options_.vocab_size);
-        absl::Status status = lane.replays.back().Check();
-        const auto row_bytes = [&] { return backend == own ? specd->mask_bytes() : 0; };
-        const absl::StatusOr<size_t> memory =
-            status.ok() ? MemoryOf(*backend, row_bytes, request, tokens) : status;
-        if (!memory.ok()) {
-          return absl::Status(
-              memory.status().code(),
-              fmt::format("{}: {}", text->name, std::string(memory.status().message())));
-        }
-        lane.samples.emplace_back();
-        lane.samples.back()[static_cast<size_t>(GrammarCase::kMemory)].push_back(
-            static_cast<double>(*memory));
+      size_t engine = 0;
+      const absl::Status status = PrepareLane(engines, tokens, &lane, &engine);
+      if (status.ok()) {
+        lanes_.push_back(std::move(lane));
+        continue;
       }
-      lanes_.push_back(std::move(lane));
+      const std::string message(status.message());
+      // The engine took the constraint, and its masks are wrong.
+      if (status.code() == absl::StatusCode::kInternal) {
+        return absl::Status(status.code(), fmt::format("{}: {}", text->name, message));
+      }
+      refusals_.push_back({.constraint = std::string(text->name),
+                           .vocab_size = options_.vocab_size,
+                           .unit = "us",
+                           .refusal = message,
+                           .refused_by = engines[engine]->name()});
+      break;
     }
   }
   return absl::OkStatus();
+}
+
+bool GrammarSuite::IsRefused(std::string_view constraint) const {
+  return std::any_of(refusals_.begin(), refusals_.end(), [&](const GrammarMeasurement& refusal) {
+    return refusal.constraint == constraint;
+  });
 }
 
 absl::Status GrammarSuite::Run() {
@@ -108,7 +137,8 @@ absl::Status GrammarSuite::Run() {
   const bool has_replays = std::any_of(
       options_.cases.begin(), options_.cases.end(),
       [](GrammarCase grammar_case) { return grammar_case != GrammarCase::kFillThreads; });
-  if (has_replays) Replay(peer == nullptr ? "" : peer->name());
+  if (has_replays && !lanes_.empty()) Replay(peer == nullptr ? "" : peer->name());
+  for (const GrammarMeasurement& refusal : refusals_) hooks_.on_result(refusal);
   if (Has(GrammarCase::kFillThreads)) Fill(**own);
   return absl::OkStatus();
 }
@@ -140,6 +170,7 @@ void GrammarSuite::Replay(std::string_view peer) {
 void GrammarSuite::Fill(const GrammarBackend& own) {
   std::vector<GrammarFill::Text> texts;
   for (const GrammarText* text : options_.texts) {
+    if (IsRefused(text->name)) continue;
     for (const std::string_view instance : text->instances) {
       texts.push_back({.request = {.kind = text->kind, .text = std::string(text->text)},
                        .tokens = vocabulary_.Tokenize(instance)});

@@ -2,8 +2,8 @@
 //
 // Every constraint is compiled, and followed along its texts, by each engine in turn, again and
 // again until the time is used. Results pool the samples of all constraints, and with `each` those
-// of one constraint too. The suite runs on the calling thread, except for the threads of
-// `fill_threads`, which measures specd alone.
+// of one constraint too. A constraint that an engine refuses has one result, the refusal. The suite
+// runs on the calling thread, except for the threads of `fill_threads`, which measures specd alone.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,11 @@ struct GrammarMeasurement {
   double target_p99 = 0;
   int64_t num_checked = 0;  // tokens
   ForeignLoad load = {};
+  // An engine refused the constraint, which was therefore not measured.
+  std::string refusal = {};
+  std::string_view refused_by = {};
 
+  bool IsRefused() const { return !refused_by.empty(); }
   bool HasBase() const { return base.num_samples > 0; }
   bool HasTarget() const { return target > 0; }
   bool IsMet() const { return value.median <= target && value.p99 <= target_p99; }
@@ -77,6 +81,10 @@ class GrammarSuite {
   };
 
   absl::Status Prepare(const grammar::GrammarBackend* own, const grammar::GrammarBackend* peer);
+  // Notes in `lane` each engine that follows the tokens. The error of the engine in `at`.
+  absl::Status PrepareLane(const std::vector<const grammar::GrammarBackend*>& engines,
+                           const std::vector<TokenId>& tokens, Lane* lane, size_t* at) const;
+  bool IsRefused(std::string_view constraint) const;
   bool Has(GrammarCase grammar_case) const;
   // Times the replays until the time is used.
   void Replay(std::string_view peer);
@@ -88,6 +96,7 @@ class GrammarSuite {
   const Hooks hooks_;
   const SyntheticVocabulary vocabulary_;
   std::vector<Lane> lanes_;
+  std::vector<GrammarMeasurement> refusals_;
 };
 
 }  // namespace specd::bench

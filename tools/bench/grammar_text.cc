@@ -1,5 +1,9 @@
 #include "tools/bench/grammar_text.h"
 
+#include <fmt/format.h>
+
+#include <string>
+
 #include "kernels/core/check.h"
 #include "tools/bench/schema_files.h"
 
@@ -42,10 +46,45 @@ std::vector<GrammarText> MakeTexts() {
   };
 }
 
+std::string ManyProperties() {
+  std::string properties;
+  for (int i = 0; i < 5000; ++i) {
+    properties += fmt::format("{}\"p{}\":{{\"type\":\"integer\"}}", i > 0 ? "," : "", i);
+  }
+  return fmt::format(R"({{"type":"object","properties":{{{}}}}})", properties);
+}
+
+std::string Repeated(std::string_view part, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += part;
+  return text;
+}
+
 }  // namespace
 
 std::span<const GrammarText> GrammarTexts() {
   static const std::vector<GrammarText> texts = MakeTexts();
+  return texts;
+}
+
+std::span<const GrammarText> LargeGrammarTexts() {
+  static const std::string many_properties = ManyProperties();
+  static const std::string long_string = "\"" + Repeated("value of the list ", 40) + "\"";
+  static const std::string long_array = "[" + Repeated("1, ", 200) + "2]";
+  static const std::vector<GrammarText> texts = {
+      {"many_properties",
+       GrammarKind::kJsonSchema,
+       many_properties,
+       {R"({"p17": 1, "p2500": 23, "p4999": 456, "name": "value"})"}},
+      {"long_strings",
+       GrammarKind::kJsonSchema,
+       R"({"type":"string","maxLength":1000000})",
+       {long_string}},
+      {"large_counts",
+       GrammarKind::kJsonSchema,
+       R"({"type":"array","items":{"type":"integer"},"maxItems":1000000})",
+       {long_array}},
+  };
   return texts;
 }
 
