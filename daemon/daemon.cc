@@ -31,6 +31,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/backend_plugin.h"
+#include "speculative/grammar/compile_turns.h"
 #include "speculative/grammar/grammar_memory.h"
 
 namespace specd {
@@ -38,6 +39,8 @@ namespace {
 
 constexpr int kExitCouldNotStart = 1;
 constexpr int kExitDeviceFailed = 70;  // EX_SOFTWARE: the supervisor should restart the daemon
+// Each may take the memory of a whole compile. While one runs, the other engines' have a turn too.
+constexpr size_t kLongCompiles = 2;
 constexpr char kTokensInside[] = "inproc://tokens";
 constexpr char kAbortsInside[] = "inproc://aborts";
 
@@ -126,6 +129,7 @@ absl::Status Daemon::Start() {
   if (config_.memory.constraints_bytes > 0) {
     grammar::GrammarMemory::OfProcess().Bound(config_.memory.constraints_bytes);
   }
+  grammar::CompileTurns::OfProcess().Bound(kLongCompiles);
   if (absl::Status status = LoadModels(config_, &models_); !status.ok()) return status;
   if (absl::Status status = FindDevice(); !status.ok()) return status;
   if (!device_uuid_.empty()) StartDevice();

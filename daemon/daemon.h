@@ -2,7 +2,7 @@
 // and stops. The daemon owns every object that its threads use.
 //
 //   control thread    accepts engines, answers control messages, waits for signals (the caller's)
-//   opening threads   OpeningPool: openings with lists or constraints, for the control thread
+//   opening threads   OpeningThreads: openings with lists or constraints, for the control thread
 //   verify thread     VerifyLoop
 //   publisher thread  Publisher
 //   text thread       TextWorker, with --detokenizer=thread

@@ -44,7 +44,10 @@ uint64_t DrawSeed() {
 
 SequenceOpening::SequenceOpening(const BackendLimits& limits, std::vector<TokenId> eos_token_ids,
                                  std::shared_ptr<grammar::GrammarCompiler> grammars)
-    : limits_(limits), eos_token_ids_(std::move(eos_token_ids)), grammars_(std::move(grammars)) {}
+    : limits_(limits),
+      eos_token_ids_(std::move(eos_token_ids)),
+      grammars_(std::move(grammars)),
+      constraints_(std::make_unique<grammar::GrammarHolder>()) {}
 
 absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
     const SequenceParams& params, const SequenceHistory& history,
@@ -60,12 +63,15 @@ absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
         "with --tokenizer, or give the tokenizer to an embedded engine; or mask rows in the engine "
         "(SPECD_GRAMMAR_MASK)");
   }
-  absl::StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> compiled =
-      grammars_->Compile({.kind = params.grammar_kind,
-                          .text = params.grammar_text,
-                          .whitespace = params.grammar_whitespace,
-                          .lenient = params.grammar_lenient,
-                          .backend = params.grammar_backend});
+  const absl::Status room = constraints_->CheckRoom();
+  grammar::CompileResult compiled =
+      room.ok() ? grammars_->Compile({.kind = params.grammar_kind,
+                                      .text = params.grammar_text,
+                                      .whitespace = params.grammar_whitespace,
+                                      .lenient = params.grammar_lenient,
+                                      .backend = params.grammar_backend})
+                : room;
+  if (compiled.ok()) compiled = constraints_->Hold(*std::move(compiled));
   if (!compiled.ok()) {
     const absl::Status& status = compiled.status();
     return absl::Status(status.code(), absl::StrCat("grammar: ", status.message()));

@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/grammar_holder.h"
 #include "speculative/params.h"
 #include "speculative/sequence_table.h"
 #include "speculative/token_history.h"
@@ -46,7 +47,8 @@ class SequenceOpening {
 
   const BackendLimits limits_;
   const std::vector<TokenId> eos_token_ids_;
-  const std::shared_ptr<grammar::GrammarCompiler> grammars_;  // null: there is no tokenizer
+  const std::shared_ptr<grammar::GrammarCompiler> grammars_;   // null: there is no tokenizer
+  const std::unique_ptr<grammar::GrammarHolder> constraints_;  // of the sequences built here
 };
 
 }  // namespace specd

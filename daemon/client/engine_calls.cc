@@ -107,10 +107,11 @@ absl::StatusOr<CompletionView> EngineCalls::Answer(const Call& call) {
       rounds_.Await(link_.is_embedded() ? -1 : timeout_ms_, &view);
   if (!answered.ok()) return answered.status();
   if (!*answered) {
-    return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
-                     fmt::format("the daemon did not answer within {} ms; it may be stuck, or "
-                                 "timeout_ms too short",
-                                 timeout_ms_));
+    return MakeError(
+        SPECD_ERROR_TIMEOUT, "timeout_ms",
+        fmt::format("the daemon did not answer within {} ms; it may be busy or stuck, or "
+                    "timeout_ms too short",
+                    timeout_ms_));
   }
   if (!view.refusal.ok()) return view.refusal;
   return view;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <random>
 #include <string_view>
@@ -15,6 +14,7 @@
 #include "daemon/base/cpus.h"
 #include "daemon/base/version.h"
 #include "daemon/client/engine_device.h"
+#include "daemon/client/socket_link.h"
 #include "daemon/session/control_service.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/base/error.h"
@@ -23,139 +23,6 @@
 
 namespace specd {
 namespace {
-
-absl::StatusOr<Reply> ReadReply(std::span<const uint8_t> message, uint32_t request_id) {
-  absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kLibrary);
-  if (!header.ok()) return header.status();
-  absl::StatusOr<Reply> reply = DecodeReply(*header, message);
-  if (!reply.ok()) return reply.status();
-  if (const auto* error = std::get_if<ErrorReply>(&*reply)) return StatusFromReply(*error);
-  if (header->request_id != request_id) {
-    return MakeError(
-        SPECD_ERROR_INTERNAL, "request_id",
-        fmt::format("the reply answers request {}, not {}", header->request_id, request_id));
-  }
-  return reply;
-}
-
-class SocketLink : public EngineLink {
- public:
-  SocketLink(UnixConnection connection, absl::Duration timeout)
-      : connection_(std::move(connection)), timeout_(timeout), buffer_(kControlBytesMax) {}
-  ~SocketLink() override {
-    if (has_device_memory_ && !broken_) (void)Finish();
-  }
-
-  // The daemon unmaps device memory before it closes its end, and until then the memory must not be
-  // freed. A child of the process has the socket too, but never comes here (CallGate).
-  absl::Status Finish() override {
-    broken_ = true;
-    connection_.FinishSending();
-    std::vector<UniqueFd> fds;
-    absl::StatusOr<Received> received = connection_.Receive(buffer_, &fds, timeout_);
-    while (received.ok() && received->result == ReceiveResult::kMessage) {
-      received = connection_.Receive(buffer_, &fds, timeout_);
-    }
-    const bool is_closed = received.ok() && received->result == ReceiveResult::kHangup;
-    return is_closed || HungUp() ? absl::OkStatus() : Late();
-  }
-
-  absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
-    return Exchange(request, {&fd, fd >= 0 ? size_t{1} : 0}, segment_fd);
-  }
-
-  absl::StatusOr<Registration> RegisterDevice(uint64_t address, uint64_t size_bytes) override {
-    absl::StatusOr<DeviceExport> exported = device_.Export(address, size_bytes);
-    if (!exported.ok()) return exported.status();
-    const DeviceRegionSpec& spec = exported->spec;
-    std::vector<int> fds;
-    for (const UniqueFd& fd : exported->fds) fds.push_back(fd.get());
-    const absl::StatusOr<Reply> reply =
-        Exchange(RegisterDeviceRegionRequest{.kind = spec.kind,
-                                             .device_uuid = spec.device_uuid,
-                                             .handle = spec.handle,
-                                             .base_bytes = spec.base_bytes,
-                                             .offset_bytes = spec.offset_bytes,
-                                             .size_bytes = spec.size_bytes,
-                                             .buffer_id = spec.buffer_id,
-                                             .export_pid = spec.export_pid,
-                                             .piece_bytes = spec.piece_bytes},
-                 fds, nullptr);
-    if (!reply.ok()) return reply.status();
-    const auto* const region = std::get_if<RegionReply>(&*reply);
-    if (region == nullptr) {
-      return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply names no region");
-    }
-    has_device_memory_ = true;
-    return Registration{region->region, exported->skip_bytes};
-  }
-
-  absl::StatusOr<Registration> RegisterLent(void*, uint64_t) override {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "data",
-                     "a daemon is another process and cannot read memory of this one; take memory "
-                     "from specd_alloc, import a memfd with specd_import_fd, or open an embedded "
-                     "engine");
-  }
-
-  bool StepPiece() override { return false; }
-  bool is_embedded() const override { return false; }
-  bool PeerGone() const override { return broken_ || HungUp(); }
-  bool HungUp() const override { return connection_.PeerGone(); }
-  int hangup_fd() const override { return connection_.fd(); }
-
-  absl::Status MarkDrafts(void*, uint64_t) override {
-    return MakeError(SPECD_ERROR_INTERNAL, "cuda_stream", "a daemon finds marks in the segment");
-  }
-  absl::Status CheckStaging() override {
-    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri",
-                     "the rounds of a daemon are in no graph of this process; open embedded:cuda, "
-                     "or submit them with specd_submit_on_stream behind the graph's launch");
-  }
-  absl::Status EnqueueStaged(void*, uint32_t) override { return CheckStaging(); }
-
- private:
-  // Sends the request with descriptors, and waits for its reply.
-  absl::StatusOr<Reply> Exchange(const Request& request, std::span<const int> fds,
-                                 UniqueFd* segment_fd) {
-    if (broken_) return Disconnected();
-    absl::StatusOr<std::vector<uint8_t>> message = EncodeRequest(request, ++request_id_);
-    if (!message.ok()) return message.status();
-    if (!connection_.Send(*message, fds, timeout_).ok()) return Disconnected();
-    std::vector<UniqueFd> received_fds;
-    absl::StatusOr<Received> received = connection_.Receive(buffer_, &received_fds, timeout_);
-    if (!received.ok() || received->result == ReceiveResult::kHangup) return Disconnected();
-    if (received->result == ReceiveResult::kTimeout) {
-      // The next request would take a late reply for its own, so the connection is of no more use.
-      broken_ = true;
-      return Late();
-    }
-    if (segment_fd != nullptr && received_fds.size() == 1) {
-      *segment_fd = std::move(received_fds.front());
-    }
-    return ReadReply({buffer_.data(), received->size_bytes}, request_id_);
-  }
-
-  absl::Status Late() const {
-    return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
-                     fmt::format("the daemon did not answer within {}; it may be stuck, or "
-                                 "timeout_ms too short",
-                                 absl::FormatDuration(timeout_)));
-  }
-
-  absl::Status Disconnected() {
-    broken_ = true;
-    return MakeError(SPECD_ERROR_DISCONNECTED, "",
-                     "the daemon has closed the connection or ended; start it and attach again");
-  }
-
-  UnixConnection connection_;
-  EngineDevice device_;
-  const absl::Duration timeout_;
-  std::vector<uint8_t> buffer_;
-  uint32_t request_id_ = 0;
-  bool broken_ = false;
-  bool has_device_memory_ = false;
-};
 
 // Every allocation of a device begins at a multiple of this. Rows are read in words of 16 bytes.
 constexpr uint64_t kRegionAlignBytes = 16;
@@ -338,6 +205,20 @@ absl::Status CheckTimeout(std::string_view field, uint32_t timeout_ms, uint32_t 
       fmt::format("{} = {} is outside {} .. {}", field, timeout_ms, min_ms, kTimeoutMaxMs));
 }
 
+absl::StatusOr<Reply> ReadReply(std::span<const uint8_t> message, uint32_t request_id) {
+  absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kLibrary);
+  if (!header.ok()) return header.status();
+  absl::StatusOr<Reply> reply = DecodeReply(*header, message);
+  if (!reply.ok()) return reply.status();
+  if (const auto* error = std::get_if<ErrorReply>(&*reply)) return StatusFromReply(*error);
+  if (header->request_id != request_id) {
+    return MakeError(
+        SPECD_ERROR_INTERNAL, "request_id",
+        fmt::format("the reply answers request {}, not {}", header->request_id, request_id));
+  }
+  return reply;
+}
+
 absl::Status UnexpectedReply() {
   return MakeError(SPECD_ERROR_INTERNAL, "reply", "the reply is of another type than the request");
 }
@@ -365,7 +246,7 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
     if (absl::Status status = CheckNoTrace(options); !status.ok()) return status;
     absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, options.timeout);
     if (!connection.ok()) return connection.status();
-    return std::make_unique<SocketLink>(*std::move(connection), options.timeout);
+    return MakeSocketLink(*std::move(connection), options.timeout);
   }
   if (scheme != "embedded") return BadUri(uri);
   if (!options.profile.empty()) {

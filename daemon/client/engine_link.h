@@ -26,7 +26,8 @@ class EngineLink {
   virtual ~EngineLink() = default;
 
   // Sends a request, with a descriptor if fd >= 0, and waits for its reply. An ErrorReply comes
-  // back as its status. *segment_fd receives the descriptor that comes with a HelloReply.
+  // back as its status. *segment_fd receives the descriptor that comes with a HelloReply. After
+  // SPECD_ERROR_TIMEOUT the link goes on: the other side is told, and the late reply is dropped.
   virtual absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) = 0;
 
   // Makes device memory of this process a region. Attached, the memory is exported and the daemon
@@ -89,6 +90,10 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
 
 // Checks the value of an option that is a timeout.
 absl::Status CheckTimeout(std::string_view field, uint32_t timeout_ms, uint32_t min_ms);
+
+// The reply in a message. An ErrorReply comes back as its status, and so does the reply to another
+// request.
+absl::StatusOr<Reply> ReadReply(std::span<const uint8_t> message, uint32_t request_id);
 
 absl::Status UnexpectedReply();
 

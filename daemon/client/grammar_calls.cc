@@ -118,8 +118,10 @@ absl::StatusOr<std::unique_ptr<specd_grammar>> CompileGrammar(
     const specd_tokenizer& tokenizer, const specd_grammar_options& options) {
   absl::StatusOr<GrammarRequest> request = ReadRequest(options);
   if (!request.ok()) return request.status();
-  absl::StatusOr<std::shared_ptr<const CompiledGrammar>> compiled =
-      tokenizer.tokenizer->compiler().Compile(*request);
+  grammar::GrammarHolder& holder = tokenizer.tokenizer->holder();
+  if (absl::Status status = holder.CheckRoom(); !status.ok()) return status;
+  grammar::CompileResult compiled = tokenizer.tokenizer->compiler().Compile(*request);
+  if (compiled.ok()) compiled = holder.Hold(*std::move(compiled));
   if (!compiled.ok()) return compiled.status();
   auto made = std::make_unique<specd_grammar>();
   made->tokenizer = tokenizer.tokenizer;

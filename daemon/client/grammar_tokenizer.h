@@ -18,6 +18,7 @@
 #include "kernels/core/types.h"
 #include "speculative/grammar/forced_tokens.h"
 #include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/grammar_holder.h"
 #include "speculative/grammar/mask_pool.h"
 
 namespace specd {
@@ -35,6 +36,8 @@ class GrammarTokenizer {
   int32_t vocab_size() const { return vocab_size_; }
   size_t num_mask_words() const { return (static_cast<size_t>(vocab_size_) + 31) / 32; }
   grammar::GrammarCompiler& compiler() { return *compiler_; }
+  // Bounds the memory of the tokenizer's grammars.
+  grammar::GrammarHolder& holder() { return holder_; }
   grammar::MaskPool& pool() { return pool_; }
   // Builds the finder when it is first asked for.
   const grammar::ForcedTokenFinder& forced_tokens();
@@ -49,6 +52,7 @@ class GrammarTokenizer {
   const int32_t vocab_size_;
   std::vector<TokenId> eos_token_ids_;
   std::shared_ptr<grammar::GrammarCompiler> compiler_;
+  grammar::GrammarHolder holder_;
   grammar::MaskPool pool_;
   std::once_flag forced_once_;
   std::unique_ptr<grammar::ForcedTokenFinder> forced_tokens_;

@@ -24,9 +24,6 @@ constexpr int64_t kHelloNs = 5'000'000'000;
 constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
 // Connections without a hello that may exist beside the sessions.
 constexpr size_t kStrangersMax = 16;
-// A connection has one opening at a time. While one of them compiles for long, the second thread
-// goes on with the others.
-constexpr size_t kOpeningThreads = 2;
 // The descriptors that are polled before those of the connections.
 constexpr size_t kOwnFds = 3;
 
@@ -40,10 +37,10 @@ bool NamesConstraint(const ControlHeader& header, std::span<const uint8_t> messa
                      [](const auto& number) { return number.first == "grammar_kind"; });
 }
 
-// Tells whether the pool handles the message. A prompt and the text of a constraint travel in a
-// file beside the message; an opening without one and without a constraint is short. A trace waits
-// for the disk. The session is asked for because only a Hello and a Join change a service, and the
-// control thread looks at it while the pool handles.
+// Tells whether a thread of its own handles the message. A prompt and the text of a constraint
+// travel in a file beside the message; an opening without one and without a constraint is short. A
+// trace waits for the disk. The session is asked for because only a Hello and a Join change a
+// service, and the control thread looks at it while the other thread handles.
 bool IsLong(const ControlService& service, std::span<const uint8_t> message,
             const std::vector<UniqueFd>& fds) {
   if (service.session() == nullptr) return false;
@@ -66,14 +63,14 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Optio
   if (!lock.ok()) return lock.status();
   absl::StatusOr<UnixListener> listener = UnixListener::Bind(options.path, kSocketMode);
   if (!listener.ok()) return listener.status();
-  absl::StatusOr<std::unique_ptr<OpeningPool>> openings = OpeningPool::Create(kOpeningThreads);
+  absl::StatusOr<std::unique_ptr<OpeningThreads>> openings = OpeningThreads::Create();
   if (!openings.ok()) return openings.status();
   return std::unique_ptr<ControlServer>(
       new ControlServer(options, *std::move(lock), *std::move(listener), *std::move(openings)));
 }
 
 ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
-                             std::unique_ptr<OpeningPool> openings)
+                             std::unique_ptr<OpeningThreads> openings)
     : options_(options),
       lock_(std::move(lock)),
       listener_(std::move(listener)),
@@ -280,7 +277,7 @@ bool ControlServer::ServeOne(Connection& connection) {
   ControlService& service = *connection.service;
   if (IsLong(service, message, fds)) {
     connection.busy = true;
-    openings_->Add(
+    openings_->Begin(
         {.service = &service, .message = {message.begin(), message.end()}, .fds = std::move(fds)});
     return true;
   }
@@ -288,7 +285,7 @@ bool ControlServer::ServeOne(Connection& connection) {
 }
 
 void ControlServer::AnswerOpenings() {
-  for (const OpeningPool::Handled& handled : openings_->TakeHandled()) {
+  for (const OpeningThreads::Handled& handled : openings_->TakeHandled()) {
     const auto found = std::find_if(
         connections_.begin(), connections_.end(),
         [&handled](const auto& other) { return other->service.get() == handled.service; });

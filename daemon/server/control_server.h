@@ -3,7 +3,7 @@
 // It accepts connections, checks the peer's user, and feeds each connection's messages to its
 // ControlService. If an engine hangs up or its process ends, the server ends its session; for a
 // rank, it ends the membership. One thread calls it. Openings with lists or with the text of a
-// constraint go to an OpeningPool; until the answer is sent, the server reads no other message of
+// constraint go to OpeningThreads; until the answer is sent, the server reads no other message of
 // that engine. Two waits are bounded: for a reply that a peer does not read, and for a round of the
 // session that a message is about.
 #pragma once
@@ -20,7 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/clock.h"
-#include "daemon/server/opening_pool.h"
+#include "daemon/server/opening_threads.h"
 #include "daemon/session/control_service.h"
 #include "ipc/sockets/instance_lock.h"
 #include "ipc/sockets/unix_socket.h"
@@ -49,7 +49,7 @@ class ControlServer {
   void Run(int wake_fd);
 
   // Ends the sessions, hangs up on the engines, and removes the socket. Openings that have begun
-  // are completed first, and their engines get no answer.
+  // end first, their compiles early, and their engines get no answer.
   void Close();
 
  private:
@@ -59,12 +59,12 @@ class ControlServer {
     UniqueFd process;
     std::unique_ptr<ControlService> service;
     int64_t deadline_ns = 0;  // of the first hello
-    bool busy = false;        // the pool has an opening of it
+    bool busy = false;        // a thread has an opening of it
     bool dropped = false;     // its session has ended; it is removed once it is not busy
   };
 
   ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
-                std::unique_ptr<OpeningPool> openings);
+                std::unique_ptr<OpeningThreads> openings);
 
   void AcceptOne();
   bool IsAllowed(const PeerCredentials& peer) const;
@@ -72,7 +72,7 @@ class ControlServer {
   // False if the connection is to be dropped.
   bool ServeOne(Connection& connection);
   bool Send(Connection& connection, const ControlService::Answer& answer);
-  // Sends the answers of the openings that the pool has handled.
+  // Sends the answers of the openings that threads have handled.
   void AnswerOpenings();
   void Drop(Connection& connection);
   void DropMember(const Connection& connection);
@@ -86,7 +86,7 @@ class ControlServer {
   InstanceLock lock_;
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<Connection>> connections_;
-  std::unique_ptr<OpeningPool> openings_;
+  std::unique_ptr<OpeningThreads> openings_;
   std::vector<uint8_t> buffer_;
   bool accepting_ = true;  // false for one look after accept failed
 };

@@ -105,7 +105,8 @@ bool IsForMembers(const Request& request) {
   return std::holds_alternative<RegisterRegionRequest>(request) ||
          std::holds_alternative<RegisterDeviceRegionRequest>(request) ||
          std::holds_alternative<UnregisterRegionRequest>(request) ||
-         std::holds_alternative<BindTensorRequest>(request);
+         std::holds_alternative<BindTensorRequest>(request) ||
+         std::holds_alternative<GiveUpRequest>(request);
 }
 
 }  // namespace
@@ -129,6 +130,7 @@ ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
   }
   if (!reply.ok()) reply = Reply(MakeErrorReply(reply.status()));
   if (std::holds_alternative<HelloReply>(*reply)) answer.fd = session_->segment().fd();
+  made_ = MadeBy(request_id, *reply);
   absl::StatusOr<std::vector<uint8_t>> encoded = EncodeReply(*reply, request_id);
   SPECD_CHECK(encoded.ok());
   answer.message = *std::move(encoded);
@@ -384,6 +386,25 @@ absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector
                          .daemon_epoch = options.identity.daemon_epoch,
                          .version = host_.hello.version,
                          .max_sequences = options.limits.max_sequences});
+}
+
+ControlService::Made ControlService::MadeBy(uint32_t request_id, const Reply& reply) {
+  Made made{.request_id = request_id, .sequences = {}, .regions = {}};
+  if (const auto* const one = std::get_if<SequenceReply>(&reply)) made.sequences = one->sequences;
+  if (const auto* const many = std::get_if<SequencesReply>(&reply)) {
+    made.sequences = many->sequences;
+  }
+  if (const auto* const region = std::get_if<RegionReply>(&reply)) made.regions = {region->region};
+  return made;
+}
+
+// The engine sends nothing between the request and this. If the session has ended, nothing is left
+// to undo, so errors do not matter.
+absl::StatusOr<Reply> ControlService::On(const GiveUpRequest& request, std::vector<UniqueFd>& fds) {
+  if (request.given_up != made_.request_id) return Reply(OkReply{});
+  for (const SequenceHandle sequence : made_.sequences) (void)session_->CloseSequence(sequence);
+  for (const uint32_t region : made_.regions) (void)On(UnregisterRegionRequest{region}, fds);
+  return Reply(OkReply{});
 }
 
 absl::StatusOr<Reply> ControlService::On(const CloseSequenceRequest& request,

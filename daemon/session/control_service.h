@@ -74,16 +74,26 @@ class ControlService {
   absl::StatusOr<Reply> On(const DumpTraceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const GetGroupRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const JoinRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const GiveUpRequest& request, std::vector<UniqueFd>& fds);
   absl::Status CheckTurn(const Request& request) const;
   // Reads the first opening of these bytes, and leaves the rest in them.
   absl::Status PrepareNext(std::span<const uint8_t>* bytes,
                            SessionSequences::Prepared* prepared) const;
   Regions& regions() { return member_ != nullptr ? member_->regions() : session_->regions(); }
 
+  // Things that exist because of a request, and that its answer names.
+  struct Made {
+    uint32_t request_id = 0;
+    std::vector<SequenceHandle> sequences;
+    std::vector<uint32_t> regions;
+  };
+  static Made MadeBy(uint32_t request_id, const Reply& reply);
+
   ControlHost host_;
   std::shared_ptr<Session> session_;
   std::unique_ptr<MemberSession> member_;
   bool mapped_ = false;
+  Made made_;  // by the last request
 };
 
 }  // namespace specd

@@ -5,7 +5,7 @@
 // prompt history, events) is done without the session's lock. Then the lock is taken, and the built
 // sequences get their slots. Once they have them nothing takes memory, so an opening that finds no
 // memory leaves nothing. The control thread opens, forks, closes and aborts. A thread of
-// OpeningPool makes long openings (daemon/server/opening_pool.h). The publisher thread ends
+// OpeningThreads makes long openings (daemon/server/opening_threads.h). The publisher thread ends
 // streams.
 #pragma once
 

@@ -38,6 +38,7 @@ constexpr CodeEntry kCodes[] = {
     {SPECD_ERROR_DISCONNECTED, "SPECD_ERROR_DISCONNECTED", absl::StatusCode::kUnavailable},
     {SPECD_ERROR_SHUTDOWN, "SPECD_ERROR_SHUTDOWN", absl::StatusCode::kUnavailable},
     {SPECD_ERROR_INTERNAL, "SPECD_ERROR_INTERNAL", absl::StatusCode::kInternal},
+    {SPECD_ERROR_TIMEOUT, "SPECD_ERROR_TIMEOUT", absl::StatusCode::kDeadlineExceeded},
 };
 
 const CodeEntry* FindCode(int code) {
@@ -68,8 +69,9 @@ int NearestCode(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return SPECD_ERROR_EXHAUSTED;
     case absl::StatusCode::kUnavailable:
-    case absl::StatusCode::kDeadlineExceeded:
       return SPECD_ERROR_DISCONNECTED;
+    case absl::StatusCode::kDeadlineExceeded:
+      return SPECD_ERROR_TIMEOUT;
     case absl::StatusCode::kCancelled:
       return SPECD_ERROR_SHUTDOWN;
     default:

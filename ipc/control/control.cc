@@ -79,6 +79,8 @@ const char* NameOf(ControlType type) {
       return "DumpTrace";
     case ControlType::kOpenSequences:
       return "OpenSequences";
+    case ControlType::kGiveUp:
+      return "GiveUp";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:

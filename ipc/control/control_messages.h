@@ -247,6 +247,18 @@ struct RegionReply {
   }
 };
 
+// Says that the engine did not wait for the answer to its last request. The sequences and the
+// region that the request has made go, because the engine does not know them.
+struct GiveUpRequest {
+  static constexpr ControlType kType = ControlType::kGiveUp;
+  uint32_t given_up = 0;  // the request_id of that request
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("given_up", self.given_up);
+  }
+};
+
 struct OkReply {
   static constexpr ControlType kType = ControlType::kOkReply;
   template <class Self, class F>
@@ -349,7 +361,7 @@ using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest,
                              OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
                              ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
                              UnregisterRegionRequest, GetGroupRequest, JoinRequest,
-                             DumpTraceRequest, OpenSequencesRequest>;
+                             DumpTraceRequest, OpenSequencesRequest, GiveUpRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply,
                            GroupReply, JoinReply, TraceReply, SequencesReply>;
 

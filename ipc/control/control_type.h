@@ -24,6 +24,7 @@ enum class ControlType : uint16_t {
   kJoin = 13,
   kDumpTrace = 14,
   kOpenSequences = 15,
+  kGiveUp = 16,
 
   kHelloReply = 101,
   kRegionReply = 102,

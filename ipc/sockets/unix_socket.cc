@@ -171,7 +171,7 @@ absl::Status UnixConnection::Send(std::span<const uint8_t> bytes, std::span<cons
     absl::StatusOr<bool> ready = WaitFor(fd_.get(), POLLOUT, deadline);
     if (!ready.ok()) return ready.status();
     if (!*ready) {
-      return MakeError(SPECD_ERROR_DISCONNECTED, "", "the peer does not read its messages");
+      return MakeError(SPECD_ERROR_TIMEOUT, "", "the peer does not read its messages");
     }
   }
 }

@@ -45,7 +45,7 @@ class UnixConnection {
   static absl::StatusOr<UnixConnection> Connect(const std::string& path, absl::Duration timeout);
 
   // Sends one message. The descriptors stay the caller's. If the peer does not read for `timeout`,
-  // that is an error.
+  // nothing is sent, and the answer is SPECD_ERROR_TIMEOUT.
   absl::Status Send(std::span<const uint8_t> bytes, std::span<const int> fds,
                     absl::Duration timeout);
 

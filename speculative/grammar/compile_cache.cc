@@ -73,13 +73,7 @@ int64_t CompileCache::NowMs() const {
 CompileResult CompileCache::FindOrCompile(const GrammarRequest& request,
                                           absl::FunctionRef<CompileResult()> compile) {
   GrammarMemory& memory = *options_.memory;
-  memory.MakeRoom();
-  if (!memory.HasRoomForGrammar()) {
-    return Exhausted(
-        fmt::format("the constraints that sequences follow take {} MiB, and no more is opened "
-                    "past three quarters of {} MiB; close sequences, or try again later",
-                    memory.size_bytes() >> 20, memory.bytes_max() >> 20));
-  }
+  memory.MakeRoom(memory.room_bytes());
   const std::string key = KeyOf(request);
   std::shared_ptr<Entry> entry;
   {
@@ -97,9 +91,10 @@ CompileResult CompileCache::FindOrCompile(const GrammarRequest& request,
     }
   }
   CompileResult compiled = Call(compile);
+  Entries dropped;  // freed without the lock
   const std::lock_guard lock(mutex_);
   Finish(entry.get(), std::move(compiled));
-  DropOldest();
+  DropOldest(&dropped);
   return entry->compiled;
 }
 
@@ -180,7 +175,7 @@ void CompileCache::DropUnused(uint64_t last_use) {
 
 // A grammar grows as its states are met, so sizes are read anew. A grammar that is being compiled
 // stays.
-void CompileCache::DropOldest() {
+void CompileCache::DropOldest(Entries* dropped) {
   size_t size = 0;
   size_t count = 0;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
@@ -195,7 +190,7 @@ void CompileCache::DropOldest() {
       ++entry;
     } else {
       places_.erase((*entry)->key);
-      entry = entries_.erase(entry);
+      dropped->splice(dropped->end(), entries_, entry++);
     }
   }
 }

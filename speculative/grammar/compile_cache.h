@@ -52,8 +52,8 @@ class CompileCache {
 
   // Calls `compile` without a lock, unless the answer is known. An answer of DEADLINE_EXCEEDED is
   // kept for a pause. One of UNAVAILABLE is not kept, unless an earlier try took too long: then it
-  // is kept for the first pause. Both are RESOURCE_EXHAUSTED for the caller, and so is the bound of
-  // memory. An exception of `compile` counts as UNAVAILABLE.
+  // is kept for the first pause. Both are RESOURCE_EXHAUSTED for the caller. An exception of
+  // `compile` counts as UNAVAILABLE.
   CompileResult FindOrCompile(const GrammarRequest& request,
                               absl::FunctionRef<CompileResult()> compile);
 
@@ -86,7 +86,7 @@ class CompileCache {
   CompileResult Wait(std::unique_lock<std::mutex>& lock, const Entry& entry);
   void Finish(Entry* entry, CompileResult compiled);
   void Forget(const Entry& entry);
-  void DropOldest();
+  void DropOldest(Entries* dropped);
 
   int64_t NowMs() const;
 

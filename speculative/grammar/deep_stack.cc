@@ -7,18 +7,21 @@
 #include <exception>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/compile_turns.h"
 
 namespace specd::grammar {
 namespace {
 
 struct Job {
   absl::FunctionRef<void()> function;
+  CompileTurn* turn = nullptr;
   std::exception_ptr thrown = nullptr;
 };
 
 // An exception that left this function would end the process.
 void* Call(void* argument) {
   Job& job = *static_cast<Job*>(argument);
+  const CompileTurn::OnThread on_thread(job.turn);
   try {
     job.function();
   } catch (...) {
@@ -34,7 +37,7 @@ absl::Status RunOnDeepStack(size_t stack_bytes, absl::FunctionRef<void()> functi
   SPECD_CHECK(pthread_attr_init(&attributes) == 0);
   int error = pthread_attr_setstacksize(&attributes, stack_bytes);
   pthread_t thread = {};
-  Job job = {.function = function};
+  Job job = {.function = function, .turn = CompileTurn::OfThread()};
   if (error == 0) error = pthread_create(&thread, &attributes, &Call, &job);
   SPECD_CHECK(pthread_attr_destroy(&attributes) == 0);
   if (error != 0) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "speculative/grammar/compile_cache.h"
+#include "speculative/grammar/compile_turns.h"
 #include "speculative/grammar/specd_backend.h"
 #include "speculative/grammar/xgrammar_backend.h"
 
@@ -60,6 +61,7 @@ class CachingCompiler : public GrammarCompiler {
   }
 
   Compiled CompileNow(const GrammarRequest& request) {
+    const CompileTurn turn;
     if (request.backend == BackendChoice::kXgrammar) return CompileByXgrammar(request);
     Compiled compiled = own_->Compile(request);
     const bool may_ask = request.backend == BackendChoice::kAuto && !request.lenient;

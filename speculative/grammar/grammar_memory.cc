@@ -22,10 +22,10 @@ void GrammarMemory::RemoveCache(CompileCache* cache) {
   std::erase(caches_, cache);
 }
 
-void GrammarMemory::MakeRoom() {
-  if (HasRoomForGrammar()) return;
+void GrammarMemory::MakeRoom(size_t bytes_wanted) {
+  if (size_bytes() <= bytes_wanted) return;
   const std::lock_guard lock(mutex_);
-  while (!HasRoomForGrammar()) {
+  while (size_bytes() > bytes_wanted) {
     CompileCache* oldest = nullptr;
     uint64_t oldest_use = 0;
     for (CompileCache* cache : caches_) {

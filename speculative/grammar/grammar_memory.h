@@ -2,11 +2,11 @@
 // when they are too many.
 //
 // A grammar may take 128 MiB of states, and every sequence may have a grammar of its own. From half
-// of the bound on, automata are left when they are small (LazyAutomaton::IsHalfFull). From three
-// quarters on, grammars that no sequence follows are dropped, the one used least recently first,
-// whichever model they belong to (CompileCache). If that is not enough, no new constraint is
-// opened. Past the bound nothing grows: a sequence whose next mask needs new states ends with a
-// fault. Safe from any thread.
+// of the bound on, automata are left when they are small (LazyAutomaton::IsHalfFull). Three
+// quarters are the room for grammars, of which each engine has a share (GrammarHolder). Where room
+// is short, grammars that no sequence follows are dropped, the one used least recently first,
+// whichever model they belong to (CompileCache). Past the bound nothing grows: a sequence whose
+// next mask needs new states ends with a fault. Safe from any thread.
 //
 //   GrammarMemory& memory = GrammarMemory::OfProcess();
 //   memory.Add(network.size_bytes());
@@ -37,12 +37,12 @@ class GrammarMemory {
   size_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }
   size_t bytes_max() const { return bytes_max_.load(std::memory_order_relaxed); }
   bool IsTight() const { return size_bytes() > bytes_max() / 2; }
-  bool HasRoomForGrammar() const { return size_bytes() <= bytes_max() / 4 * 3; }
+  size_t room_bytes() const { return bytes_max() / 4 * 3; }
   bool IsExhausted() const { return size_bytes() > bytes_max(); }
 
-  // Drops grammars that no sequence follows until there is room for another, or none is left.
+  // Drops grammars that no sequence follows until all take at most `bytes_wanted`, or none is left.
   // REQUIRES: the caller holds no lock of a cache.
-  void MakeRoom();
+  void MakeRoom(size_t bytes_wanted);
   // A number for each use of a grammar; a later use has a larger one.
   uint64_t NextUse() { return next_use_.fetch_add(1, std::memory_order_relaxed); }
 

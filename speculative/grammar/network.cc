@@ -171,6 +171,11 @@ absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
   return graph;
 }
 
+// The bytes that the C library takes for an allocation: 8 of its own, steps of 16, and 32 at least.
+size_t HeapBytes(size_t size_bytes) {
+  return size_bytes == 0 ? 0 : std::max<size_t>(32, (size_bytes + 8 + 15) / 16 * 16);
+}
+
 }  // namespace
 
 absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet& bytes) {
@@ -224,6 +229,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
   }
   network.start_ = starts[nfas->root];
   network.FindClasses();
+  network.nodes_.shrink_to_fit();
   return network;
 }
 
@@ -316,9 +322,10 @@ void Network::FindClasses() {
 }
 
 size_t Network::size_bytes() const {
-  size_t size = sizeof(Network) + nodes_.size() * sizeof(Node);
+  size_t size = sizeof(Network) + HeapBytes(nodes_.capacity() * sizeof(Node));
   for (const Node& node : nodes_) {
-    size += node.edges.capacity() * sizeof(Edge) + node.calls.capacity() * sizeof(Call);
+    size += HeapBytes(node.edges.capacity() * sizeof(Edge)) +
+            HeapBytes(node.calls.capacity() * sizeof(Call));
   }
   size += key_lists_.capacity() * sizeof(uint32_t) + frames_.capacity() * sizeof(NetworkFrame);
   for (const NetworkFrame& frame : frames_) size += 4 * frame.values.capacity() * sizeof(uint32_t);

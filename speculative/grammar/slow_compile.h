@@ -4,8 +4,8 @@
 // The caller waits until a deadline and then refuses the constraint by name. The thread runs on; a
 // thread cannot be ended from outside. Until it ends, each caller of another compile waits for its
 // turn, for a short time: the caller's thread may be one that other openings need. A process that
-// stops does not wait: CompileStop ends all waits, and the thread is left behind until the process
-// ends. The function owns what it uses. Safe from any thread.
+// stops does not wait: CompileCancel ends all waits, and the thread is left behind until the
+// process ends. The function owns what it uses. Safe from any thread.
 //
 //   auto compiled = SlowCompile({.deadline_ms = 30000}, [request, library] { ... });
 #pragma once
@@ -31,15 +31,6 @@ struct SlowCompileOptions {
 // UNAVAILABLE too.
 CompileResult SlowCompile(const SlowCompileOptions& options,
                           std::function<CompileResult()> compile);
-
-// While one is there, no caller of SlowCompile waits.
-class CompileStop {
- public:
-  CompileStop();
-  ~CompileStop();
-  CompileStop(const CompileStop&) = delete;
-  CompileStop& operator=(const CompileStop&) = delete;
-};
 
 // A compile that its caller gave up still runs. Destructors of static objects must not run beside
 // it: end the process with std::_Exit.

@@ -1,11 +1,14 @@
-// Constraints and thinking budgets that contradict each other are refused when a sequence is
-// opened.
+// Openings that are refused: constraints and thinking budgets that contradict each other, and
+// constraints past an engine's share of the memory.
 #include "speculative/sequence_opening.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
+#include "absl/cleanup/cleanup.h"
+#include "speculative/grammar/grammar_memory.h"
 #include "tests/speculative/constrained_engine.h"
 
 namespace specd {
@@ -50,6 +53,33 @@ TEST_SUITE("unit") {
       params.grammar_in_reasoning = has_marker;
       CHECK(WhyRefused(engine, params) == "");
     }
+  }
+
+  TEST_CASE("one engine's constraints took the memory of all, and a small one was refused") {
+    grammar::GrammarMemory& memory = grammar::GrammarMemory::OfProcess();
+    const size_t bytes_max = memory.bytes_max();
+    const absl::Cleanup restore = [&] { memory.Bound(bytes_max); };
+    memory.Bound(memory.size_bytes() + (size_t{16} << 20));
+    ConstrainedEngine greedy;
+    ConstrainedEngine other;
+    std::vector<Sequence> open;
+    absl::Status refused;
+    std::string text;
+    while (refused.ok() && open.size() < 100) {
+      text = "(a|b){" + std::to_string(5000 + open.size()) + "}";
+      absl::StatusOr<Sequence> built =
+          greedy.verifier().opening().Build(Constrained(GrammarKind::kRegex, text), {});
+      refused = built.status();
+      if (built.ok()) open.push_back(*std::move(built));
+    }
+    CHECK(open.size() > 2);
+    CHECK(refused.code() == absl::StatusCode::kResourceExhausted);
+    CHECK(refused.message().find("grammar: the constraints of this engine's sequences take") == 0);
+    CHECK(WhyRefused(other, Constrained(GrammarKind::kRegex, "[12]+")) == "");
+    // Within the share, a constraint that the engine follows already costs nothing more.
+    CHECK(WhyRefused(greedy, Constrained(GrammarKind::kRegex, "(a|b){5000}")) == "");
+    open.clear();
+    CHECK(WhyRefused(greedy, Constrained(GrammarKind::kRegex, text)) == "");
   }
 }
 

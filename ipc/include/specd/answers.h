@@ -34,7 +34,8 @@ enum {
   SPECD_ERROR_EXHAUSTED = -9,     /* a limit named at specd_open, or memory, is used up */
   SPECD_ERROR_DISCONNECTED = -10, /* the daemon is gone; rounds in flight will not complete */
   SPECD_ERROR_SHUTDOWN = -11, /* the daemon is ending: it accepts nothing new and aborts the rest */
-  SPECD_ERROR_INTERNAL = -12  /* a fault in specd: please report the text */
+  SPECD_ERROR_INTERNAL = -12, /* a fault in specd: please report the text */
+  SPECD_ERROR_TIMEOUT = -13   /* timeout_ms passed without an answer; the engine stays attached */
 };
 
 /* The last error of the calling thread, in words, or "" if there was none. The text is valid until

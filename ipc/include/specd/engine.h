@@ -19,8 +19,10 @@ typedef struct specd_options {
   uint32_t max_draft;     /* draft tokens (nodes) per sequence in one round, 0 .. 64; default 8 */
   uint32_t ring_depth;    /* rounds in flight, a power of two, 1 .. 64; default 4 */
   uint32_t timeout_ms;    /* for every call that waits for the daemon, except specd_poll; 1 ..
-                             3600000; default 5000. After it the call returns
-                             SPECD_ERROR_DISCONNECTED */
+                             3600000; default 5000. After it the call returns SPECD_ERROR_TIMEOUT,
+                             and the engine stays attached. If the daemon opens a sequence or
+                             registers a region later, it ends them again by itself. All other
+                             requests take effect late */
   uint32_t max_scores_per_token; /* for one kept token: 1 + logprobs + logprob_token_ids, 0 .. 129;
                                     default 21 */
   uint32_t threads; /* embedded mode: threads for one round, 1 .. 16; default 0 = one for each

@@ -49,7 +49,9 @@ SPECD_API int specd_lend(specd_engine* engine, void* data, uint64_t size_bytes,
 /* Ends a region that any of these calls made. Memory from specd_alloc is unmapped; any other memory
  * is the caller's alone again. The answer is SPECD_ERROR_STATE while a role is bound to the region.
  * Bind the role to other memory first, or close the engine. specd_close ends all regions. If device
- * memory is among them, specd_close waits for the daemon, for at most timeout_ms. */
+ * memory is among them, specd_close waits for the daemon, for at most timeout_ms. After
+ * SPECD_ERROR_TIMEOUT of this function or of specd_import_device, the memory may be freed after
+ * specd_close. */
 SPECD_API int specd_unregister(specd_engine* engine, uint32_t region);
 
 /* Elements of rows are floats, elements of slot outputs are integers. */

@@ -244,7 +244,7 @@ TEST_SUITE("unit") {
     const specd_sequence s = f.session.Open("r");
     specd_draft_request request = DraftRequest(s);
     specd_draft_children children = Sized<specd_draft_children>();
-    CHECK(specd_set_coins(engine.get(), s, nullptr, 0) == SPECD_ERROR_DISCONNECTED);
+    CHECK(specd_set_coins(engine.get(), s, nullptr, 0) == SPECD_ERROR_TIMEOUT);
     CHECK(EmbeddedEngine::LastErrorHas("did not answer within 2000 ms"));
     // The call is in the request area: no other call goes there before it has been read.
     CHECK(specd_sample_draft(engine.get(), &request, 1, &children) == SPECD_ERROR_STATE);

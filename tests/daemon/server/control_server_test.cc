@@ -1,27 +1,21 @@
-// Long openings on the pool of a control server: other engines are served meanwhile, and neither a
-// hang-up nor a shutdown leaves anything of them.
+// Long openings of a control server, on threads of their own: other engines are served meanwhile,
+// and neither a hang-up nor a shutdown leaves anything of them.
 #include "daemon/server/control_server.h"
 
 #include <doctest/doctest.h>
-#include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
-#include <filesystem>
 #include <future>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "daemon/base/logging.h"
+#include "speculative/grammar/compile_cancel.h"
+#include "tests/daemon/server/gated_server.h"
 #include "tests/daemon/server/raw_peer.h"
 #include "tests/support/eventually.h"
 #include "tests/support/session_fixture.h"
@@ -29,112 +23,8 @@
 namespace specd {
 namespace {
 
+using test::GatedServer;
 using test::RawPeer;
-
-// Holds every thread that enters until the test opens it.
-class Gate {
- public:
-  void Pass() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    ++num_entered_;
-    opened_.wait(lock, [this] { return is_open_; });
-    ++num_left_;
-  }
-  void Open() {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    is_open_ = true;
-    opened_.notify_all();
-  }
-  int num_entered() const { return num_entered_; }
-  int num_left() const { return num_left_; }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool is_open_ = false;
-  std::atomic<int> num_entered_{0};
-  std::atomic<int> num_left_{0};
-};
-
-// A control server over real sessions, in a thread. An opening with stop strings asks whether a
-// text side is there, and the gate holds the answer.
-class GatedServer {
- public:
-  GatedServer() {
-    REQUIRE(SetUpLogging({.levels = "off"}).ok());
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-    ControlServer::Options options;
-    options.path = (folder_ / "specd.sock").string();
-    options.max_sessions = 4;
-    options.clock = &clock_;
-    options.open_session = [this](const HelloRequest& request) { return OpenSession(request); };
-    options.serve = [](const std::shared_ptr<Session>&) {};
-    auto created = ControlServer::Create(options);
-    REQUIRE(created.ok());
-    server_ = *std::move(created);
-    wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
-    thread_ = std::thread([this] { server_->Run(wake_.get()); });
-    uri = "unix:" + options.path;
-  }
-  ~GatedServer() {
-    gate.Open();
-    if (thread_.joinable()) EndRun();
-    server_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  // Ends Run, as SIGTERM does.
-  void EndRun() {
-    eventfd_write(wake_.get(), 1);
-    thread_.join();
-  }
-  void Close() { server_->Close(); }
-
-  // Attaches the peer, and returns its session.
-  std::shared_ptr<Session> Attach(RawPeer& peer) {
-    HelloRequest hello;
-    hello.limits = SessionFixture::kLimits;
-    REQUIRE(std::holds_alternative<HelloReply>(peer.Call(hello)));
-    REQUIRE(std::holds_alternative<OkReply>(peer.Call(MappedRequest{})));
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return std::exchange(last_session_, nullptr);
-  }
-
-  std::string uri;
-  Gate gate;
-  SharedNames names;
-
- private:
-  absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request) {
-    SessionOptions options;
-    options.identity = {++num_sessions_, 77};
-    options.limits = request.limits;
-    options.profile = &profile_;
-    options.clock = &clock_;
-    options.names = &names;
-    options.publish_events = true;
-    options.text_side = [this] {
-      gate.Pass();
-      return true;
-    };
-    auto session = Session::Create(options, std::make_unique<ScriptedBackend>());
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (session.ok()) last_session_ = *session;
-    return session;
-  }
-
-  ManualClock clock_;
-  ModelProfile profile_;
-  uint64_t num_sessions_ = 0;  // owned by the control thread
-  std::mutex mutex_;
-  std::shared_ptr<Session> last_session_;  // guarded by mutex_
-  std::filesystem::path folder_;
-  std::unique_ptr<ControlServer> server_;
-  UniqueFd wake_;
-  std::thread thread_;
-};
 
 OpenSequenceRequest ShortOpening(const std::string& name) {
   OpenSequenceRequest request;
@@ -183,19 +73,30 @@ TEST_SUITE("unit") {
     CHECK(IsOpened(other.Call(ShortOpening("short"))));
     SendLong(other, LongOpening("long"), 6);
     CHECK(IsOpened(other.Receive().second));
-    // A second long opening keeps the pool's other thread. Short ones do not need it.
-    SendLong(other, HeldOpening("slow too"), 8);
-    REQUIRE(Eventually([&] { return server.gate.num_entered() == 2; }));
-    RawPeer third(server.uri);
-    server.Attach(third);
-    CHECK(IsOpened(third.Call(ShortOpening("third"))));
-    SendLong(third, LongOpening("third's long one"), 9);  // waits for a thread
-
     server.gate.Open();
-    for (const auto& [peer, request_id] :
-         {std::pair<RawPeer*, uint32_t>{&slow, 5}, {&other, 8}, {&third, 9}}) {
+    CHECK(IsOpened(slow.Receive().second));
+  }
+
+  TEST_CASE("server: two long openings held up the prompts of every other engine") {
+    GatedServer server;
+    std::vector<std::unique_ptr<RawPeer>> slow;
+    for (const char* const name : {"a", "b", "c"}) {
+      slow.push_back(std::make_unique<RawPeer>(server.uri));
+      server.Attach(*slow.back());
+      SendLong(*slow.back(), HeldOpening(name), 5);
+    }
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 3; }));
+    RawPeer other(server.uri);
+    server.Attach(other);
+    for (const char* const name : {"d", "e"}) {
+      SendLong(other, LongOpening(name), 6);
+      CHECK(IsOpened(other.Receive().second));
+    }
+    CHECK(server.gate.num_left() == 0);
+    server.gate.Open();
+    for (const auto& peer : slow) {
       const auto [answered, reply] = peer->Receive();
-      CHECK(answered == request_id);
+      CHECK(answered == 5);
       CHECK(IsOpened(reply));
     }
   }
@@ -210,7 +111,7 @@ TEST_SUITE("unit") {
     slow.Send(json_object, 5);
     REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
 
-    // Without the pool, the control thread would be at the gate.
+    // Without a thread of its own, the control thread would be at the gate.
     RawPeer other(server.uri);
     server.Attach(other);
     CHECK(IsOpened(other.Call(ShortOpening("short"))));
@@ -304,41 +205,42 @@ TEST_SUITE("unit") {
     CHECK(server.names.Claim("name"));
   }
 
-  TEST_CASE("server: a shutdown discards waiting openings and waits for those that have begun") {
+  TEST_CASE("server: a shutdown waits for openings that have begun, and they leave nothing") {
     GatedServer server;
     std::vector<std::unique_ptr<RawPeer>> slow;
     std::vector<std::shared_ptr<Session>> sessions;
-    for (const int i : {0, 1}) {
+    for (const char* const name : {"a", "b", "c"}) {
       slow.push_back(std::make_unique<RawPeer>(server.uri));
       sessions.push_back(server.Attach(*slow.back()));
-      SendLong(*slow.back(), HeldOpening(i == 0 ? "a" : "b"), 5);
+      SendLong(*slow.back(), HeldOpening(name), 5);
     }
-    REQUIRE(Eventually([&] { return server.gate.num_entered() == 2; }));
-    // The file of the third opening is a pipe: its reader sees that the server closes the file.
-    int ends[2] = {-1, -1};
-    REQUIRE(pipe(ends) == 0);
-    const UniqueFd reader(ends[0]);
-    UniqueFd writer(ends[1]);
-    RawPeer third(server.uri);
-    sessions.push_back(server.Attach(third));
-    third.Send(HeldOpening("c"), 6, {&ends[1], 1});
-    writer.Reset();
-    RawPeer other(server.uri);
-    server.Attach(other);  // the server has looked at the third engine's message by now
-
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 3; }));
     server.EndRun();
     std::future<void> closed = std::async(std::launch::async, [&server] { server.Close(); });
     const absl::Cleanup open = [&server] { server.gate.Open(); };
-    pollfd hung_up{reader.get(), 0, 0};
-    REQUIRE(poll(&hung_up, 1, 30'000) == 1);
+    REQUIRE(Eventually([] { return grammar::CompileCancel::IsAsked(); }));
     CHECK(server.gate.num_left() == 0);
     CHECK_FALSE(sessions[0]->ended());
     server.gate.Open();
     closed.get();
-    CHECK(server.gate.num_entered() == 2);
-    CHECK(server.gate.num_left() == 2);
+    CHECK(server.gate.num_left() == 3);
     for (const auto& session : sessions) CHECK(session->ended());
     for (const char* const name : {"a", "b", "c"}) CHECK(server.names.Claim(name));
+  }
+
+  TEST_CASE("server: a shutdown waited for compiles to end") {
+    GatedServer server;
+    server.is_compile = true;
+    RawPeer slow(server.uri);
+    const std::shared_ptr<Session> session = server.Attach(slow);
+    SendLong(slow, HeldOpening("a"), 5);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+    server.EndRun();
+    server.Close();  // the gate stays closed
+    CHECK(server.gate.num_left() == 1);
+    CHECK(session->ended());
+    CHECK(server.names.Claim("a"));
+    CHECK(!grammar::CompileCancel::IsAsked());
   }
 }
 

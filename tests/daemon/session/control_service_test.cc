@@ -279,6 +279,40 @@ TEST_SUITE("unit") {
     CHECK(stats->kept == 3);
   }
 
+  TEST_CASE("what a request has made goes if its answer was given up, and nothing else does") {
+    Client client;
+    client.Attach();
+    OpenSequenceRequest open;
+    open.request_id = "kept";
+    REQUIRE(client.Code(open) == SPECD_OK);
+    open.request_id = "r";
+    open.numbers = {{"n", 2}};
+    REQUIRE(client.Code(open) == SPECD_OK);
+    CHECK(client.Code(GiveUpRequest{client.next_id}) == SPECD_OK);
+    CHECK(client.fixture.names.Claim("r"));
+    CHECK(client.fixture.names.Claim("r#1"));
+    CHECK_FALSE(client.fixture.names.Claim("kept"));
+
+    const UniqueFd file(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    REQUIRE(ftruncate(file.get(), 4096) == 0);
+    REQUIRE(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    const Reply region = client.Call(RegisterRegionRequest{4096}, file.get());
+    REQUIRE(std::holds_alternative<RegionReply>(region));
+    CHECK(client.Code(GiveUpRequest{client.next_id}) == SPECD_OK);
+    CHECK(client.Code(UnregisterRegionRequest{std::get<RegionReply>(region).region}) ==
+          SPECD_ERROR_NOT_FOUND);
+
+    // An earlier request, one that makes nothing, and one that was refused.
+    CHECK(client.Code(GiveUpRequest{3}) == SPECD_OK);
+    CHECK(client.Code(GetStatsRequest{}) == SPECD_OK);
+    CHECK(client.Code(GiveUpRequest{client.next_id}) == SPECD_OK);
+    open.request_id = "kept";
+    open.numbers = {};
+    CHECK(client.Code(open) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(client.Code(GiveUpRequest{client.next_id}) == SPECD_OK);
+    CHECK_FALSE(client.fixture.names.Claim("kept"));
+  }
+
   TEST_CASE("a field that is a peer's parameter is refused with what to do instead") {
     // Sends a message as an engine with its own msgpack would.
     Client client;

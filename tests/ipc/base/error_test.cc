@@ -36,7 +36,7 @@ TEST_SUITE("unit") {
     CHECK(std::string(ErrorCodeName(-7)) == "SPECD_ERROR_REGION");
     CHECK(std::string(ErrorCodeName(0)) == "SPECD_OK");
     CHECK(std::string(ErrorCodeName(2)) == "SPECD_EMPTY");
-    for (int code = -12; code < 0; ++code) {
+    for (int code = -13; code < 0; ++code) {
       CHECK(ErrorCodeOf(MakeError(code, "", "x")) == code);
       CHECK((code == -12) == (std::string(ErrorCodeName(code)) == "SPECD_ERROR_INTERNAL"));
     }

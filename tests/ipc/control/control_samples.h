@@ -69,7 +69,8 @@ inline std::vector<Request> SampleRequests() {
           GetGroupRequest{},
           JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
           DumpTraceRequest{},
-          OpenSequencesRequest{3, 1200}};
+          OpenSequencesRequest{3, 1200},
+          GiveUpRequest{43}};
 }
 
 inline std::vector<Reply> SampleReplies() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "speculative/grammar/compile_cancel.h"
 #include "speculative/grammar/deep_stack.h"
 
 namespace specd::grammar {
@@ -32,12 +33,12 @@ TEST_SUITE("unit") {
         SlowCompile({.deadline_ms = 1000000, .turn_ms = 5}, [] { return Refused(); });
     CHECK(next.status().code() == absl::StatusCode::kUnavailable);
     CHECK(next.status().message().find("5 ms passed") != absl::string_view::npos);
-    // A caller that waits with a long deadline is let go by a stop.
+    // A caller that waits with a long deadline is let go by a cancel.
     CompileResult waiting = absl::UnknownError("waiting");
     std::thread waiter(
         [&] { waiting = SlowCompile({.turn_ms = 1000000}, [] { return Refused(); }); });
     {
-      const CompileStop stop;
+      const CompileCancel cancel;
       waiter.join();
     }
     CHECK(waiting.status().code() == absl::StatusCode::kUnavailable);

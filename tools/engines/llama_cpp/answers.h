@@ -12,11 +12,13 @@
 
 namespace specd::llama_cpp {
 
-// The error that the last call of this thread returned. Unavailable: the daemon is gone.
+// The error that the last call of this thread returned. Unavailable: the daemon is gone, or does
+// not answer.
 inline absl::Status StatusOf(int code) {
   if (code == SPECD_OK) return absl::OkStatus();
   const std::string text = fmt::format("{} ({})", specd_last_error(), specd_code_name(code));
-  const bool is_gone = code == SPECD_ERROR_DISCONNECTED || code == SPECD_ERROR_SHUTDOWN;
+  const bool is_gone = code == SPECD_ERROR_DISCONNECTED || code == SPECD_ERROR_SHUTDOWN ||
+                       code == SPECD_ERROR_TIMEOUT;
   return is_gone ? absl::UnavailableError(text) : absl::InvalidArgumentError(text);
 }
 

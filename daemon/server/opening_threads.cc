@@ -1,0 +1,64 @@
+#include "daemon/server/opening_threads.h"
+
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "speculative/grammar/compile_cancel.h"
+
+namespace specd {
+
+absl::StatusOr<std::unique_ptr<OpeningThreads>> OpeningThreads::Create() {
+  UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.valid()) {
+    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "listen", "no eventfd for long openings", errno);
+  }
+  return std::unique_ptr<OpeningThreads>(new OpeningThreads(std::move(wake)));
+}
+
+void OpeningThreads::Begin(Opening opening) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++num_running_;
+  }
+  const auto held = std::make_shared<Opening>(std::move(opening));
+  try {
+    // A compile may lower the priority of its thread, so the thread ends with its opening. Nobody
+    // joins it: the control thread must not wait for a thread of low priority.
+    std::thread([this, held] { Handle(*held); }).detach();
+  } catch (const std::system_error&) {
+    Handle(*held);
+  }
+}
+
+void OpeningThreads::Handle(Opening& opening) {
+  Handled handled{.service = opening.service,
+                  .answer = opening.service->Handle(opening.message, std::move(opening.fds))};
+  const std::lock_guard<std::mutex> lock(mutex_);
+  handled_.push_back(std::move(handled));
+  eventfd_write(wake_.get(), 1);
+  --num_running_;
+  ended_.notify_all();  // with the lock, because Stop may free this object afterwards
+}
+
+std::vector<OpeningThreads::Handled> OpeningThreads::TakeHandled() {
+  // The eventfd is emptied first: an opening that is handled after this line makes it readable
+  // again.
+  eventfd_t count = 0;
+  eventfd_read(wake_.get(), &count);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(handled_, {});
+}
+
+void OpeningThreads::Stop() {
+  const grammar::CompileCancel cancel;
+  std::unique_lock<std::mutex> lock(mutex_);
+  ended_.wait(lock, [this] { return num_running_ == 0; });
+}
+
+}  // namespace specd

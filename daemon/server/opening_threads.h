@@ -1,0 +1,66 @@
+// OpeningThreads handles long openings of sequences for ControlServer, each on a thread of its own.
+//
+// An opening with a million prompt ids takes a tenth of a second, and one with a new constraint may
+// take seconds. The control thread serves the other engines meanwhile, and no opening waits for
+// that of another engine: an engine has one at a time, so threads are no more than engines. Long
+// compiles bound themselves (speculative/grammar/compile_turns.h). While an opening of a service
+// runs, no other thread may call that service's Handle. One thread calls the public functions.
+//
+//   openings->Begin({.service = service, .message = message, .fds = std::move(fds)});
+//   ...                                                    // openings->fd() becomes readable
+//   for (OpeningThreads::Handled& handled : openings->TakeHandled()) Send(handled.answer);
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/session/control_service.h"
+#include "ipc/base/unique_fd.h"
+
+namespace specd {
+
+class OpeningThreads {
+ public:
+  struct Opening {
+    ControlService* service = nullptr;  // lives until the opening is taken, or until Stop
+    std::vector<uint8_t> message = {};
+    std::vector<UniqueFd> fds = {};
+  };
+  struct Handled {
+    ControlService* service = nullptr;
+    ControlService::Answer answer = {};
+  };
+
+  static absl::StatusOr<std::unique_ptr<OpeningThreads>> Create();
+  ~OpeningThreads() { Stop(); }
+  OpeningThreads(const OpeningThreads&) = delete;
+  OpeningThreads& operator=(const OpeningThreads&) = delete;
+
+  // If the system gives no thread, the caller's handles the opening. REQUIRES: Stop was not called.
+  void Begin(Opening opening);
+
+  // Readable while handled openings wait to be taken.
+  int fd() const { return wake_.get(); }
+  std::vector<Handled> TakeHandled();
+
+  // Waits until no opening runs. Compiles are asked to give up (compile_cancel.h); one by a library
+  // is left behind (slow_compile.h).
+  void Stop();
+
+ private:
+  explicit OpeningThreads(UniqueFd wake) : wake_(std::move(wake)) {}
+  void Handle(Opening& opening);
+
+  const UniqueFd wake_;  // an eventfd
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::vector<Handled> handled_;  // guarded by mutex_
+  size_t num_running_ = 0;        // guarded by mutex_
+};
+
+}  // namespace specd
