@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
 #include "speculative/grammar/schema_forms.h"
+#include "speculative/grammar/work_bound.h"
 
 namespace specd::grammar {
 namespace {
@@ -16,6 +17,9 @@ namespace {
 // A deeper contradiction is not looked for: what is left of it is an empty rule.
 constexpr uint32_t kEmptyDepthMax = 4;
 constexpr size_t kEmptyItemsMax = 64;
+// Estimates: some microseconds for a look, and part of one for a merge and for each property.
+constexpr size_t kLookUnits = 512;
+constexpr size_t kMergeUnits = 32;
 
 absl::Status TooManyAlternatives() {
   return absl::ResourceExhaustedError(
@@ -115,6 +119,8 @@ absl::StatusOr<SchemaForm> SchemaLogic::And(const SchemaForm& a, const SchemaFor
   for (const SchemaAlternative& left : a.alternatives) {
     for (const SchemaAlternative& right : b.alternatives) {
       if (left.type != right.type) continue;
+      const size_t num_properties = left.object.properties.size() + right.object.properties.size();
+      if (!WorkBound::Spend(kMergeUnits * (1 + num_properties))) return WorkBound::TooMuch();
       absl::StatusOr<std::optional<SchemaAlternative>> merged = Merge(left, right);
       if (!merged.ok()) return merged.status();
       if (!merged->has_value()) continue;
@@ -275,7 +281,11 @@ absl::StatusOr<bool> SchemaLogic::AreDisjoint(const SchemaForm& a, const SchemaF
 absl::StatusOr<bool> SchemaLogic::AllowsNothing(const SchemaSet& set) {
   if (IsNothing(set)) return true;
   if (set.empty() || depth_ == kEmptyDepthMax) return false;
+  if (!WorkBound::Spend(kLookUnits)) return WorkBound::TooMuch();
+  // A form that is made begins looks of its own, and their forms others.
+  ++depth_;
   const absl::StatusOr<SchemaForm> form = forms_.Of(set);
+  --depth_;
   if (!form.ok()) {
     // A form that is being made may allow something, and so may one that is refused: the refusal
     // comes where the set is built.

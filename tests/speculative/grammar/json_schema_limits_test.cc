@@ -9,6 +9,7 @@
 #include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/json_value.h"
 #include "speculative/grammar/network.h"
+#include "speculative/grammar/work_bound.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {
@@ -156,6 +157,24 @@ TEST_SUITE("unit") {
     CHECK(reference.Accepts(R"({"k":"v39","r39":1})"));
     CHECK_FALSE(reference.Accepts(R"({"k":"v39","r38":1})"));
     CHECK_FALSE(reference.Accepts(R"({"k":"v0"})"));
+  }
+
+  TEST_CASE("json schema: looking for branches that hold nothing ends") {
+    // A look into a required property made a form, whose making looked into the same property.
+    std::string branches;
+    for (int i = 0; i < 40; ++i) {
+      branches += fmt::format(R"({}{{"type": "object", "required": ["r{}"]}})", i == 0 ? "" : ", ",
+                              i);
+    }
+    WorkBound work(WorkBound::kCompileUnitsMax);
+    const absl::StatusCode code =
+        StatusOf(fmt::format(R"({{"type": "object", "required": ["n"], "allOf": [
+                                {{"properties": {{"n": {{"$ref": "#"}}}}}},
+                                {{"properties": {{"n": {{"anyOf": [{}]}}}}}}]}})",
+                             branches))
+            .code();
+    CHECK((code == absl::StatusCode::kOk || code == absl::StatusCode::kResourceExhausted ||
+           code == absl::StatusCode::kUnimplemented));
   }
 
   TEST_CASE("json schema: the network of optional properties grows with their number") {
