@@ -17,6 +17,9 @@
 
 namespace specd::grammar {
 
+// The document that `schema` is part of says so in its $schema.
+bool IsDraft4(const JsonValue& schema);
+
 class SchemaDocument {
  public:
   static absl::StatusOr<SchemaDocument> Parse(std::string_view json);

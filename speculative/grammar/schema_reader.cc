@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "speculative/grammar/regex.h"
+#include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_formats.h"
 #include "speculative/grammar/schema_keywords.h"
 
@@ -28,6 +29,7 @@ absl::StatusOr<SchemaForm> SchemaReader::Read(const JsonValue& schema) {
         break;
       case JsonType::kNumber:
         if (types->is_integer) alternative.number.kind = NumberSchema::Kind::kInteger;
+        alternative.number.is_without_point = types->is_integer && IsDraft4(schema);
         status = ReadNumber(schema, &form, &alternative.number);
         is_empty = alternative.number.IsEmpty();
         break;
