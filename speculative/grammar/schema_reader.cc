@@ -171,8 +171,6 @@ absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
   absl::Status status = ReadSchemaCount(schema, "minLength", &string->min_length);
   if (status.ok()) status = ReadSchemaCount(schema, "maxLength", &string->max_length);
   if (!status.ok()) return status;
-  // No text is so long, and its characters would be counted one by one.
-  if (string->max_length == kSchemaCountMax) string->max_length = kUnbounded;
   if (const JsonValue* pattern = schema.Find("pattern"); pattern != nullptr) {
     if (!pattern->IsString()) return WrongKeywordType(schema, "pattern", *pattern, "a string");
     absl::StatusOr<SharedDfa> values = ReadPattern(schema, "pattern", pattern->text);

@@ -123,6 +123,18 @@ TEST_SUITE("unit") {
                kTooMuch, "256 levels");
   }
 
+  TEST_CASE("json schema: a minimum past every output is refused with its place and the remedy") {
+    for (const std::string_view keyword : {"minLength", "minItems", "minProperties"}) {
+      for (const std::string_view count : {"1e300", "4294967294", "99999999999999999999"}) {
+        CheckError(fmt::format(R"({{"items": {{"{}": {}}}}})", keyword, count),
+                   absl::StatusCode::kResourceExhausted,
+                   fmt::format("#/items: {} is {}, allowed are 0 to 4294967293; no output is as "
+                               "long, so ask for less",
+                               keyword, count));
+      }
+    }
+  }
+
   TEST_CASE("json schema: branches that multiply are refused, not built") {
     std::string branches;
     for (int i = 0; i < 40; ++i) {
@@ -163,8 +175,8 @@ TEST_SUITE("unit") {
     // A look into a required property made a form, whose making looked into the same property.
     std::string branches;
     for (int i = 0; i < 40; ++i) {
-      branches += fmt::format(R"({}{{"type": "object", "required": ["r{}"]}})", i == 0 ? "" : ", ",
-                              i);
+      branches +=
+          fmt::format(R"({}{{"type": "object", "required": ["r{}"]}})", i == 0 ? "" : ", ", i);
     }
     WorkBound work(WorkBound::kCompileUnitsMax);
     const absl::StatusCode code =
