@@ -247,8 +247,9 @@ absl::Status SchemaReader::ReadUnofferedItems(const JsonValue& schema, ArraySche
   if (*unevaluated == nullptr || SetOf({*unevaluated}).empty()) return absl::OkStatus();
   const JsonValue* items = schema.Find("items");
   if (items != nullptr && !items->IsArray()) return absl::OkStatus();  // all are evaluated
-  if (items == nullptr && !HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if",
-                                                  "contains", "dependentSchemas", "$dynamicRef"})) {
+  if (items == nullptr &&
+      !HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "contains",
+                              "dependentSchemas", "$dynamicRef", "$recursiveRef"})) {
     array->rest = SetOf({*unevaluated});  // nothing else evaluates an item
     return absl::OkStatus();
   }
@@ -294,6 +295,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
                                                  const SchemaSet& additional, SchemaForm* form,
                                                  ObjectSchema* object) {
   const absl::StatusOr<const JsonValue*> patterns = FindMembers(schema, "patternProperties");
+  bool is_matched_known = true;
   if (!patterns.ok()) return patterns.status();
   SharedDfa matched;  // names that any pattern matches
   for (size_t i = 0; *patterns != nullptr && i < (*patterns)->names.size(); ++i) {
@@ -302,6 +304,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     absl::StatusOr<SharedDfa> names =
         ReadPattern(schema, "patternProperties", (*patterns)->names[i]);
     if (!names.ok()) return names.status();
+      is_matched_known = false;
     if (*names == nullptr) {
       form->is_exact = false;
       continue;
@@ -309,11 +312,19 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     absl::Status status = SplitNames(*names, SetOf({&value}), {}, &object->others);
     if (!status.ok()) {
       form->is_exact = false;
-      return report_.Refuse(schema, "patternProperties", "its patterns need too many states");
+      is_matched_known = false;
+      status = report_.Refuse(schema, "patternProperties", "its patterns need too many states");
+      if (!status.ok()) return status;
+      break;
     }
     absl::StatusOr<ByteDfa> united = matched == nullptr ? **names : Unite(*matched, **names);
     if (!united.ok()) return united.status();
     matched = std::make_shared<const ByteDfa>(*std::move(united));
+  if (!is_matched_known) {
+    // Applied to names that a dropped pattern matches, it would allow less than the schema does.
+    return report_.Refuse(schema, "additionalProperties",
+                          "it depends on a pattern of patternProperties that is not enforced");
+  }
   }
   if (additional.empty()) return absl::OkStatus();
   if (matched == nullptr) {
@@ -341,8 +352,9 @@ absl::Status SchemaReader::ReadUnevaluated(const JsonValue& schema, ObjectSchema
   if (!unevaluated.ok()) return unevaluated.status();
   if (*unevaluated == nullptr || SetOf({*unevaluated}).empty()) return absl::OkStatus();
   if (schema.Find("additionalProperties") != nullptr) return absl::OkStatus();  // all are evaluated
-  if (HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas",
-                             "dependencies", "$dynamicRef", "patternProperties"})) {
+  if (HasAnyKeyword(schema,
+                    {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies",
+                     "$dynamicRef", "$recursiveRef", "patternProperties"})) {
     object->unoffered.push_back({&schema, "unevaluatedProperties"});
     return absl::OkStatus();
   }

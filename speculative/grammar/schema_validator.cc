@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
@@ -23,6 +24,7 @@ absl::StatusOr<bool> SchemaValidator::Allows(const SchemaSet& set, const JsonVal
 
 absl::StatusOr<bool> SchemaValidator::Allows(const SchemaForm& form, const JsonValue& value,
                                              bool with_formats) {
+  is_exact_ = is_exact_ && form.is_exact;
   for (const SchemaAlternative& alternative : form.alternatives) {
     const absl::StatusOr<bool> is_allowed = AllowsOne(alternative, value, with_formats);
     if (!is_allowed.ok() || *is_allowed) return is_allowed;
@@ -58,17 +60,20 @@ absl::StatusOr<bool> SchemaValidator::AllowsOne(const SchemaAlternative& alterna
 absl::StatusOr<bool> SchemaValidator::ContainsEnough(const JsonValue& schema,
                                                      const JsonValue& value) {
   const SchemaSet wanted = SetOf({schema.Find("contains")});
+  const bool was_exact = std::exchange(is_exact_, true);
   size_t num_found = 0;
   for (const JsonValue& item : value.values) {
     const absl::StatusOr<bool> is_wanted = Allows(wanted, item, false);
     if (!is_wanted.ok()) return is_wanted;
     num_found += *is_wanted ? 1 : 0;
   }
+  // More items match a schema that has lost a part, so they say nothing about a maximum.
+  const bool is_count_exact = std::exchange(is_exact_, was_exact && is_exact_);
   const auto found = Decimal::FromInteger(static_cast<int64_t>(num_found));
   const JsonValue* min = schema.Find("minContains");
   const JsonValue* max = schema.Find("maxContains");
   return found >= (min == nullptr ? Decimal::FromInteger(1) : Decimal::Parse(min->text)) &&
-         (max == nullptr || found <= Decimal::Parse(max->text));
+         (max == nullptr || !is_count_exact || found <= Decimal::Parse(max->text));
 }
 
 absl::StatusOr<bool> SchemaValidator::AllowsArray(const ArraySchema& schema, const JsonValue& value,

@@ -30,6 +30,7 @@ class SchemaValidator {
   absl::StatusOr<bool> ContainsEnough(const JsonValue& schema, const JsonValue& value);
 
   SchemaForms& forms_;
+  bool is_exact_ = true;  // nothing was dropped from the forms that were asked
 };
 
 }  // namespace specd::grammar
