@@ -178,20 +178,18 @@ absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
     string->values = *std::move(values);
     form->is_exact = form->is_exact && string->values != nullptr;
   }
-  return ReadFormat(schema, form, string);
+  return ReadFormat(schema, string);
 }
 
-absl::Status SchemaReader::ReadFormat(const JsonValue& schema, SchemaForm* form,
-                                      StringSchema* string) {
+absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* string) {
   const JsonValue* format = schema.Find("format");
   if (format == nullptr) return absl::OkStatus();
   if (!format->IsString()) return WrongKeywordType(schema, "format", *format, "a string");
-  if (!IsEnforcedFormat(format->text)) {
-    form->is_exact = false;
-    return report_.Refuse(
-        schema, "format",
-        fmt::format("\"{}\" is none of {}", absl::Utf8SafeCHexEscape(format->text.substr(0, 60)),
-                    fmt::join(EnforcedFormats(), ", ")));
+  if (!IsStandardFormat(format->text)) {
+    // The standard lets an unknown format constrain nothing, so the form stays exact.
+    report_.Warn(schema, fmt::format("format \"{}\" is taken as a remark: the standard names none",
+                                     absl::Utf8SafeCHexEscape(format->text.substr(0, 60))));
+    return absl::OkStatus();
   }
   SharedDfa& automaton = formats_[format->text];
   if (automaton == nullptr) {
@@ -295,18 +293,18 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
                                                  const SchemaSet& additional, SchemaForm* form,
                                                  ObjectSchema* object) {
   const absl::StatusOr<const JsonValue*> patterns = FindMembers(schema, "patternProperties");
-  bool is_matched_known = true;
   if (!patterns.ok()) return patterns.status();
   SharedDfa matched;  // names that any pattern matches
+  bool is_matched_known = true;
   for (size_t i = 0; *patterns != nullptr && i < (*patterns)->names.size(); ++i) {
     const JsonValue& value = (*patterns)->values[i];
     if (!value.IsSchema()) return WrongKeywordType(value, "a pattern property", value, "a schema");
     absl::StatusOr<SharedDfa> names =
         ReadPattern(schema, "patternProperties", (*patterns)->names[i]);
     if (!names.ok()) return names.status();
-      is_matched_known = false;
     if (*names == nullptr) {
       form->is_exact = false;
+      is_matched_known = false;
       continue;
     }
     absl::Status status = SplitNames(*names, SetOf({&value}), {}, &object->others);
@@ -320,13 +318,13 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     absl::StatusOr<ByteDfa> united = matched == nullptr ? **names : Unite(*matched, **names);
     if (!united.ok()) return united.status();
     matched = std::make_shared<const ByteDfa>(*std::move(united));
+  }
+  if (additional.empty()) return absl::OkStatus();
   if (!is_matched_known) {
     // Applied to names that a dropped pattern matches, it would allow less than the schema does.
     return report_.Refuse(schema, "additionalProperties",
                           "it depends on a pattern of patternProperties that is not enforced");
   }
-  }
-  if (additional.empty()) return absl::OkStatus();
   if (matched == nullptr) {
     object->others = {{nullptr, additional}};
     return absl::OkStatus();
