@@ -232,9 +232,7 @@ absl::Status SchemaReport::Refuse(const JsonValue& schema, std::string_view keyw
 
 void SchemaReport::Warn(const JsonValue& schema, std::string_view message) {
   std::string warning = fmt::format("{}: {}", PointerOf(schema), message);
-  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) {
-    warnings_.push_back(std::move(warning));
-  }
+  if (known_.insert(warning).second) warnings_.push_back(std::move(warning));
 }
 
 }  // namespace specd::grammar

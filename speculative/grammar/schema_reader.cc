@@ -186,9 +186,13 @@ absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* str
   if (format == nullptr) return absl::OkStatus();
   if (!format->IsString()) return WrongKeywordType(schema, "format", *format, "a string");
   if (!IsStandardFormat(format->text)) {
-    // The standard lets an unknown format constrain nothing, so the form stays exact.
-    report_.Warn(schema, fmt::format("format \"{}\" is taken as a remark: the standard names none",
-                                     absl::Utf8SafeCHexEscape(format->text.substr(0, 60))));
+    // The standard lets an unknown format constrain nothing, so the form stays exact. One warning
+    // for each name is enough.
+    const std::string name = absl::Utf8SafeCHexEscape(format->text.substr(0, 60));
+    if (remarks_.insert(name).second) {
+      report_.Warn(
+          schema, fmt::format("format \"{}\" is taken as a remark: the standard names none", name));
+    }
     return absl::OkStatus();
   }
   SharedDfa& automaton = formats_[format->text];

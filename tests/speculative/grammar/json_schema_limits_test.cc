@@ -135,6 +135,20 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("json schema: a format that is a remark has one warning, however often it is there") {
+    std::string properties;
+    for (int i = 0; i < 5000; ++i) {
+      properties += fmt::format(R"({}"p{}": {{"format": "f{}"}})", i == 0 ? "" : ", ", i, i % 3);
+    }
+    GrammarRules rules;
+    std::vector<std::string> warnings = {"earlier"};
+    REQUIRE(BuildJsonSchema(fmt::format(R"({{"properties": {{{}}}}})", properties), {}, &rules,
+                            &warnings)
+                .ok());
+    CHECK(warnings.size() == 4);
+    CHECK(warnings[0] == "earlier");
+  }
+
   TEST_CASE("json schema: branches that multiply are refused, not built") {
     std::string branches;
     for (int i = 0; i < 40; ++i) {
