@@ -7,6 +7,8 @@
 #include <string>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/compile_cancel.h"
+#include "speculative/grammar/compile_turns.h"
 #include "speculative/grammar/json_value.h"
 
 namespace specd::grammar {
@@ -57,6 +59,10 @@ bool Budget::Refuse(std::string_view part, std::string_view remedy) {
 
 bool Budget::IsTimeLeft() {
   if (limits_.cpu_ms == BudgetLimits::kNone) return true;
+  if (!CompileTurn::MayGoOn()) {
+    refusal_ = CompileCancel::Refusal();
+    return false;
+  }
   if ((ThreadCpuNs() - started_ns_) / 1'000'000 < limits_.cpu_ms) return true;
   return Refuse(fmt::format("compile_ms = {} of CPU time", limits_.cpu_ms),
                 "use fewer branches, and shorten repetitions of texts that begin or end in many "

@@ -4,7 +4,8 @@
 // A text of ten bytes can ask for billions of steps. So the loops and recursions that can grow take
 // from the budget of their thread, and stop once a part of it is used up:
 //   - Spend takes units, about one for each node or edge that a loop looks at. A budget of CPU time
-//     reads the clock each few thousand units;
+//     reads the clock each few thousand units, and asks there whether the compile has its turn
+//     (compile_turns.h);
 //   - a List (counted.h) takes the bytes that it holds, and throws BudgetSpent past the bound;
 //   - a Level is one level of recursion.
 // The refusal names the part that was used up and the place in the constraint. An inner budget

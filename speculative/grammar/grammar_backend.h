@@ -59,7 +59,7 @@ struct GrammarRequest {
   std::string text;
   Whitespace whitespace = Whitespace::kFlexible;
   // Drop the parts of a schema that cannot be enforced, and name them in warnings(). Without it
-  // such a schema is refused.
+  // such a schema is refused. Formats that the standard does not name are in warnings() either way.
   bool lenient = false;
   BackendChoice backend = BackendChoice::kAuto;
 

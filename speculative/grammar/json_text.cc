@@ -224,6 +224,13 @@ ExprId JsonText::Integer() {
   return integer_;
 }
 
+ExprId JsonText::ZeroFraction() {
+  if (zero_fraction_ != kNotBuilt) return zero_fraction_;
+  const ExprId zeros = rules_.Repeat(rules_.Literal("0"), 1, kZeroDigitsMax);
+  zero_fraction_ = rules_.Optional(rules_.Sequence({rules_.Literal("."), zeros}));
+  return zero_fraction_;
+}
+
 ExprId JsonText::Number() {
   if (number_ != kNotBuilt) return number_;
   const ExprId whole = rules_.AnyOf(

@@ -27,6 +27,9 @@ std::string CanonicalNumber(std::string_view text);
 // The strings of `values` as QuoteJson writes them, without the quotes.
 ByteDfa EscapeStrings(const ByteDfa& values);
 
+// 1.0 is the integer 1. A model that has begun zeros cannot go on with them for ever.
+inline constexpr uint32_t kZeroDigitsMax = 3;
+
 class JsonText {
  public:
   JsonText(Whitespace whitespace, GrammarRules* rules) : whitespace_(whitespace), rules_(*rules) {}
@@ -43,6 +46,8 @@ class JsonText {
   ExprId Boolean();
   ExprId Number();
   ExprId Integer();
+  // Nothing, or a fraction of at most kZeroDigitsMax zeros: what a whole number may end with.
+  ExprId ZeroFraction();
   ExprId String();
   ExprId Array();
   ExprId Object();
@@ -70,6 +75,7 @@ class JsonText {
   ExprId comma_ = kNotBuilt;
   ExprId number_ = kNotBuilt;
   ExprId integer_ = kNotBuilt;
+  ExprId zero_fraction_ = kNotBuilt;
   ExprId character_ = kNotBuilt;
   ExprId string_ = kNotBuilt;
   ExprId array_ = kNotBuilt;

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "speculative/grammar/anchored_expr.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/lookahead.h"
 #include "speculative/grammar/regex_reader.h"
 #include "speculative/grammar/text_error.h"
 #include "speculative/grammar/utf8_text.h"
@@ -237,8 +240,10 @@ absl::Status RegexParser::OpenGroup() {
   if (reader_.Take("?")) {
     if (reader_.NextIs("=") || reader_.NextIs("!") || reader_.NextIs("<=") ||
         reader_.NextIs("<!")) {
-      return reader_.Unsupported(offset,
-                                 "unsupported lookaround; write the texts that are allowed");
+      return reader_.Unsupported(
+          offset,
+          "unsupported lookaround; write the texts that are allowed, or begin the pattern with ^ "
+          "and a lookahead");
     }
     if (reader_.NextIs(">")) {
       return reader_.Unsupported(offset, "unsupported atomic group; write (?:...)");
@@ -308,6 +313,11 @@ absl::StatusOr<ExprId> ParseRegex(std::string_view pattern, const RegexOptions& 
   if (const size_t offset = FindInvalidUtf8(pattern); offset != std::string_view::npos) {
     return TextError(absl::StatusCode::kInvalidArgument, "regex", pattern.substr(0, offset), offset,
                      "the pattern is not UTF-8; write \\xHH or \\u{...} for a character");
+  }
+  if (options.allows_lookahead && HasLookahead(pattern)) {
+    absl::StatusOr<std::optional<ByteDfa>> dfa = LookaheadAutomaton(pattern, options);
+    if (!dfa.ok()) return dfa.status();
+    if (dfa->has_value()) return rules->Automaton(**std::move(dfa));
   }
   const absl::StatusOr<AnchoredExpr> whole = RegexParser(pattern, rules).Parse();
   if (!whole.ok()) return whole.status();

@@ -4,7 +4,8 @@
 // decides (\d \w are ASCII, \s and . are its lists, $ is the end of the text alone), or the pattern
 // is refused. ^ and $ are exact at any place. Groups of every kind only group, and a lazy
 // quantifier has the language of its greedy form. The engine never searches inside a pattern, so
-// lookaround, backreferences, \b and \B are refused by name.
+// backreferences, \b, \B and lookaround are refused by name. Lookaheads at the begin of a pattern
+// are exact (lookahead.h).
 //
 //   absl::StatusOr<ExprId> year = ParseRegex("(19|20)\\d{2}", {}, &rules);
 //   absl::StatusOr<ExprId> key = ParseRegex("^x-", {.search = true}, &rules);   // JSON Schema
@@ -23,6 +24,8 @@ struct RegexOptions {
   // False: the whole text matches. True: the text has a match at some place, and any characters
   // around it.
   bool search = false;
+  // False: lookaheads at the begin are refused as others are.
+  bool allows_lookahead = true;
 };
 
 inline constexpr size_t kRegexSizeMaxBytes = 64 * 1024;

@@ -85,15 +85,19 @@ const JsonValue* Follow(const JsonValue& from, std::string_view pointer) {
 
 }  // namespace
 
+bool IsDraft4(const JsonValue& schema) {
+  const JsonValue* root = &schema;
+  while (root->parent != nullptr) root = root->parent;
+  const JsonValue* dialect = root->Find("$schema");
+  return dialect != nullptr && dialect->text.find("draft-04") != std::string::npos;
+}
+
 absl::StatusOr<SchemaDocument> SchemaDocument::Parse(std::string_view json) {
   SchemaDocument document;
   absl::StatusOr<std::unique_ptr<const JsonValue>> root = ParseJson(json);
   if (!root.ok()) return root.status();
   document.root_ = *std::move(root);
-  const JsonValue* dialect = document.root_->Find("$schema");
-  if (dialect != nullptr && dialect->text.find("draft-04") != std::string::npos) {
-    document.id_keyword_ = "id";
-  }
+  if (IsDraft4(*document.root_)) document.id_keyword_ = "id";
   document.CollectNamed();
   return document;
 }
@@ -228,9 +232,7 @@ absl::Status SchemaReport::Refuse(const JsonValue& schema, std::string_view keyw
 
 void SchemaReport::Warn(const JsonValue& schema, std::string_view message) {
   std::string warning = fmt::format("{}: {}", PointerOf(schema), message);
-  if (std::find(warnings_.begin(), warnings_.end(), warning) == warnings_.end()) {
-    warnings_.push_back(std::move(warning));
-  }
+  if (known_.insert(warning).second) warnings_.push_back(std::move(warning));
 }
 
 }  // namespace specd::grammar

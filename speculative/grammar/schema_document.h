@@ -13,9 +13,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/json_value.h"
 
 namespace specd::grammar {
+
+// The document that `schema` is part of says so in its $schema.
+bool IsDraft4(const JsonValue& schema);
 
 class SchemaDocument {
  public:
@@ -46,7 +50,7 @@ class SchemaDocument {
 class SchemaReport {
  public:
   SchemaReport(bool lenient, std::vector<std::string>* warnings)
-      : lenient_(lenient), warnings_(*warnings) {}
+      : lenient_(lenient), warnings_(*warnings), known_(warnings->begin(), warnings->end()) {}
 
   bool is_lenient() const { return lenient_; }
 
@@ -59,6 +63,7 @@ class SchemaReport {
  private:
   const bool lenient_;
   std::vector<std::string>& warnings_;
+  HashSet<std::string> known_;  // each warning is there once
 };
 
 }  // namespace specd::grammar

@@ -21,6 +21,13 @@ bool SchemaAlternative::IsUnconstrained() const {
   return false;
 }
 
+bool SchemaAlternative::Includes(const SchemaAlternative& other) const {
+  if (type != other.type) return false;
+  if (IsUnconstrained()) return true;
+  return type == JsonType::kObject && constant == nullptr && other.constant == nullptr &&
+         object.Includes(other.object);
+}
+
 SchemaForm AnythingForm() {
   SchemaForm form;
   for (const JsonType type : kJsonTypes) form.alternatives.push_back({.type = type});

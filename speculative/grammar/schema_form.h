@@ -29,6 +29,8 @@ struct SchemaAlternative {
 
   // Every value of the type is allowed.
   bool IsUnconstrained() const;
+  // True only if every value of `other` is allowed here, as one look at the lists shows.
+  bool Includes(const SchemaAlternative& other) const;
 };
 
 struct SchemaForm {

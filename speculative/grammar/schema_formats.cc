@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -20,10 +21,11 @@ absl::StatusOr<ByteDfa> Compile(std::string_view pattern) {
   return Determinize(rules, *expr);
 }
 
-// RFC 3339 section 5.6: full-date, with the days that each month has (appendix C). The year 0000,
-// which many calendars lack, is left out.
+// Many calendars lack the year 0000.
+constexpr std::string_view kYear = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)";
+
+// RFC 3339 section 5.6: full-date, with the days that each month has (appendix C).
 std::string DatePattern() {
-  constexpr std::string_view kYear = "([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)";
   constexpr std::string_view kLeapYear =
       "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)";
   constexpr std::string_view kDays28 = "(0[1-9]|1[0-9]|2[0-8])";
@@ -33,11 +35,23 @@ std::string DatePattern() {
                      kDays28, kMonthsWith30, kMonthsWith31, kLeapYear);
 }
 
-// RFC 3339 section 5.6: full-time. Seconds go to 59: a leap second is right at few instants. Nine
-// digits of a second are what clocks give.
-constexpr std::string_view kTimePattern =
-    "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]{1,9})?"
-    "(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
+constexpr std::string_view kHour = "([01][0-9]|2[0-3])";
+constexpr std::string_view kFraction = "(\\.[0-9]+)?";
+
+// RFC 3339 section 5.6: full-time, without its leap seconds.
+std::string TimePattern() {
+  return fmt::format("{0}:[0-5][0-9]:[0-5][0-9]{1}([Zz]|[+-]{0}:[0-5][0-9])", kHour, kFraction);
+}
+
+// A leap second ends a day of UTC (RFC 3339 section 5.7). With an offset its local time would need
+// hundreds of states, so it is offered in UTC alone.
+std::string LeapSecondPattern() { return fmt::format("23:59:60{}([Zz]|[+-]00:00)", kFraction); }
+
+// Leap seconds are at the end of June and December.
+std::string DateTimePattern() {
+  return fmt::format("{}[Tt]{}|{}-(06-30|12-31)[Tt]{}", DatePattern(), TimePattern(), kYear,
+                     LeapSecondPattern());
+}
 
 // RFC 2673 section 3.2: dotted-quad, without leading zeros.
 constexpr std::string_view kIpv4Byte = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
@@ -79,35 +93,120 @@ absl::StatusOr<ByteDfa> HostnameAutomaton() {
   return Intersect(*untagged, *length);
 }
 
-// RFC 5321 section 4.1.2: Dot-string "@" Domain; section 4.5.3.1: 64 bytes before the @. Five
-// labels of 32 keep the domain short without counting it.
-absl::StatusOr<ByteDfa> EmailAutomaton() {
-  constexpr std::string_view kAtom = "[a-zA-Z0-9!#$%&'*+/=?^_`{|}~-]+";
-  absl::StatusOr<ByteDfa> atoms = Compile(fmt::format("{0}(\\.{0})*", kAtom));
-  absl::StatusOr<ByteDfa> length = Compile("[!-~]{1,64}");
-  if (!atoms.ok() || !length.ok()) return atoms.ok() ? length : atoms;
-  absl::StatusOr<ByteDfa> local = Intersect(*atoms, *length);
-  if (!local.ok()) return local;
-  GrammarRules rules;
-  const absl::StatusOr<ExprId> domain = ParseRegex(
-      "([a-zA-Z0-9](([a-zA-Z0-9]|-[a-zA-Z0-9]){0,15})\\.){1,4}[a-zA-Z]{2,32}", {}, &rules);
-  if (!domain.ok()) return domain.status();
-  return Determinize(
-      rules, rules.Sequence({rules.Automaton(*std::move(local)), rules.Literal("@"), *domain}));
+// Letters of RFC 5892 that need no rule of their own: they are lower case where there is a case,
+// combine with nothing and are written from left to right.
+constexpr std::string_view kLetters =
+    "a-z\\u00DF-\\u00F6\\u00F8-\\u00FF\\u03AC-\\u03CE\\u0430-\\u045F\\u3041-\\u3096\\u30A1-\\u30FA"
+    "\\u4E00-\\u9FA5\\uAC00-\\uD7A3";
+
+// RFC 5890 section 2.3.2.1: names with U-labels. Ten letters have at most 54 bytes as an A-label,
+// and four of them are a short enough name.
+absl::StatusOr<ByteDfa> IdnHostnameAutomaton() {
+  absl::StatusOr<ByteDfa> ascii = HostnameAutomaton();
+  if (!ascii.ok()) return ascii;
+  absl::StatusOr<ByteDfa> letters =
+      Compile(fmt::format("[{0}]{{1,10}}(\\.[{0}]{{1,10}}){{0,3}}", kLetters));
+  if (!letters.ok()) return letters;
+  return Unite(*ascii, *letters);
 }
 
-// RFC 3986: a scheme, and an authority with a path or a path alone, as in mailto: and urn:.
-std::string UriPattern() {
-  constexpr std::string_view kEscaped = "%[0-9a-fA-F]{2}";
-  const std::string user = fmt::format("([a-zA-Z0-9._~!$&'()*+,;=:-]|{})*", kEscaped);
-  const std::string name = fmt::format("([a-zA-Z0-9._~!$&'()*+,;=-]|{})*", kEscaped);
-  const std::string character = fmt::format("([a-zA-Z0-9._~!$&'()*+,;=:@-]|{})", kEscaped);
-  const std::string path = fmt::format("(/{}*)*", character);
-  const std::string host = fmt::format("({}|\\[{}\\])", name, Ipv6Pattern());
-  const std::string authority = fmt::format("//({}@)?{}(:[0-9]*)?{}", user, host, path);
-  const std::string other = fmt::format("/?({}+{})?", character, path);
-  const std::string rest = fmt::format("([a-zA-Z0-9._~!$&'()*+,;=:@/?-]|{})*", kEscaped);
-  return fmt::format("[a-zA-Z][a-zA-Z0-9+.-]*:({}|{})(\\?{})?(#{})?", authority, other, rest, rest);
+// RFC 5321 section 4.1.2: Local-part "@" ( Domain / address-literal ); section 4.5.3.1: 64 bytes
+// before the @. Five labels of 32 keep the domain short without counting it. RFC 6531 section 3.3
+// adds other letters; 16 characters of them have at most 64 bytes.
+absl::StatusOr<ByteDfa> EmailAutomaton(bool is_international) {
+  const std::string_view letters = is_international ? kLetters : "a-z";
+  const std::string atom = fmt::format("[{}A-Z0-9!#$%&'*+/=?^_`{{|}}~-]+", letters);
+  absl::StatusOr<ByteDfa> names =
+      Compile(fmt::format(R"re({0}(\.{0})*|"([ !#-\[\]-~{1}]|\\[ -~])*")re", atom, letters));
+  absl::StatusOr<ByteDfa> length = Compile(fmt::format("[ -~]{{1,64}}|[ -~{}]{{1,16}}", letters));
+  if (!names.ok() || !length.ok()) return names.ok() ? length : names;
+  absl::StatusOr<ByteDfa> local = Intersect(*names, *length);
+  if (!local.ok()) return local;
+  std::string domain = "([a-zA-Z0-9](([a-zA-Z0-9]|-[a-zA-Z0-9]){0,15})\\.){1,4}[a-zA-Z]{2,32}";
+  domain += fmt::format("|\\[({}|IPv6:{})\\]", Ipv4Pattern(), Ipv6Pattern());
+  if (is_international) {
+    domain += fmt::format("|[{0}]{{1,10}}(\\.[{0}]{{1,10}}){{1,3}}", kLetters);
+  }
+  GrammarRules rules;
+  const absl::StatusOr<ExprId> host = ParseRegex(domain, {}, &rules);
+  if (!host.ok()) return host.status();
+  return Determinize(
+      rules, rules.Sequence({rules.Automaton(*std::move(local)), rules.Literal("@"), *host}));
+}
+
+constexpr std::string_view kEscaped = "%[0-9a-fA-F]{2}";
+// RFC 3987 section 2.2: ucschar of the first four planes, and iprivate of the first.
+constexpr std::string_view kUcsChars =
+    "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}\\u{"
+    "30000}-"
+    "\\u{3FFFD}";
+constexpr std::string_view kPrivateChars = "\\uE000-\\uF8FF";
+
+// The rules of RFC 3986 that a URI and a relative reference share. RFC 3987 adds characters.
+class UriPatterns {
+ public:
+  explicit UriPatterns(bool is_international)
+      : letters_(is_international ? kUcsChars : ""),
+        private_(is_international ? kPrivateChars : "") {}
+
+  // A scheme, and an authority with a path or a path alone, as in mailto: and urn:.
+  std::string Absolute() const {
+    return fmt::format("[a-zA-Z][a-zA-Z0-9+.-]*:({}|/?({}+{})?){}", Authority(), Char(":@"), Path(),
+                       Rest());
+  }
+  // A first segment without a colon cannot be read as a scheme.
+  std::string Relative() const {
+    return fmt::format("({}|/({}+{})?|({}+{})?){}", Authority(), Char(":@"), Path(), Char("@"),
+                       Path(), Rest());
+  }
+
+ private:
+  std::string Char(std::string_view more) const {
+    return fmt::format("([a-zA-Z0-9._~!$&'()*+,;={}{}-]|{})", more, letters_, kEscaped);
+  }
+  std::string Path() const { return fmt::format("(/{}*)*", Char(":@")); }
+  std::string Authority() const {
+    return fmt::format("//({}*@)?({}*|\\[{}\\])(:[0-9]*)?{}", Char(":"), Char(""), Ipv6Pattern(),
+                       Path());
+  }
+  std::string Rest() const {
+    return fmt::format("(\\?{}*)?(#{}*)?", Char(fmt::format(":@/?{}", private_)), Char(":@/?"));
+  }
+
+  const std::string_view letters_;
+  const std::string_view private_;
+};
+
+std::string UriPattern(bool is_international, bool is_reference) {
+  const UriPatterns patterns(is_international);
+  return is_reference ? fmt::format("{}|{}", patterns.Absolute(), patterns.Relative())
+                      : patterns.Absolute();
+}
+
+// RFC 6570 section 2, without the operators that it reserves.
+std::string UriTemplatePattern() {
+  const std::string character = fmt::format("([a-zA-Z0-9_]|{})", kEscaped);
+  const std::string variable = fmt::format("{0}(\\.?{0})*(:[1-9][0-9]{{0,3}}|\\*)?", character);
+  return fmt::format("([!#$&(-;=?-\\[\\]_a-z~{}{}]|{}|\\{{[+#./;?&]?{}(,{})*\\}})*", kUcsChars,
+                     kPrivateChars, kEscaped, variable, variable);
+}
+
+// RFC 6901 section 3.
+constexpr std::string_view kJsonPointerPattern = "(/([^/~]|~[01])*)*";
+
+// Expressions of ECMA-262 that every dialect reads alike, with groups at most `depth` levels deep.
+std::string RegexPattern(int depth) {
+  constexpr std::string_view kCount = "(([*+?]|\\{[0-9]{1,3},?\\})\\?{0,1}){0,1}";
+  constexpr std::string_view kEscape = R"(\\[dDwWsSnrtfv^$\\.*+?()\[\]{}|/])";
+  const std::string char_class =
+      fmt::format(R"(\[\^?(a-z|A-Z|0-9|[a-zA-Z0-9_ .,:;@!#%*+=<>'"/$?]|{})+\])", kEscape);
+  std::string item = fmt::format(R"(([^\\^$.*+?()\[\]{{}}|\u0000-\u001F]|\.|{}|{}){}|[$^])",
+                                 kEscape, char_class, kCount);
+  if (depth > 0) {
+    const std::string inside = RegexPattern(depth - 1);
+    item += fmt::format(R"(|\((\?:)?{0}\){1}|\(\?[=!]{0}\))", inside, kCount);
+  }
+  return fmt::format("({0})*(\\|({0})*)*", item);
 }
 
 // RFC 3339 appendix A.
@@ -119,32 +218,49 @@ constexpr std::string_view kDurationTime =
 constexpr std::string_view kUuidPattern =
     "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}";
 
+struct FormatRow {
+  std::string_view name;
+  absl::StatusOr<ByteDfa> (*make)();
+};
+
+constexpr FormatRow kFormats[] = {
+    {"date-time", [] { return Compile(DateTimePattern()); }},
+    {"date", [] { return Compile(DatePattern()); }},
+    {"time", [] { return Compile(fmt::format("{}|{}", TimePattern(), LeapSecondPattern())); }},
+    {"duration",
+     [] { return Compile(fmt::format(fmt::runtime(kDurationPattern), kDurationTime)); }},
+    {"email", [] { return EmailAutomaton(false); }},
+    {"idn-email", [] { return EmailAutomaton(true); }},
+    {"hostname", [] { return HostnameAutomaton(); }},
+    {"idn-hostname", [] { return IdnHostnameAutomaton(); }},
+    {"ipv4", [] { return Compile(Ipv4Pattern()); }},
+    {"ipv6", [] { return Compile(Ipv6Pattern()); }},
+    {"uri", [] { return Compile(UriPattern(false, false)); }},
+    {"uri-reference", [] { return Compile(UriPattern(false, true)); }},
+    {"iri", [] { return Compile(UriPattern(true, false)); }},
+    {"iri-reference", [] { return Compile(UriPattern(true, true)); }},
+    {"uuid", [] { return Compile(kUuidPattern); }},
+    {"uri-template", [] { return Compile(UriTemplatePattern()); }},
+    {"json-pointer", [] { return Compile(kJsonPointerPattern); }},
+    {"relative-json-pointer",
+     [] { return Compile(fmt::format("(0|[1-9][0-9]*)(#|{})", kJsonPointerPattern)); }},
+    {"regex", [] { return Compile(RegexPattern(2)); }},
+};
+
+const FormatRow* FindFormat(std::string_view name) {
+  const auto* row = std::find_if(std::begin(kFormats), std::end(kFormats),
+                                 [&](const FormatRow& one) { return one.name == name; });
+  return row == std::end(kFormats) ? nullptr : row;
+}
+
 }  // namespace
 
-std::span<const std::string_view> EnforcedFormats() {
-  static constexpr std::string_view kFormats[] = {"date-time", "date", "time", "duration", "email",
-                                                  "hostname",  "ipv4", "ipv6", "uri",      "uuid"};
-  return kFormats;
-}
-
-bool IsEnforcedFormat(std::string_view name) {
-  const std::span<const std::string_view> formats = EnforcedFormats();
-  return std::find(formats.begin(), formats.end(), name) != formats.end();
-}
+bool IsStandardFormat(std::string_view name) { return FindFormat(name) != nullptr; }
 
 absl::StatusOr<ByteDfa> FormatAutomaton(std::string_view name) {
-  SPECD_CHECK(IsEnforcedFormat(name));
-  if (name == "date-time") return Compile(fmt::format("{}T{}", DatePattern(), kTimePattern));
-  if (name == "date") return Compile(DatePattern());
-  if (name == "time") return Compile(kTimePattern);
-  if (name == "duration")
-    return Compile(fmt::format(fmt::runtime(kDurationPattern), kDurationTime));
-  if (name == "email") return EmailAutomaton();
-  if (name == "hostname") return HostnameAutomaton();
-  if (name == "ipv4") return Compile(Ipv4Pattern());
-  if (name == "ipv6") return Compile(Ipv6Pattern());
-  if (name == "uri") return Compile(UriPattern());
-  return Compile(kUuidPattern);
+  const FormatRow* row = FindFormat(name);
+  SPECD_CHECK(row != nullptr);
+  return row->make();
 }
 
 }  // namespace specd::grammar

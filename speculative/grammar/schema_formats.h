@@ -1,12 +1,10 @@
-// The formats of JSON Schema that specd enforces, as automata over the characters of a string.
+// The formats of JSON Schema as automata over the characters of a string.
 //
-// Each automaton accepts only texts that the format's RFC allows. Dates, times, UUIDs and IP
-// addresses accept every such text, with three exceptions: lower-case t and z, leap seconds, and
-// the year 0000. Email, hostname, uri and duration accept the forms in common use (the table in
-// schema_formats.cc).
+// Each automaton accepts only texts that the format's RFC allows. Dates, UUIDs, IP addresses, URIs,
+// references and JSON pointers accept every such text, except for the year 0000. The others accept
+// the forms in common use; the comments in schema_formats.cc say which.
 #pragma once
 
-#include <span>
 #include <string_view>
 
 #include "absl/status/statusor.h"
@@ -14,11 +12,10 @@
 
 namespace specd::grammar {
 
-// Their names, for errors.
-std::span<const std::string_view> EnforcedFormats();
-bool IsEnforcedFormat(std::string_view name);
+// JSON Schema names the format. It asks validators to ignore every other one.
+bool IsStandardFormat(std::string_view name);
 
-// REQUIRES: IsEnforcedFormat(name).
+// REQUIRES: IsStandardFormat(name).
 absl::StatusOr<ByteDfa> FormatAutomaton(std::string_view name);
 
 }  // namespace specd::grammar

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -137,6 +138,22 @@ absl::Status SchemaForms::Prune(SchemaForm* form) {
     const absl::StatusOr<bool> is_empty = logic_.IsEmpty(alternative);
     if (!is_empty.ok()) return is_empty.status();
     if (!*is_empty) kept.push_back(std::move(alternative));
+  }
+  // Each is compared with each. Branches multiply step by step, so a long list was shorter before.
+  constexpr size_t kComparedMax = 1024;
+  if (kept.size() <= kComparedMax) {
+    if (!Budget::Spend(kept.size() * kept.size())) return Budget::Refusal();
+    List<SchemaAlternative> largest;
+    for (SchemaAlternative& alternative : kept) {
+      const auto includes = [&](const SchemaAlternative& other) {
+        return other.Includes(alternative);
+      };
+      if (std::any_of(largest.begin(), largest.end(), includes)) continue;
+      std::erase_if(largest,
+                    [&](const SchemaAlternative& other) { return alternative.Includes(other); });
+      largest.push_back(std::move(alternative));
+    }
+    kept = std::move(largest);
   }
   form->alternatives = std::move(kept);
   return absl::OkStatus();

@@ -46,8 +46,8 @@ class SchemaForms {
   // Narrows `form` to `other`; a failure that a drop can answer refuses `keyword`.
   absl::Status Narrow(const JsonValue& schema, std::string_view keyword,
                       const absl::StatusOr<SchemaForm>& other, SchemaForm* form);
-  // Drops alternatives that no value satisfies, so that branches which exclude each other do not
-  // multiply.
+  // Drops alternatives that no value satisfies, and those whose values others allow, so that
+  // branches which exclude or include each other do not multiply.
   absl::Status Prune(SchemaForm* form);
   absl::Status ApplyRef(const JsonValue& schema, SchemaForm* form);
   absl::Status ApplyConstants(const JsonValue& schema, SchemaForm* form);

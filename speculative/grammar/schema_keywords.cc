@@ -58,13 +58,14 @@ absl::Status ReadSchemaCount(const JsonValue& schema, std::string_view keyword, 
         schema, fmt::format("{} is {}, expected a whole number, at least 0", keyword,
                             is_number ? value->text : NameWithArticle(value->type)));
   }
-  *count = kSchemaCountMax;
-  if (number < Decimal::FromInteger(kSchemaCountMax)) {
+  if (number <= Decimal::FromInteger(kSchemaCountMax)) {
     *count = static_cast<uint32_t>(std::stoul(number.WholeDigits()));
   } else if (keyword.substr(0, 3) == "min") {
-    return absl::ResourceExhaustedError(fmt::format("{}: {} is {}, at most {} is allowed",
-                                                    PointerOf(schema), keyword, value->text,
-                                                    kSchemaCountMax - 1));
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: {} is {}, allowed are 0 to {}; no output is as long, so ask for less",
+                    PointerOf(schema), keyword, value->text, kSchemaCountMax));
+  } else {
+    *count = kUnbounded;
   }
   return absl::OkStatus();
 }

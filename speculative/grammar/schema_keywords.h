@@ -27,8 +27,8 @@ absl::StatusOr<const JsonValue*> FindSchemaList(const JsonValue& schema, std::st
 absl::StatusOr<const JsonValue*> FindSubSchema(const JsonValue& schema, std::string_view keyword);
 absl::StatusOr<const JsonValue*> FindMembers(const JsonValue& schema, std::string_view keyword);
 
-// The largest count. A larger maximum is past every text and becomes this one; it is less than
-// kUnbounded, so that it stays a bound.
+// The largest count. A larger maximum is past every text, so it is no bound: kUnbounded. A larger
+// minimum is RESOURCE_EXHAUSTED.
 inline constexpr uint32_t kSchemaCountMax = kUnbounded - 2;
 
 // A count such as minItems; `count` keeps its value if the keyword is absent.

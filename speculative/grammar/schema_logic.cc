@@ -19,8 +19,10 @@ namespace {
 // A deeper contradiction is not looked for: what is left of it is an empty rule.
 constexpr uint32_t kEmptyDepthMax = 4;
 constexpr size_t kEmptyItemsMax = 64;
-// Estimate, in units of Budget: what a merge does beside the lists that it makes.
-constexpr uint64_t kUnitsPerMerge = 32;
+// Estimates, in units of Budget: some microseconds for a look, and part of one for a merge and for
+// each property.
+constexpr uint64_t kLookUnits = 512;
+constexpr uint64_t kMergeUnits = 32;
 
 absl::Status TooManyAlternatives() {
   return absl::ResourceExhaustedError(
@@ -137,7 +139,8 @@ absl::StatusOr<SchemaForm> SchemaLogic::And(const SchemaForm& a, const SchemaFor
   for (const SchemaAlternative& left : a.alternatives) {
     for (const SchemaAlternative& right : b.alternatives) {
       if (left.type != right.type) continue;
-      if (!Budget::Spend(kUnitsPerMerge)) return Budget::Refusal();
+      const size_t num_properties = left.object.properties.size() + right.object.properties.size();
+      if (!Budget::Spend(kMergeUnits * (1 + num_properties))) return Budget::Refusal();
       absl::StatusOr<std::optional<SchemaAlternative>> merged = Merge(left, right);
       if (!merged.ok()) return merged.status();
       if (!merged->has_value()) continue;
@@ -338,6 +341,7 @@ absl::StatusOr<bool> SchemaLogic::AreDisjoint(const SchemaForm& a, const SchemaF
 absl::StatusOr<bool> SchemaLogic::AllowsNothing(const SchemaSet& set) {
   if (IsNothing(set)) return true;
   if (set.empty() || depth_ == kEmptyDepthMax) return false;
+  if (!Budget::Spend(kLookUnits)) return Budget::Refusal();
   if (nothing_.contains(set)) return true;
   // A look from less deep looks further. While this set is looked at, it may allow something.
   const auto [known, is_new] = something_.try_emplace(set, depth_);

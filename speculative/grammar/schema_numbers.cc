@@ -42,7 +42,8 @@ int CompareDigit(int order, uint32_t digit, uint32_t bound_digit) {
 // Follows a plain decimal from left to right.
 class DecimalWalk {
  public:
-  enum class Phase : uint8_t { kStart, kMinus, kZero, kWhole, kPoint, kFraction };
+  // kZeros: zeros after the digits that decide.
+  enum class Phase : uint8_t { kStart, kMinus, kZero, kWhole, kPoint, kFraction, kZeros };
   struct State {
     Phase phase = Phase::kStart;
     bool is_negative = false;
@@ -77,6 +78,9 @@ class DecimalWalk {
   static int EndFraction(const State& state, int order, const DigitBound& bound);
   std::optional<State> StepWhole(const State& state, uint32_t digit) const;
   std::optional<State> StepFraction(const State& state, uint32_t digit) const;
+  std::optional<State> StepPoint(const State& state) const;
+  // One zero more; before it the value is complete, or the point stands.
+  static std::optional<State> StepZeros(const State& state, uint32_t digit);
   uint32_t NextResidue(uint32_t residue, uint32_t digit) const {
     return schema_.step == 0
                ? 0
@@ -151,7 +155,9 @@ std::optional<DecimalWalk::State> DecimalWalk::StepWhole(const State& state, uin
 
 std::optional<DecimalWalk::State> DecimalWalk::StepFraction(const State& state,
                                                             uint32_t digit) const {
-  if (schema_.step != 0 && state.num_digits >= schema_.scale) return std::nullopt;
+  if (schema_.step != 0 && state.num_digits >= schema_.scale) {
+    return IsAccepting(state) ? StepZeros(state, digit) : std::nullopt;
+  }
   State next = state;
   next.phase = Phase::kFraction;
   next.has_fraction = schema_.kind == Kind::kNotInteger && (state.has_fraction || digit != 0);
@@ -174,17 +180,7 @@ std::optional<DecimalWalk::State> DecimalWalk::Step(const State& state, uint8_t 
     if (state.phase != Phase::kStart || sides_[1].is_empty) return std::nullopt;
     return State{.phase = Phase::kMinus, .is_negative = true};
   }
-  if (byte == '.') {
-    const bool has_whole = state.phase == Phase::kZero || state.phase == Phase::kWhole;
-    if (!has_whole || schema_.kind == Kind::kInteger) return std::nullopt;
-    State next = state;
-    next.phase = Phase::kPoint;
-    next.num_digits = 0;
-    const Side& side = SideOf(state);
-    if (side.low.has_value()) next.low = EndWhole(state, state.low, *side.low);
-    if (side.high.has_value()) next.high = EndWhole(state, state.high, *side.high);
-    return next;
-  }
+  if (byte == '.') return StepPoint(state);
   const auto digit = static_cast<uint32_t>(byte - '0');
   switch (state.phase) {
     case Phase::kStart:
@@ -198,11 +194,37 @@ std::optional<DecimalWalk::State> DecimalWalk::Step(const State& state, uint8_t 
     case Phase::kPoint:
     case Phase::kFraction:
       return StepFraction(state, digit);
+    case Phase::kZeros:
+      return StepZeros(state, digit);
   }
   return std::nullopt;
 }
 
+std::optional<DecimalWalk::State> DecimalWalk::StepPoint(const State& state) const {
+  if (state.phase != Phase::kZero && state.phase != Phase::kWhole) return std::nullopt;
+  const bool is_whole_only =
+      schema_.kind == Kind::kInteger || (schema_.step != 0 && schema_.scale == 0);
+  if (is_whole_only) {
+    // Zeros change no value, so nothing but their number is left to follow.
+    if (schema_.is_without_point || !IsAccepting(state)) return std::nullopt;
+    return State{.phase = Phase::kZeros};
+  }
+  State next = state;
+  next.phase = Phase::kPoint;
+  next.num_digits = 0;
+  const Side& side = SideOf(state);
+  if (side.low.has_value()) next.low = EndWhole(state, state.low, *side.low);
+  if (side.high.has_value()) next.high = EndWhole(state, state.high, *side.high);
+  return next;
+}
+
+std::optional<DecimalWalk::State> DecimalWalk::StepZeros(const State& state, uint32_t digit) {
+  if (digit != 0 || state.num_digits >= kZeroDigitsMax) return std::nullopt;
+  return State{.phase = Phase::kZeros, .num_digits = state.num_digits + 1};
+}
+
 bool DecimalWalk::IsAccepting(const State& state) const {
+  if (state.phase == Phase::kZeros) return state.num_digits > 0;
   const bool is_whole = state.phase == Phase::kZero || state.phase == Phase::kWhole;
   if (!is_whole && state.phase != Phase::kFraction) return false;
   if (schema_.kind == Kind::kNotInteger && !state.has_fraction) return false;
@@ -269,6 +291,7 @@ absl::StatusOr<NumberSchema> MergeNumbers(const NumberSchema& a, const NumberSch
   merged.min = StricterBound(a.min, b.min, false);
   merged.max = StricterBound(a.max, b.max, true);
   merged.kind = a.kind == Kind::kAny ? b.kind : a.kind;
+  merged.is_without_point = a.is_without_point || b.is_without_point;
   if (a.kind != Kind::kAny && b.kind != Kind::kAny && a.kind != b.kind) {
     // No number is both: bounds that exclude everything say so.
     merged.min = merged.max = NumberBound{Decimal(), true};
@@ -333,7 +356,8 @@ absl::StatusOr<ExprId> BuildNumber(const NumberSchema& schema, JsonText* text,
   if (schema.IsUnconstrained()) return text->Number();
   if (!schema.min.has_value() && !schema.max.has_value() && schema.step == 0 &&
       schema.kind == Kind::kInteger) {
-    return text->Integer();
+    return schema.is_without_point ? text->Integer()
+                                   : rules->Sequence({text->Integer(), text->ZeroFraction()});
   }
   for (const std::optional<NumberBound>* bound : {&schema.min, &schema.max}) {
     if (!bound->has_value() || (*bound)->value.IsPlain()) continue;

@@ -1,7 +1,8 @@
 // NumberSchema holds what a schema asks of a number: bounds, a whole number or not, multiples.
 //
 // A value type. It is exact for values; BuildNumber offers one kind of spelling where there are
-// bounds or multiples: plain decimals, without an exponent, and never -0.
+// bounds or multiples, or where a whole number is asked for: plain decimals, without an exponent,
+// and never -0. Up to three zeros may come after the digits that decide, as in 1.0.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct NumberSchema {
   enum class Kind : uint8_t { kAny, kInteger, kNotInteger };
 
   Kind kind = Kind::kAny;
+  bool is_without_point = false;  // draft 4: 1.0 is no integer
   std::optional<NumberBound> min = {};
   std::optional<NumberBound> max = {};
   // A multiple of step / 10^scale; step 0 asks for nothing.

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "speculative/grammar/regex.h"
+#include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_formats.h"
 #include "speculative/grammar/schema_keywords.h"
 
@@ -28,6 +29,7 @@ absl::StatusOr<SchemaForm> SchemaReader::Read(const JsonValue& schema) {
         break;
       case JsonType::kNumber:
         if (types->is_integer) alternative.number.kind = NumberSchema::Kind::kInteger;
+        alternative.number.is_without_point = types->is_integer && IsDraft4(schema);
         status = ReadNumber(schema, &form, &alternative.number);
         is_empty = alternative.number.IsEmpty();
         break;
@@ -169,8 +171,6 @@ absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
   absl::Status status = ReadSchemaCount(schema, "minLength", &string->min_length);
   if (status.ok()) status = ReadSchemaCount(schema, "maxLength", &string->max_length);
   if (!status.ok()) return status;
-  // No text is so long, and its characters would be counted one by one.
-  if (string->max_length == kSchemaCountMax) string->max_length = kUnbounded;
   if (const JsonValue* pattern = schema.Find("pattern"); pattern != nullptr) {
     if (!pattern->IsString()) return WrongKeywordType(schema, "pattern", *pattern, "a string");
     absl::StatusOr<SharedDfa> values = ReadPattern(schema, "pattern", pattern->text);
@@ -178,20 +178,22 @@ absl::Status SchemaReader::ReadString(const JsonValue& schema, SchemaForm* form,
     string->values = *std::move(values);
     form->is_exact = form->is_exact && string->values != nullptr;
   }
-  return ReadFormat(schema, form, string);
+  return ReadFormat(schema, string);
 }
 
-absl::Status SchemaReader::ReadFormat(const JsonValue& schema, SchemaForm* form,
-                                      StringSchema* string) {
+absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* string) {
   const JsonValue* format = schema.Find("format");
   if (format == nullptr) return absl::OkStatus();
   if (!format->IsString()) return WrongKeywordType(schema, "format", *format, "a string");
-  if (!IsEnforcedFormat(format->text)) {
-    form->is_exact = false;
-    return report_.Refuse(
-        schema, "format",
-        fmt::format("\"{}\" is none of {}", absl::Utf8SafeCHexEscape(format->text.substr(0, 60)),
-                    fmt::join(EnforcedFormats(), ", ")));
+  if (!IsStandardFormat(format->text)) {
+    // The standard lets an unknown format constrain nothing, so the form stays exact. One warning
+    // for each name is enough.
+    const std::string name = absl::Utf8SafeCHexEscape(format->text.substr(0, 60));
+    if (remarks_.insert(name).second) {
+      report_.Warn(
+          schema, fmt::format("format \"{}\" is taken as a remark: the standard names none", name));
+    }
+    return absl::OkStatus();
   }
   SharedDfa& automaton = formats_[format->text];
   if (automaton == nullptr) {
@@ -249,8 +251,9 @@ absl::Status SchemaReader::ReadUnofferedItems(const JsonValue& schema, ArraySche
   if (*unevaluated == nullptr || SetOf({*unevaluated}).empty()) return absl::OkStatus();
   const JsonValue* items = schema.Find("items");
   if (items != nullptr && !items->IsArray()) return absl::OkStatus();  // all are evaluated
-  if (items == nullptr && !HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if",
-                                                  "contains", "dependentSchemas", "$dynamicRef"})) {
+  if (items == nullptr &&
+      !HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "contains",
+                              "dependentSchemas", "$dynamicRef", "$recursiveRef"})) {
     array->rest = SetOf({*unevaluated});  // nothing else evaluates an item
     return absl::OkStatus();
   }
@@ -298,6 +301,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
   const absl::StatusOr<const JsonValue*> patterns = FindMembers(schema, "patternProperties");
   if (!patterns.ok()) return patterns.status();
   SharedDfa matched;  // names that any pattern matches
+  bool is_matched_known = true;
   for (size_t i = 0; *patterns != nullptr && i < (*patterns)->names.size(); ++i) {
     const JsonValue& value = (*patterns)->values[i];
     if (!value.IsSchema()) return WrongKeywordType(value, "a pattern property", value, "a schema");
@@ -306,18 +310,27 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     if (!names.ok()) return names.status();
     if (*names == nullptr) {
       form->is_exact = false;
+      is_matched_known = false;
       continue;
     }
     absl::Status status = SplitNames(*names, SetOf({&value}), {}, &object->others);
     if (!status.ok()) {
       form->is_exact = false;
-      return report_.Refuse(schema, "patternProperties", "its patterns need too many states");
+      is_matched_known = false;
+      status = report_.Refuse(schema, "patternProperties", "its patterns need too many states");
+      if (!status.ok()) return status;
+      break;
     }
     absl::StatusOr<ByteDfa> united = matched == nullptr ? **names : Unite(*matched, **names);
     if (!united.ok()) return united.status();
     matched = std::make_shared<const ByteDfa>(*std::move(united));
   }
   if (additional.empty()) return absl::OkStatus();
+  if (!is_matched_known) {
+    // Applied to names that a dropped pattern matches, it would allow less than the schema does.
+    return report_.Refuse(schema, "additionalProperties",
+                          "it depends on a pattern of patternProperties that is not enforced");
+  }
   if (matched == nullptr) {
     object->others = {{nullptr, additional}};
     return absl::OkStatus();
@@ -343,8 +356,9 @@ absl::Status SchemaReader::ReadUnevaluated(const JsonValue& schema, ObjectSchema
   if (!unevaluated.ok()) return unevaluated.status();
   if (*unevaluated == nullptr || SetOf({*unevaluated}).empty()) return absl::OkStatus();
   if (schema.Find("additionalProperties") != nullptr) return absl::OkStatus();  // all are evaluated
-  if (HasAnyKeyword(schema, {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas",
-                             "dependencies", "$dynamicRef", "patternProperties"})) {
+  if (HasAnyKeyword(schema,
+                    {"$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies",
+                     "$dynamicRef", "$recursiveRef", "patternProperties"})) {
     object->unoffered.push_back({&schema, "unevaluatedProperties"});
     return absl::OkStatus();
   }

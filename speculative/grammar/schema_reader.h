@@ -34,7 +34,7 @@ class SchemaReader {
   absl::Status ReadNumber(const JsonValue& schema, SchemaForm* form, NumberSchema* number);
   absl::Status ReadBound(const JsonValue& schema, bool is_upper, std::optional<NumberBound>* bound);
   absl::Status ReadString(const JsonValue& schema, SchemaForm* form, StringSchema* string);
-  absl::Status ReadFormat(const JsonValue& schema, SchemaForm* form, StringSchema* string);
+  absl::Status ReadFormat(const JsonValue& schema, StringSchema* string);
   absl::Status ReadArray(const JsonValue& schema, ArraySchema* array);
   absl::Status ReadUnofferedItems(const JsonValue& schema, ArraySchema* array);
   absl::Status ReadObject(const JsonValue& schema, SchemaForm* form, ObjectSchema* object);
@@ -49,6 +49,7 @@ class SchemaReader {
   SchemaReport& report_;
   HashMap<std::string, SharedDfa> patterns_;
   HashMap<std::string, SharedDfa> formats_;
+  HashSet<std::string> remarks_;  // the names of formats that are no more
 };
 
 }  // namespace specd::grammar

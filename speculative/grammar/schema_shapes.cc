@@ -106,6 +106,32 @@ bool ObjectSchema::AllowsAllOthers() const {
                      [](const NameClass& other) { return other.schemas.empty(); });
 }
 
+bool ObjectSchema::Includes(const ObjectSchema& other) const {
+  const auto all_in = [](const auto& few, const auto& many) {
+    return std::all_of(few.begin(), few.end(), [&](const auto& one) {
+      return std::find(many.begin(), many.end(), one) != many.end();
+    });
+  };
+  const auto asks_no_more = [](const SchemaSet& here, const SchemaSet& there) {
+    return std::includes(there.begin(), there.end(), here.begin(), here.end()) || IsNothing(there);
+  };
+  if (min_properties > other.min_properties || max_properties < other.max_properties) return false;
+  if (!all_in(needed, other.needed) || !all_in(unoffered, other.unoffered)) return false;
+  if (!AllowsAllOthers()) {
+    if (others != other.others) return false;
+    for (const PropertySchema& property : other.properties) {
+      if (!asks_no_more(SchemasOf(property.name), property.schemas)) return false;
+    }
+  }
+  return std::all_of(properties.begin(), properties.end(), [&](const PropertySchema& property) {
+    const PropertySchema* twin = other.Find(property.name);
+    const bool is_required = twin != nullptr && twin->is_required;
+    return (is_required || !property.is_required) &&
+           asks_no_more(property.schemas,
+                        twin == nullptr ? other.Other(property.name) : twin->schemas);
+  });
+}
+
 absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSchema& b) {
   ObjectSchema merged;
   const PropertyMap in_a = IndexProperties(a);

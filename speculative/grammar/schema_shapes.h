@@ -65,6 +65,8 @@ struct PropertySchema {
 struct NameClass {
   SharedDfa names = {};
   SchemaSet schemas = {};
+
+  friend bool operator==(const NameClass&, const NameClass&) = default;
 };
 
 // At least one member has a name that `names` accepts, and a value that satisfies `schemas`.
@@ -96,6 +98,8 @@ struct ObjectSchema {
     const PropertySchema* property = Find(name);
     return property == nullptr ? Other(name) : property->schemas;
   }
+  // True only if every object of `other` is allowed here, as one look at the lists shows.
+  bool Includes(const ObjectSchema& other) const;
   bool IsUnconstrained() const {
     return properties.empty() && AllowsAllOthers() && min_properties == 0 &&
            max_properties == kUnbounded && needed.empty() && unoffered.empty();

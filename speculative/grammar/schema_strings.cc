@@ -5,6 +5,7 @@
 
 #include "kernels/core/check.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/counted_dfa.h"
 
 namespace specd::grammar {
 namespace {
@@ -13,11 +14,6 @@ namespace {
 size_t CountCharacters(std::string_view text) {
   return static_cast<size_t>(std::count_if(
       text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
-}
-
-absl::StatusOr<ByteDfa> StringsOfLength(uint32_t min, uint32_t max) {
-  GrammarRules rules;
-  return Determinize(rules, rules.Repeat(rules.Chars(CharSet::All()), min, max));
 }
 
 }  // namespace
@@ -67,15 +63,13 @@ absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema) 
 
 absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema) {
   if (schema.IsEmpty()) return ByteDfa();
-  const bool has_length = schema.min_length > 0 || schema.max_length != kUnbounded;
-  absl::StatusOr<ByteDfa> dfa = has_length ? StringsOfLength(schema.min_length, schema.max_length)
-                                : schema.values != nullptr ? *schema.values
-                                                           : AllStrings();
-  if (has_length && schema.values != nullptr && dfa.ok()) dfa = Intersect(*dfa, *schema.values);
+  absl::StatusOr<ByteDfa> dfa = schema.values != nullptr ? *schema.values : AllStrings();
   for (const SharedDfa& format : schema.formats) {
     if (dfa.ok()) dfa = Intersect(*dfa, *format);
   }
-  return dfa;
+  const bool has_length = schema.min_length > 0 || schema.max_length != kUnbounded;
+  if (!dfa.ok() || !has_length) return dfa;
+  return CountCharacters(*dfa, {.min = schema.min_length, .max = schema.max_length});
 }
 
 absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text) {
@@ -88,7 +82,10 @@ absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text) {
   return text->String(*dfa);
 }
 
-absl::StatusOr<ByteDfa> AllStrings() { return StringsOfLength(0, kUnbounded); }
+absl::StatusOr<ByteDfa> AllStrings() {
+  GrammarRules rules;
+  return Determinize(rules, rules.Star(rules.Chars(CharSet::All())));
+}
 
 absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings) {
   GrammarRules rules;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
@@ -25,6 +26,7 @@ absl::StatusOr<bool> SchemaValidator::Allows(const SchemaSet& set, const JsonVal
 
 absl::StatusOr<bool> SchemaValidator::Allows(const SchemaForm& form, const JsonValue& value,
                                              bool with_formats) {
+  is_exact_ = is_exact_ && form.is_exact;
   for (const SchemaAlternative& alternative : form.alternatives) {
     const absl::StatusOr<bool> is_allowed = AllowsOne(alternative, value, with_formats);
     if (!is_allowed.ok() || *is_allowed) return is_allowed;
@@ -59,13 +61,16 @@ absl::StatusOr<bool> SchemaValidator::AllowsOne(const SchemaAlternative& alterna
 
 absl::StatusOr<bool> SchemaValidator::ContainsEnough(const ContainedItems& contained,
                                                      const JsonValue& value) {
+  const bool was_exact = std::exchange(is_exact_, true);
   size_t num_found = 0;
   for (size_t i = contained.from; i < value.values.size(); ++i) {
     const absl::StatusOr<bool> is_wanted = Allows(contained.schemas, value.values[i], false);
     if (!is_wanted.ok()) return is_wanted;
     num_found += *is_wanted ? 1 : 0;
   }
-  return num_found >= contained.min && num_found <= contained.max;
+  // More items match a schema that has lost a part, so they say nothing about a maximum.
+  const bool is_count_exact = std::exchange(is_exact_, was_exact && is_exact_);
+  return num_found >= contained.min && (num_found <= contained.max || !is_count_exact);
 }
 
 absl::StatusOr<bool> SchemaValidator::HasNeeded(const NeededMember& needed,

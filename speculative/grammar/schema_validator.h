@@ -31,6 +31,7 @@ class SchemaValidator {
   absl::StatusOr<bool> HasNeeded(const NeededMember& needed, const JsonValue& value);
 
   SchemaForms& forms_;
+  bool is_exact_ = true;  // nothing was dropped from the forms that were asked
 };
 
 }  // namespace specd::grammar

@@ -4,10 +4,14 @@ import decimal
 import functools
 import json
 import re
+import string
+import urllib.parse
 
+import fqdn
 import jsonschema
 import referencing.exceptions
 from jsonschema import validators
+from rfc3986_validator import validate_rfc3986
 
 _DRAFTS = {
     "draft2020-12": jsonschema.Draft202012Validator,
@@ -134,18 +138,57 @@ def _validator_class(draft):
 _CLASSES = {draft: _validator_class(draft) for draft in _DRAFTS}
 
 
+# RFC 6901 section 3, draft-handrews-relative-json-pointer-01 section 3 and RFC 6570 section 2.
+_POINTER = re.compile(r"(/([^/~]|~0|~1)*)*", re.DOTALL)
+_RELATIVE_POINTER = re.compile(rf"(0|[1-9][0-9]*)(#|{_POINTER.pattern})", re.DOTALL)
+_VARIABLE = r"(\w|%[0-9A-Fa-f]{2})(\.?(\w|%[0-9A-Fa-f]{2}))*(:[1-9][0-9]{0,3}|\*)?"
+_TEMPLATE = re.compile(rf"""([^\x00- "'%<>\\^`{{|}}\x7f-\x9f]|%[0-9A-Fa-f]{{2}}|"""
+                       rf"\{{[+#./;?&=,!@|]?{_VARIABLE}(,{_VARIABLE})*\}})*", re.ASCII)
+
+
+def _is_iri(rule):
+    """RFC 3987 section 3.1 makes an IRI a URI, by the escapes of the bytes of its characters."""
+    def check(value):
+        in_query = value.partition("#")[0].partition("?")[2]
+        for c in set(value):
+            is_private = "\ue000" <= c <= "\uf8ff"
+            if is_private and value.count(c) != in_query.count(c):
+                return False
+            if "\x80" <= c < "\xa0" or "\ufdd0" <= c <= "\ufdef" or c >= "\ufff0" and c <= "\uffff":
+                return False
+        return validate_rfc3986(urllib.parse.quote(value, safe=string.printable), rule=rule)
+    return check
+
+
+def _is_idn_hostname(value):
+    if value.isascii():
+        return fqdn.FQDN(value, min_labels=1).is_valid and not value.endswith(".")
+    return len(value.encode("idna")) <= 253 and value == value.lower()
+
+
 def _format_checker(draft):
     """The formats that specd enforces, as far as jsonschema and the draft have them."""
     checker = jsonschema.FormatChecker([])
     known = dict(_DRAFTS[draft].FORMAT_CHECKER.checkers)
-    known["duration"] = (lambda value: not isinstance(value, str) or
-                         _DURATION.fullmatch(value) is not None, ())
+    own = {
+        "duration": _DURATION.fullmatch,
+        "json-pointer": _POINTER.fullmatch,
+        "relative-json-pointer": _RELATIVE_POINTER.fullmatch,
+        "uri-template": _TEMPLATE.fullmatch,
+        "iri": _is_iri("URI"),
+        "iri-reference": _is_iri("URI_reference"),
+        "idn-hostname": _is_idn_hostname,
+    }
+    for name, check in own.items():
+        known[name] = (lambda value, check=check: not isinstance(value, str) or bool(check(value)),
+                       (ValueError,))
     checker.checkers = {name: known[name] for name in ENFORCED if name in known}
     return checker
 
 
-ENFORCED = ("date-time", "date", "time", "email", "hostname", "ipv4", "ipv6", "uri", "uuid",
-            "duration")
+ENFORCED = ("date-time", "date", "time", "email", "idn-email", "hostname", "idn-hostname", "ipv4",
+            "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid", "duration",
+            "uri-template", "json-pointer", "relative-json-pointer", "regex")
 _CHECKERS = {draft: _format_checker(draft) for draft in _DRAFTS}
 # Without its package jsonschema passes a format in silence.
 assert set(ENFORCED) == set(_CHECKERS["draft2020-12"].checkers)

@@ -8,7 +8,7 @@ RESULTS is a committed list with one line for each file of the suite. The number
 A test of the suite is a schema and an instance. It is
   right    if a valid instance is accepted in one of its spellings, or an invalid one in none;
   strict   if a valid instance is accepted in no spelling, which specd may do;
-  refused  if specd refuses the schema by name, a format that it does not enforce among them;
+  refused  if specd refuses the schema by name;
   wrong    if an invalid instance is accepted. One such test fails this program.
 Texts that are drawn under the masks of each schema must satisfy it, too, by jsonschema's judgement.
 """
@@ -47,6 +47,13 @@ def read_suite():
             if is_wanted and path.endswith(".json") and path not in LEFT_OUT:
                 suite.append((path, json_spellings.loads(package.extractfile(member).read())))
     return sorted(suite)
+
+
+def _with_dialect(schema, draft):
+    """Draft 4 takes 1.0 for no integer, and has `id`: its schemas say that they are of draft 4."""
+    if draft != "draft4" or not isinstance(schema, dict) or "$schema" in schema:
+        return schema
+    return {"$schema": "http://json-schema.org/draft-04/schema#", **schema}
 
 
 class Count:
@@ -89,7 +96,7 @@ class SuiteRun:
         draft = path.split("/")[0]
         count = Count()
         for case in cases:
-            schema = json_spellings.compact(case["schema"])
+            schema = json_spellings.compact(_with_dialect(case["schema"], draft))
             code, message = self._probe.compile(JSON_SCHEMA, schema, COMPACT)
             if code != OK:
                 count.counts["refused"] += len(case["tests"])
@@ -110,8 +117,10 @@ class SuiteRun:
         return count
 
     def _outcome(self, path, draft, case, test, space):
-        # Draft 4 tells 1.0 from 1; every later draft takes them for one number.
-        drops_fractions = test["valid"] or draft != "draft4"
+        # Constants have one spelling: 1 for 1.0. Draft 4 tells the two apart.
+        has_constants = any(f'"{word}"' in json_spellings.compact(case["schema"])
+                            for word in ("const", "enum"))
+        drops_fractions = has_constants and (test["valid"] or draft != "draft4")
         texts = json_spellings.spellings(test["data"], case["schema"], drops_fractions, space)
         accepted = [text for text in texts if self._probe.is_whole(text)]
         if test["valid"]:
@@ -119,7 +128,7 @@ class SuiteRun:
                 return "right"
             self._note("strict", path, case, texts)
             return "strict"
-        if self._probe.warnings:
+        if any("is taken as a remark" not in warning for warning in self._probe.warnings):
             self.wrong.append(f"{path}: {case['description']}: a warning without lenient: "
                               f"{self._probe.warnings}")
         for text in accepted:

@@ -132,6 +132,32 @@ TEST_SUITE("unit") {
                kTooMuch, "1024 levels");
   }
 
+  TEST_CASE("json schema: a minimum past every output is refused with its place and the remedy") {
+    for (const std::string_view keyword : {"minLength", "minItems", "minProperties"}) {
+      for (const std::string_view count : {"1e300", "4294967294", "99999999999999999999"}) {
+        CheckError(fmt::format(R"({{"items": {{"{}": {}}}}})", keyword, count),
+                   absl::StatusCode::kResourceExhausted,
+                   fmt::format("#/items: {} is {}, allowed are 0 to 4294967293; no output is as "
+                               "long, so ask for less",
+                               keyword, count));
+      }
+    }
+  }
+
+  TEST_CASE("json schema: a format that is a remark has one warning, however often it is there") {
+    std::string properties;
+    for (int i = 0; i < 5000; ++i) {
+      properties += fmt::format(R"({}"p{}": {{"format": "f{}"}})", i == 0 ? "" : ", ", i, i % 3);
+    }
+    GrammarRules rules;
+    std::vector<std::string> warnings = {"earlier"};
+    REQUIRE(BuildJsonSchema(fmt::format(R"({{"properties": {{{}}}}})", properties), {}, &rules,
+                            &warnings)
+                .ok());
+    CHECK(warnings.size() == 4);
+    CHECK(warnings[0] == "earlier");
+  }
+
   TEST_CASE("json schema: branches that multiply are refused, not built") {
     std::string branches;
     for (int i = 0; i < 40; ++i) {
@@ -166,6 +192,23 @@ TEST_SUITE("unit") {
     CHECK(reference.Accepts(R"({"k":"v39","r39":1})"));
     CHECK_FALSE(reference.Accepts(R"({"k":"v39","r38":1})"));
     CHECK_FALSE(reference.Accepts(R"({"k":"v0"})"));
+  }
+
+  TEST_CASE("json schema: looking for branches that hold nothing ends") {
+    // A look into a required property made a form, whose making looked into the same property.
+    std::string branches;
+    for (int i = 0; i < 40; ++i) {
+      branches +=
+          fmt::format(R"({}{{"type": "object", "required": ["r{}"]}})", i == 0 ? "" : ", ", i);
+    }
+    const absl::StatusCode code =
+        StatusOf(fmt::format(R"({{"type": "object", "required": ["n"], "allOf": [
+                                {{"properties": {{"n": {{"$ref": "#"}}}}}},
+                                {{"properties": {{"n": {{"anyOf": [{}]}}}}}}]}})",
+                             branches))
+            .code();
+    CHECK((code == absl::StatusCode::kOk || code == absl::StatusCode::kResourceExhausted ||
+           code == absl::StatusCode::kUnimplemented));
   }
 
   TEST_CASE("json schema: the network of optional properties grows with their number") {

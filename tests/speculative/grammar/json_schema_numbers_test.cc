@@ -31,7 +31,7 @@ std::vector<std::string> ShortTexts(size_t size) {
 }
 
 // A plain decimal in thousandths, by hand: -?(0|[1-9][0-9]*)(\.[0-9]{1,3})?
-bool ReadThousandths(std::string_view text, bool allows_fraction, int64_t* value) {
+bool ReadThousandths(std::string_view text, int64_t* value) {
   size_t at = 0;
   const bool is_negative = !text.empty() && text[0] == '-';
   if (is_negative) ++at;
@@ -43,7 +43,7 @@ bool ReadThousandths(std::string_view text, bool allows_fraction, int64_t* value
   if (at == whole || (text[whole] == '0' && at - whole > 1)) return false;
   thousandths *= 1000;
   if (at < text.size()) {
-    if (!allows_fraction || text[at] != '.' || at + 1 == text.size()) return false;
+    if (text[at] != '.' || at + 1 == text.size()) return false;
     int64_t place = 100;
     for (++at; at < text.size(); ++at, place /= 10) {
       if (text[at] < '0' || text[at] > '9') return false;
@@ -83,7 +83,7 @@ TEST_SUITE("unit") {
       // Bounds of the same few digits as the texts, so that many texts are close to them.
       const auto draw = [&] {
         int64_t value = 0;
-        while (!ReadThousandths(texts[random() % texts.size()], true, &value)) {
+        while (!ReadThousandths(texts[random() % texts.size()], &value)) {
         }
         return value;
       };
@@ -98,7 +98,8 @@ TEST_SUITE("unit") {
       const ByteDfa dfa = Compile(schema);
       for (const std::string& text : texts) {
         int64_t value = 0;
-        const bool is_allowed = ReadThousandths(text, !is_integer, &value) &&
+        const bool is_allowed = ReadThousandths(text, &value) &&
+                                (!is_integer || value % 1000 == 0) &&
                                 (is_min_exclusive ? value > min : value >= min) &&
                                 (is_max_exclusive ? value < max : value <= max);
         if (dfa.Accepts(text) != is_allowed) FAIL_CHECK("text: ", text);
@@ -113,11 +114,35 @@ TEST_SUITE("unit") {
           fmt::format(R"({{"type": "integer", "multipleOf": {}, "minimum": -915}})", divisor));
       for (const std::string& text : texts) {
         int64_t value = 0;
-        const bool is_allowed = ReadThousandths(text, false, &value) && value >= -915000 &&
-                                value % (divisor * 1000) == 0;
+        const bool is_allowed =
+            ReadThousandths(text, &value) && value >= -915000 && value % (divisor * 1000) == 0;
         if (dfa.Accepts(text) != is_allowed) FAIL_CHECK(divisor, " text: ", text);
       }
     }
+  }
+
+  TEST_CASE(
+      "json schema: at most three zeros come after a whole number, and other digits never do") {
+    // 1.0 was refused where an integer is asked for, and to JSON Schema it is one.
+    for (const char* schema :
+         {R"({"type": "integer"})", R"({"type": "integer", "minimum": 0, "maximum": 12})",
+          R"({"type": "integer", "multipleOf": 2})", R"({"type": "number", "multipleOf": 4})",
+          R"({"type": "integer", "multipleOf": 0.25})"}) {
+      CAPTURE(schema);
+      const ByteDfa dfa = Compile(schema);
+      for (const char* text : {"8", "8.0", "8.00", "8.000", "12.0", "0.0"})
+        CHECK(dfa.Accepts(text));
+      for (const char* text : {"8.", "8.0000", "8.5", "8.01", "8.0e1", "-0.0", "08.0", ".0"}) {
+        CHECK_FALSE(dfa.Accepts(text));
+      }
+    }
+    const ByteDfa quarters = Compile(R"({"type": "number", "multipleOf": 0.25})");
+    for (const char* text : {"0.5", "0.50", "0.500", "0.250"}) CHECK(quarters.Accepts(text));
+    for (const char* text : {"0.5000", "0.251", "0.100"}) CHECK_FALSE(quarters.Accepts(text));
+    // The zeros cost few states, however many residues there are.
+    CHECK(
+        Compile(R"({"type": "integer", "multipleOf": 4096, "minimum": -99999999})").states.size() <
+        45000);
   }
 
   TEST_CASE("json schema: integers that are left out leave exactly the others") {

@@ -34,8 +34,10 @@ std::optional<Network> BuildRegex(const std::string& text) {
 TEST_SUITE("unit") {
   TEST_CASE("a network took twice the memory that it counted") {
     if (kIsSanitized) return;  // the heap is the sanitizer's
-    for (const char* const text : {"[a-z]{40000}", "(ab|c[0-9]|Ã©){5000}", "(a?b?c?d?){1000}"}) {
-      CAPTURE(text);
+    for (const char* const part : {"(ab|c[0-9]|\u00e9)x?", "a?b", "([a-z]{40}[0-9])"}) {
+      std::string text;
+      for (int i = 0; i < 500; ++i) text += part;
+      CAPTURE(part);
       const size_t before = UsedBytes();
       const std::optional<Network> network = BuildRegex(text);
       const auto used = static_cast<double>(UsedBytes() - before);

@@ -20,6 +20,20 @@ class PatternWriter {
  public:
   explicit PatternWriter(uint32_t seed) : random_(seed) {}
 
+  // Each alternative may begin with lookaheads, after ^ or not.
+  std::string LookaheadPattern(const char* begin) {
+    std::string pattern;
+    do {
+      std::string one = begin;
+      for (uint32_t i = Draw(3); i > 0; --i) {
+        one += (Draw(2) == 0 ? "(?=" : "(?!") + Pattern(1) + ")";
+      }
+      one += Alternative(1);
+      if (!pattern.empty()) pattern += "|";
+      pattern += Draw(4) == 0 ? "(" + one + ")" : one;
+    } while (Draw(3) == 0);
+    return Draw(6) == 0 ? "(?:" + pattern + ")" : pattern;
+  }
   std::string Pattern(int depth) {
     std::string pattern = Alternative(depth);
     while (Draw(3) == 0) pattern += "|" + Alternative(depth);
@@ -63,34 +77,54 @@ std::vector<std::string> AllTexts() {
   return texts;
 }
 
+// Counts of texts that a pattern allows and of those that it refuses.
+struct Counts {
+  int num_accepted = 0;
+  int num_refused = 0;
+};
+
+void CompareWithPeer(const std::string& pattern, bool is_search,
+                     const std::vector<std::string>& texts, Counts* counts) {
+  CAPTURE(pattern);
+  CAPTURE(is_search);
+  const std::regex peer(pattern, std::regex::ECMAScript);
+  GrammarRules rules;
+  const absl::StatusOr<ExprId> expr = ParseRegex(pattern, {.search = is_search}, &rules);
+  REQUIRE_MESSAGE(expr.ok(), expr.status().ToString());
+  const GrammarReference reference(rules, *expr);
+  for (const std::string& text : texts) {
+    const bool is_right = is_search ? std::regex_search(text, peer) : std::regex_match(text, peer);
+    if (reference.Accepts(text) != is_right) FAIL_CHECK("text ", text, ": ", is_right);
+    ++(is_right ? counts->num_accepted : counts->num_refused);
+  }
+}
+
 TEST_SUITE("grammar") {
   TEST_CASE("random patterns match and find what std::regex matches and finds") {
     const std::vector<std::string> texts = AllTexts();
     PatternWriter writer(7);
-    int num_accepted = 0;
-    int num_refused = 0;
+    Counts counts;
     for (int i = 0; i < kPatterns; ++i) {
       const std::string pattern = writer.Pattern(2);
-      CAPTURE(pattern);
-      const std::regex peer(pattern, std::regex::ECMAScript);
-      GrammarRules rules;
-      const absl::StatusOr<ExprId> full = ParseRegex(pattern, {.search = false}, &rules);
-      const absl::StatusOr<ExprId> search = ParseRegex(pattern, {.search = true}, &rules);
-      REQUIRE_MESSAGE(full.ok(), full.status().ToString());
-      REQUIRE(search.ok());
-      const GrammarReference matches(rules, *full);
-      const GrammarReference finds(rules, *search);
-      for (const std::string& text : texts) {
-        const bool is_match = std::regex_match(text, peer);
-        const bool is_found = std::regex_search(text, peer);
-        if (matches.Accepts(text) != is_match) FAIL_CHECK("match of ", text, ": ", is_match);
-        if (finds.Accepts(text) != is_found) FAIL_CHECK("search of ", text, ": ", is_found);
-        ++(is_match ? num_accepted : num_refused);
-      }
+      CompareWithPeer(pattern, /*is_search=*/false, texts, &counts);
+      CompareWithPeer(pattern, /*is_search=*/true, texts, &counts);
     }
     // The patterns are no trivial ones.
-    CHECK(num_accepted > kPatterns);
-    CHECK(num_refused > kPatterns);
+    CHECK(counts.num_accepted > kPatterns);
+    CHECK(counts.num_refused > kPatterns);
+  }
+
+  TEST_CASE("random lookaheads at the begin of a pattern are those of std::regex") {
+    const std::vector<std::string> texts = AllTexts();
+    PatternWriter writer(8);
+    Counts counts;
+    for (int i = 0; i < kPatterns; ++i) {
+      CompareWithPeer(writer.LookaheadPattern(i % 2 == 0 ? "" : "^"), /*is_search=*/false, texts,
+                      &counts);
+      CompareWithPeer(writer.LookaheadPattern("^"), /*is_search=*/true, texts, &counts);
+    }
+    CHECK(counts.num_accepted > kPatterns);
+    CHECK(counts.num_refused > kPatterns);
   }
 }
 

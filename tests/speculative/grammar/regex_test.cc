@@ -207,9 +207,29 @@ TEST_SUITE("grammar") {
     CheckInvalid("\xC3\xA9*+", 2, "quantifier follows");  // a column is a character
   }
 
+  TEST_CASE("lookaheads at the begin are operations on whole texts") {
+    // They were refused, and real schemas have them there.
+    CheckFinds("^(?!@@)[\\w@]+$", {"@a", "a@@", "@"}, {"@@", "@@a", "", "-"});
+    CheckFinds("^(?=[^=]+$)(?!\\s+$)(.|\n)+$", {"a", " a", "a\n"}, {"", " ", "a=b", "\n"});
+    CheckFinds("^(?!^lucene\\.|mongo\\.).*", {"", "a", "lucene"},
+               {"lucene.", "lucene.x", "mongo.a"});
+    CheckFinds("^(?!pattern$).*$", {"", "patterns", "x"}, {"pattern"});
+    CheckFinds("(^(?!a)b*$)|^c", {"", "bb", "cx"}, {"a", "ba", "xc"});
+    CheckFinds("^(?=(?!ab)a).", {"a", "ac"}, {"ab", "b", ""});
+    CheckFinds("^(?=[)(|\\]]x)", {")x", "]xy"}, {"x", ""});
+    CheckMatches("(?=a)[ab]{2}", {"ab", "aa"}, {"ba", "a", "abb"});
+    CheckMatches("(?!a|b$)[ab]{1,2}", {"ba", "bb"}, {"a", "b", "ab"});
+    for (const char* pattern : {"^(?=a", "^(?!a)b)", "^(?!a)*", "^(?!a)(b", "^(?=[a"}) {
+      GrammarRules rules;
+      CHECK_FALSE(ParseRegex(pattern, kSearch, &rules).ok());
+    }
+  }
+
   TEST_CASE("what cannot be enforced is refused by name") {
     CheckUnsupported("x(?=a)", 1, "lookaround");
-    CheckUnsupported("(?!a)", 0, "lookaround");
+    CheckUnsupported("a|b(?!a)", 3, "lookaround");
+    CheckUnsupported("^((?!a).)*$", 2, "lookaround");
+    CheckUnsupported("a(?=b)|(c)", 1, "begin the pattern with ^");
     CheckUnsupported("(?<=a)", 0, "lookaround");
     CheckUnsupported("(?<!a)", 0, "lookaround");
     CheckUnsupported("(?>a)", 0, "atomic");
