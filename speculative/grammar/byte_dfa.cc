@@ -195,6 +195,68 @@ absl::StatusOr<ByteDfa> Subtract(const ByteDfa& a, const ByteDfa& b) {
 
 ByteDfa Minimize(const ByteDfa& dfa) { return DfaMinimizer(dfa).Run(); }
 
+ByteDfa SubtractTexts(const ByteDfa& a, std::span<const std::string> texts) {
+  if (a.IsEmpty()) return {};
+  struct Node {
+    uint32_t state = 0;                           // of a, after the same bytes
+    List<std::pair<uint8_t, uint32_t>> children;  // sorted
+    bool is_text = false;
+  };
+  List<Node> nodes(1);
+  for (const std::string& text : texts) {
+    uint32_t at = 0;
+    for (const char character : text) {
+      const auto byte = static_cast<uint8_t>(character);
+      const uint32_t state = a.Step(nodes[at].state, byte);
+      if (state == kDead) {
+        at = kDead;  // no text of `a` begins so
+        break;
+      }
+      List<std::pair<uint8_t, uint32_t>>& children = nodes[at].children;
+      const auto place =
+          std::lower_bound(children.begin(), children.end(), std::pair<uint8_t, uint32_t>(byte, 0));
+      if (place != children.end() && place->first == byte) {
+        at = place->second;
+        continue;
+      }
+      const auto child = static_cast<uint32_t>(nodes.size());
+      children.insert(place, {byte, child});
+      nodes.push_back({.state = state, .children = {}, .is_text = false});
+      at = child;
+    }
+    if (at != kDead) nodes[at].is_text = true;
+  }
+  const auto base = static_cast<uint32_t>(nodes.size());
+  ByteDfa result;
+  for (const Node& node : nodes) {
+    const ByteDfa::State& state = a.states[node.state];
+    ByteDfa::State& made = result.states.emplace_back();
+    made.accepting = state.accepting && !node.is_text;
+    auto child = node.children.begin();
+    for (const ByteDfa::Edge& edge : state.edges) {
+      int first = edge.first;
+      for (; child != node.children.end() && child->first <= edge.last; ++child) {
+        const uint8_t byte = child->first;
+        if (first < byte) {
+          AppendEdge(
+              {static_cast<uint8_t>(first), static_cast<uint8_t>(byte - 1), base + edge.target},
+              &made.edges);
+        }
+        AppendEdge({byte, byte, child->second}, &made.edges);
+        first = byte + 1;
+      }
+      if (first <= edge.last) {
+        AppendEdge({static_cast<uint8_t>(first), edge.last, base + edge.target}, &made.edges);
+      }
+    }
+  }
+  for (const ByteDfa::State& state : a.states) {
+    ByteDfa::State& made = result.states.emplace_back(state);
+    for (ByteDfa::Edge& edge : made.edges) edge.target += base;
+  }
+  return result;
+}
+
 bool AreEqual(const ByteDfa& a, const ByteDfa& b) {
   // Results of operations are minimal already; equal ones are the same.
   return AreSame(a, b) || AreSame(Minimize(a), Minimize(b));

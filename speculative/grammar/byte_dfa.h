@@ -2,8 +2,8 @@
 //
 // A front end uses it where a language is made from others by operations that expressions lack:
 // intersection (a pattern and a length), complement (a key that is none of the declared ones). Dfa
-// functions build new automata; every result is minimal and has no state from which no text can be
-// completed. Plain data. Thread safety: as an int.
+// functions build new automata; but for SubtractTexts, every result is minimal and has no state
+// from which no text can be completed. Plain data. Thread safety: as an int.
 //
 //   auto pattern = Determinize(rules, expr);                  // Status if it calls rules or grows
 //   auto both = Intersect(*pattern, *length);
@@ -57,6 +57,9 @@ absl::StatusOr<ByteDfa> Intersect(const ByteDfa& a, const ByteDfa& b);
 absl::StatusOr<ByteDfa> Unite(const ByteDfa& a, const ByteDfa& b);
 // The texts of `a` that are not texts of `b`.
 absl::StatusOr<ByteDfa> Subtract(const ByteDfa& a, const ByteDfa& b);
+// The texts of `a` that are none of `texts`. Quick and not minimal: a tree of the texts' bytes
+// stands before the states of `a`. States may lead to no text.
+ByteDfa SubtractTexts(const ByteDfa& a, std::span<const std::string> texts);
 // The smallest automaton of the same language: states with the same language become one.
 ByteDfa Minimize(const ByteDfa& dfa);
 

@@ -306,12 +306,25 @@ absl::Status SchemaBuilder::SimplifyNeeds(const SchemaSet& set, ObjectSchema* ob
                         "it needs more than one member whose name is left open");
 }
 
+absl::StatusOr<SharedDfa> SchemaBuilder::SpelledNames(const SharedDfa& names,
+                                                      const NeededMember* needed) {
+  SharedDfa& spelled = spelled_[{names, needed == nullptr ? nullptr : needed->names}];
+  if (spelled != nullptr) return spelled;
+  absl::StatusOr<ByteDfa> all = names == nullptr ? AllStrings() : *names;
+  if (all.ok() && needed != nullptr) all = Intersect(*all, *needed->names);
+  if (!all.ok()) return all.status();
+  return spelled = std::make_shared<const ByteDfa>(EscapeStrings(*all));
+}
+
 absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set, const ObjectSchema& object,
                                                   const NeededMember* needed) {
-  List<std::string_view> declared;
-  for (const PropertySchema& property : object.properties) declared.push_back(property.name);
-  ByteDfa excluded;
+  List<std::string> declared;
+  for (const PropertySchema& property : object.properties) {
+    const std::string quoted = QuoteJson(property.name);
+    declared.push_back(quoted.substr(1, quoted.size() - 2));
+  }
   List<ExprId> others;
+  List<ExprId> parts;  // of the others, to know them again
   for (const NameClass& other : object.others) {
     const absl::StatusOr<ExprId> value =
         ExprFor(needed == nullptr ? other.schemas : UniteSets(other.schemas, needed->schemas));
@@ -319,28 +332,28 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set, const Ob
     if (*value == rules_.Never()) continue;
     if (other.names == nullptr && declared.empty() && needed == nullptr) {
       others.push_back(rules_.Sequence({text_.String(), text_.Colon(), *value}));
+      parts.insert(parts.end(), {text_.String(), *value});
       continue;
     }
-    absl::StatusOr<ByteDfa> names = other.names == nullptr ? AllStrings() : *other.names;
-    if (names.ok() && !declared.empty()) {
-      const absl::StatusOr<ByteDfa> these = TheseStrings(declared);
-      names = these.ok() ? Subtract(*names, *these) : these.status();
-    }
-    if (names.ok() && needed != nullptr) names = Intersect(*names, *needed->names);
+    const absl::StatusOr<SharedDfa> names = SpelledNames(other.names, needed);
     if (!names.ok()) {
       return absl::ResourceExhaustedError(
           fmt::format("{}: the names of the additional properties need too many states; use "
                       "additionalProperties false",
                       PointerOf(PlaceOf(set))));
     }
-    if (names->IsEmpty()) continue;
-    others.push_back(rules_.Sequence({text_.String(*names), text_.Colon(), *value}));
+    const auto [known, is_new] = other_names_.try_emplace({*names, declared}, rules_.Never());
+    if (is_new) known->second = rules_.Automaton(SubtractTexts(**names, declared));
+    const ExprId quote = rules_.Literal("\"");
+    others.push_back(rules_.Sequence({quote, known->second, quote, text_.Colon(), *value}));
+    parts.insert(parts.end(), {known->second, *value});
   }
-  const ExprId other = rules_.AnyOf(others);
-  if (other == rules_.Never()) return other;
+  if (others.empty()) return rules_.Never();
+  const auto [known, is_new] = others_.try_emplace(std::move(parts), rules_.Never());
+  if (!is_new) return known->second;
   const RuleId rule = rules_.AddRule(PointerOf(PlaceOf(set)) + " additional");
-  rules_.Define(rule, other);
-  return rules_.Call(rule);
+  rules_.Define(rule, rules_.AnyOf(others));
+  return known->second = rules_.Call(rule);
 }
 
 absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,

@@ -48,6 +48,8 @@ class SchemaBuilder {
   // Takes the needs that other keywords meet out of the object. If more than one is left, refuses.
   absl::Status SimplifyNeeds(const SchemaSet& set, ObjectSchema* object);
   absl::StatusOr<Members> ReadMembers(const SchemaSet& set, const ObjectSchema& object);
+  // The names of a class that meet the need, as they are spelled, without their quotes.
+  absl::StatusOr<SharedDfa> SpelledNames(const SharedDfa& names, const NeededMember* needed);
   absl::Status RefuseUnoffered(const List<UnofferedKeyword>& unoffered);
   // The place that a set comes from, for the names of rules and for errors.
   static const JsonValue& PlaceOf(const SchemaSet& set) { return *set[0].schema; }
@@ -57,6 +59,10 @@ class SchemaBuilder {
   GrammarRules& rules_;
   JsonText text_;
   std::map<SchemaSet, ExprId> exprs_;
+  // Many alternatives of one schema have the same names and the same others.
+  std::map<std::pair<SharedDfa, SharedDfa>, SharedDfa> spelled_;
+  std::map<std::pair<SharedDfa, List<std::string>>, ExprId> other_names_;
+  std::map<List<ExprId>, ExprId> others_;
   List<Pending> pending_;
 };
 

@@ -1,6 +1,8 @@
 #include "speculative/grammar/schema_strings.h"
 
 #include <algorithm>
+#include <atomic>
+#include <memory>
 #include <utility>
 
 #include "kernels/core/check.h"
@@ -83,8 +85,16 @@ absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text) {
 }
 
 absl::StatusOr<ByteDfa> AllStrings() {
+  // Made once for the process. Pairs with the exchange: who sees the automaton sees its states.
+  static std::atomic<const ByteDfa*> made{nullptr};
+  if (const ByteDfa* all = made.load(std::memory_order_acquire); all != nullptr) return *all;
   GrammarRules rules;
-  return Determinize(rules, rules.Star(rules.Chars(CharSet::All())));
+  absl::StatusOr<ByteDfa> all = Determinize(rules, rules.Star(rules.Chars(CharSet::All())));
+  if (!all.ok()) return all;
+  auto kept = std::make_unique<const ByteDfa>(*all);
+  const ByteDfa* none = nullptr;
+  if (made.compare_exchange_strong(none, kept.get(), std::memory_order_acq_rel)) kept.release();
+  return all;
 }
 
 absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings) {

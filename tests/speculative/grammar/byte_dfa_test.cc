@@ -283,6 +283,26 @@ TEST_SUITE("unit") {
     CHECK(CountTransitions(dfa) == 256 * (kDfaStatesMax - 1));
     CHECK(Unite(dfa, {}).status().code() == absl::StatusCode::kResourceExhausted);
   }
+
+  TEST_CASE("texts are taken out of an automaton: those, and no others") {
+    GrammarRules rules;
+    const ExprId letters = rules.Bytes(ByteSet::Range('a', 'c'));
+    const auto all = Determinize(rules, rules.Repeat(letters, 0, 4));
+    REQUIRE(all.ok());
+    // One text begins another, one is not in the automaton, one is empty.
+    for (const std::vector<std::string>& texts :
+         {std::vector<std::string>{"ab", "abc", "abca", "c", "xa", "aaaaa"}, {""}, {}}) {
+      const ByteDfa rest = SubtractTexts(*all, texts);
+      std::vector<std::string> open = {""};
+      for (size_t i = 0; i < open.size(); ++i) {
+        const bool is_out = std::find(texts.begin(), texts.end(), open[i]) != texts.end();
+        CAPTURE(open[i]);
+        CHECK(rest.Accepts(open[i]) == (all->Accepts(open[i]) && !is_out));
+        if (open[i].size() == 5) continue;
+        for (const char letter : {'a', 'b', 'c', 'x'}) open.push_back(open[i] + letter);
+      }
+    }
+  }
 }
 
 }  // namespace
