@@ -234,6 +234,41 @@ void LazyAutomaton::Return(uint32_t stack) {
   }
 }
 
+void LazyAutomaton::EndKey(Item item) {
+  const Network::Node& node = network_.node(item.node);
+  const NetworkFrame& frame = network_.frame(node);
+  const StackCell cell = stacks_[item.stack];
+  const uint32_t key = network_.keys(node)[0];
+  const FrameNumbers after = frame.AfterKey(key, cell.numbers);
+  const auto visit = [&](uint32_t value, FrameNumbers numbers) {
+    Visit({.node = value, .stack = Push(cell.node - 1, cell.below, numbers)});
+  };
+  if (frame.MayBeMet(after)) visit(frame.values[key], after);
+  const bool may_meet = frame.needed_values[key] != NetworkFrame::kNoNode;
+  if (may_meet && !NetworkFrame::IsMet(after)) {
+    visit(frame.needed_values[key], NetworkFrame::Met(after));
+  }
+}
+
+void LazyAutomaton::Call(Item item) {
+  const Network::Node& node = network_.node(item.node);
+  if (node.role == Network::Role::kEntry) {
+    const NetworkFrame& frame = network_.frame(node);
+    if (frame.kind == FrameRule::Kind::kCount) {
+      Visit({.node = frame.part, .stack = Push(item.node, item.stack, frame.Begin())});
+    } else {
+      BeginMember(item.node, frame.Begin(), item.stack);
+    }
+    return;
+  }
+  if (!node.edges.empty()) closed_.push_back(item);
+  for (const Network::Call& call : node.calls) {
+    // A return to a node that can only end its rule would return at once.
+    const bool is_last = network_.node(call.next).is_tail;
+    Visit({.node = call.start, .stack = is_last ? item.stack : Push(call.next, item.stack)});
+  }
+}
+
 StateId LazyAutomaton::CloseVisited() {
   const auto is_too_much = [&] {
     return visited_.size() > kItemsMax || returns_.size() > kItemsMax;
@@ -241,101 +276,81 @@ StateId LazyAutomaton::CloseVisited() {
   for (size_t i = 0; i < visited_.size() && !is_too_much(); ++i) {
     const Item item = visited_[i];
     const Network::Node& node = network_.node(item.node);
-    if (node.role == Network::Role::kEntry) {
-      const NetworkFrame& frame = network_.frame(node);
-      if (frame.kind == FrameRule::Kind::kCount) {
-        Visit({.node = frame.part, .stack = Push(item.node, item.stack, frame.Begin())});
-      } else {
-        BeginMember(item.node, frame.Begin(), item.stack);
-      }
-      continue;
-    }
     if (node.role == Network::Role::kKey && node.edges.empty()) {
-      // A whole key: its value follows, and then the frame is behind the key.
-      const NetworkFrame& frame = network_.frame(node);
-      const StackCell cell = stacks_[item.stack];
-      const uint32_t key = network_.keys(node)[0];
-      const FrameNumbers after = frame.AfterKey(key, cell.numbers);
-      const auto visit = [&](uint32_t value, FrameNumbers numbers) {
-        Visit({.node = value, .stack = Push(cell.node - 1, cell.below, numbers)});
-      };
-      if (frame.MayBeMet(after)) visit(frame.values[key], after);
-      const bool may_meet = frame.needed_values[key] != NetworkFrame::kNoNode;
-      if (may_meet && !NetworkFrame::IsMet(after)) {
-        visit(frame.needed_values[key], NetworkFrame::Met(after));
-      }
-      continue;
+      EndKey(item);
+    } else if (node.is_end) {
+      Return(item.stack);
     }
-    if (!node.edges.empty()) closed_.push_back(item);
-    for (const Network::Call& call : node.calls) {
-      // A return to a node that can only end its rule would return at once.
-      const bool is_last = network_.node(call.next).is_tail;
-      Visit({.node = call.start, .stack = is_last ? item.stack : Push(call.next, item.stack)});
-    }
-    if (node.is_end) Return(item.stack);
   }
-  if (is_too_much()) return kTooManyWays;
-  JoinCounts();
-  JoinStacks();
-  return Intern(closed_, is_accepting_);
+  // Every return is made, because no rule has the empty text. Calls come in the order of the ranks:
+  // when a node's turn comes, all its stacks are there, and the node calls once for all of them.
+  const auto is_later = [&](const Item& a, const Item& b) {
+    return std::pair(network_.node(a.node).rank, a.node) >
+           std::pair(network_.node(b.node).rank, b.node);
+  };
+  open_.clear();
+  size_t num_taken = 0;
+  const auto take_visited = [&] {
+    for (; num_taken < visited_.size(); ++num_taken) {
+      const Network::Node& node = network_.node(visited_[num_taken].node);
+      if (node.role == Network::Role::kKey && node.edges.empty()) continue;
+      open_.push_back(visited_[num_taken]);
+      std::push_heap(open_.begin(), open_.end(), is_later);
+    }
+  };
+  for (take_visited(); !open_.empty() && !is_too_much(); take_visited()) {
+    const uint32_t node = open_.front().node;
+    scratch_stacks_.clear();
+    while (!open_.empty() && open_.front().node == node) {
+      scratch_stacks_.push_back(open_.front().stack);
+      std::pop_heap(open_.begin(), open_.end(), is_later);
+      open_.pop_back();
+    }
+    if (network_.node(node).role == Network::Role::kKey) {
+      // The edges of a tree of keys look at the frame on top of their stack.
+      for (const uint32_t stack : scratch_stacks_)
+        closed_.push_back({.node = node, .stack = stack});
+    } else {
+      Call({.node = node, .stack = Either(&scratch_stacks_)});
+    }
+  }
+  return is_too_much() ? kTooManyWays : Intern(closed_, is_accepting_);
 }
 
-void LazyAutomaton::JoinCounts() {
-  const auto is_counted = [&](const Item& item) {
-    if (item.stack == kEmptyStack || stacks_[item.stack].node == kEitherNode) return false;
-    const Network::Node& node = network_.node(stacks_[item.stack].node);
+void LazyAutomaton::JoinCounts(std::vector<uint32_t>* stacks) {
+  const auto is_counted = [&](uint32_t stack) {
+    if (stack == kEmptyStack || stacks_[stack].node == kEitherNode) return false;
+    const Network::Node& node = network_.node(stacks_[stack].node);
     return node.role == Network::Role::kEntry &&
            network_.frame(node).kind == FrameRule::Kind::kCount;
   };
-  if (closed_.size() < 2) return;
-  const auto counted = std::stable_partition(closed_.begin(), closed_.end(),
-                                             [&](const Item& item) { return !is_counted(item); });
-  if (closed_.end() - counted < 2) return;
-  const auto order = [&](const Item& item) {
-    const StackCell& cell = stacks_[item.stack];
-    return std::tuple(item.node, cell.node, cell.below, cell.numbers.first, cell.numbers.second);
+  const auto counted = std::partition(stacks->begin(), stacks->end(),
+                                      [&](uint32_t stack) { return !is_counted(stack); });
+  if (stacks->end() - counted < 2) return;
+  const auto order = [&](uint32_t stack) {
+    const StackCell& cell = stacks_[stack];
+    return std::tuple(cell.node, cell.below, cell.numbers.first, cell.numbers.second);
   };
-  std::sort(counted, closed_.end(),
-            [&](const Item& a, const Item& b) { return order(a) < order(b); });
+  std::sort(counted, stacks->end(), [&](uint32_t a, uint32_t b) { return order(a) < order(b); });
   auto last = counted;
-  for (auto item = counted + 1; item != closed_.end(); ++item) {
-    const StackCell a = stacks_[last->stack];
-    const StackCell b = stacks_[item->stack];
-    const bool is_joined = last->node == item->node && a.node == b.node && a.below == b.below &&
-                           NetworkFrame::Touch(a.numbers, b.numbers);
-    if (is_joined) {
-      last->stack = Push(a.node, a.below, NetworkFrame::Join(a.numbers, b.numbers));
+  for (auto stack = counted + 1; stack != stacks->end(); ++stack) {
+    const StackCell a = stacks_[*last];
+    const StackCell b = stacks_[*stack];
+    if (a.node == b.node && a.below == b.below && NetworkFrame::Touch(a.numbers, b.numbers)) {
+      *last = Push(a.node, a.below, NetworkFrame::Join(a.numbers, b.numbers));
     } else {
-      *++last = *item;
+      *++last = *stack;
     }
   }
-  closed_.erase(last + 1, closed_.end());
-}
-
-void LazyAutomaton::JoinStacks() {
-  std::sort(closed_.begin(), closed_.end(),
-            [](const Item& a, const Item& b) { return a.key() < b.key(); });
-  auto last = closed_.begin();
-  std::vector<uint32_t> stacks;
-  for (auto item = closed_.begin(); item != closed_.end();) {
-    const uint32_t node = item->node;
-    const auto end =
-        std::find_if(item, closed_.end(), [&](const Item& other) { return other.node != node; });
-    // The edges of a tree of keys look at the frame on top of their stack.
-    const bool is_key = network_.node(node).role == Network::Role::kKey;
-    if (is_key || end - item == 1) {
-      last = std::move(item, end, last);
-    } else {
-      stacks.clear();
-      for (auto other = item; other != end; ++other) ListStacks(other->stack, &stacks);
-      *last++ = {.node = node, .stack = Either(&stacks)};
-    }
-    item = end;
-  }
-  closed_.erase(last, closed_.end());
+  stacks->erase(last + 1, stacks->end());
 }
 
 uint32_t LazyAutomaton::Either(std::vector<uint32_t>* stacks) {
+  if (stacks->size() == 1) return stacks->front();
+  std::vector<uint32_t> listed;
+  for (const uint32_t stack : *stacks) ListStacks(stack, &listed);
+  *stacks = std::move(listed);
+  JoinCounts(stacks);
   std::sort(stacks->begin(), stacks->end());
   stacks->erase(std::unique(stacks->begin(), stacks->end()), stacks->end());
   uint32_t either = stacks->back();
@@ -380,8 +395,7 @@ uint32_t LazyAutomaton::NearOf(const StackCell& cell) {
   if (cell.node == kEitherNode) {
     const uint32_t other = stacks_[cell.numbers.first].near;
     if (below == cell.below && other == cell.numbers.first) return kSameStack;
-    std::vector<uint32_t> stacks = {below};
-    ListStacks(other, &stacks);
+    std::vector<uint32_t> stacks = {below, other};
     return Either(&stacks);
   }
   const Network::Node& node = network_.node(cell.node);

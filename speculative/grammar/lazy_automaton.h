@@ -179,12 +179,15 @@ class LazyAutomaton {
   void ListReturn(uint32_t stack);
   // Begins a member of the frame rule whose entry is the node `entry`.
   void BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below);
-  // Items that differ only in the counts of one repetition become one where that is exact.
-  void JoinCounts();
-  // Items of one node become one item, which returns to either stack. So alternatives that read the
-  // same, such as the members of many objects, are followed once.
-  void JoinStacks();
+  // The value follows a whole key, and then the frame is behind the key.
+  void EndKey(Item item);
+  // What the node of an item calls, and the item itself if it reads bytes.
+  void Call(Item item);
+  // A stack that is either of these. Alternatives that read the same, such as the members of many
+  // objects, are so followed once. The list is the function's to change.
   uint32_t Either(std::vector<uint32_t>* stacks);
+  // Stacks that differ only in the counts of one repetition become one where that is exact.
+  void JoinCounts(std::vector<uint32_t>* stacks);
   void ListStacks(uint32_t stack, std::vector<uint32_t>* stacks) const;
   bool MayFollow(const Network::Node& node, const Network::Edge& edge, uint32_t stack) const;
   // The stack of Near for a new cell; kSameStack: the cell itself.
@@ -217,9 +220,11 @@ class LazyAutomaton {
   IdTable state_ids_;
   // Scratch of a step; an exception may leave something in it.
   std::vector<Item> visited_;
-  IdTable seen_;                   // places in visited_
-  std::vector<uint32_t> returns_;  // stacks to which a rule returns
-  IdTable returned_;               // places in returns_
+  IdTable seen_;                          // places in visited_
+  std::vector<Item> open_;                // a heap: the items whose nodes have not called yet
+  std::vector<uint32_t> scratch_stacks_;  // of one node
+  std::vector<uint32_t> returns_;         // stacks to which a rule returns
+  IdTable returned_;                      // places in returns_
   std::vector<Item> closed_;
   bool is_accepting_ = false;
 };

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "kernels/core/check.h"
 #include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
 #include "speculative/grammar/hash_tables.h"
@@ -301,6 +302,50 @@ uint32_t Network::AddKeys(const FrameRule& rule, uint32_t frame) {
     key_lists_.insert(key_lists_.end(), lists[i].begin(), lists[i].end());
   }
   return root;
+}
+
+void Network::ListCalled(const Node& node, List<uint32_t>* called) const {
+  for (const Call& call : node.calls) called->push_back(call.start);
+  if (node.role != Role::kEntry) return;
+  for (const uint32_t start : {frame(node).part, frame(node).other, frame(node).needed_other}) {
+    if (start != NetworkFrame::kNoNode) called->push_back(start);
+  }
+}
+
+void Network::FindRanks() {
+  // Only starts are called. Without left recursion the calls among them have no circle, so each
+  // start is ranked when all its callers are.
+  List<uint32_t> called;
+  List<uint32_t> num_callers(nodes_.size());
+  std::vector<bool> is_start(nodes_.size());
+  for (const Node& node : nodes_) {
+    called.clear();
+    ListCalled(node, &called);
+    for (const uint32_t start : called) is_start[start] = true;
+  }
+  List<uint32_t> open;
+  uint32_t num_starts = 0;
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (!is_start[i]) continue;
+    ++num_starts;
+    nodes_[i].rank = 1;
+    called.clear();
+    ListCalled(nodes_[i], &called);
+    for (const uint32_t start : called) ++num_callers[start];
+  }
+  for (uint32_t i = 0; i < nodes_.size(); ++i) {
+    if (is_start[i] && num_callers[i] == 0) open.push_back(i);
+  }
+  for (size_t i = 0; i < open.size(); ++i) {
+    const uint32_t caller_rank = nodes_[open[i]].rank;
+    called.clear();
+    ListCalled(nodes_[open[i]], &called);
+    for (const uint32_t start : called) {
+      nodes_[start].rank = std::max(nodes_[start].rank, caller_rank + 1);
+      if (--num_callers[start] == 0) open.push_back(start);
+    }
+  }
+  SPECD_CHECK(open.size() == num_starts);
 }
 
 void Network::FindClasses() {

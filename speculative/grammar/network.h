@@ -44,6 +44,8 @@ class Network {
     bool is_end = false;   // the rule may end here
     bool is_tail = false;  // the rule can only end here
     Role role = Role::kPlain;
+    // Without a byte, a node leads to nodes of larger ranks only: to the rules that it calls.
+    uint32_t rank = 0;
     uint32_t frame = 0;  // of every role but kPlain
     // kKey: the keys that begin so, in key_lists. A whole key has one, and no edges.
     uint32_t first_key = 0;
@@ -78,6 +80,9 @@ class Network {
   void AddFrame(const FrameRule& rule);
   // The tree of the keys; returns its root.
   uint32_t AddKeys(const FrameRule& rule, uint32_t frame);
+  // The nodes that `node` leads to without a byte.
+  void ListCalled(const Node& node, List<uint32_t>* called) const;
+  void FindRanks();
   void FindClasses();
 
   List<Node> nodes_;
