@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "daemon/base/cpus.h"
 #include "daemon/base/logging.h"
+#include "daemon/session/compile_limits.h"
 #include "ipc/sockets/zmq_socket.h"
 #include "speculative/grammar/grammar_memory.h"
 
@@ -145,6 +146,13 @@ absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
       "session_memory_mib = {} is more than all sessions may have, {} MiB; lower it, or "
       "raise memory_mib",
       session_memory_mib, memory.sessions_bytes / kMib));
+}
+
+absl::Status SetCompileLimits(int32_t compile_ms, int32_t compile_mib, DaemonConfig* config) {
+  if (absl::Status status = SetCompileMs(compile_ms, &config->compile_limits); !status.ok()) {
+    return status;
+  }
+  return SetCompileMib(compile_mib, &config->compile_limits);
 }
 
 void FillEndpoints(DaemonConfig* config) {

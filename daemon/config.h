@@ -13,6 +13,7 @@
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/sockets/accept_gate.h"
+#include "speculative/grammar/budget.h"
 
 namespace specd {
 
@@ -50,6 +51,7 @@ struct DaemonConfig {
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
   MemoryBounds memory = {};
+  grammar::BudgetLimits compile_limits = grammar::CompileLimits();  // of one constraint
   TraceOptions trace = {};
 };
 
@@ -76,6 +78,9 @@ absl::Status SetThreads(int32_t threads, DaemonConfig* config);
 // session_memory_mib = 0 a session may have half of the sessions' bytes.
 absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
                        const AvailableMemory& available, DaemonConfig* config);
+
+// Checks both numbers: CPU time and memory of the compile of one constraint.
+absl::Status SetCompileLimits(int32_t compile_ms, int32_t compile_mib, DaemonConfig* config);
 
 // Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);

@@ -72,6 +72,7 @@ class Daemon {
   explicit Daemon(const DaemonConfig& config)
       : config_(config),
         epoch_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
+        models_(config.compile_limits),
         memory_(config.memory.sessions_bytes, "memory_mib"),
         verify_(&sessions_, {config.spin_ns, [this](std::string_view why) { DeviceFailed(why); },
                              [](Session& session, ChannelFault fault) {

@@ -21,6 +21,7 @@
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "daemon/profile_flag.h"
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/slow_compile.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
@@ -67,6 +68,12 @@ ABSL_FLAG(int64_t, memory_mib, 0,
 ABSL_FLAG(int64_t, session_memory_mib, 0,
           "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
           "0: half of what --memory_mib leaves beside constraints");
+ABSL_FLAG(int32_t, compile_ms, specd::grammar::kCompileMsDefault,
+          "CPU time that the compile of one constraint may take, 1 .. 60000 ms; a constraint that "
+          "takes more is refused");
+ABSL_FLAG(int32_t, compile_mib, specd::grammar::kCompileMibDefault,
+          "memory that the compile of one constraint may take, 16 .. 4096 MiB; a constraint that "
+          "takes more is refused");
 ABSL_FLAG(std::string, trace, "", "directory for a trace of all rounds; default: no trace");
 ABSL_FLAG(std::string, trace_options, "",
           "what the trace holds, such as level=rows,every=100,flight=64: level (rounds, hashes, "
@@ -133,6 +140,11 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   if (absl::Status status =
           specd::SetMemory(absl::GetFlag(FLAGS_memory_mib), absl::GetFlag(FLAGS_session_memory_mib),
                            specd::FindAvailableMemory(), config);
+      !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = specd::SetCompileLimits(absl::GetFlag(FLAGS_compile_ms),
+                                                    absl::GetFlag(FLAGS_compile_mib), config);
       !status.ok()) {
     return status;
   }

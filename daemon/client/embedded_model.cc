@@ -39,6 +39,8 @@ absl::StatusOr<EmbeddedModel> EmbeddedModelOf(const specd_options& options) {
   }
   if (options.reasoning_start != nullptr) model.reasoning.start = options.reasoning_start;
   if (options.reasoning_end != nullptr) model.reasoning.end = options.reasoning_end;
+  given.compile_ms = options.compile_ms;
+  given.compile_mib = options.compile_mib;
   return given;
 }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/session/compile_limits.h"
 #include "daemon/session/profile_file.h"
 #include "detokenizer/tokenizer_json.h"
 #include "ipc/base/error.h"
@@ -40,6 +41,24 @@ absl::StatusOr<ModelProfileOptions> Join(const ModelProfileOptions& fields,
   return file;
 }
 
+absl::StatusOr<ModelProfile> LoadProfile(const EmbeddedModel& model) {
+  ModelProfileOptions options = model.fields;
+  const char* field = "tokenizer";
+  if (!model.profile_file.empty()) {
+    field = "profile_file";
+    absl::StatusOr<ModelProfileOptions> file = ReadProfileFile(model.profile_file);
+    if (!file.ok()) {
+      return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, std::string(file.status().message()));
+    }
+    file = Join(model.fields, *std::move(file));
+    if (!file.ok()) return file.status();
+    options = *std::move(file);
+  }
+  absl::StatusOr<ModelProfile> profile = LoadModelProfile(options);
+  if (profile.ok() || !ErrorFieldOf(profile.status()).empty()) return profile;
+  return MakeError(ErrorCodeOf(profile.status()), field, std::string(profile.status().message()));
+}
+
 }  // namespace
 
 absl::Status CheckNoProfile(const EmbeddedModel& given) {
@@ -72,6 +91,15 @@ absl::Status CheckNoProfile(const EmbeddedModel& given) {
                                  "--reasoning_start and --reasoning_end",
                                  reasoning.start, reasoning.end));
   }
+  for (const auto& [field, value] :
+       {std::pair<std::string_view, uint32_t>{"compile_ms", given.compile_ms},
+        {"compile_mib", given.compile_mib}}) {
+    if (value == 0) continue;
+    return MakeError(SPECD_ERROR_UNSUPPORTED, field,
+                     fmt::format("{} = {} is for embedded mode; leave it 0 and start the daemon "
+                                 "with --{}={}",
+                                 field, value, field, value));
+  }
   return absl::OkStatus();
 }
 
@@ -83,22 +111,18 @@ absl::StatusOr<uint64_t> HashOfTokenizer(const EmbeddedModel& model) {
                    std::string(vocabulary.status().message()));
 }
 
-absl::StatusOr<ModelProfile> LoadEmbeddedProfile(const EmbeddedModel& model) {
-  ModelProfileOptions options = model.fields;
-  const char* field = "tokenizer";
-  if (!model.profile_file.empty()) {
-    field = "profile_file";
-    absl::StatusOr<ModelProfileOptions> file = ReadProfileFile(model.profile_file);
-    if (!file.ok()) {
-      return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field, std::string(file.status().message()));
-    }
-    file = Join(model.fields, *std::move(file));
-    if (!file.ok()) return file.status();
-    options = *std::move(file);
+absl::StatusOr<std::unique_ptr<ServedModel>> LoadEmbeddedModel(const EmbeddedModel& model) {
+  grammar::BudgetLimits limits = grammar::CompileLimits();
+  if (model.compile_ms != 0) {
+    if (absl::Status status = SetCompileMs(model.compile_ms, &limits); !status.ok()) return status;
   }
-  absl::StatusOr<ModelProfile> profile = LoadModelProfile(options);
-  if (profile.ok() || !ErrorFieldOf(profile.status()).empty()) return profile;
-  return MakeError(ErrorCodeOf(profile.status()), field, std::string(profile.status().message()));
+  if (model.compile_mib != 0) {
+    if (absl::Status status = SetCompileMib(model.compile_mib, &limits); !status.ok())
+      return status;
+  }
+  absl::StatusOr<ModelProfile> profile = LoadProfile(model);
+  if (!profile.ok()) return profile.status();
+  return std::make_unique<ServedModel>(*std::move(profile), limits);
 }
 
 }  // namespace specd

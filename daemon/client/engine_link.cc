@@ -29,14 +29,13 @@ constexpr uint64_t kRegionAlignBytes = 16;
 
 class LocalLink : public EngineLink {
  public:
-  LocalLink(std::string device, const EngineLinkOptions& options, ModelProfile profile,
-            std::unique_ptr<TraceRecorder> recorder)
+  LocalLink(std::string device, const EngineLinkOptions& options,
+            std::unique_ptr<ServedModel> model, std::unique_ptr<TraceRecorder> recorder)
       : recorder_(std::move(recorder)),
         device_(std::move(device)),
         threads_(ResolveThreads(options.threads)),
         cuda_stream_(options.cuda_stream),
-        profile_(std::move(profile)),
-        grammars_(&profile_),
+        model_(std::move(model)),
         service_(MakeHost()) {}
   ~LocalLink() override {
     if (service_.session() != nullptr) service_.session()->EndAll();
@@ -126,8 +125,8 @@ class LocalLink : public EngineLink {
       SessionOptions options;
       options.identity = {.session_id = 1, .daemon_epoch = std::random_device{}()};
       options.limits = request.limits;
-      options.profile = &profile_;
-      options.grammars = &grammars_;
+      options.profile = &model_->profile;
+      options.grammars = &model_->grammars;
       options.clock = Clock::Real();
       options.names = &names_;
       options.threads = threads_;
@@ -148,8 +147,7 @@ class LocalLink : public EngineLink {
   void* const cuda_stream_;
   bool reads_device_memory_ = false;  // set with the session
   EngineDevice gpus_;
-  const ModelProfile profile_;
-  GrammarCompilers grammars_;
+  const std::unique_ptr<ServedModel> model_;
   SharedNames names_;
   ControlService service_;
   uint32_t request_id_ = 0;
@@ -259,11 +257,11 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
   if (absl::Status status = CheckEmbedded(uri, rest, options.cuda_stream); !status.ok()) {
     return status;
   }
-  absl::StatusOr<ModelProfile> profile = LoadEmbeddedProfile(options.model);
-  if (!profile.ok()) return profile.status();
+  absl::StatusOr<std::unique_ptr<ServedModel>> model = LoadEmbeddedModel(options.model);
+  if (!model.ok()) return model.status();
   absl::StatusOr<std::unique_ptr<TraceRecorder>> recorder = StartRecorder(options);
   if (!recorder.ok()) return recorder.status();
-  return std::make_unique<LocalLink>(rest, options, *std::move(profile), *std::move(recorder));
+  return std::make_unique<LocalLink>(rest, options, *std::move(model), *std::move(recorder));
 }
 
 }  // namespace specd

@@ -56,7 +56,8 @@ std::shared_ptr<GrammarCompiler> GrammarCompilers::ForWidth(int32_t vocab_size) 
     compiler =
         std::make_shared<LazyCompiler>(GrammarCompilerOptions{.vocabulary = &*profile_.vocabulary,
                                                               .vocab_size = vocab_size,
-                                                              .reasoning = profile_.reasoning});
+                                                              .reasoning = profile_.reasoning,
+                                                              .compile_limits = limits_});
     known = compiler;
   }
   last_ = compiler;

@@ -15,20 +15,24 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/mutex.h"
 #include "daemon/session/model_profile.h"
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/grammar_compiler.h"
 
 namespace specd {
 
 class GrammarCompilers {
  public:
-  // The profile outlives this object and every compiler.
-  explicit GrammarCompilers(const ModelProfile* profile) : profile_(*profile) {}
+  // The profile outlives this object and every compiler. The limits are those of each compile.
+  explicit GrammarCompilers(const ModelProfile* profile,
+                            const grammar::BudgetLimits& limits = grammar::CompileLimits())
+      : profile_(*profile), limits_(limits) {}
 
   // Returns null if the profile has no tokenizer. REQUIRES: CheckVocabSize accepts the width.
   std::shared_ptr<grammar::GrammarCompiler> ForWidth(int32_t vocab_size);
 
  private:
   const ModelProfile& profile_;
+  const grammar::BudgetLimits limits_;
   Mutex mutex_;
   absl::flat_hash_map<int32_t, std::weak_ptr<grammar::GrammarCompiler>> by_width_
       ABSL_GUARDED_BY(mutex_);

@@ -19,20 +19,26 @@
 #include "absl/status/statusor.h"
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
+#include "speculative/grammar/budget.h"
 
 namespace specd {
 
 struct ServedModel {
-  explicit ServedModel(ModelProfile loaded) : profile(std::move(loaded)) {}
+  ServedModel(ModelProfile loaded, const grammar::BudgetLimits& compile_limits)
+      : profile(std::move(loaded)), grammars(&profile, compile_limits) {}
 
   const ModelProfile profile;
-  GrammarCompilers grammars{&profile};
+  GrammarCompilers grammars;
 };
 
 class ModelProfiles {
  public:
   static constexpr size_t kNameBytesMax = 64;
   static constexpr size_t kProfilesMax = 64;
+
+  // The limits are those of each compile of a constraint.
+  explicit ModelProfiles(const grammar::BudgetLimits& compile_limits = grammar::CompileLimits())
+      : compile_limits_(compile_limits) {}
 
   // An empty name: the model of engines that name none. A name is of letters, digits and ._-/:
   absl::Status Add(const std::string& name, const ModelProfileOptions& options);
@@ -44,6 +50,7 @@ class ModelProfiles {
   const auto& models() const { return models_; }
 
  private:
+  const grammar::BudgetLimits compile_limits_;
   std::map<std::string, std::unique_ptr<ServedModel>, std::less<>> models_;
 };
 

@@ -36,15 +36,16 @@ struct BudgetLimits {
   uint64_t levels = kNone;
 };
 
-// The bounds of one compile; options of the daemon and of embedded engines change the first two.
+// The bounds of one compile. The daemon and embedded engines have options for the first two
+// (daemon/session/compile_limits.h).
 inline constexpr uint64_t kCompileMsDefault = 2000;
 inline constexpr uint64_t kCompileMibDefault = 256;
 // A level of the compiler takes some 20 KB of stack under AddressSanitizer, less without it.
 inline constexpr uint64_t kCompileLevelsMax = 1024;
 
-inline BudgetLimits CompileLimits(uint64_t cpu_ms = kCompileMsDefault,
-                                  uint64_t mib = kCompileMibDefault) {
-  return {.cpu_ms = cpu_ms, .bytes = mib << 20, .levels = kCompileLevelsMax};
+inline BudgetLimits CompileLimits() {
+  return {
+      .cpu_ms = kCompileMsDefault, .bytes = kCompileMibDefault << 20, .levels = kCompileLevelsMax};
 }
 
 // A list would hold more bytes than the budget has, or the time was up when it grew.

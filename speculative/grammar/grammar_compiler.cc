@@ -103,7 +103,8 @@ absl::StatusOr<std::shared_ptr<GrammarCompiler>> GrammarCompiler::Create(
       SpecdBackend::Create({.vocabulary = options.vocabulary,
                             .vocab_size = options.vocab_size,
                             .mask_bytes = options.cache_bytes,
-                            .memory = options.memory});
+                            .memory = options.memory,
+                            .compile_limits = options.compile_limits});
   if (!own.ok()) return own.status();
   std::shared_ptr<const ReasoningMarkers> reasoning;
   if (!options.reasoning.end.empty()) {

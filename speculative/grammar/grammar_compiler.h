@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/forced_tokens.h"
 #include "speculative/grammar/grammar_backend.h"
 #include "speculative/grammar/grammar_memory.h"
@@ -28,6 +29,7 @@ struct GrammarCompilerOptions {
   ReasoningTexts reasoning = {};
   size_t cache_bytes = size_t{256} << 20;               // of masks and of compiled grammars, each
   GrammarMemory* memory = &GrammarMemory::OfProcess();  // outlives the compiler
+  BudgetLimits compile_limits = CompileLimits();        // of one compile by specd's own engine
 };
 
 class GrammarCompiler {

@@ -75,7 +75,7 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
   }
   const StateId before = next_state();
   next = visited_.empty() ? kDead : CloseVisited();
-  num_looks += kLooksPerVisit * (visited_.size() + returns_.size()) +
+  num_looks += kLooksPerVisit * (visited_.size() + returns_.size() + num_listed_) +
                kLooksPerState * (next_state() - before);
   if (next == kFull) return kFull;
   for (int i = network_.byte_class(first); i <= network_.byte_class(last); ++i) {
@@ -206,8 +206,10 @@ void LazyAutomaton::Return(uint32_t stack) {
     }
     const StackCell cell = stacks_[stack];
     if (cell.node == kEitherNode) {
-      ListReturn(cell.below);
-      ListReturn(cell.numbers.first);
+      std::vector<uint32_t> stacks;
+      ListStacks(stack, &stacks);
+      for (const uint32_t one : stacks) ListReturn(one);
+      num_listed_ += stacks.size();
       continue;
     }
     const Network::Node& node = network_.node(cell.node);

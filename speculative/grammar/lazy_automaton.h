@@ -169,6 +169,7 @@ class LazyAutomaton {
     seen_.Clear();
     returns_.clear();
     returned_.Clear();
+    num_listed_ = 0;
     closed_.clear();
     is_accepting_ = false;
   }

@@ -124,6 +124,25 @@ TEST_SUITE("unit") {
     REQUIRE(SetMemory(0, 0, {}, &config).ok());
     CHECK(config.memory.sessions_bytes > 0);
   }
+
+  TEST_CASE("the compile of a constraint has limits, and these have ranges") {
+    DaemonConfig config;
+    CHECK(config.compile_limits.cpu_ms == 2000);
+    CHECK(config.compile_limits.bytes == 268'435'456);
+    const uint64_t levels = config.compile_limits.levels;
+    REQUIRE(SetCompileLimits(1, 4096, &config).ok());
+    CHECK(config.compile_limits.cpu_ms == 1);
+    CHECK(config.compile_limits.bytes == 4'294'967'296);
+    REQUIRE(SetCompileLimits(60'000, 16, &config).ok());
+    CHECK(config.compile_limits.cpu_ms == 60'000);
+    CHECK(config.compile_limits.bytes == 16'777'216);
+    CHECK(config.compile_limits.levels == levels);
+    CHECK(Says(SetCompileLimits(0, 16, &config), "compile_ms = 0 is outside 1 .. 60000"));
+    CHECK(Says(SetCompileLimits(-1, 16, &config), "compile_ms = -1"));
+    CHECK(Says(SetCompileLimits(60'001, 16, &config), "compile_ms = 60001"));
+    CHECK(Says(SetCompileLimits(1, 15, &config), "compile_mib = 15 is outside 16 .. 4096"));
+    CHECK(Says(SetCompileLimits(1, 4097, &config), "compile_mib = 4097"));
+  }
 }
 
 }  // namespace

@@ -101,6 +101,14 @@ class GrammarTest(ProcessTest):
             self.assertEqual(engine.wait(), 1)
             self.assertIn(words, engine.stderr)
 
+    def test_a_daemon_bounds_the_compile_of_a_constraint(self):
+        self.daemon("--compile_ms=1")
+        heavy = self.engine("--grammar=root ::= \"x\"" + " [a]?" * 2000)
+        self.assertEqual(heavy.wait(), 1)
+        self.assertIn("compile_ms = 1 of CPU time", heavy.stderr)
+        for text in self.texts_of("--regex=[0-9]{3}").values():
+            self.assertRegex(text, r"\A[0-9]{3}\Z")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -320,6 +320,25 @@ class OutputTest(unittest.TestCase):
             result, = engine.verify(np.eye(8)[[2]], {sequence: []})
             self.assertEqual((result.finish_reason, result.stop_token), ("stop", 2))
 
+    def test_an_embedded_engine_bounds_the_compile_of_a_constraint(self):
+        asked = lambda **fields: specd.SamplingParams(
+            structured_outputs=specd.StructuredOutputs(**fields))
+        heavy = 'root ::= "x"' + " [a]?" * 2000
+        with specd.Engine(vocab_size=self.size, tokenizer=TOKENIZER, compile_ms=1,
+                          compile_mib=4096) as engine:
+            with self.assertRaisesRegex(specd.Error, "compile_ms = 1 of CPU time"):
+                engine.open(asked(grammar=heavy))
+            engine.open(asked(regex="[0-9]+"))
+        for name, value, words in (("compile_ms", 60001, "1 .. 60000"),
+                                   ("compile_mib", 15, "16 .. 4096"),
+                                   ("compile_s", 1, "did you mean compile_ms"),
+                                   ("reserved2", 0, "no such option")):
+            with self.subTest(name), self.assertRaisesRegex(specd.Error, f"^{name}.*{words}"):
+                specd.Engine(vocab_size=8, **{name: value})
+        for name in "compile_ms", "compile_mib":
+            with self.subTest(name), self.assertRaisesRegex(specd.Error, f"--{name}=16"):
+                specd.Engine("unix:/nowhere", vocab_size=8, **{name: 16})
+
 
 if __name__ == "__main__":
     unittest.main()

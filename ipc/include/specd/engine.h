@@ -78,6 +78,11 @@ typedef struct specd_options {
    * where the calling thread may use more than two; else 0. The daemon's own waits have --spin_us.
    */
   int32_t spin_us;
+  /* Embedded mode: what the compile of one constraint may take, CPU time in milliseconds and memory
+   * in MiB. A constraint that takes more is refused. 1 .. 60000, default 0 = 2000; 16 .. 4096,
+   * default 0 = 256. A daemon has --compile_ms and --compile_mib instead. */
+  uint32_t compile_ms;
+  uint32_t compile_mib;
   uint32_t reserved2; /* 0 */
 } specd_options;
 

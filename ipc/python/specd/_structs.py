@@ -26,7 +26,8 @@ class Options(Structure):
         ("eos_token_ids", Ids), ("reasoning_start", c_char_p), ("reasoning_end", c_char_p),
         ("profile", c_char_p), ("profile_file", c_char_p),
         ("trace", c_char_p), ("trace_options", c_char_p), ("eos_tokens", Strings),
-        ("spin_us", c_int32), ("reserved2", c_uint32),
+        ("spin_us", c_int32), ("compile_ms", c_uint32), ("compile_mib", c_uint32),
+        ("reserved2", c_uint32),
     ]
 
 

@@ -46,8 +46,9 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
     tokenizer (the path of a tokenizer.json: embedded, sequences may then have structured_outputs;
     attached, a daemon with another tokenizer refuses the engine). Embedded engines also take
     eos_token_ids, eos_tokens (their texts), reasoning_start, reasoning_end, profile_file (the path
-    of a model profile with these and more), trace (a directory) and trace_options. A daemon has its
-    own trace, and its own models: profile names one of them.
+    of a model profile with these and more), compile_ms and compile_mib (CPU time and memory that the
+    compile of one constraint may take), trace (a directory) and trace_options. A daemon has its own
+    limits, its own trace and its own models: profile names one of them.
     """
 
     def __init__(self, uri: str = "embedded:cpu", *, vocab_size: int, **options: Any):

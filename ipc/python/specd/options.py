@@ -19,7 +19,8 @@ def to_options(given: Mapping[str, Any]) -> tuple[s.Options, list[object]]:
     """Returns (struct, the arrays that must outlive it) for options by name."""
     struct = c.initialised(s.Options, "specd_options_init")
     kept: list[object] = []
-    fields = [name for name, *_ in s.Options._fields_ if name not in ("struct_size", "reserved")]
+    fields = [name for name, *_ in s.Options._fields_
+              if name != "struct_size" and not name.startswith("reserved")]
     for name, value in given.items():
         if name not in fields:
             raise refusal(f"{name}: no such option{nearest(name, fields)} The options are "

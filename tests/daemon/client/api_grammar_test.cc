@@ -14,7 +14,67 @@
 namespace specd::test {
 namespace {
 
+// Each group may be left out, so that a state has a way on for each of the later ones: the work of
+// the compile grows as the square of their number.
+std::string OptionalGroups(int count) {
+  std::string text = "root ::= \"x\"";
+  for (int i = 0; i < count; ++i) text += " [a]?";
+  return text;
+}
+
 TEST_SUITE("unit") {
+  TEST_CASE("compile_ms and compile_mib bound the compile of a constraint") {
+    const std::string heavy = OptionalGroups(2000);
+    const auto open = [&](ToyEngine& engine, uint32_t kind, const char* text) {
+      specd_sequence sequence = 0;
+      return engine.TryOpen(Constrained(kind, text), &sequence);
+    };
+    specd_options options = ToyOptions();
+    options.compile_ms = 1;
+    {
+      ToyEngine engine(options);
+      CHECK(open(engine, SPECD_GRAMMAR_EBNF, heavy.c_str()) == SPECD_ERROR_EXHAUSTED);
+      CHECK(LastErrorHas("compile_ms = 1 of CPU time"));
+      CHECK(open(engine, SPECD_GRAMMAR_REGEX, "[0-9]+") == SPECD_OK);
+    }
+    options.compile_ms = 60'000;
+    options.compile_mib = 16;
+    {
+      ToyEngine engine(options);
+      CHECK(open(engine, SPECD_GRAMMAR_EBNF, heavy.c_str()) == SPECD_ERROR_EXHAUSTED);
+      CHECK(LastErrorHas("compile_mib = 16 MiB"));
+      CHECK(open(engine, SPECD_GRAMMAR_REGEX, "[0-9]+") == SPECD_OK);
+    }
+    options.compile_mib = 4096;
+    {
+      ToyEngine engine(options);
+      CHECK(open(engine, SPECD_GRAMMAR_EBNF, heavy.c_str()) == SPECD_OK);
+    }
+  }
+
+  TEST_CASE("compile_ms and compile_mib have ranges, and a daemon has its own") {
+    specd_engine* engine = nullptr;
+    specd_options options = ToyOptions();
+    options.compile_ms = 60'001;
+    CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("compile_ms = 60001 is outside 1 .. 60000"));
+    options = ToyOptions();
+    options.compile_mib = 15;
+    CHECK(specd_open("embedded:cpu", &options, &engine) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(LastErrorHas("compile_mib = 15 is outside 16 .. 4096"));
+    // The socket itself is not looked for.
+    options = {};
+    specd_options_init(&options);
+    options.vocab_size = kVocab;
+    options.compile_ms = 7;
+    CHECK(specd_open("unix:/nowhere", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("--compile_ms=7"));
+    options.compile_ms = 0;
+    options.compile_mib = 32;
+    CHECK(specd_open("unix:/nowhere", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("--compile_mib=32"));
+  }
+
   TEST_CASE("forced ids: drafts that the constraint accepts, and nothing where there is a choice") {
     ToyEngine engine;
     const ToyText text;
