@@ -226,6 +226,7 @@ class LazyAutomaton {
   std::vector<uint32_t> scratch_stacks_;  // of one node
   std::vector<uint32_t> returns_;         // stacks to which a rule returns
   IdTable returned_;                      // places in returns_
+  size_t num_listed_ = 0;                 // stacks that are one of several
   std::vector<Item> closed_;
   bool is_accepting_ = false;
 };
