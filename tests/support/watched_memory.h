@@ -2,15 +2,18 @@
 // allocation fail.
 //
 // A program that is linked with watched_memory.cc has its operator new and delete, for all of the
-// program. Both variables belong to one thread and start anew in each.
+// program. The count is of all threads, because a compile has a thread of its own; the watcher belongs
+// to one thread.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 
 namespace specd {
 
-// The number of this thread's allocations that still succeed before one fails; below 0 all succeed.
-extern thread_local int allocations_left;
+// The number of allocations that still succeed before one fails; below 0 all succeed. Only one thread
+// of the program allocates meanwhile.
+extern std::atomic<int> allocations_left;
 
 class MemoryWatcher {
  public:

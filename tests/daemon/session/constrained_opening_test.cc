@@ -70,7 +70,7 @@ TEST_SUITE("unit") {
         opened = f.OpenConstrained("another", pattern);
       } catch (const std::bad_alloc&) {  // the daemon answers EXHAUSTED (control_service.cc)
       }
-      has_opened = std::exchange(allocations_left, -1) >= 0;
+      has_opened = allocations_left.exchange(-1) >= 0;
       if (!opened.ok()) {
         if (opened.status() != absl::UnknownError("")) {
           REQUIRE(opened.status().code() == absl::StatusCode::kResourceExhausted);

@@ -101,7 +101,7 @@ TEST_SUITE("unit") {
         const size_t before = memory.size_bytes();
         allocations_left = left - 1;
         auto compiled = compiler->Compile(one.request);
-        has_failed = std::exchange(allocations_left, -1) < 0;
+        has_failed = allocations_left.exchange(-1) < 0;
         if (!compiled.ok()) {
           REQUIRE(has_failed);
           REQUIRE(compiled.status().code() == absl::StatusCode::kResourceExhausted);
@@ -130,7 +130,7 @@ TEST_SUITE("unit") {
           *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
       allocations_left = left;
       auto compiled = fresh->Compile(one.request);
-      has_failed = std::exchange(allocations_left, -1) < 0;
+      has_failed = allocations_left.exchange(-1) < 0;
       if (!compiled.ok()) {
         REQUIRE(compiled.status().code() == absl::StatusCode::kResourceExhausted);
         compiled = fresh->Compile(one.request);
@@ -158,7 +158,7 @@ TEST_SUITE("unit") {
       (void)compiler->Compile({.kind = GrammarKind::kRegex, .text = "a"});
       allocations_left = left;
       const absl::Status status = compiler->Compile(wrong).status();
-      has_failed = std::exchange(allocations_left, -1) < 0;
+      has_failed = allocations_left.exchange(-1) < 0;
       if (status != expected) REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
       REQUIRE(compiler->Compile(wrong).status() == expected);
     }

@@ -114,7 +114,7 @@ TEST_SUITE("unit") {
           REQUIRE(matcher->num_accepted() == at);
           REQUIRE(matcher->Accept(kText[at]));
         }
-        const int allocations = std::exchange(allocations_left, -1);
+        const int allocations = allocations_left.exchange(-1);
         REQUIRE(std::equal(masks[at].begin(), masks[at].end(), row.words().begin()));
         allocations_left = allocations;
         has_failed |= is_failed;
