@@ -7,7 +7,7 @@
 namespace specd {
 
 absl::Status SetCompileMs(int64_t compile_ms, grammar::BudgetLimits* limits) {
-  // An opening waits for its compile, and the daemon has two threads for openings.
+  // An opening waits for its compile, and two long compiles run at a time.
   constexpr int64_t kMsMax = 60'000;
   if (compile_ms < 1 || compile_ms > kMsMax) {
     return Invalid("compile_ms",

@@ -48,12 +48,12 @@ absl::Status Budget::Run(const BudgetLimits& limits, absl::FunctionRef<void()> f
   return budget.refusal_;
 }
 
-bool Budget::Refuse(std::string_view part, std::string_view remedy) {
+bool Budget::Refuse(std::string_view part, std::string_view remedy, absl::StatusCode code) {
   if (!refusal_.ok()) return false;
   std::string place = schema_ != nullptr ? PointerOf(*schema_) : std::string(rule_);
   if (!place.empty()) place += ": ";
-  refusal_ = absl::ResourceExhaustedError(
-      fmt::format("{}the constraint takes more than {} to compile; {}", place, part, remedy));
+  refusal_ = absl::Status(
+      code, fmt::format("{}the constraint takes more than {} to compile; {}", place, part, remedy));
   return false;
 }
 
@@ -66,7 +66,8 @@ bool Budget::IsTimeLeft() {
   if ((ThreadCpuNs() - started_ns_) / 1'000'000 < limits_.cpu_ms) return true;
   return Refuse(fmt::format("compile_ms = {} of CPU time", limits_.cpu_ms),
                 "use fewer branches, and shorten repetitions of texts that begin or end in many "
-                "ways");
+                "ways",
+                absl::StatusCode::kDeadlineExceeded);
 }
 
 bool Budget::Spend(uint64_t units) {

@@ -8,7 +8,8 @@
 //     (compile_turns.h);
 //   - a List (counted.h) takes the bytes that it holds, and throws BudgetSpent past the bound;
 //   - a Level is one level of recursion.
-// The refusal names the part that was used up and the place in the constraint. An inner budget
+// The refusal names the part that was used up and the place in the constraint; it is
+// RESOURCE_EXHAUSTED, or DEADLINE_EXCEEDED for time, which another day may have. An inner budget
 // replaces the outer one while the inner one lives; bytes and levels still count in both. Without a
 // budget nothing is bounded. A budget belongs to the thread that made it.
 //
@@ -104,7 +105,8 @@ class Budget {
 
  private:
   // False, and the first refusal is kept.
-  bool Refuse(std::string_view part, std::string_view remedy);
+  bool Refuse(std::string_view part, std::string_view remedy,
+              absl::StatusCode code = absl::StatusCode::kResourceExhausted);
   bool IsTimeLeft();
 
   Budget* const outer_;

@@ -254,7 +254,18 @@ ByteDfa SubtractTexts(const ByteDfa& a, std::span<const std::string> texts) {
     ByteDfa::State& made = result.states.emplace_back(state);
     for (ByteDfa::Edge& edge : made.edges) edge.target += base;
   }
-  return result;
+  std::vector<bool> is_reached(result.states.size());
+  List<uint32_t> open = {0};
+  is_reached[0] = true;
+  for (size_t i = 0; i < open.size(); ++i) {
+    const ByteDfa::State& state = result.states[open[i]];
+    if (state.accepting) return result;
+    for (const ByteDfa::Edge& edge : state.edges) {
+      if (!is_reached[edge.target]) open.push_back(edge.target);
+      is_reached[edge.target] = true;
+    }
+  }
+  return {};
 }
 
 bool AreEqual(const ByteDfa& a, const ByteDfa& b) {

@@ -58,7 +58,7 @@ absl::StatusOr<ByteDfa> Unite(const ByteDfa& a, const ByteDfa& b);
 // The texts of `a` that are not texts of `b`.
 absl::StatusOr<ByteDfa> Subtract(const ByteDfa& a, const ByteDfa& b);
 // The texts of `a` that are none of `texts`. Quick and not minimal: a tree of the texts' bytes
-// stands before the states of `a`. States may lead to no text.
+// stands before the states of `a`. States may lead to no text, but empty is empty.
 ByteDfa SubtractTexts(const ByteDfa& a, std::span<const std::string> texts);
 // The smallest automaton of the same language: states with the same language become one.
 ByteDfa Minimize(const ByteDfa& dfa);

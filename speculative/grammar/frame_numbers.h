@@ -91,7 +91,8 @@ struct NetworkFrame {
   }
   // One of the others that meets the need. It is the last member: a later one could have its name.
   bool AllowsNeededOther(FrameNumbers numbers) const {
-    return needed_other != kNoNode && !IsMet(numbers) && num_required[KeyOf(numbers)] == 0;
+    return needed_other != kNoNode && !IsMet(numbers) && num_required[KeyOf(numbers)] == 0 &&
+           numbers.second < max;
   }
   bool AllowsMore(FrameNumbers numbers) const {
     const Keys keys = NextKeys(numbers);
@@ -117,7 +118,8 @@ struct NetworkFrame {
   static bool IsMet(FrameNumbers numbers) { return (numbers.first & kMet) != 0; }
   // The need is met, or a later member may still meet it.
   bool MayBeMet(FrameNumbers numbers) const {
-    return IsMet(numbers) || needed_other != kNoNode || KeyOf(numbers) < needed_keys_end;
+    const bool may_follow = needed_other != kNoNode || KeyOf(numbers) < needed_keys_end;
+    return IsMet(numbers) || (may_follow && numbers.second < max);
   }
 
  private:

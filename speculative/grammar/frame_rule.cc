@@ -33,7 +33,7 @@ RuleId ExtraRules::OfMembers(ExprId expr) {
   if (members.has_need && members.needed_other != rules_.Never()) {
     frame.needed_other = OfPart(members.needed_other);
   }
-  return Number({expr, {0, 0}}, {.frame = std::move(frame)});
+  return Number({expr, {0, 1}}, {.frame = std::move(frame)});
 }
 
 }  // namespace specd::grammar

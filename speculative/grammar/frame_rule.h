@@ -69,6 +69,7 @@ class ExtraRules {
   const List<Rule>& rules() const { return extra_; }
 
  private:
+  // The expression, and its counts: 0 and 0 for the body of a part, 0 and 1 for members.
   using Key = std::pair<ExprId, std::pair<uint32_t, uint32_t>>;
 
   RuleId Number(const Key& key, Rule rule);

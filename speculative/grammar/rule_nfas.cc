@@ -70,6 +70,13 @@ bool HasText(const FrameRule& frame, const std::vector<bool>& has_text) {
     is_met = is_met || is_usable(key.needed_value);
   }
   const uint64_t max = is_usable(frame.separator) ? frame.max : 1;
+  // One member is the required one, and meets the need.
+  const bool is_alone = max == 1 && num_required == 1 && frame.has_need;
+  if (is_alone) {
+    is_met = std::any_of(frame.keys.begin(), frame.keys.end(), [&](const FrameRule::Key& key) {
+      return key.is_required && is_usable(key.needed_value);
+    });
+  }
   return is_met && std::max<uint64_t>(frame.min, 1) <= std::min(num_usable, max) &&
          num_required <= max;
 }

@@ -22,6 +22,16 @@ bool IsContainer(const SchemaAlternative& alternative) {
          (alternative.type == JsonType::kArray || alternative.type == JsonType::kObject);
 }
 
+// Numbers of items, and of those that satisfy the schema of `contains`, are told apart up to here.
+uint64_t CountedItems(const ArraySchema& array) {
+  return std::max<uint64_t>({1, array.prefix.size(), array.contained[0].from, array.min_items,
+                             array.max_items == kUnbounded ? 0 : array.max_items});
+}
+uint64_t CountedMatches(const ArraySchema& array) {
+  const ContainedItems& contained = array.contained[0];
+  return contained.max != kUnbounded ? contained.max : contained.min;
+}
+
 // The keyword that a failure to build a scalar comes from.
 std::string_view KeywordOf(const SchemaAlternative& alternative) {
   if (alternative.type == JsonType::kNumber) {
@@ -164,9 +174,13 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildArray(const SchemaSet& set, const Arr
     if (!status.ok()) return status;
   }
   if (!array.contained.empty()) {
-    const absl::StatusOr<ExprId> items = BuildContaining(set, array);
-    if (!items.ok()) return items;
-    return rules_.Sequence({text_.Open('['), *items, rules_.Literal("]")});
+    const absl::StatusOr<bool> is_counted = CountsContained(set, array);
+    if (!is_counted.ok()) return is_counted.status();
+    if (*is_counted) {
+      const absl::StatusOr<ExprId> counted = BuildContaining(set, array);
+      if (!counted.ok()) return counted;
+      return rules_.Sequence({text_.Open('['), *counted, rules_.Literal("]")});
+    }
   }
   List<ExprId> items;
   for (size_t i = 0; i < std::max<size_t>(array.prefix.size(), 1); ++i) {
@@ -205,28 +219,24 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildArray(const SchemaSet& set, const Arr
   return rules_.Sequence({text_.Open('['), body, rules_.Literal("]")});
 }
 
-absl::StatusOr<ExprId> SchemaBuilder::BuildContaining(const SchemaSet& set,
-                                                      const ArraySchema& array) {
-  // A rule for each number of items and of those that satisfy the schema, as far as the bounds tell
-  // numbers apart.
+absl::StatusOr<bool> SchemaBuilder::CountsContained(const SchemaSet& set,
+                                                    const ArraySchema& array) {
   constexpr uint64_t kNodesMax = 4096;
-  const ContainedItems& contained = array.contained[0];
-  const bool has_most = contained.max != kUnbounded;
-  const uint64_t items_max =
-      std::max<uint64_t>({1, array.prefix.size(), contained.from, array.min_items,
-                          array.max_items == kUnbounded ? 0 : array.max_items});
-  const uint64_t found_max = has_most ? contained.max : contained.min;
   const std::string_view why = array.contained.size() > 1 ? "more than one schema would be counted"
-                               : (items_max + 1) * (found_max + 1) > kNodesMax
+                               : (CountedItems(array) + 1) * (CountedMatches(array) + 1) > kNodesMax
                                    ? "its numbers of items are too large"
                                    : "";
-  if (!why.empty()) {
-    const absl::Status status = report_.Refuse(PlaceOf(set), "contains", why);
-    if (!status.ok()) return status;
-    ArraySchema others = array;
-    others.contained.clear();
-    return BuildArray(set, others);
-  }
+  if (why.empty()) return true;
+  const absl::Status status = report_.Refuse(PlaceOf(set), "contains", why);
+  return status.ok() ? absl::StatusOr<bool>(false) : status;
+}
+
+absl::StatusOr<ExprId> SchemaBuilder::BuildContaining(const SchemaSet& set,
+                                                      const ArraySchema& array) {
+  const ContainedItems& contained = array.contained[0];
+  const bool has_most = contained.max != kUnbounded;
+  const uint64_t items_max = CountedItems(array);
+  const uint64_t found_max = CountedMatches(array);
   // The last rules come first, so that none is called before it is there; the loops are at the end.
   const auto index = [&](uint64_t items, uint64_t found) {
     return static_cast<size_t>(items * (found_max + 1) + found);
@@ -344,6 +354,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set, const Ob
     }
     const auto [known, is_new] = other_names_.try_emplace({*names, declared}, rules_.Never());
     if (is_new) known->second = rules_.Automaton(SubtractTexts(**names, declared));
+    if (known->second == rules_.Never()) continue;
     const ExprId quote = rules_.Literal("\"");
     others.push_back(rules_.Sequence({quote, known->second, quote, text_.Colon(), *value}));
     parts.insert(parts.end(), {known->second, *value});

@@ -40,6 +40,8 @@ class SchemaBuilder {
   absl::StatusOr<ExprId> BuildArray(const SchemaSet& set, const ArraySchema& array);
   // The items of an array, with the commas between them, if it says how many of them satisfy a
   // schema.
+  // False: `contains` is dropped, because the counts would need too many rules.
+  absl::StatusOr<bool> CountsContained(const SchemaSet& set, const ArraySchema& array);
   absl::StatusOr<ExprId> BuildContaining(const SchemaSet& set, const ArraySchema& array);
   absl::StatusOr<ExprId> BuildObject(const SchemaSet& set, const ObjectSchema& object);
   // `name : value` of the names that are not declared, and that meet the need if there is one.

@@ -139,10 +139,14 @@ absl::Status SchemaForms::Prune(SchemaForm* form) {
     if (!is_empty.ok()) return is_empty.status();
     if (!*is_empty) kept.push_back(std::move(alternative));
   }
-  // Each is compared with each. Branches multiply step by step, so a long list was shorter before.
-  constexpr size_t kComparedMax = 1024;
-  if (kept.size() <= kComparedMax) {
-    if (!Budget::Spend(kept.size() * kept.size())) return Budget::Refusal();
+  // Each is compared with each, and their properties too: estimate, 50 ms. Branches multiply step
+  // by step, so a long list was shorter before.
+  constexpr size_t kComparedMax = size_t{1} << 24;
+  size_t num_properties = 1;
+  for (const SchemaAlternative& alternative : kept) {
+    num_properties = std::max(num_properties, alternative.object.properties.size());
+  }
+  if (kept.size() * kept.size() * num_properties * num_properties <= kComparedMax) {
     List<SchemaAlternative> largest;
     for (SchemaAlternative& alternative : kept) {
       const auto includes = [&](const SchemaAlternative& other) {

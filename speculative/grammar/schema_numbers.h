@@ -2,7 +2,8 @@
 //
 // A value type. It is exact for values; BuildNumber offers one kind of spelling where there are
 // bounds or multiples, or where a whole number is asked for: plain decimals, without an exponent,
-// and never -0. Up to three zeros may come after the digits that decide, as in 1.0.
+// and never -0. Zeros may come after the digits that decide, as in 1.0, up to three
+// digits after the point.
 #pragma once
 
 #include <cstdint>

@@ -346,6 +346,7 @@ absl::Status SchemaReader::ReadRequired(const JsonValue& schema, ObjectSchema* o
   for (const JsonValue& name : required->values) {
     if (!name.IsString()) return WrongKeywordType(schema, "an item of required", name, "a string");
     object->Require(name.text);
+    if (Budget::IsSpent()) return Budget::Refusal();
   }
   return absl::OkStatus();
 }

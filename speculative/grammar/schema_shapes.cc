@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
 #include "speculative/grammar/hash_tables.h"
 
@@ -73,6 +74,7 @@ ArraySchema MergeArrays(const ArraySchema& a, const ArraySchema& b) {
 }
 
 const PropertySchema* ObjectSchema::Find(std::string_view name) const {
+  Budget::Spend(1 + properties.size() / 8);  // the caller's loop looks whether it is spent
   for (const PropertySchema& property : properties) {
     if (property.name == name) return &property;
   }
@@ -88,6 +90,7 @@ const SchemaSet& ObjectSchema::Other(std::string_view name) const {
 }
 
 PropertySchema& ObjectSchema::Declare(std::string_view name) {
+  Budget::Spend(1 + properties.size() / 8);
   for (PropertySchema& property : properties) {
     if (property.name == name) return property;
   }
@@ -117,6 +120,16 @@ bool ObjectSchema::Includes(const ObjectSchema& other) const {
   };
   if (min_properties > other.min_properties || max_properties < other.max_properties) return false;
   if (!all_in(needed, other.needed) || !all_in(unoffered, other.unoffered)) return false;
+  // Every text of `other` has its keys in an order that is allowed here: undeclared names come
+  // last.
+  size_t last = 0;
+  for (const PropertySchema& property : other.properties) {
+    const PropertySchema* twin = Find(property.name);
+    const size_t place =
+        twin == nullptr ? properties.size() : static_cast<size_t>(twin - properties.data());
+    if (place < last) return false;
+    last = place;
+  }
   if (!AllowsAllOthers()) {
     if (others != other.others) return false;
     for (const PropertySchema& property : other.properties) {

@@ -10,6 +10,11 @@
 #include "speculative/grammar/schema_forms.h"
 
 namespace specd::grammar {
+namespace {
+
+constexpr uint64_t kUnitsPerComparison = 8;  // estimate
+
+}  // namespace
 
 absl::StatusOr<bool> SchemaValidator::Allows(const SchemaSet& set, const JsonValue& value,
                                              bool with_formats) {
@@ -60,11 +65,12 @@ absl::StatusOr<bool> SchemaValidator::AllowsOne(const SchemaAlternative& alterna
 }
 
 absl::StatusOr<bool> SchemaValidator::ContainsEnough(const ContainedItems& contained,
-                                                     const JsonValue& value) {
+                                                     const JsonValue& value, bool with_formats) {
   const bool was_exact = std::exchange(is_exact_, true);
   size_t num_found = 0;
   for (size_t i = contained.from; i < value.values.size(); ++i) {
-    const absl::StatusOr<bool> is_wanted = Allows(contained.schemas, value.values[i], false);
+    const absl::StatusOr<bool> is_wanted =
+        Allows(contained.schemas, value.values[i], with_formats && contained.max == kUnbounded);
     if (!is_wanted.ok()) return is_wanted;
     num_found += *is_wanted ? 1 : 0;
   }
@@ -73,11 +79,11 @@ absl::StatusOr<bool> SchemaValidator::ContainsEnough(const ContainedItems& conta
   return num_found >= contained.min && (num_found <= contained.max || !is_count_exact);
 }
 
-absl::StatusOr<bool> SchemaValidator::HasNeeded(const NeededMember& needed,
-                                                const JsonValue& value) {
+absl::StatusOr<bool> SchemaValidator::HasNeeded(const NeededMember& needed, const JsonValue& value,
+                                                bool with_formats) {
   for (size_t i = 0; i < value.values.size(); ++i) {
     if (!needed.names->Accepts(value.names[i])) continue;
-    const absl::StatusOr<bool> is_met = Allows(needed.schemas, value.values[i], false);
+    const absl::StatusOr<bool> is_met = Allows(needed.schemas, value.values[i], with_formats);
     if (!is_met.ok() || *is_met) return is_met;
   }
   return false;
@@ -91,6 +97,7 @@ absl::StatusOr<bool> SchemaValidator::AllowsArray(const ArraySchema& schema, con
     if (unoffered.keyword == "uniqueItems") {
       for (size_t i = 0; i < num_items; ++i) {
         for (size_t j = 0; j < i; ++j) {
+          if (!Budget::Spend(kUnitsPerComparison)) return Budget::Refusal();
           if (AreEqualJson(value.values[i], value.values[j])) return false;
         }
       }
@@ -100,7 +107,7 @@ absl::StatusOr<bool> SchemaValidator::AllowsArray(const ArraySchema& schema, con
     }
   }
   for (const ContainedItems& contained : schema.contained) {
-    const absl::StatusOr<bool> is_enough = ContainsEnough(contained, value);
+    const absl::StatusOr<bool> is_enough = ContainsEnough(contained, value, with_formats);
     if (!is_enough.ok() || !*is_enough) return is_enough;
   }
   for (size_t i = 0; i < num_items; ++i) {
@@ -122,7 +129,7 @@ absl::StatusOr<bool> SchemaValidator::AllowsObject(const ObjectSchema& schema,
     if (property.is_required && value.Find(property.name) == nullptr) return false;
   }
   for (const NeededMember& needed : schema.needed) {
-    const absl::StatusOr<bool> is_met = HasNeeded(needed, value);
+    const absl::StatusOr<bool> is_met = HasNeeded(needed, value, with_formats);
     if (!is_met.ok() || !*is_met) return is_met;
   }
   for (size_t i = 0; i < num_members; ++i) {

@@ -27,8 +27,10 @@ class SchemaValidator {
                                    bool with_formats);
   absl::StatusOr<bool> AllowsObject(const ObjectSchema& schema, const JsonValue& value,
                                     bool with_formats);
-  absl::StatusOr<bool> ContainsEnough(const ContainedItems& contained, const JsonValue& value);
-  absl::StatusOr<bool> HasNeeded(const NeededMember& needed, const JsonValue& value);
+  absl::StatusOr<bool> ContainsEnough(const ContainedItems& contained, const JsonValue& value,
+                                      bool with_formats);
+  absl::StatusOr<bool> HasNeeded(const NeededMember& needed, const JsonValue& value,
+                                 bool with_formats);
 
   SchemaForms& forms_;
   bool is_exact_ = true;  // nothing was dropped from the forms that were asked

@@ -39,7 +39,11 @@ void CheckPattern(std::string_view pattern, std::string_view text) {
   GrammarRules rules;
   const absl::StatusOr<ExprId> full = ParseRegex(pattern, {.search = false}, &rules);
   const absl::StatusOr<ExprId> search = ParseRegex(pattern, {.search = true}, &rules);
-  SPECD_CHECK(full.ok() == search.ok());
+  // A lookahead at the begin speaks of the whole text only where the pattern is anchored there.
+  const bool has_lookahead = pattern.find("(?") != std::string_view::npos;
+  SPECD_CHECK(
+      full.ok() == search.ok() ||
+      (has_lookahead && full.ok() && search.status().code() == absl::StatusCode::kUnimplemented));
   if (!full.ok()) {
     CheckRefusal(full.status());
     return;
@@ -52,7 +56,7 @@ void CheckPattern(std::string_view pattern, std::string_view text) {
   SPECD_CHECK(anchored_search.ok());
   const bool is_match = GrammarReference(rules, *full).Accepts(text);
   SPECD_CHECK(GrammarReference(rules, *anchored_search).Accepts(text) == is_match);
-  SPECD_CHECK(!is_match || GrammarReference(rules, *search).Accepts(text));
+  SPECD_CHECK(!is_match || !search.ok() || GrammarReference(rules, *search).Accepts(text));
 }
 
 }  // namespace

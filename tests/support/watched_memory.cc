@@ -34,7 +34,8 @@ void GiveBack(void* memory) {
 
 // GCC takes a free() of what operator new gave for a mistake once both are inlined.
 __attribute__((noinline)) void* operator new(size_t size_bytes) {
-  const bool fails = specd::allocations_left.load() >= 0 && specd::allocations_left.fetch_sub(1) == 0;
+  const bool fails =
+      specd::allocations_left.load() >= 0 && specd::allocations_left.fetch_sub(1) == 0;
   void* const memory = fails ? nullptr : specd::Take(size_bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;

@@ -11,6 +11,20 @@
 namespace specd::test {
 namespace {
 
+// `begin`, one of 5,000 rules with texts of their own, and two brackets.
+std::string ManyRules(const std::string& begin) {
+  std::string root = begin;
+  std::string rules;
+  for (int i = 0; i < 5000; ++i) {
+    std::string name = "a";
+    for (int bit = 0; bit < 13; ++bit) name += (i >> bit & 1) != 0 ? 'c' : 'b';
+    const std::string rule = "r" + std::to_string(i);
+    root += (i == 0 ? "" : " | ") + rule;
+    rules += rule + " ::= \"" + name + "\" " + rule + "?\n";
+  }
+  return root + "))\n" + rules;
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("grammar: what a tokenizer may not be") {
     const int32_t past = kVocabSize;
@@ -161,10 +175,12 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("grammar: a limit was answered as an id that the constraint forbids") {
-    // After n letters, any number of them up to n may still want its "b".
+    // Behind "aaaaaaaaaa" each of 5,000 rules may begin. No token is so long that its mask looks
+    // there.
     const Tokenizer tokenizer = NewTokenizer();
-    const Grammar grammar = Compile(tokenizer, SPECD_GRAMMAR_EBNF,
-                                    "root ::= \"a\" root | x\nx ::= \"a\" x \"b\"? | \"c\"");
+    const Grammar grammar =
+        Compile(tokenizer, SPECD_GRAMMAR_EBNF,
+                ManyRules("root ::= \"aaaaaaaaa\" (\"c\" \"b\"? | \"a\" (").c_str());
     const Matcher owned = NewMatcher(grammar, kNone);
     specd_matcher* matcher = owned.get();
     uint64_t num_accepted = 0;
@@ -189,12 +205,13 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("grammar: is_finished said no where a limit kept it from knowing") {
-    // After n pairs of letters, any number of them up to n may still want its "bb", or nothing.
+    // Behind "aa" ten times each of 5,000 rules may begin.
     // The tokens of one letter are stop ids, so a mask alone tells whether "aa" or "bb" goes on.
     static const int32_t kStops[] = {1, 2, 3};
     const Tokenizer tokenizer = NewTokenizer();
-    const Grammar grammar = Compile(tokenizer, SPECD_GRAMMAR_EBNF,
-                                    "root ::= \"aa\" root | x\nx ::= \"aa\" x \"bb\"? | \"\"");
+    const Grammar grammar =
+        Compile(tokenizer, SPECD_GRAMMAR_EBNF,
+                ManyRules("root ::= \"\" | \"aaaaaaaaaaaaaaaaaaaa\" (\"\" | \"aa\" (").c_str());
     const Matcher owned = NewMatcher(grammar, {kStops, 3});
     specd_matcher* matcher = owned.get();
     CHECK(specd_matcher_is_finished(matcher) == 0);
