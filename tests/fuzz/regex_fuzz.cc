@@ -53,7 +53,9 @@ void CheckPattern(std::string_view pattern, std::string_view text) {
   // A search is a match with any characters around it, and anchors in a group stay anchors.
   const std::string anchored = "^(?:" + std::string(pattern) + ")$";
   const absl::StatusOr<ExprId> anchored_search = ParseRegex(anchored, {.search = true}, &rules);
-  SPECD_CHECK(anchored_search.ok());
+  SPECD_CHECK(anchored_search.ok() || (has_lookahead && anchored_search.status().code() ==
+                                                            absl::StatusCode::kUnimplemented));
+  if (!anchored_search.ok()) return;
   const bool is_match = GrammarReference(rules, *full).Accepts(text);
   SPECD_CHECK(GrammarReference(rules, *anchored_search).Accepts(text) == is_match);
   SPECD_CHECK(!is_match || !search.ok() || GrammarReference(rules, *search).Accepts(text));

@@ -2,8 +2,8 @@
 // allocation fail.
 //
 // A program that is linked with watched_memory.cc has its operator new and delete, for all of the
-// program. The count is of all threads, because a compile has a thread of its own; the watcher belongs
-// to one thread.
+// program. The count is of all threads, because a compile has a thread of its own; the watcher
+// belongs to one thread.
 #pragma once
 
 #include <atomic>
@@ -11,8 +11,8 @@
 
 namespace specd {
 
-// The number of allocations that still succeed before one fails; below 0 all succeed. Only one thread
-// of the program allocates meanwhile.
+// The number of allocations that still succeed before one fails; below 0 all succeed. Only one
+// thread of the program allocates meanwhile.
 extern std::atomic<int> allocations_left;
 
 class MemoryWatcher {
