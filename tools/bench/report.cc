@@ -17,7 +17,7 @@ using Column = Table::Column;
 constexpr Column kColumns[] = {{"case", 16},     {"method", 11}, {"dtype", 5},     {"vocab", 6},
                                {"batch", 5},     {"draft", 5},   {"median us", 9}, {"p99 us", 9},
                                {"us/row", 7},    {"base us", 9}, {"GB/s", 5},      {"ratio", 6},
-                               {"p10..p90", 12}, {"checked", 7}, {"load", 5}};
+                               {"p10..p90", 16}, {"checked", 7}, {"load", 5}};
 // On a device, cold and warm take turns, and a whole round has a time of its own.
 constexpr Column kColumnsOnDevice[] = {{"state", 5}, {"whole us", 9}, {"whole p10..p90", 16}};
 
