@@ -20,7 +20,9 @@ from toy_tokenizer import texts_of_ids
 GRAMMAR_MASK = 3  # of TraceTensor
 DRAFT = 5
 EOS = 0
-SCHEMA = {"type": "object", "properties": {"age": {"type": "integer"}, "ok": {"type": "boolean"}},
+# In draft 4 an integer has no point; the oracle has none in any draft.
+SCHEMA = {"$schema": "http://json-schema.org/draft-04/schema#", "type": "object",
+          "properties": {"age": {"type": "integer"}, "ok": {"type": "boolean"}},
           "required": ["age", "ok"], "additionalProperties": False}
 INTEGER = "-?(?:0|[1-9][0-9]*)"
 
