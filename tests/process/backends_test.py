@@ -44,11 +44,11 @@ def outputs(**fields):
 
 
 class BackendsTest(ProcessTest):
-    def serve(self, directory=None):
+    def serve(self, directory=None, *arguments):
         environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
         if directory is not None:
             environment[VARIABLE] = str(directory)
-        self.daemon(env=environment)
+        self.daemon(*arguments, env=environment)
 
     def attach(self):
         engine = specd.Engine(f"unix:{self.socket}", vocab_size=VOCAB_SIZE, max_batch=4, max_draft=4)
@@ -139,7 +139,8 @@ class PresentTest(BackendsTest):
 
 class NeighbourTest(BackendsTest):
     def test_a_failing_compile_of_one_engine_does_not_disturb_the_rounds_of_another(self):
-        self.serve()
+        # Long compiles have a low priority, so 2 s of CPU could take longer than a call waits.
+        self.serve(None, "--compile_ms=200")
         failing = self.attach()
         engine = self.attach()
         wanted = [TEXTS_BY_TEXT[digit] for digit in "12345"]
