@@ -2,8 +2,8 @@
 //
 // A front end uses it where a language is made from others by operations that expressions lack:
 // intersection (a pattern and a length), complement (a key that is none of the declared ones). Dfa
-// functions build new automata; but for SubtractTexts, every result is minimal and has no state
-// from which no text can be completed. Plain data. Thread safety: as an int.
+// functions build new automata. Every result except that of SubtractTexts is minimal and has no
+// state from which no text can be completed. Plain data. Thread safety: as an int.
 //
 //   auto pattern = Determinize(rules, expr);                  // Status if it calls rules or grows
 //   auto both = Intersect(*pattern, *length);

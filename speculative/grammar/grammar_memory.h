@@ -3,7 +3,7 @@
 //
 // A grammar may take 128 MiB of states, and every sequence may have a grammar of its own. From half
 // of the bound on, automata are left when they are small (LazyAutomaton::IsHalfFull). Three
-// quarters are the room for grammars, of which each engine has a share (GrammarHolder). Where room
+// quarters are the room for grammars. Each engine has a share of it (GrammarHolder). Where room
 // is short, grammars that no sequence follows are dropped, the one used least recently first,
 // whichever model they belong to (CompileCache). Past the bound nothing grows: a sequence whose
 // next mask needs new states ends with a fault. Safe from any thread.

@@ -13,7 +13,7 @@ namespace specd::grammar {
 std::string DrawPattern(Dice* dice);
 // A pattern of a few characters, for the inside of a schema.
 std::string DrawShortPattern(Dice* dice);
-// Rules, the first of which is `root`.
+// Rules; the first is `root`.
 std::string DrawEbnf(Dice* dice);
 
 }  // namespace specd::grammar
