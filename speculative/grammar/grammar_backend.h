@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/core/types.h"
+#include "speculative/grammar/budget.h"
 
 namespace specd::grammar {
 
@@ -105,9 +107,15 @@ class GrammarMatcher {
  public:
   virtual ~GrammarMatcher() = default;
 
-  // The ids that may come next. After a stop id: the stop ids. With a fault: none.
-  virtual MaskRow Mask() = 0;
-  // Why the last call had no answer; kNone: it had one. Mask, Accept, AcceptText and IsFinished
+  // The ids that may come next. After a stop id: the stop ids. With a fault: none. Nothing, if the
+  // slice is used up first: the next call at this place goes on from there.
+  virtual std::optional<MaskRow> TryMask(WorkSlice* slice) = 0;
+  // The same in one go.
+  MaskRow Mask() {
+    WorkSlice all;
+    return *TryMask(&all);
+  }
+  // Why the last call had no answer; kNone: it had one. Masks, Accept, AcceptText and IsFinished
   // set it. A fault belongs to its place: after a rollback the matcher goes on.
   virtual MatcherFault fault() const = 0;
   // Advances over an id that Mask() allows. Returns false, and changes nothing, for any other.

@@ -156,28 +156,53 @@ std::shared_ptr<const StateGrammar::StopSet> StateGrammar::InternStops(
   return set;
 }
 
-MaskCache::Words StateGrammar::TextRowOf(Followed& followed, StateId state, StateId* limit) const {
+std::shared_ptr<MaskWork> StateGrammar::Followed::WorkOf(const MaskBuilder& builder,
+                                                         StateId state) {
+  const std::lock_guard lock(mutex_);
+  std::weak_ptr<MaskWork>& known = works_[state];
+  if (std::shared_ptr<MaskWork> work = known.lock(); work != nullptr) return work;
+  auto work = std::make_shared<MaskWork>(&builder, &automaton, state);
+  known = work;
+  return work;
+}
+
+void StateGrammar::Followed::ForgetWork(StateId state) {
+  const std::lock_guard lock(mutex_);
+  works_.erase(state);
+  // A matcher that left its work behind has left an entry too.
+  std::erase_if(works_, [](const auto& entry) { return entry.second.expired(); });
+}
+
+MaskCache::Words StateGrammar::TextRowOf(Followed& followed, StateId state, WorkSlice* slice,
+                                         RowAnswer* answer) const {
   const MaskCache::Key key = {.grammar = followed.number, .state = state, .stop_set = kNoStops};
+  // One matcher at a time builds the row of a key, so it has the work alone.
   return parts_->masks.FindOrBuild(key, [&]() -> MaskCache::Words {
-    auto words = std::make_shared<std::vector<uint32_t>>();
-    if (state == kTerminated) {
-      words->assign(parts_->no_ids->size(), 0);
-      return words;
+    if (state == kTerminated) return parts_->no_ids;
+    std::shared_ptr<MaskWork> work = followed.WorkOf(parts_->builder, state);
+    if (!work->Advance(slice)) {
+      answer->work = std::move(work);
+      return nullptr;
     }
-    *limit = parts_->builder.Build(&followed.automaton, state, words.get());
-    return *limit == LazyAutomaton::kDead ? words : nullptr;
+    followed.ForgetWork(state);
+    answer->limit = work->limit();
+    if (answer->limit != LazyAutomaton::kDead) return nullptr;
+    return std::make_shared<const std::vector<uint32_t>>(work->TakeWords());
   });
 }
 
-MaskRow StateGrammar::RowOf(Followed& followed, StateId state, const StopSet& stops,
-                            StateId* limit) const {
-  *limit = LazyAutomaton::IsLimit(state) ? state : LazyAutomaton::kDead;
-  if (*limit != LazyAutomaton::kDead) return MaskRow(parts_->no_ids);
+StateGrammar::RowAnswer StateGrammar::RowOf(Followed& followed, StateId state, const StopSet& stops,
+                                            WorkSlice* slice) const {
+  if (LazyAutomaton::IsLimit(state)) return {.row = MaskRow(parts_->no_ids), .limit = state};
   if (state != kTerminated) state = followed.automaton.Near(state);
   const MaskCache::Key key = {.grammar = followed.number, .state = state, .stop_set = stops.number};
-  if (MaskCache::Words row = parts_->masks.Find(key); row != nullptr) return MaskRow(row);
-  MaskCache::Words row = TextRowOf(followed, state, limit);
-  if (row == nullptr) return MaskRow(parts_->no_ids);
+  if (MaskCache::Words row = parts_->masks.Find(key); row != nullptr) return {.row = MaskRow(row)};
+  RowAnswer answer;
+  MaskCache::Words row = TextRowOf(followed, state, slice, &answer);
+  if (row == nullptr) {
+    answer.row = MaskRow(parts_->no_ids);
+    return answer;
+  }
   const bool may_end = state == kTerminated || followed.automaton.IsAccepting(state);
   const bool is_same = std::all_of(stops.ids.begin(), stops.ids.end(),
                                    [&](TokenId id) { return HasBit(id, *row) == may_end; });
@@ -186,7 +211,8 @@ MaskRow StateGrammar::RowOf(Followed& followed, StateId state, const StopSet& st
     for (const TokenId id : stops.ids) SetBit(id, may_end, &words);
     row = std::make_shared<const std::vector<uint32_t>>(std::move(words));
   }
-  return MaskRow(parts_->masks.Insert(key, std::move(row)));
+  answer.row = MaskRow(parts_->masks.Insert(key, std::move(row)));
+  return answer;
 }
 
 StateId StateGrammar::After(Followed& followed, StateId state, TokenId id) const {

@@ -53,8 +53,27 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
     Followed(const Network* network, const TokenizerParts& parts, uint64_t cache_number)
         : automaton(network, &parts.memory, parts.longest_token_bytes), number(cache_number) {}
 
+    // The mask of the state in the making: that of another matcher, if there is one.
+    std::shared_ptr<MaskWork> WorkOf(const MaskBuilder& builder, StateId state);
+    void ForgetWork(StateId state);
+
     LazyAutomaton automaton;
     const uint64_t number;
+
+   private:
+    std::mutex mutex_;
+    // Works live as long as a matcher holds them.
+    std::map<StateId, std::weak_ptr<MaskWork>> works_;
+  };
+
+  // What a matcher gets for a state.
+  struct RowAnswer {
+    MaskRow row = {};
+    // If a limit is met, this names it and the row allows nothing; no such row is kept.
+    StateId limit = LazyAutomaton::kDead;
+    // Not null: the slice was used up first, and there is no row yet. The matcher holds the work
+    // until it asks again.
+    std::shared_ptr<MaskWork> work = {};
   };
 
   StateGrammar(std::shared_ptr<TokenizerParts> parts, Network network,
@@ -66,10 +85,10 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
   // The automaton for texts that begin or move now; it is less than half full.
   std::shared_ptr<Followed> Current() const;
   std::shared_ptr<const StopSet> InternStops(std::span<const TokenId> ids) const;
-  // If a limit is met, `limit` names it and the row allows nothing; no such row is kept.
-  MaskRow RowOf(Followed& followed, StateId state, const StopSet& stops, StateId* limit) const;
-  // Null if a limit is met.
-  MaskCache::Words TextRowOf(Followed& followed, StateId state, StateId* limit) const;
+  RowAnswer RowOf(Followed& followed, StateId state, const StopSet& stops, WorkSlice* slice) const;
+  // Null if a limit is met, or the slice is used up; then the answer says which.
+  MaskCache::Words TextRowOf(Followed& followed, StateId state, WorkSlice* slice,
+                             RowAnswer* answer) const;
   StateId After(Followed& followed, StateId state, TokenId id) const;
 
   const std::shared_ptr<TokenizerParts> parts_;

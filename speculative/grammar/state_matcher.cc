@@ -45,16 +45,18 @@ bool StateMatcher::IsStop(TokenId id) const {
   return std::binary_search(stops_->ids.begin(), stops_->ids.end(), id);
 }
 
-MaskRow StateMatcher::Mask() {
+std::optional<MaskRow> StateMatcher::TryMask(WorkSlice* slice) {
   try {
     LeaveHalfFull();
     for (int attempt = 0;; ++attempt) {
-      StateId limit = LazyAutomaton::kDead;
-      MaskRow row = grammar_->RowOf(*followed_, states_.back(), *stops_, &limit);
-      fault_ = FaultOf(limit);
-      if (limit != LazyAutomaton::kFull || !FindRoom(attempt)) return row;
+      StateGrammar::RowAnswer answer = grammar_->RowOf(*followed_, states_.back(), *stops_, slice);
+      work_ = std::move(answer.work);
+      fault_ = FaultOf(answer.limit);
+      if (work_ != nullptr) return std::nullopt;
+      if (answer.limit != LazyAutomaton::kFull || !FindRoom(attempt)) return answer.row;
     }
   } catch (const std::bad_alloc&) {
+    work_ = nullptr;
     fault_ = MatcherFault::kNoMemory;
     return MaskRow(grammar_->parts_->no_ids);
   }
@@ -110,6 +112,7 @@ StateId StateMatcher::After(TokenId entry) {
 }
 
 void StateMatcher::LeaveHalfFull() {
+  if (work_ != nullptr) return;  // a move would lose what is done of the mask
   const LazyAutomaton& automaton = followed_->automaton;
   // If this matcher's own stacks fill half of an automaton, a move makes no room.
   if (!automaton.IsHalfFull() || automaton.size_bytes() < joined_bytes_ + kMoveBytesMin) return;

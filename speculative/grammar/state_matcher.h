@@ -21,7 +21,7 @@ class StateMatcher : public GrammarMatcher {
  public:
   StateMatcher(std::shared_ptr<const StateGrammar> grammar, std::span<const TokenId> stop_ids);
 
-  MaskRow Mask() override;
+  std::optional<MaskRow> TryMask(WorkSlice* slice) override;
   MatcherFault fault() const override { return fault_; }
   bool Accept(TokenId id) override;
   bool AcceptText(std::string_view text) override;
@@ -64,6 +64,8 @@ class StateMatcher : public GrammarMatcher {
   // The accepted items: ids, and -1 - i for texts_[i].
   std::vector<TokenId> history_;
   std::vector<std::string> texts_;
+  // The mask that the last slice did not suffice for. Null: there is none.
+  std::shared_ptr<MaskWork> work_;
   MatcherFault fault_ = MatcherFault::kNone;
 };
 

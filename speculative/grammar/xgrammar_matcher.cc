@@ -41,7 +41,7 @@ bool XgrammarMatcher::Keep(const absl::Status& status) {
   return false;
 }
 
-MaskRow XgrammarMatcher::Mask() {
+std::optional<MaskRow> XgrammarMatcher::TryMask(WorkSlice* /*slice*/) {
   FillRow();
   return MaskRow(row_);
 }

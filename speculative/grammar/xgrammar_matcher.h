@@ -34,7 +34,7 @@ class XgrammarMatcher final : public GrammarMatcher {
                                                  const TvmValue& grammar,
                                                  const MatcherOptions& options);
 
-  MaskRow Mask() override;
+  std::optional<MaskRow> TryMask(WorkSlice* slice) override;
   MatcherFault fault() const override {
     return status_.ok() ? MatcherFault::kNone : MatcherFault::kLibrary;
   }

@@ -130,9 +130,11 @@ TEST_SUITE("unit") {
                                   .num_children = 1,
                                   .first_node = 2}};
     DraftResult results[2];
-    f.backend->script = {ScriptedOutcome{}};
+    // What is drawn without the mask goes nowhere.
+    f.backend->script = {ScriptedOutcome{}, ScriptedOutcome{}};
     f.verifier->SampleDraft(inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
+    CHECK(results[0].children.empty());
     CHECK(results[0].reason ==
           "no memory is left for the masks of its constraint; its next round ends the sequence");
     CHECK(results[1].status == RoundStatus::kOk);

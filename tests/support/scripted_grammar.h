@@ -40,7 +40,7 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
   ScriptedMatcher(std::string name, std::shared_ptr<const GrammarScript> script)
       : name_(std::move(name)), script_(std::move(script)) {}
 
-  grammar::MaskRow Mask() override {
+  std::optional<grammar::MaskRow> TryMask(grammar::WorkSlice* /*slice*/) override {
     if (script_->on_mask) script_->on_mask(name_, ids_);
     std::vector<uint32_t> words((static_cast<size_t>(script_->vocab_size) + 31) / 32, ~uint32_t{0});
     for (const TokenId id : script_->forbidden) {

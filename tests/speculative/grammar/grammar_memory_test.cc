@@ -18,6 +18,7 @@
 #include "speculative/grammar/grammar_holder.h"
 #include "speculative/grammar/specd_backend.h"
 #include "speculative/sequence_grammar.h"
+#include "tests/support/fill_all.h"
 #include "tests/support/watched_memory.h"
 
 namespace specd::grammar {
@@ -49,7 +50,7 @@ class WatchedMatcher : public GrammarMatcher {
  public:
   explicit WatchedMatcher(std::shared_ptr<const std::vector<uint32_t>> row)
       : row_(std::move(row)) {}
-  MaskRow Mask() override { return MaskRow(row_); }
+  std::optional<MaskRow> TryMask(WorkSlice* /*slice*/) override { return MaskRow(row_); }
   MatcherFault fault() const override { return MatcherFault::kNone; }
   bool Accept(TokenId) override { return ++num_accepted_ > 0; }
   bool AcceptText(std::string_view) override { return ++num_accepted_ > 0; }
@@ -77,7 +78,7 @@ TEST_SUITE("unit") {
     const TokenId tokens[] = {1, 2, 3, 4};
     std::array<PlaceEdits, 5> places = {};
     const int64_t before = row.use_count();
-    grammar.Fill({.num_nodes = 4, .tokens = tokens}, places.data());
+    FillAll(&grammar, {.num_nodes = 4, .tokens = tokens}, places.data());
     CHECK(row.use_count() == before + 5);
     CHECK(grammar.Commit(tokens) == 4);
     CHECK(row.use_count() == before);
@@ -150,7 +151,7 @@ TEST_SUITE("unit") {
           {.vocab_size = kVocabSize, .max_batch = 1, .max_draft = kDraft, .threads = 1});
       std::array<PlaceEdits, kDraft + 1> places = {};
       allocations_left = left;
-      grammar.Fill(draft, places.data());
+      FillAll(&grammar, draft, places.data());
       allocations_left = -1;
       has_failed = false;
       for (size_t i = 0; i <= kDraft; ++i) {
