@@ -9,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from support import ProcessTest, SOURCE, TOKENIZER, wait_until
+from support import CORPUS, ProcessTest, SOURCE, TOKENIZER, wait_until
 
 NOBODY = 65534
 PROTOCOL_VERSION = 2  # ipc/base/protocol_version.h
@@ -107,12 +107,12 @@ class RefusalTest(ProcessTest):
     def test_vocabulary_mismatch(self):
         self.daemon("--vocab_size=4096")
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs")
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}")
         self.assertRefused(engine, 1, "vocab_size = 2048", "4096")
 
     def test_no_daemon(self):
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs")
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}")
         self.assertRefused(engine, 1, str(self.socket))
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become somebody else")
@@ -126,14 +126,14 @@ class RefusalTest(ProcessTest):
             os.setgid(0)
             os.setuid(NOBODY)
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}",
                                  preexec_fn=become_nobody)
         self.assertRefused(engine, 1, f"uid {NOBODY}", "--allow_uid")
         self.assertServes()
         self.stop(daemon)
         allowed = self.daemon(f"--allow_uid={NOBODY}")
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}",
                                  "--max_tokens=8", preexec_fn=become_nobody)
         self.assertEqual(engine.code, 0, engine.stderr)
         self.stop(allowed)
