@@ -41,7 +41,7 @@ class RefusalTest(ProcessTest):
         else:
             self.assertFalse((SOURCE / ".git").exists())
 
-    def test_line_17_a_command_line_that_is_wrong_has_one_exit_code(self):
+    def test_a_command_line_that_is_wrong_has_one_exit_code(self):
         for program in ("specd-toy-engine", "specd-toy-client", "specd-bench", "specd-replay"):
             self.assertRefused(self.run_to_end(program, "--no_such_flag=1"), 2, "no_such_flag")
             self.assertEqual(self.run_to_end(program, "--help").code, 0)
@@ -231,7 +231,7 @@ class RefusalTest(ProcessTest):
         process = self.run_to_end("specd", f"--listen=unix:{long}", "--detokenizer=off")
         self.assertRefused(process, 2, "107")
 
-    def test_line_17_a_path_that_can_be_no_socket_is_a_bad_command_line(self):
+    def test_a_path_that_can_be_no_socket_is_a_bad_command_line(self):
         # Bug: for an endpoint the code was 1, and the error named a file with .lock at its end.
         listen = f"--listen=unix:{self.socket}"
         for flags, parts in (((f"--listen=unix:{self.folder}",), ("directory", "specd.sock")),
@@ -242,7 +242,7 @@ class RefusalTest(ProcessTest):
             self.assertRefused(self.run_to_end("specd", *flags, "--detokenizer=off"), 2, *parts)
         self.assertEqual(self.sockets(), [])
 
-    def test_line_17_help_names_no_path_of_a_build(self):
+    def test_help_names_no_path_of_a_build(self):
         for program in "specd", "specd-detok":
             for flag in "--help", "--helpfull":
                 self.assertNotRegex(self.run_to_end(program, flag).stdout, r"(?m)/build/|^ *Flags from /")
