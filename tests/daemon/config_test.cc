@@ -24,7 +24,7 @@ TEST_SUITE("unit") {
   }
 
   // Each of these was a system error without a remedy.
-  TEST_CASE("issue 17, line 17: a path where no socket can be made is refused with the remedy") {
+  TEST_CASE("a path where no socket can be made is refused with the remedy") {
     const std::string folder = std::filesystem::temp_directory_path().string();
     CHECK(Says(CheckListenPath(folder), ("unix:" + folder + "/specd.sock").c_str()));
     CHECK(Says(CheckListenPath(folder + "/"), ("unix:" + folder + "/specd.sock").c_str()));

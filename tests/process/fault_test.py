@@ -37,14 +37,14 @@ class LogTest(ProcessTest):
         process.terminate()
         self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
 
-    def test_line_11_closed_stderr(self):
+    def test_closed_stderr(self):
         process = self.daemon_with(preexec_fn=lambda: os.close(2))
         self.assertServes(process)
         # No socket of the daemon has the number of stderr.
         self.assertEqual(os.readlink(f"/proc/{process.pid}/fd/2"), "/dev/null")
         self.assertStops(process)
 
-    def test_line_11_reader_of_stderr_is_gone(self):
+    def test_reader_of_stderr_is_gone(self):
         reader, writer = os.pipe()
         process = self.daemon_with(stderr=writer)
         os.close(writer)
@@ -53,7 +53,7 @@ class LogTest(ProcessTest):
             self.assertServes(process)
         self.assertStops(process)
 
-    def test_line_11_reader_of_stderr_never_reads(self):
+    def test_reader_of_stderr_never_reads(self):
         reader, writer = os.pipe()
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
         os.set_blocking(writer, False)
@@ -69,7 +69,7 @@ class LogTest(ProcessTest):
         self.assertStops(process)
         os.close(reader)
 
-    def test_line_11_garbage_without_end_makes_few_lines(self):
+    def test_garbage_without_end_makes_few_lines(self):
         daemon = self.daemon("--log_format=json")
         for _ in range(2000):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
@@ -97,7 +97,7 @@ class ForkTest(ProcessTest):
         code = library.specd_open(f"unix:{self.socket}".encode(), options, ctypes.byref(engine))
         return code
 
-    def test_line_12_child_of_a_dead_engine_keeps_no_session_alive(self):
+    def test_child_of_a_dead_engine_keeps_no_session_alive(self):
         daemon = self.daemon()
         reader, writer = os.pipe()
         engine = os.fork()
@@ -149,12 +149,12 @@ class GreedyTest(ProcessTest):
         self.assertEqual(engine.wait(), 0, engine.stderr)
         self.stop(daemon)
 
-    def test_line_9_a_session_of_800_mib(self):
+    def test_a_session_of_800_mib(self):
         daemon = self.start_daemon()
         self.assertRefuses(daemon, "hello", "session_memory_mib", "the session")
         self.assertServes(daemon)
 
-    def test_line_9_prompts_of_a_million_ids(self):
+    def test_prompts_of_a_million_ids(self):
         daemon = self.start_daemon()
         self.assertRefuses(daemon, "prompts", "session_memory_mib")
         # All that the engine had is free again.
@@ -162,12 +162,12 @@ class GreedyTest(ProcessTest):
         self.assertGreaterEqual(int(again.split()[1]), 1, again)
         self.assertServes(daemon)
 
-    def test_line_9_rows_that_nobody_wrote(self):
+    def test_rows_that_nobody_wrote(self):
         daemon = self.start_daemon()
         self.assertRefuses(daemon, "rows", "session_memory_mib", "the region")
         self.assertServes(daemon)
 
-    def test_line_9_the_flag_raises_the_bound(self):
+    def test_the_flag_raises_the_bound(self):
         daemon = self.start_daemon("--memory_mib=64", "--session_memory_mib=32")
         self.assertRefuses(daemon, "prompts", "of the 33554432 that --session_memory_mib allows")
         self.assertServes(daemon)
@@ -176,7 +176,7 @@ class GreedyTest(ProcessTest):
 class OwnMemoryTest(ProcessTest):
     """Memory that an engine takes or takes away."""
 
-    def test_line_14_many_regions_are_refused_before_the_system_kills(self):
+    def test_many_regions_are_refused_before_the_system_kills(self):
         group = MemoryGroup.make(512 << 20)
         if group is None:
             self.skipTest("this machine lets this process make no control group with a bound of memory")
@@ -186,7 +186,7 @@ class OwnMemoryTest(ProcessTest):
         self.assertGreaterEqual(int(engine.stdout.split()[1]), 2)
         self.assertIn("are available", engine.stdout)
 
-    def test_line_10_a_huge_page_that_is_gone_ends_its_session_alone(self):
+    def test_a_huge_page_that_is_gone_ends_its_session_alone(self):
         pool = pathlib.Path("/proc/sys/vm/nr_hugepages")
         before = pool.read_text()
         if int(before) != 0 or not os.access(pool, os.W_OK):
@@ -232,7 +232,7 @@ class CrowdTest(ProcessTest):
         self.assertEqual(engine.wait(), 0, engine.stderr + daemon.stderr)
         self.stop(daemon)
 
-    def test_line_9_more_connections_than_descriptors(self):
+    def test_more_connections_than_descriptors(self):
         daemon = self.start(
             pathlib.Path("/bin/bash"), "-c", "ulimit -n 128; exec \"$0\" \"$@\"", BIN / "specd",
             f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}", "--eos_tokens=<|endoftext|>")
@@ -243,14 +243,14 @@ class CrowdTest(ProcessTest):
         wait_until(lambda: "too many open files" in daemon.stderr, "a line about them")
         self.assertServes(daemon)
 
-    def test_line_9_an_endpoint_has_256_places(self):
+    def test_an_endpoint_has_256_places(self):
         daemon = self.daemon()
         self.assertEqual(len(self.connect(300, "text")), 256)
         wait_until(lambda: "256 are connected" in daemon.stderr, "a line about them")
         self.assertServes(daemon)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
-    def test_line_16_a_member_of_the_group_is_no_subscriber(self):
+    def test_a_member_of_the_group_is_no_subscriber(self):
         nobody = 65534
         allowed = "--allow_uid=65534"
         for flags, text_side, endpoints, places in (
@@ -281,7 +281,7 @@ class CrowdTest(ProcessTest):
 
 
 class MemoryTest(ProcessTest):
-    def test_line_14_file_size_limit_does_not_end_the_daemon(self):
+    def test_file_size_limit_does_not_end_the_daemon(self):
         daemon = self.start(
             pathlib.Path("/bin/bash"), "-c", "ulimit -f 64; exec \"$0\" \"$@\"", BIN / "specd",
             f"--listen=unix:{self.socket}", "--detokenizer=off", f"--trace={self.folder}/traces",

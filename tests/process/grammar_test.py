@@ -83,7 +83,7 @@ class GrammarTest(ProcessTest):
             self.assertEqual((end["finish"], end["stop"]), ("stop", None))
 
     def test_a_thought_is_free_and_the_answer_is_not(self):
-        # The model's thoughts end with the first full stop that the documents teach it.
+        # The model's thoughts end with the first full stop that the corpus teaches it.
         self.daemon("--reasoning_end=.")
         for draft in ("0", "5"):
             texts = self.texts_of("--regex=[0-9]{3}", f"--draft={draft}", "--max_tokens=400")

@@ -61,7 +61,7 @@ struct CountingObserver : RoundObserver {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 8: a round runs in pieces of whole sequences within the bound") {
+  TEST_CASE("a round runs in pieces of whole sequences within the bound") {
     // Four sequences of 4 rows with 8 elements are 128.
     for (const auto& [bound, pieces] : {std::pair<int64_t, std::vector<int32_t>>{1, {1, 1, 1, 1}},
                                         {64, {2, 2}},
@@ -86,7 +86,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("line 8: a device ran every round as one piece; it has whole tasks in each") {
+  TEST_CASE("a device ran every round as one piece; it has whole tasks in each") {
     VerifierFixture f(nullptr, {}, 0);
     auto owned = std::make_unique<ScriptedBackend>();
     ScriptedBackend* const backend = owned.get();

@@ -24,7 +24,7 @@ struct EndedByLength : PublisherFixture {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 7: an end is final after the text side's last word, and not before") {
+  TEST_CASE("an end is final after the text side's last word, and not before") {
     PublisherFixture f;
     f.SendAlive({kEpoch, 1});
     f.publisher->Step();
