@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -71,6 +72,37 @@ TEST_SUITE("unit") {
       CHECK(reader.ready());
       CHECK(taken == expected);
     }
+  }
+
+  TEST_CASE("zmtp: damaged bytes have the same end in pieces of any size") {
+    const std::string sound = Greeting() + Ready("SUB") + std::string("\0\4\1abc"sv) +
+                              std::string("\4\x0c\x09SUBSCRIBEde"sv) +
+                              std::string("\2\0\0\0\0\0\0\0\4\0abc"sv) +
+                              std::string("\4\x0b\4PING\0\1four"sv);
+    std::mt19937 random(11);
+    int num_refused = 0;
+    for (int trial = 0; trial < 20000; ++trial) {
+      std::string damaged = sound;
+      for (size_t i = random() % 3; i < 3; ++i) {
+        damaged[random() % damaged.size()] = static_cast<char>(random() % 16 < 4 ? random() : 1);
+      }
+      ZmtpReader at_once;
+      Taken expected;
+      const absl::Status whole = Feed(&at_once, damaged, &expected);
+      ZmtpReader in_pieces;
+      Taken taken;
+      absl::Status status;
+      for (size_t at = 0; at < damaged.size() && status.ok();) {
+        const size_t piece = 1 + random() % 20;
+        status = Feed(&in_pieces, std::string_view(damaged).substr(at, piece), &taken);
+        at += piece;
+      }
+      REQUIRE(taken == expected);
+      REQUIRE(status == whole);
+      num_refused += whole.ok() ? 0 : 1;
+    }
+    CHECK(num_refused > 1000);
+    CHECK(num_refused < 19000);
   }
 
   TEST_CASE("zmtp: a peer that is no subscriber of ZMTP 3 is refused") {
