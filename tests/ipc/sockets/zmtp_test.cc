@@ -107,7 +107,11 @@ TEST_SUITE("unit") {
 
   TEST_CASE("zmtp: a peer that is no subscriber of ZMTP 3 is refused") {
     const std::string hello = Greeting() + Ready("SUB");
-    const std::pair<std::string, const char*> cases[] = {
+    struct Case {
+      std::string bytes;
+      const char* word;
+    };
+    const Case cases[] = {
         {"GET / HTTP/1.1", "greeting"},
         {std::string("\xff\0\0\0\0\0\0\0\1\x7f\1"sv),
          "ZMTP 2"},  // libzmq 3 waits for an answer here
@@ -127,13 +131,13 @@ TEST_SUITE("unit") {
         {hello + std::string("\2\0\0\0\0\0\0\x10\1"sv), "4097 bytes"},
         {hello + std::string("\2\xff\xff\xff\xff\xff\xff\xff\xff"sv), "bytes"},
     };
-    for (const auto& [bytes, word] : cases) {
-      CAPTURE(word);
+    for (const Case& refused : cases) {
+      CAPTURE(refused.word);
       ZmtpReader reader;
       Taken taken;
-      const absl::Status status = Feed(&reader, bytes, &taken);
+      const absl::Status status = Feed(&reader, refused.bytes, &taken);
       CHECK(absl::IsInvalidArgument(status));
-      CHECK(std::string(status.message()).find(word) != std::string::npos);
+      CHECK(std::string(status.message()).find(refused.word) != std::string::npos);
     }
     ZmtpReader reader;
     Taken taken;
