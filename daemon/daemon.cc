@@ -162,7 +162,9 @@ absl::Status Daemon::StartTextSide() {
   publisher.epoch = epoch_;
   publisher.tokens_endpoints = {kTokensInside, config_.tokens_endpoint};
   publisher.aborts_endpoints = {kAbortsInside};
-  publisher.accept = RulesFor("token events or aborts", config_.allowed_uids);
+  publisher.subscribers =
+      SubscribersFor("token events", config_.allowed_uids, config_.memory.endpoint_bytes);
+  publisher.accept = RulesFor("aborts", config_.allowed_uids);
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
     publisher.watch_text_side = true;
@@ -179,7 +181,8 @@ absl::Status Daemon::StartTextSide() {
     worker.tokens_endpoint = kTokensInside;
     worker.aborts_endpoint = kAbortsInside;
     worker.text_endpoint = config_.text_endpoint;
-    worker.accept = RulesFor("text", config_.allowed_uids);
+    worker.subscribers =
+        SubscribersFor("text", config_.allowed_uids, config_.memory.endpoint_bytes);
     auto text = TextWorker::Create(worker);
     if (!text.ok()) return text.status();
     text_worker_ = *std::move(text);
@@ -298,8 +301,14 @@ int Daemon::Run(int signal_fd) {
   Log("attach").info("specd {} serves unix:{} on {}", kVersion, config_.listen_path,
                      config_.device);
   Log("egress").info("token events on {}", config_.tokens_endpoint);
-  if (text_worker_ != nullptr) Log("egress").info("text on {}", config_.text_endpoint);
-
+  WarnOfOpenEndpoint("tokens", config_.tokens_endpoint);
+  if (text_worker_ != nullptr) {
+    Log("egress").info("text on {}", config_.text_endpoint);
+    WarnOfOpenEndpoint("text", config_.text_endpoint);
+  }
+  if (config_.detokenizer == DetokenizerMode::kProcess) {
+    WarnOfOpenEndpoint("aborts", config_.aborts_endpoint);
+  }
   if (recorder_ != nullptr) Log("trace").info("traces in {}", config_.trace.directory);
   control_->Run(signal_fd);
   while (TakeSignal(signal_fd) == SIGUSR1) {

@@ -110,11 +110,13 @@ int main(int argc, char** argv) {
   options.tokens_endpoint = config.tokens_endpoint;
   options.aborts_endpoint = config.aborts_endpoint;
   options.text_endpoint = config.text_endpoint;
-  options.accept = specd::RulesFor("text", config.allowed_uids);
+  options.subscribers =
+      specd::SubscribersFor("text", config.allowed_uids, config.memory.endpoint_bytes);
   absl::StatusOr<std::unique_ptr<specd::TextWorker>> worker = specd::TextWorker::Create(options);
   if (!worker.ok()) return Fail(worker.status());
   specd::Log("detok").info("token events from {}, text on {}", config.tokens_endpoint,
                            config.text_endpoint);
+  specd::WarnOfOpenEndpoint("text", config.text_endpoint);
   std::atomic<bool> asked_to_stop{false};
   std::thread thread([&] {
     (*worker)->Run();

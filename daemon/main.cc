@@ -62,12 +62,13 @@ ABSL_FLAG(
 ABSL_FLAG(int32_t, threads, 0,
           "threads of one round on the CPU; 0: as many as usable CPUs, at most 16");
 ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
-ABSL_FLAG(int64_t, memory_mib, 0,
-          "memory that all engines together may take of the daemon, in MiB; 0: three quarters of "
-          "what the machine and the control group have left at the start");
+ABSL_FLAG(
+    int64_t, memory_mib, 0,
+    "memory that all engines and subscribers together may take of the daemon, in MiB; 0: three "
+    "quarters of what the machine and the control group have left at the start");
 ABSL_FLAG(int64_t, session_memory_mib, 0,
           "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
-          "0: half of what --memory_mib leaves beside constraints");
+          "0: half of what --memory_mib leaves beside constraints and subscribers");
 ABSL_FLAG(int32_t, compile_ms, specd::grammar::kCompileMsDefault,
           "CPU time that the compile of one constraint may take, 1 .. 60000 ms; a constraint that "
           "takes more is refused");

@@ -20,6 +20,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/session/session_list.h"
 #include "ipc/events/token_event.h"
+#include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -33,7 +34,8 @@ class Publisher {
     uint64_t epoch = 0;
     std::vector<std::string> tokens_endpoints;  // to bind
     std::vector<std::string> aborts_endpoints;  // to bind
-    AcceptRules accept = {};                    // of both
+    BroadcastOptions subscribers = {};          // of the tokens endpoints
+    AcceptRules accept = {};                    // of the aborts endpoints
     // True if the text side is another process, which may end or be replaced. Streams whose stop
     // strings no text side looks for are then aborted.
     bool watch_text_side = false;
@@ -62,7 +64,7 @@ class Publisher {
     bool settled = false;  // the text side has had its last word, or will say none
   };
 
-  Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts);
+  Publisher(const Options& options, PublishSocket tokens, ZmqSocket aborts);
 
   // Takes and sends the sessions' events; true if there were any.
   bool Publish();
@@ -91,7 +93,7 @@ class Publisher {
   std::atomic<int64_t> text_side_seen_ns_{0};  // 0: never, or gone
 
   // Owned by the publisher thread.
-  ZmqSocket tokens_;
+  PublishSocket tokens_;
   ZmqSocket aborts_;
   uint64_t version_ = 0;
   SessionList::Snapshot snapshot_;

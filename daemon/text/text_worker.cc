@@ -30,8 +30,7 @@ absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& op
   absl::StatusOr<ZmqSocket> tokens =
       ZmqSocket::Make(options.context, ZmqKind::kSubscribe, ZmqOptions{});
   if (!tokens.ok()) return tokens.status();
-  absl::StatusOr<ZmqSocket> text =
-      ZmqSocket::Make(options.context, ZmqKind::kPublish, {.accept = options.accept});
+  absl::StatusOr<PublishSocket> text = PublishSocket::Make(options.context, options.subscribers);
   if (!text.ok()) return text.status();
   absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPush, ZmqOptions{});
   if (!aborts.ok()) return aborts.status();
@@ -45,7 +44,8 @@ absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& op
       new TextWorker(options, *std::move(tokens), *std::move(text), *std::move(aborts)));
 }
 
-TextWorker::TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text, ZmqSocket aborts)
+TextWorker::TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text,
+                       ZmqSocket aborts)
     : options_(options),
       tokens_(std::move(tokens)),
       text_(std::move(text)),
@@ -141,7 +141,7 @@ void TextWorker::SendTexts() {
     event.seq = ++seq_;
     buffer_.clear();
     AppendTextEvent(event, &buffer_);
-    Send(&text_, TextTopic(event.request_id));
+    Publish(TextTopic(event.request_id));
   }
   texts_.clear();
 }
@@ -151,7 +151,7 @@ void TextWorker::SendAborts() {
     request.epoch = epoch_;
     buffer_.clear();
     AppendAbortRequest(request, &buffer_);
-    Send(&aborts_, kAbortTopic);
+    Report(kAbortTopic);
   }
   abort_requests_.clear();
 }
@@ -162,17 +162,21 @@ void TextWorker::SendHeartbeats() {
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   buffer_.clear();
   AppendHeartbeat({.epoch = epoch_, .seq = seq_, .streams = streams_.num_live()}, &buffer_);
-  Send(&text_, kHeartbeatTopic);
+  Publish(kHeartbeatTopic);
   // A worker that does not hear the daemon must not report that it looks for stop strings.
   if (now_ns - last_heard_ns_ >= kHearingNs) return;
   buffer_.clear();
   AppendSignOfLife({.epoch = epoch_, .instance = instance_}, &buffer_);
-  Send(&aborts_, kAliveTopic);
+  Report(kAliveTopic);
 }
 
-void TextWorker::Send(ZmqSocket* socket, std::string_view topic) {
+void TextWorker::Publish(std::string_view topic) {
+  if (!text_.Send(topic, buffer_).ok()) closed_ = true;
+}
+
+void TextWorker::Report(std::string_view topic) {
   const std::array<std::string_view, 2> frames = {topic, buffer_};
-  absl::StatusOr<bool> sent = socket->Send(frames);
+  absl::StatusOr<bool> sent = aborts_.Send(frames);
   if (!sent.ok()) {
     closed_ = true;
   } else if (!*sent && topic == kAbortTopic) {

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
 #include "daemon/text/text_streams.h"
+#include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -27,10 +28,10 @@ class TextWorker {
     TextVocabularies vocabularies;
     Clock* clock = nullptr;
     ZmqContext* context = nullptr;
-    std::string tokens_endpoint;  // to connect to
-    std::string aborts_endpoint;  // to connect to
-    std::string text_endpoint;    // to bind
-    AcceptRules accept = {};      // of the text endpoint
+    std::string tokens_endpoint;        // to connect to
+    std::string aborts_endpoint;        // to connect to
+    std::string text_endpoint;          // to bind
+    BroadcastOptions subscribers = {};  // of the text endpoint
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
@@ -49,7 +50,7 @@ class TextWorker {
   const TextCounters& counters() const { return streams_.counters(); }
 
  private:
-  TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text, ZmqSocket aborts);
+  TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text, ZmqSocket aborts);
 
   void Handle(std::string_view topic, std::string_view payload);
   void HandleBatch(const TokenBatch& batch);
@@ -59,7 +60,9 @@ class TextWorker {
   void SendTexts();
   void SendAborts();
   void SendHeartbeats();
-  void Send(ZmqSocket* socket, std::string_view topic);  // sends the buffer
+  // Both send the buffer.
+  void Publish(std::string_view topic);
+  void Report(std::string_view topic);
 
   const Options options_;
   std::atomic<bool> stop_{false};
@@ -67,7 +70,7 @@ class TextWorker {
 
   // Owned by the worker's thread.
   ZmqSocket tokens_;
-  ZmqSocket text_;
+  PublishSocket text_;
   ZmqSocket aborts_;
   TextStreams streams_;
   uint64_t instance_;

@@ -400,10 +400,6 @@ TEST_SUITE("unit") {
     CHECK(bytes.substr(0, 4) == "head");
     CHECK(DecodeHeartbeat(std::string_view(bytes).substr(4)).ok());
   }
-
-  TEST_CASE("events: a text topic ends with its delimiter") {
-    CHECK(TextTopic("req-1") == "text/req-1/");
-  }
 }
 
 }  // namespace
