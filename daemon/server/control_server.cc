@@ -21,7 +21,6 @@ namespace {
 
 constexpr mode_t kSocketMode = 0660;
 constexpr int64_t kHelloNs = 5'000'000'000;
-constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
 // Connections without a hello that may exist beside the sessions.
 constexpr size_t kStrangersMax = 16;
 // The descriptors that are polled before those of the connections.
@@ -96,9 +95,8 @@ void ControlServer::Run(int wake_fd) {
                    {openings_->fd(), POLLIN, 0}});
     accepting_ = true;
     for (const auto& connection : connections_) {
-      // A busy engine's next message waits in the socket, but its hang-up is seen.
-      const short events = connection->busy ? POLLRDHUP : POLLIN;
-      polled.push_back({connection->dropped ? -1 : connection->socket.fd(), events, 0});
+      polled.push_back(
+          {connection->dropped ? -1 : connection->socket.fd(), connection->events(), 0});
     }
     for (const auto& connection : connections_) {
       polled.push_back({connection->dropped ? -1 : connection->process.get(), POLLIN, 0});
@@ -110,12 +108,12 @@ void ControlServer::Run(int wake_fd) {
     if (polled[0].revents != 0) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
-      Connection& connection = *connections_[i];
+      ControlConnection& connection = *connections_[i];
       if (connection.dropped) continue;  // with its session, or while it was busy
-      const bool is_quiet = polled[i + kOwnFds].revents == 0;
+      const short events = polled[i + kOwnFds].revents;
       const bool has_ended = polled[i + kOwnFds + connections_.size()].revents != 0;
-      const bool keep = !has_ended && IsWelcome(connection) &&
-                        (is_quiet || (!connection.busy && ServeOne(connection)));
+      const bool keep =
+          !has_ended && IsWelcome(connection) && (events == 0 || ServeOne(connection, events));
       if (!keep) Drop(connection);
     }
     std::erase_if(connections_,
@@ -126,7 +124,7 @@ void ControlServer::Run(int wake_fd) {
 
 // False for a connection that takes too long with its hello. False for a connection whose session
 // has ended, for example because the engine broke its rings.
-bool ControlServer::IsWelcome(const Connection& connection) const {
+bool ControlServer::IsWelcome(const ControlConnection& connection) const {
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session != nullptr) return !session->ended();
   const MemberSession* const member = connection.service->member();
@@ -161,11 +159,11 @@ void ControlServer::AcceptOne() {
   }
   std::unique_ptr<ControlService> service = MakeService((*accepted)->peer());
   UniqueFd process = OpenProcess((*accepted)->peer().pid);
-  connections_.push_back(
-      std::make_unique<Connection>(Connection{.socket = **std::move(accepted),
-                                              .process = std::move(process),
-                                              .service = std::move(service),
-                                              .deadline_ns = options_.clock->NowNs() + kHelloNs}));
+  connections_.push_back(std::make_unique<ControlConnection>(
+      ControlConnection{.socket = **std::move(accepted),
+                        .process = std::move(process),
+                        .service = std::move(service),
+                        .deadline_ns = options_.clock->NowNs() + kHelloNs}));
 }
 
 bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
@@ -261,7 +259,13 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   return std::make_unique<ControlService>(std::move(host));
 }
 
-bool ControlServer::ServeOne(Connection& connection) {
+bool ControlServer::ServeOne(ControlConnection& connection, short events) {
+  if (connection.busy) return false;  // it has hung up
+  if (!connection.waiting.has_value()) return HandleMessage(connection);
+  return events == POLLOUT && connection.SendWaiting() != ControlConnection::Sent::kBroken;
+}
+
+bool ControlServer::HandleMessage(ControlConnection& connection) {
   std::vector<UniqueFd> fds;
   absl::StatusOr<Received> received =
       connection.socket.Receive(buffer_, &fds, absl::ZeroDuration());
@@ -285,24 +289,29 @@ bool ControlServer::ServeOne(Connection& connection) {
 }
 
 void ControlServer::AnswerOpenings() {
-  for (const OpeningThreads::Handled& handled : openings_->TakeHandled()) {
+  for (OpeningThreads::Handled& handled : openings_->TakeHandled()) {
     const auto found = std::find_if(
         connections_.begin(), connections_.end(),
         [&handled](const auto& other) { return other->service.get() == handled.service; });
     SPECD_CHECK(found != connections_.end());
-    Connection& connection = **found;
+    ControlConnection& connection = **found;
     connection.busy = false;
-    if (!connection.dropped && !Send(connection, handled.answer)) Drop(connection);
+    if (!connection.dropped && !Send(connection, std::move(handled.answer))) Drop(connection);
   }
 }
 
-bool ControlServer::Send(Connection& connection, const ControlService::Answer& answer) {
-  const std::span<const int> answer_fds(&answer.fd, answer.fd >= 0 ? 1 : 0);
-  return connection.socket.Send(answer.message, answer_fds, kSendTimeout).ok() && !answer.close &&
-         IsAllowed(connection.socket.peer());
+bool ControlServer::Send(ControlConnection& connection, ControlService::Answer answer) {
+  const PeerCredentials& peer = connection.socket.peer();
+  const bool is_last = answer.close || !IsAllowed(peer);
+  const ControlConnection::Sent sent = connection.Send(std::move(answer));
+  if (sent == ControlConnection::Sent::kWaits) {
+    LogOfPeer({"attach", spdlog::level::warn, "unread", peer.uid},
+              "pid {} does not read its replies; its next message waits until it does", peer.pid);
+  }
+  return sent != ControlConnection::Sent::kBroken && !is_last;
 }
 
-void ControlServer::DropMember(const Connection& connection) {
+void ControlServer::DropMember(const ControlConnection& connection) {
   MemberSession& member = *connection.service->member();
   member.Leave();
   if (member.session().ended()) return;
@@ -312,7 +321,7 @@ void ControlServer::DropMember(const Connection& connection) {
       member.session().options().identity.session_id, member.rank(), connection.socket.peer().pid);
 }
 
-void ControlServer::Drop(Connection& connection) {
+void ControlServer::Drop(ControlConnection& connection) {
   connection.dropped = true;
   if (connection.service->member() != nullptr) return DropMember(connection);
   const std::shared_ptr<Session>& session = connection.service->session();
