@@ -25,10 +25,15 @@ struct ControlConnection {
   // Sends the reply that waits, if the socket has room now. kAll: none waits.
   Sent SendWaiting();
 
+  bool has_attached() const {
+    return service->session() != nullptr || service->member() != nullptr;
+  }
   // The events that the server waits for. A hang-up is always one of them.
   short events() const;
 
   UnixConnection socket;
+  PeerCredentials peer;  // the socket's, unless a test says otherwise
+  bool allowed = false;  // the daemon serves the peer's user
   // The process that connected, where the system tells. A child of it may keep the socket open.
   UniqueFd process;
   std::unique_ptr<ControlService> service;

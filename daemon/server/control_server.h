@@ -35,9 +35,13 @@ class ControlServer {
     std::vector<uint32_t> allowed_uids;  // besides the daemon's own user
     uint32_t max_sessions = 0;
     Clock* clock = nullptr;
-    std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
+    // Makes a session for an engine of this user.
+    std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&, uint32_t uid)>
+        open_session;
     std::function<void(const std::shared_ptr<Session>&)> serve;
     HelloReply hello;
+    // A test's engines can be of several users; null: the peer is as the kernel says.
+    std::function<PeerCredentials(const PeerCredentials&)> identify = nullptr;
   };
 
   // Takes the instance lock, which refuses a second daemon on the same socket, and binds.
@@ -57,8 +61,13 @@ class ControlServer {
   ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
                 std::unique_ptr<OpeningThreads> openings);
 
-  void AcceptOne();
+  // False if there was none to accept.
+  bool AcceptOne();
+  // Ends a connection that has not attached, if a new one of such a user finds no place.
+  bool MakeRoom(const PeerCredentials& peer, int fd);
   bool IsAllowed(const PeerCredentials& peer) const;
+  // The places of sessions are divided among users (user_places.h).
+  absl::Status CheckPlace(const PeerCredentials& peer) const;
   bool IsWelcome(const ControlConnection& connection) const;
   // The next three are false if the connection is to be dropped. `events`: from poll.
   bool ServeOne(ControlConnection& connection, short events);
@@ -75,6 +84,7 @@ class ControlServer {
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;
+  const bool serves_several_;  // users
   InstanceLock lock_;
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<ControlConnection>> connections_;
