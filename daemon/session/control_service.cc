@@ -113,21 +113,28 @@ bool IsForMembers(const Request& request) {
 
 ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
                                               std::vector<UniqueFd> fds) {
-  Answer answer;
-  uint32_t request_id = 0;
-  absl::StatusOr<Reply> reply = absl::UnknownError("");
   absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) {
-    reply = header.status();
+    Answer answer = AnswerWith(0, header.status());
     answer.close = true;
-  } else {
-    request_id = header->request_id;
-    absl::StatusOr<Request> request = DecodeRequest(*header, message);
-    absl::Status status =
-        request.ok() ? absl::OkStatus() : ExplainUnknownField(*header, request.status());
-    if (status.ok()) status = CheckFds(*header, fds);
-    reply = status.ok() ? DispatchOrExhausted(*request, fds) : status;
+    return answer;
   }
+  absl::StatusOr<Request> request = DecodeRequest(*header, message);
+  absl::Status status =
+      request.ok() ? absl::OkStatus() : ExplainUnknownField(*header, request.status());
+  if (status.ok()) status = CheckFds(*header, fds);
+  return AnswerWith(header->request_id, status.ok() ? DispatchOrExhausted(*request, fds) : status);
+}
+
+ControlService::Answer ControlService::Refuse(std::span<const uint8_t> message,
+                                              const absl::Status& why) {
+  const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
+  return AnswerWith(header.ok() ? header->request_id : 0, why);
+}
+
+ControlService::Answer ControlService::AnswerWith(uint32_t request_id,
+                                                  absl::StatusOr<Reply> reply) {
+  Answer answer;
   if (!reply.ok()) reply = Reply(MakeErrorReply(reply.status()));
   if (std::holds_alternative<HelloReply>(*reply)) answer.fd = session_->segment().fd();
   made_ = MadeBy(request_id, *reply);

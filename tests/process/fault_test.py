@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -348,6 +349,28 @@ class UsersTest(ProcessTest):
         code, error = open_engine(self.socket, 16384)
         self.assertEqual(code, 0, error)
         self.assertServes(daemon)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can be another user, whose threads are counted")
+class ThreadsTest(ProcessTest):
+    def bound_threads(self, daemon, uid, limits):
+        subprocess.run(["prlimit", f"--pid={daemon.process.pid}", f"--nproc={limits}"], user=uid, group=uid,
+                       extra_groups=[], check=True)
+
+    def test_an_opening_without_a_thread_was_handled_by_the_thread_that_serves_all(self):
+        alone = 54321  # no other process has this user
+        os.chown(self.folder, alone, alone)
+        daemon = self.daemon("--threads=1", "--allow_uid=0", user=alone, group=alone)
+        limit = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        self.bound_threads(daemon, alone, "1:")
+        flags = "--regex=[0-9]{3}", "--max_tokens=8", "--print=none"
+        refused = self.engine(*flags)
+        self.assertEqual(refused.wait(), 1, daemon.stderr)
+        self.assertIn("gets no thread for this opening", refused.stderr)
+        self.bound_threads(daemon, alone, "unlimited:" if limit == resource.RLIM_INFINITY else f"{limit}:")
+        served = self.engine(*flags)
+        self.assertEqual(served.wait(), 0, served.stderr)
+        self.stop(daemon)
 
 
 class MemoryTest(ProcessTest):
