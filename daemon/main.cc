@@ -54,7 +54,8 @@ ABSL_FLAG(std::string, aborts, "",
           "ZeroMQ endpoint on which specd-detok reports stop strings; default: beside the socket");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
           "numeric user ids that may attach, subscribe and report stop strings besides the "
-          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart");
+          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart. One user's "
+          "engines then leave a quarter of --max_sessions and of --memory_mib to the others");
 ABSL_FLAG(
     int32_t, spin_us, -1,
     "how long the verify thread spins for the next round before it sleeps; -1: 1000 with more "

@@ -41,7 +41,7 @@ class OpeningThreads {
   OpeningThreads(const OpeningThreads&) = delete;
   OpeningThreads& operator=(const OpeningThreads&) = delete;
 
-  // If the system gives no thread, the caller's handles the opening. REQUIRES: Stop was not called.
+  // If the system gives no thread, the opening is refused. REQUIRES: Stop was not called.
   void Begin(Opening opening);
 
   // Readable while handled openings wait to be taken.
@@ -55,6 +55,7 @@ class OpeningThreads {
  private:
   explicit OpeningThreads(UniqueFd wake) : wake_(std::move(wake)) {}
   void Handle(Opening& opening);
+  void Finish(Handled handled);
 
   const UniqueFd wake_;  // an eventfd
   std::mutex mutex_;

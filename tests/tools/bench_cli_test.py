@@ -71,17 +71,19 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(len(table), 5)
         self.assertEqual(len({line.count("|") for line in table}), 1, table)
 
-    def test_stall_compares_rounds_beside_a_monster_with_those_alone(self):
-        alone, monster = [json.loads(line)
-                          for line in self.lines("stall", "--json", "--seconds=0.5")]
-        self.assertEqual((alone["case"], monster["case"]), ("alone", "monster"))
-        for result in (alone, monster):
+    def test_stall_compares_work_beside_a_neighbour_with_the_same_work_alone(self):
+        results = {result["case"]: result for result in
+                   (json.loads(line) for line in self.lines("stall", "--json", "--seconds=0.5"))}
+        self.assertEqual(list(results), ["alone", "monster", "masks", "requests", "openings"])
+        for result in results.values():
             self.assertGreaterEqual(result["samples"], 50, result)  # ten engines in each slice
             self.assertLessEqual(result["median"], result["p99"])
             self.assertLessEqual(result["p99"], result["max"])
-        self.assertAlmostEqual(monster["ratio"], monster["median"] / alone["median"], delta=0.01)
-        self.assertAlmostEqual(monster["ratio_p99"], monster["p99"] / alone["p99"], delta=0.01)
-        table = [line for line in self.lines("stall", "--markdown", "--seconds=0.1")
+        for case, base in ("monster", "alone"), ("masks", "alone"), ("openings", "requests"):
+            for ratio, value in ("ratio", "median"), ("ratio_p99", "p99"), ("ratio_max", "max"):
+                self.assertAlmostEqual(results[case][ratio], results[case][value] / results[base][value],
+                                       delta=0.01)
+        table = [line for line in self.lines("stall", "--markdown", "--seconds=0.1", "--case=openings")
                  if line.startswith("|")]
         self.assertEqual(len(table), 4)
         self.assertEqual(len({line.count("|") for line in table}), 1, table)
@@ -101,6 +103,7 @@ class BenchTest(unittest.TestCase):
                 (("opening", "--batch=1"), ("batch", "opening", "seconds")),
                 (("opening", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("stall", "--batch=1"), ("batch", "stall", "threads")),
+                (("stall", "--case=fast"), ("case = fast", "stall --list")),
                 (("stall", "--threads=17"), ("threads = 17", "16")),
                 (("nonsense",), ("suite = nonsense", "verify", "opening")),
                 (("grammar", "--case=fast"), ("case = fast", "round_k5")),

@@ -26,6 +26,12 @@ class RawPeer {
     REQUIRE(message.ok());
     REQUIRE(connection_.Send(*message, fds, absl::Seconds(60)).ok());
   }
+  // False if the socket has no room for the message.
+  bool TrySend(const Request& request, uint32_t request_id, std::span<const int> fds = {}) {
+    const auto message = EncodeRequest(request, request_id);
+    REQUIRE(message.ok());
+    return connection_.Send(*message, fds, absl::ZeroDuration()).ok();
+  }
   // The next reply, and the id of the request that it answers.
   std::pair<uint32_t, Reply> Receive() {
     std::vector<uint8_t> buffer(kControlBytesMax);
