@@ -20,6 +20,7 @@ namespace specd {
 namespace {
 
 constexpr mode_t kSocketMode = 0660;
+// Time in which the server looked. An idle server looks once a second.
 constexpr int64_t kHelloNs = 5'000'000'000;
 constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
 // Connections without a hello that may exist beside the sessions.
@@ -72,6 +73,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Optio
 ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
                              std::unique_ptr<OpeningThreads> openings)
     : options_(options),
+      awake_(kHelloNs / 4),
       lock_(std::move(lock)),
       listener_(std::move(listener)),
       openings_(std::move(openings)),
@@ -107,6 +109,7 @@ void ControlServer::Run(int wake_fd) {
       Log("attach").error("poll: {}", std::strerror(errno));
       return;
     }
+    awake_.Step(options_.clock->NowNs());
     if (polled[0].revents != 0) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
@@ -131,7 +134,7 @@ bool ControlServer::IsWelcome(const Connection& connection) const {
   if (session != nullptr) return !session->ended();
   const MemberSession* const member = connection.service->member();
   if (member != nullptr) return !member->session().ended();
-  return options_.clock->NowNs() <= connection.deadline_ns;
+  return awake_.now_ns() <= connection.deadline_ns;
 }
 
 void ControlServer::AcceptOne() {
@@ -165,7 +168,7 @@ void ControlServer::AcceptOne() {
       std::make_unique<Connection>(Connection{.socket = **std::move(accepted),
                                               .process = std::move(process),
                                               .service = std::move(service),
-                                              .deadline_ns = options_.clock->NowNs() + kHelloNs}));
+                                              .deadline_ns = awake_.now_ns() + kHelloNs}));
 }
 
 bool ControlServer::IsAllowed(const PeerCredentials& peer) const {

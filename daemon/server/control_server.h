@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/server/opening_threads.h"
 #include "daemon/session/control_service.h"
@@ -58,7 +59,7 @@ class ControlServer {
     // The process that connected, where the system tells. A child of it may keep the socket open.
     UniqueFd process;
     std::unique_ptr<ControlService> service;
-    int64_t deadline_ns = 0;  // of the first hello
+    int64_t deadline_ns = 0;  // of awake_, for the first hello
     bool busy = false;        // a thread has an opening of it
     bool dropped = false;     // its session has ended; it is removed once it is not busy
   };
@@ -83,6 +84,7 @@ class ControlServer {
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;
+  AwakeTime awake_;
   InstanceLock lock_;
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<Connection>> connections_;
