@@ -19,6 +19,7 @@
 #include "daemon/base/build_identity.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
+#include "daemon/base/stop_signals.h"
 #include "daemon/base/version.h"
 #include "daemon/daemon_device.h"
 #include "daemon/models.h"
@@ -45,10 +46,7 @@ constexpr char kTokensInside[] = "inproc://tokens";
 constexpr char kAbortsInside[] = "inproc://aborts";
 
 UniqueFd BlockedSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  sigset_t signals = StopSignals();
   sigaddset(&signals, SIGUSR1);
   // The mask is set before any thread is made. All threads inherit it, and signals reach only the
   // descriptor.
