@@ -20,6 +20,7 @@
 #include "daemon/base/build_identity.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
+#include "daemon/base/stop_signals.h"
 #include "daemon/base/user_budgets.h"
 #include "daemon/base/version.h"
 #include "daemon/daemon_device.h"
@@ -47,10 +48,7 @@ constexpr char kTokensInside[] = "inproc://tokens";
 constexpr char kAbortsInside[] = "inproc://aborts";
 
 UniqueFd BlockedSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  sigset_t signals = StopSignals();
   sigaddset(&signals, SIGUSR1);
   // The mask is set before any thread is made. All threads inherit it, and signals reach only the
   // descriptor.

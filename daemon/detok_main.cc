@@ -17,6 +17,7 @@
 #include "absl/flags/usage_config.h"
 #include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
+#include "daemon/base/stop_signals.h"
 #include "daemon/base/version.h"
 #include "daemon/config.h"
 #include "daemon/models.h"
@@ -71,10 +72,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "specd-detok: unexpected argument %s; see --help\n", positional[1]);
     return 2;
   }
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  const sigset_t signals = specd::StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   specd::DaemonConfig config;

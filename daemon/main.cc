@@ -1,4 +1,4 @@
-// specd, the daemon: turns flags into a DaemonConfig and runs RunDaemon until SIGTERM or SIGINT.
+// specd, the daemon: turns flags into a DaemonConfig and runs RunDaemon until a stop signal.
 
 #include <malloc.h>
 #include <sys/resource.h>

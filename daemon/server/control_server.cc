@@ -21,6 +21,7 @@ namespace specd {
 namespace {
 
 constexpr mode_t kSocketMode = 0660;
+// Time in which the server looked. An idle server looks once a second.
 constexpr int64_t kHelloNs = 5'000'000'000;
 // Connections without a hello that may exist beside the sessions.
 constexpr size_t kStrangersMax = 16;
@@ -76,6 +77,7 @@ ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixList
     : options_(options),
       serves_several_(std::any_of(options.allowed_uids.begin(), options.allowed_uids.end(),
                                   [](uint32_t uid) { return uid != geteuid(); })),
+      awake_(kHelloNs / 4),
       lock_(std::move(lock)),
       listener_(std::move(listener)),
       openings_(std::move(openings)),
@@ -110,6 +112,7 @@ void ControlServer::Run(int wake_fd) {
       Log("attach").error("poll: {}", std::strerror(errno));
       return;
     }
+    awake_.Step(options_.clock->NowNs());
     if (polled[0].revents != 0) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
@@ -135,7 +138,7 @@ bool ControlServer::IsWelcome(const ControlConnection& connection) const {
   if (session != nullptr) return !session->ended();
   const MemberSession* const member = connection.service->member();
   if (member != nullptr) return !member->session().ended();
-  return options_.clock->NowNs() <= connection.deadline_ns;
+  return awake_.now_ns() <= connection.deadline_ns;
 }
 
 bool ControlServer::AcceptOne() {
@@ -163,7 +166,7 @@ bool ControlServer::AcceptOne() {
                         .allowed = IsAllowed(peer),
                         .process = OpenProcess(peer.pid),
                         .service = MakeService(peer),
-                        .deadline_ns = options_.clock->NowNs() + kHelloNs}));
+                        .deadline_ns = awake_.now_ns() + kHelloNs}));
   return true;
 }
 

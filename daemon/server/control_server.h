@@ -19,6 +19,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/server/control_connection.h"
 #include "daemon/server/opening_threads.h"
@@ -85,6 +86,7 @@ class ControlServer {
 
   const Options options_;
   const bool serves_several_;  // users
+  AwakeTime awake_;
   InstanceLock lock_;
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<ControlConnection>> connections_;

@@ -25,8 +25,8 @@ constexpr size_t kBatchBytesMax = size_t{1} << 20;
 
 constexpr int64_t kHeartbeatNs = 200'000'000;
 
-// The text side counts as gone after this time. A loaded machine may miss several heartbeats and
-// must not look like a dead process.
+// The text side counts as gone after this time, in which the publisher looked. A loaded machine may
+// miss several heartbeats and must not look like a dead process.
 constexpr int64_t kTextSideNs = 3'000'000'000;
 
 // Events of one session that are taken before the next session's turn.
@@ -73,7 +73,10 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
 }
 
 Publisher::Publisher(const Options& options, PublishSocket tokens, ZmqSocket aborts)
-    : options_(options), tokens_(std::move(tokens)), aborts_(std::move(aborts)) {
+    : options_(options),
+      awake_(kTextSideNs / 4),
+      tokens_(std::move(tokens)),
+      aborts_(std::move(aborts)) {
   batch_.epoch = options.epoch;
 }
 
@@ -97,6 +100,7 @@ bool Publisher::Publish() {
 }
 
 bool Publisher::Step() {
+  awake_.Step(options_.clock->NowNs());
   const bool published = Publish();
   SendHeartbeat();
   const bool received = Receive(absl::ZeroDuration());
@@ -242,7 +246,7 @@ void Publisher::Apply(const SignOfLife& alive) {
     AbortUnwatched("was replaced");
   }
   text_side_instance_ = alive.instance;
-  text_side_seen_ns_.store(options_.clock->NowNs(), std::memory_order_relaxed);
+  text_side_seen_ns_.store(awake_.now_ns() + 1, std::memory_order_relaxed);
 }
 
 void Publisher::WatchTextSide() {
@@ -280,7 +284,7 @@ void Publisher::Apply(const AbortRequest& request) {
 
 bool Publisher::TextSideAlive() const {
   const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
-  return seen_ns != 0 && options_.clock->NowNs() - seen_ns < kTextSideNs;
+  return seen_ns != 0 && awake_.now_ns() + 1 - seen_ns < kTextSideNs;
 }
 
 }  // namespace specd

@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/session/session_list.h"
 #include "ipc/events/token_event.h"
@@ -50,7 +51,7 @@ class Publisher {
   void Run();
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // True if a detokenizer has reported within the last seconds.
+  // True if a detokenizer has reported within the last seconds in which the publisher looked.
   bool TextSideAlive() const;
 
  private:
@@ -90,7 +91,8 @@ class Publisher {
 
   const Options options_;
   std::atomic<bool> stop_{false};
-  std::atomic<int64_t> text_side_seen_ns_{0};  // 0: never, or gone
+  AwakeTime awake_;                            // the publisher thread steps it
+  std::atomic<int64_t> text_side_seen_ns_{0};  // of awake_, plus 1; 0: never, or gone
 
   // Owned by the publisher thread.
   PublishSocket tokens_;

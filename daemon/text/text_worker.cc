@@ -14,7 +14,7 @@ namespace {
 // to this period.
 constexpr int64_t kHeartbeatNs = 200'000'000;
 constexpr absl::Duration kWait = absl::Milliseconds(50);
-// Five of the publisher's heartbeats.
+// Five of the publisher's heartbeats, in time in which the worker looked.
 constexpr int64_t kHearingNs = 1'000'000'000;
 // The time to continue after Stop while token events keep coming.
 constexpr int64_t kDrainNs = 2'000'000'000;
@@ -52,12 +52,13 @@ TextWorker::TextWorker(const Options& options, ZmqSocket tokens, PublishSocket t
       aborts_(std::move(aborts)),
       streams_(options.vocabularies),
       instance_(DrawInstance()),
-      last_heard_ns_(options.clock->NowNs() - kHearingNs) {}
+      awake_(kHearingNs / 4),
+      last_heard_ns_(-kHearingNs) {}
 
 void TextWorker::Run() {
   while (!stop_.load(std::memory_order_relaxed) && !closed_) Step(kWait);
-  const int64_t deadline_ns = options_.clock->NowNs() + kDrainNs;
-  while (!closed_ && options_.clock->NowNs() < deadline_ns && Step(kWait)) {
+  const int64_t deadline_ns = awake_.now_ns() + kDrainNs;
+  while (!closed_ && awake_.now_ns() < deadline_ns && Step(kWait)) {
   }
   const TextCounters& sums = counters();
   Log("detok").info("{} streams, {} tokens, {} late, {} broken, {} events of unknown streams",
@@ -66,6 +67,7 @@ void TextWorker::Run() {
 }
 
 bool TextWorker::Step(absl::Duration timeout) {
+  awake_.Step(options_.clock->NowNs());
   SendHeartbeats();
   absl::StatusOr<bool> received = tokens_.Receive(&frames_, timeout);
   if (!received.ok()) {
@@ -102,7 +104,7 @@ void TextWorker::Handle(std::string_view topic, std::string_view payload) {
 }
 
 void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
-  last_heard_ns_ = options_.clock->NowNs();
+  last_heard_ns_ = awake_.now_ns();
   if (epoch != epoch_) {
     if (epoch_ != 0) {
       Log("detok").warn("the daemon was restarted: {} streams end here", streams_.num_live());
@@ -164,7 +166,7 @@ void TextWorker::SendHeartbeats() {
   AppendHeartbeat({.epoch = epoch_, .seq = seq_, .streams = streams_.num_live()}, &buffer_);
   Publish(kHeartbeatTopic);
   // A worker that does not hear the daemon must not report that it looks for stop strings.
-  if (now_ns - last_heard_ns_ >= kHearingNs) return;
+  if (awake_.now_ns() - last_heard_ns_ >= kHearingNs) return;
   buffer_.clear();
   AppendSignOfLife({.epoch = epoch_, .instance = instance_}, &buffer_);
   Report(kAliveTopic);

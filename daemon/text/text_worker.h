@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/text/text_streams.h"
 #include "ipc/sockets/publish_socket.h"
@@ -76,7 +77,8 @@ class TextWorker {
   uint64_t instance_;
   uint64_t epoch_ = 0;  // 0: nothing heard yet
   uint64_t last_batch_seq_ = 0;
-  int64_t last_heard_ns_;
+  AwakeTime awake_;
+  int64_t last_heard_ns_;  // of awake_
   uint64_t seq_ = 0;
   int64_t next_heartbeat_ns_ = 0;
   std::string buffer_;

@@ -15,6 +15,9 @@ namespace {
 constexpr size_t kLooksPerVisit = 4;
 // A new state takes memory, and writes a row.
 constexpr size_t kLooksPerState = 64;
+// The four tables begin with 512 bytes each; the lists of a step are as much. Measured by
+// tests/speculative/grammar/grammar_memory_test.cc.
+constexpr size_t kTableBytes = 4096;
 
 }  // namespace
 
@@ -23,6 +26,7 @@ LazyAutomaton::LazyAutomaton(const Network* network, GrammarMemory* memory, uint
   for (int byte = 255; byte >= 0; --byte) {
     byte_of_class_[network_.byte_class(static_cast<uint8_t>(byte))] = static_cast<uint8_t>(byte);
   }
+  bytes_.Add(sizeof(LazyAutomaton) + kTableBytes);
   stacks_.emplace_back();  // kEmptyStack
   const std::lock_guard lock(mutex_);
   for (const StateId state : {kDead, kTooManyWays, kFull, kTooMuchWork}) {
@@ -375,8 +379,7 @@ StateId LazyAutomaton::Near(StateId state) {
   if (const StateId near = known.near.load(std::memory_order_acquire); near != kUnknown)
     return near;
   const std::lock_guard lock(mutex_);
-  Record& record =
-      chunks_[state / kChunkStates].load(std::memory_order_relaxed)->records[state % kChunkStates];
+  Record& record = PlaceOf(state);
   ClearScratch();
   for (uint32_t i = 0; i < record.num_items; ++i) {
     const Item item = items_[record.first_item + i];
@@ -478,7 +481,14 @@ StateId LazyAutomaton::Intern(std::span<Item> items, bool is_accepting) {
 
 LazyAutomaton::Record* LazyAutomaton::NextRecord() {
   const StateId number = next_state();
-  std::atomic<Chunk*>& place = chunks_[number / kChunkStates];
+  std::atomic<Block*>& block = blocks_[number / kBlockStates];
+  if (block.load(std::memory_order_relaxed) == nullptr) {
+    owned_blocks_.push_back(std::make_unique<Block>());
+    block.store(owned_blocks_.back().get(), std::memory_order_relaxed);
+    bytes_.Add(sizeof(Block));
+  }
+  std::atomic<Chunk*>& place =
+      block.load(std::memory_order_relaxed)->chunks[number % kBlockStates / kChunkStates];
   Chunk* chunk = place.load(std::memory_order_relaxed);
   const uint32_t num_classes = network_.num_classes();
   if (chunk == nullptr) {

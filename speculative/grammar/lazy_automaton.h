@@ -107,7 +107,10 @@ class LazyAutomaton {
   static constexpr uint32_t kEitherNode = ~uint32_t{0};  // the node of a cell that joins two stacks
   static constexpr uint32_t kChunkStates = 64;
   static constexpr size_t kTightBytes = size_t{1} << 20;
-  static constexpr uint32_t kNumChunks = kStatesMax / kChunkStates;
+  // Most automata have few states, so the places of chunks come in blocks too.
+  static constexpr uint32_t kBlockChunks = 64;
+  static constexpr uint32_t kBlockStates = kBlockChunks * kChunkStates;
+  static constexpr uint32_t kNumBlocks = kStatesMax / kBlockStates;
 
   // A node, and the stack of nodes to return to.
   struct Item {
@@ -140,9 +143,15 @@ class LazyAutomaton {
     std::array<Record, kChunkStates> records;
     std::unique_ptr<std::atomic<StateId>[]> rows;
   };
-  const Record& RecordOf(StateId state) const {
-    // Pairs with the store in Intern. A state's number is known only after its chunk.
-    return chunks_[state / kChunkStates]
+  struct Block {
+    std::array<std::atomic<Chunk*>, kBlockChunks> chunks = {};
+  };
+  const Record& RecordOf(StateId state) const { return PlaceOf(state); }
+  Record& PlaceOf(StateId state) const {
+    // Pairs with the stores in NextRecord. A state's number is known only after its chunk.
+    return blocks_[state / kBlockStates]
+        .load(std::memory_order_relaxed)
+        ->chunks[state % kBlockStates / kChunkStates]
         .load(std::memory_order_relaxed)
         ->records[state % kChunkStates];
   }
@@ -209,12 +218,13 @@ class LazyAutomaton {
   const uint32_t near_bytes_;
   StateId start_ = kDead;
   std::array<uint8_t, 256> byte_of_class_ = {};
-  std::array<std::atomic<Chunk*>, kNumChunks> chunks_ = {};
+  std::array<std::atomic<Block*>, kNumBlocks> blocks_ = {};
   std::atomic<StateId> next_state_{0};
   CountedBytes bytes_;  // an estimate from above of what the maps take
 
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Chunk>> owned_chunks_;  // those of chunks_
+  std::vector<std::unique_ptr<Block>> owned_blocks_;  // those of blocks_
+  std::vector<std::unique_ptr<Chunk>> owned_chunks_;
   std::vector<StackCell> stacks_;
   IdTable stack_ids_;
   std::vector<Item> items_;  // of all states

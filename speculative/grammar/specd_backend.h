@@ -28,7 +28,7 @@ namespace specd::grammar {
 struct SpecdBackendOptions {
   const Vocabulary* vocabulary = nullptr;  // outlives the backend and its grammars
   int32_t vocab_size = 0;
-  size_t mask_bytes = size_t{256} << 20;                // of mask rows
+  size_t mask_bytes = size_t{256} << 20;                // of mask rows, at most (mask_cache.h)
   GrammarMemory* memory = &GrammarMemory::OfProcess();  // outlives the backend and its grammars
   BudgetLimits compile_limits = CompileLimits();        // of one compile
 };
@@ -41,7 +41,7 @@ struct TokenizerParts {
         builder(TokenTrie::Build(vocabulary, vocab_size)),
         no_ids(std::make_shared<const std::vector<uint32_t>>(
             (static_cast<size_t>(vocab_size) + 31) / 32)),
-        masks(options.mask_bytes),
+        masks(options.mask_bytes, options.memory),
         memory(*options.memory) {
     for (TokenId id = 0; id < std::min(vocab_size, vocabulary.size()); ++id) {
       if (vocabulary.IsSpecial(id)) continue;

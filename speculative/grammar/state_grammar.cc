@@ -51,7 +51,7 @@ StateGrammar::StateGrammar(std::shared_ptr<TokenizerParts> parts, Network networ
       network_bytes_(&parts_->memory),
       warnings_(std::move(warnings)),
       current_(NewFollowed()) {
-  network_bytes_.Add(network_.size_bytes());
+  network_bytes_.Add(network_.size_bytes() + sizeof(StateGrammar));
 }
 
 absl::StatusOr<std::shared_ptr<const StateGrammar>> StateGrammar::Create(

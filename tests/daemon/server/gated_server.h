@@ -113,6 +113,7 @@ class GatedServer {
     thread_.join();
   }
   void Close() { server_->Close(); }
+  ManualClock& clock() { return clock_; }
 
   // Attaches the peer, and returns its session.
   std::shared_ptr<Session> Attach(RawPeer& peer) {

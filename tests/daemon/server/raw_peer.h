@@ -54,6 +54,10 @@ class RawPeer {
   // Sends nothing more, and waits until the daemon hangs up too. False if it sends something.
   bool HangUp() {
     connection_.FinishSending();
+    return AwaitHangUp();
+  }
+  // Waits until the daemon hangs up, unasked.
+  bool AwaitHangUp() {
     std::vector<uint8_t> buffer(kControlBytesMax);
     const auto received = connection_.Receive(buffer, &fds_, absl::Seconds(60));
     return received.ok() && received->result == ReceiveResult::kHangup;

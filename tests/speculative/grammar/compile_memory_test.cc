@@ -74,6 +74,9 @@ const Case kCases[] = {
     {"choice", {.kind = GrammarKind::kChoice, .text = R"(["abc","abd","é"])"}, "abd"},
 };
 
+// A row of the cache of masks: its words and 128 bytes.
+constexpr size_t kRowBytes = (kVocabSize + 31) / 32 * sizeof(uint32_t) + 128;
+
 TEST_SUITE("unit") {
   TEST_CASE("memory that ran out in a compile ended the process, or left a refusal that stayed") {
     const Vocabulary vocabulary = Bytes();
@@ -105,7 +108,9 @@ TEST_SUITE("unit") {
         if (!compiled.ok()) {
           REQUIRE(has_failed);
           REQUIRE(compiled.status().code() == absl::StatusCode::kResourceExhausted);
-          REQUIRE(memory.size_bytes() == before);
+          // The cache of masks may have the first one, and keeps it until it needs the room.
+          const size_t left_bytes = memory.size_bytes() - before;
+          REQUIRE((left_bytes == 0 || left_bytes == kRowBytes));
           ++num_refused;
           compiled = compiler->Compile(one.request);
           REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());
