@@ -213,8 +213,6 @@ Refusal RefusalOf(MatcherFault fault) {
       return Refusal::kGrammarMemory;
     case MatcherFault::kTooMuchWork:
       return Refusal::kGrammarWork;
-    case MatcherFault::kLibrary:
-      return Refusal::kGrammarLibrary;
   }
   return Refusal::kNone;
 }

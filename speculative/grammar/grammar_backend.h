@@ -48,9 +48,6 @@ enum class Whitespace : uint32_t {
 // A model may emit whitespace for ever; a value that people read has less than this in one place.
 inline constexpr uint32_t kWhitespaceMax = 64;
 
-// The backend that a request names. Values are on the wire and in specd.h.
-enum class BackendChoice : uint32_t { kAuto = 0, kSpecd = 1, kXgrammar = 2 };
-
 // The longest text of a constraint.
 inline constexpr size_t kGrammarTextBytesMax = size_t{4} << 20;
 
@@ -61,7 +58,6 @@ struct GrammarRequest {
   // Drop the parts of a schema that cannot be enforced, and name them in warnings(). Without it
   // such a schema is refused. Formats that the standard does not name are in warnings() either way.
   bool lenient = false;
-  BackendChoice backend = BackendChoice::kAuto;
 
   friend bool operator==(const GrammarRequest&, const GrammarRequest&) = default;
 };
@@ -97,8 +93,7 @@ enum class MatcherFault : uint8_t {
   kTooManyWays = 1,  // the text can go on in more ways than a state may have
   kFull = 2,         // the states that may follow need more memory than there is
   kTooMuchWork = 3,  // the mask takes too long to build
-  kLibrary = 4,      // the backend's library failed
-  kNoMemory = 5,     // the machine has no memory now
+  kNoMemory = 4,     // the machine has no memory now
 };
 
 class GrammarMatcher {
@@ -147,6 +142,8 @@ class CompiledGrammar {
   virtual std::span<const std::string> warnings() const = 0;
   virtual size_t size_bytes() const = 0;
 };
+
+using CompileResult = absl::StatusOr<std::shared_ptr<const CompiledGrammar>>;
 
 class GrammarBackend {
  public:

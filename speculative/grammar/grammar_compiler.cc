@@ -8,7 +8,6 @@
 #include "speculative/grammar/compile_cache.h"
 #include "speculative/grammar/compile_turns.h"
 #include "speculative/grammar/specd_backend.h"
-#include "speculative/grammar/xgrammar_backend.h"
 
 namespace specd::grammar {
 namespace {
@@ -62,25 +61,7 @@ class CachingCompiler : public GrammarCompiler {
 
   Compiled CompileNow(const GrammarRequest& request) {
     const CompileTurn turn;
-    if (request.backend == BackendChoice::kXgrammar) return CompileByXgrammar(request);
-    Compiled compiled = own_->Compile(request);
-    const bool may_ask = request.backend == BackendChoice::kAuto && !request.lenient;
-    if (!may_ask || compiled.status().code() != absl::StatusCode::kUnimplemented) return compiled;
-    // Where xgrammar is not installed, the reason why specd's own engine refuses is the answer.
-    // Where it has no time, that is the answer: it is not kept, or only for a while.
-    Compiled other = CompileByXgrammar(request);
-    const bool is_for_now = other.status().code() == absl::StatusCode::kUnavailable ||
-                            other.status().code() == absl::StatusCode::kDeadlineExceeded;
-    return other.ok() || is_for_now ? other : compiled;
-  }
-
-  Compiled CompileByXgrammar(const GrammarRequest& request) {
-    std::call_once(xgrammar_once_, [this] {
-      xgrammar_ =
-          LoadXgrammar({.vocabulary = options_.vocabulary, .vocab_size = options_.vocab_size});
-    });
-    if (!xgrammar_.ok()) return xgrammar_.status();
-    return (*xgrammar_)->Compile(request);
+    return own_->Compile(request);
   }
 
   const GrammarCompilerOptions options_;
@@ -89,8 +70,6 @@ class CachingCompiler : public GrammarCompiler {
   std::once_flag forced_once_;
   std::unique_ptr<ForcedTokenFinder> finder_;
   std::atomic<const ForcedTokenFinder*> forced_{nullptr};
-  std::once_flag xgrammar_once_;
-  absl::StatusOr<std::shared_ptr<GrammarBackend>> xgrammar_ = absl::UnknownError("not loaded");
   // The grammars in it use the parts of own_, and hold them.
   CompileCache cache_;
 };

@@ -15,7 +15,6 @@
 #include "absl/status/status.h"
 #include "speculative/grammar/grammar_backend.h"
 #include "speculative/grammar/grammar_memory.h"
-#include "speculative/grammar/slow_compile.h"
 
 namespace specd::grammar {
 

@@ -25,7 +25,6 @@ const char* FaultName(MatcherFault fault) {
     case MatcherFault::kTooMuchWork:
       return "too much work";
     case MatcherFault::kNone:
-    case MatcherFault::kLibrary:
     case MatcherFault::kNoMemory:
       break;
   }

@@ -13,8 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
-#include "speculative/grammar/xgrammar_backend.h"
-#include "speculative/grammar/xgrammar_install.h"
 #include "tools/bench/command.h"
 #include "tools/bench/grammar_report.h"
 #include "tools/bench/grammar_suite.h"
@@ -26,8 +24,6 @@ ABSL_FLAG(bool, each, false, "grammar: lines for single constraints too");
 
 namespace specd::bench {
 namespace {
-
-using grammar::GrammarBackend;
 
 constexpr std::string_view kPeer = "xgrammar";
 
@@ -118,30 +114,19 @@ int RunGrammar(const std::string& command) {
     return Fail(kExitUsage,
                 fmt::format("base = {} is not {}, the one peer of grammar", base, kPeer));
   }
-  // The peer needs the vocabulary, so its package is looked for first and loaded later.
-  const absl::Status found = grammar::FindXgrammar("").status();
-  if (!found.ok() && !base.empty()) return Fail(kExitUsage, std::string(found.message()));
-
   const Progress progress;
   const Machine machine = ReadMachine();
   GrammarReport report(*report_options, machine);
-  GrammarSuite::Hooks hooks = {.make_peer = nullptr,
-                               .on_progress = [&](std::string_view text) { progress.Show(text); },
-                               .on_result =
-                                   [&](const GrammarMeasurement& measurement) {
-                                     progress.Clear();
-                                     report.Print(measurement);
-                                   }};
-  if (found.ok()) {
-    hooks.make_peer = [&](const Vocabulary& vocabulary) {
-      return grammar::LoadXgrammar(
-          {.vocabulary = &vocabulary, .vocab_size = options->vocab_size, .num_compile_threads = 1});
-    };
-  } else {
-    fmt::print(stderr, "specd-bench: no peer: {}\n", std::string(found.message()));
-  }
+  const GrammarSuite::Hooks hooks = {
+      .make_peer = nullptr,
+      .on_progress = [&](std::string_view text) { progress.Show(text); },
+      .on_result =
+          [&](const GrammarMeasurement& measurement) {
+            progress.Clear();
+            report.Print(measurement);
+          }};
   report.PrintHead(command, Describe(machine, 1));
-  const absl::Status status = GrammarSuite(*options, std::move(hooks)).Run();
+  const absl::Status status = GrammarSuite(*options, hooks).Run();
   progress.Clear();
   if (!status.ok()) return Fail(kExitError, std::string(status.message()));
   report.PrintEnd();
