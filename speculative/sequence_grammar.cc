@@ -163,7 +163,7 @@ void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
           Forbid(place, &places[place]);
           continue;
         }
-        // The mask allows what the matcher does not take: an error in a backend.
+        // The mask allows what the matcher does not take: an error in the matcher.
         source = static_cast<int32_t>(reached);
       }
     }

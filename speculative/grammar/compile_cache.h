@@ -8,7 +8,7 @@
 // bound: where memory is short, any of them drops grammars of all of them. Safe from any thread.
 //
 //   CompileCache cache({.bytes_max = 256 << 20, .memory = &memory});
-//   auto grammar = cache.FindOrCompile(request, [&] { return backend.Compile(request); });
+//   auto grammar = cache.FindOrCompile(request, [&] { return compiler.CompileAnew(request); });
 #pragma once
 
 #include <condition_variable>
@@ -24,8 +24,9 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/compiled_grammar.h"
 #include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/grammar_request.h"
 
 namespace specd::grammar {
 

@@ -13,7 +13,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/compiled_grammar.h"
 #include "speculative/grammar/grammar_memory.h"
 
 namespace specd::grammar {

@@ -14,9 +14,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
 #include "tools/bench/command.h"
+#include "tools/bench/grammar_peer.h"
 #include "tools/bench/grammar_report.h"
 #include "tools/bench/grammar_suite.h"
 #include "tools/bench/machine.h"
+
+ABSL_DECLARE_FLAG(std::string, python);
 
 ABSL_FLAG(std::string, constraint, "",
           "constraints of grammar by name, separated by commas; empty: all but large ones");
@@ -24,8 +27,6 @@ ABSL_FLAG(bool, each, false, "grammar: lines for single constraints too");
 
 namespace specd::bench {
 namespace {
-
-constexpr std::string_view kPeer = "xgrammar";
 
 std::vector<GrammarCase> AllCases() {
   std::vector<GrammarCase> cases;
@@ -110,24 +111,31 @@ int RunGrammar(const std::string& command) {
   const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
   if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
   const std::string base = absl::GetFlag(FLAGS_base);
-  if (!base.empty() && base != kPeer) {
-    return Fail(kExitUsage,
-                fmt::format("base = {} is not {}, the one peer of grammar", base, kPeer));
+  if (!base.empty() && base != GrammarPeer::kName) {
+    return Fail(kExitUsage, fmt::format("base = {} is not {}, the one peer of grammar", base,
+                                        GrammarPeer::kName));
   }
   const Progress progress;
   const Machine machine = ReadMachine();
   GrammarReport report(*report_options, machine);
-  const GrammarSuite::Hooks hooks = {
-      .make_peer = nullptr,
-      .on_progress = [&](std::string_view text) { progress.Show(text); },
-      .on_result =
-          [&](const GrammarMeasurement& measurement) {
-            progress.Clear();
-            report.Print(measurement);
-          }};
+  GrammarSuite::Hooks hooks = {.make_peer = nullptr,
+                               .on_progress = [&](std::string_view text) { progress.Show(text); },
+                               .on_result =
+                                   [&](const GrammarMeasurement& measurement) {
+                                     progress.Clear();
+                                     report.Print(measurement);
+                                   }};
+  if (!base.empty()) {
+    hooks.make_peer = [&](const SyntheticVocabulary& vocabulary) {
+      return GrammarPeer::Start(absl::GetFlag(FLAGS_python), vocabulary, options->vocab_size);
+    };
+  }
   report.PrintHead(command, Describe(machine, 1));
-  const absl::Status status = GrammarSuite(*options, hooks).Run();
+  const absl::Status status = GrammarSuite(*options, std::move(hooks)).Run();
   progress.Clear();
+  if (absl::IsFailedPrecondition(status)) {
+    return Fail(kExitUsage, std::string(status.message()));
+  }
   if (!status.ok()) return Fail(kExitError, std::string(status.message()));
   report.PrintEnd();
   return 0;

@@ -9,7 +9,7 @@
 namespace specd::bench {
 namespace {
 
-absl::Status Broken(std::string_view what) {
+absl::Status PythonError(std::string_view what) {
   return absl::InternalError(fmt::format("python: {}", what));
 }
 
@@ -18,13 +18,13 @@ absl::Status Broken(std::string_view what) {
 absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(const Options& options) {
   int commands[2];
   int answers[2];
-  if (pipe(commands) != 0 || pipe(answers) != 0) return Broken("no pipe to the interpreter");
+  if (pipe(commands) != 0 || pipe(answers) != 0) return PythonError("no pipe to the interpreter");
   // Everything is made before the fork: the child calls nothing that takes memory.
   std::vector<const char*> words = {options.interpreter.c_str(), "-c", options.script};
   for (const std::string& argument : options.arguments) words.push_back(argument.c_str());
   words.push_back(nullptr);
   const pid_t pid = fork();
-  if (pid < 0) return Broken("no process for the interpreter");
+  if (pid < 0) return PythonError("no process for the interpreter");
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(commands[0], STDIN_FILENO);
@@ -56,7 +56,7 @@ absl::StatusOr<std::string> PythonProcess::Ask(std::string_view line) {
 absl::StatusOr<std::string> PythonProcess::ReadLine() {
   std::string line;
   for (int byte = getc(from_); byte != '\n'; byte = getc(from_)) {
-    if (byte == EOF) return Broken("the interpreter has ended");
+    if (byte == EOF) return PythonError("the interpreter has ended");
     line += static_cast<char>(byte);
   }
   return line;

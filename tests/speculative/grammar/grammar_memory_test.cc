@@ -16,7 +16,6 @@
 #include "kernels/core/edits.h"
 #include "speculative/grammar/grammar_compiler.h"
 #include "speculative/grammar/grammar_holder.h"
-#include "speculative/grammar/specd_backend.h"
 #include "speculative/sequence_grammar.h"
 #include "tests/support/watched_memory.h"
 
@@ -62,6 +61,7 @@ class WatchedMatcher : public GrammarMatcher {
   bool IsFinished() override { return false; }
   bool IsTerminated() const override { return false; }
   std::string ForcedText() override { return {}; }
+  uint64_t StateNumber() const override { return num_accepted_ + 1; }
 
  private:
   std::shared_ptr<const std::vector<uint32_t>> row_;
@@ -85,10 +85,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("memory that ran out in a step left states that were wrong from then on") {
     const Vocabulary vocabulary = AllBytes();
-    const auto backend =
-        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
     const GrammarRequest request = {.kind = GrammarKind::kEbnf, .text = kGrammar};
-    const auto fresh = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+    const auto fresh = (*compiler.CompileAnew(request))->NewMatcher({.stop_ids = {kEos}});
     std::vector<std::vector<uint32_t>> masks;
     for (const char byte : kText) {
       masks.push_back(WordsOf(*fresh));
@@ -99,7 +98,7 @@ TEST_SUITE("unit") {
     for (int left = 0; has_failed; ++left) {
       CAPTURE(left);
       REQUIRE(left < 3000);
-      const auto matcher = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+      const auto matcher = (*compiler.CompileAnew(request))->NewMatcher({.stop_ids = {kEos}});
       has_failed = false;
       for (size_t at = 0; at < kText.size(); ++at) {
         CAPTURE(at);
@@ -122,7 +121,7 @@ TEST_SUITE("unit") {
       allocations_left = -1;
       num_faults += has_failed ? 1 : 0;
       // What was made before and after is what a fresh matcher makes.
-      const auto again = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+      const auto again = (*compiler.CompileAnew(request))->NewMatcher({.stop_ids = {kEos}});
       matcher->Rollback(matcher->num_accepted());
       for (size_t at = 0; at < kText.size(); ++at) {
         REQUIRE(WordsOf(*matcher) == masks[at]);
@@ -134,8 +133,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("memory that ran out while a draft was filled left the sequence at a draft's place") {
     const Vocabulary vocabulary = AllBytes();
-    const auto backend =
-        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
     constexpr int32_t kDraft = 12;
     std::vector<TokenId> tokens(kText.begin(), kText.end());
     const Draft draft = {.num_nodes = kDraft, .tokens = tokens.data()};
@@ -144,7 +142,7 @@ TEST_SUITE("unit") {
     for (int left = 0; has_failed; ++left) {
       CAPTURE(left);
       REQUIRE(left < 3000);
-      const auto compiled = *backend->Compile({.kind = GrammarKind::kEbnf, .text = kGrammar});
+      const auto compiled = *compiler.CompileAnew({.kind = GrammarKind::kEbnf, .text = kGrammar});
       auto grammar = *SequenceGrammar::Create(
           compiled->NewMatcher({.stop_ids = {kEos}}), {},
           {.vocab_size = kVocabSize, .max_batch = 1, .max_draft = kDraft, .threads = 1});
@@ -167,8 +165,8 @@ TEST_SUITE("unit") {
   TEST_CASE("constraints together could take any memory: past a bound they are refused by name") {
     const Vocabulary vocabulary = AllBytes();
     GrammarMemory memory(8 << 20);
-    auto compiler = *GrammarCompiler::Create(
-        {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
+    auto compiler = std::make_unique<GrammarCompiler>(GrammarCompilerOptions{
+        .vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
     GrammarHolder holder(&memory);
     std::vector<std::shared_ptr<const CompiledGrammar>> held;
     std::vector<std::unique_ptr<GrammarMatcher>> matchers;
@@ -199,10 +197,10 @@ TEST_SUITE("unit") {
   TEST_CASE("at the bound of memory a sequence has a fault, and goes on when memory is back") {
     const Vocabulary vocabulary = AllBytes();
     GrammarMemory memory(4 << 20);
-    const auto backend = *SpecdBackend::Create(
+    GrammarCompiler compiler(
         {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
     const auto compiled =
-        *backend->Compile({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
+        *compiler.CompileAnew({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
     const auto matcher = compiled->NewMatcher({.stop_ids = {kEos}});
     memory.Add(5 << 20);
     size_t num_accepted = 0;
@@ -228,10 +226,10 @@ TEST_SUITE("unit") {
   TEST_CASE("an automaton that was made without memory stayed, and no later text could begin") {
     const Vocabulary vocabulary = AllBytes();
     GrammarMemory memory(16 << 20);
-    const auto backend = *SpecdBackend::Create(
+    GrammarCompiler compiler(
         {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
     const auto compiled =
-        *backend->Compile({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
+        *compiler.CompileAnew({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
     const auto matcher = compiled->NewMatcher({.stop_ids = {kEos}});
     // Past 1 MiB, a matcher leaves its automaton while memory is short.
     const size_t start = memory.size_bytes();
