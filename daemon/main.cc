@@ -22,7 +22,6 @@
 #include "daemon/daemon.h"
 #include "daemon/profile_flag.h"
 #include "speculative/grammar/budget.h"
-#include "speculative/grammar/slow_compile.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
 ABSL_FLAG(std::string, device, "cpu",
@@ -211,9 +210,5 @@ int main(int argc, char** argv) {
   GiveEachThreadItsHeap();
   const int code = specd::RunDaemon(config);
   specd::StopLogging();
-  if (specd::grammar::IsCompileLeftBehind()) {
-    std::fflush(nullptr);
-    std::_Exit(code);
-  }
   return code;
 }

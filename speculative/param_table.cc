@@ -53,7 +53,6 @@ constexpr std::string_view kMethods[] = {"auto", "greedy", "exact_match", "token
 constexpr std::string_view kGrammarKinds[] = {"none", "json",   "json_object",   "regex",
                                               "ebnf", "choice", "structural_tag"};
 constexpr std::string_view kWhitespaces[] = {"flexible", "compact"};
-constexpr std::string_view kGrammarBackends[] = {"auto", "specd", "xgrammar"};
 constexpr std::string_view kOrders[] = {"sequential", "joint"};
 constexpr std::string_view kScoreModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",
                                             "processed_logits", "unfiltered_logprobs"};

@@ -125,8 +125,6 @@ Sequence* RoundPacker::FindWarmable(const SequenceInput& input, uint64_t stamp) 
   Sequence* sequence = sequences_.Find(input.sequence);
   if (sequence == nullptr || sequence->finish_reason != FinishReason::kNone ||
       sequence->grammar.empty() || sequence->grammar_failed || input.discard ||
-      // A backend that numbers no states (xgrammar) keeps no masks, so none would be warm.
-      sequence->grammar.matcher().StateNumber() == 0 ||
       FindRefusal(input, *sequence, stamp, false) != Refusal::kNone) {
     return nullptr;
   }

@@ -159,7 +159,7 @@ int32_t SequenceGrammar::SourceOf(const Draft& draft, int32_t place) {
     return reached;
   }
   if (MoveTo(draft, node)) return place;
-  // Without a fault, the mask allows what the matcher does not take: an error in a backend.
+  // Without a fault, the mask allows what the matcher does not take: an error in the matcher.
   return matcher_->fault() == MatcherFault::kNone ? reached : kNoPlace;
 }
 
@@ -223,8 +223,6 @@ Refusal RefusalOf(MatcherFault fault) {
       return Refusal::kGrammarMemory;
     case MatcherFault::kTooMuchWork:
       return Refusal::kGrammarWork;
-    case MatcherFault::kLibrary:
-      return Refusal::kGrammarLibrary;
   }
   return Refusal::kNone;
 }

@@ -27,7 +27,7 @@
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
 #include "kernels/core/sequence_round.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_matcher.h"
 
 namespace specd {
 
@@ -72,7 +72,7 @@ class SequenceGrammar {
   int32_t FindEnd(std::span<const TokenId> tokens);
 
   // Advances over kept tokens and returns how many it took. Fewer than all: the constraint forbids
-  // one, which only a fault of a backend can cause; the sequence must end before it.
+  // one, which only a fault of a matcher can cause; the sequence must end before it.
   size_t Commit(std::span<const TokenId> tokens);
 
   // Why the place after `num_tokens` of the last draft's tokens, a chain, has no mask.

@@ -48,8 +48,7 @@ class OpeningThreads {
   int fd() const { return wake_.get(); }
   std::vector<Handled> TakeHandled();
 
-  // Waits until no opening runs. Compiles are asked to give up (compile_cancel.h); one by a library
-  // is left behind (slow_compile.h).
+  // Waits until no opening runs. Compiles are asked to give up (compile_cancel.h).
   void Stop();
 
  private:

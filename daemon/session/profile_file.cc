@@ -98,7 +98,6 @@ std::span<const ProfileReader::Key> ProfileReader::Keys() {
       {"grammar_whitespace", &R::Choice},
       {"grammar_in_reasoning", &R::Flag},
       {"grammar_lenient", &R::Flag},
-      {"grammar_backend", &R::Choice},
   };
   return kKeys;
 }

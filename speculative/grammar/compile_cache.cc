@@ -11,9 +11,8 @@ namespace specd::grammar {
 namespace {
 
 std::string KeyOf(const GrammarRequest& request) {
-  return fmt::format("{} {} {} {} {}", static_cast<uint32_t>(request.kind),
-                     static_cast<uint32_t>(request.whitespace), request.lenient,
-                     static_cast<uint32_t>(request.backend), request.text);
+  return fmt::format("{} {} {} {}", static_cast<uint32_t>(request.kind),
+                     static_cast<uint32_t>(request.whitespace), request.lenient, request.text);
 }
 
 // Without memory for its text, the status has none.

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_request.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {

@@ -22,7 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_matcher.h"
 
 namespace specd::grammar {
 

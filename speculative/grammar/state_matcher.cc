@@ -33,7 +33,7 @@ MatcherFault FaultOf(StateId state) {
 
 }  // namespace
 
-StateMatcher::StateMatcher(std::shared_ptr<const StateGrammar> grammar,
+StateMatcher::StateMatcher(std::shared_ptr<const GrammarStates> grammar,
                            std::span<const TokenId> stop_ids)
     : grammar_(std::move(grammar)),
       followed_(grammar_->Current()),
@@ -49,7 +49,7 @@ std::optional<MaskRow> StateMatcher::TryMask(WorkSlice* slice) {
   try {
     LeaveHalfFull();
     for (int attempt = 0;; ++attempt) {
-      StateGrammar::RowAnswer answer = grammar_->RowOf(*followed_, states_.back(), *stops_, slice);
+      GrammarStates::RowAnswer answer = grammar_->RowOf(*followed_, states_.back(), *stops_, slice);
       work_ = std::move(answer.work);
       fault_ = FaultOf(answer.limit);
       if (work_ != nullptr) return std::nullopt;
@@ -58,7 +58,7 @@ std::optional<MaskRow> StateMatcher::TryMask(WorkSlice* slice) {
   } catch (const std::bad_alloc&) {
     work_ = nullptr;
     fault_ = MatcherFault::kNoMemory;
-    return MaskRow(grammar_->parts_->no_ids);
+    return MaskRow(grammar_->parts().no_ids);
   }
 }
 
@@ -101,7 +101,7 @@ bool StateMatcher::Push(TokenId entry) {
 }
 
 StateId StateMatcher::After(TokenId entry) {
-  if (entry >= 0 && IsStop(entry)) return StateGrammar::kTerminated;
+  if (entry >= 0 && IsStop(entry)) return GrammarStates::kTerminated;
   for (int attempt = 0;; ++attempt) {
     const StateId state = states_.back();
     const StateId next =
@@ -125,13 +125,13 @@ bool StateMatcher::FindRoom(int attempt) {
   return attempt == 1 && MoveTo(grammar_->NewFollowed());
 }
 
-bool StateMatcher::MoveTo(std::shared_ptr<StateGrammar::Followed> next) {
+bool StateMatcher::MoveTo(std::shared_ptr<GrammarStates::Followed> next) {
   if (next == followed_ || !LazyAutomaton::IsAlive(next->automaton.start())) return false;
   const size_t num_kept = std::min(states_.size(), kStatesKept);
   const size_t first = std::max(states_.size() - num_kept, first_known_);
   size_t end = first;
   while (end < states_.size() && LazyAutomaton::IsAlive(states_[end]) &&
-         states_[end] != StateGrammar::kTerminated) {
+         states_[end] != GrammarStates::kTerminated) {
     ++end;
   }
   const std::vector<StateId> moved =
@@ -208,7 +208,7 @@ std::string StateMatcher::ForcedText() {
   std::string text;
   LazyAutomaton& automaton = followed_->automaton;
   for (StateId state = states_.back(); text.size() < kForcedBytesMax;) {
-    if (state == StateGrammar::kTerminated || automaton.IsAccepting(state)) break;
+    if (state == GrammarStates::kTerminated || automaton.IsAccepting(state)) break;
     const ByteSet& bytes = automaton.NextBytes(state);
     if (bytes.Size() != 1) break;
     text.push_back(static_cast<char>(bytes.First()));

@@ -24,8 +24,7 @@
 #include "detokenizer/vocabulary.h"
 #include "kernels/core/check.h"
 #include "simdjson.h"
-#include "speculative/grammar/grammar_backend.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {
@@ -140,16 +139,17 @@ class Probe {
       ++id;
     }
     vocabulary_ = std::move(builder).Build();
-    backend_ = *SpecdBackend::Create({.vocabulary = &vocabulary_, .vocab_size = id});
+    compiler_ = std::make_unique<GrammarCompiler>(
+        GrammarCompilerOptions{.vocabulary = &vocabulary_, .vocab_size = id});
     return "{}";
   }
 
   std::string Compile(const Question& question) {
-    const auto compiled =
-        backend_->Compile({.kind = static_cast<GrammarKind>(NumberOf(question, "kind")),
-                           .text = std::string(TextOf(question, "text")),
-                           .whitespace = static_cast<Whitespace>(NumberOf(question, "whitespace")),
-                           .lenient = NumberOf(question, "lenient") == 1});
+    const auto compiled = compiler_->CompileAnew(
+        {.kind = static_cast<GrammarKind>(NumberOf(question, "kind")),
+         .text = std::string(TextOf(question, "text")),
+         .whitespace = static_cast<Whitespace>(NumberOf(question, "whitespace")),
+         .lenient = NumberOf(question, "lenient") == 1});
     grammar_ = compiled.ok() ? *compiled : nullptr;
     const std::string_view message(compiled.status().message().data(),
                                    compiled.status().message().size());
@@ -214,7 +214,7 @@ class Probe {
 
   Vocabulary vocabulary_;
   TokenId eos_ = 0;
-  std::unique_ptr<SpecdBackend> backend_;
+  std::unique_ptr<GrammarCompiler> compiler_;
   std::shared_ptr<const CompiledGrammar> grammar_;
 };
 

@@ -68,7 +68,6 @@ TEST_SUITE("unit") {
                                   "grammar_whitespace",
                                   "grammar_lenient",
                                   "grammar_in_reasoning",
-                                  "grammar_backend",
                                   "draft_temperature",
                                   "draft_top_p",
                                   "draft_top_k",

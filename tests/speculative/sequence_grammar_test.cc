@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/grammar/reasoning_gate.h"
-#include "speculative/grammar/specd_backend.h"
 #include "tests/support/fill_all.h"
 
 namespace specd {
@@ -30,15 +30,16 @@ const std::vector<std::string> kPieces = {"a", "b", "c", "ab", "bc", "(", ")", "
 
 struct Constraint {
   Constraint(const Vocabulary& vocabulary, const char* text)
-      : backend(*grammar::SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocab})),
-        compiled(*backend->Compile({.kind = grammar::GrammarKind::kEbnf, .text = text})) {}
+      : compiler(std::make_unique<grammar::GrammarCompiler>(
+            grammar::GrammarCompilerOptions{.vocabulary = &vocabulary, .vocab_size = kVocab})),
+        compiled(*compiler->CompileAnew({.kind = grammar::GrammarKind::kEbnf, .text = text})) {}
 
   SequenceGrammar At(const Ids& outputs) const {
     return *SequenceGrammar::Create(compiled->NewMatcher({.stop_ids = {0}}), outputs,
                                     {.vocab_size = kVocab, .max_batch = 1, .max_draft = kNodes});
   }
 
-  std::unique_ptr<grammar::SpecdBackend> backend;
+  std::unique_ptr<grammar::GrammarCompiler> compiler;
   std::shared_ptr<const grammar::CompiledGrammar> compiled;
 };
 
@@ -121,6 +122,7 @@ class CompleteMatcher : public grammar::GrammarMatcher {
   }
   bool IsTerminated() const override { return false; }
   std::string ForcedText() override { return {}; }
+  uint64_t StateNumber() const override { return num_accepted_ + 1; }
 
  private:
   Script& script_;

@@ -218,10 +218,13 @@ TEST_SUITE("unit") {
     CHECK(LastErrorHas("grammar_kind"));
     CHECK(engine.TryOpen(Constrained(7, "a"), &sequence) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("grammar_kind"));
+    // A choice of engines that is not there.
     specd_params params = Constrained(SPECD_GRAMMAR_REGEX, "a");
-    params.grammar_backend = 3;
+    const specd_number xgrammar = {"grammar_backend", 2};
+    params.numbers = {&xgrammar, 1};
     CHECK(engine.TryOpen(params, &sequence) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(LastErrorHas("grammar_backend"));
+    CHECK(LastErrorHas("grammar_backend is refused: specd's own engine enforces every constraint"));
+    CHECK(LastErrorHas("leave it out"));
     // The engine goes on.
     CHECK(engine.TryOpen(Constrained(SPECD_GRAMMAR_REGEX, "a"), &sequence) == SPECD_OK);
   }
@@ -232,7 +235,6 @@ TEST_SUITE("unit") {
     specd_params lenient = Constrained(SPECD_GRAMMAR_JSON, R"({"properties": {
         "a\nb": {"type": "array", "uniqueItems": true},
         "c": {"type": "array", "uniqueItems": true}}})");
-    lenient.grammar_backend = SPECD_BACKEND_SPECD;
     specd_sequence sequence = 0;
     CHECK(engine.TryOpen(lenient, &sequence) == SPECD_ERROR_UNSUPPORTED);
     CHECK(engine.Warnings().empty());

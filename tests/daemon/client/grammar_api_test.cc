@@ -286,7 +286,6 @@ TEST_SUITE("unit") {
     // The tokenizer has no bracket, so an array alone would have no text.
     specd_grammar_options options = GrammarOptions(
         SPECD_GRAMMAR_JSON, R"({"type": ["array", "integer"], "uniqueItems": true})");
-    options.backend = SPECD_BACKEND_SPECD;
     specd_grammar* grammar = nullptr;
     CHECK(specd_grammar_compile(tokenizer.get(), &options, &grammar) == SPECD_ERROR_UNSUPPORTED);
     CHECK(grammar == nullptr);

@@ -22,7 +22,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "tests/fuzz/judge/drawn_constraint.h"
 #include "tests/fuzz/judge/known_constraints.h"
 #include "tests/fuzz/judge/schema_folder.h"
@@ -81,12 +81,13 @@ class Judge {
  public:
   explicit Judge(const Walks& walks)
       : vocabulary_(bench::SyntheticVocabulary::kSizeMin),
-        backend_(*SpecdBackend::Create({.vocabulary = &vocabulary_.vocabulary(),
-                                        .vocab_size = bench::SyntheticVocabulary::kSizeMin})),
-        trial_(backend_.get(), {.eos_id = vocabulary_.eos_id(),
-                                .vocab_size = bench::SyntheticVocabulary::kSizeMin,
-                                .num_walks = walks.count,
-                                .num_tokens = walks.num_tokens}) {}
+        compiler_(std::make_unique<GrammarCompiler>(
+            GrammarCompilerOptions{.vocabulary = &vocabulary_.vocabulary(),
+                                   .vocab_size = bench::SyntheticVocabulary::kSizeMin})),
+        trial_(compiler_.get(), {.eos_id = vocabulary_.eos_id(),
+                                 .vocab_size = bench::SyntheticVocabulary::kSizeMin,
+                                 .num_walks = walks.count,
+                                 .num_tokens = walks.num_tokens}) {}
 
   int RunRandom() {
     const GrammarKind kind = KindOf(absl::GetFlag(FLAGS_kind));
@@ -230,7 +231,7 @@ class Judge {
   static void ClearProgress() { ShowProgress(""); }
 
   const bench::SyntheticVocabulary vocabulary_;
-  const std::unique_ptr<SpecdBackend> backend_;
+  const std::unique_ptr<GrammarCompiler> compiler_;
   const Trial trial_;
   uint64_t num_done_ = 0;
   uint64_t counts_[kNumOutcomes] = {};

@@ -17,7 +17,6 @@
 #include "kernels/core/edits.h"
 #include "speculative/grammar/grammar_compiler.h"
 #include "speculative/grammar/grammar_holder.h"
-#include "speculative/grammar/specd_backend.h"
 #include "speculative/sequence_grammar.h"
 #include "tests/support/fill_all.h"
 #include "tests/support/watched_memory.h"
@@ -64,6 +63,7 @@ class WatchedMatcher : public GrammarMatcher {
   bool IsFinished() override { return false; }
   bool IsTerminated() const override { return false; }
   std::string ForcedText() override { return {}; }
+  uint64_t StateNumber() const override { return num_accepted_ + 1; }
 
  private:
   std::shared_ptr<const std::vector<uint32_t>> row_;
@@ -95,8 +95,9 @@ TEST_SUITE("unit") {
       for (const bool follows : {false, true}) {
         CAPTURE(follows);
         GrammarMemory memory(size_t{1} << 30);
-        const auto backend = *SpecdBackend::Create(
+        GrammarCompiler compiler(
             {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
+        REQUIRE(compiler.Prepare().ok());
         std::vector<std::shared_ptr<const CompiledGrammar>> grammars;
         grammars.reserve(200);
         const double before = BytesInUse();
@@ -108,7 +109,7 @@ TEST_SUITE("unit") {
                   ? std::string(kGrammar) + " | \"" + number + "\""
                   : R"({"type":"object","properties":{"k)" + number +
                         R"(":{"type":"string"},"n":{"type":"integer"}},"required":["n"]})";
-          auto compiled = backend->Compile({.kind = kind, .text = text});
+          auto compiled = compiler.CompileAnew({.kind = kind, .text = text});
           REQUIRE(compiled.ok());
           grammars.push_back(*std::move(compiled));
           if (!follows) continue;
@@ -146,10 +147,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("memory that ran out in a step left states that were wrong from then on") {
     const Vocabulary vocabulary = AllBytes();
-    const auto backend =
-        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
     const GrammarRequest request = {.kind = GrammarKind::kEbnf, .text = kGrammar};
-    const auto fresh = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+    const auto fresh = (*compiler.CompileAnew(request))->NewMatcher({.stop_ids = {kEos}});
     std::vector<std::vector<uint32_t>> masks;
     for (const char byte : kText) {
       masks.push_back(WordsOf(*fresh));
@@ -160,7 +160,7 @@ TEST_SUITE("unit") {
     for (int left = 0; has_failed; ++left) {
       CAPTURE(left);
       REQUIRE(left < 3000);
-      const auto matcher = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+      const auto matcher = (*compiler.CompileAnew(request))->NewMatcher({.stop_ids = {kEos}});
       has_failed = false;
       for (size_t at = 0; at < kText.size(); ++at) {
         CAPTURE(at);
@@ -183,7 +183,7 @@ TEST_SUITE("unit") {
       allocations_left = -1;
       num_faults += has_failed ? 1 : 0;
       // What was made before and after is what a fresh matcher makes.
-      const auto again = (*backend->Compile(request))->NewMatcher({.stop_ids = {kEos}});
+      const auto again = (*compiler.CompileAnew(request))->NewMatcher({.stop_ids = {kEos}});
       matcher->Rollback(matcher->num_accepted());
       for (size_t at = 0; at < kText.size(); ++at) {
         REQUIRE(WordsOf(*matcher) == masks[at]);
@@ -195,8 +195,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("memory that ran out while a draft was filled left the sequence at a draft's place") {
     const Vocabulary vocabulary = AllBytes();
-    const auto backend =
-        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
     constexpr int32_t kDraft = 12;
     std::vector<TokenId> tokens(kText.begin(), kText.end());
     const Draft draft = {.num_nodes = kDraft, .tokens = tokens.data()};
@@ -205,7 +204,7 @@ TEST_SUITE("unit") {
     for (int left = 0; has_failed; ++left) {
       CAPTURE(left);
       REQUIRE(left < 3000);
-      const auto compiled = *backend->Compile({.kind = GrammarKind::kEbnf, .text = kGrammar});
+      const auto compiled = *compiler.CompileAnew({.kind = GrammarKind::kEbnf, .text = kGrammar});
       auto grammar = *SequenceGrammar::Create(
           compiled->NewMatcher({.stop_ids = {kEos}}), {},
           {.vocab_size = kVocabSize, .max_batch = 1, .max_draft = kDraft, .threads = 1});
@@ -228,8 +227,8 @@ TEST_SUITE("unit") {
   TEST_CASE("constraints together could take any memory: past a bound they are refused by name") {
     const Vocabulary vocabulary = AllBytes();
     GrammarMemory memory(8 << 20);
-    auto compiler = *GrammarCompiler::Create(
-        {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
+    auto compiler = std::make_unique<GrammarCompiler>(GrammarCompilerOptions{
+        .vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
     GrammarHolder holder(&memory);
     std::vector<std::shared_ptr<const CompiledGrammar>> held;
     std::vector<std::unique_ptr<GrammarMatcher>> matchers;
@@ -260,10 +259,10 @@ TEST_SUITE("unit") {
   TEST_CASE("at the bound of memory a sequence has a fault, and goes on when memory is back") {
     const Vocabulary vocabulary = AllBytes();
     GrammarMemory memory(4 << 20);
-    const auto backend = *SpecdBackend::Create(
+    GrammarCompiler compiler(
         {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
     const auto compiled =
-        *backend->Compile({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
+        *compiler.CompileAnew({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
     const auto matcher = compiled->NewMatcher({.stop_ids = {kEos}});
     memory.Add(5 << 20);
     size_t num_accepted = 0;
@@ -289,10 +288,10 @@ TEST_SUITE("unit") {
   TEST_CASE("an automaton that was made without memory stayed, and no later text could begin") {
     const Vocabulary vocabulary = AllBytes();
     GrammarMemory memory(16 << 20);
-    const auto backend = *SpecdBackend::Create(
+    GrammarCompiler compiler(
         {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
     const auto compiled =
-        *backend->Compile({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
+        *compiler.CompileAnew({.kind = GrammarKind::kRegex, .text = "[ab]*a[ab]{30}"});
     const auto matcher = compiled->NewMatcher({.stop_ids = {kEos}});
     // Past 1 MiB, a matcher leaves its automaton while memory is short.
     const size_t start = memory.size_bytes();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {
@@ -49,12 +49,13 @@ const std::vector<Case>& Cases() {
   return cases;
 }
 
-std::unique_ptr<SpecdBackend> Backend(const Vocabulary& vocabulary) {
-  return *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+std::unique_ptr<GrammarCompiler> Compiler(const Vocabulary& vocabulary) {
+  return std::make_unique<GrammarCompiler>(
+      GrammarCompilerOptions{.vocabulary = &vocabulary, .vocab_size = kVocabSize});
 }
 
-std::unique_ptr<GrammarMatcher> MatcherOf(const SpecdBackend& backend, const Case& c) {
-  const auto compiled = backend.Compile({.kind = c.kind, .text = c.text});
+std::unique_ptr<GrammarMatcher> MatcherOf(GrammarCompiler& compiler, const Case& c) {
+  const auto compiled = compiler.CompileAnew({.kind = c.kind, .text = c.text});
   REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());
   auto matcher = (*compiled)->NewMatcher({.stop_ids = {kEos}});
   REQUIRE(matcher->AcceptText(c.begin));
@@ -78,10 +79,10 @@ TEST_SUITE("unit") {
     const Vocabulary vocabulary = MakeVocabulary();
     for (const Case& c : Cases()) {
       CAPTURE(c.text);
-      const std::vector<uint32_t> expected = WordsOf(MatcherOf(*Backend(vocabulary), c)->Mask());
+      const std::vector<uint32_t> expected = WordsOf(MatcherOf(*Compiler(vocabulary), c)->Mask());
       size_t slices_before = ~size_t{0};
       for (const uint64_t units : {uint64_t{1}, uint64_t{300}, BudgetLimits::kNone}) {
-        const auto matcher = MatcherOf(*Backend(vocabulary), c);
+        const auto matcher = MatcherOf(*Compiler(vocabulary), c);
         const size_t num_slices = CountSlices(matcher.get(), units);
         CHECK(WordsOf(matcher->Mask()) == expected);
         CHECK(num_slices <= slices_before);
@@ -96,10 +97,10 @@ TEST_SUITE("unit") {
     const Vocabulary vocabulary = MakeVocabulary();
     for (const Case& c : Cases()) {
       CAPTURE(c.text);
-      const auto alone = MatcherOf(*Backend(vocabulary), c);
+      const auto alone = MatcherOf(*Compiler(vocabulary), c);
       const size_t num_alone = CountSlices(alone.get(), 1);
-      const auto backend = Backend(vocabulary);
-      const auto compiled = *backend->Compile({.kind = c.kind, .text = c.text});
+      const auto compiler = Compiler(vocabulary);
+      const auto compiled = *compiler->CompileAnew({.kind = c.kind, .text = c.text});
       std::vector<std::unique_ptr<GrammarMatcher>> matchers;
       for (int i = 0; i < 3; ++i) {
         matchers.push_back(compiled->NewMatcher({.stop_ids = {kEos}}));
@@ -121,12 +122,12 @@ TEST_SUITE("unit") {
     const Vocabulary vocabulary = MakeVocabulary();
     for (const Case& c : Cases()) {
       CAPTURE(c.text);
-      const auto backend = Backend(vocabulary);
-      const auto matcher = MatcherOf(*backend, c);
+      const auto compiler = Compiler(vocabulary);
+      const auto matcher = MatcherOf(*compiler, c);
       WorkSlice slice{.units = 1};
       REQUIRE_FALSE(matcher->TryMask(&slice).has_value());
       REQUIRE(matcher->AcceptText("abc"));
-      const auto other = MatcherOf(*Backend(vocabulary), c);
+      const auto other = MatcherOf(*Compiler(vocabulary), c);
       REQUIRE(other->AcceptText("abc"));
       CHECK(WordsOf(matcher->Mask()) == WordsOf(other->Mask()));
       matcher->Rollback(1);

@@ -1,42 +1,31 @@
-// StateGrammar is a compiled constraint of specd's own engine: its network, and the automaton that
-// its matchers follow.
+// GrammarStates are what the matchers of one constraint follow: its network, the automaton of the
+// states that texts have met, and the mask row of each state.
 //
 // All matchers of a constraint follow one automaton, until it is half full. Texts that begin or
-// move then get a new one (StateMatcher). The automaton that all have left is freed. Masks are
-// built once for each state and shared (mask_cache.h). Safe from any number of threads.
+// move then get a new one (StateMatcher). The automaton that all have left is freed. Rows are built
+// once for each state and shared (mask_cache.h). Safe from any number of threads.
 //
-//   auto grammar = StateGrammar::Create(parts, std::move(network), warnings);
+//   const GrammarStates states(parts, std::move(network), network_bytes);
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <span>
-#include <string>
 #include <vector>
 
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_matcher.h"
+#include "speculative/grammar/grammar_memory.h"
 #include "speculative/grammar/lazy_automaton.h"
 #include "speculative/grammar/network.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/tokenizer_parts.h"
 
 namespace specd::grammar {
 
-class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this<StateGrammar> {
+class GrammarStates {
  public:
-  // ResourceExhausted: the beginnings of the texts are past a limit. A few masks are built to find
-  // that out; the first of them is that of the first place. REQUIRES: the network has a text.
-  static absl::StatusOr<std::shared_ptr<const StateGrammar>> Create(
-      std::shared_ptr<TokenizerParts> parts, Network network, std::vector<std::string> warnings);
-
-  std::unique_ptr<GrammarMatcher> NewMatcher(const MatcherOptions& options) const override;
-  std::span<const std::string> warnings() const override { return warnings_; }
-  size_t size_bytes() const override;
-
- private:
-  friend class StateMatcher;
-
   // Sorted stop ids that are inside the vocabulary, and a number that no other set of this grammar
   // has had.
   struct StopSet {
@@ -44,7 +33,6 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
     uint32_t number = 0;
     ByteSet one_byte_tokens;  // without the bytes of the stop ids
   };
-  static constexpr uint32_t kNoStops = 0;
   // A state after a stop id; the automaton has no such state.
   static constexpr StateId kTerminated = ~StateId{0};
 
@@ -76,27 +64,34 @@ class StateGrammar : public CompiledGrammar, public std::enable_shared_from_this
     std::shared_ptr<MaskWork> work = {};
   };
 
-  StateGrammar(std::shared_ptr<TokenizerParts> parts, Network network,
-               std::vector<std::string> warnings);
+  // Counts `network_bytes` in the memory of the parts. The first automaton is made when it is asked
+  // for. REQUIRES: the network has a text.
+  GrammarStates(std::shared_ptr<TokenizerParts> parts, Network network, size_t network_bytes);
 
-  // Builds the mask of the first place, and of a few more if it made many states.
-  absl::Status Probe() const;
+  const TokenizerParts& parts() const { return *parts_; }
+  size_t size_bytes() const;
+  // Those of the automaton for texts that begin now.
+  uint32_t num_states() const;
+
   std::shared_ptr<Followed> NewFollowed() const;
   // The automaton for texts that begin or move now; it is less than half full.
   std::shared_ptr<Followed> Current() const;
   std::shared_ptr<const StopSet> InternStops(std::span<const TokenId> ids) const;
   RowAnswer RowOf(Followed& followed, StateId state, const StopSet& stops, WorkSlice* slice) const;
+  StateId After(Followed& followed, StateId state, TokenId id) const;
+
+ private:
+  static constexpr uint32_t kNoStops = 0;
+
   // Null if a limit is met, or the slice is used up; then the answer says which.
   MaskCache::Words TextRowOf(Followed& followed, StateId state, WorkSlice* slice,
                              RowAnswer* answer) const;
-  StateId After(Followed& followed, StateId state, TokenId id) const;
 
   const std::shared_ptr<TokenizerParts> parts_;
   const Network network_;
   CountedBytes network_bytes_;
-  const std::vector<std::string> warnings_;
   mutable std::mutex mutex_;
-  mutable std::shared_ptr<Followed> current_;
+  mutable std::shared_ptr<Followed> current_;  // null: no text has begun
   // The sets that matchers have. Requests have stop ids of their own, so dead entries are swept.
   mutable std::map<std::vector<TokenId>, std::weak_ptr<const StopSet>> stop_sets_;
   mutable size_t stop_sets_max_ = 64;
