@@ -59,6 +59,8 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
     const Item item = items_[record.first_item + i];
     num_looks += network_.node(item.node).edges.size();
     const Network::Node& node = network_.node(item.node);
+    const bool is_key = node.role == Network::Role::kKey;
+    const NextKeys keys = is_key ? KeysAt(node, item.stack) : NextKeys();
     for (const Network::Edge& edge : node.edges) {
       if (edge.last < byte) {
         first = std::max<uint8_t>(first, edge.last + 1);
@@ -67,7 +69,7 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
       } else {
         first = std::max(first, edge.first);
         last = std::min(last, edge.last);
-        if (MayFollow(node, edge, item.stack)) Visit({.node = edge.target, .stack = item.stack});
+        if (!is_key || MayFollow(edge, keys)) Visit({.node = edge.target, .stack = item.stack});
       }
     }
   }
@@ -108,7 +110,7 @@ std::vector<StateId> LazyAutomaton::Import(const LazyAutomaton& other,
   imported.reserve(states.size());
   const std::lock_guard lock(mutex_);
   std::vector<uint32_t> stacks = {StackTable::kEmpty};
-  for (const StackTable::Cell& cell : exported.cells) {
+  for (const StackTable::ExportedCell& cell : exported.cells) {
     if (IsFull()) return {};
     stacks.push_back(stacks_.Import(cell, stacks));
   }
@@ -129,24 +131,17 @@ void LazyAutomaton::Visit(Item item) {
   seen_.Insert(hash, static_cast<uint32_t>(visited_.size() - 1));
 }
 
-bool LazyAutomaton::MayFollow(const Network::Node& node, const Network::Edge& edge,
-                              uint32_t stack) const {
-  if (node.role != Network::Role::kKey) return true;
-  return network_.frame(node)
-      .NextKeys(stacks_.cell(stack).numbers)
-      .HasAnyOf(network_.keys(network_.node(edge.target)));
-}
-
 void LazyAutomaton::BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below) {
   const NetworkFrame& frame = network_.frame(network_.node(entry));
-  const NetworkFrame::Keys keys = frame.NextKeys(numbers);
-  if (keys.begin < keys.end)
+  const MemberPlace place = PlaceAt(network_.node(entry), numbers);
+  if (!place.Keys().IsEmpty()) {
     Visit({.node = frame.part, .stack = stacks_.Push(entry + 1, below, numbers)});
-  if (frame.AllowsOther(numbers)) {
-    Visit({.node = frame.other, .stack = stacks_.Push(entry, below, frame.AfterOther(numbers))});
   }
-  if (frame.AllowsNeededOther(numbers)) {
-    const FrameNumbers met = frame.AfterNeededOther(numbers);
+  if (place.AllowsOther()) {
+    Visit({.node = frame.other, .stack = stacks_.Push(entry, below, place.AfterOther())});
+  }
+  if (place.AllowsNeededOther()) {
+    const FrameNumbers met = place.AfterNeededOther();
     Visit({.node = frame.needed_other, .stack = stacks_.Push(entry, below, met)});
   }
 }
@@ -188,11 +183,12 @@ void LazyAutomaton::Return(uint32_t stack) {
     }
     bool may_end = cell.numbers.first == 0;
     if (frame.kind == FrameRule::Kind::kMembers) {
-      if (frame.AllowsMore(cell.numbers)) {
+      const MemberPlace place = PlaceAt(node, cell.numbers);
+      may_end = place.AllowsEnd();
+      if (place.AllowsMore()) {
         Visit({.node = frame.separator,
                .stack = stacks_.Push(cell.node + 1, cell.below, cell.numbers)});
       }
-      may_end = frame.AllowsEnd(cell.numbers);
     } else if (cell.numbers.second > 0) {
       const FrameNumbers more = NetworkFrame::AfterPart(cell.numbers);
       Visit({.node = frame.part, .stack = stacks_.Push(cell.node, cell.below, more)});
@@ -205,15 +201,20 @@ void LazyAutomaton::EndKey(Item item) {
   const Network::Node& node = network_.node(item.node);
   const NetworkFrame& frame = network_.frame(node);
   const StackTable::Cell cell = stacks_.cell(item.stack);
-  const uint32_t key = network_.keys(node)[0];
-  const FrameNumbers after = frame.AfterKey(key, cell.numbers);
-  const auto visit = [&](uint32_t value, FrameNumbers numbers) {
-    Visit({.node = value, .stack = stacks_.Push(cell.node - 1, cell.below, numbers)});
+  const uint32_t key = node.whole_key;
+  if (!KeysAt(node, item.stack).Has(key)) return;  // another one may go on
+  const FrameNumbers after = PlaceAt(node, cell.numbers).AfterKey(key, &stacks_.sets());
+  const auto push = [&](FrameNumbers numbers) {
+    return stacks_.Push(cell.node - 1, cell.below, numbers);
   };
-  if (frame.MayBeMet(after)) visit(frame.values[key], after);
+  if (!frame.has_values) {
+    Return(push(after));
+    return;
+  }
+  if (PlaceAt(node, after).MayBeMet()) Visit({.node = frame.values[key], .stack = push(after)});
   const bool may_meet = frame.needed_values[key] != NetworkFrame::kNoNode;
-  if (may_meet && !NetworkFrame::IsMet(after)) {
-    visit(frame.needed_values[key], NetworkFrame::Met(after));
+  if (may_meet && !MemberPlace::IsMet(after)) {
+    Visit({.node = frame.needed_values[key], .stack = push(MemberPlace::Met(after))});
   }
 }
 
@@ -224,7 +225,7 @@ void LazyAutomaton::Call(Item item) {
     if (frame.kind == FrameRule::Kind::kCount) {
       Visit({.node = frame.part, .stack = stacks_.Push(item.node, item.stack, frame.Begin())});
     } else {
-      BeginMember(item.node, frame.Begin(), item.stack);
+      BeginMember(item.node, MemberPlace::Begin(frame), item.stack);
     }
     return;
   }
@@ -244,11 +245,8 @@ StateId LazyAutomaton::CloseVisited() {
   for (size_t i = 0; i < visited_.size() && !is_too_much(); ++i) {
     const Item item = visited_[i];
     const Network::Node& node = network_.node(item.node);
-    if (node.role == Network::Role::kKey && node.edges.empty()) {
-      EndKey(item);
-    } else if (node.is_end) {
-      Return(item.stack);
-    }
+    if (node.whole_key != Network::kNoKey) EndKey(item);
+    if (node.is_end) Return(item.stack);
   }
   // Every return is made, because no rule has the empty text. Calls come in the order of the ranks:
   // when a node's turn comes, all its stacks are there, and the node calls once for all of them.
@@ -260,9 +258,11 @@ StateId LazyAutomaton::CloseVisited() {
   size_t num_taken = 0;
   const auto take_visited = [&] {
     for (; num_taken < visited_.size(); ++num_taken) {
-      const Network::Node& node = network_.node(visited_[num_taken].node);
-      if (node.role == Network::Role::kKey && node.edges.empty()) continue;
-      open_.push_back(visited_[num_taken]);
+      const Item item = visited_[num_taken];
+      // A whole key may begin others, of which none may be left.
+      const bool is_whole = network_.node(item.node).whole_key != Network::kNoKey;
+      if (is_whole && BytesAfter(item).IsEmpty()) continue;
+      open_.push_back(item);
       std::push_heap(open_.begin(), open_.end(), is_later);
     }
   };
@@ -312,8 +312,9 @@ ByteSet LazyAutomaton::BytesAfter(Item item) const {
   const Network::Node& node = network_.node(item.node);
   if (node.role != Network::Role::kKey) return node.bytes;
   ByteSet bytes;
+  const NextKeys keys = KeysAt(node, item.stack);
   for (const Network::Edge& edge : node.edges) {
-    if (MayFollow(node, edge, item.stack)) bytes = bytes | ByteSet::Range(edge.first, edge.last);
+    if (MayFollow(edge, keys)) bytes = bytes | ByteSet::Range(edge.first, edge.last);
   }
   return bytes;
 }

@@ -28,6 +28,7 @@
 #include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/grammar_memory.h"
 #include "speculative/grammar/id_table.h"
+#include "speculative/grammar/member_place.h"
 #include "speculative/grammar/network.h"
 #include "speculative/grammar/stack_table.h"
 
@@ -143,7 +144,7 @@ class LazyAutomaton {
       std::vector<Item> items;
       bool is_accepting = false;
     };
-    std::vector<StackTable::Cell> cells;
+    std::vector<StackTable::ExportedCell> cells;
     std::vector<State> states;
   };
 
@@ -169,11 +170,21 @@ class LazyAutomaton {
   void ListReturn(uint32_t stack);
   // Begins a member of the frame rule whose entry is the node `entry`.
   void BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below);
-  // The value follows a whole key, and then the frame is behind the key.
+  // If the whole key may come, its value follows it, and the frame is behind the key.
   void EndKey(Item item);
   // What the node of an item calls, and the item itself if it reads bytes.
   void Call(Item item);
-  bool MayFollow(const Network::Node& node, const Network::Edge& edge, uint32_t stack) const;
+  MemberPlace PlaceAt(const Network::Node& node, FrameNumbers numbers) const {
+    return {network_.frame(node), numbers, stacks_.sets()};
+  }
+  // The keys that may come where a node of a tree of keys reads on.
+  NextKeys KeysAt(const Network::Node& node, uint32_t stack) const {
+    return PlaceAt(node, stacks_.cell(stack).numbers).Keys();
+  }
+  // With `keys` of its node, if that is of a tree of keys.
+  bool MayFollow(const Network::Edge& edge, const NextKeys& keys) const {
+    return keys.HasAnyOf(network_.keys(network_.node(edge.target)));
+  }
   ByteSet BytesAfter(Item item) const;
   // Follows calls and returns from visited_, and makes a state of what reads bytes.
   StateId CloseVisited();

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "speculative/grammar/member_place.h"
+
 namespace specd::grammar {
 
 uint32_t StackTable::Push(uint32_t node, uint32_t below, FrameNumbers numbers) {
@@ -94,7 +96,7 @@ uint32_t StackTable::NearOf(const Cell& cell) {
   return Push(cell.node, below, numbers);
 }
 
-std::vector<StackTable::Cell> StackTable::Export(std::vector<uint32_t>* stacks) const {
+std::vector<StackTable::ExportedCell> StackTable::Export(std::vector<uint32_t>* stacks) const {
   std::vector<uint32_t> cells;
   IdTable is_listed;
   const auto list = [&](uint32_t cell) {
@@ -124,9 +126,14 @@ std::vector<StackTable::Cell> StackTable::Export(std::vector<uint32_t>* stacks) 
     return static_cast<uint32_t>(std::lower_bound(cells.begin(), cells.end(), cell) -
                                  cells.begin() + 1);
   };
-  std::vector<Cell> exported;
+  std::vector<ExportedCell> exported;
   for (const uint32_t cell : cells) {
-    Cell& made = exported.emplace_back(cells_[cell]);
+    ExportedCell& one = exported.emplace_back(ExportedCell{.cell = cells_[cell], .set = {}});
+    Cell& made = one.cell;
+    if (HasSet(made)) {
+      const KeySets::Words words = sets_.words(MemberPlace::SetOf(made.numbers));
+      one.set.assign(words.begin(), words.end());
+    }
     made.below = number_of(made.below);
     if (made.node == kEitherNode) made.numbers.first = number_of(made.numbers.first);
   }
@@ -134,10 +141,12 @@ std::vector<StackTable::Cell> StackTable::Export(std::vector<uint32_t>* stacks) 
   return exported;
 }
 
-uint32_t StackTable::Import(const Cell& exported, std::span<const uint32_t> numbers) {
-  FrameNumbers frame = exported.numbers;
-  if (exported.node == kEitherNode) frame.first = numbers[frame.first];
-  return Push(exported.node, numbers[exported.below], frame);
+uint32_t StackTable::Import(const ExportedCell& exported, std::span<const uint32_t> numbers) {
+  const Cell& cell = exported.cell;
+  FrameNumbers frame = cell.numbers;
+  if (cell.node == kEitherNode) frame.first = numbers[frame.first];
+  if (HasSet(cell)) frame = MemberPlace::WithSet(frame, sets_.NumberOf(exported.set));
+  return Push(cell.node, numbers[cell.below], frame);
 }
 
 }  // namespace specd::grammar
