@@ -11,8 +11,9 @@ namespace specd::grammar {
 namespace {
 
 std::string KeyOf(const GrammarRequest& request) {
-  return fmt::format("{} {} {} {} {}", static_cast<uint32_t>(request.kind),
-                     static_cast<uint32_t>(request.whitespace), request.lenient,
+  return fmt::format("{} {} {} {} {} {}", static_cast<uint32_t>(request.kind),
+                     static_cast<uint32_t>(request.whitespace),
+                     static_cast<uint32_t>(request.key_order), request.lenient,
                      static_cast<uint32_t>(request.backend), request.text);
 }
 

@@ -75,6 +75,10 @@ class CachingCompiler : public GrammarCompiler {
   }
 
   Compiled CompileByXgrammar(const GrammarRequest& request) {
+    if (request.key_order != KeyOrder::kSchema) {
+      return absl::UnimplementedError(
+          "grammar_key_order: xgrammar keeps the order of the schema; set grammar_backend = specd");
+    }
     std::call_once(xgrammar_once_, [this] {
       xgrammar_ =
           LoadXgrammar({.vocabulary = options_.vocabulary, .vocab_size = options_.vocab_size});

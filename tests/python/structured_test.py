@@ -50,6 +50,10 @@ class SentTest(unittest.TestCase):
         self.assertEqual(constraint(regex="a", disable_any_whitespace=True)[:4], (3, 1, 0, 0))
         self.assertEqual(constraint(regex="a", lenient=True, backend="xgrammar")[:4], (3, 0, 1, 2))
         self.assertEqual(constraint(regex="a", backend="specd")[:4], (3, 0, 0, 1))
+        for given, number in (("schema", 0), ("any", 1)):
+            made = specd.StructuredOutputs(json=SCHEMA, key_order=given)
+            struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
+            self.assertEqual(struct.grammar_key_order, number)
         for given in (True, False):
             made = specd.StructuredOutputs(regex="a", enable_in_reasoning=given)
             struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
@@ -67,6 +71,8 @@ class SentTest(unittest.TestCase):
                                  enable_in_reasoning=True), {})
         self.assertEqual(numbers(whitespace="flexible", lenient=False), {
             "grammar_whitespace": 0, "grammar_lenient": 0})
+        self.assertEqual(numbers(key_order="schema"), {"grammar_key_order": 0})
+        self.assertEqual(numbers(key_order="any"), {})
         self.assertEqual(numbers(disable_any_whitespace=False), {"grammar_whitespace": 0})
         self.assertEqual(numbers(disable_any_whitespace=True), {})
         self.assertEqual(numbers(backend="auto", enable_in_reasoning=False), {
@@ -98,11 +104,13 @@ class SentTest(unittest.TestCase):
                              ({"json_object": "yes"}, "json_object: 'yes'"),
                              ({"regex": "a", "whitespace": "none"}, "whitespace: 'none' is not one of "
                               "flexible, compact"),
+                             ({"regex": "a", "key_order": "given"}, "key_order: 'given' is not one of "
+                              "schema, any"),
                              ({"regex": "a", "whitespace": "flexible",
                                "disable_any_whitespace": True}, "give one of the two"),
                              ({"regex": "a", "reasoning_parser": "qwen3"},
                               "reasoning_parser is refused: it belongs to the model"),
-                             ({"regex": "a", "any_order": True}, "any_order is refused: prop"),
+                             ({"regex": "a", "any_order": True}, "any_order is refused: the order"),
                              ({"regex": "a", "backend": "outlines"}, "backend: 'outlines'"),
                              ({"regex": "a", "lenient": 2}, "lenient: 2"),
                              ({"regex": "a", "whitespace_pattern": "x"}, "whitespace_pattern"),
@@ -122,8 +130,10 @@ class SentTest(unittest.TestCase):
                  "grammar": ('root ::= "a"', 4), "choice": (["a"], 5), "structural_tag": ("{}", 6)}
         for kind, (text, number) in kinds.items():
             made = specd.StructuredOutputs(**{kind: text})
-            self.assertEqual(made.numbers(), {"kind": number, "whitespace": 0, "backend": 0})
+            self.assertEqual(made.numbers(), {"kind": number, "whitespace": 0, "key_order": 0,
+                                              "backend": 0})
         for field, names in (("whitespace", ("flexible", "compact")),
+                             ("key_order", ("schema", "any")),
                              ("backend", ("auto", "specd", "xgrammar"))):
             for number, name in enumerate(names):
                 made = specd.StructuredOutputs(regex="a", **{field: name})
