@@ -68,6 +68,7 @@ absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
       room.ok() ? grammars_->Compile({.kind = params.grammar_kind,
                                       .text = params.grammar_text,
                                       .whitespace = params.grammar_whitespace,
+                                      .key_order = params.grammar_key_order,
                                       .lenient = params.grammar_lenient})
                 : room;
   if (compiled.ok()) compiled = constraints_->Hold(*std::move(compiled));

@@ -32,7 +32,8 @@ absl::StatusOr<GrammarRequest> ReadRequest(const specd_grammar_options& options)
        {CheckChoice("kind", options.kind, SPECD_GRAMMAR_JSON, SPECD_GRAMMAR_STRUCTURAL_TAG),
         CheckChoice("whitespace", options.whitespace, SPECD_WHITESPACE_FLEXIBLE,
                     SPECD_WHITESPACE_COMPACT),
-        CheckChoice("lenient", options.lenient, 0, 1)}) {
+        CheckChoice("lenient", options.lenient, 0, 1),
+        CheckChoice("key_order", options.key_order, SPECD_KEY_ORDER_SCHEMA, SPECD_KEY_ORDER_ANY)}) {
     if (!status.ok()) return status;
   }
   if (options.text == nullptr && options.kind != SPECD_GRAMMAR_JSON_OBJECT) {
@@ -44,6 +45,7 @@ absl::StatusOr<GrammarRequest> ReadRequest(const specd_grammar_options& options)
   return GrammarRequest{.kind = static_cast<GrammarKind>(options.kind),
                         .text = std::string(*text),
                         .whitespace = static_cast<Whitespace>(options.whitespace),
+                        .key_order = static_cast<grammar::KeyOrder>(options.key_order),
                         .lenient = options.lenient == 1};
 }
 

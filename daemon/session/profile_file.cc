@@ -96,6 +96,7 @@ std::span<const ProfileReader::Key> ProfileReader::Keys() {
       {"scale", &R::Scaling},
       {"cap", &R::Scaling},
       {"grammar_whitespace", &R::Choice},
+      {"grammar_key_order", &R::Choice},
       {"grammar_in_reasoning", &R::Flag},
       {"grammar_lenient", &R::Flag},
   };

@@ -11,8 +11,9 @@ namespace specd::grammar {
 namespace {
 
 std::string KeyOf(const GrammarRequest& request) {
-  return fmt::format("{} {} {} {}", static_cast<uint32_t>(request.kind),
-                     static_cast<uint32_t>(request.whitespace), request.lenient, request.text);
+  return fmt::format("{} {} {} {} {}", static_cast<uint32_t>(request.kind),
+                     static_cast<uint32_t>(request.whitespace),
+                     static_cast<uint32_t>(request.key_order), request.lenient, request.text);
 }
 
 // Without memory for its text, the status has none.

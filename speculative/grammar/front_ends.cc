@@ -15,18 +15,25 @@ namespace {
 
 // The formats inside a structural tag.
 StructuralTagOptions PartsOf(const JsonSchemaOptions& json) {
-  return {
-      .build_schema =
-          [json](std::string_view text, GrammarRules* rules, std::vector<std::string>* warnings) {
-            return BuildJsonSchema(text, json, rules, warnings);
-          },
-      .build_regex = [](std::string_view text, GrammarRules* rules,
-                        std::vector<std::string>*) { return ParseRegex(text, {}, rules); }};
+  const auto schemas_with = [](const JsonSchemaOptions& options) {
+    return
+        [options](std::string_view text, GrammarRules* rules, std::vector<std::string>* warnings) {
+          return BuildJsonSchema(text, options, rules, warnings);
+        };
+  };
+  JsonSchemaOptions any_order = json;
+  any_order.key_order = KeyOrder::kAny;
+  return {.build_schema = schemas_with(json),
+          .build_schema_in_any_order = schemas_with(any_order),
+          .build_regex = [](std::string_view text, GrammarRules* rules, std::vector<std::string>*) {
+            return ParseRegex(text, {}, rules);
+          }};
 }
 
 absl::StatusOr<ExprId> BuildRoot(const GrammarRequest& request, GrammarRules* rules,
                                  std::vector<std::string>* warnings) {
-  const JsonSchemaOptions json = {.whitespace = request.whitespace, .lenient = request.lenient};
+  const JsonSchemaOptions json = {
+      .whitespace = request.whitespace, .key_order = request.key_order, .lenient = request.lenient};
   switch (request.kind) {
     case GrammarKind::kNone:
       break;

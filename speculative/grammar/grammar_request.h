@@ -20,6 +20,12 @@ enum class GrammarKind : uint32_t {
   kStructuralTag = 6,  // text is a JSON object: tags (begin, schema, end) and triggers
 };
 
+// The order of the members that a JSON Schema declares. Values are on the wire and in specd.h.
+enum class KeyOrder : uint32_t {
+  kSchema = 0,  // that of the schema; others come after them
+  kAny = 1,     // the model's; others may come between them
+};
+
 // Where JSON allows whitespace. Values are on the wire and in specd.h.
 enum class Whitespace : uint32_t {
   kFlexible = 0,  // space, tab, newline and carriage return, at most kWhitespaceMax in a row
@@ -36,6 +42,7 @@ struct GrammarRequest {
   GrammarKind kind = GrammarKind::kNone;
   std::string text;
   Whitespace whitespace = Whitespace::kFlexible;
+  KeyOrder key_order = KeyOrder::kSchema;  // of a JSON Schema
   // Drop the parts of a schema that cannot be enforced, and name them in warnings(). Without it
   // such a schema is refused. Formats that the standard does not name are in warnings() either way.
   bool lenient = false;

@@ -37,6 +37,7 @@ class Network {
     kNext,   // of a frame rule; a separator returns here, and a member begins
     kKey,    // of the tree of keys: edges lead on only where the frame allows a key behind them
   };
+  static constexpr uint32_t kNoKey = ~uint32_t{0};
   struct Node {
     List<Edge> edges = {};
     List<Call> calls = {};
@@ -47,9 +48,10 @@ class Network {
     // Without a byte, a node leads to nodes of larger ranks only: to the rules that it calls.
     uint32_t rank = 0;
     uint32_t frame = 0;  // of every role but kPlain
-    // kKey: the keys that begin so, in key_lists. A whole key has one, and no edges.
+    // kKey: the keys that begin so, in key_lists, and the one that ends here.
     uint32_t first_key = 0;
     uint32_t num_keys = 0;
+    uint32_t whole_key = kNoKey;
   };
 
   // Texts with bytes outside `bytes` are left out: a tokenizer may not have all. REQUIRES: the root
@@ -60,6 +62,10 @@ class Network {
   const Node& node(uint32_t index) const { return nodes_[index]; }
   size_t num_nodes() const { return nodes_.size(); }
   const NetworkFrame& frame(const Node& node) const { return frames_[node.frame]; }
+  // Members whose keys came, as a set on the stack of their frame: `node` is one of the frame's.
+  bool HasKeySet(const Node& node) const {
+    return node.role != Role::kPlain && frame(node).any_order;
+  }
   std::span<const uint32_t> keys(const Node& node) const {
     return std::span(key_lists_).subspan(node.first_key, node.num_keys);
   }

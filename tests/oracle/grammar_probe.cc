@@ -4,7 +4,7 @@
 // grammar_probe.py is its other end.
 //
 //   {"ask": "vocabulary", "tokens": ["61", ...], "eos": 256}     ids count from 0; first of all
-//   {"ask": "compile", "kind": 1, "whitespace": 1, "lenient": 0, "text": "{}"}
+//   {"ask": "compile", "kind": 1, "whitespace": 1, "key_order": 0, "lenient": 0, "text": "{}"}
 //   {"ask": "match", "text": "7b7d"}            is it a prefix of a text, and a whole text?
 //   {"ask": "generate", "seed": 1, "count": 100, "max_tokens": 1600}
 //   {"ask": "mask", "ids": [4, 5]}              the row after these ids
@@ -149,6 +149,7 @@ class Probe {
         {.kind = static_cast<GrammarKind>(NumberOf(question, "kind")),
          .text = std::string(TextOf(question, "text")),
          .whitespace = static_cast<Whitespace>(NumberOf(question, "whitespace")),
+         .key_order = static_cast<KeyOrder>(NumberOf(question, "key_order")),
          .lenient = NumberOf(question, "lenient") == 1});
     grammar_ = compiled.ok() ? *compiled : nullptr;
     const std::string_view message(compiled.status().message().data(),

@@ -49,6 +49,10 @@ class SentTest(unittest.TestCase):
         self.assertEqual(constraint(regex="a", whitespace="compact")[:3], (3, 1, 0))
         self.assertEqual(constraint(regex="a", disable_any_whitespace=True)[:3], (3, 1, 0))
         self.assertEqual(constraint(regex="a", lenient=True)[:3], (3, 0, 1))
+        for given, number in (("schema", 0), ("any", 1)):
+            made = specd.StructuredOutputs(json=SCHEMA, key_order=given)
+            struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
+            self.assertEqual(struct.grammar_key_order, number)
         for given in (True, False):
             made = specd.StructuredOutputs(regex="a", enable_in_reasoning=given)
             struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
@@ -65,6 +69,8 @@ class SentTest(unittest.TestCase):
         self.assertEqual(numbers(whitespace="compact", lenient=True, enable_in_reasoning=True), {})
         self.assertEqual(numbers(whitespace="flexible", lenient=False), {
             "grammar_whitespace": 0, "grammar_lenient": 0})
+        self.assertEqual(numbers(key_order="schema"), {"grammar_key_order": 0})
+        self.assertEqual(numbers(key_order="any"), {})
         self.assertEqual(numbers(disable_any_whitespace=False), {"grammar_whitespace": 0})
         self.assertEqual(numbers(disable_any_whitespace=True), {})
         self.assertEqual(numbers(enable_in_reasoning=False), {"grammar_in_reasoning": 0})
@@ -95,11 +101,13 @@ class SentTest(unittest.TestCase):
                              ({"json_object": "yes"}, "json_object: 'yes'"),
                              ({"regex": "a", "whitespace": "none"}, "whitespace: 'none' is not one of "
                               "flexible, compact"),
+                             ({"regex": "a", "key_order": "given"}, "key_order: 'given' is not one of "
+                              "schema, any"),
                              ({"regex": "a", "whitespace": "flexible",
                                "disable_any_whitespace": True}, "give one of the two"),
                              ({"regex": "a", "reasoning_parser": "qwen3"},
                               "reasoning_parser is refused: it belongs to the model"),
-                             ({"regex": "a", "any_order": True}, "any_order is refused: prop"),
+                             ({"regex": "a", "any_order": True}, "any_order is refused: the order"),
                              ({"regex": "a", "backend": "xgrammar"}, "backend is refused: specd's own engine "
                               "enforces every constraint, .*; leave it out"),
                              ({"regex": "a", "backend": "specd"}, "backend is refused"),
@@ -124,13 +132,15 @@ class SentTest(unittest.TestCase):
                  "grammar": ('root ::= "a"', 4), "choice": (["a"], 5), "structural_tag": ("{}", 6)}
         for kind, (text, number) in kinds.items():
             made = specd.StructuredOutputs(**{kind: text})
-            self.assertEqual(made.numbers(), {"kind": number, "whitespace": 0})
-        for number, name in enumerate(("flexible", "compact")):
-            made = specd.StructuredOutputs(regex="a", whitespace=name)
-            self.assertEqual(made.numbers()["whitespace"], number)
-            struct, kept = params.to_struct(specd.SamplingParams(structured_outputs=made))
-            self.assertEqual(struct.grammar_whitespace, number)
-            del kept
+            self.assertEqual(made.numbers(), {"kind": number, "whitespace": 0, "key_order": 0})
+        for field, names in (("whitespace", ("flexible", "compact")),
+                             ("key_order", ("schema", "any"))):
+            for number, name in enumerate(names):
+                made = specd.StructuredOutputs(regex="a", **{field: name})
+                self.assertEqual(made.numbers()[field], number)
+                struct, kept = params.to_struct(specd.SamplingParams(structured_outputs=made))
+                self.assertEqual(getattr(struct, f"grammar_{field}"), number)
+                del kept
 
 
 class OutputTest(unittest.TestCase):

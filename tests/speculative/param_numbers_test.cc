@@ -47,7 +47,7 @@ TEST_SUITE("unit") {
         CHECK((ValueText(each, params) == ValueText(each, {})) == (&each != &row));
       }
     }
-    CHECK(num_numbers == 32);
+    CHECK(num_numbers == 33);
   }
 
   TEST_CASE("numbers: a member holds the value as it came") {

@@ -66,6 +66,7 @@ TEST_SUITE("unit") {
                                   "logprob_token_ids",
                                   "grammar_kind",
                                   "grammar_whitespace",
+                                  "grammar_key_order",
                                   "grammar_lenient",
                                   "grammar_in_reasoning",
                                   "draft_temperature",

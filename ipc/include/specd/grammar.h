@@ -78,8 +78,9 @@ typedef struct specd_grammar_options {
                           none */
   uint64_t text_bytes; /* default 0 = a NUL ends the text */
   uint32_t whitespace; /* SPECD_WHITESPACE_...; default FLEXIBLE */
-  uint32_t lenient; /* 0 or 1; default 0: a schema with a part that cannot be enforced is refused.
-                       1: the part is dropped, and a warning names it */
+  uint32_t lenient;   /* 0 or 1; default 0: a schema with a part that cannot be enforced is refused.
+                         1: the part is dropped, and a warning names it */
+  uint32_t key_order; /* SPECD_KEY_ORDER_...; default SCHEMA */
 } specd_grammar_options;
 
 SPECD_API void specd_grammar_options_init(specd_grammar_options* options);

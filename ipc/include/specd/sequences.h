@@ -54,6 +54,9 @@ enum {
   SPECD_GRAMMAR_STRUCTURAL_TAG = 6 /* a JSON object: tags and the triggers that begin them */
 };
 
+/* The order of the properties that a JSON Schema declares: its own, or the model's. */
+enum { SPECD_KEY_ORDER_SCHEMA = 0, SPECD_KEY_ORDER_ANY = 1 };
+
 /* Whitespace between the tokens of JSON: at most 64 characters in one place, or none. */
 enum { SPECD_WHITESPACE_FLEXIBLE = 0, SPECD_WHITESPACE_COMPACT = 1 };
 
@@ -176,8 +179,9 @@ typedef struct specd_params {
   /* 0 or 1; default 0: where the model profile has a reasoning_end, the constraint begins after
    * that text. 1: it holds from the first token on. */
   uint32_t grammar_in_reasoning;
-  const char* grammar;    /* the text of the constraint, UTF-8, at most 4 MiB */
-  uint64_t grammar_bytes; /* default 0 = a NUL ends the text */
+  uint32_t grammar_key_order; /* SPECD_KEY_ORDER_...; default SCHEMA */
+  const char* grammar;        /* the text of the constraint, UTF-8, at most 4 MiB */
+  uint64_t grammar_bytes;     /* default 0 = a NUL ends the text */
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);

@@ -30,7 +30,7 @@ TEST_SUITE("unit") {
       "eos_token_ids": [2, 7], "reasoning_start": "<think>", "reasoning_end": "</think>",
       "thinking_start_id": 10, "thinking_end_ids": [11, 12], "thinking_newline_id": 13,
       "scale": 0.0625, "cap": 30.5, "grammar_whitespace": "compact", "grammar_in_reasoning": true,
-      "grammar_lenient": false})",
+      "grammar_lenient": false, "grammar_key_order": "any"})",
                                       "/models/m.json");
     REQUIRE_MESSAGE(options.ok(), std::string(options.status().message()));
     CHECK(options->tokenizer_path == "/models/t/tokenizer.json");
@@ -46,8 +46,10 @@ TEST_SUITE("unit") {
     CHECK(options->thinking.budget == -1);
     CHECK(options->scale == 0.0625);
     CHECK(options->cap == 30.5);
-    CHECK(options->grammar ==
-          Numbers{{"grammar_whitespace", 1}, {"grammar_in_reasoning", 1}, {"grammar_lenient", 0}});
+    CHECK(options->grammar == Numbers{{"grammar_whitespace", 1},
+                                      {"grammar_in_reasoning", 1},
+                                      {"grammar_lenient", 0},
+                                      {"grammar_key_order", 1}});
     CHECK(ParseProfile("{}", "p")->IsEmpty());
     CHECK(ParseProfile(R"({"tokenizer": "t.json"})", "p.json")->tokenizer_path == "t.json");
     CHECK(ParseProfile(R"({"tokenizer": "/t.json"})", "/a/p.json")->tokenizer_path == "/t.json");

@@ -120,8 +120,9 @@ void SchemaFolder::Compile() {
           names_.size(),
           [&](uint64_t index, absl::FunctionRef<void()> opened) {
             const fs::path path = fs::path(options_.folder) / (names_[index] + ".json");
-            return trial.Run({.kind = GrammarKind::kJsonSchema, .text = ReadFile(path)}, index,
-                             opened);
+            GrammarRequest request = {.kind = GrammarKind::kJsonSchema, .text = ReadFile(path)};
+            if (options_.any_order) request.key_order = KeyOrder::kAny;
+            return trial.Run(request, index, opened);
           },
           [&](uint64_t index, const TrialResult& result) {
             results_[index] = result;
