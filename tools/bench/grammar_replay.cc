@@ -122,7 +122,9 @@ void GrammarReplay::RunRounds(const Compiled& compiled, GrammarSamples* samples)
     const Draft draft = {.num_nodes = kDraft, .tokens = rest.data()};
     bool is_kept = false;
     Time(GrammarCase::kRoundK5, samples, [&] {
-      sequence->Fill(draft, places.data());
+      grammar::WorkSlice all;
+      int32_t next_place = 0;
+      SPECD_CHECK(sequence->Fill(draft, places.data(), &next_place, &all));
       is_kept = sequence->Commit(rest.first(kDraft + 1));
     });
     SPECD_CHECK(is_kept && places[kDraft].grammar_mask != nullptr);

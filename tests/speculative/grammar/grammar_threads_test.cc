@@ -87,7 +87,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("threads that met the same new state each built its mask: one builds, others wait") {
-    MaskCache cache(1 << 20);
+    GrammarMemory memory(size_t{1} << 30);
+    MaskCache cache(1 << 20, &memory);
     std::atomic<int> num_builds = 0;
     std::atomic<int> num_failures = 0;
     std::vector<std::thread> threads;
@@ -121,7 +122,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("threads that insert and find the same keys see whole rows") {
-    MaskCache cache(8 * 1200);
+    GrammarMemory memory(size_t{1} << 30);
+    MaskCache cache(8 * 1200, &memory);
     std::vector<std::thread> threads;
     for (uint32_t seed = 0; seed < 4; ++seed) {
       threads.emplace_back([&cache, seed] {
