@@ -32,7 +32,7 @@ class MaskBuilder {
         covers_(MakeSliceCovers(slices_)) {}
 
   // The units of work of one mask (budget.h; docs/GRAMMARS.md, "Limits of a sequence").
-  static constexpr uint64_t kUnitsMax = uint64_t{1} << 22;
+  static constexpr uint64_t kUnitsMax = uint64_t{1} << 20;
 
  private:
   friend class MaskWork;

@@ -201,6 +201,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
       graph = *std::move(closed);
     }
     const uint32_t base = starts.back();
+    const std::vector<bool> is_loop = FindLoops(graph);
     for (RuleGraph::Node& from : graph.nodes) {
       Node& node = network.nodes_.emplace_back();
       node.edges = std::move(from.edges);
@@ -211,6 +212,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
       }
       for (const auto& [rule, next] : from.calls) node.calls.push_back({rule, next + base});
       node.is_tail = node.is_end && node.edges.empty() && node.calls.empty();
+      node.is_loop = is_loop[network.nodes_.size() - 1 - base];
     }
   }
   // Calls have the rules' numbers until here.

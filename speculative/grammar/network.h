@@ -44,6 +44,9 @@ class Network {
     ByteSet bytes = {};    // of the edges
     bool is_end = false;   // the rule may end here
     bool is_tail = false;  // the rule can only end here
+    // The rule may end here, and behind this node nowhere else: what may follow here may follow any
+    // number of times, as behind a star. Two returns to it in a row are one.
+    bool is_loop = false;
     Role role = Role::kPlain;
     // Without a byte, a node leads to nodes of larger ranks only: to the rules that it calls.
     uint32_t rank = 0;

@@ -30,6 +30,21 @@ uint32_t StackTable::Push(uint32_t node, uint32_t below, FrameNumbers numbers) {
   return number;
 }
 
+uint32_t StackTable::PushReturn(uint32_t node, uint32_t below) {
+  if (!network_.node(node).is_loop) return Push(node, below);
+  if (cells_[below].node == node) return below;
+  if (cells_[below].node != kEitherNode) return Push(node, below);
+  std::vector<uint32_t> loops;
+  List(below, &loops);
+  const auto others = std::partition(loops.begin(), loops.end(),
+                                     [&](uint32_t stack) { return cells_[stack].node == node; });
+  if (others == loops.begin()) return Push(node, below);
+  std::vector<uint32_t> rest(others, loops.end());
+  loops.erase(others, loops.end());
+  if (!rest.empty()) loops.push_back(Push(node, Either(&rest)));
+  return Either(&loops);
+}
+
 bool StackTable::IsCount(const Cell& cell) const {
   const Network::Node& node = network_.node(cell.node);
   return node.role == Network::Role::kEntry && network_.frame(node).kind == FrameRule::Kind::kCount;

@@ -42,6 +42,10 @@ class StackTable {
   KeySets& sets() { return sets_; }
   const KeySets& sets() const { return sets_; }
   uint32_t Push(uint32_t node, uint32_t below, FrameNumbers numbers = {});
+  // Push of a node that a call returns to, without numbers. A stack where a loop would stand on
+  // itself is the stack below: texts that nest without an end, such as `r ::= "a" r*`, have few
+  // stacks.
+  uint32_t PushReturn(uint32_t node, uint32_t below);
   // A stack that is either of these. Alternatives that read the same, such as the members of many
   // objects, are so followed once. The list is the function's to change.
   uint32_t Either(std::vector<uint32_t>* stacks);

@@ -100,8 +100,7 @@ Batch ScriptedBatch(const std::shared_ptr<GrammarScript>& script) {
 
 // Fills in as many slices as it takes.
 void FillWhole(MaskFiller* filler, std::span<MaskFiller::Job> jobs) {
-  while (filler->Fill(jobs) < jobs.size()) {
-  }
+  while (!jobs.empty()) jobs = jobs.subspan(filler->Fill(jobs));
 }
 
 // A clock by which every look takes as long as grammar::MaskPool works alone.

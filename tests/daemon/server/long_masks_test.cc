@@ -29,9 +29,10 @@ ModelProfile LongTokens() {
   return profile;
 }
 
-// Each text of n letters can be read in as many ways as there are binary trees of n leaves.
+// Each text of n letters can be read in as many ways as there are trees of n nodes with up to two
+// children.
 grammar::GrammarRequest ManyWays() {
-  return {.kind = grammar::GrammarKind::kEbnf, .text = "root ::= root root | \"a\" | \"b\" root"};
+  return {.kind = grammar::GrammarKind::kEbnf, .text = "root ::= [ab] root? root?"};
 }
 
 // A session whose masks take long.

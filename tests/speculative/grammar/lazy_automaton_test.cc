@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/network.h"
 #include "tests/speculative/grammar/follower.h"
@@ -59,6 +60,26 @@ class RandomRules {
 };
 
 TEST_SUITE("unit") {
+  // Bug: each letter could be a level of its own, so states grew with their texts, and an opened
+  // constraint died when one was long.
+  TEST_CASE("texts that nest as a star in a star have one state, however long they are") {
+    for (const char* text : {"root ::= [ab] root*", "root ::= root root | [ab]",
+                             "root ::= item+\nitem ::= [ab] item*"}) {
+      CAPTURE(text);
+      GrammarRules rules;
+      const RuleId start = rules.AddRule("start");
+      rules.SetRoot(start);
+      const auto root = ParseEbnf(text, {}, &rules);
+      REQUIRE(root.ok());
+      rules.Define(start, *root);
+      const auto network = Network::Build(rules);
+      REQUIRE(network.ok());
+      LazyAutomaton automaton(&*network);
+      const StateId three = automaton.StepText(automaton.start(), "aba");
+      CHECK(automaton.StepText(three, "baba") == three);
+    }
+  }
+
   TEST_CASE("left recursion, direct, through another rule and behind an empty rule") {
     for (int form = 0; form < 4; ++form) {
       CAPTURE(form);
