@@ -136,7 +136,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildAlternative(const SchemaSet& set,
       if (scalar.ok()) return scalar;
       break;
     case JsonType::kString:
-      scalar = BuildString(alternative.string, &text_);
+      scalar = strings_.Write(alternative.string);
       if (scalar.ok()) return scalar;
       break;
     case JsonType::kArray:

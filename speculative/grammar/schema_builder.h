@@ -21,7 +21,11 @@ class SchemaBuilder {
  public:
   SchemaBuilder(Whitespace whitespace, SchemaForms* forms, SchemaReport* report,
                 GrammarRules* rules)
-      : forms_(*forms), report_(*report), rules_(*rules), text_(whitespace, rules) {}
+      : forms_(*forms),
+        report_(*report),
+        rules_(*rules),
+        text_(whitespace, rules),
+        strings_(&text_) {}
 
   absl::StatusOr<ExprId> Build(const JsonValue& root);
 
@@ -60,6 +64,7 @@ class SchemaBuilder {
   SchemaReport& report_;
   GrammarRules& rules_;
   JsonText text_;
+  StringWriter strings_;
   std::map<SchemaSet, ExprId> exprs_;
   // Many alternatives of one schema have the same names and the same others.
   std::map<std::pair<SharedDfa, SharedDfa>, SharedDfa> spelled_;

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -257,10 +260,21 @@ const FormatRow* FindFormat(std::string_view name) {
 
 bool IsStandardFormat(std::string_view name) { return FindFormat(name) != nullptr; }
 
-absl::StatusOr<ByteDfa> FormatAutomaton(std::string_view name) {
+absl::StatusOr<SharedDfa> FormatAutomaton(std::string_view name) {
   const FormatRow* row = FindFormat(name);
   SPECD_CHECK(row != nullptr);
-  return row->make();
+  static std::array<std::atomic<const SharedDfa*>, std::size(kFormats)> all_made = {};
+  std::atomic<const SharedDfa*>& made = all_made[static_cast<size_t>(row - std::begin(kFormats))];
+  // Pairs with the exchange: who sees the automaton sees its states.
+  if (const SharedDfa* known = made.load(std::memory_order_acquire); known != nullptr)
+    return *known;
+  absl::StatusOr<ByteDfa> dfa = row->make();
+  if (!dfa.ok()) return dfa.status();
+  auto kept = std::make_unique<const SharedDfa>(std::make_shared<const ByteDfa>(*std::move(dfa)));
+  SharedDfa shared = *kept;
+  const SharedDfa* none = nullptr;
+  if (made.compare_exchange_strong(none, kept.get(), std::memory_order_acq_rel)) kept.release();
+  return shared;
 }
 
 }  // namespace specd::grammar

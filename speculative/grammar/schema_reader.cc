@@ -195,13 +195,9 @@ absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* str
     }
     return absl::OkStatus();
   }
-  SharedDfa& automaton = formats_[format->text];
-  if (automaton == nullptr) {
-    absl::StatusOr<ByteDfa> dfa = FormatAutomaton(format->text);
-    if (!dfa.ok()) return dfa.status();
-    automaton = std::make_shared<const ByteDfa>(*std::move(dfa));
-  }
-  string->formats.push_back(automaton);
+  absl::StatusOr<SharedDfa> automaton = FormatAutomaton(format->text);
+  if (!automaton.ok()) return automaton.status();
+  string->formats.push_back(*std::move(automaton));
   return absl::OkStatus();
 }
 

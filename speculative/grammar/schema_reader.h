@@ -48,7 +48,6 @@ class SchemaReader {
 
   SchemaReport& report_;
   HashMap<std::string, SharedDfa> patterns_;
-  HashMap<std::string, SharedDfa> formats_;
   HashSet<std::string> remarks_;  // the names of formats that are no more
 };
 

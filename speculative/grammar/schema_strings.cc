@@ -65,23 +65,27 @@ absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema) 
 
 absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema) {
   if (schema.IsEmpty()) return ByteDfa();
-  absl::StatusOr<ByteDfa> dfa = schema.values != nullptr ? *schema.values : AllStrings();
-  for (const SharedDfa& format : schema.formats) {
-    if (dfa.ok()) dfa = Intersect(*dfa, *format);
-  }
+  List<SharedDfa> automata = schema.formats;
+  if (schema.values != nullptr) automata.push_back(schema.values);
+  absl::StatusOr<ByteDfa> dfa = automata.empty() ? AllStrings() : *automata[0];
+  for (size_t i = 1; i < automata.size() && dfa.ok(); ++i) dfa = Intersect(*dfa, *automata[i]);
   const bool has_length = schema.min_length > 0 || schema.max_length != kUnbounded;
   if (!dfa.ok() || !has_length) return dfa;
   return CountCharacters(*dfa, {.min = schema.min_length, .max = schema.max_length});
 }
 
-absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text) {
-  if (schema.IsUnconstrained()) return text->String();
+absl::StatusOr<ExprId> StringWriter::Write(const StringSchema& schema) {
+  if (schema.IsUnconstrained()) return text_.String();
   if (schema.values == nullptr && schema.formats.empty()) {
-    return text->String(schema.min_length, schema.max_length);
+    return text_.String(schema.min_length, schema.max_length);
   }
+  List<SharedDfa> automata = schema.formats;
+  automata.push_back(schema.values);
+  auto key = std::pair(std::move(automata), std::pair(schema.min_length, schema.max_length));
+  if (const auto known = written_.find(key); known != written_.end()) return known->second;
   absl::StatusOr<ByteDfa> dfa = StringAutomaton(schema);
   if (!dfa.ok()) return dfa.status();
-  return text->String(*dfa);
+  return written_[std::move(key)] = text_.String(*dfa);
 }
 
 absl::StatusOr<ByteDfa> AllStrings() {
