@@ -302,7 +302,7 @@ absl::Status SchemaBuilder::SimplifyNeeds(const SchemaSet& set, ObjectSchema* ob
                  (other.names == nullptr || Overlap(*other.names, *needed.names));
         });
     if (!has_others && candidates.size() == 1) {
-      const std::string name(candidates[0]->name);
+      const std::string_view name = candidates[0]->name;
       object->Require(name);
       object->Constrain(name, needed.schemas);
       continue;

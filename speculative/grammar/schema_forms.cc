@@ -389,8 +389,8 @@ absl::StatusOr<SchemaForm> SchemaForms::NamesForm(const JsonValue& names) {
     allowed = *std::move(united);
   }
   ObjectSchema object;
-  const absl::Status status = SplitNames(std::make_shared<const ByteDfa>(std::move(allowed)), {},
-                                         NothingSet(), &object.others);
+  const absl::Status status =
+      SplitNames(dfas_.Share(std::move(allowed)), {}, NothingSet(), &dfas_, &object.others);
   if (!status.ok()) return status;
   return ObjectsOnly(std::move(object));
 }

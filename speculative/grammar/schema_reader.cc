@@ -153,7 +153,7 @@ absl::StatusOr<SharedDfa> SchemaReader::ReadPattern(const JsonValue& schema,
     dfa = all.ok() ? Intersect(*dfa, *all) : all.status();
   }
   if (dfa.ok()) {
-    SharedDfa shared = std::make_shared<const ByteDfa>(*std::move(dfa));
+    SharedDfa shared = dfas_.Share(*std::move(dfa));
     patterns_[pattern] = shared;
     return shared;
   }
@@ -309,7 +309,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
       is_matched_known = false;
       continue;
     }
-    absl::Status status = SplitNames(*names, SetOf({&value}), {}, &object->others);
+    absl::Status status = SplitNames(*names, SetOf({&value}), {}, &dfas_, &object->others);
     if (!status.ok()) {
       form->is_exact = false;
       is_matched_known = false;
@@ -319,7 +319,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     }
     absl::StatusOr<ByteDfa> united = matched == nullptr ? **names : Unite(*matched, **names);
     if (!united.ok()) return united.status();
-    matched = std::make_shared<const ByteDfa>(*std::move(united));
+    matched = dfas_.Share(*std::move(united));
   }
   if (additional.empty()) return absl::OkStatus();
   if (!is_matched_known) {
@@ -331,7 +331,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     object->others = {{nullptr, additional}};
     return absl::OkStatus();
   }
-  return SplitNames(matched, {}, additional, &object->others);
+  return SplitNames(matched, {}, additional, &dfas_, &object->others);
 }
 
 absl::Status SchemaReader::ReadRequired(const JsonValue& schema, ObjectSchema* object) {

@@ -8,6 +8,9 @@
 #include "kernels/core/check.h"
 #include "speculative/grammar/counted.h"
 #include "speculative/grammar/counted_dfa.h"
+#include "speculative/grammar/dfa_table.h"
+#include "speculative/grammar/subset_construction.h"
+#include "speculative/grammar/word_dfa.h"
 
 namespace specd::grammar {
 namespace {
@@ -29,7 +32,8 @@ bool StringSchema::Allows(std::string_view value, bool with_formats) const {
   });
 }
 
-absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b) {
+absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b,
+                                          DfaTable* dfas) {
   StringSchema merged = a;
   merged.min_length = std::max(a.min_length, b.min_length);
   merged.max_length = std::min(a.max_length, b.max_length);
@@ -38,27 +42,21 @@ absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSch
       merged.formats.push_back(format);
     }
   }
-  if (a.values == nullptr || a.values == b.values) {
-    merged.values = b.values;
-  } else if (b.values != nullptr) {
-    absl::StatusOr<ByteDfa> both = Intersect(*a.values, *b.values);
-    if (!both.ok()) return both.status();
-    merged.values = std::make_shared<const ByteDfa>(*std::move(both));
-  }
+  absl::StatusOr<SharedDfa> both = dfas->Intersect(a.values, b.values);
+  if (!both.ok()) return both.status();
+  merged.values = *std::move(both);
   return merged;
 }
 
-absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema) {
+absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema, DfaTable* dfas) {
   SPECD_CHECK(schema.formats.empty());
   List<StringSchema> forbidden;
   if (schema.min_length > 0) forbidden.push_back({.max_length = schema.min_length - 1});
   if (schema.max_length != kUnbounded) forbidden.push_back({.min_length = schema.max_length + 1});
   if (schema.values != nullptr) {
-    absl::StatusOr<ByteDfa> all = AllStrings();
-    if (!all.ok()) return all.status();
-    absl::StatusOr<ByteDfa> others = Subtract(*all, *schema.values);
+    absl::StatusOr<SharedDfa> others = dfas->Subtract(nullptr, schema.values);
     if (!others.ok()) return others.status();
-    forbidden.push_back({.values = std::make_shared<const ByteDfa>(*std::move(others))});
+    forbidden.push_back({.values = *std::move(others)});
   }
   return forbidden;
 }
@@ -102,10 +100,8 @@ absl::StatusOr<ByteDfa> AllStrings() {
 }
 
 absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings) {
-  GrammarRules rules;
-  List<ExprId> literals;
-  for (const std::string_view string : strings) literals.push_back(rules.Literal(string));
-  return Determinize(rules, rules.AnyOf(literals));
+  const absl::StatusOr<ByteDfa> words = BuildWordDfa(strings);
+  return words.ok() ? MinimizeWithinLimits(*words) : words.status();
 }
 
 }  // namespace specd::grammar

@@ -18,6 +18,8 @@
 
 namespace specd::grammar {
 
+class DfaTable;
+
 using SharedDfa = std::shared_ptr<const ByteDfa>;
 
 struct StringSchema {
@@ -40,9 +42,10 @@ struct StringSchema {
 };
 
 // Errors are RESOURCE_EXHAUSTED: an automaton grows past its limit.
-absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b);
+absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b,
+                                          DfaTable* dfas);
 // The strings that `schema` forbids. REQUIRES: no formats.
-absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema);
+absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema, DfaTable* dfas);
 // All of it as one automaton, formats too.
 absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema);
 
