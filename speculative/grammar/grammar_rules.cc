@@ -6,6 +6,7 @@
 #include "absl/hash/hash.h"
 #include "kernels/core/check.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/word_dfa.h"
 
 namespace specd::grammar {
 
@@ -82,6 +83,20 @@ ExprId GrammarRules::Sequence(std::span<const ExprId> parts) {
   return Intern({.kind = ExprKind::kSequence, .parts = std::move(flat)});
 }
 
+void GrammarRules::JoinLiterals(List<ExprId>* parts) {
+  constexpr size_t kLiteralsApartMax = 32;
+  const auto is_literal = [&](ExprId part) { return exprs_[part].kind == ExprKind::kLiteral; };
+  List<std::string_view> words;
+  for (const ExprId part : *parts) {
+    if (is_literal(part)) words.push_back(literal(exprs_[part]));
+  }
+  if (words.size() <= kLiteralsApartMax) return;
+  absl::StatusOr<ByteDfa> joined = BuildWordDfa(std::move(words));
+  if (!joined.ok()) return;  // too many for one automaton
+  std::erase_if(*parts, is_literal);
+  parts->push_back(Automaton(*std::move(joined)));
+}
+
 ExprId GrammarRules::AnyOf(std::span<const ExprId> parts) {
   List<ExprId> flat;
   for (const ExprId part : parts) {
@@ -92,6 +107,7 @@ ExprId GrammarRules::AnyOf(std::span<const ExprId> parts) {
       flat.push_back(part);
     }
   }
+  JoinLiterals(&flat);
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   if (flat.empty()) return kNeverExpr;

@@ -149,6 +149,8 @@ class GrammarRules {
   ExprId Intern(uint64_t content, Expr expr, absl::FunctionRef<bool(const Expr&)> has_content,
                 absl::FunctionRef<uint32_t()> add_content);
   ExprId Intern(Expr expr);
+  // Makes an automaton of many literals: texts that begin or end alike share its states.
+  void JoinLiterals(List<ExprId>* parts);
   // The payload is the index of the content in `contents`.
   template <typename Content, typename Contents>
   ExprId InternIn(Expr expr, uint64_t hash, Content&& content, Contents* contents);

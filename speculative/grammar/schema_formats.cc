@@ -80,7 +80,8 @@ std::string Ipv6Pattern() {
 }
 
 // RFC 1123 section 2.1. Labels with -- in their third place are names of another alphabet (RFC 5890
-// section 2.3.1), which need a check of their own; they are left out.
+// section 2.3.1). They are left out: one of xn-- is right only if it decodes to letters that make a
+// name (RFC 5891 section 5.4), and an automaton of those labels would be several times this one.
 constexpr std::string_view kLabelPattern = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
 
 absl::StatusOr<ByteDfa> HostnameAutomaton() {

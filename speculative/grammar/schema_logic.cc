@@ -89,7 +89,10 @@ absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::MergeConstant(
   const absl::StatusOr<bool> is_allowed = validator_.AllowsOne(other, *constant.constant, false);
   if (!is_allowed.ok()) return is_allowed.status();
   if (!*is_allowed) return std::optional<SchemaAlternative>();
-  const absl::StatusOr<bool> is_offered = validator_.AllowsOne(other, *constant.constant, true);
+  // Of strings, only a format can forbid what is allowed.
+  const bool is_asked = other.type != JsonType::kString || !other.string.formats.empty();
+  const absl::StatusOr<bool> is_offered =
+      is_asked ? validator_.AllowsOne(other, *constant.constant, true) : is_allowed;
   if (!is_offered.ok()) return is_offered.status();
   std::optional<SchemaAlternative> merged = constant;
   if (!*is_offered) merged->is_constant_unoffered = true;
@@ -100,9 +103,6 @@ absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::Merge(const Schema
                                                                     const SchemaAlternative& b) {
   if (a.constant != nullptr) return MergeConstant(a, b);
   if (b.constant != nullptr) return MergeConstant(b, a);
-  if (a.type == JsonType::kObject && ArePlainlyApart(a.object, b.object)) {
-    return std::optional<SchemaAlternative>();
-  }
   std::optional<SchemaAlternative> merged = SchemaAlternative{.type = a.type};
   switch (a.type) {
     case JsonType::kNull:
@@ -127,6 +127,7 @@ absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::Merge(const Schema
       merged->array = MergeArrays(a.array, b.array);
       break;
     case JsonType::kObject: {
+      if (ArePlainlyApart(a.object, b.object)) return std::optional<SchemaAlternative>();
       absl::StatusOr<ObjectSchema> object = MergeObjects(a.object, b.object, &forms_.dfas());
       if (!object.ok()) return object.status();
       merged->object = *std::move(object);
@@ -182,6 +183,7 @@ absl::StatusOr<SchemaForm> SchemaLogic::Not(const SchemaForm& form) {
     absl::StatusOr<SchemaForm> narrowed = And(forbidden, allowed);
     if (!narrowed.ok()) return narrowed.status();
     forbidden = *std::move(narrowed);
+    forbidden.Absorb();
   }
   if (strings.empty()) return forbidden;
   absl::StatusOr<ByteDfa> these = TheseStrings(strings);

@@ -134,6 +134,15 @@ bool ObjectSchema::Includes(const ObjectSchema& other) const {
   };
   if (min_properties > other.min_properties || max_properties < other.max_properties) return false;
   if (!all_in(needed, other.needed) || !all_in(unoffered, other.unoffered)) return false;
+  const bool asks_no_more_of_any =
+      std::all_of(properties.begin(), properties.end(), [&](const PropertySchema& property) {
+        const PropertySchema* twin = other.Find(property.name);
+        const bool is_required = twin != nullptr && twin->is_required;
+        return (is_required || !property.is_required) &&
+               asks_no_more(property.schemas,
+                            twin == nullptr ? other.Other(property.name) : twin->schemas);
+      });
+  if (!asks_no_more_of_any) return false;
   // Every text of `other` has its keys in an order that is allowed here: undeclared names come
   // last.
   size_t last = 0;
@@ -150,13 +159,7 @@ bool ObjectSchema::Includes(const ObjectSchema& other) const {
       if (!asks_no_more(SchemasOf(property.name), property.schemas)) return false;
     }
   }
-  return std::all_of(properties.begin(), properties.end(), [&](const PropertySchema& property) {
-    const PropertySchema* twin = other.Find(property.name);
-    const bool is_required = twin != nullptr && twin->is_required;
-    return (is_required || !property.is_required) &&
-           asks_no_more(property.schemas,
-                        twin == nullptr ? other.Other(property.name) : twin->schemas);
-  });
+  return true;
 }
 
 bool ArePlainlyApart(const ObjectSchema& a, const ObjectSchema& b) {
