@@ -15,6 +15,7 @@
 #include "daemon/base/cpus.h"
 #include "daemon/base/logging.h"
 #include "daemon/session/compile_limits.h"
+#include "ipc/events/token_event.h"
 #include "ipc/sockets/zmq_socket.h"
 #include "speculative/grammar/grammar_memory.h"
 
@@ -138,7 +139,8 @@ absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
                                       : std::min(available.bytes, kMib << 30) / 4 * 3;
   MemoryBounds& memory = config->memory;
   memory.constraints_bytes = std::min<uint64_t>(all / 4, grammar::GrammarMemory::kProcessBytesMax);
-  memory.sessions_bytes = all - memory.constraints_bytes;
+  memory.endpoint_bytes = std::min(all / 8, kMib * 512) / 2;
+  memory.sessions_bytes = all - memory.constraints_bytes - 2 * memory.endpoint_bytes;
   memory.session_bytes = session_memory_mib > 0 ? static_cast<uint64_t>(session_memory_mib) * kMib
                                                 : memory.sessions_bytes / 2;
   if (memory.session_bytes <= memory.sessions_bytes) return absl::OkStatus();
@@ -201,6 +203,25 @@ AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_
             LogOfPeer({"egress", spdlog::level::warn, endpoint},
                       "a connection to {} is turned away: {}", endpoint, why);
           }};
+}
+
+BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids,
+                                uint64_t queued_bytes) {
+  return {.accept = RulesFor(endpoint, allowed_uids),
+          .subscriptions = {.admits = &IsTopicPrefix},
+          .queued_bytes_max = queued_bytes,
+          .on_trouble = [endpoint](std::string_view what) {
+            LogOfPeer({"egress", spdlog::level::warn, endpoint}, "a subscriber of {}, {}", endpoint,
+                      what);
+          }};
+}
+
+void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint) {
+  if (!endpoint.starts_with("tcp://")) return;
+  Log("egress").warn(
+      "{} = {} is open to everybody who can reach it, because TCP tells no users; use ipc://PATH, "
+      "or let a firewall choose the machines",
+      flag, endpoint);
 }
 
 void OpenSocketsToGroup() { umask(0007); }

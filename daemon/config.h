@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -13,6 +14,7 @@
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/sockets/accept_gate.h"
+#include "ipc/sockets/broadcaster.h"
 #include "speculative/grammar/budget.h"
 
 namespace specd {
@@ -33,6 +35,9 @@ struct MemoryBounds {
   uint64_t sessions_bytes = 0;     // of all sessions together
   uint64_t session_bytes = 0;      // of each
   uint64_t constraints_bytes = 0;  // of all constraints, beside the sessions
+  // Of what waits for the subscribers of one endpoint, beside the sessions; there are two
+  // endpoints.
+  uint64_t endpoint_bytes = BroadcastOptions{}.queued_bytes_max;
 };
 
 struct DaemonConfig {
@@ -73,9 +78,10 @@ absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config
 // With 0 the number of usable CPUs decides.
 absl::Status SetThreads(int32_t threads, DaemonConfig* config);
 
-// Divides the memory for engines. A quarter is for constraints, up to their own bound; the rest is
-// for sessions. With memory_mib = 0 all of it is three quarters of what is available. With
-// session_memory_mib = 0 a session may have half of the sessions' bytes.
+// Divides the memory for engines. A quarter is for constraints, up to their own bound, and an
+// eighth for what waits for subscribers, up to 512 MiB; the rest is for sessions. With memory_mib =
+// 0 all of it is three quarters of what is available. With session_memory_mib = 0 a session may
+// have half of the sessions' bytes.
 absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
                        const AvailableMemory& available, DaemonConfig* config);
 
@@ -95,6 +101,14 @@ absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32
 // Returns the users that may connect to an endpoint of token events, text or aborts. A refused
 // connection is logged.
 AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
+
+// Returns the bounds of the subscribers of token events or text. Those who go beyond them are
+// logged. `queued_bytes` is for all of them together.
+BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids,
+                                uint64_t queued_bytes);
+
+// Logs a warning if everybody who reaches the endpoint may use it.
+void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint);
 
 // Opens the sockets of the whole process to its user and its group only, as the control socket is.
 // Call it before any socket is made.

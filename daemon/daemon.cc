@@ -15,10 +15,13 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/build_identity.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
+#include "daemon/base/stop_signals.h"
+#include "daemon/base/user_budgets.h"
 #include "daemon/base/version.h"
 #include "daemon/daemon_device.h"
 #include "daemon/models.h"
@@ -45,10 +48,7 @@ constexpr char kTokensInside[] = "inproc://tokens";
 constexpr char kAbortsInside[] = "inproc://aborts";
 
 UniqueFd BlockedSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  sigset_t signals = StopSignals();
   sigaddset(&signals, SIGUSR1);
   // The mask is set before any thread is made. All threads inherit it, and signals reach only the
   // descriptor.
@@ -67,6 +67,13 @@ void LogTrace(TraceSeverity severity, std::string_view text) {
                    "{}", text);
 }
 
+// The daemon's own user, and those of --allow_uid.
+std::vector<uint32_t> ServedUids(const DaemonConfig& config) {
+  std::vector<uint32_t> uids = config.allowed_uids;
+  uids.push_back(geteuid());
+  return uids;
+}
+
 class Daemon {
  public:
   explicit Daemon(const DaemonConfig& config)
@@ -74,6 +81,7 @@ class Daemon {
         epoch_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
         models_(config.compile_limits),
         memory_(config.memory.sessions_bytes, "memory_mib"),
+        user_memory_(&memory_, ServedUids(config)),
         verify_(&sessions_, {config.spin_ns, [this](std::string_view why) { DeviceFailed(why); },
                              [](Session& session, ChannelFault fault) {
                                Log("verify").warn("session {} broke its rings ({}) and is closed",
@@ -97,7 +105,7 @@ class Daemon {
   absl::Status FindDevice();
   void StartDevice();
   absl::Status StartControl();
-  absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request);
+  absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request, uint32_t uid);
   bool TextSideAlive() const;
   void DeviceFailed(std::string_view why);
 
@@ -111,7 +119,9 @@ class Daemon {
   std::unique_ptr<DeviceImporter> importer_;
   std::string mps_;  // from DescribeMps
   SharedNames names_;
-  MemoryBudget memory_;                      // outlives the sessions
+  // Both outlive the sessions.
+  MemoryBudget memory_;
+  UserBudgets user_memory_;
   std::unique_ptr<TraceRecorder> recorder_;  // outlives the sessions; null: no trace
   SessionList sessions_;
   VerifyLoop verify_;
@@ -162,7 +172,9 @@ absl::Status Daemon::StartTextSide() {
   publisher.epoch = epoch_;
   publisher.tokens_endpoints = {kTokensInside, config_.tokens_endpoint};
   publisher.aborts_endpoints = {kAbortsInside};
-  publisher.accept = RulesFor("token events or aborts", config_.allowed_uids);
+  publisher.subscribers =
+      SubscribersFor("token events", config_.allowed_uids, config_.memory.endpoint_bytes);
+  publisher.accept = RulesFor("aborts", config_.allowed_uids);
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
     publisher.watch_text_side = true;
@@ -179,7 +191,8 @@ absl::Status Daemon::StartTextSide() {
     worker.tokens_endpoint = kTokensInside;
     worker.aborts_endpoint = kAbortsInside;
     worker.text_endpoint = config_.text_endpoint;
-    worker.accept = RulesFor("text", config_.allowed_uids);
+    worker.subscribers =
+        SubscribersFor("text", config_.allowed_uids, config_.memory.endpoint_bytes);
     auto text = TextWorker::Create(worker);
     if (!text.ok()) return text.status();
     text_worker_ = *std::move(text);
@@ -231,7 +244,9 @@ absl::Status Daemon::StartControl() {
   options.allowed_uids = config_.allowed_uids;
   options.max_sessions = config_.max_sessions;
   options.clock = Clock::Real();
-  options.open_session = [this](const HelloRequest& request) { return OpenSession(request); };
+  options.open_session = [this](const HelloRequest& request, uint32_t uid) {
+    return OpenSession(request, uid);
+  };
   options.serve = [this](const std::shared_ptr<Session>& session) {
     sessions_.Add(session);
     verify_.Wake();
@@ -250,7 +265,8 @@ absl::Status Daemon::StartControl() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request) {
+absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request,
+                                                             uint32_t uid) {
   const absl::StatusOr<ServedModel*> model = models_.Find(request.profile);
   if (!model.ok()) return model.status();
   if (absl::Status status = CheckTokenizer((*model)->profile, request.tokenizer_hash);
@@ -267,7 +283,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.clock = Clock::Real();
   options.names = &names_;
   options.threads = config_.threads;
-  if (config_.memory.sessions_bytes > 0) options.memory = &memory_;
+  if (config_.memory.sessions_bytes > 0) options.memory = user_memory_.Of(uid);
   options.memory_bytes_max = config_.memory.session_bytes;
   options.publish_events = true;
   options.importer = importer_.get();
@@ -298,8 +314,14 @@ int Daemon::Run(int signal_fd) {
   Log("attach").info("specd {} serves unix:{} on {}", kVersion, config_.listen_path,
                      config_.device);
   Log("egress").info("token events on {}", config_.tokens_endpoint);
-  if (text_worker_ != nullptr) Log("egress").info("text on {}", config_.text_endpoint);
-
+  WarnOfOpenEndpoint("tokens", config_.tokens_endpoint);
+  if (text_worker_ != nullptr) {
+    Log("egress").info("text on {}", config_.text_endpoint);
+    WarnOfOpenEndpoint("text", config_.text_endpoint);
+  }
+  if (config_.detokenizer == DetokenizerMode::kProcess) {
+    WarnOfOpenEndpoint("aborts", config_.aborts_endpoint);
+  }
   if (recorder_ != nullptr) Log("trace").info("traces in {}", config_.trace.directory);
   control_->Run(signal_fd);
   while (TakeSignal(signal_fd) == SIGUSR1) {

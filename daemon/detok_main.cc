@@ -17,6 +17,7 @@
 #include "absl/flags/usage_config.h"
 #include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
+#include "daemon/base/stop_signals.h"
 #include "daemon/base/version.h"
 #include "daemon/config.h"
 #include "daemon/models.h"
@@ -71,10 +72,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "specd-detok: unexpected argument %s; see --help\n", positional[1]);
     return 2;
   }
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
+  const sigset_t signals = specd::StopSignals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   specd::DaemonConfig config;
@@ -110,11 +108,13 @@ int main(int argc, char** argv) {
   options.tokens_endpoint = config.tokens_endpoint;
   options.aborts_endpoint = config.aborts_endpoint;
   options.text_endpoint = config.text_endpoint;
-  options.accept = specd::RulesFor("text", config.allowed_uids);
+  options.subscribers =
+      specd::SubscribersFor("text", config.allowed_uids, config.memory.endpoint_bytes);
   absl::StatusOr<std::unique_ptr<specd::TextWorker>> worker = specd::TextWorker::Create(options);
   if (!worker.ok()) return Fail(worker.status());
   specd::Log("detok").info("token events from {}, text on {}", config.tokens_endpoint,
                            config.text_endpoint);
+  specd::WarnOfOpenEndpoint("text", config.text_endpoint);
   std::atomic<bool> asked_to_stop{false};
   std::thread thread([&] {
     (*worker)->Run();

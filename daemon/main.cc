@@ -1,4 +1,4 @@
-// specd, the daemon: turns flags into a DaemonConfig and runs RunDaemon until SIGTERM or SIGINT.
+// specd, the daemon: turns flags into a DaemonConfig and runs RunDaemon until a stop signal.
 
 #include <malloc.h>
 #include <sys/resource.h>
@@ -22,7 +22,6 @@
 #include "daemon/daemon.h"
 #include "daemon/profile_flag.h"
 #include "speculative/grammar/budget.h"
-#include "speculative/grammar/slow_compile.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
 ABSL_FLAG(std::string, device, "cpu",
@@ -54,7 +53,8 @@ ABSL_FLAG(std::string, aborts, "",
           "ZeroMQ endpoint on which specd-detok reports stop strings; default: beside the socket");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
           "numeric user ids that may attach, subscribe and report stop strings besides the "
-          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart");
+          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart. One user's "
+          "engines then leave a quarter of --max_sessions and of --memory_mib to the others");
 ABSL_FLAG(
     int32_t, spin_us, -1,
     "how long the verify thread spins for the next round before it sleeps; -1: 1000 with more "
@@ -62,12 +62,13 @@ ABSL_FLAG(
 ABSL_FLAG(int32_t, threads, 0,
           "threads of one round on the CPU; 0: as many as usable CPUs, at most 16");
 ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
-ABSL_FLAG(int64_t, memory_mib, 0,
-          "memory that all engines together may take of the daemon, in MiB; 0: three quarters of "
-          "what the machine and the control group have left at the start");
+ABSL_FLAG(
+    int64_t, memory_mib, 0,
+    "memory that all engines and subscribers together may take of the daemon, in MiB; 0: three "
+    "quarters of what the machine and the control group have left at the start");
 ABSL_FLAG(int64_t, session_memory_mib, 0,
           "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
-          "0: half of what --memory_mib leaves beside constraints");
+          "0: half of what --memory_mib leaves beside constraints and subscribers");
 ABSL_FLAG(int32_t, compile_ms, specd::grammar::kCompileMsDefault,
           "CPU time that the compile of one constraint may take, 1 .. 60000 ms; a constraint that "
           "takes more is refused");
@@ -209,9 +210,5 @@ int main(int argc, char** argv) {
   GiveEachThreadItsHeap();
   const int code = specd::RunDaemon(config);
   specd::StopLogging();
-  if (specd::grammar::IsCompileLeftBehind()) {
-    std::fflush(nullptr);
-    std::_Exit(code);
-  }
   return code;
 }

@@ -5,8 +5,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -15,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "detokenizer/json_words.h"
+#include "detokenizer/open_regular_file.h"
 #include "detokenizer/piece_decoder.h"
 
 namespace specd {
@@ -299,28 +298,22 @@ absl::StatusOr<Vocabulary> ParseTokenizerJson(std::string_view json, std::string
 }
 
 absl::StatusOr<Vocabulary> LoadTokenizerJson(const std::string& path) {
-  const auto unreadable = [&path](int error) {
-    return absl::Status(absl::ErrnoToStatusCode(error),
-                        fmt::format("{}: cannot read the tokenizer file ({}); name a readable "
-                                    "tokenizer.json",
-                                    path, std::strerror(error)));
-  };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
-  if (file == nullptr) return unreadable(errno);
+  constexpr FileRole kRole = {.what = "the tokenizer file", .example = "tokenizer.json"};
+  const absl::StatusOr<OpenedFile> file = OpenRegularFile(path, kRole);
+  if (!file.ok()) return file.status();
 
-  // Reads by growing, not by asking for the size first: the path may name a pipe. One byte more
-  // than the limit is enough to refuse the file.
+  // Reads by growing: the file may grow meanwhile. One byte more than the limit is enough to refuse
+  // the file.
   std::string json;
   size_t num_read = 1;
   while (num_read > 0 && json.size() <= kTokenizerFileSizeBytesMax) {
     constexpr size_t kStepSizeBytes = size_t{1} << 20;
     const size_t size_bytes = json.size();
     json.resize(size_bytes + kStepSizeBytes);
-    num_read = std::fread(json.data() + size_bytes, 1, kStepSizeBytes, file.get());
+    num_read = std::fread(json.data() + size_bytes, 1, kStepSizeBytes, file->get());
     json.resize(size_bytes + num_read);
   }
-  if (std::ferror(file.get()) != 0) return unreadable(errno);
+  if (std::ferror(file->get()) != 0) return UnreadableFile(path, kRole, errno);
   return ParseTokenizerJson(json, path);
 }
 

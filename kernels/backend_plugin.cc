@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <exception>
 #include <string_view>
@@ -51,6 +52,12 @@ absl::Status LoadBackendPlugin(const std::string& path, BackendRegistry* registr
   if (!path.starts_with('/')) {
     return absl::InvalidArgumentError(
         fmt::format("the backend plugin \"{}\" has no absolute path; write the whole path", path));
+  }
+  // The dynamic linker would wait for the writer of a FIFO.
+  struct stat info = {};
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "the backend plugin {} is no regular file; give the path of a shared object", path));
   }
   // Local, so that no symbol of the plugin takes the place of one of ours.
   void* const plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "kernels/answer_check.h"
 #include "kernels/core/check.h"
 
 namespace specd {
@@ -85,7 +86,10 @@ absl::StatusOr<std::unique_ptr<Backend>> BackendRegistry::Make(std::string_view 
   of_device.device_index = ParseDevice(device)->index;
   try {
     absl::StatusOr<std::unique_ptr<Backend>> made = (*entry)->make(of_device);
-    if (!made.ok() || *made != nullptr) return made;
+    if (!made.ok()) return made;
+    if (*made != nullptr) {
+      return (*entry)->is_own ? *std::move(made) : WithCheckedAnswers(*std::move(made));
+    }
     return absl::InternalError(
         fmt::format("backend \"{}\" made nothing and gave no reason", (*entry)->name));
   } catch (const std::exception& error) {

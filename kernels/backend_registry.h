@@ -26,6 +26,9 @@ struct BackendEntry {
   std::string name = {};           // 1 .. 32 of a-z, 0-9, "_" and "-"
   bool has_devices = false;        // BackendOptions::device_index may be given ("cuda:1")
   bool takes_cuda_stream = false;  // BackendOptions::cuda_stream may be given
+  // Its answers are taken as they are; for the processors of specd, whose tests hold them to the
+  // contract. The answers of every other backend are checked (kernels/answer_check.h).
+  bool is_own = false;
   // Makes a backend, or says why this machine or this build has none. Called in any thread.
   std::function<absl::StatusOr<std::unique_ptr<Backend>>(const BackendOptions&)> make = {};
 };
@@ -45,7 +48,8 @@ class BackendRegistry {
   virtual absl::Status Register(BackendEntry entry);
 
   // INVALID_ARGUMENT: the device names no backend, or the backend takes no such option. INTERNAL:
-  // BackendEntry::make threw an exception, or made nothing. Other errors are its own.
+  // BackendEntry::make threw an exception, or made nothing. Other errors are its own. Without
+  // is_own, the backend's answers are checked.
   virtual absl::StatusOr<std::unique_ptr<Backend>> Make(std::string_view device,
                                                         const BackendOptions& options = {});
 

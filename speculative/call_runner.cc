@@ -21,6 +21,8 @@ CallRunner::CallRunner(const BackendLimits& limits, const Parts& parts, const Pi
       samples_(static_cast<size_t>(limits.max_batch) * size_t{kSamplesMax}),
       forced_ids_(static_cast<size_t>(limits.max_batch) *
                   static_cast<size_t>(limits.max_output())) {
+  mask_jobs_.reserve(static_cast<size_t>(limits.max_batch));
+  masks_.reserve(static_cast<size_t>(limits.max_batch));
   held_.reserve(static_cast<size_t>(limits.max_batch));
 }
 
@@ -34,14 +36,32 @@ void CallRunner::Cut(const TensorView& rows, bool is_alone) {
 
 bool CallRunner::RunPiece() {
   if (pieces_.done() || !status_.ok()) return false;
+  if (!FillMasks()) return true;
   status_ = parts_.backend->Run(pieces_.Next());
   pieces_.Advance();
   return !pieces_.done() && status_.ok();
 }
 
+bool CallRunner::FillMasks() {
+  grammar::WorkSlice slice = MaskFiller::kSlice;
+  while (masks_.size() < mask_jobs_.size()) {
+    const MaskJob& job = mask_jobs_[masks_.size()];
+    std::optional<grammar::MaskRow> row = grammar::MaskRow();
+    try {
+      if (!job.sequence->grammar_failed) {
+        row = job.sequence->grammar.FillAfter(job.prefix, job.place, &slice);
+      }
+    } catch (...) {
+      job.sequence->grammar_failed = true;
+    }
+    if (!row.has_value()) return false;
+    masks_.push_back(*std::move(row));
+  }
+  return true;
+}
+
 // Tasks point into their sequences.
 void CallRunner::Hold(std::span<const DraftInput> inputs) {
-  if (!pieces_.is_cut()) return;
   for (int32_t i = 0; i < parts_.scratch->num_tasks; ++i) {
     held_.push_back(SlotOf(inputs[parts_.scratch->task_results[static_cast<size_t>(i)]].sequence));
     parts_.sequences->Hold(held_.back());
@@ -68,7 +88,8 @@ void CallRunner::PackAll(std::span<const Input> inputs, std::span<Result> result
   SPECD_CHECK(inputs.size() == results.size());
   stamp_ = parts_.sequences->NextStamp();
   scratch.num_tasks = 0;
-  scratch.call_masks.clear();
+  mask_jobs_.clear();
+  masks_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!Pack(inputs[i], &results[i])) continue;
     scratch.task_results[static_cast<size_t>(scratch.num_tasks)] = static_cast<uint32_t>(i);
@@ -130,7 +151,10 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
     sequence->rules.Build(prefix, prefix.num_nodes, sequence->kept_tokens, &place);
     if (!sequence->grammar.empty()) {
       if (input.mask_row != -1) return Refuse(RefusalText(Refusal::kTwoMasks), result);
-      if (!FillMask(input, sequence, &place)) return Refuse(kNoMaskMemory, result);
+      if (sequence->grammar_failed) return Refuse(kNoMaskMemory, result);
+      mask_jobs_.push_back({.sequence = sequence,
+                            .prefix = {input.prefix, static_cast<size_t>(input.num_prefix)},
+                            .place = &place});
     }
   }
   place.mask_row = input.mask_row;
@@ -138,22 +162,11 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
   return true;
 }
 
-bool CallRunner::FillMask(const DraftInput& input, Sequence* sequence, PlaceEdits* place) {
-  if (sequence->grammar_failed) return false;
-  try {
-    parts_.scratch->call_masks.push_back(
-        sequence->grammar.FillAfter({input.prefix, static_cast<size_t>(input.num_prefix)}, place));
-  } catch (...) {
-    sequence->grammar_failed = true;
-  }
-  return !sequence->grammar_failed;
-}
-
 void CallRunner::Begin(std::span<const DraftInput> inputs, std::span<DraftResult> results,
                        bool is_alone) {
   PackAll(inputs, results);
   Cut(parts_.rows->draft, is_alone);
-  Hold(inputs);
+  if (const bool is_filled = FillMasks(); !is_filled || pieces_.is_cut()) Hold(inputs);
 }
 
 absl::Status CallRunner::End(std::span<DraftResult> results) {
@@ -178,7 +191,9 @@ void CallRunner::Answer(size_t task, DraftResult* result) {
     return;
   }
   const TaskOutcome& outcome = parts_.scratch->outcomes[task];
-  if (outcome.status == OutcomeStatus::kNoRoom) {
+  if (sequence->grammar_failed) {
+    Refuse(kNoMaskMemory, result);
+  } else if (outcome.status == OutcomeStatus::kNoRoom) {
     Refuse(RefusalText(Refusal::kNoRoom), result);
   } else if (outcome.status != OutcomeStatus::kOk) {
     // Nothing was confirmed. The sequence continues, and its drafter may bring another row.

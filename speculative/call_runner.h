@@ -65,8 +65,14 @@ class CallRunner {
   void PackAll(std::span<const Input> inputs, std::span<Result> results);
   bool Pack(const DraftInput& input, DraftResult* result);
   bool Pack(const ScoreInput& input, ScoreResult* result);
-  // Sets the mask of the place after the input's prefix. False if no memory is left for it.
-  bool FillMask(const DraftInput& input, Sequence* sequence, PlaceEdits* place);
+  // The place after a prefix, which needs the mask of its sequence's constraint.
+  struct MaskJob {
+    Sequence* sequence = nullptr;
+    std::span<const TokenId> prefix;
+    PlaceEdits* place = nullptr;
+  };
+  // Fills masks for less than a millisecond. False: some are left.
+  bool FillMasks();
   template <class Result>
   bool Refuse(std::string_view reason, Result* result);
   // Cuts the tasks of the scratch, which read these rows.
@@ -80,9 +86,11 @@ class CallRunner {
   const BackendLimits limits_;
   const Parts parts_;
   RoundPieces pieces_;
-  absl::Status status_;         // of the pieces so far
-  std::vector<uint32_t> held_;  // slots of the call; a call of one piece holds none
-  uint64_t stamp_ = 0;          // of the current call
+  absl::Status status_;                  // of the pieces so far
+  std::vector<MaskJob> mask_jobs_;       // of the present call
+  std::vector<grammar::MaskRow> masks_;  // of the first of them
+  std::vector<uint32_t> held_;           // slots of the call; a call of one piece holds none
+  uint64_t stamp_ = 0;                   // of the current call
   std::vector<DraftSample> samples_;
   std::vector<TokenId> forced_ids_;  // max_output for each input
 };

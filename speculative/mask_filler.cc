@@ -5,13 +5,14 @@
 namespace specd {
 namespace {
 
-// The exception must not leave the thread, or the process would end. The matcher may stand anywhere
-// after it, so the sequence cannot go on.
-void FillOne(const MaskFiller::Job& job) {
+// False: the sequence needs another slice. The exception must not leave the thread, or the process
+// would end. The matcher may stand anywhere after it, so the sequence cannot go on.
+bool FillOne(MaskFiller::Job* job, grammar::WorkSlice slice) {
   try {
-    job.sequence->grammar.Fill(*job.draft, job.places);
+    return job->sequence->grammar.Fill(*job->draft, job->places, &job->next_place, &slice);
   } catch (...) {
-    job.sequence->grammar_failed = true;
+    job->sequence->grammar_failed = true;
+    return true;
   }
 }
 
@@ -31,15 +32,13 @@ void MaskFiller::Share(size_t num_items, grammar::MaskPool::Work work) {
   for (size_t i = 0; i < num_items; ++i) work(i);
 }
 
-void MaskFiller::Fill(std::span<const Job> jobs) {
-  Share(jobs.size(), [jobs](size_t i) { FillOne(jobs[i]); });
-}
-
-size_t MaskFiller::FillSome(std::span<const Job> jobs) {
-  const int64_t end_ns = now_ns_ == nullptr ? 0 : now_ns_() + kSliceNs;
+size_t MaskFiller::Fill(std::span<Job> jobs) {
+  const bool has_clock = now_ns_ != nullptr;
+  const int64_t end_ns = has_clock ? now_ns_() + kSliceNs : 0;
   std::atomic<size_t> num_filled{jobs.size()};
   Share(jobs.size(), [&](size_t i) {
-    if (i == 0 || now_ns_ == nullptr || now_ns_() < end_ns) return FillOne(jobs[i]);
+    const bool is_late = has_clock && i > 0 && now_ns_() >= end_ns;
+    if (!is_late && FillOne(&jobs[i], has_clock ? kSlice : grammar::WorkSlice())) return;
     // Relaxed: Share orders this thread's stores before its caller's load.
     size_t known = num_filled.load(std::memory_order_relaxed);
     while (i < known && !num_filled.compare_exchange_weak(known, i, std::memory_order_relaxed)) {

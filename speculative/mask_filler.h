@@ -3,9 +3,9 @@
 //
 // A mask that was built before is found in a tenth of a microsecond; a new one may take a
 // millisecond. The sequences of a round do not depend on each other, so threads share them; a
-// MaskPool decides by the time that has passed. FillSome fills for about a millisecond, so a caller
-// that serves others too can come back. A sequence for whose masks no memory is left is marked and
-// ends in its round; the others are filled. One caller at a time; after Start, no call starts a
+// MaskPool decides by the time that has passed. Fill works for about a millisecond, so a caller
+// that serves others can let them go first. A sequence for whose masks no memory is left is marked
+// and ends in its round; the others are filled. One caller at a time; after Start, no call starts a
 // thread.
 #pragma once
 
@@ -21,26 +21,27 @@ namespace specd {
 
 class MaskFiller {
  public:
-  // How long FillSome begins new sequences (estimate: other engines wait meanwhile).
-  static constexpr int64_t kSliceNs = 1'000'000;
+  // How long Fill begins new sequences (estimate: other engines wait meanwhile).
+  static constexpr int64_t kSliceNs = 500'000;
+  // What a sequence may then take: as long again, at some 8 ns for a unit.
+  static constexpr grammar::WorkSlice kSlice = {.units = 1 << 16};
 
   // `now_ns` tells the time in nanoseconds, to any thread. If it is null, the caller fills alone
-  // and FillSome fills all.
+  // and Fill fills all.
   MaskFiller(int32_t threads, const grammar::MaskPool::NowNs& now_ns);
 
   // Starts the threads, once. A session without constraints never calls it.
   void Start();
 
-  // A sequence stands in one job of a call.
   struct Job {
     Sequence* sequence = nullptr;
     const Draft* draft = nullptr;
     PlaceEdits* places = nullptr;
+    int32_t next_place = 0;  // those before it are filled
   };
-  void Fill(std::span<const Job> jobs);
-  // Fills the first job and others until kSliceNs have passed. Returns how many, from the first on,
-  // are filled.
-  size_t FillSome(std::span<const Job> jobs);
+  // Works on the first job and on others until kSliceNs have passed, or all are filled. Returns how
+  // many are filled, from the first on. A sequence stands in one job of a call.
+  size_t Fill(std::span<Job> jobs);
 
  private:
   // Calls work(i) once for each i below num_items.

@@ -99,6 +99,12 @@ constexpr std::string_view kOneConstraint = "a sequence has one constraint, with
 constexpr std::string_view kNameKind =
     "set grammar_kind, and the text in specd_params.grammar (Python: "
     "structured_outputs=specd.StructuredOutputs(...))";
+constexpr std::string_view kOneEngine =
+    "specd's own engine enforces every constraint, so there is no xgrammar or other engine to name";
+constexpr std::string_view kTakeLenient =
+    "leave it out; for a schema with a part that specd refuses, set grammar_lenient (Python: "
+    "lenient "
+    "of specd.StructuredOutputs)";
 constexpr std::string_view kNoBeams = "beam search does not sample";
 constexpr std::string_view kTakeSamples =
     "open n sequences with logprobs = 0 and rank them by cumulative_logprob";
@@ -137,12 +143,13 @@ constexpr RefusedName kRefused[] = {
     {"structural_tag", "", kOneConstraint, kNameKind},
     {"whitespace_pattern", "", "whitespace has two modes",
      "set grammar_whitespace (Python: whitespace of specd.StructuredOutputs)"},
-    {"disable_fallback", "", "a backend that is named is never replaced by another",
-     "set grammar_backend (Python: backend of specd.StructuredOutputs)"},
+    {"grammar_backend", "", kOneEngine, kTakeLenient},
+    {"backend", "", kOneEngine, kTakeLenient},
+    {"disable_fallback", "", kOneEngine, kTakeLenient},
     {"reasoning_parser", "", "it belongs to the model and not to a request",
      "name reasoning_parser, or reasoning_end, in the model profile"},
-    {"any_order", "", "properties come in the order in which the schema declares them",
-     "declare them in the order that the output shall have"},
+    {"any_order", "", "the order of properties is a choice",
+     "set grammar_key_order = any (Python: key_order of specd.StructuredOutputs)"},
     {"disable_additional_properties", "", "a schema is taken as it is written",
      "write additionalProperties = false into it"},
     {"prompt_logprobs", "", "a sequence scores only what it emits",

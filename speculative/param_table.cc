@@ -52,8 +52,8 @@ constexpr double kTokensMax = 2147483647;
 constexpr std::string_view kMethods[] = {"auto", "greedy", "exact_match", "token", "block"};
 constexpr std::string_view kGrammarKinds[] = {"none", "json",   "json_object",   "regex",
                                               "ebnf", "choice", "structural_tag"};
+constexpr std::string_view kKeyOrders[] = {"schema", "any"};
 constexpr std::string_view kWhitespaces[] = {"flexible", "compact"};
-constexpr std::string_view kGrammarBackends[] = {"auto", "specd", "xgrammar"};
 constexpr std::string_view kOrders[] = {"sequential", "joint"};
 constexpr std::string_view kScoreModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",
                                             "processed_logits", "unfiltered_logprobs"};

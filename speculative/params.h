@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "kernels/core/round.h"
 #include "kernels/core/types.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_request.h"
 
 namespace specd {
 

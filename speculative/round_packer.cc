@@ -109,23 +109,22 @@ absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScrat
   return absl::OkStatus();
 }
 
-void RoundPacker::FillMasks(int32_t end_task, RoundScratch* scratch) {
-  const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
-  if (scratch->num_filled == jobs.size()) return;
+bool RoundPacker::FillMasks(int32_t end_task, RoundScratch* scratch) {
+  const std::span<MaskFiller::Job> jobs = scratch->mask_jobs;
+  if (scratch->num_filled == jobs.size()) return true;
   // Jobs are in the order of their tasks.
   const Task* const end = scratch->tasks.data() + end_task;
-  size_t num_filled = scratch->num_filled;
-  while (num_filled < jobs.size() && jobs[num_filled].draft < &end->draft) ++num_filled;
-  masks_.Fill(jobs.subspan(scratch->num_filled, num_filled - scratch->num_filled));
-  scratch->num_filled = num_filled;
+  size_t num_wanted = scratch->num_filled;
+  while (num_wanted < jobs.size() && jobs[num_wanted].draft < &end->draft) ++num_wanted;
+  scratch->num_filled +=
+      masks_.Fill(jobs.subspan(scratch->num_filled, num_wanted - scratch->num_filled));
+  return scratch->num_filled == num_wanted;
 }
 
 Sequence* RoundPacker::FindWarmable(const SequenceInput& input, uint64_t stamp) const {
   Sequence* sequence = sequences_.Find(input.sequence);
   if (sequence == nullptr || sequence->finish_reason != FinishReason::kNone ||
       sequence->grammar.empty() || sequence->grammar_failed || input.discard ||
-      // A backend that numbers no states (xgrammar) keeps no masks, so none would be warm.
-      sequence->grammar.matcher().StateNumber() == 0 ||
       FindRefusal(input, *sequence, stamp, false) != Refusal::kNone) {
     return nullptr;
   }
@@ -175,10 +174,10 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
     std::fill_n(scratch->PlacesOf(i), draft.num_nodes + 1, PlaceEdits{});
     scratch->mask_jobs.push_back({sequence, &draft, scratch->PlacesOf(i)});
   }
-  const std::span<const MaskFiller::Job> jobs = scratch->mask_jobs;
+  const std::span<MaskFiller::Job> jobs = scratch->mask_jobs;
   if (warmth->num_warm < jobs.size()) {
-    const std::span<const MaskFiller::Job> left = jobs.subspan(warmth->num_warm);
-    warmth->num_warm += masks_.FillSome(left);
+    const std::span<MaskFiller::Job> left = jobs.subspan(warmth->num_warm);
+    warmth->num_warm += masks_.Fill(left);
     // The cache has the masks. This round may never run, and its sequences may wait for long.
     for (const MaskFiller::Job& job : left) job.sequence->grammar.DropRows();
   }

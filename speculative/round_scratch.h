@@ -34,7 +34,6 @@ struct RoundScratch {
         scores(tokens.size() * kScoresPerTokenMax) {
     draft_reads.reserve(tasks.size());
     mask_jobs.reserve(tasks.size());
-    call_masks.reserve(tasks.size());
   }
 
   PlaceEdits* PlacesOf(size_t task) { return &places[task * static_cast<size_t>(num_places_max)]; }
@@ -65,11 +64,10 @@ struct RoundScratch {
   // staged rounds do not use them.
   std::vector<Sequence*> sequences;
   int32_t num_tasks = 0;
-  bool is_staged = false;                    // the round waits for a replay of the engine's graph
-  std::vector<MaskFiller::Job> mask_jobs;    // of the tasks whose sequences have a constraint
-  size_t num_filled = 0;                     // of mask_jobs
-  uint64_t num_discarded = 0;                // inputs without a task because they are discarded
-  std::vector<grammar::MaskRow> call_masks;  // of the places of a SampleDraft call
+  bool is_staged = false;                  // the round waits for a replay of the engine's graph
+  std::vector<MaskFiller::Job> mask_jobs;  // of the tasks whose sequences have a constraint
+  size_t num_filled = 0;                   // of mask_jobs
+  uint64_t num_discarded = 0;              // inputs without a task because they are discarded
   std::vector<TaskOutcome> outcomes;
   std::vector<TokenId> tokens;
   std::vector<int32_t> path;

@@ -13,6 +13,7 @@ namespace {
 
 // A row for every width, in memory that is always there.
 constexpr std::array<uint32_t, size_t{kVocabSizeMax} / 32> kNoIds = {};
+constexpr int32_t kNoPlace = -1;
 
 using grammar::MatcherFault;
 
@@ -130,59 +131,68 @@ void SequenceGrammar::Forbid(int32_t place, PlaceEdits* edits) {
   edits->forced = kNoToken;
 }
 
-grammar::MaskRow SequenceGrammar::FillAfter(std::span<const TokenId> prefix, PlaceEdits* place) {
+std::optional<grammar::MaskRow> SequenceGrammar::FillAfter(std::span<const TokenId> prefix,
+                                                           PlaceEdits* place,
+                                                           grammar::WorkSlice* slice) {
   const PlaceKeeper keeper(matcher_.get());
   for (const TokenId token : prefix) {
     if (matcher_->Accept(token)) continue;
     if (matcher_->fault() == MatcherFault::kNone) break;
     place->grammar_mask = kNoIds.data();
     place->forced = kNoToken;
-    return {};
+    return grammar::MaskRow();
   }
-  grammar::MaskRow row = matcher_->Mask();
-  SetMask(row, place);
+  std::optional<grammar::MaskRow> row = matcher_->TryMask(slice);
+  if (row.has_value()) SetMask(*row, place);
   return row;
 }
 
-void SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places) {
+int32_t SequenceGrammar::SourceOf(const Draft& draft, int32_t place) {
+  const int32_t node = NodeBefore(place);
+  if (node == kRoot) return place;
+  const int32_t before = PlaceOf(draft, node);
+  const int32_t reached = place_of_[static_cast<size_t>(before)];
+  const TokenId token = draft.tokens[node];
+  const bool is_id = token >= 0 && token < vocab_size_;
+  if (reached != before || faults_[static_cast<size_t>(reached)] != MatcherFault::kNone || !is_id ||
+      !rows_[static_cast<size_t>(reached)].Allows(token)) {
+    return reached;
+  }
+  if (MoveTo(draft, node)) return place;
+  // Without a fault, the mask allows what the matcher does not take: an error in the matcher.
+  return matcher_->fault() == MatcherFault::kNone ? reached : kNoPlace;
+}
+
+bool SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places, int32_t* next,
+                           grammar::WorkSlice* slice) {
   path_.clear();
   const PlaceKeeper keeper(matcher_.get());
-  for (int32_t place = 0; place <= draft.num_nodes; ++place) {
-    const int32_t node = NodeBefore(place);
-    int32_t source = place;
-    if (node != kRoot) {
-      const int32_t before = PlaceOf(draft, node);
-      const auto reached = static_cast<size_t>(place_of_[static_cast<size_t>(before)]);
-      const TokenId token = draft.tokens[node];
-      const bool is_id = token >= 0 && token < vocab_size_;
-      if (static_cast<int32_t>(reached) != before || faults_[reached] != MatcherFault::kNone ||
-          !is_id || !rows_[reached].Allows(token)) {
-        source = static_cast<int32_t>(reached);
-      } else if (!MoveTo(draft, node)) {
-        if (matcher_->fault() != MatcherFault::kNone) {
-          Forbid(place, &places[place]);
-          continue;
-        }
-        // The mask allows what the matcher does not take: an error in a backend.
-        source = static_cast<int32_t>(reached);
-      }
+  for (; *next <= draft.num_nodes; ++*next) {
+    const int32_t place = *next;
+    const int32_t source = SourceOf(draft, place);
+    if (source == kNoPlace) {
+      Forbid(place, &places[place]);
+      continue;
     }
-    place_of_[static_cast<size_t>(place)] = source;
+    const auto to = static_cast<size_t>(place);
+    const auto from = static_cast<size_t>(source);
     if (source == place) {
-      rows_[static_cast<size_t>(place)] = matcher_->Mask();
-      const MatcherFault fault = matcher_->fault();
-      faults_[static_cast<size_t>(place)] = fault;
+      std::optional<grammar::MaskRow> row = matcher_->TryMask(slice);
+      if (!row.has_value()) return false;
+      rows_[to] = *std::move(row);
+      faults_[to] = matcher_->fault();
       // A mask that met a limit is not the mask of the state.
-      states_[static_cast<size_t>(place)] =
-          fault == MatcherFault::kNone ? matcher_->StateNumber() : 0;
-      SetMask(rows_[static_cast<size_t>(place)], &places[place]);
+      states_[to] = faults_[to] == MatcherFault::kNone ? matcher_->StateNumber() : 0;
+      SetMask(rows_[to], &places[place]);
     } else {
-      states_[static_cast<size_t>(place)] = states_[static_cast<size_t>(source)];
-      faults_[static_cast<size_t>(place)] = faults_[static_cast<size_t>(source)];
+      states_[to] = states_[from];
+      faults_[to] = faults_[from];
       places[place].grammar_mask = places[source].grammar_mask;
       places[place].below_min_tokens &= places[source].below_min_tokens;
     }
+    place_of_[to] = source;
   }
+  return true;
 }
 
 int32_t SequenceGrammar::FindEnd(std::span<const TokenId> tokens) {
@@ -213,8 +223,6 @@ Refusal RefusalOf(MatcherFault fault) {
       return Refusal::kGrammarMemory;
     case MatcherFault::kTooMuchWork:
       return Refusal::kGrammarWork;
-    case MatcherFault::kLibrary:
-      return Refusal::kGrammarLibrary;
   }
   return Refusal::kNone;
 }

@@ -10,12 +10,15 @@
 // round reaches that place, its sequence ends there, and FaultAt names the limit.
 //
 //   auto grammar = SequenceGrammar::Create(compiled->NewMatcher(options), outputs, limits);
-//   grammar->Fill(task.draft, places);        // the rows stay valid until Commit, DropRows or Fill
+//   int32_t place = 0;
+//   while (!grammar->Fill(task.draft, places, &place, &slice)) slice = LetOthersGoFirst();
+//   // The rows stay valid until Commit, DropRows or the next draft's Fill.
 //   grammar->Commit(kept);
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -24,7 +27,7 @@
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
 #include "kernels/core/sequence_round.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_matcher.h"
 
 namespace specd {
 
@@ -50,12 +53,15 @@ class SequenceGrammar {
   // Sets grammar_mask of every place of the draft, so no place is without a constraint. If a token
   // before a place is forbidden or none, the place gets the mask of the place where its path broke.
   // Where only stop ids may follow, min_tokens yields (CONTRACT §3).
-  void Fill(const Draft& draft, PlaceEdits* places);
+  // Goes on at the place *next, which is 0 for a new draft. False: the slice is used up, and the
+  // places from *next on have no mask yet.
+  bool Fill(const Draft& draft, PlaceEdits* places, int32_t* next, grammar::WorkSlice* slice);
 
   // Sets grammar_mask of the place after a prefix, for drafts that specd draws itself. The place
   // has the mask that Fill gives it at verification. The row is valid as long as the returned
-  // object.
-  grammar::MaskRow FillAfter(std::span<const TokenId> prefix, PlaceEdits* place);
+  // object. Nothing: the slice is used up; ask again.
+  std::optional<grammar::MaskRow> FillAfter(std::span<const TokenId> prefix, PlaceEdits* place,
+                                            grammar::WorkSlice* slice);
 
   // Lets go of the rows of the last Fill, whose places are not used any more.
   void DropRows();
@@ -66,7 +72,7 @@ class SequenceGrammar {
   int32_t FindEnd(std::span<const TokenId> tokens);
 
   // Advances over kept tokens and returns how many it took. Fewer than all: the constraint forbids
-  // one, which only a fault of a backend can cause; the sequence must end before it.
+  // one, which only a fault of a matcher can cause; the sequence must end before it.
   size_t Commit(std::span<const TokenId> tokens);
 
   // Why the place after `num_tokens` of the last draft's tokens, a chain, has no mask.
@@ -77,6 +83,9 @@ class SequenceGrammar {
  private:
   // Sets the mask of the place that the matcher has reached.
   void SetMask(const grammar::MaskRow& row, PlaceEdits* place);
+  // Returns the place whose mask this place has, itself or the one where its path broke. The
+  // matcher is moved to a place that has its own. kNoPlace: it met a limit on the way.
+  int32_t SourceOf(const Draft& draft, int32_t place);
   // Lets nothing follow at a place to which the matcher could not advance.
   void Forbid(int32_t place, PlaceEdits* edits);
   // Moves the matcher to the place after node `to`, all of whose ancestors are allowed. False if

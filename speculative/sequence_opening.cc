@@ -68,8 +68,8 @@ absl::StatusOr<SequenceGrammar> SequenceOpening::BuildGrammar(
       room.ok() ? grammars_->Compile({.kind = params.grammar_kind,
                                       .text = params.grammar_text,
                                       .whitespace = params.grammar_whitespace,
-                                      .lenient = params.grammar_lenient,
-                                      .backend = params.grammar_backend})
+                                      .key_order = params.grammar_key_order,
+                                      .lenient = params.grammar_lenient})
                 : room;
   if (compiled.ok()) compiled = constraints_->Hold(*std::move(compiled));
   if (!compiled.ok()) {

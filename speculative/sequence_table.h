@@ -17,6 +17,7 @@
 #include "kernels/core/round.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/finish_rules.h"
+#include "speculative/grammar/compiled_grammar.h"
 #include "speculative/logprob_sum.h"
 #include "speculative/row_rules.h"
 #include "speculative/sequence_grammar.h"

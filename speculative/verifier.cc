@@ -186,17 +186,16 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
   const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
   const bool may_be_larger = is_alone && options_.piece_work == 0;
   pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_), may_be_larger ? kAloneFactor : 1);
+  // Masks may take many turns, even if the rows take one.
+  is_cut_ = pieces_.is_cut() || !packer_.FillMasks(scratch_.num_tasks, &scratch_);
   // If the round is aborted, the engine may write at its slots itself, and ours must not overwrite
   // that. The engine may call it off, and a page of host memory may be missing.
-  holds_back_ =
-      asks || pieces_.is_cut() || rows_.ReadsHostMemory({scratch_.tasks.data(), num_tasks});
+  holds_back_ = asks || is_cut_ || rows_.ReadsHostMemory({scratch_.tasks.data(), num_tasks});
   round_status_ = RoundStatus::kOk;
-  if (pieces_.is_cut()) {
+  if (is_cut_) {
     for (int32_t i = 0; i < scratch_.num_tasks; ++i) {
       sequences_.Hold(scratch_.tasks[static_cast<size_t>(i)].slot);
     }
-  } else {
-    packer_.FillMasks(scratch_.num_tasks, &scratch_);
   }
   if (observer_ != nullptr) observer_->Begin(&pieces_.batch());
 }
@@ -209,7 +208,7 @@ bool Verifier::Succeeded(const absl::Status& status) {
 bool Verifier::RunPiece() {
   if (pieces_.done() || round_status_ != RoundStatus::kOk) return false;
   RoundBatch piece = pieces_.Next();
-  packer_.FillMasks(pieces_.end(), &scratch_);
+  if (!packer_.FillMasks(pieces_.end(), &scratch_)) return true;
   if (holds_back_) piece.num_slot_outputs = 0;
   if (!Succeeded(backend_->Run(piece))) round_status_ = RoundStatus::kDeviceError;
   pieces_.Advance();
@@ -242,7 +241,7 @@ RoundStatus Verifier::WriteSlotOutputs() {
 }
 
 bool Verifier::AnswerIfGone(size_t i, SequenceResult* result) {
-  if (!pieces_.is_cut()) return false;
+  if (!is_cut_) return false;
   const Sequence* const sequence = sequences_.Find(result->sequence);
   if (sequence != nullptr && sequence->finish_reason == FinishReason::kNone) return false;
   packer_.FindRunning(result->sequence, result);
@@ -274,7 +273,7 @@ void Verifier::Commit(RoundStatus status, std::span<SequenceResult> results) {
   if (observer_ != nullptr) {
     observer_->Committed(results, {scratch_.task_results.data(), num_tasks});
   }
-  for (size_t i = 0; i < num_tasks && pieces_.is_cut(); ++i) {
+  for (size_t i = 0; i < num_tasks && is_cut_; ++i) {
     sequences_.Release(scratch_.tasks[i].slot);
   }
 }

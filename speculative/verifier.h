@@ -232,6 +232,7 @@ class Verifier {
   RoundScratch scratch_;
   RoundPacker packer_;
   RoundPieces pieces_;
+  bool is_cut_ = false;                          // others may have a turn within the round
   bool holds_back_ = false;                      // slot outputs wait for the end of the round
   RoundStatus round_status_ = RoundStatus::kOk;  // of the pieces so far
   RoundCommitter committer_;

@@ -1,6 +1,7 @@
 // MemoryBudget bounds the memory that the daemon takes on behalf of its engines.
 //
-// The daemon has one budget, and each session has one under it. Memory is taken from the session's
+// The daemon has one budget, and each session has one under it, with that of its user between them
+// (user_budgets.h). Memory is taken from the session's
 // budget before it is allocated, so a request that is too large is refused and allocates nothing.
 // The sizes are those of what may be used, even where pages are only touched later. Safe from any
 // thread.
@@ -61,6 +62,8 @@ class MemoryBudget {
   // the subject of the error's sentence.
   absl::StatusOr<MemoryShare> Take(std::string_view what, uint64_t size_bytes);
 
+  uint64_t bytes_max() const { return bytes_max_; }
+  std::string_view flag() const { return flag_; }
   uint64_t taken_bytes() const { return taken_bytes_.load(std::memory_order_relaxed); }
 
  private:

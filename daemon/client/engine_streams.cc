@@ -11,6 +11,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/client/engine_device.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -22,6 +23,9 @@ namespace {
 
 // The default CUDA stream of each thread; 0 and 1 are default CUDA streams too.
 constexpr uintptr_t kPerThreadStream = 2;
+
+// Of a closing engine, which looks every 50 microseconds.
+constexpr int64_t kCloseStepNs = 1'000'000;
 
 constexpr char kRemedy[] = "synchronize the CUDA stream and use specd_submit or specd_submit_batch";
 constexpr char kNoFunction[] =
@@ -249,14 +253,14 @@ bool EngineStreams::Close(int64_t timeout_ns) {
   watch_.ReleaseAll(/*also_claimed=*/false);
   // The device writes its words without a bell, and a CUDA stream needs some microseconds to see
   // its word. A CUDA stream that could not take a whole round never says that it has passed.
-  const int64_t begin_ns = options_.clock->NowNs();
   const int64_t time_ns = broken_ ? 0 : timeout_ns;
+  AwakeTime awake(std::max(time_ns / 4, kCloseStepNs));
   while (!watch_.HaveAllPassed() || !HaveAllMarksCome()) {
-    const int64_t now_ns = options_.clock->NowNs();
+    const int64_t waited_ns = awake.Step(options_.clock->NowNs());
     // The daemon has half of the time. The CUDA streams of rounds that it did not release have the
     // other half.
-    if (now_ns - begin_ns >= time_ns / 2) watch_.ReleaseAll(/*also_claimed=*/true);
-    if (now_ns - begin_ns >= time_ns) {
+    if (waited_ns >= time_ns / 2) watch_.ReleaseAll(/*also_claimed=*/true);
+    if (waited_ns >= time_ns) {
       if (host_waits_ != nullptr) KeepForever(std::move(host_waits_));
       KeepForever(std::move(context_));
       return false;

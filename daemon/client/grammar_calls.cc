@@ -15,7 +15,6 @@
 namespace specd {
 namespace {
 
-using grammar::BackendChoice;
 using grammar::CompiledGrammar;
 using grammar::GrammarKind;
 using grammar::GrammarRequest;
@@ -34,8 +33,7 @@ absl::StatusOr<GrammarRequest> ReadRequest(const specd_grammar_options& options)
         CheckChoice("whitespace", options.whitespace, SPECD_WHITESPACE_FLEXIBLE,
                     SPECD_WHITESPACE_COMPACT),
         CheckChoice("lenient", options.lenient, 0, 1),
-        CheckChoice("backend", options.backend, SPECD_BACKEND_AUTO, SPECD_BACKEND_XGRAMMAR),
-        CheckChoice("reserved", options.reserved, 0, 0)}) {
+        CheckChoice("key_order", options.key_order, SPECD_KEY_ORDER_SCHEMA, SPECD_KEY_ORDER_ANY)}) {
     if (!status.ok()) return status;
   }
   if (options.text == nullptr && options.kind != SPECD_GRAMMAR_JSON_OBJECT) {
@@ -47,8 +45,8 @@ absl::StatusOr<GrammarRequest> ReadRequest(const specd_grammar_options& options)
   return GrammarRequest{.kind = static_cast<GrammarKind>(options.kind),
                         .text = std::string(*text),
                         .whitespace = static_cast<Whitespace>(options.whitespace),
-                        .lenient = options.lenient == 1,
-                        .backend = static_cast<BackendChoice>(options.backend)};
+                        .key_order = static_cast<grammar::KeyOrder>(options.key_order),
+                        .lenient = options.lenient == 1};
 }
 
 void CopyRow(const MaskRow& row, int32_t vocab_size, int32_t* words) {

@@ -14,7 +14,8 @@
 #include "absl/status/statusor.h"
 #include "daemon/client/grammar_tokenizer.h"
 #include "ipc/include/specd/grammar.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/compiled_grammar.h"
+#include "speculative/grammar/grammar_matcher.h"
 
 // Objects of the C interface. The tokenizer comes first: its vocabulary outlives the rest.
 struct specd_tokenizer {

@@ -117,20 +117,10 @@ absl::StatusOr<std::shared_ptr<GrammarTokenizer>> GrammarTokenizer::Create(
   absl::StatusOr<std::vector<TokenId>> eos = made->StopIds(options.eos_token_ids, "eos_token_ids");
   if (!eos.ok()) return eos.status();
   made->eos_token_ids_ = *std::move(eos);
-  absl::StatusOr<std::shared_ptr<grammar::GrammarCompiler>> compiler =
-      grammar::GrammarCompiler::Create(
-          {.vocabulary = &made->vocabulary_, .vocab_size = made->vocab_size_});
-  if (!compiler.ok()) return compiler.status();
-  made->compiler_ = *std::move(compiler);
+  made->compiler_ = std::make_unique<grammar::GrammarCompiler>(grammar::GrammarCompilerOptions{
+      .vocabulary = &made->vocabulary_, .vocab_size = made->vocab_size_});
+  if (absl::Status s = made->compiler_->Prepare(); !s.ok()) return s;
   return made;
-}
-
-const grammar::ForcedTokenFinder& GrammarTokenizer::forced_tokens() {
-  std::call_once(forced_once_, [this] {
-    forced_tokens_ = std::make_unique<grammar::ForcedTokenFinder>(
-        grammar::TokenTrie::Build(vocabulary_, vocab_size_));
-  });
-  return *forced_tokens_;
 }
 
 absl::StatusOr<std::vector<TokenId>> GrammarTokenizer::StopIds(const specd_ids& ids,

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <vector>
 
@@ -39,8 +38,7 @@ class GrammarTokenizer {
   // Bounds the memory of the tokenizer's grammars.
   grammar::GrammarHolder& holder() { return holder_; }
   grammar::MaskPool& pool() { return pool_; }
-  // Builds the finder when it is first asked for.
-  const grammar::ForcedTokenFinder& forced_tokens();
+  const grammar::ForcedTokenFinder& forced_tokens() const { return *compiler_->forced_tokens(); }
 
   // The EOS ids and a matcher's own. `field` names the list in errors.
   absl::StatusOr<std::vector<TokenId>> StopIds(const specd_ids& ids, const char* field) const;
@@ -51,11 +49,9 @@ class GrammarTokenizer {
   const Vocabulary vocabulary_;
   const int32_t vocab_size_;
   std::vector<TokenId> eos_token_ids_;
-  std::shared_ptr<grammar::GrammarCompiler> compiler_;
+  std::unique_ptr<grammar::GrammarCompiler> compiler_;  // prepared
   grammar::GrammarHolder holder_;
   grammar::MaskPool pool_;
-  std::once_flag forced_once_;
-  std::unique_ptr<grammar::ForcedTokenFinder> forced_tokens_;
 };
 
 // The text of a pointer and a length; a length of 0 means that a NUL ends the text. NULL is empty.

@@ -204,7 +204,6 @@ absl::StatusOr<OpenContent> ReadOpenContent(std::string_view request_id,
   if (params.has_seed > 1) {
     return Invalid("has_seed", fmt::format("has_seed = {} must be 0 or 1", params.has_seed));
   }
-  if (params.reserved != 0) return Invalid("reserved", "reserved must be 0");
   OpenContent content;
   OpenSequenceRequest& request = content.request;
   request.request_id = request_id;

@@ -24,6 +24,11 @@ constexpr int kPauseMaxMs = 25;
 // Without a daemon the watch must follow the CUDA streams to their waits, one after another.
 constexpr int kPauseGoneMs = 1;
 
+int PauseMs(int64_t timeout_ns) {
+  return static_cast<int>(
+      std::clamp<int64_t>(timeout_ns / 1'000'000 / kPauseShare, kPauseMinMs, kPauseMaxMs));
+}
+
 bool IsCompleted(const Segment& segment, uint64_t number) {
   const CompletionEntry& entry =
       segment.completion_entries()[(number - 1) & (segment.limits().ring_depth - 1)];
@@ -32,6 +37,10 @@ bool IsCompleted(const Segment& segment, uint64_t number) {
 }
 
 }  // namespace
+
+StreamWatch::StreamWatch(const Options& options)
+    : options_(options),
+      awake_(std::max(options.timeout_ns / 4, int64_t{2'000'000} * PauseMs(options.timeout_ns))) {}
 
 absl::Status StreamWatch::Start() {
   stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -61,8 +70,7 @@ void StreamWatch::Stop() {
 }
 
 void StreamWatch::Run() {
-  const auto pause_ms = static_cast<int>(
-      std::clamp<int64_t>(options_.timeout_ns / 1'000'000 / kPauseShare, kPauseMinMs, kPauseMaxMs));
+  const int pause_ms = PauseMs(options_.timeout_ns);
   bool daemon_gone = false;
   while (true) {
     // After a hang-up, poll would report the socket at once and forever.
@@ -94,18 +102,19 @@ void StreamWatch::Look(int64_t now_ns, bool daemon_gone) {
   bool released = false;
   {
     MutexLock lock(&mutex_);
+    awake_.Step(now_ns);
     for (Round& round : rounds_) {
-      if (round.number != 0) released = LookAt(&round, now_ns, daemon_gone) || released;
+      if (round.number != 0) released = LookAt(&round, daemon_gone) || released;
     }
   }
   // The engine's CPU may wait for the same round.
   if (released) Doorbell(&options_.segment->page()->completion_bell).Ring();
 }
 
-bool StreamWatch::LookAt(Round* round, int64_t now_ns, bool daemon_gone) {
+bool StreamWatch::LookAt(Round* round, bool daemon_gone) {
   RoundWords* words = options_.segment->round_words(round->number);
   if (IsReleased(*words, round->number) || !AreRowsReady(*words, round->number)) return false;
-  if (round->ready_ns < 0) round->ready_ns = now_ns;
+  if (round->ready_ns < 0) round->ready_ns = awake_.now_ns();
   if (daemon_gone) {
     if (!IsCompleted(*options_.segment, round->number)) {
       // The round may be claimed: the daemon ended before it could report what it confirmed. No
@@ -113,7 +122,7 @@ bool StreamWatch::LookAt(Round* round, int64_t now_ns, bool daemon_gone) {
       words->status.store(PackRoundEnd(round->number, RoundEnd::kAborted),
                           std::memory_order_relaxed);
     }
-  } else if (now_ns - round->ready_ns < options_.timeout_ns ||
+  } else if (awake_.now_ns() - round->ready_ns < options_.timeout_ns ||
              Decide(words, round->number, RoundEnd::kAborted) != RoundEnd::kAborted) {
     return false;
   }

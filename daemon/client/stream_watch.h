@@ -4,10 +4,10 @@
 // watch therefore has a thread of its own.
 //
 // A CUDA stream is released in two cases: its rows have been ready for the timeout without an
-// answer, or the daemon is gone. Before its rows are ready, the CUDA stream has not come to its
-// wait and may take any time. ipc/segment/round_words.h says what a late daemon may still do. While
-// the daemon lives, a round that it has claimed is left to it: only bookkeeping and slot outputs
-// are missing.
+// answer, or the daemon is gone. Only time in which the watch looked counts (AwakeTime). Before its
+// rows are ready, the CUDA stream has not come to its wait and may take any time.
+// ipc/segment/round_words.h says what a late daemon may still do. While the daemon lives, a round
+// that it has claimed is left to it: only bookkeeping and slot outputs are missing.
 //
 // Any thread may call; the thread runs from Start to Stop.
 #pragma once
@@ -18,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "ipc/base/unique_fd.h"
@@ -34,7 +35,7 @@ class StreamWatch {
     int hangup_fd = -1;  // hangs up when the daemon is gone
   };
 
-  explicit StreamWatch(const Options& options) : options_(options) {}
+  explicit StreamWatch(const Options& options);
   ~StreamWatch() { Stop(); }
   StreamWatch(const StreamWatch&) = delete;
   StreamWatch& operator=(const StreamWatch&) = delete;
@@ -64,7 +65,7 @@ class StreamWatch {
   struct Round {
     uint64_t number = 0;
     const void* stream = nullptr;
-    int64_t ready_ns = -1;  // when its rows were first seen to be ready
+    int64_t ready_ns = -1;  // of awake_, when its rows were first seen to be ready
   };
 
   void Run();
@@ -72,12 +73,13 @@ class StreamWatch {
     return rounds_[(number - 1) & (options_.segment->limits().ring_depth - 1)];
   }
   // True if a CUDA stream was released.
-  bool LookAt(Round* round, int64_t now_ns, bool daemon_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool LookAt(Round* round, bool daemon_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
   UniqueFd stop_fd_;  // an eventfd
   std::thread thread_;
   Mutex mutex_;
+  AwakeTime awake_ ABSL_GUARDED_BY(mutex_);  // stepped by Look
   std::array<Round, SessionLimits::kRingDepthMax> rounds_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -12,6 +12,7 @@
 
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
+#include "daemon/server/user_places.h"
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -20,10 +21,12 @@ namespace specd {
 namespace {
 
 constexpr mode_t kSocketMode = 0660;
+// Time in which the server looked. An idle server looks once a second.
 constexpr int64_t kHelloNs = 5'000'000'000;
-constexpr absl::Duration kSendTimeout = absl::Milliseconds(100);
 // Connections without a hello that may exist beside the sessions.
 constexpr size_t kStrangersMax = 16;
+// Connections that are accepted between two looks at the others.
+constexpr int kAcceptsMax = 16;
 // The descriptors that are polled before those of the connections.
 constexpr size_t kOwnFds = 3;
 
@@ -72,6 +75,9 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Optio
 ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
                              std::unique_ptr<OpeningThreads> openings)
     : options_(options),
+      serves_several_(std::any_of(options.allowed_uids.begin(), options.allowed_uids.end(),
+                                  [](uint32_t uid) { return uid != geteuid(); })),
+      awake_(kHelloNs / 4),
       lock_(std::move(lock)),
       listener_(std::move(listener)),
       openings_(std::move(openings)),
@@ -96,9 +102,8 @@ void ControlServer::Run(int wake_fd) {
                    {openings_->fd(), POLLIN, 0}});
     accepting_ = true;
     for (const auto& connection : connections_) {
-      // A busy engine's next message waits in the socket, but its hang-up is seen.
-      const short events = connection->busy ? POLLRDHUP : POLLIN;
-      polled.push_back({connection->dropped ? -1 : connection->socket.fd(), events, 0});
+      polled.push_back(
+          {connection->dropped ? -1 : connection->socket.fd(), connection->events(), 0});
     }
     for (const auto& connection : connections_) {
       polled.push_back({connection->dropped ? -1 : connection->process.get(), POLLIN, 0});
@@ -107,34 +112,36 @@ void ControlServer::Run(int wake_fd) {
       Log("attach").error("poll: {}", std::strerror(errno));
       return;
     }
+    awake_.Step(options_.clock->NowNs());
     if (polled[0].revents != 0) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
-      Connection& connection = *connections_[i];
+      ControlConnection& connection = *connections_[i];
       if (connection.dropped) continue;  // with its session, or while it was busy
-      const bool is_quiet = polled[i + kOwnFds].revents == 0;
+      const short events = polled[i + kOwnFds].revents;
       const bool has_ended = polled[i + kOwnFds + connections_.size()].revents != 0;
-      const bool keep = !has_ended && IsWelcome(connection) &&
-                        (is_quiet || (!connection.busy && ServeOne(connection)));
+      const bool keep =
+          !has_ended && IsWelcome(connection) && (events == 0 || ServeOne(connection, events));
       if (!keep) Drop(connection);
     }
     std::erase_if(connections_,
                   [](const auto& connection) { return connection->dropped && !connection->busy; });
-    if (polled[1].revents != 0) AcceptOne();
+    if (polled[1].revents == 0) continue;
+    for (int i = 0; i < kAcceptsMax && AcceptOne(); ++i) continue;
   }
 }
 
 // False for a connection that takes too long with its hello. False for a connection whose session
 // has ended, for example because the engine broke its rings.
-bool ControlServer::IsWelcome(const Connection& connection) const {
+bool ControlServer::IsWelcome(const ControlConnection& connection) const {
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session != nullptr) return !session->ended();
   const MemberSession* const member = connection.service->member();
   if (member != nullptr) return !member->session().ended();
-  return options_.clock->NowNs() <= connection.deadline_ns;
+  return awake_.now_ns() <= connection.deadline_ns;
 }
 
-void ControlServer::AcceptOne() {
+bool ControlServer::AcceptOne() {
   absl::StatusOr<std::optional<UnixConnection>> accepted = listener_->Accept(absl::ZeroDuration());
   if (!accepted.ok()) {
     // The connection stays in the queue and the listener stays readable, so the next look does not
@@ -142,30 +149,47 @@ void ControlServer::AcceptOne() {
     LogOfPeer({"attach", spdlog::level::err, "accept"}, "accept: {}",
               std::string(accepted.status().message()));
     accepting_ = false;
-    return;
+    return false;
   }
-  if (!accepted->has_value()) return;
+  if (!accepted->has_value()) return false;
+  PeerCredentials peer = (*accepted)->peer();
+  if (options_.identify) peer = options_.identify(peer);
+  if (!MakeRoom(peer, (*accepted)->fd())) {
+    LogOfPeer({"attach", spdlog::level::warn, "crowd", peer.uid},
+              "{} connections: one more, of uid {} (pid {}), is turned away", connections_.size(),
+              peer.uid, peer.pid);
+    return true;
+  }
+  connections_.push_back(std::make_unique<ControlConnection>(
+      ControlConnection{.socket = **std::move(accepted),
+                        .peer = peer,
+                        .allowed = IsAllowed(peer),
+                        .process = OpenProcess(peer.pid),
+                        .service = MakeService(peer),
+                        .deadline_ns = awake_.now_ns() + kHelloNs}));
+  return true;
+}
+
+bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
   // Users who may not attach get an answer too. They have places of their own, and cannot take
   // those of allowed users.
-  const bool allowed = IsAllowed((*accepted)->peer());
+  const bool allowed = IsAllowed(peer);
   // Ranks that have joined are few for each session. The session counts them.
   const auto alike =
-      std::count_if(connections_.begin(), connections_.end(), [this, allowed](const auto& other) {
-        return other->service->member() == nullptr && IsAllowed(other->socket.peer()) == allowed;
+      std::count_if(connections_.begin(), connections_.end(), [allowed](const auto& other) {
+        return other->service->member() == nullptr && other->allowed == allowed;
       });
-  if (static_cast<size_t>(alike) >= (allowed ? options_.max_sessions : 0) + kStrangersMax ||
-      IsReservedFrom(Peer::kEngine, (*accepted)->fd())) {
-    LogOfPeer({"attach", spdlog::level::warn, "crowd", (*accepted)->peer().uid},
-              "{} connections: one more is turned away", alike);
-    return;
+  if (static_cast<size_t>(alike) < (allowed ? options_.max_sessions : 0) + kStrangersMax &&
+      !IsReservedFrom(Peer::kEngine, fd)) {
+    return true;
   }
-  std::unique_ptr<ControlService> service = MakeService((*accepted)->peer());
-  UniqueFd process = OpenProcess((*accepted)->peer().pid);
-  connections_.push_back(
-      std::make_unique<Connection>(Connection{.socket = **std::move(accepted),
-                                              .process = std::move(process),
-                                              .service = std::move(service),
-                                              .deadline_ns = options_.clock->NowNs() + kHelloNs}));
+  const ControlConnection* const former = FindWhoGivesWay(connections_, allowed);
+  if (former == nullptr) return false;
+  LogOfPeer({"attach", spdlog::level::warn, "silent", former->peer.uid},
+            "a connection of uid {} (pid {}) that has not attached gives way to another",
+            former->peer.uid, former->peer.pid);
+  std::erase_if(connections_, [former](const auto& other) { return other.get() == former; });
+  return true;
 }
 
 bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
@@ -182,6 +206,32 @@ absl::Status ControlServer::CheckAllowed(const PeerCredentials& peer) const {
                    fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
                                "--allow_uid",
                                peer.uid, geteuid()));
+}
+
+absl::Status ControlServer::CheckPlace(const PeerCredentials& peer) const {
+  // An engine that has gone during its opening holds its memory until the opening is done. Its
+  // place is free for it to come back, and counts in the share of its user.
+  Holdings held;
+  size_t attached = 0;
+  for (const auto& connection : connections_) {
+    if (connection->service->session() == nullptr) continue;
+    ++held.of_all;
+    if (connection->peer.uid == peer.uid) ++held.of_user;
+    if (!connection->dropped) ++attached;
+  }
+  if (attached >= options_.max_sessions) {
+    return MakeError(
+        SPECD_ERROR_EXHAUSTED, "max_sessions",
+        fmt::format("{} engines are attached, as many as --max_sessions allows", attached));
+  }
+  const Holdings after{.of_user = held.of_user + 1, .of_all = held.of_all + 1};
+  if (!serves_several_ || IsWithinShare(after, options_.max_sessions)) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_EXHAUSTED, "max_sessions",
+      fmt::format("{} of the {} engines that --max_sessions allows are here, {} of them of uid "
+                  "{}. In the last quarter a user may have as many as he leaves free; close one, "
+                  "or start the daemon with a larger --max_sessions",
+                  held.of_all, options_.max_sessions, held.of_user, peer.uid));
 }
 
 absl::StatusOr<std::unique_ptr<MemberSession>> ControlServer::Join(const JoinRequest& request,
@@ -229,16 +279,8 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   host.open_session =
       [this, peer](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
     if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
-    size_t attached = 0;
-    for (const auto& connection : connections_) {
-      attached += !connection->dropped && connection->service->session() != nullptr ? 1 : 0;
-    }
-    if (attached >= options_.max_sessions) {
-      return MakeError(
-          SPECD_ERROR_EXHAUSTED, "max_sessions",
-          fmt::format("{} engines are attached, as many as --max_sessions allows", attached));
-    }
-    absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request);
+    if (absl::Status status = CheckPlace(peer); !status.ok()) return status;
+    absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request, peer.uid);
     if (session.ok()) {
       Log("attach").info(
           "session {}: \"{}\" (pid {}, uid {}, library {}), profile \"{}\", vocab {}, batch {}, "
@@ -261,12 +303,18 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   return std::make_unique<ControlService>(std::move(host));
 }
 
-bool ControlServer::ServeOne(Connection& connection) {
+bool ControlServer::ServeOne(ControlConnection& connection, short events) {
+  if (connection.busy) return false;  // it has hung up
+  if (!connection.waiting.has_value()) return HandleMessage(connection);
+  return events == POLLOUT && connection.SendWaiting() != ControlConnection::Sent::kBroken;
+}
+
+bool ControlServer::HandleMessage(ControlConnection& connection) {
   std::vector<UniqueFd> fds;
   absl::StatusOr<Received> received =
       connection.socket.Receive(buffer_, &fds, absl::ZeroDuration());
   if (!received.ok()) {
-    const PeerCredentials& peer = connection.socket.peer();
+    const PeerCredentials& peer = connection.peer;
     LogOfPeer({"attach", spdlog::level::warn, "unreadable", peer.uid}, "pid {}: {}", peer.pid,
               std::string(received.status().message()));
     return false;
@@ -285,34 +333,39 @@ bool ControlServer::ServeOne(Connection& connection) {
 }
 
 void ControlServer::AnswerOpenings() {
-  for (const OpeningThreads::Handled& handled : openings_->TakeHandled()) {
+  for (OpeningThreads::Handled& handled : openings_->TakeHandled()) {
     const auto found = std::find_if(
         connections_.begin(), connections_.end(),
         [&handled](const auto& other) { return other->service.get() == handled.service; });
     SPECD_CHECK(found != connections_.end());
-    Connection& connection = **found;
+    ControlConnection& connection = **found;
     connection.busy = false;
-    if (!connection.dropped && !Send(connection, handled.answer)) Drop(connection);
+    if (!connection.dropped && !Send(connection, std::move(handled.answer))) Drop(connection);
   }
 }
 
-bool ControlServer::Send(Connection& connection, const ControlService::Answer& answer) {
-  const std::span<const int> answer_fds(&answer.fd, answer.fd >= 0 ? 1 : 0);
-  return connection.socket.Send(answer.message, answer_fds, kSendTimeout).ok() && !answer.close &&
-         IsAllowed(connection.socket.peer());
+bool ControlServer::Send(ControlConnection& connection, ControlService::Answer answer) {
+  const PeerCredentials& peer = connection.peer;
+  const bool is_last = answer.close || !connection.allowed;
+  const ControlConnection::Sent sent = connection.Send(std::move(answer));
+  if (sent == ControlConnection::Sent::kWaits) {
+    LogOfPeer({"attach", spdlog::level::warn, "unread", peer.uid},
+              "pid {} does not read its replies; its next message waits until it does", peer.pid);
+  }
+  return sent != ControlConnection::Sent::kBroken && !is_last;
 }
 
-void ControlServer::DropMember(const Connection& connection) {
+void ControlServer::DropMember(const ControlConnection& connection) {
   MemberSession& member = *connection.service->member();
   member.Leave();
   if (member.session().ended()) return;
   Log("attach").info(
       "session {}: rank {} (pid {}) is gone; its slot outputs are not written any more, and the "
       "session goes on",
-      member.session().options().identity.session_id, member.rank(), connection.socket.peer().pid);
+      member.session().options().identity.session_id, member.rank(), connection.peer.pid);
 }
 
-void ControlServer::Drop(Connection& connection) {
+void ControlServer::Drop(ControlConnection& connection) {
   connection.dropped = true;
   if (connection.service->member() != nullptr) return DropMember(connection);
   const std::shared_ptr<Session>& session = connection.service->session();

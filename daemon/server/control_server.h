@@ -4,8 +4,8 @@
 // ControlService. If an engine hangs up or its process ends, the server ends its session; for a
 // rank, it ends the membership. One thread calls it. Openings with lists or with the text of a
 // constraint go to OpeningThreads; until the answer is sent, the server reads no other message of
-// that engine. Two waits are bounded: for a reply that a peer does not read, and for a round of the
-// session that a message is about.
+// that engine. The thread waits for no peer (control_connection.h). One wait is bounded: for a
+// piece of a round of the session that a message is about.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
+#include "daemon/server/control_connection.h"
 #include "daemon/server/opening_threads.h"
 #include "daemon/session/control_service.h"
 #include "ipc/sockets/instance_lock.h"
@@ -34,9 +36,13 @@ class ControlServer {
     std::vector<uint32_t> allowed_uids;  // besides the daemon's own user
     uint32_t max_sessions = 0;
     Clock* clock = nullptr;
-    std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
+    // Makes a session for an engine of this user.
+    std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&, uint32_t uid)>
+        open_session;
     std::function<void(const std::shared_ptr<Session>&)> serve;
     HelloReply hello;
+    // A test's engines can be of several users; null: the peer is as the kernel says.
+    std::function<PeerCredentials(const PeerCredentials&)> identify = nullptr;
   };
 
   // Takes the instance lock, which refuses a second daemon on the same socket, and binds.
@@ -53,29 +59,25 @@ class ControlServer {
   void Close();
 
  private:
-  struct Connection {
-    UnixConnection socket;
-    // The process that connected, where the system tells. A child of it may keep the socket open.
-    UniqueFd process;
-    std::unique_ptr<ControlService> service;
-    int64_t deadline_ns = 0;  // of the first hello
-    bool busy = false;        // a thread has an opening of it
-    bool dropped = false;     // its session has ended; it is removed once it is not busy
-  };
-
   ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
                 std::unique_ptr<OpeningThreads> openings);
 
-  void AcceptOne();
+  // False if there was none to accept.
+  bool AcceptOne();
+  // Ends a connection that has not attached, if a new one of such a user finds no place.
+  bool MakeRoom(const PeerCredentials& peer, int fd);
   bool IsAllowed(const PeerCredentials& peer) const;
-  bool IsWelcome(const Connection& connection) const;
-  // False if the connection is to be dropped.
-  bool ServeOne(Connection& connection);
-  bool Send(Connection& connection, const ControlService::Answer& answer);
+  // The places of sessions are divided among users (user_places.h).
+  absl::Status CheckPlace(const PeerCredentials& peer) const;
+  bool IsWelcome(const ControlConnection& connection) const;
+  // The next three are false if the connection is to be dropped. `events`: from poll.
+  bool ServeOne(ControlConnection& connection, short events);
+  bool HandleMessage(ControlConnection& connection);
+  bool Send(ControlConnection& connection, ControlService::Answer answer);
   // Sends the answers of the openings that threads have handled.
   void AnswerOpenings();
-  void Drop(Connection& connection);
-  void DropMember(const Connection& connection);
+  void Drop(ControlConnection& connection);
+  void DropMember(const ControlConnection& connection);
   // The session that the token names, or the reason why the rank cannot join.
   absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,
                                                       const PeerCredentials& peer);
@@ -83,9 +85,11 @@ class ControlServer {
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;
+  const bool serves_several_;  // users
+  AwakeTime awake_;
   InstanceLock lock_;
   std::optional<UnixListener> listener_;
-  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<ControlConnection>> connections_;
   std::unique_ptr<OpeningThreads> openings_;
   std::vector<uint8_t> buffer_;
   bool accepting_ = true;  // false for one look after accept failed

@@ -32,13 +32,21 @@ void OpeningThreads::Begin(Opening opening) {
     // joins it: the control thread must not wait for a thread of low priority.
     std::thread([this, held] { Handle(*held); }).detach();
   } catch (const std::system_error&) {
-    Handle(*held);
+    Finish({.service = held->service,
+            .answer = held->service->Refuse(
+                held->message,
+                MakeError(SPECD_ERROR_EXHAUSTED, "",
+                          "the daemon gets no thread for this opening; try again, or raise the "
+                          "daemon's limit of threads (ulimit -u, TasksMax=)"))});
   }
 }
 
 void OpeningThreads::Handle(Opening& opening) {
-  Handled handled{.service = opening.service,
-                  .answer = opening.service->Handle(opening.message, std::move(opening.fds))};
+  Finish({.service = opening.service,
+          .answer = opening.service->Handle(opening.message, std::move(opening.fds))});
+}
+
+void OpeningThreads::Finish(Handled handled) {
   const std::lock_guard<std::mutex> lock(mutex_);
   handled_.push_back(std::move(handled));
   eventfd_write(wake_.get(), 1);

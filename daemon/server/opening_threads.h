@@ -41,20 +41,20 @@ class OpeningThreads {
   OpeningThreads(const OpeningThreads&) = delete;
   OpeningThreads& operator=(const OpeningThreads&) = delete;
 
-  // If the system gives no thread, the caller's handles the opening. REQUIRES: Stop was not called.
+  // If the system gives no thread, the opening is refused. REQUIRES: Stop was not called.
   void Begin(Opening opening);
 
   // Readable while handled openings wait to be taken.
   int fd() const { return wake_.get(); }
   std::vector<Handled> TakeHandled();
 
-  // Waits until no opening runs. Compiles are asked to give up (compile_cancel.h); one by a library
-  // is left behind (slow_compile.h).
+  // Waits until no opening runs. Compiles are asked to give up (compile_cancel.h).
   void Stop();
 
  private:
   explicit OpeningThreads(UniqueFd wake) : wake_(std::move(wake)) {}
   void Handle(Opening& opening);
+  void Finish(Handled handled);
 
   const UniqueFd wake_;  // an eventfd
   std::mutex mutex_;

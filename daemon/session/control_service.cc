@@ -12,6 +12,7 @@
 
 #include "daemon/session/open_request.h"
 #include "daemon/session/profile_defaults.h"
+#include "daemon/session/sequence_replies.h"
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -31,43 +32,6 @@ absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status
 
 absl::StatusOr<Reply> OkReplyOr(const absl::Status& error) {
   return error.ok() ? absl::StatusOr<Reply>(OkReply{}) : error;
-}
-
-SequenceReply ReplyOf(std::span<const SequenceInfo> infos) {
-  SequenceReply reply;
-  for (const SequenceInfo& info : infos) {
-    reply.sequences.push_back(info.handle);
-    reply.seeds.push_back(info.seed);
-    reply.verify = static_cast<uint32_t>(info.method);
-  }
-  return reply;
-}
-
-SequencesReply ReplyOf(std::span<const SequenceInfo> infos, std::span<const uint32_t> opening_of) {
-  SequencesReply reply;
-  std::vector<std::string> warnings;
-  for (size_t i = 0; i < infos.size(); ++i) {
-    reply.sequences.push_back(infos[i].handle);
-    reply.seeds.push_back(infos[i].seed);
-    reply.verify.push_back(static_cast<int32_t>(infos[i].method));
-    const bool is_first = i == 0 || opening_of[i] != opening_of[i - 1];
-    if (!is_first || infos[i].constraint == nullptr) continue;
-    for (const std::string& warning : infos[i].constraint->warnings()) {
-      warnings.push_back(fmt::format("openings[{}]: {}", opening_of[i], warning));
-    }
-  }
-  reply.warnings = MakeReplyWarnings(warnings);
-  return reply;
-}
-
-SequencesReply RefusalOf(uint32_t opening, const absl::Status& status) {
-  ErrorReply error = MakeErrorReply(status);
-  SequencesReply reply;
-  reply.code = error.code;
-  reply.refused = opening;
-  reply.field = std::move(error.field);
-  reply.text = std::move(error.text);
-  return reply;
 }
 
 absl::Status TooManySequences(size_t count) {
@@ -113,21 +77,28 @@ bool IsForMembers(const Request& request) {
 
 ControlService::Answer ControlService::Handle(std::span<const uint8_t> message,
                                               std::vector<UniqueFd> fds) {
-  Answer answer;
-  uint32_t request_id = 0;
-  absl::StatusOr<Reply> reply = absl::UnknownError("");
   absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) {
-    reply = header.status();
+    Answer answer = AnswerWith(0, header.status());
     answer.close = true;
-  } else {
-    request_id = header->request_id;
-    absl::StatusOr<Request> request = DecodeRequest(*header, message);
-    absl::Status status =
-        request.ok() ? absl::OkStatus() : ExplainUnknownField(*header, request.status());
-    if (status.ok()) status = CheckFds(*header, fds);
-    reply = status.ok() ? DispatchOrExhausted(*request, fds) : status;
+    return answer;
   }
+  absl::StatusOr<Request> request = DecodeRequest(*header, message);
+  absl::Status status =
+      request.ok() ? absl::OkStatus() : ExplainUnknownField(*header, request.status());
+  if (status.ok()) status = CheckFds(*header, fds);
+  return AnswerWith(header->request_id, status.ok() ? DispatchOrExhausted(*request, fds) : status);
+}
+
+ControlService::Answer ControlService::Refuse(std::span<const uint8_t> message,
+                                              const absl::Status& why) {
+  const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
+  return AnswerWith(header.ok() ? header->request_id : 0, why);
+}
+
+ControlService::Answer ControlService::AnswerWith(uint32_t request_id,
+                                                  absl::StatusOr<Reply> reply) {
+  Answer answer;
   if (!reply.ok()) reply = Reply(MakeErrorReply(reply.status()));
   if (std::holds_alternative<HelloReply>(*reply)) answer.fd = session_->segment().fd();
   made_ = MadeBy(request_id, *reply);

@@ -51,12 +51,17 @@ class ControlService {
   // Every message gets an answer, even one that cannot be read.
   Answer Handle(std::span<const uint8_t> message, std::vector<UniqueFd> fds);
 
+  // The answer to a message that is not handled, with the reason.
+  Answer Refuse(std::span<const uint8_t> message, const absl::Status& why);
+
   // Null before a successful Hello.
   const std::shared_ptr<Session>& session() const { return session_; }
   // Null before a successful Join. A connection has a session or a member, never both.
   MemberSession* member() const { return member_.get(); }
 
  private:
+  // Remembers what the reply names.
+  Answer AnswerWith(uint32_t request_id, absl::StatusOr<Reply> reply);
   absl::StatusOr<Reply> DispatchOrExhausted(const Request& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> Dispatch(const Request& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const HelloRequest& request, std::vector<UniqueFd>& fds);

@@ -5,14 +5,13 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
-#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
+#include "detokenizer/open_regular_file.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/grammar/json_value.h"
@@ -97,9 +96,9 @@ std::span<const ProfileReader::Key> ProfileReader::Keys() {
       {"scale", &R::Scaling},
       {"cap", &R::Scaling},
       {"grammar_whitespace", &R::Choice},
+      {"grammar_key_order", &R::Choice},
       {"grammar_in_reasoning", &R::Flag},
       {"grammar_lenient", &R::Flag},
-      {"grammar_backend", &R::Choice},
   };
   return kKeys;
 }
@@ -275,15 +274,15 @@ absl::StatusOr<ModelProfileOptions> ParseProfile(std::string_view json, const st
 }
 
 absl::StatusOr<ModelProfileOptions> ReadProfileFile(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"),
-                                                             &std::fclose);
+  constexpr FileRole kRole = {.what = "the model profile", .example = "JSON file"};
+  const absl::StatusOr<OpenedFile> file = OpenRegularFile(path, kRole);
   std::string json(kFileBytesMax + 1, '\0');
-  if (file != nullptr) json.resize(std::fread(json.data(), 1, json.size(), file.get()));
-  if (file == nullptr || std::ferror(file.get()) != 0) {
-    return absl::InvalidArgumentError(
-        fmt::format("{}: cannot read the model profile ({}); name a readable JSON file", path,
-                    std::strerror(errno)));
+  absl::Status status = file.status();
+  if (status.ok()) {
+    json.resize(std::fread(json.data(), 1, json.size(), file->get()));
+    if (std::ferror(file->get()) != 0) status = UnreadableFile(path, kRole, errno);
   }
+  if (!status.ok()) return absl::InvalidArgumentError(status.message());
   if (json.size() > kFileBytesMax) {
     return absl::InvalidArgumentError(
         fmt::format("{}: a model profile has at most {} bytes; is this another file of the model?",

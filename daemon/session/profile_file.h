@@ -1,8 +1,8 @@
 // ReadProfileFile reads the facts of a model from a JSON file, for a daemon's --profile and for
 // specd_options.profile_file.
 //
-// Every key is optional. README.md, "Models", lists them. A key that is unknown or given twice is
-// refused, so a misspelt one is never silently without effect. An error has the path of the file
+// Every key is optional. docs/DAEMON.md, "Models", lists them. A key that is unknown or given twice
+// is refused, so a misspelt one is never silently without effect. An error has the path of the file
 // and the place: a byte of text that is no JSON, or the JSON pointer of a value. The path of the
 // tokenizer is relative to the folder of the file. LoadModelProfile checks what the values mean.
 // Safe from any thread.

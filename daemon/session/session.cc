@@ -64,6 +64,12 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   }
   absl::StatusOr<SessionBudget> budget = TakeSessionMemory(options);
   if (!budget.ok()) return budget.status();
+  absl::StatusOr<MemoryShare> trace_memory =
+      options.recorder == nullptr
+          ? MemoryShare()
+          : TakeMemory(options.memory, "the trace of the session (buffer_mib of --trace_options)",
+                       options.recorder->SizeBytes(verifier_options.limits));
+  if (!trace_memory.ok()) return trace_memory.status();
   absl::StatusOr<std::unique_ptr<Verifier>> verifier =
       Verifier::Create(verifier_options, std::move(backend));
   if (!verifier.ok()) return verifier.status();
@@ -71,7 +77,9 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   if (!segment.ok()) return segment.status();
   auto session = std::shared_ptr<Session>(
       new Session(options, *std::move(budget), *std::move(segment), *std::move(verifier)));
-  if (options.recorder != nullptr) session->StartTrace(verifier_options);
+  if (options.recorder != nullptr) {
+    session->StartTrace(verifier_options, *std::move(trace_memory));
+  }
   return session;
 }
 
@@ -93,7 +101,7 @@ Session::Session(const SessionOptions& options, SessionBudget budget, Segment se
 
 Session::~Session() { EndAll(); }
 
-void Session::StartTrace(const VerifierOptions& options) {
+void Session::StartTrace(const VerifierOptions& options, MemoryShare memory) {
   MutexLock lock(&state_.mutex);
   state_.trace =
       state_.options.recorder->Attach({.session_id = state_.options.identity.session_id,
@@ -101,7 +109,8 @@ void Session::StartTrace(const VerifierOptions& options) {
                                        .device = std::string(state_.backend.device_uuid()),
                                        .limits = options.limits,
                                        .max_sequences = options.max_sequences,
-                                       .eos_token_ids = options.eos_token_ids});
+                                       .eos_token_ids = options.eos_token_ids},
+                                      std::move(memory));
   state_.verifier->Observe(state_.trace.get());
 }
 

@@ -165,7 +165,8 @@ class Session {
   // End, once it is known that the session runs.
   void EndNow() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Has every round shown to options.recorder.
-  void StartTrace(const VerifierOptions& options) ABSL_LOCKS_EXCLUDED(state_.mutex);
+  void StartTrace(const VerifierOptions& options, MemoryShare memory)
+      ABSL_LOCKS_EXCLUDED(state_.mutex);
 
   SessionState state_;
   SessionMemory memory_;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <string_view>
 #include <utility>
 
@@ -26,8 +25,8 @@ constexpr size_t kBatchBytesMax = size_t{1} << 20;
 
 constexpr int64_t kHeartbeatNs = 200'000'000;
 
-// The text side counts as gone after this time. A loaded machine may miss several heartbeats and
-// must not look like a dead process.
+// The text side counts as gone after this time, in which the publisher looked. A loaded machine may
+// miss several heartbeats and must not look like a dead process.
 constexpr int64_t kTextSideNs = 3'000'000'000;
 
 // Events of one session that are taken before the next session's turn.
@@ -35,6 +34,11 @@ constexpr int kPoppedMax = 4096;
 
 // Messages of the text side that are read before the next look at events.
 constexpr int kReceivedMax = 1024;
+
+// A frame of the text side takes about a hundred bytes. A sender waits while this many of its
+// messages do.
+constexpr int64_t kAbortBytesMax = 1024;
+constexpr int kWaitingAbortsMax = 1000;
 
 // An abort may come after its stream's end was published, late by the time that the text side takes
 // to read the end. This many later streams are a generous bound, and they bound the memory.
@@ -52,10 +56,12 @@ size_t WireBytes(const TokenEvent& event) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& options) {
-  const ZmqOptions guarded = {.accept = options.accept};
-  absl::StatusOr<ZmqSocket> tokens = ZmqSocket::Make(options.context, ZmqKind::kPublish, guarded);
+  absl::StatusOr<PublishSocket> tokens = PublishSocket::Make(options.context, options.subscribers);
   if (!tokens.ok()) return tokens.status();
-  absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPull, guarded);
+  absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPull,
+                                                     {.receive_queue_messages = kWaitingAbortsMax,
+                                                      .message_bytes_max = kAbortBytesMax,
+                                                      .accept = options.accept});
   if (!aborts.ok()) return aborts.status();
   for (const std::string& endpoint : options.tokens_endpoints) {
     if (absl::Status status = tokens->Bind(endpoint); !status.ok()) return status;
@@ -66,8 +72,11 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
   return std::unique_ptr<Publisher>(new Publisher(options, *std::move(tokens), *std::move(aborts)));
 }
 
-Publisher::Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts)
-    : options_(options), tokens_(std::move(tokens)), aborts_(std::move(aborts)) {
+Publisher::Publisher(const Options& options, PublishSocket tokens, ZmqSocket aborts)
+    : options_(options),
+      awake_(kTextSideNs / 4),
+      tokens_(std::move(tokens)),
+      aborts_(std::move(aborts)) {
   batch_.epoch = options.epoch;
 }
 
@@ -91,6 +100,7 @@ bool Publisher::Publish() {
 }
 
 bool Publisher::Step() {
+  awake_.Step(options_.clock->NowNs());
   const bool published = Publish();
   SendHeartbeat();
   const bool received = Receive(absl::ZeroDuration());
@@ -179,10 +189,9 @@ void Publisher::SendBatch() {
   AppendTokenBatch(batch_, &buffer_);
   batch_.events.clear();
   batch_bytes_ = 0;
-  const std::array<std::string_view, 2> frames = {kTokensTopic, buffer_};
-  if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
+  if (absl::Status sent = tokens_.Send(kTokensTopic, buffer_); !sent.ok()) {
     LogOfPeer({"egress", spdlog::level::err, "events"}, "publishing token events: {}",
-              std::string(sent.status().message()));
+              std::string(sent.message()));
   }
 }
 
@@ -195,10 +204,9 @@ void Publisher::SendHeartbeat() {
                    .seq = batch_.seq,
                    .streams = targets_.size() - ended_streams_.size()},
                   &buffer_);
-  const std::array<std::string_view, 2> frames = {kHeartbeatTopic, buffer_};
-  if (absl::StatusOr<bool> sent = tokens_.Send(frames); !sent.ok()) {
+  if (absl::Status sent = tokens_.Send(kHeartbeatTopic, buffer_); !sent.ok()) {
     LogOfPeer({"egress", spdlog::level::err, "heartbeat"}, "publishing a heartbeat: {}",
-              std::string(sent.status().message()));
+              std::string(sent.message()));
   }
 }
 
@@ -238,7 +246,7 @@ void Publisher::Apply(const SignOfLife& alive) {
     AbortUnwatched("was replaced");
   }
   text_side_instance_ = alive.instance;
-  text_side_seen_ns_.store(options_.clock->NowNs(), std::memory_order_relaxed);
+  text_side_seen_ns_.store(awake_.now_ns() + 1, std::memory_order_relaxed);
 }
 
 void Publisher::WatchTextSide() {
@@ -276,7 +284,7 @@ void Publisher::Apply(const AbortRequest& request) {
 
 bool Publisher::TextSideAlive() const {
   const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
-  return seen_ns != 0 && options_.clock->NowNs() - seen_ns < kTextSideNs;
+  return seen_ns != 0 && awake_.now_ns() + 1 - seen_ns < kTextSideNs;
 }
 
 }  // namespace specd

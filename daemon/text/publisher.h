@@ -17,9 +17,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/session/session_list.h"
 #include "ipc/events/token_event.h"
+#include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -33,7 +35,8 @@ class Publisher {
     uint64_t epoch = 0;
     std::vector<std::string> tokens_endpoints;  // to bind
     std::vector<std::string> aborts_endpoints;  // to bind
-    AcceptRules accept = {};                    // of both
+    BroadcastOptions subscribers = {};          // of the tokens endpoints
+    AcceptRules accept = {};                    // of the aborts endpoints
     // True if the text side is another process, which may end or be replaced. Streams whose stop
     // strings no text side looks for are then aborted.
     bool watch_text_side = false;
@@ -48,7 +51,7 @@ class Publisher {
   void Run();
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // True if a detokenizer has reported within the last seconds.
+  // True if a detokenizer has reported within the last seconds in which the publisher looked.
   bool TextSideAlive() const;
 
  private:
@@ -62,7 +65,7 @@ class Publisher {
     bool settled = false;  // the text side has had its last word, or will say none
   };
 
-  Publisher(const Options& options, ZmqSocket tokens, ZmqSocket aborts);
+  Publisher(const Options& options, PublishSocket tokens, ZmqSocket aborts);
 
   // Takes and sends the sessions' events; true if there were any.
   bool Publish();
@@ -88,10 +91,11 @@ class Publisher {
 
   const Options options_;
   std::atomic<bool> stop_{false};
-  std::atomic<int64_t> text_side_seen_ns_{0};  // 0: never, or gone
+  AwakeTime awake_;                            // the publisher thread steps it
+  std::atomic<int64_t> text_side_seen_ns_{0};  // of awake_, plus 1; 0: never, or gone
 
   // Owned by the publisher thread.
-  ZmqSocket tokens_;
+  PublishSocket tokens_;
   ZmqSocket aborts_;
   uint64_t version_ = 0;
   SessionList::Snapshot snapshot_;

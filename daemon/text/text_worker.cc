@@ -14,7 +14,7 @@ namespace {
 // to this period.
 constexpr int64_t kHeartbeatNs = 200'000'000;
 constexpr absl::Duration kWait = absl::Milliseconds(50);
-// Five of the publisher's heartbeats.
+// Five of the publisher's heartbeats, in time in which the worker looked.
 constexpr int64_t kHearingNs = 1'000'000'000;
 // The time to continue after Stop while token events keep coming.
 constexpr int64_t kDrainNs = 2'000'000'000;
@@ -30,8 +30,7 @@ absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& op
   absl::StatusOr<ZmqSocket> tokens =
       ZmqSocket::Make(options.context, ZmqKind::kSubscribe, ZmqOptions{});
   if (!tokens.ok()) return tokens.status();
-  absl::StatusOr<ZmqSocket> text =
-      ZmqSocket::Make(options.context, ZmqKind::kPublish, {.accept = options.accept});
+  absl::StatusOr<PublishSocket> text = PublishSocket::Make(options.context, options.subscribers);
   if (!text.ok()) return text.status();
   absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPush, ZmqOptions{});
   if (!aborts.ok()) return aborts.status();
@@ -45,19 +44,21 @@ absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& op
       new TextWorker(options, *std::move(tokens), *std::move(text), *std::move(aborts)));
 }
 
-TextWorker::TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text, ZmqSocket aborts)
+TextWorker::TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text,
+                       ZmqSocket aborts)
     : options_(options),
       tokens_(std::move(tokens)),
       text_(std::move(text)),
       aborts_(std::move(aborts)),
       streams_(options.vocabularies),
       instance_(DrawInstance()),
-      last_heard_ns_(options.clock->NowNs() - kHearingNs) {}
+      awake_(kHearingNs / 4),
+      last_heard_ns_(-kHearingNs) {}
 
 void TextWorker::Run() {
   while (!stop_.load(std::memory_order_relaxed) && !closed_) Step(kWait);
-  const int64_t deadline_ns = options_.clock->NowNs() + kDrainNs;
-  while (!closed_ && options_.clock->NowNs() < deadline_ns && Step(kWait)) {
+  const int64_t deadline_ns = awake_.now_ns() + kDrainNs;
+  while (!closed_ && awake_.now_ns() < deadline_ns && Step(kWait)) {
   }
   const TextCounters& sums = counters();
   Log("detok").info("{} streams, {} tokens, {} late, {} broken, {} events of unknown streams",
@@ -66,6 +67,7 @@ void TextWorker::Run() {
 }
 
 bool TextWorker::Step(absl::Duration timeout) {
+  awake_.Step(options_.clock->NowNs());
   SendHeartbeats();
   absl::StatusOr<bool> received = tokens_.Receive(&frames_, timeout);
   if (!received.ok()) {
@@ -102,7 +104,7 @@ void TextWorker::Handle(std::string_view topic, std::string_view payload) {
 }
 
 void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
-  last_heard_ns_ = options_.clock->NowNs();
+  last_heard_ns_ = awake_.now_ns();
   if (epoch != epoch_) {
     if (epoch_ != 0) {
       Log("detok").warn("the daemon was restarted: {} streams end here", streams_.num_live());
@@ -141,7 +143,7 @@ void TextWorker::SendTexts() {
     event.seq = ++seq_;
     buffer_.clear();
     AppendTextEvent(event, &buffer_);
-    Send(&text_, TextTopic(event.request_id));
+    Publish(TextTopic(event.request_id));
   }
   texts_.clear();
 }
@@ -151,7 +153,7 @@ void TextWorker::SendAborts() {
     request.epoch = epoch_;
     buffer_.clear();
     AppendAbortRequest(request, &buffer_);
-    Send(&aborts_, kAbortTopic);
+    Report(kAbortTopic);
   }
   abort_requests_.clear();
 }
@@ -162,17 +164,21 @@ void TextWorker::SendHeartbeats() {
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   buffer_.clear();
   AppendHeartbeat({.epoch = epoch_, .seq = seq_, .streams = streams_.num_live()}, &buffer_);
-  Send(&text_, kHeartbeatTopic);
+  Publish(kHeartbeatTopic);
   // A worker that does not hear the daemon must not report that it looks for stop strings.
-  if (now_ns - last_heard_ns_ >= kHearingNs) return;
+  if (awake_.now_ns() - last_heard_ns_ >= kHearingNs) return;
   buffer_.clear();
   AppendSignOfLife({.epoch = epoch_, .instance = instance_}, &buffer_);
-  Send(&aborts_, kAliveTopic);
+  Report(kAliveTopic);
 }
 
-void TextWorker::Send(ZmqSocket* socket, std::string_view topic) {
+void TextWorker::Publish(std::string_view topic) {
+  if (!text_.Send(topic, buffer_).ok()) closed_ = true;
+}
+
+void TextWorker::Report(std::string_view topic) {
   const std::array<std::string_view, 2> frames = {topic, buffer_};
-  absl::StatusOr<bool> sent = socket->Send(frames);
+  absl::StatusOr<bool> sent = aborts_.Send(frames);
   if (!sent.ok()) {
     closed_ = true;
   } else if (!*sent && topic == kAbortTopic) {

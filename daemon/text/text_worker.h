@@ -15,8 +15,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/text/text_streams.h"
+#include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -27,10 +29,10 @@ class TextWorker {
     TextVocabularies vocabularies;
     Clock* clock = nullptr;
     ZmqContext* context = nullptr;
-    std::string tokens_endpoint;  // to connect to
-    std::string aborts_endpoint;  // to connect to
-    std::string text_endpoint;    // to bind
-    AcceptRules accept = {};      // of the text endpoint
+    std::string tokens_endpoint;        // to connect to
+    std::string aborts_endpoint;        // to connect to
+    std::string text_endpoint;          // to bind
+    BroadcastOptions subscribers = {};  // of the text endpoint
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
@@ -49,7 +51,7 @@ class TextWorker {
   const TextCounters& counters() const { return streams_.counters(); }
 
  private:
-  TextWorker(const Options& options, ZmqSocket tokens, ZmqSocket text, ZmqSocket aborts);
+  TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text, ZmqSocket aborts);
 
   void Handle(std::string_view topic, std::string_view payload);
   void HandleBatch(const TokenBatch& batch);
@@ -59,7 +61,9 @@ class TextWorker {
   void SendTexts();
   void SendAborts();
   void SendHeartbeats();
-  void Send(ZmqSocket* socket, std::string_view topic);  // sends the buffer
+  // Both send the buffer.
+  void Publish(std::string_view topic);
+  void Report(std::string_view topic);
 
   const Options options_;
   std::atomic<bool> stop_{false};
@@ -67,13 +71,14 @@ class TextWorker {
 
   // Owned by the worker's thread.
   ZmqSocket tokens_;
-  ZmqSocket text_;
+  PublishSocket text_;
   ZmqSocket aborts_;
   TextStreams streams_;
   uint64_t instance_;
   uint64_t epoch_ = 0;  // 0: nothing heard yet
   uint64_t last_batch_seq_ = 0;
-  int64_t last_heard_ns_;
+  AwakeTime awake_;
+  int64_t last_heard_ns_;  // of awake_
   uint64_t seq_ = 0;
   int64_t next_heartbeat_ns_ = 0;
   std::string buffer_;

@@ -40,6 +40,7 @@ class FlightLog {
 
   std::deque<Entry>& entries() { return entries_; }
   uint32_t num_rounds() const { return num_rounds_; }
+  uint64_t num_bytes() const { return num_bytes_; }
   // The sequences whose opening is in the log.
   std::unordered_set<SequenceHandle> OpenedHere() const;
   // The sequences that the rounds of the log name.

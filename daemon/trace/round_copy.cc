@@ -113,13 +113,24 @@ class RoundCopier::Arena {
   uint64_t used_ = 0;
 };
 
+// Target row, draft row, mask and grammar mask of every place.
+static size_t NumRowsMax(const BackendLimits& limits) {
+  return size_t{4} * static_cast<size_t>(limits.max_batch) *
+         (static_cast<size_t>(limits.max_draft) + 1);
+}
+
+static size_t RowBytesMax(const BackendLimits& limits) {
+  return static_cast<size_t>(limits.vocab_size) * sizeof(float);
+}
+
+uint64_t RoundCopier::SizeBytes(const BackendLimits& limits) {
+  return NumRowsMax(limits) * (sizeof(RowKey) + sizeof(MemoryRead)) + RowBytesMax(limits);
+}
+
 RoundCopier::RoundCopier(const BackendLimits& limits) {
-  // Target row, draft row, mask and grammar mask of every place.
-  rows_.reserve(size_t{4} * static_cast<size_t>(limits.max_batch) *
-                (static_cast<size_t>(limits.max_draft) + 1));
+  rows_.reserve(NumRowsMax(limits));
   reads_.reserve(rows_.capacity());
-  hashed_row_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(limits.vocab_size) *
-                                                            sizeof(float));
+  hashed_row_ = std::make_unique_for_overwrite<std::byte[]>(RowBytesMax(limits));
 }
 
 uint64_t RoundCopier::Measure(const RanRound& round, const Selection& selection) {

@@ -69,6 +69,8 @@ uint64_t MaskRowBytes(int32_t vocab_size);
 class RoundCopier {
  public:
   explicit RoundCopier(const BackendLimits& limits);
+  // The memory that it takes.
+  static uint64_t SizeBytes(const BackendLimits& limits);
 
   struct Selection {
     TraceLevel level = TraceLevel::kRounds;

@@ -82,8 +82,19 @@ void SessionFile::Close() {
   WriteDrops();
   if (!file_.has_value()) return;  // the drops found no room
   if (absl::Status status = file_->Finish(); !status.ok()) return Fail(status);
+  Shelve();
+}
+
+void SessionFile::Shelve() {
+  parts_.shelf->CloseOpen(trace_.session().session_id);
   parts_.shelf->Add(file_->paths(), file_->size_bytes());
   file_.reset();
+}
+
+void SessionFile::KeepToBound() {
+  if (!file_.has_value()) return;
+  parts_.shelf->SetOpen(trace_.session().session_id, file_->size_bytes());
+  if (file_->size_bytes() >= parts_.shelf->file_bytes_max()) Close();
 }
 
 // The file stays, with the part that still goes into it: if the row file is full, the rounds before
@@ -93,8 +104,7 @@ void SessionFile::Fail(const absl::Status& status) {
   if (!file_.has_value()) return;
   (void)file_->Finish();
   losses_.AddRounds(file_->num_pending_rounds());
-  parts_.shelf->Add(file_->paths(), file_->size_bytes());
-  file_.reset();
+  Shelve();
 }
 
 void SessionFile::Pause(const absl::Status& error) {
@@ -124,6 +134,7 @@ void SessionFile::Tick() {
   if (!file_.has_value()) return;
   if (absl::Status status = file_->Flush(); !status.ok()) return Fail(status);
   Resume();
+  KeepToBound();
 }
 
 absl::StatusOr<TraceDump> SessionFile::BringUpToDate() {

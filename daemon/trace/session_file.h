@@ -68,13 +68,14 @@ class SessionFile {
     }
     if (is_round && (file == nullptr || !status.ok())) losses_.AddRounds(1);
     if (!status.ok()) return Fail(status);
-    if (file != nullptr && file->size_bytes() >= parts_.options->file_bytes) Close();
+    if (file != nullptr) KeepToBound();
   }
 
   // The open file, or a new one; null while the disk has no room.
   TraceFile* Open();
   bool is_open() const { return file_.has_value(); }
-  uint64_t open_bytes() const { return file_.has_value() ? file_->size_bytes() : 0; }
+  // Counts the open file, and closes it if it is full.
+  void KeepToBound();
   // Writes the open chunk and the drops, and tries a new file after an error.
   void Tick();
   // Writes what is not written yet, and names the file.
@@ -93,6 +94,8 @@ class SessionFile {
  private:
   void Fail(const absl::Status& status);
   void WriteDrops();
+  // The file is written no more.
+  void Shelve();
   absl::Status NoFile() const;
 
   const SessionTrace& trace_;

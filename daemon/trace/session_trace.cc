@@ -12,11 +12,18 @@ namespace {
 
 constexpr uint32_t kNoAnswer = ~uint32_t{0};
 
+// The open chunk of a file, the record that is encoded, the openings of the open sequences, and a
+// byte for each slot. Estimate.
+constexpr uint64_t kWriterBytes = uint64_t{4} << 20;
+// A place of a round that is computed again: rows, edits, decisions and workspaces. Estimate.
+constexpr uint64_t kCheckedPlaceBytes = 1024;
+
 }  // namespace
 
 SessionTrace::SessionTrace(const TraceOptions& options, TraceSession session, Clock* clock,
-                           DoorbellLine* writer_bell)
-    : options_(options),
+                           DoorbellLine* writer_bell, MemoryShare memory)
+    : memory_(std::move(memory)),
+      options_(options),
       session_(std::move(session)),
       clock_(clock),
       writer_bell_(writer_bell),
@@ -28,6 +35,15 @@ SessionTrace::SessionTrace(const TraceOptions& options, TraceSession session, Cl
       decisions_stride_(session_.limits.max_draft + 1),
       answer_of_(static_cast<size_t>(session_.limits.max_batch)) {
   selected_.reserve(answer_of_.size());
+}
+
+uint64_t SessionTrace::SizeBytes(const TraceOptions& options, const BackendLimits& limits) {
+  const uint64_t tasks = static_cast<uint64_t>(limits.max_batch);
+  const uint64_t places = tasks * (static_cast<uint64_t>(limits.max_draft) + 1);
+  // A checked round is computed with workspaces and lists of its own.
+  const uint64_t checked = options.check == 0 ? 0 : places * kCheckedPlaceBytes;
+  return options.buffer_bytes * (options.flight > 0 ? 2 : 1) + places * sizeof(PlaceDecision) +
+         tasks * 2 * sizeof(uint32_t) + RoundCopier::SizeBytes(limits) + checked + kWriterBytes;
 }
 
 SessionTrace::~SessionTrace() {

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/memory_budget.h"
 #include "daemon/trace/record_ring.h"
 #include "daemon/trace/round_copy.h"
 #include "daemon/trace/trace_options.h"
@@ -49,11 +50,15 @@ enum class TraceKind : uint32_t {
 
 class SessionTrace : public RoundObserver {
  public:
+  // `memory` is a share of SizeBytes, or none where memory is not bounded.
   SessionTrace(const TraceOptions& options, TraceSession session, Clock* clock,
-               DoorbellLine* writer_bell);
+               DoorbellLine* writer_bell, MemoryShare memory = {});
   ~SessionTrace() override;
   SessionTrace(const SessionTrace&) = delete;
   SessionTrace& operator=(const SessionTrace&) = delete;
+
+  // What a session's trace may take: this object, the flight recorder, and the writer's part.
+  static uint64_t SizeBytes(const TraceOptions& options, const BackendLimits& limits);
 
   // ---- the holder of the session's lock
 
@@ -119,6 +124,7 @@ class SessionTrace : public RoundObserver {
   void Count(std::atomic<uint64_t>* counter, uint64_t added);
   void Wake(bool is_urgent);
 
+  const MemoryShare memory_;  // goes back last, when the writer has taken all
   const TraceOptions options_;
   const TraceSession session_;
   Clock* const clock_;

@@ -1,6 +1,7 @@
 #include "daemon/trace/session_writer.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "daemon/trace/round_record.h"
 
 namespace specd {
@@ -249,10 +251,19 @@ void SessionWriter::DumpAndLog(TraceTrigger cause) {
 }
 
 absl::StatusOr<TraceDump> SessionWriter::Dump(TraceTrigger cause) {
-  return is_flight() ? WriteFlight(cause) : file_.BringUpToDate();
+  if (!is_flight()) return file_.BringUpToDate();
+  const bool is_new = num_since_dump_ > 0 || !last_dump_.has_value();
+  // The file may have been deleted, by the shelf or by a person.
+  if (is_new || access(last_dump_->path.c_str(), F_OK) != 0) return WriteFlight(cause);
+  last_dump_->num_lost = losses_.num_lost();
+  return *last_dump_;
 }
 
 absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
+  const uint64_t session_id = trace_->session().session_id;
+  // Makes room before the file is written.
+  parts_.shelf->SetOpen(session_id, flight_.num_bytes());
+  const absl::Cleanup is_closed = [this, session_id] { parts_.shelf->CloseOpen(session_id); };
   absl::StatusOr<TraceFile> file = file_.Make();
   if (!file.ok()) {
     file_.Pause(file.status());
@@ -264,7 +275,7 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
   absl::Status status =
       file->WriteMetadata("trigger", {{"cause", std::string(TriggerName(cause))},
                                       {"time_ns", fmt::format("{}", parts_.clock->NowNs())},
-                                      {"session", fmt::format("{}", trace_->session().session_id)},
+                                      {"session", fmt::format("{}", session_id)},
                                       {"rounds", fmt::format("{}", flight_.num_rounds())}});
   const auto keep = [&status](absl::Status next) {
     if (status.ok()) status = std::move(next);
@@ -313,9 +324,11 @@ absl::StatusOr<TraceDump> SessionWriter::WriteFlight(TraceTrigger cause) {
     file_.Pause(status);
     return status;
   }
+  parts_.shelf->CloseOpen(session_id);
   parts_.shelf->Add(file->paths(), file->size_bytes());
   file_.Resume();
   num_since_dump_ = 0;
+  last_dump_ = dump;
   return dump;
 }
 

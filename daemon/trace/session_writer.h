@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,7 +43,8 @@ class SessionWriter {
   // Call it about every second: writes the open chunk and the drops, tries a new file after an
   // error, and logs what is to be known.
   void Tick();
-  // Writes the rounds of the flight recorder, or without one what is not written yet.
+  // Writes the rounds of the flight recorder, or without one what is not written yet. Without new
+  // rounds it names the file of the last dump again.
   absl::StatusOr<TraceDump> Dump(TraceTrigger cause);
   // The same if the trigger is on and there are new rounds, with a line in the log.
   void DumpForSignal();
@@ -50,8 +52,8 @@ class SessionWriter {
   void Finish();
 
   SessionTrace& trace() { return *trace_; }
-  // The size of the file that is being written.
-  uint64_t open_bytes() const { return file_.open_bytes(); }
+  // Closes the open file if it is larger than the shelf allows now.
+  void KeepToBound() { file_.KeepToBound(); }
 
  private:
   // A sequence that is open, or that the flight recorder still names.
@@ -85,6 +87,7 @@ class SessionWriter {
   SessionFile file_;
   FlightLog flight_;
   uint64_t num_since_dump_ = 0;  // rounds
+  std::optional<TraceDump> last_dump_;
 
   std::unique_ptr<ShadowCheck> check_;
   uint64_t num_with_rows_ = 0;

@@ -41,9 +41,10 @@ struct NumberKey {
 constexpr uint64_t kMib = uint64_t{1} << 20;
 constexpr uint64_t kMibMax = uint64_t{1} << 24;  // 16 TiB
 constexpr uint64_t kFlightMax = 1'000'000;
+constexpr uint64_t kFilesMax = 1'000'000;
 constexpr uint64_t kEveryMax = 1'000'000'000;
 
-constexpr std::array<NumberKey, 6> kNumbers = {{
+constexpr std::array<NumberKey, 7> kNumbers = {{
     {"every", 1, kEveryMax,
      [](uint64_t value, TraceOptions* o) { o->every = static_cast<uint32_t>(value); }},
     {"flight", 1, kFlightMax,
@@ -53,6 +54,8 @@ constexpr std::array<NumberKey, 6> kNumbers = {{
     {"file_mib", 1, kMibMax, [](uint64_t value, TraceOptions* o) { o->file_bytes = value * kMib; }},
     {"total_mib", 1, kMibMax,
      [](uint64_t value, TraceOptions* o) { o->total_bytes = value * kMib; }},
+    {"total_files", 1, kFilesMax,
+     [](uint64_t value, TraceOptions* o) { o->total_files = static_cast<uint32_t>(value); }},
     {"buffer_mib", 1, 1 << 20,
      [](uint64_t value, TraceOptions* o) { o->buffer_bytes = value * kMib; }},
 }};
@@ -190,6 +193,13 @@ absl::Status CheckTogether(const TraceOptions& options, bool has_triggers) {
         fmt::format("total_mib = {} is below file_mib = {}; lower file_mib, or raise "
                     "total_mib",
                     options.total_bytes / kMib, options.file_bytes / kMib));
+  }
+  // Else a file of the flight recorder might be deleted as soon as it is written.
+  if (options.flight > 0 && options.total_bytes < options.buffer_bytes) {
+    return Refuse(
+        fmt::format("total_mib = {} is below buffer_mib = {}, which a flight recorder may write at "
+                    "once; lower buffer_mib, or raise total_mib",
+                    options.total_bytes / kMib, options.buffer_bytes / kMib));
   }
   return absl::OkStatus();
 }

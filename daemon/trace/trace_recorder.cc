@@ -67,9 +67,9 @@ absl::StatusOr<std::unique_ptr<TraceRecorder>> TraceRecorder::Start(const Option
 
 TraceRecorder::TraceRecorder(const Options& options) : options_(options), shelf_(options.trace) {}
 
-std::shared_ptr<SessionTrace> TraceRecorder::Attach(TraceSession session) {
-  auto trace =
-      std::make_shared<SessionTrace>(options_.trace, std::move(session), options_.clock, &bell_);
+std::shared_ptr<SessionTrace> TraceRecorder::Attach(TraceSession session, MemoryShare memory) {
+  auto trace = std::make_shared<SessionTrace>(options_.trace, std::move(session), options_.clock,
+                                              &bell_, std::move(memory));
   {
     const std::lock_guard lock(mutex_);
     attached_.push_back(trace);
@@ -176,8 +176,15 @@ void TraceRecorder::TakeSessions() {
 
 bool TraceRecorder::DrainAll() {
   bool worked = false;
-  for (const auto& writer : writers_) worked = writer->Drain() || worked;
+  for (const auto& writer : writers_) {
+    worked = writer->Drain() || worked;
+    if (shelf_.IsOverfull()) KeepToBound();
+  }
   return worked;
+}
+
+void TraceRecorder::KeepToBound() {
+  for (const auto& writer : writers_) writer->KeepToBound();
 }
 
 void TraceRecorder::AnswerRequests() {
@@ -219,19 +226,16 @@ void TraceRecorder::FinishEnded() {
 }
 
 void TraceRecorder::TickAll() {
-  uint64_t open_bytes = 0;
-  for (const auto& writer : writers_) {
-    writer->Tick();
-    open_bytes += writer->open_bytes();
-  }
-  num_deleted_ += shelf_.Trim(open_bytes);
+  for (const auto& writer : writers_) writer->Tick();
+  num_deleted_ += shelf_.TakeDeleted();
   const int64_t now_ns = options_.clock->NowNs();
   if (num_deleted_ == 0 || options_.log == nullptr || now_ns < log_deleted_ns_) return;
   log_deleted_ns_ = now_ns + kLogPauseNs;
   options_.log(TraceSeverity::kInfo,
                fmt::format("trace: {} old files were deleted, because the trace is larger than "
-                           "total_mib = {}",
-                           std::exchange(num_deleted_, 0), options_.trace.total_bytes >> 20));
+                           "total_mib = {}, or has more files than total_files = {}",
+                           std::exchange(num_deleted_, 0), options_.trace.total_bytes >> 20,
+                           options_.trace.total_files));
 }
 
 }  // namespace specd

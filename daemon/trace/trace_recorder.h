@@ -51,7 +51,11 @@ class TraceRecorder {
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
   // The trace of a new session. It ends with SessionTrace::EndSession.
-  std::shared_ptr<SessionTrace> Attach(TraceSession session);
+  // `memory` is a share of SizeBytes, which the trace gives back when it is written.
+  std::shared_ptr<SessionTrace> Attach(TraceSession session, MemoryShare memory = {});
+  uint64_t SizeBytes(const BackendLimits& limits) const {
+    return SessionTrace::SizeBytes(options_.trace, limits);
+  }
 
   // Writes what the flight recorder of the session has, or without a flight recorder what is not
   // written yet, and waits for it. An error if the trigger "request" is off, or the disk does not
@@ -73,6 +77,7 @@ class TraceRecorder {
   explicit TraceRecorder(const Options& options);
   void Run();
   bool DrainAll();
+  void KeepToBound();
   void TickAll();
   void TakeSessions();
   void AnswerRequests();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <ctime>
 
@@ -36,18 +37,37 @@ void TraceShelf::Remove(const TraceFile::Paths& paths) {
 void TraceShelf::Add(const TraceFile::Paths& paths, uint64_t size_bytes) {
   finished_.push_back({paths, size_bytes});
   finished_bytes_ += size_bytes;
+  Trim();
 }
 
-uint64_t TraceShelf::Trim(uint64_t open_bytes) {
-  uint64_t num_deleted = 0;
-  while (!finished_.empty() && finished_bytes_ + open_bytes > options_.total_bytes) {
+void TraceShelf::SetOpen(uint64_t session_id, uint64_t size_bytes) {
+  uint64_t& counted = open_[session_id];
+  open_bytes_ += size_bytes - counted;
+  counted = size_bytes;
+  Trim();
+}
+
+void TraceShelf::CloseOpen(uint64_t session_id) {
+  const auto found = open_.find(session_id);
+  if (found == open_.end()) return;
+  open_bytes_ -= found->second;
+  open_.erase(found);
+}
+
+// One part is for files that are finished.
+uint64_t TraceShelf::file_bytes_max() const {
+  return std::min<uint64_t>(options_.file_bytes, options_.total_bytes / (open_.size() + 1));
+}
+
+void TraceShelf::Trim() {
+  while (!finished_.empty() && (finished_bytes_ + open_bytes_ > options_.total_bytes ||
+                                finished_.size() + open_.size() > options_.total_files)) {
     const Finished& oldest = finished_.front();
     Remove(oldest.paths);
     finished_bytes_ -= oldest.size_bytes;
     finished_.pop_front();
-    ++num_deleted;
+    ++num_deleted_;
   }
-  return num_deleted;
 }
 
 }  // namespace specd

@@ -1,12 +1,16 @@
-// TraceShelf names the files of a process's trace and bounds their sum.
+// TraceShelf names the files of a process's trace and bounds their sum and their number.
 //
-// When finished files and open ones are larger together than the bound, the shelf deletes the
-// oldest finished ones. Files of other processes are never touched. One thread: the writer's.
+// When finished files and open ones are more together than the bounds, the shelf deletes the oldest
+// finished ones, at once. The more sessions write, the earlier each of their files is full, so that
+// open files alone stay below the bound too. Files of other processes are never touched. One
+// thread: the writer's.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <unordered_map>
+#include <utility>
 
 #include "daemon/trace/trace_file.h"
 #include "daemon/trace/trace_options.h"
@@ -22,19 +26,33 @@ class TraceShelf {
 
   // A file that holds nothing: it is deleted at once.
   static void Remove(const TraceFile::Paths& paths);
+  // The file that a session writes has this size, or soon will. Makes room for it.
+  void SetOpen(uint64_t session_id, uint64_t size_bytes);
+  // The session writes no file any more.
+  void CloseOpen(uint64_t session_id);
   // A file that is written no more: it may be deleted.
   void Add(const TraceFile::Paths& paths, uint64_t size_bytes);
-  // Makes room beside files that are still written. Returns how many files it deleted.
-  uint64_t Trim(uint64_t open_bytes);
+  // A file that is larger should be followed by another. The bound shrinks when another session
+  // begins a file.
+  uint64_t file_bytes_max() const;
+  // True if the open files alone are too large. Then those above file_bytes_max have to close.
+  bool IsOverfull() const { return open_bytes_ > options_.total_bytes; }
+  // The files that were deleted since the last call.
+  uint64_t TakeDeleted() { return std::exchange(num_deleted_, 0); }
 
  private:
   struct Finished {
     TraceFile::Paths paths;
     uint64_t size_bytes = 0;
   };
+  void Trim();
+
   const TraceOptions options_;
   std::deque<Finished> finished_;  // the oldest first
   uint64_t finished_bytes_ = 0;
+  std::unordered_map<uint64_t, uint64_t> open_;  // sizes by session
+  uint64_t open_bytes_ = 0;
+  uint64_t num_deleted_ = 0;
 };
 
 }  // namespace specd

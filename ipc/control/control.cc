@@ -9,6 +9,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/msgpack_codec.h"
 #include "ipc/base/protocol_version.h"
+#include "ipc/base/valid_text.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
 #include "kernels/core/gpu_context.h"
@@ -235,13 +236,9 @@ absl::StatusOr<Variant> Decode(const ControlHeader& header, std::span<const uint
 
 // A warning may quote a key of a schema, and a key may have any characters.
 std::string MakeLine(std::string_view text) {
-  std::string line(text);
-  if (line.size() > kReplyWarningBytesMax) {
-    size_t size = kReplyWarningBytesMax - 3;
-    while (size > 0 && (static_cast<uint8_t>(line[size]) & 0xc0) == 0x80) --size;
-    line.resize(size);
-    line += "...";
-  }
+  std::string line = ValidText(text);
+  if (line.size() > kReplyWarningBytesMax)
+    line = ValidText(line, kReplyWarningBytesMax - 3) + "...";
   for (char& byte : line) {
     if (static_cast<uint8_t>(byte) < 0x20 || byte == 0x7f) byte = ' ';
   }
@@ -326,8 +323,7 @@ absl::StatusOr<Reply> DecodeReply(const ControlHeader& header, std::span<const u
 
 ErrorReply MakeErrorReply(const absl::Status& status) {
   const std::string_view text(status.message().data(), status.message().size());
-  return {ErrorCodeOf(status), ErrorFieldOf(status).substr(0, 64),
-          std::string(text.substr(0, 2048))};
+  return {ErrorCodeOf(status), ValidText(ErrorFieldOf(status), 64), ValidText(text, 2048)};
 }
 
 absl::Status StatusFromReply(const ErrorReply& reply) {

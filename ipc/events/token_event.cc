@@ -16,6 +16,7 @@ namespace {
 
 // The bounds of specd/specd.h. The bytes of a batch are a second bound of its contents.
 constexpr size_t kRequestIdBytesMax = 128;
+constexpr std::string_view kTextTopics = "text/";
 constexpr size_t kProfileBytesMax = 64;
 constexpr size_t kStopStringsMax = 1024;
 constexpr size_t kIdsMax = SessionLimits::kDraftMax + 1;
@@ -262,7 +263,20 @@ void ReadTextEvent(MapReader* reader, TextEvent* event) {
 
 }  // namespace
 
-std::string TextTopic(std::string_view request_id) { return fmt::format("text/{}/", request_id); }
+std::string TextTopic(std::string_view request_id) {
+  return fmt::format("{}{}/", kTextTopics, request_id);
+}
+
+bool IsTopicPrefix(std::string_view prefix) {
+  if (kTokensTopic.starts_with(prefix) || kHeartbeatTopic.starts_with(prefix) ||
+      kTextTopics.starts_with(prefix)) {
+    return true;
+  }
+  if (!prefix.starts_with(kTextTopics)) return false;
+  const size_t rest_bytes = prefix.size() - kTextTopics.size();
+  return rest_bytes <= kRequestIdBytesMax ||
+         (rest_bytes == kRequestIdBytesMax + 1 && prefix.ends_with('/'));
+}
 
 void AppendTokenBatch(const TokenBatch& batch, std::string* out) {
   MapWriter writer(out);

@@ -33,6 +33,8 @@ inline constexpr size_t kOutputTailMax = 65536;
 inline constexpr std::string_view kTokensTopic = "tokens";
 inline constexpr std::string_view kHeartbeatTopic = "heartbeat";
 std::string TextTopic(std::string_view request_id);
+// True if a published topic can begin with the prefix. A subscription to another finds nothing.
+bool IsTopicPrefix(std::string_view prefix);
 
 // ---- tokens: daemon to detokenizer and observers ------------------------------------------------
 

@@ -7,6 +7,7 @@
 
 #include "ipc/base/error.h"
 #include "ipc/base/peer_memory.h"
+#include "ipc/base/valid_text.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
 
@@ -184,12 +185,13 @@ bool ReadAnswer(const char* from, char* copy, DraftResult* answer) {
 }
 
 void WriteRefusal(const absl::Status& status, char* to) {
-  const std::string field = ErrorFieldOf(status);
-  const absl::string_view text = status.message();
   RefusalRecord record = {};
+  const std::string field = ValidText(ErrorFieldOf(status), sizeof(record.field));
+  const std::string text =
+      ValidText({status.message().data(), status.message().size()}, sizeof(record.text));
   record.code = ErrorCodeOf(status);
-  record.field_bytes = static_cast<uint32_t>(std::min(field.size(), sizeof(record.field)));
-  record.text_bytes = static_cast<uint32_t>(std::min(text.size(), sizeof(record.text)));
+  record.field_bytes = static_cast<uint32_t>(field.size());
+  record.text_bytes = static_cast<uint32_t>(text.size());
   std::memcpy(record.field, field.data(), record.field_bytes);
   std::memcpy(record.text, text.data(), record.text_bytes);
   std::memcpy(to, &record, sizeof(record));

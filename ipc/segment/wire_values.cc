@@ -11,45 +11,44 @@
 namespace specd {
 namespace {
 
-#define SPECD_REFUSALS(PAIR)                                   \
-  PAIR(Refusal::kNone, SPECD_DETAIL_NONE)                      \
-  PAIR(Refusal::kSequence, SPECD_DETAIL_SEQUENCE)              \
-  PAIR(Refusal::kCount, SPECD_DETAIL_COUNT)                    \
-  PAIR(Refusal::kKind, SPECD_DETAIL_KIND)                      \
-  PAIR(Refusal::kTargetRow, SPECD_DETAIL_TARGET_ROW)           \
-  PAIR(Refusal::kDraftRow, SPECD_DETAIL_DRAFT_ROW)             \
-  PAIR(Refusal::kFlags, SPECD_DETAIL_FLAGS)                    \
-  PAIR(Refusal::kMaskRow, SPECD_DETAIL_MASK_ROW)               \
-  PAIR(Refusal::kArgmax, SPECD_DETAIL_ARGMAX)                  \
-  PAIR(Refusal::kTwice, SPECD_DETAIL_TWICE)                    \
-  PAIR(Refusal::kDraftTokens, SPECD_DETAIL_DRAFT_TOKENS)       \
-  PAIR(Refusal::kHostTokens, SPECD_DETAIL_HOST_TOKENS)         \
-  PAIR(Refusal::kNoRoom, SPECD_DETAIL_NO_ROOM)                 \
-  PAIR(Refusal::kParents, SPECD_DETAIL_PARENTS)                \
-  PAIR(Refusal::kPath, SPECD_DETAIL_PATH)                      \
-  PAIR(Refusal::kTree, SPECD_DETAIL_TREE)                      \
-  PAIR(Refusal::kFinalMask, SPECD_DETAIL_FINAL_MASK)           \
-  PAIR(Refusal::kArgmaxSampled, SPECD_DETAIL_ARGMAX_SAMPLED)   \
-  PAIR(Refusal::kArgmaxEdited, SPECD_DETAIL_ARGMAX_EDITED)     \
-  PAIR(Refusal::kArgmaxScored, SPECD_DETAIL_ARGMAX_SCORED)     \
-  PAIR(Refusal::kTwoMasks, SPECD_DETAIL_TWO_MASKS)             \
-  PAIR(Refusal::kStagedGrammar, SPECD_DETAIL_STAGED_GRAMMAR)   \
-  PAIR(Refusal::kGrammarWays, SPECD_DETAIL_GRAMMAR_WAYS)       \
-  PAIR(Refusal::kGrammarMemory, SPECD_DETAIL_GRAMMAR_MEMORY)   \
-  PAIR(Refusal::kGrammarWork, SPECD_DETAIL_GRAMMAR_WORK)       \
-  PAIR(Refusal::kGrammarLibrary, SPECD_DETAIL_GRAMMAR_LIBRARY) \
-  PAIR(Refusal::kTargetUnbound, SPECD_DETAIL_TARGET_UNBOUND)   \
-  PAIR(Refusal::kDraftUnbound, SPECD_DETAIL_DRAFT_UNBOUND)     \
-  PAIR(Refusal::kMaskUnbound, SPECD_DETAIL_MASK_UNBOUND)       \
-  PAIR(Refusal::kNoDraftRow, SPECD_DETAIL_NO_DRAFT_ROW)        \
-  PAIR(Refusal::kTargetNan, SPECD_DETAIL_TARGET_NAN)           \
-  PAIR(Refusal::kTargetNoMass, SPECD_DETAIL_TARGET_NO_MASS)    \
-  PAIR(Refusal::kTargetSum, SPECD_DETAIL_TARGET_SUM)           \
-  PAIR(Refusal::kDraftNan, SPECD_DETAIL_DRAFT_NAN)             \
-  PAIR(Refusal::kDraftNoMass, SPECD_DETAIL_DRAFT_NO_MASS)      \
-  PAIR(Refusal::kDraftSum, SPECD_DETAIL_DRAFT_SUM)             \
-  PAIR(Refusal::kDraftShare, SPECD_DETAIL_DRAFT_SHARE)         \
-  PAIR(Refusal::kRowChanged, SPECD_DETAIL_ROW_CHANGED)         \
+#define SPECD_REFUSALS(PAIR)                                 \
+  PAIR(Refusal::kNone, SPECD_DETAIL_NONE)                    \
+  PAIR(Refusal::kSequence, SPECD_DETAIL_SEQUENCE)            \
+  PAIR(Refusal::kCount, SPECD_DETAIL_COUNT)                  \
+  PAIR(Refusal::kKind, SPECD_DETAIL_KIND)                    \
+  PAIR(Refusal::kTargetRow, SPECD_DETAIL_TARGET_ROW)         \
+  PAIR(Refusal::kDraftRow, SPECD_DETAIL_DRAFT_ROW)           \
+  PAIR(Refusal::kFlags, SPECD_DETAIL_FLAGS)                  \
+  PAIR(Refusal::kMaskRow, SPECD_DETAIL_MASK_ROW)             \
+  PAIR(Refusal::kArgmax, SPECD_DETAIL_ARGMAX)                \
+  PAIR(Refusal::kTwice, SPECD_DETAIL_TWICE)                  \
+  PAIR(Refusal::kDraftTokens, SPECD_DETAIL_DRAFT_TOKENS)     \
+  PAIR(Refusal::kHostTokens, SPECD_DETAIL_HOST_TOKENS)       \
+  PAIR(Refusal::kNoRoom, SPECD_DETAIL_NO_ROOM)               \
+  PAIR(Refusal::kParents, SPECD_DETAIL_PARENTS)              \
+  PAIR(Refusal::kPath, SPECD_DETAIL_PATH)                    \
+  PAIR(Refusal::kTree, SPECD_DETAIL_TREE)                    \
+  PAIR(Refusal::kFinalMask, SPECD_DETAIL_FINAL_MASK)         \
+  PAIR(Refusal::kArgmaxSampled, SPECD_DETAIL_ARGMAX_SAMPLED) \
+  PAIR(Refusal::kArgmaxEdited, SPECD_DETAIL_ARGMAX_EDITED)   \
+  PAIR(Refusal::kArgmaxScored, SPECD_DETAIL_ARGMAX_SCORED)   \
+  PAIR(Refusal::kTwoMasks, SPECD_DETAIL_TWO_MASKS)           \
+  PAIR(Refusal::kStagedGrammar, SPECD_DETAIL_STAGED_GRAMMAR) \
+  PAIR(Refusal::kGrammarWays, SPECD_DETAIL_GRAMMAR_WAYS)     \
+  PAIR(Refusal::kGrammarMemory, SPECD_DETAIL_GRAMMAR_MEMORY) \
+  PAIR(Refusal::kGrammarWork, SPECD_DETAIL_GRAMMAR_WORK)     \
+  PAIR(Refusal::kTargetUnbound, SPECD_DETAIL_TARGET_UNBOUND) \
+  PAIR(Refusal::kDraftUnbound, SPECD_DETAIL_DRAFT_UNBOUND)   \
+  PAIR(Refusal::kMaskUnbound, SPECD_DETAIL_MASK_UNBOUND)     \
+  PAIR(Refusal::kNoDraftRow, SPECD_DETAIL_NO_DRAFT_ROW)      \
+  PAIR(Refusal::kTargetNan, SPECD_DETAIL_TARGET_NAN)         \
+  PAIR(Refusal::kTargetNoMass, SPECD_DETAIL_TARGET_NO_MASS)  \
+  PAIR(Refusal::kTargetSum, SPECD_DETAIL_TARGET_SUM)         \
+  PAIR(Refusal::kDraftNan, SPECD_DETAIL_DRAFT_NAN)           \
+  PAIR(Refusal::kDraftNoMass, SPECD_DETAIL_DRAFT_NO_MASS)    \
+  PAIR(Refusal::kDraftSum, SPECD_DETAIL_DRAFT_SUM)           \
+  PAIR(Refusal::kDraftShare, SPECD_DETAIL_DRAFT_SHARE)       \
+  PAIR(Refusal::kRowChanged, SPECD_DETAIL_ROW_CHANGED)       \
   PAIR(Refusal::kBadToken, SPECD_DETAIL_BAD_TOKEN)
 
 #define SPECD_STATUSES(PAIR)                                         \

@@ -1,4 +1,4 @@
-// AcceptGate decides which peers may connect to a bound ZeroMQ endpoint, for ZmqSocket.
+// AcceptGate decides which peers may connect to a bound endpoint, for ZmqSocket and StreamListener.
 //
 // libzmq accepts every connection, and ends the process if no descriptor is left. Its filters of
 // users ask the name service on the thread that moves all messages. accept_gate.cc therefore

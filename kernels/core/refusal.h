@@ -40,27 +40,26 @@ enum class Refusal : uint32_t {
   kTwoMasks = 20,
   kStagedGrammar = 21,
   // A role that the record needs has no tensor.
-  kTargetUnbound = 26,
-  kDraftUnbound = 27,
-  kMaskUnbound = 28,
-  kNoDraftRow = 29,  // the record brings no draft rows
+  kTargetUnbound = 25,
+  kDraftUnbound = 26,
+  kMaskUnbound = 27,
+  kNoDraftRow = 28,  // the record brings no draft rows
   // These come with kBadDistribution: the sequence ended, because its constraint met a limit.
   kGrammarWays = 22,
   kGrammarMemory = 23,
   kGrammarWork = 24,
-  kGrammarLibrary = 25,
   // These come with kBadDistribution too: a row is no distribution (RowFault).
-  kTargetNan = 30,
-  kTargetNoMass = 31,
-  kTargetSum = 32,
-  kDraftNan = 33,
-  kDraftNoMass = 34,
-  kDraftSum = 35,
-  kDraftShare = 36,
-  kRowChanged = 37,
-  kBadToken = 38,
+  kTargetNan = 29,
+  kTargetNoMass = 30,
+  kTargetSum = 31,
+  kDraftNan = 32,
+  kDraftNoMass = 33,
+  kDraftSum = 34,
+  kDraftShare = 35,
+  kRowChanged = 36,
+  kBadToken = 37,
 };
-inline constexpr uint32_t kRefusalMax = 38;
+inline constexpr uint32_t kRefusalMax = 37;
 
 struct RefusalEntry {
   Refusal refusal;
@@ -133,8 +132,6 @@ inline constexpr RefusalEntry kRefusalTexts[] = {
      "grammar: the next mask takes more work than one mask may "
      "(docs/GRAMMARS.md, \"Limits of a sequence\"); shorten repetitions of alternatives that "
      "begin alike"},
-    {Refusal::kGrammarLibrary,
-     "grammar: the library of the constraint's backend failed; use backend \"specd\""},
     {Refusal::kTargetNan,
      "target_rows: a row that was needed holds NaN or a negative probability; look at the "
      "forward pass that wrote it"},

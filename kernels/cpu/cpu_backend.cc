@@ -152,7 +152,9 @@ CpuTarget BestCpuTarget() {
 std::unique_ptr<Backend> MakeCpuBackend() { return std::make_unique<CpuBackend>(BestCpuTarget()); }
 
 BackendEntry CpuBackendEntry() {
-  return {.name = "cpu", .make = [](const BackendOptions&) { return MakeCpuBackend(); }};
+  return {.name = "cpu", .is_own = true, .make = [](const BackendOptions&) {
+            return MakeCpuBackend();
+          }};
 }
 
 }  // namespace specd

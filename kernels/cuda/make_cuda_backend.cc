@@ -68,6 +68,7 @@ BackendEntry CudaBackendEntry(std::function<std::unique_ptr<GpuDriver>()> make_d
   return {.name = "cuda",
           .has_devices = true,
           .takes_cuda_stream = true,
+          .is_own = true,
           .make = [make_driver = std::move(make_driver)](
                       const BackendOptions& options) -> absl::StatusOr<std::unique_ptr<Backend>> {
             std::unique_ptr<GpuDriver> driver = make_driver();

@@ -37,6 +37,12 @@ struct BudgetLimits {
   uint64_t levels = kNone;
 };
 
+// The units that a caller may spend before it lets others go first. Work that can pause takes from
+// the slice, stops where none is left, and goes on with another slice.
+struct WorkSlice {
+  uint64_t units = BudgetLimits::kNone;
+};
+
 // The bounds of one compile. The daemon and embedded engines have options for the first two
 // (daemon/session/compile_limits.h).
 inline constexpr uint64_t kCompileMsDefault = 2000;
@@ -70,6 +76,8 @@ class Budget {
   // Why it is used up, for the caller of Spend or Level. OK if nothing is.
   static absl::Status Refusal();
   static bool IsSpent() { return !Refusal().ok(); }
+  // What this budget has given so far.
+  uint64_t units() const { return units_; }
 
   // For lists. Take throws BudgetSpent; Give never does.
   static void Take(size_t bytes);

@@ -198,10 +198,8 @@ absl::StatusOr<ByteNfa> BuildNfa(const GrammarRules& rules, ExprId expr,
 void KeepBytes(const ByteSet& bytes, ByteNfa* nfa) {
   if (bytes == ByteSet::All()) return;
   for (FrameRule::Key& key : nfa->frame.keys) {
-    const bool is_spelled = std::all_of(key.text.begin(), key.text.end(), [&](char byte) {
-      return bytes.Has(static_cast<uint8_t>(byte));
-    });
-    if (!is_spelled) key.value = key.needed_value = kNoRule;
+    key.is_spelled = std::all_of(key.text.begin(), key.text.end(),
+                                 [&](char byte) { return bytes.Has(static_cast<uint8_t>(byte)); });
   }
   for (ByteNfa::Node& node : nfa->nodes) {
     List<ByteNfa::Edge> kept;

@@ -12,8 +12,8 @@ namespace {
 
 std::string KeyOf(const GrammarRequest& request) {
   return fmt::format("{} {} {} {} {}", static_cast<uint32_t>(request.kind),
-                     static_cast<uint32_t>(request.whitespace), request.lenient,
-                     static_cast<uint32_t>(request.backend), request.text);
+                     static_cast<uint32_t>(request.whitespace),
+                     static_cast<uint32_t>(request.key_order), request.lenient, request.text);
 }
 
 // Without memory for its text, the status has none.

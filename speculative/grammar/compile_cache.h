@@ -8,7 +8,7 @@
 // bound: where memory is short, any of them drops grammars of all of them. Safe from any thread.
 //
 //   CompileCache cache({.bytes_max = 256 << 20, .memory = &memory});
-//   auto grammar = cache.FindOrCompile(request, [&] { return backend.Compile(request); });
+//   auto grammar = cache.FindOrCompile(request, [&] { return compiler.CompileAnew(request); });
 #pragma once
 
 #include <condition_variable>
@@ -24,24 +24,24 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/compiled_grammar.h"
 #include "speculative/grammar/grammar_memory.h"
-#include "speculative/grammar/slow_compile.h"
+#include "speculative/grammar/grammar_request.h"
 
 namespace specd::grammar {
 
 struct CompileCacheOptions {
   size_t bytes_max = size_t{256} << 20;                 // of compiled grammars
   GrammarMemory* memory = &GrammarMemory::OfProcess();  // outlives the cache
-  int64_t wait_ms = SlowCompileOptions{}.deadline_ms;   // for the compile of another caller
+  int64_t wait_ms = 30'000;                             // for the compile of another caller
   std::function<int64_t()> now_ms = nullptr;            // null: the monotonic clock of the system
 };
 
 class CompileCache {
  public:
   // How long a compile that took too long is not tried again, the first time; then twice as long
-  // each time. A try takes the one thread of such compiles for 30 s or more, so tries of one
-  // request take a third of its time at most (estimate).
+  // each time. A try takes one of the few turns of long compiles (compile_turns.h) for its CPU time
+  // of 2 s, so tries of one request take a turn for a thirtieth of the time at most (estimate).
   static constexpr int64_t kFirstPauseMs = 60'000;
   static constexpr int64_t kPauseMsMax = 64 * kFirstPauseMs;
 

@@ -10,7 +10,7 @@ std::atomic<int> num_cancels{0};  // orders nothing: a compile sees it with one 
 }  // namespace
 
 CompileCancel::Waits& CompileCancel::waits() {
-  // A thread that is left behind uses them until the process ends, so they are never destroyed.
+  // Never destroyed: a process may end while a thread of its engine compiles.
   static Waits* const waits = new Waits;
   return *waits;
 }

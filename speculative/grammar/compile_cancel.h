@@ -1,9 +1,8 @@
 // CompileCancel asks every compile of the process to end, because the process stops.
 //
 // While an object is there, a compile that asks IsAsked gives up with Refusal. Waits of compiles
-// use the one mutex and condition here, so a cancel ends them too (compile_turns.h,
-// slow_compile.h). A compile asks every few milliseconds of its work: CompileTurn::MayGoOn. Safe
-// from any thread.
+// use the one mutex and condition here, so a cancel ends them too (compile_turns.h). A compile asks
+// every few milliseconds of its work: CompileTurn::MayGoOn. Safe from any thread.
 //
 //   const CompileCancel cancel;  // from here on, compiles end soon
 //   for (std::thread& thread : threads) thread.join();

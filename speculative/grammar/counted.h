@@ -2,7 +2,7 @@
 //
 // Front ends and automata hold what can grow in Lists and in the tables of hash_tables.h, so that
 // a hostile constraint meets the bound of memory at the allocation that passes it. The allocation
-// throws BudgetSpent (budget.h), which SpecdBackend::Compile catches. Code between leaves nothing
+// throws BudgetSpent (budget.h), which Budget::Run catches. Code between leaves nothing
 // behind, as it does where the machine has no memory.
 #pragma once
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_matcher.h"
 #include "speculative/grammar/token_trie.h"
 
 namespace specd::grammar {

@@ -19,11 +19,15 @@ RuleId ExtraRules::OfCount(ExprId part, uint32_t min, uint32_t max) {
 
 RuleId ExtraRules::OfMembers(ExprId expr) {
   const Members& members = rules_.members(rules_.expr(expr));
-  FrameRule frame = {.kind = FrameRule::Kind::kMembers, .min = members.min, .max = members.max};
+  FrameRule frame = {.kind = FrameRule::Kind::kMembers,
+                     .min = members.min,
+                     .max = members.max,
+                     .any_order = members.any_order,
+                     .has_values = members.has_values};
   for (const Members::Key& key : members.keys) {
     const bool is_needed = members.has_need && key.needed_value != rules_.Never();
     frame.keys.push_back({.text = key.text,
-                          .value = OfPart(key.value),
+                          .value = members.has_values ? OfPart(key.value) : kNoRule,
                           .is_required = key.is_required,
                           .needed_value = is_needed ? OfPart(key.needed_value) : kNoRule});
   }

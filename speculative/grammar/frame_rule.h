@@ -22,16 +22,19 @@ struct FrameRule {
 
   struct Key {
     std::string_view text;   // a literal of the GrammarRules
-    RuleId value = kNoRule;  // kNoRule: no text is left of the member
+    RuleId value = kNoRule;  // kNoRule: no text is left of it, or keys have no values
     bool is_required = false;
     RuleId needed_value = kNoRule;  // kNoRule: none meets the need
+    bool is_spelled = true;         // false: a byte of it is left out
   };
 
   Kind kind = Kind::kNone;
   uint32_t min = 0;  // of the repetitions, or of the members
   uint32_t max = kUnbounded;
   RuleId part = kNoRule;  // kCount: the rule that is repeated
-  List<Key> keys = {};    // kMembers, in their order
+  List<Key> keys = {};    // kMembers, in their order; in any order by their texts
+  bool any_order = false;
+  bool has_values = true;
   RuleId separator = kNoRule;
   RuleId other = kNoRule;  // kNoRule: there are no others
   bool has_need = false;

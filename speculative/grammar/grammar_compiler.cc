@@ -1,19 +1,23 @@
 #include "speculative/grammar/grammar_compiler.h"
 
-#include <atomic>
-#include <mutex>
 #include <new>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "speculative/grammar/compile_cache.h"
+#include "fmt/format.h"
+#include "kernels/core/check.h"
 #include "speculative/grammar/compile_turns.h"
-#include "speculative/grammar/specd_backend.h"
-#include "speculative/grammar/xgrammar_backend.h"
+#include "speculative/grammar/deep_stack.h"
+#include "speculative/grammar/front_ends.h"
+#include "speculative/grammar/token_trie.h"
 
 namespace specd::grammar {
 namespace {
 
-using Compiled = CompileResult;
+// Parts of a text nest, references lead to references, and rules take the places of their calls:
+// the compiler recurses as deep, up to kCompileLevelsMax. The caller's stack may be a small one.
+constexpr size_t kDeepStackBytes = size_t{64} << 20;
 
 // The memory that was taken is given back by now, so the text mostly finds its own.
 absl::Status NoMemory() {
@@ -25,95 +29,85 @@ absl::Status NoMemory() {
   }
 }
 
-class CachingCompiler : public GrammarCompiler {
- public:
-  CachingCompiler(const GrammarCompilerOptions& options, std::unique_ptr<GrammarBackend> own,
-                  std::shared_ptr<const ReasoningMarkers> reasoning)
-      : options_(options),
-        own_(std::move(own)),
-        reasoning_(std::move(reasoning)),
-        cache_({.bytes_max = options.cache_bytes, .memory = options.memory}) {}
-
-  std::shared_ptr<const ReasoningMarkers> reasoning() const override { return reasoning_; }
-
-  const ForcedTokenFinder* forced_tokens() const override {
-    // Pairs with the release in Compile: a finder that is seen is complete.
-    return forced_.load(std::memory_order_acquire);
-  }
-
-  Compiled Compile(const GrammarRequest& request) override {
-    try {
-      return CompileOrThrow(request);
-    } catch (const std::bad_alloc&) {
-      return NoMemory();
-    }
-  }
-
- private:
-  Compiled CompileOrThrow(const GrammarRequest& request) {
-    // The trie takes tens of milliseconds, which a round could not wait for.
-    std::call_once(forced_once_, [this] {
-      finder_ = std::make_unique<ForcedTokenFinder>(
-          TokenTrie::Build(*options_.vocabulary, options_.vocab_size));
-      forced_.store(finder_.get(), std::memory_order_release);
-    });
-    return cache_.FindOrCompile(request, [&] { return CompileNow(request); });
-  }
-
-  Compiled CompileNow(const GrammarRequest& request) {
-    const CompileTurn turn;
-    if (request.backend == BackendChoice::kXgrammar) return CompileByXgrammar(request);
-    Compiled compiled = own_->Compile(request);
-    const bool may_ask = request.backend == BackendChoice::kAuto && !request.lenient;
-    if (!may_ask || compiled.status().code() != absl::StatusCode::kUnimplemented) return compiled;
-    // Where xgrammar is not installed, the reason why specd's own engine refuses is the answer.
-    // Where it has no time, that is the answer: it is not kept, or only for a while.
-    Compiled other = CompileByXgrammar(request);
-    const bool is_for_now = other.status().code() == absl::StatusCode::kUnavailable ||
-                            other.status().code() == absl::StatusCode::kDeadlineExceeded;
-    return other.ok() || is_for_now ? other : compiled;
-  }
-
-  Compiled CompileByXgrammar(const GrammarRequest& request) {
-    std::call_once(xgrammar_once_, [this] {
-      xgrammar_ =
-          LoadXgrammar({.vocabulary = options_.vocabulary, .vocab_size = options_.vocab_size});
-    });
-    if (!xgrammar_.ok()) return xgrammar_.status();
-    return (*xgrammar_)->Compile(request);
-  }
-
-  const GrammarCompilerOptions options_;
-  const std::unique_ptr<GrammarBackend> own_;
-  const std::shared_ptr<const ReasoningMarkers> reasoning_;
-  std::once_flag forced_once_;
-  std::unique_ptr<ForcedTokenFinder> finder_;
-  std::atomic<const ForcedTokenFinder*> forced_{nullptr};
-  std::once_flag xgrammar_once_;
-  absl::StatusOr<std::shared_ptr<GrammarBackend>> xgrammar_ = absl::UnknownError("not loaded");
-  // The grammars in it use the parts of own_, and hold them.
-  CompileCache cache_;
-};
-
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<GrammarCompiler>> GrammarCompiler::Create(
-    const GrammarCompilerOptions& options) {
-  absl::StatusOr<std::unique_ptr<SpecdBackend>> own =
-      SpecdBackend::Create({.vocabulary = options.vocabulary,
-                            .vocab_size = options.vocab_size,
-                            .mask_bytes = options.cache_bytes,
-                            .memory = options.memory,
-                            .compile_limits = options.compile_limits});
-  if (!own.ok()) return own.status();
+GrammarCompiler::GrammarCompiler(const GrammarCompilerOptions& options)
+    : options_(options), cache_({.bytes_max = options.cache_bytes, .memory = options.memory}) {
+  SPECD_CHECK(options.vocab_size >= 1 && options.vocab_size <= kVocabSizeMax);
+}
+
+absl::Status GrammarCompiler::MakeShared() {
   std::shared_ptr<const ReasoningMarkers> reasoning;
-  if (!options.reasoning.end.empty()) {
+  if (!options_.reasoning.end.empty()) {
     absl::StatusOr<std::shared_ptr<const ReasoningMarkers>> markers =
-        ReasoningMarkers::Create(options.reasoning, options.vocabulary, options.vocab_size);
+        ReasoningMarkers::Create(options_.reasoning, options_.vocabulary, options_.vocab_size);
     if (!markers.ok()) return markers.status();
     reasoning = *std::move(markers);
   }
-  return std::make_shared<CachingCompiler>(options, *std::move(own), std::move(reasoning));
+  TokenTrie trie = TokenTrie::Build(*options_.vocabulary, options_.vocab_size);
+  auto parts = std::make_shared<TokenizerParts>(options_.vocabulary, trie, options_.cache_bytes,
+                                                options_.memory);
+  made_ = std::make_unique<const Shared>(
+      Shared{std::move(parts), ForcedTokenFinder(std::move(trie)), std::move(reasoning)});
+  // Pairs with the loads of shared_: what is seen is complete.
+  shared_.store(made_.get(), std::memory_order_release);
+  return absl::OkStatus();
+}
+
+absl::Status GrammarCompiler::Prepare() {
+  std::call_once(once_, [this] { refusal_ = MakeShared(); });
+  return refusal_;
+}
+
+CompileResult GrammarCompiler::Compile(const GrammarRequest& request) {
+  try {
+    if (absl::Status status = Prepare(); !status.ok()) return status;
+    return cache_.FindOrCompile(request, [&] {
+      const CompileTurn turn;
+      return CompileAnew(request);
+    });
+  } catch (const std::bad_alloc&) {
+    return NoMemory();
+  }
+}
+
+CompileResult GrammarCompiler::CompileAnew(const GrammarRequest& request) {
+  if (absl::Status status = Prepare(); !status.ok()) return status;
+  if (request.text.size() > kGrammarTextBytesMax) {
+    return absl::ResourceExhaustedError(fmt::format("the text has {} bytes, at most {} are allowed",
+                                                    request.text.size(), kGrammarTextBytesMax));
+  }
+  CompileResult compiled = absl::UnknownError("");
+  absl::Status refusal;
+  const absl::Status run = RunOnDeepStack(kDeepStackBytes, [&] {
+    refusal = Budget::Run(options_.compile_limits, [&] { compiled = CompileBounded(request); });
+  });
+  if (!run.ok()) return run;
+  if (!refusal.ok()) return refusal;
+  return compiled;
+}
+
+CompileResult GrammarCompiler::CompileBounded(const GrammarRequest& request) const {
+  const std::shared_ptr<TokenizerParts>& parts = made_->parts;
+  std::vector<std::string> warnings;
+  absl::StatusOr<Network> network = BuildNetwork(request, parts->spelled_bytes, &warnings);
+  if (!network.ok()) return network.status();
+  return CompiledGrammar::Create(parts, *std::move(network), std::move(warnings));
+}
+
+const ForcedTokenFinder* GrammarCompiler::forced_tokens() const {
+  const Shared* const shared = shared_.load(std::memory_order_acquire);
+  return shared == nullptr ? nullptr : &shared->forced_tokens;
+}
+
+std::shared_ptr<const ReasoningMarkers> GrammarCompiler::reasoning() const {
+  const Shared* const shared = shared_.load(std::memory_order_acquire);
+  return shared == nullptr ? nullptr : shared->reasoning;
+}
+
+size_t GrammarCompiler::mask_bytes() const {
+  const Shared* const shared = shared_.load(std::memory_order_acquire);
+  return shared == nullptr ? 0 : shared->parts->masks.size_bytes();
 }
 
 }  // namespace specd::grammar

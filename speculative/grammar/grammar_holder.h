@@ -13,9 +13,8 @@
 #include <memory>
 
 #include "absl/status/status.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/compiled_grammar.h"
 #include "speculative/grammar/grammar_memory.h"
-#include "speculative/grammar/slow_compile.h"
 
 namespace specd::grammar {
 

@@ -7,7 +7,7 @@
 namespace specd::grammar {
 
 GrammarMemory& GrammarMemory::OfProcess() {
-  // A compile that is left behind may use it until the process ends, so it is never destroyed.
+  // Never destroyed: a process may end while a thread of its engine compiles.
   static GrammarMemory* const memory = new GrammarMemory(kProcessBytesMax);
   return *memory;
 }

@@ -159,6 +159,12 @@ ExprId GrammarRules::MembersOf(Members members) {
     return is_never;
   });
   if (!is_possible || (members.keys.empty() && members.other == kNeverExpr)) return kNeverExpr;
+  SPECD_CHECK(members.has_values || (members.any_order && members.other == kNeverExpr));
+  if (members.any_order) {
+    // The keys that begin alike are neighbours.
+    std::sort(members.keys.begin(), members.keys.end(),
+              [](const Members::Key& a, const Members::Key& b) { return a.text < b.text; });
+  }
   List<ExprId> parts;
   for (const Members::Key& key : members.keys) {
     parts.push_back(Sequence({Literal(key.text), key.value}));

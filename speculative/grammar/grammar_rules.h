@@ -63,19 +63,23 @@ struct Expr {
 };
 
 // The members of an object: declared ones in their order, then any others, with a separator between
-// two. A free member's name may occur twice, so at most one of the others is sure to be new. With a
-// need, at least one member is written with a value, or as another, that meets it; that other comes
-// last, because a later one might have its name.
+// two. In any order, others may come between the declared ones too. A free member's name may occur
+// twice, so at most one of the others is sure to be new. With a need, at least one member is
+// written with a value, or as another, that meets it; that other comes last, because a later one
+// might have its name. The items of an array that are all different are members too: keys without
+// values.
 struct Members {
   struct Key {
     std::string text;  // the name as it is written, with its quotes
-    ExprId value = 0;  // what stands after it, with the colon
+    ExprId value = 0;  // what stands after it, with the colon; Empty if no key has one
     bool is_required = false;
     ExprId needed_value = 1;  // of the values those that meet the need; Never if none does
 
     friend bool operator==(const Key&, const Key&) = default;
   };
   List<Key> keys = {};
+  bool any_order = false;
+  bool has_values = true;
   ExprId separator = 0;
   ExprId other = 1;  // a further member; Never if there is none
   bool has_need = false;
@@ -111,9 +115,10 @@ class GrammarRules {
   ExprId Plus(ExprId part) { return Repeat(part, 1, kUnbounded); }
   ExprId Call(RuleId rule);
   ExprId Automaton(ByteDfa dfa);
-  // One member or more. REQUIRES: no text of a key begins another's, none is empty, and no value
-  // and no other has the empty text. With others, at least members.min - 1 keys are required; with
-  // a need, there is no maximum.
+  // One member or more. REQUIRES: no text of a key is empty or twice there, and none begins
+  // another's in an order; with values, no value and no other has the empty text. With others, at
+  // least members.min - 1 keys are required; with a need, there is no maximum. Without values, keys
+  // come in any order, and there are no others and no need.
   ExprId MembersOf(Members members);
 
   // A rule may be called before it is defined. The name is for error messages only.

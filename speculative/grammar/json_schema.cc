@@ -19,7 +19,7 @@ absl::StatusOr<ExprId> BuildJsonSchema(std::string_view json, const JsonSchemaOp
   SchemaReport report(options.lenient, warnings);
   SchemaForms forms(&*document, &report);
   absl::StatusOr<ExprId> root =
-      SchemaBuilder(options.whitespace, &forms, &report, rules).Build(document->root());
+      SchemaBuilder(options, &forms, &report, rules).Build(document->root());
   if (root.status().code() == absl::StatusCode::kAborted) {
     return absl::InvalidArgumentError(root.status().message());
   }

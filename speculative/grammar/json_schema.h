@@ -1,12 +1,12 @@
 // BuildJsonSchema compiles a JSON Schema to grammar rules: exact, or refused by name.
 //
 // No text of the result violates the schema. The result offers one spelling where JSON has several:
-// declared properties in their order and before all others, names and constants without needless
-// escapes, whole numbers without exponent. Drafts 4 to 2020-12 are read alike, except
-// that 1.0 is no integer to draft 4. A format that the standard names constrains; another one is a
-// warning. A keyword that cannot be enforced exactly is UNIMPLEMENTED, with its JSON pointer;
-// lenient mode drops it and says so. INVALID_ARGUMENT: the schema is wrong, or no value satisfies
-// it. RESOURCE_EXHAUSTED: it is past a limit.
+// declared properties in their order and before all others, unless KeyOrder::kAny is asked for,
+// names and constants without needless escapes, whole numbers without exponent. Drafts 4 to 2020-12
+// are read alike, except that 1.0 is no integer to draft 4. A format that the standard names
+// constrains; another one is a warning. A keyword that cannot be enforced exactly is UNIMPLEMENTED,
+// with its JSON pointer; lenient mode drops it and says so. INVALID_ARGUMENT: the schema is wrong,
+// or no value satisfies it. RESOURCE_EXHAUSTED: it is past a limit.
 //
 //   std::vector<std::string> warnings;
 //   auto root = BuildJsonSchema(R"({"type": "integer", "minimum": 0})", {}, &rules, &warnings);
@@ -17,13 +17,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_request.h"
 #include "speculative/grammar/grammar_rules.h"
 
 namespace specd::grammar {
 
 struct JsonSchemaOptions {
   Whitespace whitespace = Whitespace::kFlexible;
+  KeyOrder key_order = KeyOrder::kSchema;
   bool lenient = false;
 };
 

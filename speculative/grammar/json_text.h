@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_request.h"
 #include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/json_value.h"
 

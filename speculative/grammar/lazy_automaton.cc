@@ -1,7 +1,6 @@
 #include "speculative/grammar/lazy_automaton.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "kernels/core/check.h"
@@ -15,15 +14,18 @@ namespace {
 constexpr size_t kLooksPerVisit = 4;
 // A new state takes memory, and writes a row.
 constexpr size_t kLooksPerState = 64;
+// The four tables begin with 512 bytes each; the lists of a step are as much. Measured by
+// tests/speculative/grammar/grammar_memory_test.cc.
+constexpr size_t kTableBytes = 4096;
 
 }  // namespace
 
 LazyAutomaton::LazyAutomaton(const Network* network, GrammarMemory* memory, uint32_t near_bytes)
-    : network_(*network), near_bytes_(near_bytes), bytes_(memory) {
+    : network_(*network), bytes_(memory), stacks_(network, near_bytes, &bytes_) {
   for (int byte = 255; byte >= 0; --byte) {
     byte_of_class_[network_.byte_class(static_cast<uint8_t>(byte))] = static_cast<uint8_t>(byte);
   }
-  stacks_.emplace_back();  // kEmptyStack
+  bytes_.Add(sizeof(LazyAutomaton) + kTableBytes);
   const std::lock_guard lock(mutex_);
   for (const StateId state : {kDead, kTooManyWays, kFull, kTooMuchWork}) {
     Record* record = NextRecord();
@@ -32,7 +34,7 @@ LazyAutomaton::LazyAutomaton(const Network* network, GrammarMemory* memory, uint
       record->row[i].store(state, std::memory_order_relaxed);
     }
   }
-  Visit({.node = network_.start(), .stack = kEmptyStack});
+  Visit({.node = network_.start(), .stack = StackTable::kEmpty});
   start_ = CloseVisited();
   if (network_.accepts_empty() && IsAlive(start_)) {
     const Record& record = RecordOf(start_);
@@ -61,6 +63,8 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
     const Item item = items_[record.first_item + i];
     num_looks += network_.node(item.node).edges.size();
     const Network::Node& node = network_.node(item.node);
+    const bool is_key = node.role == Network::Role::kKey;
+    const NextKeys keys = is_key ? KeysAt(node, item.stack) : NextKeys();
     for (const Network::Edge& edge : node.edges) {
       if (edge.last < byte) {
         first = std::max<uint8_t>(first, edge.last + 1);
@@ -69,7 +73,7 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
       } else {
         first = std::max(first, edge.first);
         last = std::min(last, edge.last);
-        if (MayFollow(node, edge, item.stack)) Visit({.node = edge.target, .stack = item.stack});
+        if (!is_key || MayFollow(edge, keys)) Visit({.node = edge.target, .stack = item.stack});
       }
     }
   }
@@ -86,52 +90,19 @@ StateId LazyAutomaton::Expand(StateId state, uint8_t byte_class) {
 
 LazyAutomaton::Exported LazyAutomaton::Export(std::span<const StateId> states) const {
   const std::lock_guard lock(mutex_);
-  std::vector<uint32_t> cells;
-  IdTable is_listed;
-  const auto list = [&](uint32_t cell) {
-    const auto hash = static_cast<uint32_t>(IdTable::Mix(cell));
-    if (is_listed.Find(hash, [&](uint32_t id) { return id == cell; }) != IdTable::kNone) {
-      return false;
-    }
-    is_listed.Reserve();
-    is_listed.Insert(hash, cell);
-    cells.push_back(cell);
-    return true;
-  };
-  std::vector<uint32_t> open;
-  for (const StateId state : states) {
-    const Record& record = RecordOf(state);
-    for (uint32_t i = 0; i < record.num_items; ++i) {
-      open.push_back(items_[record.first_item + i].stack);
-    }
-    while (!open.empty()) {
-      const uint32_t cell = open.back();
-      open.pop_back();
-      if (cell == kEmptyStack || !list(cell)) continue;
-      open.push_back(stacks_[cell].below);
-      if (stacks_[cell].node == kEitherNode) open.push_back(stacks_[cell].numbers.first);
-    }
-  }
-  std::sort(cells.begin(), cells.end());
-  const auto number_of = [&](uint32_t cell) {
-    if (cell == kEmptyStack) return kEmptyStack;
-    return static_cast<uint32_t>(std::lower_bound(cells.begin(), cells.end(), cell) -
-                                 cells.begin() + 1);
-  };
   Exported exported;
-  for (const uint32_t cell : cells) {
-    StackCell& made = exported.cells.emplace_back(stacks_[cell]);
-    made.below = number_of(made.below);
-    if (made.node == kEitherNode) made.numbers.first = number_of(made.numbers.first);
-  }
+  std::vector<uint32_t> stacks;  // of all items
   for (const StateId state : states) {
     const Record& record = RecordOf(state);
-    Exported::State& made = exported.states.emplace_back();
-    made.is_accepting = record.is_accepting;
-    for (uint32_t i = 0; i < record.num_items; ++i) {
-      const Item item = items_[record.first_item + i];
-      made.items.push_back({.node = item.node, .stack = number_of(item.stack)});
-    }
+    const auto first = items_.begin() + record.first_item;
+    exported.states.push_back(
+        {.items = {first, first + record.num_items}, .is_accepting = record.is_accepting});
+    for (auto item = first; item != first + record.num_items; ++item) stacks.push_back(item->stack);
+  }
+  exported.cells = stacks_.Export(&stacks);
+  size_t next = 0;
+  for (Exported::State& state : exported.states) {
+    for (Item& item : state.items) item.stack = stacks[next++];
   }
   return exported;
 }
@@ -142,12 +113,10 @@ std::vector<StateId> LazyAutomaton::Import(const LazyAutomaton& other,
   std::vector<StateId> imported;
   imported.reserve(states.size());
   const std::lock_guard lock(mutex_);
-  std::vector<uint32_t> stacks = {kEmptyStack};
-  for (const StackCell& cell : exported.cells) {
+  std::vector<uint32_t> stacks = {StackTable::kEmpty};
+  for (const StackTable::ExportedCell& cell : exported.cells) {
     if (IsFull()) return {};
-    FrameNumbers numbers = cell.numbers;
-    if (cell.node == kEitherNode) numbers.first = stacks[numbers.first];
-    stacks.push_back(Push(cell.node, stacks[cell.below], numbers));
+    stacks.push_back(stacks_.Import(cell, stacks));
   }
   for (Exported::State& state : exported.states) {
     for (Item& item : state.items) item.stack = stacks[item.stack];
@@ -166,24 +135,18 @@ void LazyAutomaton::Visit(Item item) {
   seen_.Insert(hash, static_cast<uint32_t>(visited_.size() - 1));
 }
 
-bool LazyAutomaton::MayFollow(const Network::Node& node, const Network::Edge& edge,
-                              uint32_t stack) const {
-  if (node.role != Network::Role::kKey) return true;
-  return network_.frame(node)
-      .NextKeys(stacks_[stack].numbers)
-      .HasAnyOf(network_.keys(network_.node(edge.target)));
-}
-
 void LazyAutomaton::BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below) {
   const NetworkFrame& frame = network_.frame(network_.node(entry));
-  const NetworkFrame::Keys keys = frame.NextKeys(numbers);
-  if (keys.begin < keys.end) Visit({.node = frame.part, .stack = Push(entry + 1, below, numbers)});
-  if (frame.AllowsOther(numbers)) {
-    Visit({.node = frame.other, .stack = Push(entry, below, frame.AfterOther(numbers))});
+  const MemberPlace place = PlaceAt(network_.node(entry), numbers);
+  if (!place.Keys().IsEmpty()) {
+    Visit({.node = frame.part, .stack = stacks_.Push(entry + 1, below, numbers)});
   }
-  if (frame.AllowsNeededOther(numbers)) {
-    const FrameNumbers met = frame.AfterNeededOther(numbers);
-    Visit({.node = frame.needed_other, .stack = Push(entry, below, met)});
+  if (place.AllowsOther()) {
+    Visit({.node = frame.other, .stack = stacks_.Push(entry, below, place.AfterOther())});
+  }
+  if (place.AllowsNeededOther()) {
+    const FrameNumbers met = place.AfterNeededOther();
+    Visit({.node = frame.needed_other, .stack = stacks_.Push(entry, below, met)});
   }
 }
 
@@ -200,14 +163,14 @@ void LazyAutomaton::Return(uint32_t stack) {
   size_t next = returns_.size();
   for (ListReturn(stack); next < returns_.size(); ++next) {
     stack = returns_[next];
-    if (stack == kEmptyStack) {
+    if (stack == StackTable::kEmpty) {
       is_accepting_ = true;
       continue;
     }
-    const StackCell cell = stacks_[stack];
-    if (cell.node == kEitherNode) {
+    const StackTable::Cell cell = stacks_.cell(stack);
+    if (cell.node == StackTable::kEitherNode) {
       std::vector<uint32_t> stacks;
-      ListStacks(stack, &stacks);
+      stacks_.List(stack, &stacks);
       for (const uint32_t one : stacks) ListReturn(one);
       num_listed_ += stacks.size();
       continue;
@@ -224,13 +187,15 @@ void LazyAutomaton::Return(uint32_t stack) {
     }
     bool may_end = cell.numbers.first == 0;
     if (frame.kind == FrameRule::Kind::kMembers) {
-      if (frame.AllowsMore(cell.numbers)) {
-        Visit({.node = frame.separator, .stack = Push(cell.node + 1, cell.below, cell.numbers)});
+      const MemberPlace place = PlaceAt(node, cell.numbers);
+      may_end = place.AllowsEnd();
+      if (place.AllowsMore()) {
+        Visit({.node = frame.separator,
+               .stack = stacks_.Push(cell.node + 1, cell.below, cell.numbers)});
       }
-      may_end = frame.AllowsEnd(cell.numbers);
     } else if (cell.numbers.second > 0) {
       const FrameNumbers more = NetworkFrame::AfterPart(cell.numbers);
-      Visit({.node = frame.part, .stack = Push(cell.node, cell.below, more)});
+      Visit({.node = frame.part, .stack = stacks_.Push(cell.node, cell.below, more)});
     }
     if (may_end) ListReturn(cell.below);  // the frame rule ends with its last part
   }
@@ -239,16 +204,21 @@ void LazyAutomaton::Return(uint32_t stack) {
 void LazyAutomaton::EndKey(Item item) {
   const Network::Node& node = network_.node(item.node);
   const NetworkFrame& frame = network_.frame(node);
-  const StackCell cell = stacks_[item.stack];
-  const uint32_t key = network_.keys(node)[0];
-  const FrameNumbers after = frame.AfterKey(key, cell.numbers);
-  const auto visit = [&](uint32_t value, FrameNumbers numbers) {
-    Visit({.node = value, .stack = Push(cell.node - 1, cell.below, numbers)});
+  const StackTable::Cell cell = stacks_.cell(item.stack);
+  const uint32_t key = node.whole_key;
+  if (!KeysAt(node, item.stack).Has(key)) return;  // another one may go on
+  const FrameNumbers after = PlaceAt(node, cell.numbers).AfterKey(key, &stacks_.sets());
+  const auto push = [&](FrameNumbers numbers) {
+    return stacks_.Push(cell.node - 1, cell.below, numbers);
   };
-  if (frame.MayBeMet(after)) visit(frame.values[key], after);
+  if (!frame.has_values) {
+    Return(push(after));
+    return;
+  }
+  if (PlaceAt(node, after).MayBeMet()) Visit({.node = frame.values[key], .stack = push(after)});
   const bool may_meet = frame.needed_values[key] != NetworkFrame::kNoNode;
-  if (may_meet && !NetworkFrame::IsMet(after)) {
-    visit(frame.needed_values[key], NetworkFrame::Met(after));
+  if (may_meet && !MemberPlace::IsMet(after)) {
+    Visit({.node = frame.needed_values[key], .stack = push(MemberPlace::Met(after))});
   }
 }
 
@@ -257,9 +227,9 @@ void LazyAutomaton::Call(Item item) {
   if (node.role == Network::Role::kEntry) {
     const NetworkFrame& frame = network_.frame(node);
     if (frame.kind == FrameRule::Kind::kCount) {
-      Visit({.node = frame.part, .stack = Push(item.node, item.stack, frame.Begin())});
+      Visit({.node = frame.part, .stack = stacks_.Push(item.node, item.stack, frame.Begin())});
     } else {
-      BeginMember(item.node, frame.Begin(), item.stack);
+      BeginMember(item.node, MemberPlace::Begin(frame), item.stack);
     }
     return;
   }
@@ -267,7 +237,8 @@ void LazyAutomaton::Call(Item item) {
   for (const Network::Call& call : node.calls) {
     // A return to a node that can only end its rule would return at once.
     const bool is_last = network_.node(call.next).is_tail;
-    Visit({.node = call.start, .stack = is_last ? item.stack : Push(call.next, item.stack)});
+    Visit({.node = call.start,
+           .stack = is_last ? item.stack : stacks_.PushReturn(call.next, item.stack)});
   }
 }
 
@@ -278,11 +249,8 @@ StateId LazyAutomaton::CloseVisited() {
   for (size_t i = 0; i < visited_.size() && !is_too_much(); ++i) {
     const Item item = visited_[i];
     const Network::Node& node = network_.node(item.node);
-    if (node.role == Network::Role::kKey && node.edges.empty()) {
-      EndKey(item);
-    } else if (node.is_end) {
-      Return(item.stack);
-    }
+    if (node.whole_key != Network::kNoKey) EndKey(item);
+    if (node.is_end) Return(item.stack);
   }
   // Every return is made, because no rule has the empty text. Calls come in the order of the ranks:
   // when a node's turn comes, all its stacks are there, and the node calls once for all of them.
@@ -294,9 +262,11 @@ StateId LazyAutomaton::CloseVisited() {
   size_t num_taken = 0;
   const auto take_visited = [&] {
     for (; num_taken < visited_.size(); ++num_taken) {
-      const Network::Node& node = network_.node(visited_[num_taken].node);
-      if (node.role == Network::Role::kKey && node.edges.empty()) continue;
-      open_.push_back(visited_[num_taken]);
+      const Item item = visited_[num_taken];
+      // A whole key may begin others, of which none may be left.
+      const bool is_whole = network_.node(item.node).whole_key != Network::kNoKey;
+      if (is_whole && BytesAfter(item).IsEmpty()) continue;
+      open_.push_back(item);
       std::push_heap(open_.begin(), open_.end(), is_later);
     }
   };
@@ -313,60 +283,10 @@ StateId LazyAutomaton::CloseVisited() {
       for (const uint32_t stack : scratch_stacks_)
         closed_.push_back({.node = node, .stack = stack});
     } else {
-      Call({.node = node, .stack = Either(&scratch_stacks_)});
+      Call({.node = node, .stack = stacks_.Either(&scratch_stacks_)});
     }
   }
   return is_too_much() ? kTooManyWays : Intern(closed_, is_accepting_);
-}
-
-void LazyAutomaton::JoinCounts(std::vector<uint32_t>* stacks) {
-  const auto is_counted = [&](uint32_t stack) {
-    if (stack == kEmptyStack || stacks_[stack].node == kEitherNode) return false;
-    const Network::Node& node = network_.node(stacks_[stack].node);
-    return node.role == Network::Role::kEntry &&
-           network_.frame(node).kind == FrameRule::Kind::kCount;
-  };
-  const auto counted = std::partition(stacks->begin(), stacks->end(),
-                                      [&](uint32_t stack) { return !is_counted(stack); });
-  if (stacks->end() - counted < 2) return;
-  const auto order = [&](uint32_t stack) {
-    const StackCell& cell = stacks_[stack];
-    return std::tuple(cell.node, cell.below, cell.numbers.first, cell.numbers.second);
-  };
-  std::sort(counted, stacks->end(), [&](uint32_t a, uint32_t b) { return order(a) < order(b); });
-  auto last = counted;
-  for (auto stack = counted + 1; stack != stacks->end(); ++stack) {
-    const StackCell a = stacks_[*last];
-    const StackCell b = stacks_[*stack];
-    if (a.node == b.node && a.below == b.below && NetworkFrame::Touch(a.numbers, b.numbers)) {
-      *last = Push(a.node, a.below, NetworkFrame::Join(a.numbers, b.numbers));
-    } else {
-      *++last = *stack;
-    }
-  }
-  stacks->erase(last + 1, stacks->end());
-}
-
-uint32_t LazyAutomaton::Either(std::vector<uint32_t>* stacks) {
-  if (stacks->size() == 1) return stacks->front();
-  std::vector<uint32_t> listed;
-  for (const uint32_t stack : *stacks) ListStacks(stack, &listed);
-  *stacks = std::move(listed);
-  JoinCounts(stacks);
-  std::sort(stacks->begin(), stacks->end());
-  stacks->erase(std::unique(stacks->begin(), stacks->end()), stacks->end());
-  uint32_t either = stacks->back();
-  for (size_t i = stacks->size() - 1; i-- > 0;) {
-    either = Push(kEitherNode, (*stacks)[i], {.first = either});
-  }
-  return either;
-}
-
-void LazyAutomaton::ListStacks(uint32_t stack, std::vector<uint32_t>* stacks) const {
-  for (; stacks_[stack].node == kEitherNode; stack = stacks_[stack].numbers.first) {
-    stacks->push_back(stacks_[stack].below);
-  }
-  stacks->push_back(stack);
 }
 
 StateId LazyAutomaton::Near(StateId state) {
@@ -375,12 +295,11 @@ StateId LazyAutomaton::Near(StateId state) {
   if (const StateId near = known.near.load(std::memory_order_acquire); near != kUnknown)
     return near;
   const std::lock_guard lock(mutex_);
-  Record& record =
-      chunks_[state / kChunkStates].load(std::memory_order_relaxed)->records[state % kChunkStates];
+  Record& record = PlaceOf(state);
   ClearScratch();
   for (uint32_t i = 0; i < record.num_items; ++i) {
     const Item item = items_[record.first_item + i];
-    closed_.push_back({.node = item.node, .stack = stacks_[item.stack].near});
+    closed_.push_back({.node = item.node, .stack = stacks_.cell(item.stack).near});
   }
   // Items that were told apart by their numbers alone may be one now.
   const auto by_key = [](const Item& a, const Item& b) { return a.key() < b.key(); };
@@ -392,53 +311,15 @@ StateId LazyAutomaton::Near(StateId state) {
   return near;
 }
 
-uint32_t LazyAutomaton::NearOf(const StackCell& cell) {
-  const uint32_t below = stacks_[cell.below].near;
-  if (cell.node == kEitherNode) {
-    const uint32_t other = stacks_[cell.numbers.first].near;
-    if (below == cell.below && other == cell.numbers.first) return kSameStack;
-    std::vector<uint32_t> stacks = {below, other};
-    return Either(&stacks);
-  }
-  const Network::Node& node = network_.node(cell.node);
-  const bool is_count =
-      node.role == Network::Role::kEntry && network_.frame(node).kind == FrameRule::Kind::kCount;
-  const FrameNumbers numbers =
-      is_count ? NetworkFrame::Near(cell.numbers, near_bytes_) : cell.numbers;
-  if (below == cell.below && numbers == cell.numbers) return kSameStack;
-  return Push(cell.node, below, numbers);
-}
-
 ByteSet LazyAutomaton::BytesAfter(Item item) const {
   const Network::Node& node = network_.node(item.node);
   if (node.role != Network::Role::kKey) return node.bytes;
   ByteSet bytes;
+  const NextKeys keys = KeysAt(node, item.stack);
   for (const Network::Edge& edge : node.edges) {
-    if (MayFollow(node, edge, item.stack)) bytes = bytes | ByteSet::Range(edge.first, edge.last);
+    if (MayFollow(edge, keys)) bytes = bytes | ByteSet::Range(edge.first, edge.last);
   }
   return bytes;
-}
-
-uint32_t LazyAutomaton::Push(uint32_t node, uint32_t below, FrameNumbers numbers) {
-  const uint64_t mixed =
-      IdTable::Mix(uint64_t{node} << 32 | below) ^ (uint64_t{numbers.first} << 32 | numbers.second);
-  const auto hash = static_cast<uint32_t>(IdTable::Mix(mixed));
-  const auto is_cell = [&](uint32_t i) {
-    return stacks_[i].node == node && stacks_[i].below == below && stacks_[i].numbers == numbers;
-  };
-  const uint32_t found = stack_ids_.Find(hash, is_cell);
-  if (found != IdTable::kNone) return found;
-  const uint32_t near = NearOf({.node = node, .below = below, .numbers = numbers});
-  const auto number = static_cast<uint32_t>(stacks_.size());
-  stack_ids_.Reserve();
-  stacks_.push_back({.node = node,
-                     .below = below,
-                     .numbers = numbers,
-                     .near = near == kSameStack ? number : near});
-  stack_ids_.Insert(hash, number);
-  // The cell is in a list, which doubles, and in the table, which is half empty.
-  bytes_.Add(2 * sizeof(StackCell) + 4 * sizeof(uint64_t));
-  return number;
 }
 
 StateId LazyAutomaton::Intern(std::span<Item> items, bool is_accepting) {
@@ -478,7 +359,14 @@ StateId LazyAutomaton::Intern(std::span<Item> items, bool is_accepting) {
 
 LazyAutomaton::Record* LazyAutomaton::NextRecord() {
   const StateId number = next_state();
-  std::atomic<Chunk*>& place = chunks_[number / kChunkStates];
+  std::atomic<Block*>& block = blocks_[number / kBlockStates];
+  if (block.load(std::memory_order_relaxed) == nullptr) {
+    owned_blocks_.push_back(std::make_unique<Block>());
+    block.store(owned_blocks_.back().get(), std::memory_order_relaxed);
+    bytes_.Add(sizeof(Block));
+  }
+  std::atomic<Chunk*>& place =
+      block.load(std::memory_order_relaxed)->chunks[number % kBlockStates / kChunkStates];
   Chunk* chunk = place.load(std::memory_order_relaxed);
   const uint32_t num_classes = network_.num_classes();
   if (chunk == nullptr) {

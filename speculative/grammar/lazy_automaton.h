@@ -28,7 +28,9 @@
 #include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/grammar_memory.h"
 #include "speculative/grammar/id_table.h"
+#include "speculative/grammar/member_place.h"
 #include "speculative/grammar/network.h"
+#include "speculative/grammar/stack_table.h"
 
 namespace specd::grammar {
 
@@ -103,30 +105,22 @@ class LazyAutomaton {
 
  private:
   static constexpr StateId kUnknown = ~StateId{0};
-  static constexpr uint32_t kEmptyStack = 0;
-  static constexpr uint32_t kEitherNode = ~uint32_t{0};  // the node of a cell that joins two stacks
   static constexpr uint32_t kChunkStates = 64;
   static constexpr size_t kTightBytes = size_t{1} << 20;
-  static constexpr uint32_t kNumChunks = kStatesMax / kChunkStates;
+  // Most automata have few states, so the places of chunks come in blocks too.
+  static constexpr uint32_t kBlockChunks = 64;
+  static constexpr uint32_t kBlockStates = kBlockChunks * kChunkStates;
+  static constexpr uint32_t kNumBlocks = kStatesMax / kBlockStates;
 
   // A node, and the stack of nodes to return to.
   struct Item {
     uint32_t node = 0;
-    uint32_t stack = kEmptyStack;
+    uint32_t stack = StackTable::kEmpty;
 
     uint64_t key() const { return uint64_t{node} << 32 | stack; }
     uint32_t hash() const { return static_cast<uint32_t>(IdTable::Mix(key())); }
     friend bool operator==(const Item&, const Item&) = default;
   };
-  struct StackCell {
-    // kEitherNode: the stack is `below`, or the one whose number is numbers.first. Such cells form
-    // a list: `below` is never another.
-    uint32_t node = 0;
-    uint32_t below = kEmptyStack;
-    FrameNumbers numbers = {};    // of a node of a frame rule
-    uint32_t near = kEmptyStack;  // the stack of Near
-  };
-  static constexpr uint32_t kSameStack = ~uint32_t{0};
   struct Record {
     std::atomic<StateId>* row = nullptr;  // one for each byte class
     ByteSet next_bytes;
@@ -140,21 +134,26 @@ class LazyAutomaton {
     std::array<Record, kChunkStates> records;
     std::unique_ptr<std::atomic<StateId>[]> rows;
   };
-  const Record& RecordOf(StateId state) const {
-    // Pairs with the store in Intern. A state's number is known only after its chunk.
-    return chunks_[state / kChunkStates]
+  struct Block {
+    std::array<std::atomic<Chunk*>, kBlockChunks> chunks = {};
+  };
+  const Record& RecordOf(StateId state) const { return PlaceOf(state); }
+  Record& PlaceOf(StateId state) const {
+    // Pairs with the stores in NextRecord. A state's number is known only after its chunk.
+    return blocks_[state / kBlockStates]
+        .load(std::memory_order_relaxed)
+        ->chunks[state % kBlockStates / kChunkStates]
         .load(std::memory_order_relaxed)
         ->records[state % kChunkStates];
   }
 
-  // States with the stack cells that they reach. A cell is below all cells that stand on it, so it
-  // comes before them; cell i here has the number i + 1, and 0 is the empty stack.
+  // States with the stack cells that they reach; the items' stacks are numbers of these.
   struct Exported {
     struct State {
       std::vector<Item> items;
       bool is_accepting = false;
     };
-    std::vector<StackCell> cells;
+    std::vector<StackTable::ExportedCell> cells;
     std::vector<State> states;
   };
 
@@ -180,23 +179,24 @@ class LazyAutomaton {
   void ListReturn(uint32_t stack);
   // Begins a member of the frame rule whose entry is the node `entry`.
   void BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t below);
-  // The value follows a whole key, and then the frame is behind the key.
+  // If the whole key may come, its value follows it, and the frame is behind the key.
   void EndKey(Item item);
   // What the node of an item calls, and the item itself if it reads bytes.
   void Call(Item item);
-  // A stack that is either of these. Alternatives that read the same, such as the members of many
-  // objects, are so followed once. The list is the function's to change.
-  uint32_t Either(std::vector<uint32_t>* stacks);
-  // Stacks that differ only in the counts of one repetition become one where that is exact.
-  void JoinCounts(std::vector<uint32_t>* stacks);
-  void ListStacks(uint32_t stack, std::vector<uint32_t>* stacks) const;
-  bool MayFollow(const Network::Node& node, const Network::Edge& edge, uint32_t stack) const;
-  // The stack of Near for a new cell; kSameStack: the cell itself.
-  uint32_t NearOf(const StackCell& cell);
+  MemberPlace PlaceAt(const Network::Node& node, FrameNumbers numbers) const {
+    return {network_.frame(node), numbers, stacks_.sets()};
+  }
+  // The keys that may come where a node of a tree of keys reads on.
+  NextKeys KeysAt(const Network::Node& node, uint32_t stack) const {
+    return PlaceAt(node, stacks_.cell(stack).numbers).Keys();
+  }
+  // With `keys` of its node, if that is of a tree of keys.
+  bool MayFollow(const Network::Edge& edge, const NextKeys& keys) const {
+    return keys.HasAnyOf(network_.keys(network_.node(edge.target)));
+  }
   ByteSet BytesAfter(Item item) const;
   // Follows calls and returns from visited_, and makes a state of what reads bytes.
   StateId CloseVisited();
-  uint32_t Push(uint32_t node, uint32_t below, FrameNumbers numbers = {});
   // Sorts the items.
   StateId Intern(std::span<Item> items, bool is_accepting);
   // Makes the record of the next state's number, if it is not there.
@@ -206,17 +206,16 @@ class LazyAutomaton {
   }
 
   const Network& network_;
-  const uint32_t near_bytes_;
   StateId start_ = kDead;
   std::array<uint8_t, 256> byte_of_class_ = {};
-  std::array<std::atomic<Chunk*>, kNumChunks> chunks_ = {};
+  std::array<std::atomic<Block*>, kNumBlocks> blocks_ = {};
   std::atomic<StateId> next_state_{0};
   CountedBytes bytes_;  // an estimate from above of what the maps take
 
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Chunk>> owned_chunks_;  // those of chunks_
-  std::vector<StackCell> stacks_;
-  IdTable stack_ids_;
+  std::vector<std::unique_ptr<Block>> owned_blocks_;  // those of blocks_
+  std::vector<std::unique_ptr<Chunk>> owned_chunks_;
+  StackTable stacks_;
   std::vector<Item> items_;  // of all states
   IdTable state_ids_;
   // Scratch of a step; an exception may leave something in it.

@@ -6,6 +6,8 @@
 namespace specd::grammar {
 namespace {
 
+constexpr size_t kMemoryPart = 8;  // of the memory of all grammars
+
 size_t BytesOf(const std::vector<uint32_t>& words) {
   // The list's entry and the map's are an estimate.
   return words.size() * sizeof(uint32_t) + 128;
@@ -65,12 +67,18 @@ MaskCache::Words MaskCache::InsertHeld(const Key& key, Words words) {
     throw;
   }
   size_bytes_ += BytesOf(*words);
-  while (size_bytes_ > bytes_max_ && entries_.size() > 1) {
-    size_bytes_ -= BytesOf(*entries_.back().words);
-    places_.erase(entries_.back().key);
-    entries_.pop_back();
-  }
+  memory_.Add(BytesOf(*words));
+  const size_t bytes_max = std::min(bytes_max_, memory_.bytes_max() / kMemoryPart);
+  while (size_bytes_ > bytes_max && entries_.size() > 1) DropOldest();
   return words;
+}
+
+void MaskCache::DropOldest() {
+  const size_t bytes = BytesOf(*entries_.back().words);
+  size_bytes_ -= bytes;
+  memory_.Remove(bytes);
+  places_.erase(entries_.back().key);
+  entries_.pop_back();
 }
 
 size_t MaskCache::size_bytes() const {

@@ -1,8 +1,9 @@
 // MaskCache keeps mask rows of compiled grammars, and drops those used least recently.
 //
 // A row belongs to a grammar, a state and a set of stop ids. Sequences under the same constraint
-// share it. A row that is dropped lives on while a round uses it. Safe from any number of threads;
-// no row is built under the lock.
+// share it. A row that is dropped lives on while a round uses it. The rows count in the memory of
+// all grammars, and take an eighth of its bound at most. Safe from any number of threads; no row is
+// built under the lock.
 #pragma once
 
 #include <condition_variable>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "speculative/grammar/grammar_memory.h"
 #include "speculative/grammar/id_table.h"
 
 namespace specd::grammar {
@@ -31,7 +33,11 @@ class MaskCache {
     friend bool operator==(const Key&, const Key&) = default;
   };
 
-  explicit MaskCache(size_t bytes_max) : bytes_max_(bytes_max) {}
+  // `memory` outlives the cache.
+  MaskCache(size_t bytes_max, GrammarMemory* memory) : bytes_max_(bytes_max), memory_(*memory) {}
+  ~MaskCache() { memory_.Remove(size_bytes_); }
+  MaskCache(const MaskCache&) = delete;
+  MaskCache& operator=(const MaskCache&) = delete;
 
   // Null if the row is not there.
   Words Find(const Key& key);
@@ -47,6 +53,7 @@ class MaskCache {
   // With the lock held.
   Words FindHeld(const Key& key);
   Words InsertHeld(const Key& key, Words words);
+  void DropOldest();
 
   struct HashKey {
     size_t operator()(const Key& key) const {
@@ -60,6 +67,7 @@ class MaskCache {
   using Entries = std::list<Entry>;
 
   const size_t bytes_max_;
+  GrammarMemory& memory_;
   mutable std::mutex mutex_;
   Entries entries_;  // the one used last is at the front
   // If memory runs out while an entry is added, the map is as it was; Abseil's would be broken.

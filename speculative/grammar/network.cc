@@ -36,6 +36,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
     absl::StatusOr<RuleGraph> graph = MakeRuleGraph(nfa);
     if (!graph.ok()) return graph.status();
     const uint32_t base = starts.back();
+    const std::vector<bool> is_loop = FindLoops(*graph);
     for (RuleGraph::Node& from : graph->nodes) {
       Node& node = network.nodes_.emplace_back();
       node.edges = std::move(from.edges);
@@ -46,6 +47,7 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
       }
       for (const auto& [rule, next] : from.calls) node.calls.push_back({rule, next + base});
       node.is_tail = node.is_end && node.edges.empty() && node.calls.empty();
+      node.is_loop = is_loop[network.nodes_.size() - 1 - base];
     }
   }
   // Calls have the rules' numbers until here.
@@ -58,9 +60,10 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
          {&frame.separator, &frame.other, &frame.needed_other, is_count ? &frame.part : nullptr}) {
       if (start != nullptr && *start != NetworkFrame::kNoNode) *start = starts[*start];
     }
-    for (uint32_t& value : frame.values) value = starts[value];
-    for (uint32_t& value : frame.needed_values) {
-      if (value != NetworkFrame::kNoNode) value = starts[value];
+    for (List<uint32_t>* values : {&frame.values, &frame.needed_values}) {
+      for (uint32_t& value : *values) {
+        if (value != NetworkFrame::kNoNode) value = starts[value];
+      }
     }
   }
   network.start_ = starts[nfas->root];
@@ -80,23 +83,34 @@ void Network::AddFrame(const FrameRule& rule) {
   frame.max = rule.max;
   frame.part = rule.part;
   if (rule.kind == FrameRule::Kind::kCount) return;
+  frame.any_order = rule.any_order;
+  frame.has_values = rule.has_values;
   frame.separator = rule.separator;
   frame.other = rule.other;
   const size_t num_keys = rule.keys.size();
-  frame.next_required.assign(num_keys + 2, static_cast<uint32_t>(num_keys));
-  frame.num_required.assign(num_keys + 2, 0);
+  frame.next_required.assign(num_keys + 1, static_cast<uint32_t>(num_keys));
+  frame.num_required.assign(num_keys + 1, 0);
+  const auto mark = [&](size_t key, List<uint64_t>* words) {
+    if (rule.any_order) {
+      words->resize(std::max(words->size(), key / 64 + 1));
+      (*words)[key / 64] |= uint64_t{1} << key % 64;
+    }
+  };
   for (size_t key = num_keys; key-- > 0;) {
     const bool is_required = rule.keys[key].is_required;
     frame.next_required[key] =
         is_required ? static_cast<uint32_t>(key) : frame.next_required[key + 1];
     frame.num_required[key] = frame.num_required[key + 1] + (is_required ? 1 : 0);
+    if (is_required) mark(key, &frame.required_keys);
   }
   frame.has_need = rule.has_need;
   frame.needed_other = rule.needed_other;
   for (uint32_t key = 0; key < num_keys; ++key) {
     frame.values.push_back(rule.keys[key].value);
     frame.needed_values.push_back(rule.keys[key].needed_value);
-    if (rule.keys[key].needed_value != kNoRule) frame.needed_keys_end = key + 1;
+    if (rule.keys[key].needed_value == kNoRule) continue;
+    frame.needed_keys_end = key + 1;
+    mark(key, &frame.needed_keys);
   }
   frame.part = AddKeys(rule, number);
 }
@@ -129,6 +143,7 @@ uint32_t Network::AddKeys(const FrameRule& rule, uint32_t frame) {
       }
       lists[at - root].push_back(key);
     }
+    nodes_[at].whole_key = key;
   }
   for (size_t i = 0; i < lists.size(); ++i) {
     Node& node = nodes_[root + i];
@@ -208,7 +223,10 @@ size_t Network::size_bytes() const {
             HeapBytes(node.calls.capacity() * sizeof(Call));
   }
   size += key_lists_.capacity() * sizeof(uint32_t) + frames_.capacity() * sizeof(NetworkFrame);
-  for (const NetworkFrame& frame : frames_) size += 4 * frame.values.capacity() * sizeof(uint32_t);
+  for (const NetworkFrame& frame : frames_) {
+    size += 4 * frame.values.capacity() * sizeof(uint32_t);
+    size += (frame.required_keys.capacity() + frame.needed_keys.capacity()) * sizeof(uint64_t);
+  }
   return size;
 }
 

@@ -37,19 +37,24 @@ class Network {
     kNext,   // of a frame rule; a separator returns here, and a member begins
     kKey,    // of the tree of keys: edges lead on only where the frame allows a key behind them
   };
+  static constexpr uint32_t kNoKey = ~uint32_t{0};
   struct Node {
     List<Edge> edges = {};
     List<Call> calls = {};
     ByteSet bytes = {};    // of the edges
     bool is_end = false;   // the rule may end here
     bool is_tail = false;  // the rule can only end here
+    // The rule may end here, and behind this node nowhere else: what may follow here may follow any
+    // number of times, as behind a star. Two returns to it in a row are one.
+    bool is_loop = false;
     Role role = Role::kPlain;
     // Without a byte, a node leads to nodes of larger ranks only: to the rules that it calls.
     uint32_t rank = 0;
     uint32_t frame = 0;  // of every role but kPlain
-    // kKey: the keys that begin so, in key_lists. A whole key has one, and no edges.
+    // kKey: the keys that begin so, in key_lists, and the one that ends here.
     uint32_t first_key = 0;
     uint32_t num_keys = 0;
+    uint32_t whole_key = kNoKey;
   };
 
   // Texts with bytes outside `bytes` are left out: a tokenizer may not have all. REQUIRES: the root
@@ -60,6 +65,10 @@ class Network {
   const Node& node(uint32_t index) const { return nodes_[index]; }
   size_t num_nodes() const { return nodes_.size(); }
   const NetworkFrame& frame(const Node& node) const { return frames_[node.frame]; }
+  // Members whose keys came, as a set on the stack of their frame: `node` is one of the frame's.
+  bool HasKeySet(const Node& node) const {
+    return node.role != Role::kPlain && frame(node).any_order;
+  }
   std::span<const uint32_t> keys(const Node& node) const {
     return std::span(key_lists_).subspan(node.first_key, node.num_keys);
   }

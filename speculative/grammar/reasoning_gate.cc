@@ -104,10 +104,10 @@ ReasoningGate::ReasoningGate(std::shared_ptr<const ReasoningMarkers> markers,
   progress_.push_back(markers_->AfterPrompt(prompt));
 }
 
-MaskRow ReasoningGate::Mask() {
+std::optional<MaskRow> ReasoningGate::TryMask(WorkSlice* slice) {
   fault_ = MatcherFault::kNone;
   if (is_open()) {
-    MaskRow row = inside_->Mask();
+    std::optional<MaskRow> row = inside_->TryMask(slice);
     fault_ = inside_->fault();
     return row;
   }

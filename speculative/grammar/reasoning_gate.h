@@ -22,7 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_matcher.h"
 
 namespace specd::grammar {
 
@@ -79,7 +79,7 @@ class ReasoningGate : public GrammarMatcher {
   ReasoningGate(std::shared_ptr<const ReasoningMarkers> markers,
                 std::unique_ptr<GrammarMatcher> inside, std::span<const TokenId> prompt);
 
-  MaskRow Mask() override;
+  std::optional<MaskRow> TryMask(WorkSlice* slice) override;
   MatcherFault fault() const override { return fault_; }
   bool Accept(TokenId id) override;
   bool AcceptText(std::string_view text) override;

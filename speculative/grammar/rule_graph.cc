@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 
+#include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
 #include "speculative/grammar/id_table.h"
 
@@ -175,5 +176,31 @@ class NodeMerger {
 }  // namespace
 
 RuleGraph MergeEqualNodes(const RuleGraph& graph) { return NodeMerger(graph).Run(); }
+
+std::vector<bool> FindLoops(const RuleGraph& graph) {
+  std::vector<bool> is_loop(graph.nodes.size());
+  std::vector<uint32_t> seen_from(graph.nodes.size(), kNone);
+  std::vector<uint32_t> open;
+  for (uint32_t from = 0; from < graph.nodes.size(); ++from) {
+    if (!graph.nodes[from].is_end) continue;
+    is_loop[from] = true;
+    open.assign(1, from);
+    seen_from[from] = from;
+    const auto reach = [&](uint32_t node) {
+      if (seen_from[node] == from) return;
+      seen_from[node] = from;
+      open.push_back(node);
+      is_loop[from] = is_loop[from] && !graph.nodes[node].is_end;
+    };
+    while (is_loop[from] && !open.empty()) {
+      const RuleGraph::Node& node = graph.nodes[open.back()];
+      open.pop_back();
+      for (const Network::Edge& edge : node.edges) reach(edge.target);
+      for (const auto& [rule, next] : node.calls) reach(next);
+      is_loop[from] = is_loop[from] && Budget::Spend(1 + node.edges.size() + node.calls.size());
+    }
+  }
+  return is_loop;
+}
 
 }  // namespace specd::grammar

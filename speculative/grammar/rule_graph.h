@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "speculative/grammar/counted.h"
 #include "speculative/grammar/network.h"
@@ -25,5 +26,8 @@ struct RuleGraph {
 // several nodes in different places stay apart. REQUIRES: the edges and calls of every node are
 // sorted, and no two edges share a byte.
 RuleGraph MergeEqualNodes(const RuleGraph& graph);
+
+// Which nodes are loops (Network::Node::is_loop).
+std::vector<bool> FindLoops(const RuleGraph& graph);
 
 }  // namespace specd::grammar

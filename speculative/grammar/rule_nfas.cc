@@ -56,6 +56,12 @@ std::vector<bool> ReachesFinal(const ByteNfa& nfa, const std::vector<bool>& is_u
   return reaches;
 }
 
+// True if the key has a text, when the rules with `has_text` have one.
+bool HasMember(const FrameRule& frame, const FrameRule::Key& key,
+               const std::vector<bool>& has_text) {
+  return key.is_spelled && (!frame.has_values || (key.value != kNoRule && has_text[key.value]));
+}
+
 // True if a text of the frame rule is sure, when the rules with `has_text` have one.
 bool HasText(const FrameRule& frame, const std::vector<bool>& has_text) {
   const auto is_usable = [&](RuleId rule) { return rule != kNoRule && has_text[rule]; };
@@ -64,17 +70,18 @@ bool HasText(const FrameRule& frame, const std::vector<bool>& has_text) {
   uint64_t num_required = 0;
   bool is_met = !frame.has_need || is_usable(frame.needed_other);
   for (const FrameRule::Key& key : frame.keys) {
-    if (key.is_required && !is_usable(key.value)) return false;
+    const bool has_member = HasMember(frame, key, has_text);
+    if (key.is_required && !has_member) return false;
     num_required += key.is_required ? 1 : 0;
-    num_usable += is_usable(key.value) ? 1 : 0;
-    is_met = is_met || is_usable(key.needed_value);
+    num_usable += has_member ? 1 : 0;
+    is_met = is_met || (has_member && is_usable(key.needed_value));
   }
   const uint64_t max = is_usable(frame.separator) ? frame.max : 1;
   // One member is the required one, and meets the need.
   const bool is_alone = max == 1 && num_required == 1 && frame.has_need;
   if (is_alone) {
     is_met = std::any_of(frame.keys.begin(), frame.keys.end(), [&](const FrameRule::Key& key) {
-      return key.is_required && is_usable(key.needed_value);
+      return key.is_required && HasMember(frame, key, has_text) && is_usable(key.needed_value);
     });
   }
   return is_met && std::max<uint64_t>(frame.min, 1) <= std::min(num_usable, max) &&
@@ -83,9 +90,8 @@ bool HasText(const FrameRule& frame, const std::vector<bool>& has_text) {
 
 // Removes the members that have no text.
 void TrimMembers(const std::vector<bool>& has_text, FrameRule* frame) {
-  std::erase_if(frame->keys, [&](const FrameRule::Key& key) {
-    return key.value == kNoRule || !has_text[key.value];
-  });
+  std::erase_if(frame->keys,
+                [&](const FrameRule::Key& key) { return !HasMember(*frame, key, has_text); });
   const auto drop_never = [&](RuleId* rule) {
     if (*rule != kNoRule && !has_text[*rule]) *rule = kNoRule;
   };
@@ -95,6 +101,11 @@ void TrimMembers(const std::vector<bool>& has_text, FrameRule* frame) {
   if (frame->separator != kNoRule && !has_text[frame->separator]) {
     frame->separator = kNoRule;
     frame->max = std::min<uint32_t>(frame->max, 1);
+  }
+  if (frame->has_need && frame->max == 1) {
+    // The only member is the one that meets it.
+    std::erase_if(frame->keys,
+                  [](const FrameRule::Key& key) { return key.needed_value == kNoRule; });
   }
 }
 

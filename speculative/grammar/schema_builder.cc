@@ -8,7 +8,9 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/array_builder.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/key_sets.h"
 
 namespace specd::grammar {
 namespace {
@@ -20,16 +22,6 @@ std::string_view MessageOf(const absl::Status& status) {
 bool IsContainer(const SchemaAlternative& alternative) {
   return alternative.constant == nullptr &&
          (alternative.type == JsonType::kArray || alternative.type == JsonType::kObject);
-}
-
-// Numbers of items, and of those that satisfy the schema of `contains`, are told apart up to here.
-uint64_t CountedItems(const ArraySchema& array) {
-  return std::max<uint64_t>({1, array.prefix.size(), array.contained[0].from, array.min_items,
-                             array.max_items == kUnbounded ? 0 : array.max_items});
-}
-uint64_t CountedMatches(const ArraySchema& array) {
-  const ContainedItems& contained = array.contained[0];
-  return contained.max != kUnbounded ? contained.max : contained.min;
 }
 
 // The keyword that a failure to build a scalar comes from.
@@ -140,7 +132,9 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildAlternative(const SchemaSet& set,
       if (scalar.ok()) return scalar;
       break;
     case JsonType::kArray:
-      return BuildArray(set, alternative.array);
+      return ArrayBuilder(&text_, &forms_, &report_, &rules_,
+                          [this](const SchemaSet& items) { return ExprFor(items); })
+          .Build(set, alternative.array);
     case JsonType::kObject:
       return BuildObject(set, alternative.object);
   }
@@ -150,135 +144,6 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildAlternative(const SchemaSet& set,
   return alternative.type == JsonType::kNumber
              ? BuildNumber({.kind = alternative.number.kind}, &text_, &rules_)
              : absl::StatusOr<ExprId>(text_.String());
-}
-
-absl::Status SchemaBuilder::RefuseUnoffered(const List<UnofferedKeyword>& unoffered) {
-  for (const UnofferedKeyword& keyword : unoffered) {
-    const std::string_view why = keyword.keyword == "uniqueItems"
-                                     ? "a grammar does not remember earlier items"
-                                     : "it depends on what other keywords have seen";
-    const absl::Status status = report_.Refuse(*keyword.schema, keyword.keyword, why);
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ExprId> SchemaBuilder::BuildArray(const SchemaSet& set, const ArraySchema& array) {
-  if (array.IsUnconstrained()) return text_.Array();
-  const bool has_one_item =
-      array.max_items <= 1 &&
-      std::all_of(array.unoffered.begin(), array.unoffered.end(),
-                  [](const UnofferedKeyword& one) { return one.keyword == "uniqueItems"; });
-  if (!has_one_item) {
-    const absl::Status status = RefuseUnoffered(array.unoffered);
-    if (!status.ok()) return status;
-  }
-  if (!array.contained.empty()) {
-    const absl::StatusOr<bool> is_counted = CountsContained(set, array);
-    if (!is_counted.ok()) return is_counted.status();
-    if (*is_counted) {
-      const absl::StatusOr<ExprId> counted = BuildContaining(set, array);
-      if (!counted.ok()) return counted;
-      return rules_.Sequence({text_.Open('['), *counted, rules_.Literal("]")});
-    }
-  }
-  List<ExprId> items;
-  for (size_t i = 0; i < std::max<size_t>(array.prefix.size(), 1); ++i) {
-    if (i > 0 && i >= array.max_items) break;
-    const absl::StatusOr<ExprId> item = ExprFor(array.Item(i));
-    if (!item.ok()) return item;
-    items.push_back(*item);
-  }
-  const auto num_items = static_cast<uint32_t>(items.size());
-  ExprId tail = rules_.Empty();
-  if (num_items < array.max_items) {
-    const absl::StatusOr<ExprId> rest = ExprFor(array.rest);
-    if (!rest.ok()) return rest;
-    const uint32_t min = array.min_items > num_items ? array.min_items - num_items : 0;
-    const uint32_t max = array.max_items == kUnbounded ? kUnbounded : array.max_items - num_items;
-    tail = rules_.Repeat(rules_.Sequence({text_.Comma(), *rest}), min, max);
-  }
-  // Deeper nesting becomes rules, so that no expression is deep.
-  constexpr uint32_t kInlineItemsMax = 16;
-  for (uint32_t i = num_items; i-- > 1;) {
-    const ExprId from_here = rules_.Sequence({text_.Comma(), items[i], tail});
-    if (i < array.min_items) {
-      tail = from_here;
-      continue;
-    }
-    tail = rules_.Optional(from_here);
-    if (num_items > kInlineItemsMax && tail != rules_.Empty()) {
-      const RuleId rule = rules_.AddRule(fmt::format("{} from {}", PointerOf(PlaceOf(set)), i));
-      rules_.Define(rule, tail);
-      tail = rules_.Call(rule);
-    }
-  }
-  ExprId body = rules_.Never();
-  if (array.max_items > 0) body = rules_.Sequence({items[0], tail, text_.Space()});
-  if (array.min_items == 0) body = rules_.Optional(body);
-  return rules_.Sequence({text_.Open('['), body, rules_.Literal("]")});
-}
-
-absl::StatusOr<bool> SchemaBuilder::CountsContained(const SchemaSet& set,
-                                                    const ArraySchema& array) {
-  constexpr uint64_t kNodesMax = 4096;
-  const std::string_view why = array.contained.size() > 1 ? "more than one schema would be counted"
-                               : (CountedItems(array) + 1) * (CountedMatches(array) + 1) > kNodesMax
-                                   ? "its numbers of items are too large"
-                                   : "";
-  if (why.empty()) return true;
-  const absl::Status status = report_.Refuse(PlaceOf(set), "contains", why);
-  return status.ok() ? absl::StatusOr<bool>(false) : status;
-}
-
-absl::StatusOr<ExprId> SchemaBuilder::BuildContaining(const SchemaSet& set,
-                                                      const ArraySchema& array) {
-  const ContainedItems& contained = array.contained[0];
-  const bool has_most = contained.max != kUnbounded;
-  const uint64_t items_max = CountedItems(array);
-  const uint64_t found_max = CountedMatches(array);
-  // The last rules come first, so that none is called before it is there; the loops are at the end.
-  const auto index = [&](uint64_t items, uint64_t found) {
-    return static_cast<size_t>(items * (found_max + 1) + found);
-  };
-  List<RuleId> rules((items_max + 1) * (found_max + 1));
-  for (RuleId& rule : rules) rule = rules_.AddRule(PointerOf(PlaceOf(set)) + " items");
-  for (uint64_t items = 0; items <= items_max; ++items) {
-    const SchemaSet& any = array.Item(items);
-    const absl::StatusOr<ExprId> match = ExprFor(UniteSets(any, contained.schemas));
-    if (!match.ok()) return match;
-    // With a least number alone, an item that satisfies the schema need not be counted.
-    List<SchemaSet> misses = {any};
-    if (has_most && items >= contained.from) {
-      misses.clear();
-      for (const SchemaSet& opposite : Opposites(contained.schemas)) {
-        misses.push_back(UniteSets(any, opposite));
-      }
-    }
-    List<ExprId> miss;
-    for (const SchemaSet& one : misses) {
-      const absl::StatusOr<ExprId> expr = ExprFor(one);
-      if (!expr.ok()) return expr;
-      miss.push_back(*expr);
-    }
-    for (uint64_t found = 0; found <= found_max; ++found) {
-      List<ExprId> ways;
-      const auto add = [&](ExprId item, uint64_t next_found) {
-        const ExprId rest = rules_.Call(rules[index(std::min(items + 1, items_max), next_found)]);
-        const ExprId comma = items == 0 ? rules_.Empty() : text_.Comma();
-        ways.push_back(rules_.Sequence({comma, item, rest}));
-      };
-      if (items < array.max_items) {
-        for (const ExprId one : miss) add(one, found);
-        const bool counts = items >= contained.from && found < found_max;
-        if (counts) add(*match, found + 1);
-      }
-      const bool may_end = items >= array.min_items && found >= contained.min;
-      if (may_end) ways.push_back(items == 0 ? rules_.Empty() : text_.Space());
-      rules_.Define(rules[index(items, found)], rules_.AnyOf(ways));
-    }
-  }
-  return rules_.Call(rules[0]);
 }
 
 absl::Status SchemaBuilder::SimplifyNeeds(const SchemaSet& set, ObjectSchema* object) {
@@ -370,7 +235,8 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildOthers(const SchemaSet& set, const Ob
 absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,
                                                   const ObjectSchema& schema) {
   if (schema.IsUnconstrained()) return text_.Object();
-  if (absl::Status status = RefuseUnoffered(schema.unoffered); !status.ok()) return status;
+  if (absl::Status status = RefuseUnoffered(schema.unoffered, &report_); !status.ok())
+    return status;
   ObjectSchema object = schema;
   if (absl::Status status = SimplifyNeeds(set, &object); !status.ok()) return status;
   absl::StatusOr<Members> members = ReadMembers(set, object);
@@ -406,7 +272,14 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildObject(const SchemaSet& set,
 absl::StatusOr<Members> SchemaBuilder::ReadMembers(const SchemaSet& set,
                                                    const ObjectSchema& object) {
   const NeededMember* needed = object.needed.empty() ? nullptr : &object.needed[0];
-  Members members = {.separator = text_.Comma(),
+  if (any_order_ && object.properties.size() > kSetKeysMax) {
+    return absl::ResourceExhaustedError(
+        fmt::format("{}: {} properties, and keys in any order are offered for at most {}; ask for "
+                    "the order of the schema, or use fewer properties",
+                    PointerOf(PlaceOf(set)), object.properties.size(), kSetKeysMax));
+  }
+  Members members = {.any_order = any_order_,
+                     .separator = text_.Comma(),
                      .has_need = needed != nullptr,
                      .min = std::max<uint32_t>(object.min_properties, 1),
                      .max = object.max_properties};

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/json_schema.h"
 #include "speculative/grammar/json_text.h"
 #include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_forms.h"
@@ -19,12 +20,13 @@ namespace specd::grammar {
 
 class SchemaBuilder {
  public:
-  SchemaBuilder(Whitespace whitespace, SchemaForms* forms, SchemaReport* report,
+  SchemaBuilder(const JsonSchemaOptions& options, SchemaForms* forms, SchemaReport* report,
                 GrammarRules* rules)
-      : forms_(*forms),
+      : any_order_(options.key_order == KeyOrder::kAny),
+        forms_(*forms),
         report_(*report),
         rules_(*rules),
-        text_(whitespace, rules),
+        text_(options.whitespace, rules),
         strings_(&text_) {}
 
   absl::StatusOr<ExprId> Build(const JsonValue& root);
@@ -41,12 +43,6 @@ class SchemaBuilder {
   absl::Status BuildPending(const Pending& pending);
   absl::StatusOr<ExprId> BuildAlternative(const SchemaSet& set,
                                           const SchemaAlternative& alternative);
-  absl::StatusOr<ExprId> BuildArray(const SchemaSet& set, const ArraySchema& array);
-  // The items of an array, with the commas between them, if it says how many of them satisfy a
-  // schema.
-  // False: `contains` is dropped, because the counts would need too many rules.
-  absl::StatusOr<bool> CountsContained(const SchemaSet& set, const ArraySchema& array);
-  absl::StatusOr<ExprId> BuildContaining(const SchemaSet& set, const ArraySchema& array);
   absl::StatusOr<ExprId> BuildObject(const SchemaSet& set, const ObjectSchema& object);
   // `name : value` of the names that are not declared, and that meet the need if there is one.
   absl::StatusOr<ExprId> BuildOthers(const SchemaSet& set, const ObjectSchema& object,
@@ -56,10 +52,8 @@ class SchemaBuilder {
   absl::StatusOr<Members> ReadMembers(const SchemaSet& set, const ObjectSchema& object);
   // The names of a class that meet the need, as they are spelled, without their quotes.
   absl::StatusOr<SharedDfa> SpelledNames(const SharedDfa& names, const NeededMember* needed);
-  absl::Status RefuseUnoffered(const List<UnofferedKeyword>& unoffered);
-  // The place that a set comes from, for the names of rules and for errors.
-  static const JsonValue& PlaceOf(const SchemaSet& set) { return *set[0].schema; }
 
+  const bool any_order_;
   SchemaForms& forms_;
   SchemaReport& report_;
   GrammarRules& rules_;

@@ -371,4 +371,13 @@ absl::Status SchemaReader::ReadUnevaluated(const JsonValue& schema, ObjectSchema
   return absl::OkStatus();
 }
 
+absl::Status RefuseUnoffered(const List<UnofferedKeyword>& unoffered, SchemaReport* report) {
+  for (const UnofferedKeyword& keyword : unoffered) {
+    const absl::Status status = report->Refuse(*keyword.schema, keyword.keyword,
+                                               "it depends on what other keywords have seen");
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace specd::grammar

@@ -53,4 +53,7 @@ class SchemaReader {
   HashSet<std::string> remarks_;  // the names of formats that are no more
 };
 
+// Refuses what is left of the keywords.
+absl::Status RefuseUnoffered(const List<UnofferedKeyword>& unoffered, SchemaReport* report);
+
 }  // namespace specd::grammar

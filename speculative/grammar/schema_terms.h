@@ -32,6 +32,9 @@ using SchemaSet = List<SchemaTerm>;
 const JsonValue& NothingSchema();
 
 SchemaSet SetOf(const SchemaTerm& term);
+// The place that a set comes from, for the names of rules and for errors. REQUIRES: it is not
+// empty.
+inline const JsonValue& PlaceOf(const SchemaSet& set) { return *set[0].schema; }
 SchemaSet NothingSet();
 // True if a term is `false` as it is written. Others may turn out to allow nothing too.
 bool IsNothing(const SchemaSet& set);

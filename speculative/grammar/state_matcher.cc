@@ -33,7 +33,7 @@ MatcherFault FaultOf(StateId state) {
 
 }  // namespace
 
-StateMatcher::StateMatcher(std::shared_ptr<const StateGrammar> grammar,
+StateMatcher::StateMatcher(std::shared_ptr<const GrammarStates> grammar,
                            std::span<const TokenId> stop_ids)
     : grammar_(std::move(grammar)),
       followed_(grammar_->Current()),
@@ -45,18 +45,20 @@ bool StateMatcher::IsStop(TokenId id) const {
   return std::binary_search(stops_->ids.begin(), stops_->ids.end(), id);
 }
 
-MaskRow StateMatcher::Mask() {
+std::optional<MaskRow> StateMatcher::TryMask(WorkSlice* slice) {
   try {
     LeaveHalfFull();
     for (int attempt = 0;; ++attempt) {
-      StateId limit = LazyAutomaton::kDead;
-      MaskRow row = grammar_->RowOf(*followed_, states_.back(), *stops_, &limit);
-      fault_ = FaultOf(limit);
-      if (limit != LazyAutomaton::kFull || !FindRoom(attempt)) return row;
+      GrammarStates::RowAnswer answer = grammar_->RowOf(*followed_, states_.back(), *stops_, slice);
+      work_ = std::move(answer.work);
+      fault_ = FaultOf(answer.limit);
+      if (work_ != nullptr) return std::nullopt;
+      if (answer.limit != LazyAutomaton::kFull || !FindRoom(attempt)) return answer.row;
     }
   } catch (const std::bad_alloc&) {
+    work_ = nullptr;
     fault_ = MatcherFault::kNoMemory;
-    return MaskRow(grammar_->parts_->no_ids);
+    return MaskRow(grammar_->parts().no_ids);
   }
 }
 
@@ -99,7 +101,7 @@ bool StateMatcher::Push(TokenId entry) {
 }
 
 StateId StateMatcher::After(TokenId entry) {
-  if (entry >= 0 && IsStop(entry)) return StateGrammar::kTerminated;
+  if (entry >= 0 && IsStop(entry)) return GrammarStates::kTerminated;
   for (int attempt = 0;; ++attempt) {
     const StateId state = states_.back();
     const StateId next =
@@ -110,6 +112,7 @@ StateId StateMatcher::After(TokenId entry) {
 }
 
 void StateMatcher::LeaveHalfFull() {
+  if (work_ != nullptr) return;  // a move would lose what is done of the mask
   const LazyAutomaton& automaton = followed_->automaton;
   // If this matcher's own stacks fill half of an automaton, a move makes no room.
   if (!automaton.IsHalfFull() || automaton.size_bytes() < joined_bytes_ + kMoveBytesMin) return;
@@ -122,13 +125,13 @@ bool StateMatcher::FindRoom(int attempt) {
   return attempt == 1 && MoveTo(grammar_->NewFollowed());
 }
 
-bool StateMatcher::MoveTo(std::shared_ptr<StateGrammar::Followed> next) {
+bool StateMatcher::MoveTo(std::shared_ptr<GrammarStates::Followed> next) {
   if (next == followed_ || !LazyAutomaton::IsAlive(next->automaton.start())) return false;
   const size_t num_kept = std::min(states_.size(), kStatesKept);
   const size_t first = std::max(states_.size() - num_kept, first_known_);
   size_t end = first;
   while (end < states_.size() && LazyAutomaton::IsAlive(states_[end]) &&
-         states_[end] != StateGrammar::kTerminated) {
+         states_[end] != GrammarStates::kTerminated) {
     ++end;
   }
   const std::vector<StateId> moved =
@@ -205,7 +208,7 @@ std::string StateMatcher::ForcedText() {
   std::string text;
   LazyAutomaton& automaton = followed_->automaton;
   for (StateId state = states_.back(); text.size() < kForcedBytesMax;) {
-    if (state == StateGrammar::kTerminated || automaton.IsAccepting(state)) break;
+    if (state == GrammarStates::kTerminated || automaton.IsAccepting(state)) break;
     const ByteSet& bytes = automaton.NextBytes(state);
     if (bytes.Size() != 1) break;
     text.push_back(static_cast<char>(bytes.First()));

@@ -12,16 +12,16 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/grammar_backend.h"
-#include "speculative/grammar/state_grammar.h"
+#include "speculative/grammar/grammar_matcher.h"
+#include "speculative/grammar/grammar_states.h"
 
 namespace specd::grammar {
 
 class StateMatcher : public GrammarMatcher {
  public:
-  StateMatcher(std::shared_ptr<const StateGrammar> grammar, std::span<const TokenId> stop_ids);
+  StateMatcher(std::shared_ptr<const GrammarStates> grammar, std::span<const TokenId> stop_ids);
 
-  MaskRow Mask() override;
+  std::optional<MaskRow> TryMask(WorkSlice* slice) override;
   MatcherFault fault() const override { return fault_; }
   bool Accept(TokenId id) override;
   bool AcceptText(std::string_view text) override;
@@ -30,7 +30,7 @@ class StateMatcher : public GrammarMatcher {
   std::unique_ptr<GrammarMatcher> Fork() const override;
   bool IsAccepting() override;
   bool IsFinished() override;
-  bool IsTerminated() const override { return states_.back() == StateGrammar::kTerminated; }
+  bool IsTerminated() const override { return states_.back() == GrammarStates::kTerminated; }
   std::string ForcedText() override;
   uint64_t StateNumber() const override {
     return (followed_->number + 1) << 32 | uint64_t{states_.back()};
@@ -48,14 +48,14 @@ class StateMatcher : public GrammarMatcher {
   // Moves to an automaton with more room, for another attempt at what met kFull. False: there is
   // none.
   bool FindRoom(int attempt);
-  bool MoveTo(std::shared_ptr<StateGrammar::Followed> next);
+  bool MoveTo(std::shared_ptr<GrammarStates::Followed> next);
   // Follows history_ again from the start.
   void Replay();
   void FollowAgain(const std::vector<TokenId>& history);
 
-  std::shared_ptr<const StateGrammar> grammar_;
-  std::shared_ptr<StateGrammar::Followed> followed_;
-  std::shared_ptr<const StateGrammar::StopSet> stops_;
+  std::shared_ptr<const GrammarStates> grammar_;
+  std::shared_ptr<GrammarStates::Followed> followed_;
+  std::shared_ptr<const GrammarStates::StopSet> stops_;
   // Before the first token, and after each. After a move, those between the first and first_known_
   // are those of an automaton that was left.
   std::vector<StateId> states_;
@@ -64,6 +64,8 @@ class StateMatcher : public GrammarMatcher {
   // The accepted items: ids, and -1 - i for texts_[i].
   std::vector<TokenId> history_;
   std::vector<std::string> texts_;
+  // The mask that the last slice did not suffice for. Null: there is none.
+  std::shared_ptr<MaskWork> work_;
   MatcherFault fault_ = MatcherFault::kNone;
 };
 

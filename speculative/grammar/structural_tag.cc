@@ -210,7 +210,9 @@ absl::StatusOr<ExprId> TagBuilder::BuildPart(const TagFormat& format) {
     part = ParseEbnf(format.text, {}, rules_);
   } else {
     const bool is_regex = format.kind == TagFormatKind::kRegex;
-    const auto& build = is_regex ? options_.build_regex : options_.build_schema;
+    const auto& build = is_regex           ? options_.build_regex
+                        : format.any_order ? options_.build_schema_in_any_order
+                                           : options_.build_schema;
     if (build != nullptr) part = build(format.text, rules_, warnings_);
   }
   for (size_t i = num_warnings; i < warnings_->size(); ++i) {

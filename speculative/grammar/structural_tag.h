@@ -30,6 +30,7 @@ struct StructuralTagOptions {
 
   // Without a builder, its format is refused.
   PartBuilder build_schema;
+  PartBuilder build_schema_in_any_order = {};  // of keys
   PartBuilder build_regex;
 };
 

@@ -51,12 +51,7 @@ absl::Status ReadSchema(const TagFields& fields, std::string_view field, TagForm
 absl::Status ReadJsonSchema(const TagFields& fields, TagFormat* format) {
   absl::Status status = fields.CheckFields({"type", "json_schema", "style", "any_order"});
   if (!status.ok()) return status;
-  bool any_order = false;
-  if (status = fields.GetFlag("any_order", &any_order); !status.ok()) return status;
-  if (any_order) {
-    return UnsupportedTag(fields.PointerTo("any_order"),
-                          "unsupported any order of properties: use the order of the schema");
-  }
+  if (status = fields.GetFlag("any_order", &format->any_order); !status.ok()) return status;
   if (fields.Has("style")) {
     const absl::StatusOr<std::string> style = fields.GetString("style");
     if (!style.ok()) return style.status();

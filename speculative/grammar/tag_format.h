@@ -40,6 +40,7 @@ struct TagFormat {
   std::vector<std::string> ends = {};
   std::vector<std::string> triggers = {};
   std::vector<std::string> excludes = {};
+  bool any_order = false;  // of a schema's keys
   bool at_least_one = false;
   bool stop_after_first = false;
   uint32_t min = 0;

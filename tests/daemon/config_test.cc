@@ -24,7 +24,7 @@ TEST_SUITE("unit") {
   }
 
   // Each of these was a system error without a remedy.
-  TEST_CASE("issue 17, line 17: a path where no socket can be made is refused with the remedy") {
+  TEST_CASE("a path where no socket can be made is refused with the remedy") {
     const std::string folder = std::filesystem::temp_directory_path().string();
     CHECK(Says(CheckListenPath(folder), ("unix:" + folder + "/specd.sock").c_str()));
     CHECK(Says(CheckListenPath(folder + "/"), ("unix:" + folder + "/specd.sock").c_str()));
@@ -103,21 +103,24 @@ TEST_SUITE("unit") {
     CHECK(Says(SetSpin(0, 65, &config), "max_sessions = 65"));
   }
 
-  TEST_CASE("memory is divided between constraints and sessions") {
+  TEST_CASE("memory is divided between constraints, subscribers and sessions") {
     constexpr uint64_t kMib = uint64_t{1} << 20;
     DaemonConfig config;
-    // 400 MiB are left: 300 are taken, 75 of them for constraints, and a session has half the rest.
+    // 400 MiB are left: 300 are taken, 75 of them for constraints, 37.5 for the subscribers of both
+    // endpoints, and a session has half the rest.
     REQUIRE(SetMemory(0, 0, {.bytes = 400 * kMib, .bound_by = "a test"}, &config).ok());
     CHECK(config.memory.constraints_bytes == 75 * kMib);
-    CHECK(config.memory.sessions_bytes == 225 * kMib);
-    CHECK(config.memory.session_bytes == 225 * kMib / 2);
-    // Constraints never have more than their own bound.
+    CHECK(config.memory.endpoint_bytes == 75 * kMib / 4);
+    CHECK(config.memory.sessions_bytes == 375 * kMib / 2);
+    CHECK(config.memory.session_bytes == 375 * kMib / 4);
+    // Constraints and subscribers never have more than their own bounds.
     REQUIRE(SetMemory(64 << 10, 0, {}, &config).ok());
     CHECK(config.memory.constraints_bytes == 2048 * kMib);
-    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib);
-    REQUIRE(SetMemory(100, 75, {}, &config).ok());
-    CHECK(config.memory.session_bytes == 75 * kMib);
-    CHECK(Says(SetMemory(100, 76, {}, &config), "session_memory_mib = 76"));
+    CHECK(config.memory.endpoint_bytes == 256 * kMib);
+    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib - 512 * kMib);
+    REQUIRE(SetMemory(104, 65, {}, &config).ok());
+    CHECK(config.memory.session_bytes == 65 * kMib);
+    CHECK(Says(SetMemory(104, 66, {}, &config), "session_memory_mib = 66"));
     CHECK(Says(SetMemory(-1, 0, {}, &config), "memory_mib = -1"));
     CHECK(Says(SetMemory(0, -1, {}, &config), "session_memory_mib = -1"));
     // Where nothing is known, a bound exists all the same.

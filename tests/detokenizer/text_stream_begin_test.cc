@@ -74,7 +74,7 @@ struct Reopened {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 19: a stop string is found wherever the re-opening cuts it") {
+  TEST_CASE("a stop string is found wherever the re-opening cuts it") {
     const std::string text = "ab<stop>cd";
     const Reopened sequence(Bytes(text));
     for (size_t cut = 0; cut < 8; ++cut) {
@@ -88,7 +88,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 19: text that looked like a stop string at the cut goes on as text") {
+  TEST_CASE("text that looked like a stop string at the cut goes on as text") {
     const Reopened sequence(Bytes("ab<stone"));
     for (size_t cut = 0; cut <= 8; ++cut) {
       const Got got = sequence.After(0, cut, {"<stop>", "onex"});
@@ -97,7 +97,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 19: a stop string in the prompt, or begun there, is not found") {
+  TEST_CASE("a stop string in the prompt, or begun there, is not found") {
     const Reopened sequence(Bytes("xyxyz"));
     const Got got = sequence.After(3, 0, {"xy"});
     CHECK_FALSE(got.stop);
@@ -107,7 +107,7 @@ TEST_SUITE("unit") {
     CHECK(sequence.After(2, 1, {"xyz"}).stop == 0);
   }
 
-  TEST_CASE("issue 17, line 19: a stop string that was complete before the cut is over") {
+  TEST_CASE("a stop string that was complete before the cut is over") {
     // It did not count, because of min_tokens, or the engine went on all the same.
     const Reopened sequence(Bytes("aaab"));
     CHECK(sequence.After(0, 2, {"aa"}).stop == 0);
@@ -117,7 +117,7 @@ TEST_SUITE("unit") {
     CHECK(late.text == "ab");
   }
 
-  TEST_CASE("issue 17, line 19: a code point begun before the stream is completed") {
+  TEST_CASE("a code point begun before the stream is completed") {
     const Reopened sequence(Bytes(std::string(kEuro) + "\xF0\x9F\x98\x80!"));
     for (size_t prompt = 0; prompt <= 3; ++prompt) {
       for (size_t outputs = 0; outputs + prompt <= 3; ++outputs) {
@@ -133,7 +133,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 19: bytes before the stream that prove ill-formed give no text") {
+  TEST_CASE("bytes before the stream that prove ill-formed give no text") {
     // The reader of the prompt, or of the earlier outputs, has the U+FFFD for them.
     const Reopened broken(Bytes("\xE2\x82z"));
     CHECK(broken.After(1, 0).text == "z");
@@ -152,7 +152,7 @@ TEST_SUITE("unit") {
     CHECK(broken.After(0, 1, {"\xEF\xBF\xBDz"}, {.include_stop = true}).text == "z");
   }
 
-  TEST_CASE("issue 17, line 19: a U+FFFD that was written is a code point like any other") {
+  TEST_CASE("a U+FFFD that was written is a code point like any other") {
     const Reopened sequence(Bytes("\xEF\xBF\xBD!"));
     for (size_t prompt = 1; prompt < 3; ++prompt) {
       CHECK(sequence.After(prompt, 0).text == "\xEF\xBF\xBD!");
@@ -160,7 +160,7 @@ TEST_SUITE("unit") {
     CHECK(sequence.After(3, 0).text == "!");
   }
 
-  TEST_CASE("issue 17, line 19: leading spaces are those of the whole output") {
+  TEST_CASE("leading spaces are those of the whole output") {
     const TextRules rules{.stripped_spaces = 1};
     const Reopened sequence({" ", " a", " b"}, rules);
     CHECK(sequence.After(0, 0).text == " a b");
@@ -171,7 +171,7 @@ TEST_SUITE("unit") {
     CHECK(late.After(0, 1).text == "a");
   }
 
-  TEST_CASE("issue 17, line 19: a fork at every token finds the stop string and holds its text") {
+  TEST_CASE("a fork at every token finds the stop string and holds its text") {
     const std::string text = "ab<stop>cd";
     const Reopened sequence(Bytes(text));
     const std::span<const TokenId> ids = sequence.ids;
@@ -193,7 +193,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 19: a fork in the middle of a code point completes it") {
+  TEST_CASE("a fork in the middle of a code point completes it") {
     const Reopened sequence(Bytes(kEuro));
     TextStream parent(&sequence.vocabulary, nullptr, {});
     TextChunk given;
@@ -204,7 +204,7 @@ TEST_SUITE("unit") {
   }
 
   // The reader of both streams, at every place where a random sequence can be cut.
-  TEST_CASE("issue 17, line 19: random texts end alike, wherever they are cut") {
+  TEST_CASE("random texts end alike, wherever they are cut") {
     std::mt19937 random(19);
     const auto below = [&random](size_t bound) { return random() % bound; };
     const std::vector<std::string> letters = {

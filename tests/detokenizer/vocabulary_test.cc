@@ -64,7 +64,7 @@ TEST_SUITE("unit") {
     CHECK(vocabulary.Bytes(0).empty());
   }
 
-  TEST_CASE("line 17: vocabulary: the hash is that of docs/PROTOCOL.md, and names ids and bytes") {
+  TEST_CASE("vocabulary: the hash is that of docs/PROTOCOL.md, and names ids and bytes") {
     // The values are from a Python FNV-1a that gives the published 0xaf63dc4c8601ec8c for "a".
     const auto hash = [](const std::vector<std::pair<TokenId, std::string>>& tokens) {
       Vocabulary::Builder builder;

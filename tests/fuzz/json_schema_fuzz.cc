@@ -57,8 +57,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   const std::string_view schema(reinterpret_cast<const char*>(data) + 1, size_bytes - 1);
   const auto whitespace =
       (data[0] & 1) != 0 ? grammar::Whitespace::kCompact : grammar::Whitespace::kFlexible;
-  const absl::Status strict = grammar::Check(schema, {.whitespace = whitespace, .lenient = false});
-  const absl::Status lenient = grammar::Check(schema, {.whitespace = whitespace, .lenient = true});
+  const auto key_order = (data[0] & 2) != 0 ? grammar::KeyOrder::kAny : grammar::KeyOrder::kSchema;
+  const grammar::JsonSchemaOptions options = {.whitespace = whitespace, .key_order = key_order};
+  const absl::Status strict = grammar::Check(schema, options);
+  grammar::JsonSchemaOptions dropping = options;
+  dropping.lenient = true;
+  const absl::Status lenient = grammar::Check(schema, dropping);
   SPECD_CHECK(!strict.ok() || lenient.ok());
   return 0;
 }

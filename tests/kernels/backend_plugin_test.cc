@@ -109,6 +109,8 @@ TEST_SUITE("unit") {
               "/nowhere/mine.so cannot be loaded"));
     CHECK(Has(LoadBackendPlugin("/nowhere/mine.so", &registry), absl::StatusCode::kNotFound,
               "give --backend_plugin or specd_load_backends the path of a shared object"));
+    CHECK(Has(LoadBackendPlugin("/dev/zero", &registry), absl::StatusCode::kInvalidArgument,
+              "/dev/zero is no regular file"));
     CHECK(Has(LoadBackendPlugin(SPECD_NO_ENTRY_PLUGIN, &registry),
               absl::StatusCode::kInvalidArgument, "it lacks specd_register_backends"));
     const absl::Status other = LoadBackendPlugin(SPECD_OTHER_ABI_PLUGIN, &registry);

@@ -4,7 +4,7 @@
 // grammar_probe.py is its other end.
 //
 //   {"ask": "vocabulary", "tokens": ["61", ...], "eos": 256}     ids count from 0; first of all
-//   {"ask": "compile", "kind": 1, "whitespace": 1, "lenient": 0, "text": "{}"}
+//   {"ask": "compile", "kind": 1, "whitespace": 1, "key_order": 0, "lenient": 0, "text": "{}"}
 //   {"ask": "match", "text": "7b7d"}            is it a prefix of a text, and a whole text?
 //   {"ask": "generate", "seed": 1, "count": 100, "max_tokens": 1600}
 //   {"ask": "mask", "ids": [4, 5]}              the row after these ids
@@ -24,8 +24,7 @@
 #include "detokenizer/vocabulary.h"
 #include "kernels/core/check.h"
 #include "simdjson.h"
-#include "speculative/grammar/grammar_backend.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {
@@ -140,16 +139,18 @@ class Probe {
       ++id;
     }
     vocabulary_ = std::move(builder).Build();
-    backend_ = *SpecdBackend::Create({.vocabulary = &vocabulary_, .vocab_size = id});
+    compiler_ = std::make_unique<GrammarCompiler>(
+        GrammarCompilerOptions{.vocabulary = &vocabulary_, .vocab_size = id});
     return "{}";
   }
 
   std::string Compile(const Question& question) {
-    const auto compiled =
-        backend_->Compile({.kind = static_cast<GrammarKind>(NumberOf(question, "kind")),
-                           .text = std::string(TextOf(question, "text")),
-                           .whitespace = static_cast<Whitespace>(NumberOf(question, "whitespace")),
-                           .lenient = NumberOf(question, "lenient") == 1});
+    const auto compiled = compiler_->CompileAnew(
+        {.kind = static_cast<GrammarKind>(NumberOf(question, "kind")),
+         .text = std::string(TextOf(question, "text")),
+         .whitespace = static_cast<Whitespace>(NumberOf(question, "whitespace")),
+         .key_order = static_cast<KeyOrder>(NumberOf(question, "key_order")),
+         .lenient = NumberOf(question, "lenient") == 1});
     grammar_ = compiled.ok() ? *compiled : nullptr;
     const std::string_view message(compiled.status().message().data(),
                                    compiled.status().message().size());
@@ -214,7 +215,7 @@ class Probe {
 
   Vocabulary vocabulary_;
   TokenId eos_ = 0;
-  std::unique_ptr<SpecdBackend> backend_;
+  std::unique_ptr<GrammarCompiler> compiler_;
   std::shared_ptr<const CompiledGrammar> grammar_;
 };
 

@@ -54,10 +54,10 @@ class GrammarProbe:
             raise SystemExit(f"specd_grammar_probe ended at {ask} {str(fields)[:2000]}")
         return json.loads(line)
 
-    def compile(self, kind, text, whitespace=COMPACT, lenient=False):
+    def compile(self, kind, text, whitespace=COMPACT, lenient=False, any_order=False):
         """The Abseil status code (0 is OK) and the message."""
         answer = self._ask("compile", kind=kind, text=text, whitespace=whitespace,
-                           lenient=int(lenient))
+                           lenient=int(lenient), key_order=int(any_order))
         self.warnings = [bytes.fromhex(warning).decode() for warning in answer["warnings"]]
         return answer["code"], bytes.fromhex(answer["message"]).decode()
 

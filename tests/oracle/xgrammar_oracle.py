@@ -1,26 +1,70 @@
-"""The xgrammar backend against the library of the PyPI package, which the daemon loads without Python.
+"""specd's masks against xgrammar's, token by token, on random walks over one small vocabulary.
 
-Usage: xgrammar_oracle.py SPECD_XGRAMMAR_TEST
+Usage: xgrammar_oracle.py SPECD_GRAMMAR_PROBE
 
-This script only finds the packages of its own environment and runs the test with them. Set
-SPECD_XGRAMMAR_DIR to run it with another installation. Where there is none the test is skipped.
+Run by hand, with a Python that has xgrammar 0.2.8 and what it needs, torch among it:
+  python3 -m venv build/xgrammar && build/xgrammar/bin/pip install xgrammar==0.2.8
+  build/xgrammar/bin/python tests/oracle/xgrammar_oracle.py build/default/tests/oracle/specd_grammar_probe
 """
 
-import os
+import json
 import pathlib
-import subprocess
 import sys
-import sysconfig
+
+import xgrammar
+
+from grammar_probe import COMPACT, FLEXIBLE, OK, GrammarProbe
+from mask_walks import MaskWalks
+
+HERE = pathlib.Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1] / "tools/bench"))
+from xgrammar_peer import Peer  # noqa: E402
+
+KINDS = {"json": 1, "json_object": 2, "regex": 3, "ebnf": 4, "choice": 5, "structural_tag": 6}
+
+
+class Matcher:
+    """What MaskWalks asks of a peer."""
+
+    def __init__(self, compiled, row, num_ids):
+        self._matcher = xgrammar.GrammarMatcher(compiled)
+        self._row, self._num_ids = row, num_ids
+
+    def allowed(self):
+        if not self._matcher.fill_next_token_bitmask(self._row):
+            return set(range(self._num_ids))
+        words = [word & 0xffffffff for word in self._row[0].tolist()]
+        return {i for i in range(self._num_ids) if words[i // 32] >> (i % 32) & 1}
+
+    def accept(self, token):
+        return self._matcher.accept_token(token)
+
+    def is_unmasked(self, token):
+        return self._matcher.fork().accept_token(token)
 
 
 def main():
-    environment = dict(os.environ)
-    directory = environment.setdefault("SPECD_XGRAMMAR_DIR", sysconfig.get_paths()["platlib"])
-    if not (pathlib.Path(directory) / "xgrammar").is_dir():
-        print(f"skipped oracle.xgrammar: {directory} has no package xgrammar; run tools/test where "
-              "a package index can be reached, or set SPECD_XGRAMMAR_DIR")
-        return 77
-    return subprocess.run([sys.argv[1]], env=environment, check=False).returncode
+    cases = json.loads((HERE / "xgrammar_cases.json").read_text(encoding="utf-8"))
+    differences = json.loads((HERE / "xgrammar_differences.json").read_text(encoding="utf-8"))
+    probe = GrammarProbe(sys.argv[1])
+    tokens = [b"" if i == probe.eos else token for i, token in enumerate(probe.tokens)]
+    peer = Peer(tokens, len(tokens), probe.eos)
+    row = peer.new_row()
+    walks = MaskWalks(probe, "xgrammar", differences, seed=20261124, num_walks=20, max_steps=40)
+    for case in cases:
+        compact = case.get("whitespace") != "flexible"
+        code, message = probe.compile(KINDS[case["kind"]], case["text"],
+                                      COMPACT if compact else FLEXIBLE)
+        try:
+            compiled = peer.compile(case["kind"], case["text"], compact)
+        except RuntimeError as error:
+            walks.refused(case["name"], message, str(error))
+            continue
+        if code != OK:
+            walks.refused(case["name"], message, "")
+            continue
+        walks.walk(case["name"], lambda: Matcher(compiled, row, len(tokens)))
+    return walks.report()
 
 
 if __name__ == "__main__":

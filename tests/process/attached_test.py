@@ -71,7 +71,7 @@ class AttachedTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, "no trace is recorded"):
                 engine.dump_trace()
 
-    def test_line_18_eos_by_number_without_a_tokenizer(self):
+    def test_eos_by_number_without_a_tokenizer(self):
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
                             "--eos_token_ids=3,5")
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
@@ -82,14 +82,14 @@ class AttachedTest(ProcessTest):
         with self.assertRaisesRegex(specd.Error, "EOS id 5"):
             specd.Engine(f"unix:{self.socket}", vocab_size=5)
 
-    def test_line_18_ignore_eos_without_an_eos_is_refused_with_the_flag(self):
+    def test_ignore_eos_without_an_eos_is_refused_with_the_flag(self):
         # Bug: the parameter was ignored in silence.
         with specd.Engine(self.ids_only(), vocab_size=8) as engine:
             with self.assertRaisesRegex(specd.Error, "--eos_token_ids") as caught:
                 engine.open(specd.SamplingParams(ignore_eos=True))
             self.assertEqual(caught.exception.code_name, "SPECD_ERROR_UNSUPPORTED")
 
-    def test_line_11_the_log_says_that_a_sequence_was_aborted(self):
+    def test_the_log_says_that_a_sequence_was_aborted(self):
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
         with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
@@ -99,7 +99,7 @@ class AttachedTest(ProcessTest):
             wait_until(lambda: "was aborted" in daemon.stderr, "the line")
         self.assertRegex(daemon.stderr, r'"given up" \(stream \d+\) was aborted after 2 tokens')
 
-    def test_line_17_the_log_says_which_row_is_no_distribution(self):
+    def test_the_log_says_which_row_is_no_distribution(self):
         # Bug: the line said that "a row was no distribution, or its constraint met a limit".
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
@@ -114,7 +114,7 @@ class AttachedTest(ProcessTest):
         self.assertRegex(daemon.stderr, r'"bad one" \(stream \d+\) ended by an error after 1 tokens, '
                          r"at draft place 1, row 1: target_rows: .*NaN")
 
-    def test_line_17_an_engine_with_another_tokenizer_is_refused_with_both_hashes(self):
+    def test_an_engine_with_another_tokenizer_is_refused_with_both_hashes(self):
         # Bug: a tokenizer of the same size attached, and its ids became the daemon's texts.
         self.daemon()
         uri = f"unix:{self.socket}"
@@ -169,7 +169,7 @@ class AttachedTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, "attach to a daemon"):
                 embedded.group()
 
-    def test_line_17_after_sigterm_the_engine_reads_shutdown_and_after_a_kill_disconnected(self):
+    def test_after_sigterm_the_engine_reads_shutdown_and_after_a_kill_disconnected(self):
         # Bug: the engine of a daemon that had been told to stop read "disconnected" too.
         for number, name in ((signal.SIGTERM, "SPECD_ERROR_SHUTDOWN"),
                              (signal.SIGKILL, "SPECD_ERROR_DISCONNECTED")):

@@ -122,6 +122,29 @@ class CrashTest(ProcessTest):
         self.assertEqual(detok.wait(), 0, detok.stderr)
         self.assertEqual(self.sockets(), [])
 
+    def test_hangup_and_quit_drain(self):
+        """Bug: SIGHUP and SIGQUIT ended both programs without a drain, and left their sockets behind."""
+        for number in (signal.SIGHUP, signal.SIGQUIT):
+            daemon = self.daemon("--detokenizer=process")
+            detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
+            wait_until(lambda: "text on" in detok.stderr or not detok.running(), "specd-detok")
+            self.assertGreater(len(self.sockets()), 2)
+            for process in (daemon, detok):
+                process.signal(number)
+                self.assertEqual(process.wait(), 0, process.stderr)
+            self.assertIn("stopped", daemon.stderr)
+            self.assertEqual(self.sockets(), [])
+
+    def test_hangup_under_nohup_is_ignored(self):
+        def ignore():
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        daemon = self.daemon("--detokenizer=off", preexec_fn=ignore)
+        daemon.signal(signal.SIGHUP)
+        engine = self.engine("--prompt=The daemon", "--max_tokens=20", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertTrue(daemon.running(), daemon.stderr)
+        self.stop(daemon)
+
     def test_interrupted_engine_ends_its_streams(self):
         daemon, client, engine = self.busy()
         engine.signal(signal.SIGINT)

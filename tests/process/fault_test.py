@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -37,14 +38,14 @@ class LogTest(ProcessTest):
         process.terminate()
         self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
 
-    def test_line_11_closed_stderr(self):
+    def test_closed_stderr(self):
         process = self.daemon_with(preexec_fn=lambda: os.close(2))
         self.assertServes(process)
         # No socket of the daemon has the number of stderr.
         self.assertEqual(os.readlink(f"/proc/{process.pid}/fd/2"), "/dev/null")
         self.assertStops(process)
 
-    def test_line_11_reader_of_stderr_is_gone(self):
+    def test_reader_of_stderr_is_gone(self):
         reader, writer = os.pipe()
         process = self.daemon_with(stderr=writer)
         os.close(writer)
@@ -53,7 +54,7 @@ class LogTest(ProcessTest):
             self.assertServes(process)
         self.assertStops(process)
 
-    def test_line_11_reader_of_stderr_never_reads(self):
+    def test_reader_of_stderr_never_reads(self):
         reader, writer = os.pipe()
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
         os.set_blocking(writer, False)
@@ -69,7 +70,7 @@ class LogTest(ProcessTest):
         self.assertStops(process)
         os.close(reader)
 
-    def test_line_11_garbage_without_end_makes_few_lines(self):
+    def test_garbage_without_end_makes_few_lines(self):
         daemon = self.daemon("--log_format=json")
         for _ in range(2000):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as peer:
@@ -84,25 +85,29 @@ class LogTest(ProcessTest):
         self.assertIn("serves", lines[0]["message"])
 
 
+def open_engine(path, max_sequences=0):
+    """An engine over the C library, without any package of Python. It is never closed. Returns the code
+    and the error."""
+    library = ctypes.CDLL(str(pathlib.Path(os.environ["SPECD_LIB"]) / "libspecd.so"))
+    library.specd_last_error.restype = ctypes.c_char_p
+    options = (ctypes.c_uint32 * 1024)()
+    library.specd_options_init(options)
+    options[1] = 2048  # vocab_size
+    options[3] = max_sequences
+    engine = ctypes.c_void_p()
+    code = library.specd_open(f"unix:{path}".encode(), options, ctypes.byref(engine))
+    return code, (library.specd_last_error() or b"").decode()
+
+
 class ForkTest(ProcessTest):
     """A child that inherits the sockets of an engine."""
 
-    def open_engine(self):
-        """An engine over the C library, without any package of Python."""
-        library = ctypes.CDLL(str(pathlib.Path(os.environ["SPECD_LIB"]) / "libspecd.so"))
-        options = (ctypes.c_uint32 * 1024)()
-        library.specd_options_init(options)
-        options[1] = 2048  # vocab_size
-        engine = ctypes.c_void_p()
-        code = library.specd_open(f"unix:{self.socket}".encode(), options, ctypes.byref(engine))
-        return code
-
-    def test_line_12_child_of_a_dead_engine_keeps_no_session_alive(self):
+    def test_child_of_a_dead_engine_keeps_no_session_alive(self):
         daemon = self.daemon()
         reader, writer = os.pipe()
         engine = os.fork()
         if engine == 0:
-            code = self.open_engine()
+            code, _ = open_engine(self.socket)
             child = os.fork()
             if child == 0:  # it has a copy of every descriptor
                 signal.pause()
@@ -149,12 +154,12 @@ class GreedyTest(ProcessTest):
         self.assertEqual(engine.wait(), 0, engine.stderr)
         self.stop(daemon)
 
-    def test_line_9_a_session_of_800_mib(self):
+    def test_a_session_of_800_mib(self):
         daemon = self.start_daemon()
         self.assertRefuses(daemon, "hello", "session_memory_mib", "the session")
         self.assertServes(daemon)
 
-    def test_line_9_prompts_of_a_million_ids(self):
+    def test_prompts_of_a_million_ids(self):
         daemon = self.start_daemon()
         self.assertRefuses(daemon, "prompts", "session_memory_mib")
         # All that the engine had is free again.
@@ -162,12 +167,12 @@ class GreedyTest(ProcessTest):
         self.assertGreaterEqual(int(again.split()[1]), 1, again)
         self.assertServes(daemon)
 
-    def test_line_9_rows_that_nobody_wrote(self):
+    def test_rows_that_nobody_wrote(self):
         daemon = self.start_daemon()
         self.assertRefuses(daemon, "rows", "session_memory_mib", "the region")
         self.assertServes(daemon)
 
-    def test_line_9_the_flag_raises_the_bound(self):
+    def test_the_flag_raises_the_bound(self):
         daemon = self.start_daemon("--memory_mib=64", "--session_memory_mib=32")
         self.assertRefuses(daemon, "prompts", "of the 33554432 that --session_memory_mib allows")
         self.assertServes(daemon)
@@ -176,7 +181,7 @@ class GreedyTest(ProcessTest):
 class OwnMemoryTest(ProcessTest):
     """Memory that an engine takes or takes away."""
 
-    def test_line_14_many_regions_are_refused_before_the_system_kills(self):
+    def test_many_regions_are_refused_before_the_system_kills(self):
         group = MemoryGroup.make(512 << 20)
         if group is None:
             self.skipTest("this machine lets this process make no control group with a bound of memory")
@@ -186,7 +191,7 @@ class OwnMemoryTest(ProcessTest):
         self.assertGreaterEqual(int(engine.stdout.split()[1]), 2)
         self.assertIn("are available", engine.stdout)
 
-    def test_line_10_a_huge_page_that_is_gone_ends_its_session_alone(self):
+    def test_a_huge_page_that_is_gone_ends_its_session_alone(self):
         pool = pathlib.Path("/proc/sys/vm/nr_hugepages")
         before = pool.read_text()
         if int(before) != 0 or not os.access(pool, os.W_OK):
@@ -232,7 +237,7 @@ class CrowdTest(ProcessTest):
         self.assertEqual(engine.wait(), 0, engine.stderr + daemon.stderr)
         self.stop(daemon)
 
-    def test_line_9_more_connections_than_descriptors(self):
+    def test_more_connections_than_descriptors(self):
         daemon = self.start(
             pathlib.Path("/bin/bash"), "-c", "ulimit -n 128; exec \"$0\" \"$@\"", BIN / "specd",
             f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}", "--eos_tokens=<|endoftext|>")
@@ -243,14 +248,14 @@ class CrowdTest(ProcessTest):
         wait_until(lambda: "too many open files" in daemon.stderr, "a line about them")
         self.assertServes(daemon)
 
-    def test_line_9_an_endpoint_has_256_places(self):
+    def test_an_endpoint_has_256_places(self):
         daemon = self.daemon()
         self.assertEqual(len(self.connect(300, "text")), 256)
         wait_until(lambda: "256 are connected" in daemon.stderr, "a line about them")
         self.assertServes(daemon)
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
-    def test_line_16_a_member_of_the_group_is_no_subscriber(self):
+    def test_a_member_of_the_group_is_no_subscriber(self):
         nobody = 65534
         allowed = "--allow_uid=65534"
         for flags, text_side, endpoints, places in (
@@ -280,8 +285,96 @@ class CrowdTest(ProcessTest):
             self.stop(daemon)
 
 
+@unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+class UsersTest(ProcessTest):
+    """One user takes what he can get, and another one is served all the same."""
+
+    NOBODY = 65534
+
+    def start_daemon(self, *flags):
+        daemon = self.daemon(f"--allow_uid={self.NOBODY}", *flags)
+        self.folder.chmod(0o711)
+        return daemon
+
+    def as_nobody(self, action):
+        """Calls it in a process of that user, which lives until the test has ended. Returns its text."""
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.setuid(self.NOBODY)  # the group stays the daemon's, which the socket file lets in
+                os.write(writer, action().encode())
+                signal.pause()
+            finally:
+                os._exit(1)
+        os.close(writer)
+        self.addCleanup(os.waitpid, child, 0)
+        self.addCleanup(os.kill, child, signal.SIGKILL)
+        with open(reader, encoding="utf-8") as answer:
+            return os.read(answer.fileno(), 65536).decode()
+
+    def connect_silently(self):
+        self.silent = []
+        for _ in range(40):
+            self.silent.append(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            self.silent[-1].connect(str(self.socket))
+        return "connected"
+
+    def open_engines(self, count, max_sequences=0):
+        return "\n".join(str(open_engine(self.socket, max_sequences)) for _ in range(count))
+
+    def assertServes(self, daemon):
+        engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")
+        self.assertEqual(engine.wait(), 0, engine.stderr + daemon.stderr)
+        self.stop(daemon)
+
+    def test_silent_connections_of_one_user_kept_the_others_out(self):
+        daemon = self.start_daemon("--max_sessions=4")
+        self.assertEqual(self.as_nobody(self.connect_silently), "connected")
+        self.assertServes(daemon)
+
+    def test_one_user_could_take_all_sessions(self):
+        daemon = self.start_daemon("--max_sessions=4")
+        answers = self.as_nobody(lambda: self.open_engines(4)).splitlines()
+        self.assertEqual([answer[:3] for answer in answers], ["(0,"] * 3 + ["(-9"], answers)
+        self.assertIn("3 of them of uid 65534", answers[3])
+        self.assertServes(daemon)
+
+    def test_one_user_could_take_all_the_memory(self):
+        # 96 MiB are for sessions, and 72 for those of one user. Each of these takes 23.
+        daemon = self.start_daemon("--memory_mib=128")
+        answers = self.as_nobody(lambda: self.open_engines(4, 16384)).splitlines()
+        self.assertEqual([answer[:3] for answer in answers], ["(0,"] * 3 + ["(-9"], answers)
+        self.assertIn("memory_mib", answers[3])
+        code, error = open_engine(self.socket, 16384)
+        self.assertEqual(code, 0, error)
+        self.assertServes(daemon)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can be another user, whose threads are counted")
+class ThreadsTest(ProcessTest):
+    def bound_threads(self, daemon, uid, limits):
+        subprocess.run(["prlimit", f"--pid={daemon.process.pid}", f"--nproc={limits}"], user=uid, group=uid,
+                       extra_groups=[], check=True)
+
+    def test_an_opening_without_a_thread_was_handled_by_the_thread_that_serves_all(self):
+        alone = 54321  # no other process has this user
+        os.chown(self.folder, alone, alone)
+        daemon = self.daemon("--threads=1", "--allow_uid=0", user=alone, group=alone)
+        limit = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        self.bound_threads(daemon, alone, "1:")
+        flags = "--regex=[0-9]{3}", "--max_tokens=8", "--print=none"
+        refused = self.engine(*flags)
+        self.assertEqual(refused.wait(), 1, daemon.stderr)
+        self.assertIn("gets no thread for this opening", refused.stderr)
+        self.bound_threads(daemon, alone, "unlimited:" if limit == resource.RLIM_INFINITY else f"{limit}:")
+        served = self.engine(*flags)
+        self.assertEqual(served.wait(), 0, served.stderr)
+        self.stop(daemon)
+
+
 class MemoryTest(ProcessTest):
-    def test_line_14_file_size_limit_does_not_end_the_daemon(self):
+    def test_file_size_limit_does_not_end_the_daemon(self):
         daemon = self.start(
             pathlib.Path("/bin/bash"), "-c", "ulimit -f 64; exec \"$0\" \"$@\"", BIN / "specd",
             f"--listen=unix:{self.socket}", "--detokenizer=off", f"--trace={self.folder}/traces",

@@ -1,6 +1,6 @@
 """The last word about a sequence with stop strings: Sequence.final waits for the text side.
 
-Bug that this would catch (issue 17, line 7): a stop string that completed in a sequence's last round
+Bug that this would catch: a stop string that completed in a sequence's last round
 moved the end after the engine had read the length as its reason, and the engine had nothing to wait
 for.
 """
@@ -47,7 +47,7 @@ class FinalTest(ProcessTest):
             self.assertEqual(sequence.final(), specd.results.State("length", 4, None))
             sequence.close()
 
-    def test_line_7_a_stop_string_in_the_last_round_is_waited_for(self):
+    def test_a_stop_string_in_the_last_round_is_waited_for(self):
         self.daemon()
         with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
             self.check(engine)
@@ -57,7 +57,7 @@ class FinalTest(ProcessTest):
             running.abort()
             self.assertEqual(running.final().finish_reason, "abort")
 
-    def test_line_7_with_a_detokenizer_of_its_own_and_after_its_death(self):
+    def test_with_a_detokenizer_of_its_own_and_after_its_death(self):
         self.daemon("--detokenizer=process")
         detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
         with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
@@ -70,7 +70,7 @@ class FinalTest(ProcessTest):
             # The daemon gives the text side up after 3 seconds. The end is final then.
             self.assertEqual(sequence.final().finish_reason, "length")
 
-    def test_line_7_a_text_side_that_was_given_up_moves_no_end(self):
+    def test_a_text_side_that_was_given_up_moves_no_end(self):
         # Bug: the last word was "length", and when the text side went on it became "stop".
         self.daemon("--detokenizer=process")
         detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
@@ -86,7 +86,7 @@ class FinalTest(ProcessTest):
             self.assertEqual(sequence.final(), specd.results.State("length", 4, None))
             self.assertEqual(sequence.state(), specd.results.State("length", 4, None))
 
-    def test_line_7_the_wait_ends_with_the_daemon(self):
+    def test_the_wait_ends_with_the_daemon(self):
         for number, name in ((signal.SIGTERM, "SPECD_ERROR_SHUTDOWN"),
                              (signal.SIGKILL, "SPECD_ERROR_DISCONNECTED")):
             daemon = self.daemon("--detokenizer=process")
@@ -111,7 +111,7 @@ class FinalTest(ProcessTest):
             return False
         return True
 
-    def test_line_7_embedded_nothing_is_waited_for(self):
+    def test_embedded_nothing_is_waited_for(self):
         with specd.Engine(vocab_size=V) as engine:
             sequence, _ = self.write(engine, "axyb")
             self.assertEqual(sequence.final(timeout_ms=0).finish_reason, "length")

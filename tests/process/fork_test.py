@@ -110,7 +110,7 @@ print(asyncio.run(main()))
 
 
 class ForkTest(ProcessTest):
-    def test_line_12_a_child_of_a_process_with_threads_is_refused_and_ends(self):
+    def test_a_child_of_a_process_with_threads_is_refused_and_ends(self):
         """The child ends as Python programs do: every object's finalizer runs."""
         self.daemon()
         for uri in "embedded:cpu", f"unix:{self.socket}":
@@ -119,7 +119,7 @@ class ForkTest(ProcessTest):
             self.assertEqual((done.returncode, done.stdout), (0, "child refused\nparent went on\n"),
                              done.stderr)
 
-    def test_line_3_a_child_does_not_wait_for_the_thread_of_its_parent(self):
+    def test_a_child_does_not_wait_for_the_thread_of_its_parent(self):
         # Bug: the child waited for ever for a slice of the parent, in each call and in close.
         daemon = self.daemon()
         done = subprocess.run(

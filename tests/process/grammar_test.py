@@ -2,10 +2,12 @@
 drafts."""
 
 import json
+import pathlib
 import re
+import time
 import unittest
 
-from support import ProcessTest
+from support import ProcessTest, wait_until
 
 SCHEMA = {
     "type": "object",
@@ -83,7 +85,7 @@ class GrammarTest(ProcessTest):
             self.assertEqual((end["finish"], end["stop"]), ("stop", None))
 
     def test_a_thought_is_free_and_the_answer_is_not(self):
-        # The model's thoughts end with the first full stop that the documents teach it.
+        # The model's thoughts end with the first full stop that the corpus teaches it.
         self.daemon("--reasoning_end=.")
         for draft in ("0", "5"):
             texts = self.texts_of("--regex=[0-9]{3}", f"--draft={draft}", "--max_tokens=400")
@@ -108,6 +110,53 @@ class GrammarTest(ProcessTest):
         self.assertIn("compile_ms = 1 of CPU time", heavy.stderr)
         for text in self.texts_of("--regex=[0-9]{3}").values():
             self.assertRegex(text, r"\A[0-9]{3}\Z")
+
+
+class LongCompileTest(ProcessTest):
+    """A compile of a minute, and everything else of the daemon meanwhile."""
+
+    def begin(self):
+        """A daemon that compiles. Each of the 1500 patterns has an automaton of 2^14 states, so the compile
+        ends with its time or its memory, and not soon."""
+        properties = {f"p{i}": {"type": "string", "not": {"pattern": f"^(a|b)*a(a|b){{13}}{i}$"}}
+                      for i in range(1500)}
+        schema = json.dumps({"type": "object", "properties": properties})
+        daemon = self.daemon("--compile_ms=60000", "--compile_mib=1024")
+        heavy = self.engine(f"--json_schema={schema}")
+        wait_until(lambda: self.compiles(daemon) or not heavy.running(), "a long compile")
+        self.assertTrue(heavy.running(), heavy.stderr)
+        return daemon
+
+    def compiles(self, daemon):
+        """The threads of long compiles, which have a low priority."""
+        threads = set()
+        for task in pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir():
+            try:
+                fields = task.joinpath("stat").read_text().rpartition(") ")[2].split()
+            except OSError:  # it has ended
+                continue
+            if int(fields[16]) >= 10:
+                threads.add(task.name)
+        return threads
+
+    def test_openings_with_prompts_and_short_constraints_wait_for_no_compile(self):
+        daemon = self.begin()
+        threads = self.compiles(daemon)
+        engines = [self.engine(f"--prompt=The daemon {i}", "--max_tokens=4", "--print=none", *flags)
+                   for i, flags in enumerate([()] * 10 + [("--regex=[0-9]{3}",)])]
+        for engine in engines:
+            self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual(self.compiles(daemon), threads)  # it is still the same compile
+        self.stop(daemon)
+
+    def test_a_compile_does_not_keep_the_daemon_from_ending(self):
+        daemon = self.begin()
+        threads = self.compiles(daemon)
+        begin = time.monotonic()
+        self.stop(daemon)
+        self.assertTrue(threads)
+        # The compile would take most of its 60 s of CPU. It looks every few milliseconds.
+        self.assertLess(time.monotonic() - begin, 15)
 
 
 if __name__ == "__main__":

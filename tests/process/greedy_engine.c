@@ -1,10 +1,11 @@
 /* An engine that takes as much of the daemon's memory as it can.
  *
- *   greedy_engine URI hello|prompts|rows|alloc|huge
+ *   greedy_engine URI hello|prompts|rows|alloc|huge|scores
  *
  * hello attaches with a segment of 800 MiB, prompts opens sequences with 2^20 ids and lists that
  * count them, rows has the daemon read a memfd of 2 GiB that nothing was written to, alloc takes 16
- * times 100 MiB, huge takes away a huge page. Prints how far it came, and what the daemon said.
+ * times 100 MiB, huge takes away a huge page, scores has eight sequences with logprobs=64 publish
+ * some 80 MiB. Prints how far it came, and what the daemon said.
  * Exit code: 0 nothing was refused (huge: the round was aborted), 3 refused with EXHAUSTED, 4 this
  * machine cannot do it, 1 anything else. */
 #define _GNU_SOURCE
@@ -23,7 +24,9 @@ enum {
   NUM_ROWS = 512, /* of 4 MiB */
   NUM_DRAFTS = 63,
   NUM_REGIONS = 16,
-  REGION_BYTES = 100 << 20
+  REGION_BYTES = 100 << 20,
+  SCORED_VOCAB = 256,
+  NUM_SCORED = 8
 };
 
 static int end(const char* step, int done, int code) {
@@ -174,15 +177,66 @@ static int rows(specd_engine* engine) {
   return end("rows", NUM_ROWS / (NUM_DRAFTS + 1), SPECD_OK);
 }
 
+/* Rounds of eight sequences, whose 64 kept tokens have 65 scores each. */
+static int scores(specd_engine* engine) {
+  enum { ROUNDS = 200 };
+  int32_t tokens[NUM_DRAFTS] = {0}; /* rows of zeros: their argmax is 0 */
+  uint32_t row_of[NUM_DRAFTS + 1] = {0};
+  specd_draft drafts[NUM_SCORED];
+  specd_region region;
+  specd_tensor tensor;
+  int code = specd_alloc(engine, SCORED_VOCAB * sizeof(float), &region);
+  if (code != SPECD_OK) return end("scores", 0, code);
+  specd_tensor_init(&tensor);
+  tensor.region = region.id;
+  tensor.num_rows = 1;
+  code = specd_bind(engine, SPECD_TARGET_ROWS, &tensor);
+  for (int i = 0; i < NUM_SCORED && code == SPECD_OK; ++i) {
+    specd_sequence_info info;
+    specd_params params;
+    char name[16];
+    specd_params_init(&params);
+    params.temperature = 0;
+    params.max_tokens = 1 << 20;
+    params.ignore_eos = 1;
+    params.logprobs = 64;
+    info.struct_size = sizeof(info);
+    snprintf(name, sizeof(name), "r%d", i);
+    code = specd_open_sequence(engine, name, &params, &info);
+    memset(&drafts[i], 0, sizeof(drafts[i]));
+    drafts[i].struct_size = sizeof(drafts[i]);
+    drafts[i].sequence = info.sequence;
+    drafts[i].num_nodes = NUM_DRAFTS;
+    drafts[i].tokens = tokens;
+    drafts[i].target_rows = row_of;
+  }
+  for (int round = 0; round < ROUNDS && code >= 0; ++round) {
+    specd_completion completion;
+    code = specd_submit(engine, (uint64_t)round, drafts, NUM_SCORED);
+    completion.struct_size = sizeof(completion);
+    completion.result_size = sizeof(specd_result);
+    if (code == SPECD_OK) code = specd_poll(engine, &completion, 60000);
+    if (code >= 0 && completion.results[0].num_kept != NUM_DRAFTS + 1) return 1;
+  }
+  return end("scores", ROUNDS, code >= 0 ? SPECD_OK : code);
+}
+
 int main(int argc, char** argv) {
   specd_options options;
   specd_engine* engine = NULL;
   int code;
   if (argc != 3) return 2;
   specd_options_init(&options);
-  options.vocab_size = strcmp(argv[2], "huge") == 0 ? 1024 : VOCAB_SIZE;
-  options.timeout_ms = 60000;
   options.max_batch = options.max_sequences = NUM_OPENINGS;
+  options.vocab_size = VOCAB_SIZE;
+  if (strcmp(argv[2], "huge") == 0) options.vocab_size = 1024;
+  if (strcmp(argv[2], "scores") == 0) {
+    options.vocab_size = SCORED_VOCAB;
+    options.max_draft = NUM_DRAFTS;
+    options.max_scores_per_token = 65;
+    options.max_batch = options.max_sequences = NUM_SCORED;
+  }
+  options.timeout_ms = 60000;
   if (strcmp(argv[2], "hello") == 0) {
     options.max_batch = options.max_sequences = 4096;
     options.max_draft = 64;
@@ -197,6 +251,8 @@ int main(int argc, char** argv) {
     code = rows(engine);
   else if (strcmp(argv[2], "alloc") == 0)
     code = alloc(engine);
+  else if (strcmp(argv[2], "scores") == 0)
+    code = scores(engine);
   else if (strcmp(argv[2], "huge") == 0)
     code = huge(engine);
   else

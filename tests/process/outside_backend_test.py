@@ -13,6 +13,7 @@ from support import PATIENCE_S, SOURCE, ProcessTest, wait_until
 
 PLUGIN = pathlib.Path(os.environ["SPECD_COUNTING_PLUGIN"])
 OTHER_ABI_PLUGIN = os.environ["SPECD_OTHER_ABI_PLUGIN"]
+WRONG_PLUGIN = os.environ["SPECD_WRONG_PLUGIN"]
 COUNTS = re.compile(r"^counting: (\d+) runs, (\d+) tasks$", re.MULTILINE)
 NUM_ROUNDS, NUM_SEQUENCES = 20, 3
 
@@ -39,6 +40,19 @@ for uri in sys.argv[2:]:
                        for place in result.logprobs])
         print(engine.sharing()[0])
     print("end of", uri.partition(":")[0])
+"""
+
+
+ONE_ROUND = """
+import sys
+import numpy as np
+import specd
+if sys.argv[1]:
+    specd.load_backends(sys.argv[1])
+with specd.Engine(sys.argv[2], vocab_size=64, max_batch=1, max_draft=1) as engine:
+    sequence = engine.open(specd.SamplingParams(seed=1, max_tokens=20))
+    for result in engine.verify(np.zeros((2, 64), np.float32), {sequence: [3]}, strict=False):
+        print(result.status, list(result.tokens))
 """
 
 
@@ -80,6 +94,23 @@ class OutsideBackendTest(ProcessTest):
         self.assertNotIn("counting", errors)  # the counts are the daemon's
         self.stop(daemon)
         self.check_counts(daemon.stderr)
+
+    def test_wrong_answers(self):
+        """Bug: a wrong num_tokens ended the daemon with SIGABRT, and a wrong id was answered as OK."""
+        for device, text in (("wrong_count", "num_tokens = 1048576 for task 0"),
+                             ("wrong_id", "an id = 1073741824 for task 0")):
+            embedded = self.python(ONE_ROUND, WRONG_PLUGIN, f"embedded:{device}")
+            self.assertEqual(embedded.returncode, 0, embedded.stderr)
+            self.assertEqual(embedded.stdout, "device_error []\n")
+            daemon = self.serve(f"--backend_plugin={WRONG_PLUGIN}", f"--device={device}")
+            wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+            attached = self.python(ONE_ROUND, "", f"unix:{self.socket}")
+            self.assertEqual(attached.stdout, "device_error []\n", attached.stderr)
+            # As if the device had failed: the supervisor restarts the daemon.
+            self.assertEqual(daemon.wait(), 70, daemon.stderr)
+            line = [line for line in daemon.stderr.splitlines() if "critical" in line]
+            self.assertEqual(len(line), 1, daemon.stderr)
+            self.assertIn(f'backend "{device}" answered {text}', line[0])
 
     def test_random_rounds_against_the_contract(self):
         script = SOURCE / "tests/python/rounds_test.py"

@@ -1,4 +1,4 @@
-"""What the README shows works as shown: its C program, and (with the oracles' Python) its subscriber."""
+"""What READMEs show works as shown: the C program, and (with the oracles' Python) the subscriber."""
 
 import os
 import pathlib
@@ -12,18 +12,18 @@ from support import ProcessTest, SOURCE, wait_until
 LIBRARY = pathlib.Path(os.environ["SPECD_LIB"])
 
 
-def block(language, text):
-    """The one code block of that language in README.md that holds `text`."""
-    found = re.findall(rf"```{language}\n(.*?)```", (SOURCE / "README.md").read_text(), re.DOTALL)
+def block(readme, language, text):
+    """The one code block of that language in `readme` that holds `text`."""
+    found = re.findall(rf"```{language}\n((?:(?!```).)*)```", (SOURCE / readme).read_text(), re.DOTALL)
     found = [code for code in found if text in code]
-    assert len(found) == 1, f"README.md has {len(found)} blocks of {language} with {text!r}"
+    assert len(found) == 1, f"{readme} has {len(found)} blocks of {language} with {text!r}"
     return found[0]
 
 
 class ReadmeTest(ProcessTest):
     def test_the_engine_in_c(self):
         source = self.folder / "engine.c"
-        source.write_text(block("c", "specd_open"))
+        source.write_text(block("README.md", "c", "specd_open"))
         program = self.folder / "engine"
         subprocess.run(
             ["cc", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{SOURCE}/ipc/include", source,
@@ -42,7 +42,7 @@ class ReadmeTest(ProcessTest):
 class SubscriberTest(ProcessTest):
     def subscriber(self):
         script = self.folder / "subscriber.py"
-        script.write_text(block("py", "specd.subscribe"))
+        script.write_text(block("ipc/python/README.md", "py", "specd.subscribe"))
         subscriber = self.start(pathlib.Path(sys.executable), script, f"unix:{self.socket}")
         wait_until(lambda: "subscribed" in subscriber.stderr or not subscriber.running(),
                    "the subscription")

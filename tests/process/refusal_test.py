@@ -9,7 +9,7 @@ import struct
 import subprocess
 import unittest
 
-from support import ProcessTest, SOURCE, TOKENIZER, wait_until
+from support import CORPUS, ProcessTest, SOURCE, TOKENIZER, wait_until
 
 NOBODY = 65534
 PROTOCOL_VERSION = 2  # ipc/base/protocol_version.h
@@ -41,7 +41,7 @@ class RefusalTest(ProcessTest):
         else:
             self.assertFalse((SOURCE / ".git").exists())
 
-    def test_line_17_a_command_line_that_is_wrong_has_one_exit_code(self):
+    def test_a_command_line_that_is_wrong_has_one_exit_code(self):
         for program in ("specd-toy-engine", "specd-toy-client", "specd-bench", "specd-replay"):
             self.assertRefused(self.run_to_end(program, "--no_such_flag=1"), 2, "no_such_flag")
             self.assertEqual(self.run_to_end(program, "--help").code, 0)
@@ -107,12 +107,12 @@ class RefusalTest(ProcessTest):
     def test_vocabulary_mismatch(self):
         self.daemon("--vocab_size=4096")
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs")
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}")
         self.assertRefused(engine, 1, "vocab_size = 2048", "4096")
 
     def test_no_daemon(self):
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs")
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}")
         self.assertRefused(engine, 1, str(self.socket))
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can become somebody else")
@@ -126,14 +126,14 @@ class RefusalTest(ProcessTest):
             os.setgid(0)
             os.setuid(NOBODY)
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}",
                                  preexec_fn=become_nobody)
         self.assertRefused(engine, 1, f"uid {NOBODY}", "--allow_uid")
         self.assertServes()
         self.stop(daemon)
         allowed = self.daemon(f"--allow_uid={NOBODY}")
         engine = self.run_to_end("specd-toy-engine", f"--specd=unix:{self.socket}",
-                                 f"--tokenizer={TOKENIZER}", f"--corpus={SOURCE}/docs",
+                                 f"--tokenizer={TOKENIZER}", f"--corpus={CORPUS}",
                                  "--max_tokens=8", preexec_fn=become_nobody)
         self.assertEqual(engine.code, 0, engine.stderr)
         self.stop(allowed)
@@ -231,7 +231,7 @@ class RefusalTest(ProcessTest):
         process = self.run_to_end("specd", f"--listen=unix:{long}", "--detokenizer=off")
         self.assertRefused(process, 2, "107")
 
-    def test_line_17_a_path_that_can_be_no_socket_is_a_bad_command_line(self):
+    def test_a_path_that_can_be_no_socket_is_a_bad_command_line(self):
         # Bug: for an endpoint the code was 1, and the error named a file with .lock at its end.
         listen = f"--listen=unix:{self.socket}"
         for flags, parts in (((f"--listen=unix:{self.folder}",), ("directory", "specd.sock")),
@@ -242,7 +242,7 @@ class RefusalTest(ProcessTest):
             self.assertRefused(self.run_to_end("specd", *flags, "--detokenizer=off"), 2, *parts)
         self.assertEqual(self.sockets(), [])
 
-    def test_line_17_help_names_no_path_of_a_build(self):
+    def test_help_names_no_path_of_a_build(self):
         for program in "specd", "specd-detok":
             for flag in "--help", "--helpfull":
                 self.assertNotRegex(self.run_to_end(program, flag).stdout, r"(?m)/build/|^ *Flags from /")

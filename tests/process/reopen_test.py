@@ -1,7 +1,7 @@
 """Text and stop strings of sequences that are opened again with their outputs, or forked, through a real
 daemon and a detokenizer in a process of its own.
 
-Bug that this would catch (issue 17, line 19): such sequences were refused with stop strings, and a text
+Bug that this would catch: such sequences were refused with stop strings, and a text
 that began in the middle of a code point began with U+FFFD.
 """
 
@@ -61,7 +61,7 @@ class ReopenTest(ProcessTest):
         self.assertEqual(result.status, "ok")
         return result
 
-    def test_line_19_a_sequence_preempted_at_any_token_ends_as_without(self):
+    def test_a_sequence_preempted_at_any_token_ends_as_without(self):
         client = self.client("--streams=99")
         with self.connect() as engine:
             for cut in (1, 2, 3):
@@ -83,7 +83,7 @@ class ReopenTest(ProcessTest):
             end = ends[f"then{cut}"]
             self.assertEqual((end["stop"], end["tokens"], end["late"]), ("bxyz", 5, 1))
 
-    def test_line_19_a_code_point_of_prompt_or_outputs_is_completed(self):
+    def test_a_code_point_of_prompt_or_outputs_is_completed(self):
         client = self.client("--streams=99")
         with self.connect() as engine:
             for name, params in (("prompt", {"prompt": ids("a") + EURO[:2]}),
@@ -95,7 +95,7 @@ class ReopenTest(ProcessTest):
         texts, _ = self.read(client, "prompt", "both", "outputs")
         self.assertEqual(set(texts.values()), {"\u20acb"})
 
-    def test_line_19_a_fork_finds_what_began_in_its_source(self):
+    def test_a_fork_finds_what_began_in_its_source(self):
         client = self.client("--streams=99")
         with self.connect() as engine:
             source = self.open(engine, "source", stop=["xy"])
@@ -114,7 +114,7 @@ class ReopenTest(ProcessTest):
         # The source held its last x back when it was copied, so both have it.
         self.assertEqual(texts, {"source": "axbx\ufffd", "copy": "", "other": "x\u20acb"})
 
-    def test_line_19_a_fork_of_a_text_that_has_stopped_stops_too(self):
+    def test_a_fork_of_a_text_that_has_stopped_stops_too(self):
         # Bug: the engine had not heard of the stop string, and its copy ran on.
         client = self.client("--streams=99")
         with self.connect() as engine:

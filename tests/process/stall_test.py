@@ -55,7 +55,7 @@ class StallTest(ProcessTest):
             result, = engine.verify(np.eye(8)[[i % 8]], {sequence: []})
             self.assertEqual(result.tokens.tolist(), [i % 8])
 
-    def test_line_8_rounds_and_an_attach_pass_a_round_of_seconds_whose_ids_are_right(self):
+    def test_rounds_and_an_attach_pass_a_round_of_seconds_whose_ids_are_right(self):
         with self.small() as early:
             monster = self.monster(64)
             self.run_rounds(early, 20)
@@ -65,7 +65,7 @@ class StallTest(ProcessTest):
         self.assertEqual(monster.wait(), 0, monster.stderr)
         self.assertIn(f"answered {{'ok'}} {{{(BEST,) * (DRAFTS + 1)}}}", monster.stdout)
 
-    def test_line_8_an_engine_that_dies_in_its_round_keeps_nobody_waiting(self):
+    def test_an_engine_that_dies_in_its_round_keeps_nobody_waiting(self):
         monsters = [self.monster(640), self.monster(640)]
         for monster in monsters:
             self.kill(monster)
@@ -74,7 +74,7 @@ class StallTest(ProcessTest):
         wait_until(lambda: self.process.stderr.count("ended:") >= 2, "the ends of both sessions")
         self.stop(self.process)
 
-    def test_line_8_a_drain_calls_the_round_off(self):
+    def test_a_drain_calls_the_round_off(self):
         monster = self.monster(640)
         with self.small() as engine:
             self.run_rounds(engine, 20)  # the round has begun

@@ -206,9 +206,13 @@ class SubscribeTest(ProcessTest):
                     next(events)
             self.assertEqual(caught.exception.code_name, "SPECD_ERROR_DISCONNECTED")
             self.daemon()
-            # A generation that ends soon: its events are the first of the new daemon.
-            again = threading.Thread(target=lambda: self.generate(
-                "--max_tokens=10", prompts=PROMPTS[1:2]).wait())
+            # The subscriber connects to the new daemon by itself, perhaps after the end of a generation.
+            is_heard = threading.Event()
+
+            def generate_until_heard():
+                while not is_heard.is_set():
+                    self.generate("--max_tokens=10", prompts=PROMPTS[1:2]).wait()
+            again = threading.Thread(target=generate_until_heard)
             again.start()
             heard = [next(events)]
             while heard[-1].kind != "end":
@@ -216,6 +220,7 @@ class SubscribeTest(ProcessTest):
                     heard.append(next(events))
                 except specd.Error:
                     continue
+            is_heard.set()
             again.join()
         self.assertEqual((heard[0].kind, heard[0].stream, heard[0].request_id),
                          ("lost", opened.stream, PROMPTS[0]))

@@ -157,9 +157,9 @@ class TraceTest(ProcessTest):
         self.assertGreater(topics.count("round"), 3)
 
     def engine_command(self, *flags):
-        from support import BIN, SOURCE, TOKENIZER
+        from support import BIN, CORPUS, TOKENIZER
         return [str(BIN / "specd-toy-engine"), "--specd=embedded:cpu", f"--tokenizer={TOKENIZER}",
-                f"--corpus={SOURCE}/docs,{SOURCE}/CONTRIBUTING.md", *flags]
+                f"--corpus={CORPUS}", *flags]
 
     def test_attached_engine_is_refused_by_name(self):
         daemon = self.daemon()

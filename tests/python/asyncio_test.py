@@ -1,6 +1,6 @@
 """Rounds in coroutines: the event loop goes on, and a round that nobody waits for any more is whole.
 
-Bugs that this would catch (issue I, line 3): a round stood in the way of every other task, and a cancelled
+Bugs that this would catch: a round stood in the way of every other task, and a cancelled
 one left its rows to the next.
 """
 

@@ -1,6 +1,6 @@
 """Tensors of other packages as rows, ids and masks: every dtype, strides, gradients, devices.
 
-Bugs that this would catch (issue I, line 3): a bfloat16 tensor, and one with requires_grad, could not be
+Bugs that this would catch: a bfloat16 tensor, and one with requires_grad, could not be
 given at all.
 """
 

@@ -53,7 +53,7 @@ class DoorSequencesTest(DoorCase):
         stats = self.engine.stats()
         self.assertEqual((stats["rounds"], stats["invalid_drafts"], stats["kept"]), (1, 1, 1))
 
-    def test_line_6_a_result_names_the_method_that_auto_chose(self):
+    def test_a_result_names_the_method_that_auto_chose(self):
         # Bug: nothing said that sampled drafts under "auto" are verified as a block, whose text
         # depends on the drafts.
         sequence, greedy = self.open(), self.open(temperature=0)

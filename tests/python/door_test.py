@@ -261,7 +261,7 @@ class DoorTest(DoorCase):
             with self.assertRaises(specd.Error):
                 call()
 
-    def test_line_15_arrays_outlive_the_engine(self):
+    def test_arrays_outlive_the_engine(self):
         """Reading rows() after close was a segmentation fault, which would end these tests too."""
         script = f"""
 import gc, os

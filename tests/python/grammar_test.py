@@ -61,7 +61,7 @@ class GrammarTest(unittest.TestCase):
                         {"grammar": 'root ::= "a" root | "b"'}, {"json_object": True},
                         {"structural_tag": {"type": "structural_tag", "triggers": ["b"], "structures": [
                             {"begin": "b", "schema": {"type": "integer"}, "end": "c"}]}},
-                        {"json": '{"enum": [1, 12]}', "whitespace": "compact", "backend": "specd"}):
+                        {"json": '{"enum": [1, 12]}', "whitespace": "compact"}):
             with self.subTest(options):
                 matcher = specd.Grammar.compile(self.tokenizer, **options).matcher()
                 self.assertTrue(allowed(matcher.mask()))
@@ -178,7 +178,7 @@ class GrammarTest(unittest.TestCase):
             "give exactly one": lambda: specd.Grammar(t, regex="a", choice=["b"]),
             "constraint: ": lambda: specd.Grammar(t, "a"),
             r"\^": lambda: specd.Grammar(t, regex="(a"),
-            "uniqueItems": lambda: specd.Grammar(t, json={"uniqueItems": True}, backend="specd"),
+            "uniqueItems": lambda: specd.Grammar(t, json={"uniqueItems": True}),
             r"stop_ids\[0\] = 40": lambda: grammar.matcher([40]),
             "num_ids = 1 is outside 0 .. 0": lambda: matcher.rollback(1),
             "num_ids: -1": lambda: matcher.rollback(-1),
@@ -206,7 +206,7 @@ class GrammarTest(unittest.TestCase):
     def test_warnings_name_what_lenient_dropped(self):
         # The tokenizer has no bracket, so an array alone would have no text.
         schema = {"type": ["array", "integer"], "uniqueItems": True}
-        grammar = specd.Grammar(self.tokenizer, json=schema, lenient=True, backend="specd")
+        grammar = specd.Grammar(self.tokenizer, json=schema, lenient=True)
         self.assertEqual(len(grammar.warnings), 1)
         self.assertIn("uniqueItems", grammar.warnings[0])
         self.assertGreater(grammar.size_bytes, 0)

@@ -1,6 +1,6 @@
 """Rounds in flight: submit, poll and result beside verify, and times that hold.
 
-Bugs that this would catch (issue I, line 3): Python could have one round in flight and wait for it without
+Bugs that this would catch: Python could have one round in flight and wait for it without
 limit; embedded, a wait of specd_poll ended with the round and not with its time.
 """
 

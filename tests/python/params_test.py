@@ -61,7 +61,7 @@ class ParamsTest(unittest.TestCase):
             with self.subTest(name), self.assertRaisesRegex(specd.Error, f"^{name}: "):
                 params.to_struct(specd.SamplingParams(**{name: value}))
 
-    def test_line_5_logprobs_of_minus_one_and_misspelt_attributes_are_refused(self):
+    def test_logprobs_of_minus_one_and_misspelt_attributes_are_refused(self):
         # Bug: logprobs=-1, all ids in vLLM, gave none; params.temprature = 3 changed nothing.
         with self.assertRaisesRegex(specd.Error, "^logprobs: -1 would be .* 0 .. 64, or None"):
             params.to_struct(specd.SamplingParams(logprobs=-1))

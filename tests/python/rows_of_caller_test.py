@@ -1,6 +1,6 @@
 """Rows of the caller: views of engine.rows are read in place, and no array of the caller is written.
 
-Bugs that this would catch (issue 17, line 4): verify(R[2:4], ...) copied over R[0:2]; another array
+Bugs that this would catch: verify(R[2:4], ...) copied over R[0:2]; another array
 was copied onto the array from engine.rows; floats that were written into bfloat16 rows stored bit
 patterns.
 """
@@ -36,7 +36,7 @@ class CallersRowsTest(unittest.TestCase):
     def open(self, **fields):
         return self.engine.open(specd.SamplingParams(**{"seed": 1, "temperature": 0, **fields}))
 
-    def test_line_4_views_are_read_in_place_at_every_offset_and_stride(self):
+    def test_views_are_read_in_place_at_every_offset_and_stride(self):
         for dtype in ("float32", "float16", "bfloat16"):
             rows = self.engine.rows(6, dtype=dtype, row_stride=V + 3)
             rows[:] = one_hot(0, 1, 2, 3, 4, 5)
@@ -55,7 +55,7 @@ class CallersRowsTest(unittest.TestCase):
                     # In place: what is written through the whole array is read by the next round.
                     self.assertIs(self.engine._spaces["target"].copies.buffer, None)
 
-    def test_line_4_a_view_with_another_grid_becomes_a_tensor_of_its_own(self):
+    def test_a_view_with_another_grid_becomes_a_tensor_of_its_own(self):
         rows = self.engine.rows(4, row_stride=2 * V)
         buffer = rows.base if rows.base.ndim == 1 else rows.base.base
         flat = np.frombuffer(buffer, np.float32, 4 * 2 * V)
@@ -68,7 +68,7 @@ class CallersRowsTest(unittest.TestCase):
         self.assertEqual(self.tokens(None, [[]]), [[6]])
         self.assertEqual(self.tokens(rows, [[6]]), [[6, 6]])
 
-    def test_line_3_a_view_of_the_whole_array_has_a_dtype_of_its_own(self):
+    def test_a_view_of_the_whole_array_has_a_dtype_of_its_own(self):
         # Bug: the bits of bfloat16 were read as the float16 of engine.rows. 1.5 is 0x3FC0 in bfloat16,
         # which is 1.9375 in float16 (IEEE 754).
         rows = self.engine.rows(2, dtype="float16")
@@ -83,7 +83,7 @@ class CallersRowsTest(unittest.TestCase):
         self.assertEqual(values(rows), [1.9375, 1.9375])
         self.assertIs(self.engine._spaces["target"].copies.buffer, None)
 
-    def test_line_4_other_arrays_go_to_memory_of_their_own(self):
+    def test_other_arrays_go_to_memory_of_their_own(self):
         rows = self.engine.rows(4)
         rows[:] = one_hot(1, 2, 3, 4)
         before = rows.copy()
@@ -100,14 +100,14 @@ class CallersRowsTest(unittest.TestCase):
         np.testing.assert_array_equal(q, one_hot(1, 2))
         self.assertEqual(self.tokens(rows, [{"tokens": [1], "draft_rows": [0]}]), [[1, 2]])
 
-    def test_line_4_names_are_of_the_rows_that_the_call_gets(self):
+    def test_names_are_of_the_rows_that_the_call_gets(self):
         self.tokens(one_hot(1, 2, 3, 4), [[1, 2, 3]])  # leaves rows behind those of the next call
         draft = specd.Draft(self.open(), [7], target_rows=[0, 2])
         result, = self.engine.verify(one_hot(7, 6), [draft], strict=False)
         self.assertEqual(result.status, "invalid")
         self.assertIn("target_rows", result.detail)
 
-    def test_line_4_masks_and_requests(self):
+    def test_masks_and_requests(self):
         masks = self.engine.rows(4, "mask")
         masks[:] = specd.pack_mask(np.eye(V, dtype=bool)[[1, 2, 3, 4]])
         before = masks.copy()
@@ -126,7 +126,7 @@ class CallersRowsTest(unittest.TestCase):
         self.assertEqual(child.ids.tolist(), [6])
         self.assertEqual(self.engine.score(q[2:], [6]).values["rank"][0, 0], 1)
 
-    def test_line_4_rows_of_many_sizes_do_not_use_up_the_regions(self):
+    def test_rows_of_many_sizes_do_not_use_up_the_regions(self):
         for count in (1, 3, 9, 40, 200, 1000, 4000):
             rows = self.engine.rows(count)
             rows[:] = one_hot(6)
@@ -144,7 +144,7 @@ class BFloat16Test(unittest.TestCase):
     def words(self):
         return self.rows.view(np.uint16).tolist()
 
-    def test_line_4_what_is_written_is_converted(self):
+    def test_what_is_written_is_converted(self):
         self.rows[0] = [1.0, -2.5, 1]
         self.rows[1, 2] = np.float64(-2.5)
         self.assertEqual(self.words(), [[0x3F80, 0xC020, 0x3F80], [0, 0, 0xC020]])
@@ -160,7 +160,7 @@ class BFloat16Test(unittest.TestCase):
         self.rows[:, 0] = np.array([0x4040], np.uint16).view(specd.BFloat16)  # 3.0
         self.assertEqual(self.rows.tolist(), [[3, 1, 1], [3, 5, 6]])
 
-    def test_line_4_what_is_read_is_a_number(self):
+    def test_what_is_read_is_a_number(self):
         self.rows[:] = [[1, -2.5, 0.5], [-1, -3, -0.5]]
         self.assertEqual(self.rows[0, 1], np.float32(-2.5))
         self.assertEqual((self.rows * 2)[1].tolist(), [-2, -6, -1])
@@ -178,7 +178,7 @@ class BFloat16Test(unittest.TestCase):
         floats[:] = self.rows.floats()
         self.assertEqual(floats.tolist(), self.rows.tolist())
 
-    def test_line_4_what_is_no_number_is_refused(self):
+    def test_what_is_no_number_is_refused(self):
         for write in (lambda: self.rows.__setitem__(0, np.array([1, 2, 3], np.uint16)),
                       lambda: self.rows.__setitem__(0, "text"),
                       lambda: self.rows.put([0], [1.0]), lambda: np.put(self.rows, [0], [1.0]),

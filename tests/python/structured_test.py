@@ -26,7 +26,7 @@ def constraint(**fields):
     text = None if struct.grammar is None else struct.grammar.decode()
     del kept
     return (struct.grammar_kind, struct.grammar_whitespace, struct.grammar_lenient,
-            struct.grammar_backend, text)
+            text)
 
 
 class SentTest(unittest.TestCase):
@@ -37,19 +37,22 @@ class SentTest(unittest.TestCase):
                 ({"json_object": True}, 2, ""),
                 ({"regex": "[0-9]+"}, 3, "[0-9]+"),
                 ({"grammar": 'root ::= "a"'}, 4, 'root ::= "a"')):
-            self.assertEqual(constraint(**fields), (kind, 0, 0, 0, text))
+            self.assertEqual(constraint(**fields), (kind, 0, 0, text))
         for name, kind in (("json", 1), ("structural_tag", 6)):
             sent = constraint(**{name: SCHEMA})
-            self.assertEqual((sent[0], json.loads(sent[4])), (kind, SCHEMA))
-            self.assertLess(sent[4].index('"b"'), sent[4].index('"a"'))  # properties keep their order
+            self.assertEqual((sent[0], json.loads(sent[3])), (kind, SCHEMA))
+            self.assertLess(sent[3].index('"b"'), sent[3].index('"a"'))  # properties keep their order
         sent = constraint(choice=["yes", 'n"o', "\u00e4"])
-        self.assertEqual((sent[0], json.loads(sent[4])), (5, ["yes", 'n"o', "\u00e4"]))
+        self.assertEqual((sent[0], json.loads(sent[3])), (5, ["yes", 'n"o', "\u00e4"]))
 
     def test_the_mode_is_sent_beside_it(self):
-        self.assertEqual(constraint(regex="a", whitespace="compact")[:4], (3, 1, 0, 0))
-        self.assertEqual(constraint(regex="a", disable_any_whitespace=True)[:4], (3, 1, 0, 0))
-        self.assertEqual(constraint(regex="a", lenient=True, backend="xgrammar")[:4], (3, 0, 1, 2))
-        self.assertEqual(constraint(regex="a", backend="specd")[:4], (3, 0, 0, 1))
+        self.assertEqual(constraint(regex="a", whitespace="compact")[:3], (3, 1, 0))
+        self.assertEqual(constraint(regex="a", disable_any_whitespace=True)[:3], (3, 1, 0))
+        self.assertEqual(constraint(regex="a", lenient=True)[:3], (3, 0, 1))
+        for given, number in (("schema", 0), ("any", 1)):
+            made = specd.StructuredOutputs(json=SCHEMA, key_order=given)
+            struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
+            self.assertEqual(struct.grammar_key_order, number)
         for given in (True, False):
             made = specd.StructuredOutputs(regex="a", enable_in_reasoning=given)
             struct, _ = params.to_struct(specd.SamplingParams(structured_outputs=made))
@@ -63,14 +66,14 @@ class SentTest(unittest.TestCase):
             return {struct.numbers.items[i].name.decode(): struct.numbers.items[i].value
                     for i in range(struct.numbers.count)}
         self.assertEqual(numbers(), {})
-        self.assertEqual(numbers(whitespace="compact", lenient=True, backend="xgrammar",
-                                 enable_in_reasoning=True), {})
+        self.assertEqual(numbers(whitespace="compact", lenient=True, enable_in_reasoning=True), {})
         self.assertEqual(numbers(whitespace="flexible", lenient=False), {
             "grammar_whitespace": 0, "grammar_lenient": 0})
+        self.assertEqual(numbers(key_order="schema"), {"grammar_key_order": 0})
+        self.assertEqual(numbers(key_order="any"), {})
         self.assertEqual(numbers(disable_any_whitespace=False), {"grammar_whitespace": 0})
         self.assertEqual(numbers(disable_any_whitespace=True), {})
-        self.assertEqual(numbers(backend="auto", enable_in_reasoning=False), {
-            "grammar_backend": 0, "grammar_in_reasoning": 0})
+        self.assertEqual(numbers(enable_in_reasoning=False), {"grammar_in_reasoning": 0})
 
     def test_a_text_with_a_nul_is_sent_whole(self):
         made = specd.SamplingParams(structured_outputs=specd.StructuredOutputs(regex="a\0b"))
@@ -98,12 +101,17 @@ class SentTest(unittest.TestCase):
                              ({"json_object": "yes"}, "json_object: 'yes'"),
                              ({"regex": "a", "whitespace": "none"}, "whitespace: 'none' is not one of "
                               "flexible, compact"),
+                             ({"regex": "a", "key_order": "given"}, "key_order: 'given' is not one of "
+                              "schema, any"),
                              ({"regex": "a", "whitespace": "flexible",
                                "disable_any_whitespace": True}, "give one of the two"),
                              ({"regex": "a", "reasoning_parser": "qwen3"},
                               "reasoning_parser is refused: it belongs to the model"),
-                             ({"regex": "a", "any_order": True}, "any_order is refused: prop"),
-                             ({"regex": "a", "backend": "outlines"}, "backend: 'outlines'"),
+                             ({"regex": "a", "any_order": True}, "any_order is refused: the order"),
+                             ({"regex": "a", "backend": "xgrammar"}, "backend is refused: specd's own engine "
+                              "enforces every constraint, .*; leave it out"),
+                             ({"regex": "a", "backend": "specd"}, "backend is refused"),
+                             ({"regex": "a", "grammar_backend": "xgrammar"}, "grammar_backend is refused"),
                              ({"regex": "a", "lenient": 2}, "lenient: 2"),
                              ({"regex": "a", "whitespace_pattern": "x"}, "whitespace_pattern"),
                              ({"regexp": "a"}, "regexp: no such keyword; they are json")):
@@ -115,16 +123,18 @@ class SentTest(unittest.TestCase):
         for name in ("json_schema", "regex", "guided_decoding", "ebnf", "structural_tag"):
             with self.assertRaisesRegex(specd.Error, "structured_outputs="):
                 specd.SamplingParams(**{name: "a"})
+        with self.assertRaisesRegex(specd.Error, "grammar_backend is refused"):
+            specd.SamplingParams(grammar_backend="xgrammar")
 
     def test_each_choice_is_sent_as_its_number_in_the_header(self):
-        # The numbers of SPECD_GRAMMAR_..., SPECD_WHITESPACE_... and SPECD_BACKEND_....
+        # The numbers of SPECD_GRAMMAR_... and SPECD_WHITESPACE_....
         kinds = {"json": ("{}", 1), "json_object": (True, 2), "regex": ("a", 3),
                  "grammar": ('root ::= "a"', 4), "choice": (["a"], 5), "structural_tag": ("{}", 6)}
         for kind, (text, number) in kinds.items():
             made = specd.StructuredOutputs(**{kind: text})
-            self.assertEqual(made.numbers(), {"kind": number, "whitespace": 0, "backend": 0})
+            self.assertEqual(made.numbers(), {"kind": number, "whitespace": 0, "key_order": 0})
         for field, names in (("whitespace", ("flexible", "compact")),
-                             ("backend", ("auto", "specd", "xgrammar"))):
+                             ("key_order", ("schema", "any"))):
             for number, name in enumerate(names):
                 made = specd.StructuredOutputs(regex="a", **{field: name})
                 self.assertEqual(made.numbers()[field], number)
@@ -261,7 +271,7 @@ class OutputTest(unittest.TestCase):
 
     def test_the_warnings_of_an_opening_name_what_lenient_dropped(self):
         schema = {"properties": {"a": {"type": "array", "uniqueItems": True}}}
-        made = specd.StructuredOutputs(json=schema, lenient=True, backend="specd")
+        made = specd.StructuredOutputs(json=schema, lenient=True)
         sequences = self.engine.open_all(specd.SamplingParams(structured_outputs=made, n=2))
         sequences.append(sequences[0].fork())
         for sequence in sequences:

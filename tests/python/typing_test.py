@@ -3,7 +3,7 @@ mistakes of which it must find each.
 
 Usage: typing_test.py (the tests), or typing_test.py --write (prints sampling_params.pyi anew)
 
-Bug that this would catch (issue I, line 3): nothing told a user's type checker anything, and no checker
+Bug that this would catch: nothing told a user's type checker anything, and no checker
 had read the package.
 """
 

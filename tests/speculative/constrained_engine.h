@@ -77,10 +77,10 @@ class ConstrainedEngine {
     options.limits = {kVocab, 4, kDraft};
     options.max_sequences = 4;
     options.eos_token_ids = {kEos};
-    options.grammars =
-        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_,
-                                           .vocab_size = kVocab,
-                                           .reasoning = {.start = "", .end = reasoning_end}});
+    options.grammars = std::make_shared<grammar::GrammarCompiler>(
+        grammar::GrammarCompilerOptions{.vocabulary = &vocabulary_,
+                                        .vocab_size = kVocab,
+                                        .reasoning = {.start = "", .end = reasoning_end}});
     verifier_ = *Verifier::Create(options, *MakeBackend("cpu"));
     REQUIRE(verifier_->BindTarget(View(logits_)).ok());
     draft_logits_ = logits_;

@@ -16,17 +16,11 @@ namespace {
 using Ids = std::vector<TokenId>;
 
 struct ConstrainedVerifier : VerifierFixture {
-  ConstrainedVerifier() : ConstrainedVerifier(std::make_shared<ScriptedCompiler>(8)) {}
-  explicit ConstrainedVerifier(const std::shared_ptr<ScriptedCompiler>& compiler)
-      : VerifierFixture(compiler), script(*compiler->script) {}
-
   SequenceHandle OpenConstrained(const std::string& name) {
     SequenceParams params;
     params.max_tokens = 100;
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = name;
     params.draft.edits = true;
-    return Open(params);
+    return OpenUnder(std::make_unique<ScriptedMatcher>(name, shared_script), params);
   }
   // Runs one round of "a" and "b" under constraints, and of one sequence without.
   std::vector<SequenceResult> RoundOfAll() {
@@ -48,7 +42,8 @@ struct ConstrainedVerifier : VerifierFixture {
     }
   }
 
-  GrammarScript& script;
+  const std::shared_ptr<GrammarScript> shared_script = std::make_shared<GrammarScript>();
+  GrammarScript& script = *shared_script;
   const SequenceHandle a = OpenConstrained("a");
   const SequenceHandle b = OpenConstrained("b");
   const SequenceHandle c = Open();
@@ -130,9 +125,11 @@ TEST_SUITE("unit") {
                                   .num_children = 1,
                                   .first_node = 2}};
     DraftResult results[2];
-    f.backend->script = {ScriptedOutcome{}};
+    // What is drawn without the mask goes nowhere.
+    f.backend->script = {ScriptedOutcome{}, ScriptedOutcome{}};
     f.verifier->SampleDraft(inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
+    CHECK(results[0].children.empty());
     CHECK(results[0].reason ==
           "no memory is left for the masks of its constraint; its next round ends the sequence");
     CHECK(results[1].status == RoundStatus::kOk);
@@ -170,20 +167,6 @@ TEST_SUITE("unit") {
     CHECK(f.script.num_rows_held() == 0);
     for (const SequenceResult& result : f.RoundOfAll()) CHECK(Kept(result) == Ids{1, 5});
     CHECK(f.script.num_rows_held() == 0);
-  }
-
-  TEST_CASE("masks of a backend that keeps none were built early, and again in the round") {
-    ConstrainedVerifier f;
-    f.script.numbers_states = false;
-    int num_built = 0;
-    f.script.on_mask = [&num_built](const std::string&, const Ids&) { ++num_built; };
-    const SequenceInput inputs[] = {f.Input(f.a), f.Input(f.b)};
-    MaskWarmth warmth;
-    CHECK_FALSE(f.verifier->WarmMasks(inputs, &warmth));
-    CHECK(warmth.num_warm == 0);
-    CHECK(num_built == 0);
-    for (const SequenceResult& result : f.RoundOfAll()) CHECK(Kept(result) == Ids{1, 5});
-    CHECK(num_built == 8);  // two sequences, and four places each
   }
 
   TEST_CASE("masks that are built early change no sequence, and skip those without a place") {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "tests/support/scripted_grammar.h"
 
 namespace specd {
@@ -73,13 +73,12 @@ struct Batch {
 };
 
 Batch RealBatch(const Vocabulary& vocabulary) {
-  const auto backend =
-      *grammar::SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocab});
+  grammar::GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocab});
   const char* const texts[] = {"root ::= [a-c]+", "root ::= \"a\" root \"b\" | \"c\"",
                                "root ::= \"(\" root \")\" | [abc]{2,9}"};
   std::vector<std::shared_ptr<const grammar::CompiledGrammar>> compiled;
   for (const char* text : texts) {
-    compiled.push_back(*backend->Compile({.kind = grammar::GrammarKind::kEbnf, .text = text}));
+    compiled.push_back(*compiler.CompileAnew({.kind = grammar::GrammarKind::kEbnf, .text = text}));
   }
   std::vector<SequenceGrammar> grammars;
   for (size_t i = 0; i < kSequences; ++i) {
@@ -89,13 +88,19 @@ Batch RealBatch(const Vocabulary& vocabulary) {
   return Batch(std::move(grammars));
 }
 
-Batch ScriptedBatch(ScriptedCompiler& compiler) {
+Batch ScriptedBatch(const std::shared_ptr<GrammarScript>& script) {
+  script->vocab_size = kVocab;
   std::vector<SequenceGrammar> grammars;
   for (size_t i = 0; i < kSequences; ++i) {
-    const auto compiled = *compiler.Compile({.text = std::to_string(i)});
-    grammars.push_back(*SequenceGrammar::Create(compiled->NewMatcher({}), {}, kLimits));
+    auto matcher = std::make_unique<ScriptedMatcher>(std::to_string(i), script);
+    grammars.push_back(*SequenceGrammar::Create(std::move(matcher), {}, kLimits));
   }
   return Batch(std::move(grammars));
+}
+
+// Fills in as many slices as it takes.
+void FillWhole(MaskFiller* filler, std::span<MaskFiller::Job> jobs) {
+  while (!jobs.empty()) jobs = jobs.subspan(filler->Fill(jobs));
 }
 
 // A clock by which every look takes as long as grammar::MaskPool works alone.
@@ -118,7 +123,7 @@ TEST_SUITE("unit") {
       if (starts) filler.Start();
       for (int repeat = 0; repeat < 20; ++repeat) {
         Batch shared = RealBatch(vocabulary);
-        filler.Fill(shared.jobs);
+        FillWhole(&filler, shared.jobs);
         REQUIRE(shared.Masks() == expected);
       }
     }
@@ -126,15 +131,15 @@ TEST_SUITE("unit") {
 
   TEST_CASE("MaskFiller: a sequence without memory for its masks is marked, and no other") {
     for (const int32_t threads : {1, 4}) {
-      ScriptedCompiler compiler(kVocab);
-      Batch batch = ScriptedBatch(compiler);
-      compiler.script->on_mask = [](const std::string& name, const std::vector<TokenId>& ids) {
+      const auto script = std::make_shared<GrammarScript>();
+      Batch batch = ScriptedBatch(script);
+      script->on_mask = [](const std::string& name, const std::vector<TokenId>& ids) {
         if (name.back() == '7' && ids.size() == 2) throw std::bad_alloc();
       };
       FastClock clock;
       MaskFiller filler(threads, clock.Function());
       filler.Start();
-      filler.Fill(batch.jobs);
+      FillWhole(&filler, batch.jobs);
       for (size_t i = 0; i < kSequences; ++i) {
         CHECK(batch.sequences[i].grammar_failed == (i % 10 == 7));
         CHECK((batch.places[i].back().grammar_mask == nullptr) == (i % 10 == 7));
@@ -142,21 +147,21 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("MaskFiller: FillSome begins no sequence after its time, and goes on where it was") {
+  TEST_CASE("MaskFiller: Fill begins no sequence after its time, and goes on where it was") {
     for (const int32_t threads : {1, 4}) {
-      ScriptedCompiler compiler(kVocab);
-      Batch batch = ScriptedBatch(compiler);
+      const auto script = std::make_shared<GrammarScript>();
+      Batch batch = ScriptedBatch(script);
       std::atomic<int64_t> now_ns{0};
-      compiler.script->on_mask = [&now_ns](const std::string&, const std::vector<TokenId>& ids) {
+      script->on_mask = [&now_ns](const std::string&, const std::vector<TokenId>& ids) {
         if (ids.empty()) now_ns += MaskFiller::kSliceNs / 4;
       };
       MaskFiller filler(threads, [&now_ns] { return now_ns.load(); });
       filler.Start();
-      const std::span<const MaskFiller::Job> jobs = batch.jobs;
+      const std::span<MaskFiller::Job> jobs = batch.jobs;
       size_t num_filled = 0;
       int num_slices = 0;
       while (num_filled < jobs.size()) {
-        const size_t more = filler.FillSome(jobs.subspan(num_filled));
+        const size_t more = filler.Fill(jobs.subspan(num_filled));
         REQUIRE(more >= 1);
         // A thread may have looked at the time just before it was over.
         REQUIRE(more <= 4 + static_cast<size_t>(threads) - 1);
@@ -170,16 +175,16 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("MaskFiller: one sequence that takes longer than a slice is done nevertheless") {
-    ScriptedCompiler compiler(kVocab);
-    Batch batch = ScriptedBatch(compiler);
+    const auto script = std::make_shared<GrammarScript>();
+    Batch batch = ScriptedBatch(script);
     std::atomic<int64_t> now_ns{0};
-    compiler.script->on_mask = [&now_ns](const std::string&, const std::vector<TokenId>&) {
+    script->on_mask = [&now_ns](const std::string&, const std::vector<TokenId>&) {
       now_ns += 2 * MaskFiller::kSliceNs;
     };
     MaskFiller filler(1, [&now_ns] { return now_ns.load(); });
-    CHECK(filler.FillSome(batch.jobs) == 1);
+    CHECK(filler.Fill(batch.jobs) == 1);
     MaskFiller without_clock(4, nullptr);
-    CHECK(without_clock.FillSome(batch.jobs) == kSequences);
+    CHECK(without_clock.Fill(batch.jobs) == kSequences);
   }
 }
 

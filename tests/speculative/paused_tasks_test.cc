@@ -162,7 +162,7 @@ std::vector<uint32_t> RunScores(int64_t piece_work, int32_t threads) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("line 8: a call of scores in pieces has the answers of a whole one, to the bit") {
+  TEST_CASE("a call of scores in pieces has the answers of a whole one, to the bit") {
     const std::vector<uint32_t> whole = RunScores(int64_t{1} << 40, 1);
     REQUIRE(whole.size() > 500);
     for (const int32_t threads : {1, 3}) {

@@ -39,7 +39,7 @@ Task WithDraft(int32_t num_nodes) {
 using Sizes = std::vector<int32_t>;
 
 TEST_SUITE("unit") {
-  TEST_CASE("line 8: scores were not counted, so a piece was a hundred times its bound") {
+  TEST_CASE("scores were not counted, so a piece was a hundred times its bound") {
     // One row of plain sampling is one pass. With its own score, three best ids and two chosen ones
     // the row is read for p, for the mass, for the own rank, once for the best, and once for each
     // chosen id: six passes.

@@ -84,8 +84,8 @@ Vocabulary Letters() {
 struct Rounds {
   explicit Rounds(uint32_t seed) : random(seed), logits(kRows * kVocab), vocabulary(Letters()) {
     VerifierOptions options;
-    options.grammars =
-        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocab});
+    options.grammars = std::make_shared<grammar::GrammarCompiler>(
+        grammar::GrammarCompilerOptions{.vocabulary = &vocabulary, .vocab_size = kVocab});
     options.now_ns = [] { return int64_t{0}; };
     options.limits = {kVocab, kBatch, kDraft};
     options.max_sequences = kBatch;

@@ -14,7 +14,7 @@ using Ids = std::vector<TokenId>;
 
 // A round of three sequences, each a piece of its own.
 struct CutRound : VerifierFixture {
-  CutRound() : VerifierFixture(nullptr, {}, /*piece_work=*/1) {
+  CutRound() : VerifierFixture({}, /*piece_work=*/1) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       inputs[i] = Input(Open(), 3);
       const auto token = static_cast<TokenId>(i);
@@ -61,7 +61,7 @@ struct CountingObserver : RoundObserver {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 8: a round runs in pieces of whole sequences within the bound") {
+  TEST_CASE("a round runs in pieces of whole sequences within the bound") {
     // Four sequences of 4 rows with 8 elements are 128.
     for (const auto& [bound, pieces] : {std::pair<int64_t, std::vector<int32_t>>{1, {1, 1, 1, 1}},
                                         {64, {2, 2}},
@@ -70,7 +70,7 @@ TEST_SUITE("unit") {
                                         {0, {4}}}) {
       const int64_t piece_work = bound;
       CAPTURE(piece_work);
-      VerifierFixture f(nullptr, {}, piece_work);
+      VerifierFixture f({}, piece_work);
       std::vector<int32_t> runs;
       f.backend->inspect = [&](const RoundBatch& batch) { runs.push_back(batch.num_tasks); };
       std::vector<SequenceInput> inputs;
@@ -86,8 +86,8 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("line 8: a device ran every round as one piece; it has whole tasks in each") {
-    VerifierFixture f(nullptr, {}, 0);
+  TEST_CASE("a device ran every round as one piece; it has whole tasks in each") {
+    VerifierFixture f({}, 0);
     auto owned = std::make_unique<ScriptedBackend>();
     ScriptedBackend* const backend = owned.get();
     backend->uuid = "GPU-1";
@@ -109,7 +109,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("rows of an argmax tensor are never read and do not cut a round") {
-    VerifierFixture f(nullptr, {}, /*piece_work=*/33);
+    VerifierFixture f({}, /*piece_work=*/33);
     SequenceParams greedy;
     greedy.temperature = 0;
     const TokenId argmax[4] = {1, 2, 3, 4};

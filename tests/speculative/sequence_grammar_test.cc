@@ -14,8 +14,9 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/grammar/reasoning_gate.h"
-#include "speculative/grammar/specd_backend.h"
+#include "tests/support/fill_all.h"
 
 namespace specd {
 namespace {
@@ -29,15 +30,16 @@ const std::vector<std::string> kPieces = {"a", "b", "c", "ab", "bc", "(", ")", "
 
 struct Constraint {
   Constraint(const Vocabulary& vocabulary, const char* text)
-      : backend(*grammar::SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocab})),
-        compiled(*backend->Compile({.kind = grammar::GrammarKind::kEbnf, .text = text})) {}
+      : compiler(std::make_unique<grammar::GrammarCompiler>(
+            grammar::GrammarCompilerOptions{.vocabulary = &vocabulary, .vocab_size = kVocab})),
+        compiled(*compiler->CompileAnew({.kind = grammar::GrammarKind::kEbnf, .text = text})) {}
 
   SequenceGrammar At(const Ids& outputs) const {
     return *SequenceGrammar::Create(compiled->NewMatcher({.stop_ids = {0}}), outputs,
                                     {.vocab_size = kVocab, .max_batch = 1, .max_draft = kNodes});
   }
 
-  std::unique_ptr<grammar::SpecdBackend> backend;
+  std::unique_ptr<grammar::GrammarCompiler> compiler;
   std::shared_ptr<const grammar::CompiledGrammar> compiled;
 };
 
@@ -64,10 +66,11 @@ struct Masks {
 Masks Fill(SequenceGrammar* grammar, const Ids& tokens, const int32_t* parents) {
   std::vector<PlaceEdits> places(tokens.size() + 1);
   for (PlaceEdits& place : places) place.below_min_tokens = true;
-  grammar->Fill({.num_nodes = static_cast<int32_t>(tokens.size()),
-                 .tokens = tokens.data(),
-                 .parents = parents},
-                places.data());
+  FillAll(grammar,
+          {.num_nodes = static_cast<int32_t>(tokens.size()),
+           .tokens = tokens.data(),
+           .parents = parents},
+          places.data());
   Masks masks;
   for (const PlaceEdits& place : places) {
     masks.words.push_back(WordsOf(place));
@@ -101,7 +104,9 @@ class CompleteMatcher : public grammar::GrammarMatcher {
   };
   explicit CompleteMatcher(Script* script) : script_(*script) {}
 
-  grammar::MaskRow Mask() override { return {}; }
+  std::optional<grammar::MaskRow> TryMask(grammar::WorkSlice* /*slice*/) override {
+    return grammar::MaskRow();
+  }
   grammar::MatcherFault fault() const override { return script_.fault; }
   bool Accept(TokenId) override { return ++num_accepted_ > 0; }
   bool AcceptText(std::string_view) override { return ++num_accepted_ > 0; }
@@ -117,6 +122,7 @@ class CompleteMatcher : public grammar::GrammarMatcher {
   }
   bool IsTerminated() const override { return false; }
   std::string ForcedText() override { return {}; }
+  uint64_t StateNumber() const override { return num_accepted_ + 1; }
 
  private:
   Script& script_;
@@ -132,7 +138,7 @@ class LimitedMatcher : public grammar::GrammarMatcher {
   };
   explicit LimitedMatcher(const Script* script) : script_(*script) {}
 
-  grammar::MaskRow Mask() override {
+  std::optional<grammar::MaskRow> TryMask(grammar::WorkSlice* /*slice*/) override {
     SetFault(num_accepted_ > script_.mask_limit);
     return grammar::MaskRow(std::make_shared<const std::vector<uint32_t>>(kWords, ~uint32_t{0}));
   }
@@ -173,7 +179,7 @@ TEST_SUITE("unit") {
     const auto states_of = [&grammar] {
       const Ids tokens = {1, 2, 3};
       PlaceEdits places[4];
-      grammar.Fill({.num_nodes = 3, .tokens = tokens.data()}, places);
+      FillAll(&grammar, {.num_nodes = 3, .tokens = tokens.data()}, places);
       std::vector<uint64_t> states;
       for (int32_t place = 0; place < 4; ++place) states.push_back(grammar.StateAt(place));
       return states;
@@ -201,8 +207,8 @@ TEST_SUITE("unit") {
     const TokenId forced = IdOf("c");
     std::vector<PlaceEdits> places(tokens.size() + 1);
     for (PlaceEdits& place : places) place.forced = forced;
-    grammar.Fill({.num_nodes = static_cast<int32_t>(tokens.size()), .tokens = tokens.data()},
-                 places.data());
+    FillAll(&grammar, {.num_nodes = static_cast<int32_t>(tokens.size()), .tokens = tokens.data()},
+            places.data());
     for (size_t place = 0; place < places.size(); ++place) {
       CAPTURE(place);
       const bool has_begun = place >= 2;
@@ -212,9 +218,10 @@ TEST_SUITE("unit") {
     // The same for the places of drafts that specd draws.
     PlaceEdits place;
     place.forced = forced;
-    (void)grammar.FillAfter(std::span(tokens).first(1), &place);
+    grammar::WorkSlice all;
+    (void)grammar.FillAfter(std::span(tokens).first(1), &place, &all);
     CHECK(place.forced == forced);
-    (void)grammar.FillAfter(std::span(tokens).first(2), &place);
+    (void)grammar.FillAfter(std::span(tokens).first(2), &place, &all);
     CHECK(place.forced == kNoToken);
   }
 
@@ -231,7 +238,7 @@ TEST_SUITE("unit") {
           .is_complete = true};
       PlaceEdits place;
       place.below_min_tokens = true;
-      grammar.Fill({.num_nodes = 0}, &place);
+      FillAll(&grammar, {.num_nodes = 0}, &place);
       CHECK(script.num_looks == (has_fault ? 0 : 1));
       CHECK(place.below_min_tokens == has_fault);
     }

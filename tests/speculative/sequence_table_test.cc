@@ -34,7 +34,7 @@ TEST_SUITE("unit") {
     CHECK(table.num_taken() == 0);
   }
 
-  TEST_CASE("issue 17, line 3: the handle of another table finds nothing, and is told apart") {
+  TEST_CASE("the handle of another table finds nothing, and is told apart") {
     SequenceTable table(2, 5);
     SequenceTable other(2, 6);
     const SequenceHandle ours = table.Open()->handle;

@@ -48,8 +48,8 @@ class SlotEngine {
     options.limits = {kVocab, kBatch, kDraft};
     options.max_sequences = kBatch;
     options.eos_token_ids = {0};
-    options.grammars =
-        *grammar::GrammarCompiler::Create({.vocabulary = &vocabulary_, .vocab_size = kVocab});
+    options.grammars = std::make_shared<grammar::GrammarCompiler>(
+        grammar::GrammarCompilerOptions{.vocabulary = &vocabulary_, .vocab_size = kVocab});
     verifier_ = *Verifier::Create(options, std::move(backend));
     TensorView view;
     view.data = logits_.data();
@@ -190,20 +190,17 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("the copy is private: a drafter that writes on changes nothing of the round") {
-    const auto compiler = std::make_shared<ScriptedCompiler>(8);
-    VerifierFixture f(compiler);
+    const auto script = std::make_shared<GrammarScript>();
+    VerifierFixture f;
     TokenId ids[4 * 3] = {};
     f.verifier->BindDraftTokens({ids, 3, MemorySpace::kHost});
-    SequenceParams params;
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = "a";
-    SequenceInput input = f.Input(f.Open(params));
+    SequenceInput input = f.Input(f.OpenUnder(std::make_unique<ScriptedMatcher>("a", script)));
     TokenId* const draft = ids + size_t{3} * SlotOf(input.sequence);
     std::copy_n(f.drafts, 3, draft);
     input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
     // The masks are built between the copy and the run.
-    compiler->script->on_mask = [draft](const std::string&, const Ids&) { draft[2] = 6; };
+    script->on_mask = [draft](const std::string&, const Ids&) { draft[2] = 6; };
     f.backend->inspect = [](const RoundBatch& batch) {
       const Task& task = batch.tasks[0];
       CHECK_FALSE(task.drafts_by_slot);
@@ -235,18 +232,15 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("masks that are built early do not wait for draft tokens by slot") {
-    const auto compiler = std::make_shared<ScriptedCompiler>(8);
-    VerifierFixture f(compiler);
+    const auto script = std::make_shared<GrammarScript>();
+    VerifierFixture f;
     TokenId ids[4 * 3] = {};
     f.verifier->BindDraftTokens({ids, 3, MemorySpace::kHost});
-    SequenceParams params;
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = "a";
-    SequenceInput input = f.Input(f.Open(params));
+    SequenceInput input = f.Input(f.OpenUnder(std::make_unique<ScriptedMatcher>("a", script)));
     input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
     std::vector<size_t> built;
-    compiler->script->on_mask = [&built](const std::string&, const Ids& kept) {
+    script->on_mask = [&built](const std::string&, const Ids& kept) {
       built.push_back(kept.size());
     };
     MaskWarmth warmth;
@@ -255,28 +249,25 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("marked draft tokens are copied once, for sequences with a constraint alone") {
-    const auto compiler = std::make_shared<ScriptedCompiler>(8);
+    const auto script = std::make_shared<GrammarScript>();
     // Every look at the clock is a slice of time, so each call builds the masks of one sequence.
     int64_t now_ns = 0;
-    VerifierFixture f(compiler, [&now_ns] { return now_ns += 10 * MaskFiller::kSliceNs; });
+    VerifierFixture f([&now_ns] { return now_ns += 10 * MaskFiller::kSliceNs; });
     TokenId ids[4 * 3];
     std::fill(std::begin(ids), std::end(ids), 1);
     f.verifier->BindDraftTokens({ids, 3, MemorySpace::kHost});
-    SequenceParams params;
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = "a";
     SequenceParams with_processor;
     with_processor.bad_words = {{3, 4}};
-    const SequenceHandle a = f.Open(params);
+    const SequenceHandle a = f.OpenUnder(std::make_unique<ScriptedMatcher>("a", script));
     const SequenceHandle b = f.Open(with_processor);
-    const SequenceHandle c = f.Open(params);
+    const SequenceHandle c = f.OpenUnder(std::make_unique<ScriptedMatcher>("a", script));
     SequenceInput inputs[] = {f.Input(a), f.Input(b), f.Input(c)};
     for (SequenceInput& input : inputs) {
       input.draft.tokens = nullptr;
       input.drafts_by_slot = true;
     }
     std::vector<size_t> built;
-    compiler->script->on_mask = [&built](const std::string&, const Ids& kept) {
+    script->on_mask = [&built](const std::string&, const Ids& kept) {
       built.push_back(kept.size());
     };
     MaskWarmth warmth{.drafts = MaskWarmth::Drafts::kMarked};
@@ -299,19 +290,16 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("an early copy that fails is not tried again, and the round is as without a mark") {
-    const auto compiler = std::make_shared<ScriptedCompiler>(8);
-    VerifierFixture f(compiler);
+    const auto script = std::make_shared<GrammarScript>();
+    VerifierFixture f;
     TokenId ids[4 * 3];
     std::fill(std::begin(ids), std::end(ids), 1);
     f.verifier->BindDraftTokens({ids, 3, MemorySpace::kHost});
-    SequenceParams params;
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = "a";
-    SequenceInput input = f.Input(f.Open(params));
+    SequenceInput input = f.Input(f.OpenUnder(std::make_unique<ScriptedMatcher>("a", script)));
     input.draft.tokens = nullptr;
     input.drafts_by_slot = true;
     std::vector<size_t> built;
-    compiler->script->on_mask = [&built](const std::string&, const Ids& kept) {
+    script->on_mask = [&built](const std::string&, const Ids& kept) {
       built.push_back(kept.size());
     };
     f.backend->early_status = absl::InternalError("no copy");

@@ -15,10 +15,7 @@ namespace specd {
 namespace {
 
 struct Fixture : VerifierFixture {
-  explicit Fixture(std::shared_ptr<grammar::GrammarCompiler> grammars = nullptr)
-      : VerifierFixture(std::move(grammars)) {
-    REQUIRE(verifier->EnqueueStaged(nullptr, 1).ok());
-  }
+  Fixture() { REQUIRE(verifier->EnqueueStaged(nullptr, 1).ok()); }
 
   void Stage(SequenceHandle sequence) { Stage({Input(sequence)}); }
   void Stage(const std::vector<SequenceInput>& inputs) { verifier->StageRound(inputs); }
@@ -316,15 +313,12 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a constrained sequence is refused by name in a staged round, and others run") {
-    const auto compiler = std::make_shared<ScriptedCompiler>(8);
-    Fixture f(compiler);
-    SequenceParams params;
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = "a";
-    const SequenceHandle constrained = f.Open(params);
+    const auto script = std::make_shared<GrammarScript>();
+    Fixture f;
+    const SequenceHandle constrained = f.OpenUnder(std::make_unique<ScriptedMatcher>("a", script));
     const SequenceHandle plain = f.Open();
     int num_masks = 0;
-    compiler->script->on_mask = [&num_masks](const std::string&, const std::vector<TokenId>&) {
+    script->on_mask = [&num_masks](const std::string&, const std::vector<TokenId>&) {
       ++num_masks;
     };
     f.backend->script = {Confirm(0, {1})};

@@ -2,15 +2,13 @@
 
 namespace specd {
 
-VerifierFixture::VerifierFixture(std::shared_ptr<grammar::GrammarCompiler> grammars,
-                                 const grammar::MaskPool::NowNs& now_ns, int64_t piece_work) {
+VerifierFixture::VerifierFixture(const grammar::MaskPool::NowNs& now_ns, int64_t piece_work) {
   auto owned = std::make_unique<ScriptedBackend>();
   backend = owned.get();
   VerifierOptions options;
-  options.limits = {8, 4, 3};
+  options.limits = kLimits;
   options.max_sequences = 4;
   options.eos_token_ids = {7};
-  options.grammars = std::move(grammars);
   options.now_ns = now_ns;
   options.piece_work = piece_work;
   auto created = Verifier::Create(options, std::move(owned));

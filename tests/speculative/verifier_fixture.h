@@ -16,9 +16,10 @@
 namespace specd {
 
 struct VerifierFixture {
-  // With `grammars` sequences may have a constraint. A sequence with 3 drafts is 32 of piece_work.
-  explicit VerifierFixture(std::shared_ptr<grammar::GrammarCompiler> grammars = nullptr,
-                           const grammar::MaskPool::NowNs& now_ns = {}, int64_t piece_work = 0);
+  static constexpr BackendLimits kLimits = {8, 4, 3};
+
+  // A sequence with 3 drafts is 32 of piece_work.
+  explicit VerifierFixture(const grammar::MaskPool::NowNs& now_ns = {}, int64_t piece_work = 0);
   ~VerifierFixture();
 
   TensorView View(RowKind kind = RowKind::kLogits) const {
@@ -46,6 +47,16 @@ struct VerifierFixture {
     SequenceParams params;
     params.max_tokens = max_tokens;
     return Open(params);
+  }
+  // Opens a sequence whose constraint is the matcher's.
+  SequenceHandle OpenUnder(std::unique_ptr<grammar::GrammarMatcher> matcher,
+                           const SequenceParams& params = {}) {
+    auto built = verifier->opening().Build(params, {});
+    REQUIRE_MESSAGE(built.ok(), built.status().ToString());
+    built->grammar = *SequenceGrammar::Create(std::move(matcher), {}, kLimits);
+    auto info = verifier->Insert(*std::move(built));
+    REQUIRE_MESSAGE(info.ok(), info.status().ToString());
+    return info->handle;
   }
 
   SequenceInput Input(SequenceHandle sequence, int32_t num_drafts = 3) const {

@@ -299,9 +299,9 @@ class LayoutCheckTest(unittest.TestCase):
             with self.subTest(text=text):
                 self.assert_finds("link", "docs/x.md", 2, f"# x\n{text}\n")
         self.assert_clean("CHANGELOG.md", "`kernels/core/gone.h`\n")
-        decision = f"{DOCUMENTS}/decisions/001-a.md"
-        self.assert_clean(decision, "# a\n`kernels/core/gone.h`\n")
-        self.assert_finds("link", decision, 2, "# a\n[a](GONE.md)\n")
+        for page in (f"{DOCUMENTS}/decisions/001-a.md", f"{DOCUMENTS}/measurements/2026-01-02-a.md"):
+            self.assert_clean(page, "# a\n`kernels/core/gone.h`\n")
+            self.assert_finds("link", page, 2, "# a\n[a](GONE.md)\n")
 
     def test_files_named_in_comments(self):
         for comment in ("kernels/core/types.h", "types.h", "specd/specd.h", "see (types.h)",

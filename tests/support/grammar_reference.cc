@@ -183,9 +183,11 @@ std::vector<ExprId> GrammarReference::Awaited(const Item& item) const {
 
 bool GrammarReference::MembersMayEnd(const Expr& expr, MembersState at) const {
   const Members& members = rules_.members(expr);
-  const bool is_any_required =
-      std::any_of(members.keys.begin() + std::min<long>(at.key, std::ssize(members.keys)),
-                  members.keys.end(), [](const Members::Key& key) { return key.is_required; });
+  bool is_any_required = false;
+  for (uint32_t key = 0; key < members.keys.size(); ++key) {
+    const bool is_left = members.any_order ? (at.key >> key & 1) == 0 : key >= at.key;
+    is_any_required |= is_left && members.keys[key].is_required;
+  }
   return at.is_after_member && !is_any_required && at.written >= members.min &&
          (at.is_met || !members.has_need);
 }
@@ -219,7 +221,8 @@ std::vector<GrammarReference::MembersStep> GrammarReference::AnyMembersSteps(
     if (productive_[part]) steps.emplace_back(part, next);
   };
   if (members.max != kUnbounded && at.written >= members.max) return steps;
-  if (at.key > num_keys) return steps;  // one of the others has met the need
+  // One of the others has met the need.
+  if (members.any_order ? (at.key & MembersState::kClosed) != 0 : at.key > num_keys) return steps;
   if (at.is_after_member) {
     add(expr.parts[num_keys], {false, at.key, at.written, at.is_met});
     return steps;
@@ -231,9 +234,18 @@ std::vector<GrammarReference::MembersStep> GrammarReference::AnyMembersSteps(
     if (members.has_need && !at.is_met) {
       const bool is_other = part == num_keys + 1;
       const uint32_t needed = num_keys + 2 + (is_other ? num_keys : part);
-      add(expr.parts[needed], {true, key + (is_other ? 1 : 0), written, true});
+      const uint32_t last = members.any_order ? key | MembersState::kClosed : key + 1;
+      add(expr.parts[needed], {true, is_other ? last : key, written, true});
     }
   };
+  if (members.any_order) {
+    for (uint32_t key = 0; key < num_keys; ++key) {
+      const uint32_t bit = 1U << key;
+      if ((at.key & bit) == 0) add_member(key, at.key | bit);
+    }
+    add_member(num_keys + 1, at.key);
+    return steps;
+  }
   for (uint32_t key = at.key; key < num_keys; ++key) {
     add_member(key, key + 1);
     if (members.keys[key].is_required) return steps;

@@ -66,9 +66,13 @@ class GrammarReference {
   // How far the members of an object have come.
   struct MembersState {
     bool is_after_member = false;  // a separator may follow; or else a member must
-    uint32_t key = 0;              // the first that may still come
-    uint32_t written = 0;          // members
-    bool is_met = false;           // the need
+    // The first that may still come; in any order the bits of those that were written, and kClosed
+    // if no member may follow.
+    uint32_t key = 0;
+    uint32_t written = 0;  // members
+    bool is_met = false;   // the need
+
+    static constexpr uint32_t kClosed = 1 << 13;
 
     static MembersState Of(uint32_t state) {
       return {(state >> 31) != 0, state >> 16 & 0x3FFF, state & 0xFFFF, (state >> 30 & 1) != 0};

@@ -1,29 +1,51 @@
-// Weight is a compiled grammar that only takes bytes of a GrammarMemory, for tests of its bounds.
-// It has no matchers. Safe from any thread.
+// GrammarWeights makes compiled grammars that take any number of bytes of a GrammarMemory, for
+// tests of its bounds. No text has begun in them, so they take exactly that. Safe from any thread.
+//
+//   const GrammarWeights weights(&memory);
+//   auto grammar = weights.Make(size_t{300} << 20);
 #pragma once
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
+#include <vector>
 
-#include "speculative/grammar/grammar_backend.h"
+#include "detokenizer/vocabulary.h"
+#include "speculative/grammar/compiled_grammar.h"
 #include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/network.h"
+#include "speculative/grammar/token_trie.h"
+#include "speculative/grammar/tokenizer_parts.h"
 
 namespace specd::grammar {
 
-class Weight : public CompiledGrammar {
+class GrammarWeights {
  public:
-  Weight(GrammarMemory* memory, size_t size_bytes) : bytes_(memory) { bytes_.Add(size_bytes); }
+  explicit GrammarWeights(GrammarMemory* memory)
+      : parts_(std::make_shared<TokenizerParts>(&Tokens(), TokenTrie::Build(Tokens(), 1),
+                                                /*mask_bytes=*/1, memory)) {}
 
-  std::unique_ptr<GrammarMatcher> NewMatcher(const MatcherOptions&) const override {
-    return nullptr;
+  std::shared_ptr<const CompiledGrammar> Make(size_t size_bytes) const {
+    GrammarRules rules;
+    const RuleId root = rules.AddRule("root");
+    rules.Define(root, rules.Literal("a"));
+    rules.SetRoot(root);
+    return std::make_shared<const CompiledGrammar>(parts_, *Network::Build(rules), size_bytes,
+                                                   std::vector<std::string>());
   }
-  std::span<const std::string> warnings() const override { return {}; }
-  size_t size_bytes() const override { return bytes_.size(); }
 
  private:
-  CountedBytes bytes_;
+  static const Vocabulary& Tokens() {
+    static const Vocabulary tokens = [] {
+      Vocabulary::Builder builder;
+      builder.Set(0, "a", {});
+      return std::move(builder).Build();
+    }();
+    return tokens;
+  }
+
+  const std::shared_ptr<TokenizerParts> parts_;
 };
 
 }  // namespace specd::grammar

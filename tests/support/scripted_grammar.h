@@ -1,20 +1,19 @@
-// ScriptedCompiler is a GrammarCompiler whose constraints a test watches and disturbs.
+// ScriptedMatcher is the matcher of a constraint that a test watches and disturbs.
 //
-// Every constraint allows every id at every place, except those that the script forbids. The script
-// is called where a matcher works, in whatever thread that is, and may throw. The text of a request
-// is the constraint's name.
+// The constraint allows every id at every place, except those that the script forbids. The script
+// is called where a matcher works, in whatever thread that is, and may throw.
 #pragma once
 
 #include <algorithm>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/grammar_matcher.h"
 
 namespace specd {
 
@@ -23,8 +22,7 @@ struct GrammarScript {
   std::function<void(const std::string& name, const std::vector<TokenId>& ids)> on_mask;
   std::function<void(const std::string& name, const std::vector<TokenId>& ids)> on_accept;
   std::vector<TokenId> forbidden;
-  int32_t vocab_size = 0;
-  bool numbers_states = true;
+  int32_t vocab_size = 8;
 
   // The rows of matchers that something still holds.
   size_t num_rows_held() const {
@@ -40,7 +38,7 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
   ScriptedMatcher(std::string name, std::shared_ptr<const GrammarScript> script)
       : name_(std::move(name)), script_(std::move(script)) {}
 
-  grammar::MaskRow Mask() override {
+  std::optional<grammar::MaskRow> TryMask(grammar::WorkSlice* /*slice*/) override {
     if (script_->on_mask) script_->on_mask(name_, ids_);
     std::vector<uint32_t> words((static_cast<size_t>(script_->vocab_size) + 31) / 32, ~uint32_t{0});
     for (const TokenId id : script_->forbidden) {
@@ -67,42 +65,12 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
   bool IsFinished() override { return false; }
   bool IsTerminated() const override { return false; }
   std::string ForcedText() override { return {}; }
-  uint64_t StateNumber() const override { return script_->numbers_states ? ids_.size() + 1 : 0; }
+  uint64_t StateNumber() const override { return ids_.size() + 1; }
 
  private:
   const std::string name_;
   const std::shared_ptr<const GrammarScript> script_;
   std::vector<TokenId> ids_;
-};
-
-class ScriptedGrammar : public grammar::CompiledGrammar {
- public:
-  ScriptedGrammar(std::string name, std::shared_ptr<const GrammarScript> script)
-      : name_(std::move(name)), script_(std::move(script)) {}
-
-  std::unique_ptr<grammar::GrammarMatcher> NewMatcher(
-      const grammar::MatcherOptions&) const override {
-    return std::make_unique<ScriptedMatcher>(name_, script_);
-  }
-  std::span<const std::string> warnings() const override { return {}; }
-  size_t size_bytes() const override { return 0; }
-
- private:
-  const std::string name_;
-  const std::shared_ptr<const GrammarScript> script_;
-};
-
-class ScriptedCompiler : public grammar::GrammarCompiler {
- public:
-  explicit ScriptedCompiler(int32_t vocab_size) { script->vocab_size = vocab_size; }
-
-  absl::StatusOr<std::shared_ptr<const grammar::CompiledGrammar>> Compile(
-      const grammar::GrammarRequest& request) override {
-    return std::make_shared<ScriptedGrammar>(request.text, script);
-  }
-  std::shared_ptr<const grammar::ReasoningMarkers> reasoning() const override { return nullptr; }
-
-  const std::shared_ptr<GrammarScript> script = std::make_shared<GrammarScript>();
 };
 
 }  // namespace specd

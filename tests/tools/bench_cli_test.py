@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -11,9 +12,9 @@ PROGRAM = pathlib.Path(os.environ["SPECD_BIN"]) / "specd-bench"
 SMALL = ("--vocab=600", "--batch=2", "--draft=2", "--seconds=0.001", "--state=warm", "--threads=1")
 
 
-def bench(*arguments):
+def bench(*arguments, **environment):
     return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=120,
-                          check=False)
+                          check=False, env={**os.environ, **environment})
 
 
 class BenchTest(unittest.TestCase):
@@ -71,17 +72,19 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(len(table), 5)
         self.assertEqual(len({line.count("|") for line in table}), 1, table)
 
-    def test_stall_compares_rounds_beside_a_monster_with_those_alone(self):
-        alone, monster = [json.loads(line)
-                          for line in self.lines("stall", "--json", "--seconds=0.5")]
-        self.assertEqual((alone["case"], monster["case"]), ("alone", "monster"))
-        for result in (alone, monster):
+    def test_stall_compares_work_beside_a_neighbour_with_the_same_work_alone(self):
+        results = {result["case"]: result for result in
+                   (json.loads(line) for line in self.lines("stall", "--json", "--seconds=0.5"))}
+        self.assertEqual(list(results), ["alone", "monster", "masks", "requests", "openings"])
+        for result in results.values():
             self.assertGreaterEqual(result["samples"], 50, result)  # ten engines in each slice
             self.assertLessEqual(result["median"], result["p99"])
             self.assertLessEqual(result["p99"], result["max"])
-        self.assertAlmostEqual(monster["ratio"], monster["median"] / alone["median"], delta=0.01)
-        self.assertAlmostEqual(monster["ratio_p99"], monster["p99"] / alone["p99"], delta=0.01)
-        table = [line for line in self.lines("stall", "--markdown", "--seconds=0.1")
+        for case, base in ("monster", "alone"), ("masks", "alone"), ("openings", "requests"):
+            for ratio, value in ("ratio", "median"), ("ratio_p99", "p99"), ("ratio_max", "max"):
+                self.assertAlmostEqual(results[case][ratio], results[case][value] / results[base][value],
+                                       delta=0.01)
+        table = [line for line in self.lines("stall", "--markdown", "--seconds=0.1", "--case=openings")
                  if line.startswith("|")]
         self.assertEqual(len(table), 4)
         self.assertEqual(len({line.count("|") for line in table}), 1, table)
@@ -101,6 +104,7 @@ class BenchTest(unittest.TestCase):
                 (("opening", "--batch=1"), ("batch", "opening", "seconds")),
                 (("opening", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("stall", "--batch=1"), ("batch", "stall", "threads")),
+                (("stall", "--case=fast"), ("case = fast", "stall --list")),
                 (("stall", "--threads=17"), ("threads = 17", "16")),
                 (("nonsense",), ("suite = nonsense", "verify", "opening")),
                 (("grammar", "--case=fast"), ("case = fast", "round_k5")),
@@ -185,6 +189,40 @@ class BenchTest(unittest.TestCase):
         self.assertEqual([(r["case"], r["constraint"]) for r in results],
                          [(case, text) for text in ("all", "tool_call", "tags")
                           for case in ("accept", "memory")])
+
+    def grammar_beside_a_pretended_peer(self, constraints):
+        here = pathlib.Path(__file__).parent
+        return bench("grammar", "--base=xgrammar", f"--python={sys.executable}", "--json", "--vocab=2000",
+                     "--seconds=0.001", f"--constraint={constraints}",
+                     PYTHONPATH=str(here / "pretended_xgrammar"), PYTHONDONTWRITEBYTECODE="1")
+
+    def test_grammar_measures_beside_its_peer_what_both_take(self):
+        process = self.grammar_beside_a_pretended_peer("arithmetic,country,tool_call")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        results = [json.loads(line) for line in process.stdout.splitlines()]
+        refused = [r for r in results if "refused_by" in r]
+        self.assertEqual([(r["constraint"], r["refused_by"], r["refusal"]) for r in refused],
+                         [("tool_call", "xgrammar", "no schemas here")])
+        measured = {r["case"]: r for r in results if r not in refused and r["case"] != "fill_threads"}
+        self.assertEqual(list(measured), ["compile", "first_mask", "cold_mask", "warm_mask", "accept",
+                                          "rollback", "fork", "round_k5", "memory"])
+        for r in measured.values():
+            self.assertEqual(r["ratio_of"], "xgrammar")
+            self.assertLess(0, r["base_median"])
+        self.assertEqual(measured["memory"]["base_median"], 1000)
+
+    def test_grammar_ends_where_a_mask_of_its_peer_is_wrong(self):
+        process = self.grammar_beside_a_pretended_peer("log_line")
+        self.assertEqual(process.returncode, 1, process.stderr)
+        self.assertIn("log_line: xgrammar: token 1 of", process.stderr)
+
+    def test_grammar_names_the_interpreter_that_has_no_xgrammar(self):
+        for python in ("/nowhere/python", "/bin/false"):
+            process = bench("grammar", "--base=xgrammar", f"--python={python}", "--vocab=2000",
+                            "--seconds=0.001")
+            self.assertEqual(process.returncode, 2, process.stderr)
+            for part in (f"python = {python}", "xgrammar", "tools/bench/README.md"):
+                self.assertIn(part, process.stderr)
 
     @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "engine and daemon need a CPU each")
     def test_ipc_has_one_line_for_each_case_and_round(self):

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "tools/bench/grammar_fill.h"
 #include "tools/bench/grammar_replay.h"
 #include "tools/bench/grammar_suite.h"
@@ -63,13 +63,13 @@ TEST_CASE("a text is split into the longest pieces of a synthetic vocabulary") {
 
 TEST_CASE("a replay is refused where its text breaks the constraint") {
   const SyntheticVocabulary made(SyntheticVocabulary::kSizeMin);
-  const auto backend = *grammar::SpecdBackend::Create(
+  grammar::GrammarCompiler compiler(
       {.vocabulary = &made.vocabulary(), .vocab_size = SyntheticVocabulary::kSizeMin});
   const auto check = [&](std::string_view text) {
     std::vector<TokenId> tokens = made.Tokenize(text);
     tokens.push_back(made.eos_id());
-    return GrammarReplay(backend.get(), {.kind = GrammarKind::kRegex, .text = "[0-9]{2,4}x"},
-                         tokens, SyntheticVocabulary::kSizeMin)
+    return GrammarReplay(&compiler, {.kind = GrammarKind::kRegex, .text = "[0-9]{2,4}x"}, tokens,
+                         SyntheticVocabulary::kSizeMin)
         .Check();
   };
   CHECK(check("12x").ok());
@@ -79,7 +79,7 @@ TEST_CASE("a replay is refused where its text breaks the constraint") {
 
 TEST_CASE("a batch is filled once cold, and then warm, by any number of threads") {
   const SyntheticVocabulary made(SyntheticVocabulary::kSizeMin);
-  const auto backend = *grammar::SpecdBackend::Create(
+  grammar::GrammarCompiler compiler(
       {.vocabulary = &made.vocabulary(), .vocab_size = SyntheticVocabulary::kSizeMin});
   const auto text = [&made](const char* pattern, std::string_view whole) {
     GrammarFill::Text made_text = {.request = {.kind = GrammarKind::kRegex, .text = pattern},
@@ -92,12 +92,12 @@ TEST_CASE("a batch is filled once cold, and then warm, by any number of threads"
   const std::vector<GrammarFill::Text> texts = {text("[0-9]{2,4}x", "12x"),
                                                 text("(x;)+", "x;x;x;x;x;x;x;")};
   REQUIRE(GrammarFill::IsAnyLongEnough(texts));
-  const GrammarFill fill(backend.get(), texts, SyntheticVocabulary::kSizeMin);
+  const GrammarFill fill(&compiler, texts, SyntheticVocabulary::kSizeMin);
   for (const int32_t threads : {1, 3}) {
     // Rows are kept by constraint, and each sequence has its own.
-    const size_t before = backend->mask_bytes();
+    const size_t before = compiler.mask_bytes();
     const GrammarFill::Samples samples = fill.Run({.num_sequences = 9, .threads = threads});
-    CHECK(backend->mask_bytes() > before);
+    CHECK(compiler.mask_bytes() > before);
     CHECK(samples.cold.size() == 1);
     CHECK(samples.warm.size() == GrammarFill::kWarmFills);
   }

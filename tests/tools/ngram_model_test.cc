@@ -28,12 +28,13 @@ double MassOf(const std::vector<float>& row) {
   return mass;
 }
 
-// The project's own documents, as the demo uses them.
+// The corpus of the demo.
 struct Project {
   Project() {
     absl::StatusOr<BpeEncoder> loaded =
         BpeEncoder::Load(SPECD_SOURCE_DIR "/tools/toy_engine/tokenizer.json");
-    absl::StatusOr<std::vector<std::string>> texts = ReadPassages({SPECD_SOURCE_DIR});
+    absl::StatusOr<std::vector<std::string>> texts =
+        ReadPassages({SPECD_SOURCE_DIR "/tools/toy_engine/corpus.txt"});
     REQUIRE(loaded.ok());
     REQUIRE(texts.ok());
     vocab_size = loaded->vocab_size();
@@ -97,7 +98,7 @@ TEST_SUITE("unit") {
     for (float l : RowOf(model, {1, 2}, 8)) CHECK(l == doctest::Approx(-std::log(8.0)));
   }
 
-  TEST_CASE("on the project's documents every row is a distribution over all ids") {
+  TEST_CASE("on the corpus every row is a distribution over all ids") {
     const Project project;
     for (int order : {1, 3, 5}) {
       const NgramModel model = project.Model(order);

@@ -25,7 +25,7 @@ ABSL_FLAG(
     std::string, base, "",
     "what to compare with: read, textbook (a plain sampler), or llama (llama.cpp's samplers, where "
     "they are built in); empty: read, and with --quick then textbook for one thread, one sequence "
-    "and warm rows; grammar: xgrammar, or nothing where it is not installed");
+    "and warm rows; grammar: xgrammar, by --python, or nothing");
 
 namespace specd::bench {
 int Fail(int exit_code, std::string_view message) {

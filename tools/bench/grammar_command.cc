@@ -13,12 +13,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
-#include "speculative/grammar/xgrammar_backend.h"
-#include "speculative/grammar/xgrammar_install.h"
 #include "tools/bench/command.h"
+#include "tools/bench/grammar_peer.h"
 #include "tools/bench/grammar_report.h"
 #include "tools/bench/grammar_suite.h"
 #include "tools/bench/machine.h"
+
+ABSL_DECLARE_FLAG(std::string, python);
 
 ABSL_FLAG(std::string, constraint, "",
           "constraints of grammar by name, separated by commas; empty: all but large ones");
@@ -26,10 +27,6 @@ ABSL_FLAG(bool, each, false, "grammar: lines for single constraints too");
 
 namespace specd::bench {
 namespace {
-
-using grammar::GrammarBackend;
-
-constexpr std::string_view kPeer = "xgrammar";
 
 std::vector<GrammarCase> AllCases() {
   std::vector<GrammarCase> cases;
@@ -114,14 +111,10 @@ int RunGrammar(const std::string& command) {
   const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
   if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
   const std::string base = absl::GetFlag(FLAGS_base);
-  if (!base.empty() && base != kPeer) {
-    return Fail(kExitUsage,
-                fmt::format("base = {} is not {}, the one peer of grammar", base, kPeer));
+  if (!base.empty() && base != GrammarPeer::kName) {
+    return Fail(kExitUsage, fmt::format("base = {} is not {}, the one peer of grammar", base,
+                                        GrammarPeer::kName));
   }
-  // The peer needs the vocabulary, so its package is looked for first and loaded later.
-  const absl::Status found = grammar::FindXgrammar("").status();
-  if (!found.ok() && !base.empty()) return Fail(kExitUsage, std::string(found.message()));
-
   const Progress progress;
   const Machine machine = ReadMachine();
   GrammarReport report(*report_options, machine);
@@ -132,17 +125,17 @@ int RunGrammar(const std::string& command) {
                                      progress.Clear();
                                      report.Print(measurement);
                                    }};
-  if (found.ok()) {
-    hooks.make_peer = [&](const Vocabulary& vocabulary) {
-      return grammar::LoadXgrammar(
-          {.vocabulary = &vocabulary, .vocab_size = options->vocab_size, .num_compile_threads = 1});
+  if (!base.empty()) {
+    hooks.make_peer = [&](const SyntheticVocabulary& vocabulary) {
+      return GrammarPeer::Start(absl::GetFlag(FLAGS_python), vocabulary, options->vocab_size);
     };
-  } else {
-    fmt::print(stderr, "specd-bench: no peer: {}\n", std::string(found.message()));
   }
   report.PrintHead(command, Describe(machine, 1));
   const absl::Status status = GrammarSuite(*options, std::move(hooks)).Run();
   progress.Clear();
+  if (absl::IsFailedPrecondition(status)) {
+    return Fail(kExitUsage, std::string(status.message()));
+  }
   if (!status.ok()) return Fail(kExitError, std::string(status.message()));
   report.PrintEnd();
   return 0;

@@ -8,6 +8,7 @@
 #include "kernels/core/check.h"
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/mask_filler.h"
 #include "speculative/sequence_table.h"
 #include "tools/bench/steady_clock.h"
@@ -37,9 +38,9 @@ bool GrammarFill::IsAnyLongEnough(const std::vector<Text>& texts) {
   return std::any_of(texts.begin(), texts.end(), IsLongEnough);
 }
 
-GrammarFill::GrammarFill(const grammar::GrammarBackend* backend, std::vector<Text> texts,
+GrammarFill::GrammarFill(grammar::GrammarCompiler* compiler, std::vector<Text> texts,
                          int32_t vocab_size)
-    : backend_(*backend), texts_(std::move(texts)), vocab_size_(vocab_size) {
+    : compiler_(*compiler), texts_(std::move(texts)), vocab_size_(vocab_size) {
   std::erase_if(texts_, [](const Text& text) { return !IsLongEnough(text); });
   SPECD_CHECK(!texts_.empty());
 }
@@ -55,7 +56,7 @@ GrammarFill::Samples GrammarFill::Run(const Batch& batch) const {
     const std::span<const TokenId> tokens(text.tokens);
     Member& member = members[i];
     auto matcher =
-        backend_.Compile(text.request).value()->NewMatcher({.stop_ids = {tokens.back()}});
+        compiler_.CompileAnew(text.request).value()->NewMatcher({.stop_ids = {tokens.back()}});
     member.sequence.grammar =
         SequenceGrammar::Create(
             std::move(matcher), tokens.first(at),
@@ -68,8 +69,11 @@ GrammarFill::Samples GrammarFill::Run(const Batch& batch) const {
   filler.Start();
   Samples samples;
   for (int fill = 0; fill <= kWarmFills; ++fill) {
+    for (MaskFiller::Job& job : jobs) job.next_place = 0;
     const SteadyClock::time_point begin = SteadyClock::now();
-    filler.Fill(jobs);
+    for (size_t num_filled = 0; num_filled < jobs.size();) {
+      num_filled += filler.Fill(std::span(jobs).subspan(num_filled));
+    }
     const std::chrono::duration<double, std::micro> time = SteadyClock::now() - begin;
     (fill == 0 ? samples.cold : samples.warm).push_back(time.count());
   }

@@ -4,7 +4,7 @@
 // somewhere in one of its texts. Its draft is what follows there. The first filling is cold: every
 // state and mask is new. The fillings after it are warm. Single-threaded outside of MaskFiller.
 //
-//   GrammarFill fill(&backend, texts, vocab_size);
+//   GrammarFill fill(&compiler, texts, vocab_size);
 //   const GrammarFill::Samples samples = fill.Run({.num_sequences = 8, .threads = 2});
 #pragma once
 
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/core/types.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::bench {
 
@@ -39,14 +39,14 @@ class GrammarFill {
 
   // Texts that are shorter than a round are left out.
   static bool IsAnyLongEnough(const std::vector<Text>& texts);
-  // The backend outlives this. REQUIRES: each text satisfies its constraint, and one is long
+  // The compiler outlives this. REQUIRES: each text satisfies its constraint, and one is long
   // enough.
-  GrammarFill(const grammar::GrammarBackend* backend, std::vector<Text> texts, int32_t vocab_size);
+  GrammarFill(grammar::GrammarCompiler* compiler, std::vector<Text> texts, int32_t vocab_size);
 
   Samples Run(const Batch& batch) const;
 
  private:
-  const grammar::GrammarBackend& backend_;
+  grammar::GrammarCompiler& compiler_;
   std::vector<Text> texts_;
   const int32_t vocab_size_;
 };

@@ -11,6 +11,7 @@
 #include "kernels/core/check.h"
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/sequence_grammar.h"
 #include "tools/bench/steady_clock.h"
 
@@ -57,7 +58,7 @@ std::unique_ptr<grammar::GrammarMatcher> GrammarReplay::NewMatcher(const Compile
 }
 
 absl::Status GrammarReplay::Check() const {
-  const absl::StatusOr<Compiled> compiled = backend_->Compile(request_);
+  const absl::StatusOr<Compiled> compiled = compiler_->CompileAnew(request_);
   if (!compiled.ok()) return compiled.status();
   const std::unique_ptr<grammar::GrammarMatcher> matcher = NewMatcher(*compiled);
   for (size_t i = 0; i < tokens_.size(); ++i) {
@@ -68,16 +69,17 @@ absl::Status GrammarReplay::Check() const {
       return absl::ResourceExhaustedError(
           fmt::format("after {} of {} tokens a mask meets a limit", i, tokens_.size()));
     }
-    return absl::InternalError(fmt::format(
-        "{}: token {} of {} is {} by the mask and {}", backend_->name(), i, tokens_.size(),
-        is_allowed ? "allowed" : "forbidden", is_accepted ? "accepted" : "not accepted"));
+    return absl::InternalError(fmt::format("{}: token {} of {} is {} by the mask and {}", "specd",
+                                           i, tokens_.size(), is_allowed ? "allowed" : "forbidden",
+                                           is_accepted ? "accepted" : "not accepted"));
   }
   return absl::OkStatus();
 }
 
 void GrammarReplay::Run(GrammarSamples* samples) const {
   Compiled compiled;
-  Time(GrammarCase::kCompile, samples, [&] { compiled = backend_->Compile(request_).value(); });
+  Time(GrammarCase::kCompile, samples,
+       [&] { compiled = compiler_->CompileAnew(request_).value(); });
   RunMatcher(compiled, samples);
   RunRounds(compiled, samples);
 }
@@ -120,7 +122,9 @@ void GrammarReplay::RunRounds(const Compiled& compiled, GrammarSamples* samples)
     const Draft draft = {.num_nodes = kDraft, .tokens = rest.data()};
     bool is_kept = false;
     Time(GrammarCase::kRoundK5, samples, [&] {
-      sequence->Fill(draft, places.data());
+      grammar::WorkSlice all;
+      int32_t next_place = 0;
+      SPECD_CHECK(sequence->Fill(draft, places.data(), &next_place, &all));
       is_kept = sequence->Commit(rest.first(kDraft + 1));
     });
     SPECD_CHECK(is_kept && places[kDraft].grammar_mask != nullptr);

@@ -4,7 +4,7 @@
 // up to and with the stop id. Before anything is timed, Check follows them once: every mask must
 // allow the token that comes next, and the text must be complete at its end. One thread.
 //
-//   GrammarReplay replay(&backend, request, tokens, limits);
+//   GrammarReplay replay(&compiler, request, tokens, limits);
 //   if (absl::Status status = replay.Check(); !status.ok()) return status;
 //   replay.Run(&times);
 #pragma once
@@ -19,12 +19,12 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/types.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::bench {
 
 enum class GrammarCase {
-  kCompile,      // GrammarBackend::Compile
+  kCompile,      // GrammarCompiler::CompileAnew
   kFirstMask,    // the first mask of a grammar that was just compiled
   kColdMask,     // each mask along the text, the first time
   kWarmMask,     // the same masks again, by another matcher
@@ -48,10 +48,10 @@ class GrammarReplay {
   // The draft of a round. Five, as in `verify`.
   static constexpr int32_t kDraft = 5;
 
-  // `tokens` end with a stop id. The backend outlives the replay.
-  GrammarReplay(const grammar::GrammarBackend* backend, grammar::GrammarRequest request,
+  // `tokens` end with a stop id. The compiler outlives the replay.
+  GrammarReplay(grammar::GrammarCompiler* compiler, grammar::GrammarRequest request,
                 std::vector<TokenId> tokens, int32_t vocab_size)
-      : backend_(backend),
+      : compiler_(compiler),
         request_(std::move(request)),
         tokens_(std::move(tokens)),
         vocab_size_(vocab_size) {}
@@ -71,7 +71,7 @@ class GrammarReplay {
   void RunMatcher(const Compiled& compiled, GrammarSamples* samples) const;
   void RunRounds(const Compiled& compiled, GrammarSamples* samples) const;
 
-  const grammar::GrammarBackend* backend_;
+  grammar::GrammarCompiler* compiler_;
   grammar::GrammarRequest request_;
   std::vector<TokenId> tokens_;
   int32_t vocab_size_;

@@ -8,18 +8,13 @@
 #include <span>
 #include <string>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/cpus.h"
-#include "speculative/grammar/specd_backend.h"
 #include "tools/bench/grammar_fill.h"
 #include "tools/bench/steady_clock.h"
 
 namespace specd::bench {
 namespace {
-
-using grammar::GrammarBackend;
-using grammar::SpecdBackend;
 
 constexpr size_t kRunsMin = 2;
 // The samples of a run are kept, some thousands of them.
@@ -43,72 +38,66 @@ SteadyClock::time_point EndAfter(double seconds) {
          std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(seconds));
 }
 
-// The bytes that are added along the tokens: states, and mask rows, which the backend keeps.
-absl::StatusOr<size_t> MemoryOf(const GrammarBackend& backend,
-                                absl::FunctionRef<size_t()> row_bytes,
-                                const grammar::GrammarRequest& request,
-                                std::span<const TokenId> tokens) {
-  const size_t before = row_bytes();
-  auto compiled = backend.Compile(request);
+}  // namespace
+
+// The bytes that are added along the tokens: states, and mask rows, which the compiler keeps.
+absl::StatusOr<size_t> GrammarSuite::MemoryOf(const GrammarText& text,
+                                              std::span<const TokenId> tokens) {
+  const size_t before = compiler_.mask_bytes();
+  auto compiled = compiler_.CompileAnew({.kind = text.kind, .text = std::string(text.text)});
   if (!compiled.ok()) return compiled.status();
   const auto matcher = (*compiled)->NewMatcher({.stop_ids = {tokens.back()}});
   for (const TokenId token : tokens) {
     matcher->Mask();
     matcher->Accept(token);
   }
-  return (*compiled)->size_bytes() + row_bytes() - before;
+  return (*compiled)->size_bytes() + compiler_.mask_bytes() - before;
 }
 
-}  // namespace
-
-absl::Status GrammarSuite::PrepareLane(const std::vector<const GrammarBackend*>& engines,
-                                       const std::vector<TokenId>& tokens, Lane* lane,
-                                       size_t* at) const {
-  const grammar::GrammarRequest request = {.kind = lane->text->kind,
-                                           .text = std::string(lane->text->text)};
-  for (*at = 0; *at < engines.size(); ++*at) {
-    const GrammarBackend& backend = *engines[*at];
-    lane->replays.emplace_back(&backend, request, tokens, options_.vocab_size);
-    absl::Status status = lane->replays.back().Check();
-    // The first engine is specd's own.
-    const auto row_bytes = [&] {
-      return *at == 0 ? static_cast<const SpecdBackend&>(backend).mask_bytes() : 0;
-    };
-    const absl::StatusOr<size_t> memory =
-        status.ok() ? MemoryOf(backend, row_bytes, request, tokens) : status;
-    if (!memory.ok()) return memory.status();
-    lane->samples.emplace_back();
-    lane->samples.back()[static_cast<size_t>(GrammarCase::kMemory)].push_back(
-        static_cast<double>(*memory));
-  }
-  return absl::OkStatus();
+absl::StatusOr<GrammarSuite::Lane> GrammarSuite::MakeLane(const GrammarText& text,
+                                                          std::vector<TokenId> tokens,
+                                                          std::string_view* refused_by) {
+  constexpr auto kMemory = static_cast<size_t>(GrammarCase::kMemory);
+  Lane lane = {.text = &text,
+               .replay = {&compiler_,
+                          {.kind = text.kind, .text = std::string(text.text)},
+                          tokens,
+                          options_.vocab_size}};
+  *refused_by = "specd";
+  if (absl::Status status = lane.replay.Check(); !status.ok()) return status;
+  const absl::StatusOr<size_t> own_bytes = MemoryOf(text, tokens);
+  if (!own_bytes.ok()) return own_bytes.status();
+  lane.own[kMemory].push_back(static_cast<double>(*own_bytes));
+  if (peer_ == nullptr) return lane;
+  *refused_by = GrammarPeer::kName;
+  const absl::StatusOr<size_t> peer_bytes = peer_->Add(text, tokens);
+  if (!peer_bytes.ok()) return peer_bytes.status();
+  lane.peer[kMemory].push_back(static_cast<double>(*peer_bytes));
+  return lane;
 }
 
-absl::Status GrammarSuite::Prepare(const GrammarBackend* own, const GrammarBackend* peer) {
-  std::vector<const GrammarBackend*> engines = {own};
-  if (peer != nullptr) engines.push_back(peer);
+absl::Status GrammarSuite::Prepare() {
   for (const GrammarText* text : options_.texts) {
     hooks_.on_progress(fmt::format("checking {}", text->name));
     for (const std::string_view instance : text->instances) {
       std::vector<TokenId> tokens = vocabulary_.Tokenize(instance);
       tokens.push_back(vocabulary_.eos_id());
-      Lane lane = {.text = text, .replays = {}, .samples = {}};
-      size_t engine = 0;
-      const absl::Status status = PrepareLane(engines, tokens, &lane, &engine);
-      if (status.ok()) {
-        lanes_.push_back(std::move(lane));
+      std::string_view refused_by;
+      absl::StatusOr<Lane> lane = MakeLane(*text, std::move(tokens), &refused_by);
+      if (lane.ok()) {
+        lanes_.push_back(*std::move(lane));
         continue;
       }
-      const std::string message(status.message());
+      const std::string message(lane.status().message());
       // The engine took the constraint, and its masks are wrong.
-      if (status.code() == absl::StatusCode::kInternal) {
-        return absl::Status(status.code(), fmt::format("{}: {}", text->name, message));
+      if (lane.status().code() == absl::StatusCode::kInternal) {
+        return absl::InternalError(fmt::format("{}: {}", text->name, message));
       }
       refusals_.push_back({.constraint = std::string(text->name),
                            .vocab_size = options_.vocab_size,
                            .unit = "us",
                            .refusal = message,
-                           .refused_by = engines[engine]->name()});
+                           .refused_by = refused_by});
       break;
     }
   }
@@ -122,24 +111,21 @@ bool GrammarSuite::IsRefused(std::string_view constraint) const {
 }
 
 absl::Status GrammarSuite::Run() {
-  absl::StatusOr<std::unique_ptr<SpecdBackend>> own = SpecdBackend::Create(
-      {.vocabulary = &vocabulary_.vocabulary(), .vocab_size = options_.vocab_size});
-  if (!own.ok()) return own.status();
-  std::shared_ptr<GrammarBackend> peer;
   if (hooks_.make_peer != nullptr) {
-    absl::StatusOr<std::shared_ptr<GrammarBackend>> made =
-        hooks_.make_peer(vocabulary_.vocabulary());
+    absl::StatusOr<std::unique_ptr<GrammarPeer>> made = hooks_.make_peer(vocabulary_);
     if (!made.ok()) return made.status();
-    peer = *std::move(made);
+    peer_ = *std::move(made);
   }
-  if (absl::Status status = Prepare(own->get(), peer.get()); !status.ok()) return status;
+  if (absl::Status status = Prepare(); !status.ok()) return status;
 
   const bool has_replays = std::any_of(
       options_.cases.begin(), options_.cases.end(),
       [](GrammarCase grammar_case) { return grammar_case != GrammarCase::kFillThreads; });
-  if (has_replays && !lanes_.empty()) Replay(peer == nullptr ? "" : peer->name());
+  if (has_replays && !lanes_.empty()) {
+    if (absl::Status status = Replay(); !status.ok()) return status;
+  }
   for (const GrammarMeasurement& refusal : refusals_) hooks_.on_result(refusal);
-  if (Has(GrammarCase::kFillThreads)) Fill(**own);
+  if (Has(GrammarCase::kFillThreads)) Fill();
   return absl::OkStatus();
 }
 
@@ -148,26 +134,30 @@ bool GrammarSuite::Has(GrammarCase grammar_case) const {
          options_.cases.end();
 }
 
-void GrammarSuite::Replay(std::string_view peer) {
+absl::Status GrammarSuite::Replay() {
   const LoadMeter meter;
   const SteadyClock::time_point end = EndAfter(options_.seconds);
   for (size_t run = 0; run < kRunsMin || (run < kRunsMax && SteadyClock::now() < end); ++run) {
     for (Lane& lane : lanes_) {
       hooks_.on_progress(fmt::format("run {}: {}", run + 1, lane.text->name));
       // The engines take turns to be the first.
-      for (size_t i = 0; i < lane.replays.size(); ++i) {
-        const size_t engine = (i + run) % lane.replays.size();
-        lane.replays[engine].Run(&lane.samples[engine]);
+      const auto number = static_cast<size_t>(&lane - lanes_.data());
+      const bool is_own_first = run % 2 == 0;
+      if (is_own_first) lane.replay.Run(&lane.own);
+      if (peer_ != nullptr) {
+        if (absl::Status status = peer_->Run(number, &lane.peer); !status.ok()) return status;
       }
+      if (!is_own_first) lane.replay.Run(&lane.own);
     }
   }
   const ForeignLoad load = meter.Read();
-  Report(kAllConstraints, peer, load);
-  if (!options_.each) return;
-  for (const GrammarText* text : options_.texts) Report(text->name, peer, load);
+  Report(kAllConstraints, load);
+  if (!options_.each) return absl::OkStatus();
+  for (const GrammarText* text : options_.texts) Report(text->name, load);
+  return absl::OkStatus();
 }
 
-void GrammarSuite::Fill(const GrammarBackend& own) {
+void GrammarSuite::Fill() {
   std::vector<GrammarFill::Text> texts;
   for (const GrammarText* text : options_.texts) {
     if (IsRefused(text->name)) continue;
@@ -178,7 +168,7 @@ void GrammarSuite::Fill(const GrammarBackend& own) {
     }
   }
   if (!GrammarFill::IsAnyLongEnough(texts)) return;
-  const GrammarFill fill(&own, std::move(texts), options_.vocab_size);
+  const GrammarFill fill(&compiler_, std::move(texts), options_.vocab_size);
   std::vector<GrammarFill::Batch> batches;
   for (const int32_t num_sequences : kBatches) {
     batches.push_back({.num_sequences = num_sequences, .threads = 1});
@@ -212,28 +202,28 @@ void GrammarSuite::Fill(const GrammarBackend& own) {
   }
 }
 
-void GrammarSuite::Report(std::string_view constraint, std::string_view peer,
-                          const ForeignLoad& load) const {
+void GrammarSuite::Report(std::string_view constraint, const ForeignLoad& load) const {
   for (const GrammarCase grammar_case : options_.cases) {
     GrammarMeasurement measurement = {.grammar_case = grammar_case,
                                       .constraint = std::string(constraint),
                                       .vocab_size = options_.vocab_size,
                                       .unit = grammar_case == GrammarCase::kMemory ? "bytes" : "us",
-                                      .base_of = peer,
+                                      .base_of = peer_ == nullptr ? "" : GrammarPeer::kName,
                                       .load = load};
-    std::vector<std::vector<double>> values(peer.empty() ? 1 : 2);
+    std::vector<double> own;
+    std::vector<double> peer;
     for (const Lane& lane : lanes_) {
       if (constraint != kAllConstraints && constraint != lane.text->name) continue;
-      measurement.num_checked += static_cast<int64_t>(lane.replays[0].num_tokens());
-      for (size_t engine = 0; engine < values.size(); ++engine) {
-        const std::vector<double>& from = lane.samples[engine][static_cast<size_t>(grammar_case)];
-        values[engine].insert(values[engine].end(), from.begin(), from.end());
-      }
+      measurement.num_checked += static_cast<int64_t>(lane.replay.num_tokens());
+      const std::vector<double>& of_own = lane.own[static_cast<size_t>(grammar_case)];
+      const std::vector<double>& of_peer = lane.peer[static_cast<size_t>(grammar_case)];
+      own.insert(own.end(), of_own.begin(), of_own.end());
+      peer.insert(peer.end(), of_peer.begin(), of_peer.end());
     }
     // A text shorter than a draft has no round.
-    if (values[0].empty()) continue;
-    measurement.value = Summarise(values[0]);
-    if (!peer.empty()) measurement.base = Summarise(values[1]);
+    if (own.empty()) continue;
+    measurement.value = Summarise(own);
+    if (!peer.empty()) measurement.base = Summarise(peer);
     for (const Target& target : kTargets) {
       if (target.grammar_case != grammar_case || constraint != kAllConstraints ||
           options_.vocab_size != kTargetVocabSize) {

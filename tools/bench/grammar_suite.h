@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "speculative/grammar/grammar_compiler.h"
+#include "tools/bench/grammar_peer.h"
 #include "tools/bench/grammar_replay.h"
 #include "tools/bench/grammar_text.h"
 #include "tools/bench/machine.h"
@@ -61,40 +64,48 @@ class GrammarSuite {
  public:
   struct Hooks {
     // Null: no peer. It is called with the suite's vocabulary.
-    std::function<absl::StatusOr<std::shared_ptr<grammar::GrammarBackend>>(const Vocabulary&)>
+    std::function<absl::StatusOr<std::unique_ptr<GrammarPeer>>(const SyntheticVocabulary&)>
         make_peer;
     std::function<void(std::string_view)> on_progress;  // is told each piece of work
     std::function<void(const GrammarMeasurement&)> on_result;
   };
 
   GrammarSuite(GrammarOptions options, Hooks hooks)
-      : options_(std::move(options)), hooks_(std::move(hooks)), vocabulary_(options_.vocab_size) {}
+      : options_(std::move(options)),
+        hooks_(std::move(hooks)),
+        vocabulary_(options_.vocab_size),
+        compiler_({.vocabulary = &vocabulary_.vocabulary(), .vocab_size = options_.vocab_size}) {}
 
   absl::Status Run();
 
  private:
-  // One text of a constraint, by every engine.
+  // One text of a constraint, which specd and the peer follow. The peer numbers lanes alike.
   struct Lane {
     const GrammarText* text = nullptr;
-    std::vector<GrammarReplay> replays;   // of specd, and of the peer
-    std::vector<GrammarSamples> samples;  // of each
+    GrammarReplay replay;
+    GrammarSamples own = {};
+    GrammarSamples peer = {};
   };
 
-  absl::Status Prepare(const grammar::GrammarBackend* own, const grammar::GrammarBackend* peer);
-  // Notes in `lane` each engine that follows the tokens. The error of the engine in `at`.
-  absl::Status PrepareLane(const std::vector<const grammar::GrammarBackend*>& engines,
-                           const std::vector<TokenId>& tokens, Lane* lane, size_t* at) const;
+  absl::Status Prepare();
+  // Follows the text of a new lane once, by each engine. After an error `refused_by` names the
+  // engine.
+  absl::StatusOr<Lane> MakeLane(const GrammarText& text, std::vector<TokenId> tokens,
+                                std::string_view* refused_by);
+  absl::StatusOr<size_t> MemoryOf(const GrammarText& text, std::span<const TokenId> tokens);
   bool IsRefused(std::string_view constraint) const;
   bool Has(GrammarCase grammar_case) const;
   // Times the replays until the time is used.
-  void Replay(std::string_view peer);
+  absl::Status Replay();
   // Times batches of specd's own masks.
-  void Fill(const grammar::GrammarBackend& own);
-  void Report(std::string_view constraint, std::string_view peer, const ForeignLoad& load) const;
+  void Fill();
+  void Report(std::string_view constraint, const ForeignLoad& load) const;
 
   const GrammarOptions options_;
   const Hooks hooks_;
   const SyntheticVocabulary vocabulary_;
+  grammar::GrammarCompiler compiler_;
+  std::unique_ptr<GrammarPeer> peer_;
   std::vector<Lane> lanes_;
   std::vector<GrammarMeasurement> refusals_;
 };

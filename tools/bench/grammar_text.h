@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_request.h"
 
 namespace specd::bench {
 

@@ -19,7 +19,7 @@ ABSL_DECLARE_FLAG(std::string, specd);
 
 ABSL_FLAG(std::string, python, "python3",
           "python: an interpreter with numpy, which finds the package specd (PYTHONPATH, "
-          "SPECD_LIBRARY)");
+          "SPECD_LIBRARY); grammar --base=xgrammar: one with xgrammar");
 
 namespace specd::bench {
 namespace {

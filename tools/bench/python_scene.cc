@@ -1,9 +1,6 @@
 #include "tools/bench/python_scene.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -320,54 +317,23 @@ absl::Status BatchEngine::Run(BatchWork work, int count, std::vector<double>* ti
 absl::StatusOr<std::unique_ptr<PythonEngine>> PythonEngine::Start(const std::string& interpreter,
                                                                   const std::string& uri,
                                                                   uint32_t vocab_size) {
-  int commands[2];
-  int answers[2];
-  if (pipe(commands) != 0 || pipe(answers) != 0) return Broken("no pipe to the interpreter");
-  const std::string vocabulary = fmt::format("{}", vocab_size);
-  const pid_t pid = fork();
-  if (pid < 0) return Broken("no process for the interpreter");
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(commands[0], STDIN_FILENO);
-    dup2(answers[1], STDOUT_FILENO);
-    for (const int fd : {commands[0], commands[1], answers[0], answers[1]}) close(fd);
-    execlp(interpreter.c_str(), interpreter.c_str(), "-c", kPythonScript, uri.c_str(),
-           vocabulary.c_str(), nullptr);
-    _exit(127);
-  }
-  close(commands[0]);
-  close(answers[1]);
-  std::unique_ptr<PythonEngine> engine(
-      new PythonEngine(pid, fdopen(commands[1], "w"), fdopen(answers[0], "r")));
-  const absl::StatusOr<std::string> line = engine->ReadLine();
+  absl::StatusOr<std::unique_ptr<PythonProcess>> process =
+      PythonProcess::Start({.interpreter = interpreter,
+                            .script = kPythonScript,
+                            .arguments = {uri, fmt::format("{}", vocab_size)}});
+  if (!process.ok()) return process.status();
+  const absl::StatusOr<std::string> line = (*process)->ReadLine();
   if (!line.ok() || *line != "ready") {
     return Broken(
         fmt::format("{} did not get ready; give --python an interpreter with numpy, and "
                     "set PYTHONPATH to the package specd",
                     interpreter));
   }
-  return engine;
-}
-
-PythonEngine::~PythonEngine() {
-  fclose(to_);
-  fclose(from_);
-  waitpid(pid_, nullptr, 0);
-}
-
-absl::StatusOr<std::string> PythonEngine::ReadLine() {
-  std::string line;
-  for (int byte = getc(from_); byte != '\n'; byte = getc(from_)) {
-    if (byte == EOF) return Broken("the interpreter has ended");
-    line += static_cast<char>(byte);
-  }
-  return line;
+  return std::unique_ptr<PythonEngine>(new PythonEngine(*std::move(process)));
 }
 
 absl::Status PythonEngine::Run(BatchWork work, int count, std::vector<double>* times_us) {
-  fmt::print(to_, "{} {}\n", NameOf(work), count);
-  fflush(to_);
-  const absl::StatusOr<std::string> line = ReadLine();
+  const absl::StatusOr<std::string> line = process_->Ask(fmt::format("{} {}", NameOf(work), count));
   if (!line.ok()) return line.status();
   const std::vector<std::string> words = absl::StrSplit(*line, ' ');
   if (words.size() != static_cast<size_t>(count) + 1 || !absl::SimpleAtoi(words.back(), &digest_)) {

@@ -5,17 +5,17 @@
 // Python package. One thread uses both.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "ipc/include/specd/specd.h"
+#include "tools/bench/python_process.h"
 
 namespace specd::bench {
 
@@ -87,21 +87,14 @@ class PythonEngine {
   static absl::StatusOr<std::unique_ptr<PythonEngine>> Start(const std::string& interpreter,
                                                              const std::string& uri,
                                                              uint32_t vocab_size);
-  ~PythonEngine();
-  PythonEngine(const PythonEngine&) = delete;
-  PythonEngine& operator=(const PythonEngine&) = delete;
-
   // As BatchEngine.
   absl::Status Run(BatchWork work, int count, std::vector<double>* times_us);
   uint32_t digest() const { return digest_; }
 
  private:
-  PythonEngine(pid_t pid, std::FILE* to, std::FILE* from) : pid_(pid), to_(to), from_(from) {}
-  absl::StatusOr<std::string> ReadLine();
+  explicit PythonEngine(std::unique_ptr<PythonProcess> process) : process_(std::move(process)) {}
 
-  const pid_t pid_;
-  std::FILE* const to_;
-  std::FILE* const from_;
+  const std::unique_ptr<PythonProcess> process_;
   uint32_t digest_ = 0;
 };
 

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_split.h"
 #include "daemon/base/cpus.h"
 #include "tools/bench/command.h"
 #include "tools/bench/machine.h"
@@ -15,14 +17,35 @@
 #include "tools/bench/table.h"
 
 ABSL_DECLARE_FLAG(int32_t, threads);
+ABSL_DECLARE_FLAG(std::string, case);
 
 namespace specd::bench {
 namespace {
 
+absl::StatusOr<std::vector<std::string_view>> CasesFromFlags() {
+  std::vector<std::string_view> cases;
+  for (const absl::string_view part :
+       absl::StrSplit(absl::GetFlag(FLAGS_case), ',', absl::SkipEmpty())) {
+    const std::string_view name(part.data(), part.size());
+    const auto* const found = std::find_if(std::begin(kStallCases), std::end(kStallCases),
+                                           [name](const auto& each) { return each.name == name; });
+    if (found == std::end(kStallCases)) {
+      return absl::InvalidArgumentError(
+          fmt::format("case = {} is unknown; see specd-bench stall --list", name));
+    }
+    cases.push_back(found->name);
+  }
+  return cases;
+}
+
 absl::StatusOr<StallSuite::Options> OptionsFromFlags(const Machine& machine) {
-  constexpr std::string_view kTaken[] = {"quick", "json", "markdown", "seconds", "threads", "list"};
+  constexpr std::string_view kTaken[] = {"quick",   "json", "markdown", "seconds",
+                                         "threads", "case", "list"};
   if (absl::Status status = CheckFlags("stall", kTaken); !status.ok()) return status;
+  absl::StatusOr<std::vector<std::string_view>> cases = CasesFromFlags();
+  if (!cases.ok()) return cases.status();
   StallSuite::Options options;
+  options.cases = *std::move(cases);
   options.threads = absl::GetFlag(FLAGS_threads);
   if (options.threads < 0 || options.threads > static_cast<int32_t>(kThreadsMax)) {
     return absl::InvalidArgumentError(
@@ -68,9 +91,7 @@ std::vector<std::string> CellsOf(const StallMeasurement& m) {
 
 int RunStall(const std::string& command) {
   if (absl::GetFlag(FLAGS_list)) {
-    fmt::print(
-        "alone    rounds of ten small engines\nmonster  the same beside an engine whose round has "
-        "640 sequences of 65 rows with 2^20 elements\n");
+    for (const StallCase& each : kStallCases) fmt::print("{:9}{}\n", each.name, each.meaning);
     return 0;
   }
   const Machine machine = ReadMachine();
@@ -92,7 +113,7 @@ int RunStall(const std::string& command) {
   Table table(*report, 1);
   table.Begin({{"case", 8},
                {"threads", 7},
-               {"rounds", 8},
+               {"samples", 8},
                {"median us", 9},
                {"p90 us", 9},
                {"p99 us", 9},

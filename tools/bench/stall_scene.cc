@@ -1,18 +1,16 @@
 #include "tools/bench/stall_scene.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
+#include <malloc.h>
 
 #include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
 
-#include "absl/time/time.h"
 #include "daemon/base/clock.h"
 #include "kernels/backend.h"
+#include "speculative/grammar/compile_turns.h"
 
 namespace specd::bench {
 namespace {
@@ -20,7 +18,7 @@ namespace {
 // A small engine: a sequence with four drafts over 32,000 tokens.
 constexpr SessionLimits kSmall{.vocab_size = 32000,
                                .max_batch = 1,
-                               .max_sequences = 1,
+                               .max_sequences = 2,
                                .max_draft = 4,
                                .ring_depth = 1,
                                .max_scores = 1};
@@ -30,123 +28,75 @@ constexpr SessionLimits kMonster{.vocab_size = kVocabSizeMax,
                                  .max_draft = 64,
                                  .ring_depth = 1,
                                  .max_scores = 1};
+// With constraints over all of the synthetic vocabulary.
+constexpr SessionLimits kConstrained{.vocab_size = 32000,
+                                     .max_batch = 1,
+                                     .max_sequences = 1,
+                                     .max_draft = 64,
+                                     .ring_depth = 1,
+                                     .max_scores = 1};
 constexpr TokenId kBest = 7;  // the id with the highest logit, and every draft token
-constexpr absl::Duration kTimeout = absl::Seconds(60);
+constexpr int kRequestRounds = 4;
+constexpr int kPromptIds = 32;
+// As daemon/daemon.cc and daemon/main.cc have it.
+constexpr size_t kLongCompiles = 2;
+constexpr int kHeapParts = 256;
 
 int64_t NowNs() { return Clock::Real()->NowNs(); }
 
-absl::Status Broken(std::string_view what) {
-  return absl::InternalError(fmt::format("stall: {}", what));
+SequenceParams Greedy() {
+  SequenceParams params;
+  params.max_tokens = std::numeric_limits<int32_t>::max();
+  params.temperature = 0;
+  return params;
 }
 
-// Shares one row of logits with the session.
-absl::Status BindRow(Session* session) {
-  const uint64_t size_bytes = session->options().limits.vocab_size * sizeof(float);
-  UniqueFd fd(memfd_create("row", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  std::vector<float> row(session->options().limits.vocab_size);
-  row[kBest] = 100;  // so far above the others that every coin draws it
-  if (write(fd.get(), row.data(), size_bytes) != static_cast<ssize_t>(size_bytes) ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-    return Broken("the row has no memory");
+absl::Status RunRequest(StallEngine& engine, const std::string& name) {
+  const std::vector<TokenId> prompt(kPromptIds, kBest);
+  if (absl::Status s = engine.Open(name, Greedy(), {.prompt = prompt, .outputs = {}}); !s.ok()) {
+    return s;
   }
-  const absl::StatusOr<uint32_t> region = session->RegisterRegion(std::move(fd), size_bytes);
-  if (!region.ok()) return region.status();
-  TensorSpec spec;
-  spec.num_rows = 1;
-  return session->Bind(TensorRole::kTargetRows, *region, spec);
+  for (int i = 0; i < kRequestRounds; ++i) {
+    if (const auto status = engine.RunRound(true); !status.ok()) return status.status();
+  }
+  return engine.CloseAll();
+}
+
+// One at least, however late the thread begins.
+absl::Status RunUntil(int64_t end_ns, SmallWork work, const std::string& name, StallEngine& engine,
+                      std::vector<double>* times_us) {
+  const bool has_sequence = work == SmallWork::kRounds;
+  if (has_sequence) {
+    if (absl::Status status = engine.Open(name, Greedy()); !status.ok()) return status;
+  }
+  do {
+    const int64_t start_ns = NowNs();
+    const absl::Status status =
+        has_sequence ? engine.RunRound(true).status() : RunRequest(engine, name);
+    if (!status.ok()) return status;
+    times_us->push_back(static_cast<double>(NowNs() - start_ns) / 1e3);
+  } while (NowNs() < end_ns);
+  return engine.CloseAll();
 }
 
 }  // namespace
 
-// An engine's end of its session. All rows of its rounds are the same, and every draft stands.
-class StallScene::Engine {
- public:
-  static absl::StatusOr<std::unique_ptr<Engine>> Create(std::shared_ptr<Session> session) {
-    const SessionLimits& limits = session->options().limits;
-    std::unique_ptr<Engine> engine(new Engine(limits));
-    engine->session_ = std::move(session);
-    absl::StatusOr<Segment> segment =
-        Segment::Attach(UniqueFd(fcntl(engine->session_->segment().fd(), F_DUPFD_CLOEXEC, 0)));
-    if (!segment.ok()) return segment.status();
-    engine->segment_ = std::make_unique<Segment>(*std::move(segment));
-    engine->channel_ = std::make_unique<EngineChannel>(engine->segment_.get());
-    if (absl::Status status = BindRow(engine->session_.get()); !status.ok()) return status;
-    SequenceParams params;
-    params.max_tokens = std::numeric_limits<int32_t>::max();
-    if (limits.vocab_size == kMonster.vocab_size) {
-      params.top_p = 0.95;
-    } else {
-      params.temperature = 0;
-    }
-    for (uint32_t i = 0; i < limits.max_batch; ++i) {
-      const auto opened = engine->session_->OpenSequences(
-          fmt::format("{}.{}", engine->session_->options().identity.session_id, i), params);
-      if (!opened.ok()) return opened.status();
-      SequenceInput input;
-      input.sequence = opened->front().handle;
-      input.draft = {.num_nodes = static_cast<int32_t>(limits.max_draft),
-                     .tokens = engine->drafts_.data(),
-                     .target_rows = engine->rows_.data()};
-      engine->inputs_.push_back(input);
-    }
-    return engine;
-  }
-
-  const std::shared_ptr<Session>& session() const { return session_; }
-
-  absl::Status Submit() {
-    const PushResult pushed =
-        channel_->Submit(++round_id_, inputs_, static_cast<uint64_t>(NowNs()));
-    return pushed == PushResult::kOk ? absl::OkStatus() : Broken("a round was not taken");
-  }
-  bool Poll() {
-    CompletionView done;
-    return channel_->Poll(&done);
-  }
-
-  // Runs rounds until this time.
-  absl::Status Run(int64_t end_ns, std::vector<double>* times_us) {
-    do {  // one round at least, however late the thread begins
-      const int64_t start_ns = NowNs();
-      if (absl::Status status = Submit(); !status.ok()) return status;
-      CompletionView done;
-      if (!channel_->WaitCompletion({.spin_ns = 0, .timeout = kTimeout}) ||
-          !channel_->Poll(&done)) {
-        return Broken("a round was not answered");
-      }
-      times_us->push_back(static_cast<double>(NowNs() - start_ns) / 1e3);
-      const bool is_right = done.results.size() == 1 &&
-                            done.results[0].status == RoundStatus::kOk &&
-                            done.results[0].num_accepted == drafts_.size() &&
-                            done.results[0].tokens[drafts_.size()] == kBest;
-      if (!is_right) return Broken(fmt::format("round {} has a wrong answer", round_id_));
-    } while (NowNs() < end_ns);
-    return absl::OkStatus();
-  }
-
- private:
-  explicit Engine(const SessionLimits& limits)
-      : drafts_(limits.max_draft, kBest), rows_(limits.max_draft + 1, 0) {}
-
-  const std::vector<TokenId> drafts_;
-  const std::vector<uint32_t> rows_;
-  std::shared_ptr<Session> session_;
-  std::unique_ptr<Segment> segment_;
-  std::unique_ptr<EngineChannel> channel_;
-  std::vector<SequenceInput> inputs_;
-  uint64_t round_id_ = 0;
-};
-
 StallScene::StallScene(const Options& options)
     : options_(options),
+      vocabulary_(static_cast<int32_t>(kConstrained.vocab_size)),
       loop_(&sessions_, {.spin_ns = 0,
                          .on_device_failure = [](std::string_view) {},
-                         .on_channel_fault = [](Session&, ChannelFault) {}}) {}
+                         .on_channel_fault = [](Session&, ChannelFault) {}}) {
+  constrained_.vocabulary = vocabulary_.vocabulary();
+  constrained_.eos_token_ids = {vocabulary_.eos_id()};
+}
 
 absl::StatusOr<std::unique_ptr<StallScene>> StallScene::Create(const Options& options) {
+  (void)mallopt(M_ARENA_MAX, kHeapParts);
+  grammar::CompileTurns::OfProcess().Bound(kLongCompiles);
   std::unique_ptr<StallScene> scene(new StallScene(options));
   for (int i = 0; i < kSmallEngines; ++i) {
-    absl::StatusOr<std::unique_ptr<Engine>> engine = scene->Attach(kSmall);
+    absl::StatusOr<std::unique_ptr<StallEngine>> engine = scene->Attach(kSmall);
     if (!engine.ok()) return engine.status();
     scene->small_.push_back(*std::move(engine));
   }
@@ -156,25 +106,28 @@ absl::StatusOr<std::unique_ptr<StallScene>> StallScene::Create(const Options& op
 
 StallScene::~StallScene() {
   if (!verify_.joinable()) return;
+  work_.reset();  // while its rounds are answered
   loop_.Stop();
   verify_.join();
 }
 
-absl::StatusOr<std::unique_ptr<StallScene::Engine>> StallScene::Attach(
-    const SessionLimits& limits) {
+absl::StatusOr<std::unique_ptr<StallEngine>> StallScene::Attach(const SessionLimits& limits) {
   absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend("cpu");
   if (!backend.ok()) return backend.status();
+  const bool has_constraints = &limits == &kConstrained;
   SessionOptions options;
   options.identity = {.session_id = ++num_attached_, .daemon_epoch = 1};
   options.limits = limits;
-  options.profile = &profile_;
+  options.profile = has_constraints ? &constrained_ : &profile_;
+  if (has_constraints) options.grammars = &compilers_;
   options.clock = Clock::Real();
   options.names = &names_;
   options.threads = options_.threads;
   options.piece_work = options_.piece_work;
   absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
   if (!session.ok()) return session.status();
-  absl::StatusOr<std::unique_ptr<Engine>> engine = Engine::Create(*std::move(session));
+  absl::StatusOr<std::unique_ptr<StallEngine>> engine = StallEngine::Create(
+      *std::move(session), has_constraints ? vocabulary_.Tokenize("a").front() : kBest);
   if (engine.ok()) {
     sessions_.Add((*engine)->session());
     loop_.Wake();
@@ -182,13 +135,15 @@ absl::StatusOr<std::unique_ptr<StallScene::Engine>> StallScene::Attach(
   return engine;
 }
 
-absl::StatusOr<std::vector<double>> StallScene::RunSmall(double seconds) {
+absl::StatusOr<std::vector<double>> StallScene::RunSmall(SmallWork work, double seconds) {
   const int64_t end_ns = NowNs() + static_cast<int64_t>(seconds * 1e9);
   std::vector<std::vector<double>> times_us(small_.size());
   std::vector<absl::Status> statuses(small_.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < small_.size(); ++i) {
-    threads.emplace_back([&, i] { statuses[i] = small_[i]->Run(end_ns, &times_us[i]); });
+    threads.emplace_back([&, i] {
+      statuses[i] = RunUntil(end_ns, work, fmt::format("small {}", i), *small_[i], &times_us[i]);
+    });
   }
   for (std::thread& thread : threads) thread.join();
   std::vector<double> all_us;
@@ -199,20 +154,41 @@ absl::StatusOr<std::vector<double>> StallScene::RunSmall(double seconds) {
   return all_us;
 }
 
-absl::Status StallScene::BeginMonster() {
-  absl::StatusOr<std::unique_ptr<Engine>> monster = Attach(kMonster);
-  if (!monster.ok()) return monster.status();
-  monster_ = *std::move(monster);
-  return monster_->Submit();
+absl::Status StallScene::Begin(Neighbour neighbour) {
+  absl::StatusOr<std::unique_ptr<StallEngine>> engine =
+      Attach(neighbour == Neighbour::kMonster ? kMonster : kConstrained);
+  if (!engine.ok()) return engine.status();
+  neighbour_ = *std::move(engine);
+  if (neighbour == Neighbour::kOpenings) {
+    work_ = StallNeighbour::Openings(neighbour_.get());
+  } else if (neighbour == Neighbour::kMasks) {
+    work_ = StallNeighbour::Masks(neighbour_.get());
+  } else {
+    SequenceParams params;
+    params.max_tokens = std::numeric_limits<int32_t>::max();
+    params.top_p = 0.95;
+    for (uint32_t i = 0; i < kMonster.max_batch; ++i) {
+      absl::Status status = neighbour_->Open(fmt::format("monster {}", i), params);
+      if (!status.ok()) return status;
+    }
+    return neighbour_->Submit();
+  }
+  return absl::OkStatus();
 }
 
-absl::Status StallScene::EndMonster() {
-  const bool answered = monster_->Poll();
-  monster_->session()->EndAll();
-  sessions_.Remove(monster_->session().get());
+absl::Status StallScene::End() {
+  absl::Status status;
+  if (work_ != nullptr) {
+    status = work_->Stop();
+    work_.reset();
+  } else if (neighbour_->Poll()) {
+    status = absl::InternalError("stall: the monster's round ended before the small ones");
+  }
+  neighbour_->session()->EndAll();
+  sessions_.Remove(neighbour_->session().get());
   loop_.Wake();
-  monster_.reset();
-  return answered ? Broken("the monster's round ended before the small ones") : absl::OkStatus();
+  neighbour_.reset();
+  return status;
 }
 
 }  // namespace specd::bench

@@ -2,20 +2,45 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
-
-#include "tools/bench/stall_scene.h"
 
 namespace specd::bench {
 namespace {
 
 constexpr int kSlices = 5;  // of each case
 
-absl::Status RunSlice(double seconds, StallScene* scene, std::vector<double>* all_us) {
-  const absl::StatusOr<std::vector<double>> times_us = scene->RunSmall(seconds);
+struct Samples {
+  const StallCase* of = nullptr;
+  std::vector<double> all_us = {};
+};
+
+absl::Status RunSlice(double seconds, StallScene* scene, Samples* samples) {
+  const StallCase& what = *samples->of;
+  if (what.neighbour.has_value()) {
+    if (absl::Status s = scene->Begin(*what.neighbour); !s.ok()) return s;
+  }
+  const absl::StatusOr<std::vector<double>> times_us = scene->RunSmall(what.work, seconds);
   if (!times_us.ok()) return times_us.status();
-  all_us->insert(all_us->end(), times_us->begin(), times_us->end());
-  return absl::OkStatus();
+  samples->all_us.insert(samples->all_us.end(), times_us->begin(), times_us->end());
+  return what.neighbour.has_value() ? scene->End() : absl::OkStatus();
+}
+
+// The cases that were asked for, each after its base.
+std::vector<Samples> Choose(const std::vector<std::string_view>& names) {
+  const auto is_wanted = [&names](const StallCase& each) {
+    return names.empty() || std::find(names.begin(), names.end(), each.name) != names.end();
+  };
+  std::vector<Samples> chosen;
+  for (const StallCase& each : kStallCases) {
+    const bool is_base =
+        !each.neighbour.has_value() &&
+        std::any_of(std::begin(kStallCases), std::end(kStallCases), [&](const StallCase& other) {
+          return other.work == each.work && is_wanted(other);
+        });
+    if (is_base || is_wanted(each)) chosen.push_back({.of = &each});
+  }
+  return chosen;
 }
 
 }  // namespace
@@ -24,28 +49,33 @@ absl::StatusOr<std::vector<StallMeasurement>> StallSuite::Run() {
   absl::StatusOr<std::unique_ptr<StallScene>> scene =
       StallScene::Create({.threads = options_.threads});
   if (!scene.ok()) return scene.status();
-  const double seconds = options_.seconds / kSlices;
-  std::vector<double> alone_us;
-  std::vector<double> beside_us;
+  std::vector<Samples> chosen = Choose(options_.cases);
   const LoadMeter meter;
   for (int slice = 0; slice < kSlices; ++slice) {
     options_.on_progress(fmt::format("[{}/{}]", slice + 1, kSlices));
-    if (absl::Status s = RunSlice(seconds, scene->get(), &alone_us); !s.ok()) return s;
-    if (absl::Status s = (*scene)->BeginMonster(); !s.ok()) return s;
-    if (absl::Status s = RunSlice(seconds, scene->get(), &beside_us); !s.ok()) return s;
-    if (absl::Status s = (*scene)->EndMonster(); !s.ok()) return s;
+    for (Samples& samples : chosen) {
+      absl::Status status = RunSlice(options_.seconds / kSlices, scene->get(), &samples);
+      if (!status.ok()) return status;
+    }
   }
-  const StallMeasurement alone{.case_name = "alone",
-                               .threads = options_.threads,
-                               .round_us = Summarise(std::move(alone_us)),
-                               .load = meter.Read()};
-  StallMeasurement beside = alone;
-  beside.case_name = "monster";
-  beside.round_us = Summarise(std::move(beside_us));
-  beside.ratio = beside.round_us.median / alone.round_us.median;
-  beside.ratio_p99 = beside.round_us.p99 / alone.round_us.p99;
-  beside.ratio_max = beside.round_us.max / alone.round_us.max;
-  return std::vector<StallMeasurement>{alone, beside};
+  const ForeignLoad load = meter.Read();
+  std::vector<StallMeasurement> measured;
+  Summary base;
+  for (Samples& samples : chosen) {
+    StallMeasurement& m =
+        measured.emplace_back(StallMeasurement{.case_name = samples.of->name,
+                                               .threads = options_.threads,
+                                               .round_us = Summarise(std::move(samples.all_us)),
+                                               .load = load});
+    if (!samples.of->neighbour.has_value()) {
+      base = m.round_us;
+      continue;
+    }
+    m.ratio = m.round_us.median / base.median;
+    m.ratio_p99 = m.round_us.p99 / base.p99;
+    m.ratio_max = m.round_us.max / base.max;
+  }
+  return measured;
 }
 
 }  // namespace specd::bench

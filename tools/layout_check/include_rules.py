@@ -54,7 +54,7 @@ ARROWS = {
     "kernels": Arrow(("kernels",), ("c", "std", "system", "intrinsics", "absl", "fmt"), *_NO_CLOCK),
     "speculative": Arrow(("speculative", "kernels", "detokenizer"), ("c", "std", "absl", "fmt"),
                          ("fstream", "filesystem"), "speculative reads no files"),
-    # It looks at the directory of a package, whose library it loads.
+    # A compile has the CPU time, the stack and the priority of its thread.
     "speculative/grammar": Arrow(("speculative/grammar", "kernels/core", "detokenizer"),
                                  ("c", "std", "system", "absl", "fmt", "simdjson"),
                                  ("fstream", "filesystem") + _SOCKETS,

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "daemon/base/awake_time.h"
 #include "daemon/base/command_line.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/zmq_socket.h"
@@ -139,8 +140,11 @@ int Client::Run() {
 
 int Client::Loop(ZmqSocket* socket) {
   std::vector<std::string> frames;
-  SteadyClock::time_point last_life = SteadyClock::now();
-  SteadyClock::time_point last_refresh = last_life;
+  SteadyClock::time_point last_refresh = SteadyClock::now();
+  // A pause of the client is no silence of the daemon.
+  const std::chrono::nanoseconds timeout = options_.timeout;
+  AwakeTime awake(std::max(timeout, 16 * std::chrono::nanoseconds(kTick)).count() / 4);
+  int64_t last_life_ns = 0;
   while (!IsDone()) {
     if (stop_requested) return kExitInterrupted;
     const absl::StatusOr<bool> received = socket->Receive(&frames, absl::FromChrono(kTick));
@@ -148,8 +152,9 @@ int Client::Loop(ZmqSocket* socket) {
     if (status.ok() && *received) status = Handle(frames);
     if (!status.ok()) return Fail(ExitCode(status), std::string(status.message()));
     const SteadyClock::time_point now = SteadyClock::now();
-    if (*received) last_life = now;
-    if (now - last_life > options_.timeout) {
+    awake.Step(std::chrono::nanoseconds(now.time_since_epoch()).count());
+    if (*received) last_life_ns = awake.now_ns();
+    if (awake.now_ns() - last_life_ns > timeout.count()) {
       return Fail(kExitDisconnected,
                   fmt::format("no sign of life on {} for {} ms: {}", options_.endpoint,
                               options_.timeout.count(),

@@ -1,5 +1,5 @@
-// ReadPassages reads the text that the toy model learns: the prose of Markdown documents, cut into
-// passages.
+// ReadPassages reads the text that the toy model learns: the prose of text files or Markdown, cut
+// into passages. corpus.txt beside this header is what it learns by default.
 //
 // A passage is a few neighbouring paragraphs or list items, one per line, without Markdown's marks.
 // Code blocks, tables, headings and HTML comments are left out, because a model that has learned

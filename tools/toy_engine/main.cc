@@ -102,8 +102,8 @@ ABSL_FLAG(std::string, specd, "embedded:cpu",
           "where the verifier runs: unix:/path/to/specd.sock or embedded:cpu");
 ABSL_FLAG(std::string, tokenizer, "tools/toy_engine/tokenizer.json",
           "byte-level BPE tokenizer.json; the daemon must have the same");
-ABSL_FLAG(std::vector<std::string>, corpus, {"."},
-          "what the models learn: Markdown files, folders or patterns, comma separated");
+ABSL_FLAG(std::vector<std::string>, corpus, {"tools/toy_engine/corpus.txt"},
+          "what the models learn: files, folders of Markdown or patterns, comma separated");
 ABSL_FLAG(std::string, prompt, "The daemon|A round|The engine|A draft token",
           "prompts, separated by |; prompts may also follow the flags as arguments, and then this "
           "one is not used");
@@ -143,7 +143,7 @@ constexpr char kUsage[] =
     "an inference engine in miniature, attached to specd.\n\n"
     "Its target model is a 5-gram model and its drafter a 3-gram model, both learned at start "
     "from\n"
-    "Markdown documents; everything else is done as a real engine would do it.\n\n"
+    "text or Markdown; everything else is done as a real engine would do it.\n\n"
     "Examples, from the root of the source tree:\n"
     "  specd-toy-engine                                      # all in this process\n"
     "  specd-toy-engine --specd=unix:/run/specd/specd.sock 'The daemon' 'A round'\n"

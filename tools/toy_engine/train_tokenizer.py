@@ -2,11 +2,11 @@
 """Trains the shipped tokenizer of the toy engine: a byte-level BPE in GPT-2's style.
 
     pip install tokenizers
-    git ls-files '*.md' | xargs tools/toy_engine/train_tokenizer.py
+    tools/toy_engine/train_tokenizer.py FILE...
 
 The tokenizer is committed (tokenizer.json beside this script). Builds, tests and runs do not need
-this script. The script shows the source of the file, and makes it anew when the documents have
-changed much. The result depends on the documents alone, not on their order.
+this script. The script shows how the file was made, from the documents of this repository; a tokenizer
+made anew changes the ids that tests know. The result depends on the files alone, not on their order.
 """
 
 import argparse

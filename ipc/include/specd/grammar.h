@@ -78,10 +78,9 @@ typedef struct specd_grammar_options {
                           none */
   uint64_t text_bytes; /* default 0 = a NUL ends the text */
   uint32_t whitespace; /* SPECD_WHITESPACE_...; default FLEXIBLE */
-  uint32_t lenient;  /* 0 or 1; default 0: a schema with a part that cannot be enforced is refused.
-                        1: the part is dropped, and a warning names it */
-  uint32_t backend;  /* SPECD_BACKEND_...; default AUTO */
-  uint32_t reserved; /* 0 */
+  uint32_t lenient;   /* 0 or 1; default 0: a schema with a part that cannot be enforced is refused.
+                         1: the part is dropped, and a warning names it */
+  uint32_t key_order; /* SPECD_KEY_ORDER_...; default SCHEMA */
 } specd_grammar_options;
 
 SPECD_API void specd_grammar_options_init(specd_grammar_options* options);
@@ -97,8 +96,8 @@ typedef struct specd_grammar_info {
   uint32_t vocab_size;
   uint64_t num_mask_words; /* of a mask row: vocab_size / 32, rounded up */
   uint64_t size_bytes;     /* of the compiled grammar now, without masks; it grows as it is used */
-  specd_strings warnings;  /* what lenient dropped, and what the backend does not enforce. The texts
-                              live as long as the grammar */
+  specd_strings warnings;  /* what lenient dropped, and formats that the standard does not name. The
+                              texts live as long as the grammar */
 } specd_grammar_info;
 
 SPECD_API int specd_get_grammar_info(const specd_grammar* grammar, specd_grammar_info* info);

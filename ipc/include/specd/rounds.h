@@ -124,27 +124,26 @@ enum {
   SPECD_DETAIL_STAGED_GRAMMAR = 21, /* a staged round of one with a constraint */
   /* SPECD_STATUS_BAD_DISTRIBUTION, and no row is to blame: the sequence's constraint met a limit of
    * docs/GRAMMARS.md, "Limits of a sequence". Tokens before that place remain. */
-  SPECD_DETAIL_GRAMMAR_WAYS = 22,    /* the text can go on in too many ways at once */
-  SPECD_DETAIL_GRAMMAR_MEMORY = 23,  /* the states that may follow need too much memory */
-  SPECD_DETAIL_GRAMMAR_WORK = 24,    /* the next mask takes too much work */
-  SPECD_DETAIL_GRAMMAR_LIBRARY = 25, /* the library of backend xgrammar failed */
+  SPECD_DETAIL_GRAMMAR_WAYS = 22,   /* the text can go on in too many ways at once */
+  SPECD_DETAIL_GRAMMAR_MEMORY = 23, /* the states that may follow need too much memory */
+  SPECD_DETAIL_GRAMMAR_WORK = 24,   /* the next mask takes too much work */
   /* SPECD_STATUS_INVALID: specd_bind was forgotten. specd_submit refuses such a round, so only an
    * engine without this library sees these. */
-  SPECD_DETAIL_TARGET_UNBOUND = 26, /* target_rows, and SPECD_TARGET_ROWS is not bound */
-  SPECD_DETAIL_DRAFT_UNBOUND = 27,  /* a sampled token, and SPECD_DRAFT_ROWS is not bound */
-  SPECD_DETAIL_MASK_UNBOUND = 28,   /* mask_rows, and SPECD_GRAMMAR_MASK is not bound */
-  SPECD_DETAIL_NO_DRAFT_ROW = 29,   /* a sampled token, and draft_rows is NULL */
+  SPECD_DETAIL_TARGET_UNBOUND = 25, /* target_rows, and SPECD_TARGET_ROWS is not bound */
+  SPECD_DETAIL_DRAFT_UNBOUND = 26,  /* a sampled token, and SPECD_DRAFT_ROWS is not bound */
+  SPECD_DETAIL_MASK_UNBOUND = 27,   /* mask_rows, and SPECD_GRAMMAR_MASK is not bound */
+  SPECD_DETAIL_NO_DRAFT_ROW = 28,   /* a sampled token, and draft_rows is NULL */
   /* SPECD_STATUS_BAD_DISTRIBUTION: a row is no distribution. */
-  SPECD_DETAIL_TARGET_NAN = 30,     /* a target row holds NaN, or a negative probability */
-  SPECD_DETAIL_TARGET_NO_MASS = 31, /* it has no id above -inf, perhaps because of masks or bans */
-  SPECD_DETAIL_TARGET_SUM = 32,     /* its probabilities do not sum to 1 within 1e-3 */
-  SPECD_DETAIL_DRAFT_NAN = 33,      /* the same three for a draft row */
-  SPECD_DETAIL_DRAFT_NO_MASS = 34,
-  SPECD_DETAIL_DRAFT_SUM = 35,
-  SPECD_DETAIL_DRAFT_SHARE = 36, /* draft_weights or draft_masses is out of range at place num_kept;
+  SPECD_DETAIL_TARGET_NAN = 29,     /* a target row holds NaN, or a negative probability */
+  SPECD_DETAIL_TARGET_NO_MASS = 30, /* it has no id above -inf, perhaps because of masks or bans */
+  SPECD_DETAIL_TARGET_SUM = 31,     /* its probabilities do not sum to 1 within 1e-3 */
+  SPECD_DETAIL_DRAFT_NAN = 32,      /* the same three for a draft row */
+  SPECD_DETAIL_DRAFT_NO_MASS = 33,
+  SPECD_DETAIL_DRAFT_SUM = 34,
+  SPECD_DETAIL_DRAFT_SHARE = 35, /* draft_weights or draft_masses is out of range at place num_kept;
                                     bad_row is SPECD_NO_ROW */
-  SPECD_DETAIL_ROW_CHANGED = 37, /* a target row was written while it was read */
-  SPECD_DETAIL_BAD_TOKEN = 38    /* an id that may not be emitted was drawn: a fault in specd */
+  SPECD_DETAIL_ROW_CHANGED = 36, /* a target row was written while it was read */
+  SPECD_DETAIL_BAD_TOKEN = 37    /* an id that may not be emitted was drawn: a fault in specd */
 };
 
 /* specd_result.bad_row if no row is to blame. */

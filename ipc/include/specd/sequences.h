@@ -54,12 +54,11 @@ enum {
   SPECD_GRAMMAR_STRUCTURAL_TAG = 6 /* a JSON object: tags and the triggers that begin them */
 };
 
+/* The order of the properties that a JSON Schema declares: its own, or the model's. */
+enum { SPECD_KEY_ORDER_SCHEMA = 0, SPECD_KEY_ORDER_ANY = 1 };
+
 /* Whitespace between the tokens of JSON: at most 64 characters in one place, or none. */
 enum { SPECD_WHITESPACE_FLEXIBLE = 0, SPECD_WHITESPACE_COMPACT = 1 };
-
-/* The engine that enforces a constraint. AUTO: specd's own engine, or xgrammar where it is
- * installed and specd's own refuses the schema. */
-enum { SPECD_BACKEND_AUTO = 0, SPECD_BACKEND_SPECD = 1, SPECD_BACKEND_XGRAMMAR = 2 };
 
 /* Lists are copied as specd_ids are. */
 typedef struct specd_floats {
@@ -177,13 +176,12 @@ typedef struct specd_params {
   uint32_t grammar_lenient;    /* 0 or 1; default 0: a schema with a part that cannot be enforced is
                                   refused. 1: specd drops that part, and
                                   specd_opening_warnings names it */
-  uint32_t grammar_backend;    /* SPECD_BACKEND_...; default AUTO */
   /* 0 or 1; default 0: where the model profile has a reasoning_end, the constraint begins after
    * that text. 1: it holds from the first token on. */
   uint32_t grammar_in_reasoning;
-  uint32_t reserved;      /* 0 */
-  const char* grammar;    /* the text of the constraint, UTF-8, at most 4 MiB */
-  uint64_t grammar_bytes; /* default 0 = a NUL ends the text */
+  uint32_t grammar_key_order; /* SPECD_KEY_ORDER_...; default SCHEMA */
+  const char* grammar;        /* the text of the constraint, UTF-8, at most 4 MiB */
+  uint64_t grammar_bytes;     /* default 0 = a NUL ends the text */
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);
@@ -234,11 +232,11 @@ SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
                                   const specd_params* params, specd_sequence_info* info);
 
 /* Returns what the constraint of the engine's last specd_open_sequence does not enforce, one
- * warning a line: parts of a schema that grammar_lenient dropped, formats that the standard does
- * not name, and parts that xgrammar lets pass. There are at most 64 lines of at most 512 bytes;
- * "..." marks a text that was cut. The text is "" if there are no warnings, after an opening that
- * was refused, if engine is NULL, and if another thread is in a call of the engine. It is valid
- * until the next specd_open_sequence or specd_close of this engine; do not free it. */
+ * warning a line: parts of a schema that grammar_lenient dropped, and formats that the standard
+ * does not name. There are at most 64 lines of at most 512 bytes; "..." marks a text that was cut.
+ * The text is "" if there are no warnings, after an opening that was refused, if engine is NULL,
+ * and if another thread is in a call of the engine. It is valid until the next specd_open_sequence
+ * or specd_close of this engine; do not free it. */
 SPECD_API const char* specd_opening_warnings(specd_engine* engine);
 
 /* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed

@@ -90,7 +90,7 @@ class Params(Structure):
         ("draft_top_k", c_int32), ("draft_filter_order", c_uint32),
         ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers), ("grammar_kind", c_uint32),
         ("grammar_whitespace", c_uint32), ("grammar_lenient", c_uint32),
-        ("grammar_backend", c_uint32), ("grammar_in_reasoning", c_uint32), ("reserved", c_uint32),
+        ("grammar_in_reasoning", c_uint32), ("grammar_key_order", c_uint32),
         ("grammar", c_char_p), ("grammar_bytes", c_uint64),
     ]
 
@@ -291,7 +291,7 @@ class GrammarOptions(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("kind", c_uint32), ("text", c_char_p),
         ("text_bytes", c_uint64), ("whitespace", c_uint32), ("lenient", c_uint32),
-        ("backend", c_uint32), ("reserved", c_uint32),
+        ("key_order", c_uint32),
     ]
 
 

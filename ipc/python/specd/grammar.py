@@ -104,7 +104,7 @@ class Grammar(_Object):
     >>> specd.Grammar(tokenizer, regex="[0-9]{3}-[0-9]{4}")
 
     A specd.StructuredOutputs may be given in their place. `warnings` says what lenient=True dropped
-    and what the backend does not enforce.
+    and formats that the standard does not name.
     """
 
     def __init__(self, tokenizer: Tokenizer, constraint: StructuredOutputs | None = None,

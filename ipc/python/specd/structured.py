@@ -27,24 +27,25 @@ class StructuredOutputs:
     A model's profile may have other defaults for the five keywords below.
 
     whitespace: "flexible" (at most 64 characters between the tokens of JSON) or "compact" (none);
-    disable_any_whitespace=True is vLLM's name for compact. backend: "auto", "specd" or "xgrammar".
-    A model that reasons is not constrained before its reasoning_end, but with
-    enable_in_reasoning=True from the first token on. lenient=True drops the parts of a schema that
-    cannot be enforced; otherwise specd refuses the schema and names the part. A mistake here is an
-    Error, which is a ValueError too; a constraint that specd cannot compile is refused when the
-    sequence is opened.
+    disable_any_whitespace=True is vLLM's name for compact. key_order: "schema" (declared properties
+    in the order of the schema) or "any" (in the order that the model chooses). A model that reasons
+    is not constrained before its reasoning_end, but with enable_in_reasoning=True from the first
+    token on. lenient=True drops the parts of a schema that cannot be enforced; otherwise specd
+    refuses the schema and names the part. A mistake here is an Error, which is a ValueError too; a
+    constraint that specd cannot compile is refused when the sequence is opened.
     """
 
     def __init__(self, *, json: dict[str, Any] | str | None = None, regex: str | None = None,
                  choice: list[str] | None = None, grammar: str | None = None,
                  json_object: bool | None = None, structural_tag: dict[str, Any] | str | None = None,
                  whitespace: str | None = None, disable_any_whitespace: bool | None = None,
-                 backend: str | None = None, lenient: bool | None = None,
-                 enable_in_reasoning: bool | None = None, **others: object):
+                 key_order: str | None = None,
+                 lenient: bool | None = None, enable_in_reasoning: bool | None = None,
+                 **others: object):
         for name in others:
             raise refusal("structured_outputs: " + (
                 refused(name) or f"{name}: no such keyword; they are {', '.join(KINDS)}, whitespace, disable_any_whitespace, "
-                "backend, lenient, enable_in_reasoning"))
+                "key_order, lenient, enable_in_reasoning"))
         texts = {"json": _json("json", json), "regex": _text("regex", regex),
                  "choice": _choice(choice), "grammar": _text("grammar", grammar),
                  "json_object": "" if _flag("json_object", json_object or False) else None,
@@ -63,15 +64,15 @@ class StructuredOutputs:
             whitespace = named or whitespace or "flexible"
         # A value that is given here wins over the default of the model's profile, also where it is
         # the library's own default.
-        chosen = {"grammar_whitespace": whitespace, "grammar_backend": backend,
-                 "grammar_lenient": lenient, "grammar_in_reasoning": enable_in_reasoning}
+        chosen = {"grammar_whitespace": whitespace, "grammar_key_order": key_order,
+                  "grammar_lenient": lenient, "grammar_in_reasoning": enable_in_reasoning}
         self.whitespace: str = _one_of("whitespace", whitespace or "flexible")
-        self.backend: str = _one_of("backend", "auto" if backend is None else backend)
+        self.key_order: str = _one_of("key_order", key_order or "schema")
         self.lenient: bool = _flag("lenient", False if lenient is None else lenient)
         self.in_reasoning: bool = _flag("enable_in_reasoning", False if enable_in_reasoning is None
                                         else enable_in_reasoning)
         self.named_defaults: list[str] = [name for name, value in chosen.items()
-                                          if value in ("flexible", "auto", False) and
+                                          if value in ("flexible", "schema", False) and
                                           value is not None]
 
     def __repr__(self) -> str:
@@ -93,9 +94,9 @@ class StructuredOutputs:
         return text
 
     def numbers(self) -> dict[str, int]:
-        """{choice: its number in C} of kind, whitespace and backend."""
+        """{choice: its number in C} of kind, whitespace and key order."""
         return {name: CONSTRAINT_CHOICES[f"grammar_{name}"].index(getattr(self, name))
-                for name in ("kind", "whitespace", "backend")}
+                for name in ("kind", "whitespace", "key_order")}
 
     def text_bytes(self) -> bytes:
         """The text as C takes it, with its length."""

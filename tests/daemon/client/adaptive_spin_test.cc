@@ -12,7 +12,7 @@ void Wait(AdaptiveSpin* spin, int64_t ns, int times) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 20: a wait looks until the answer comes, however long rounds take") {
+  TEST_CASE("a wait looks until the answer comes, however long rounds take") {
     AdaptiveSpin spin(kMaxNs);
     CHECK(spin.NextNs() == kMaxNs);
     for (const int64_t round_ns : {2'000, 60'000, 300'000, 900'000, 1'900'000, 5'000}) {

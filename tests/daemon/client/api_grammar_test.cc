@@ -115,6 +115,20 @@ TEST_SUITE("unit") {
     specd_sequence open = 0;
     REQUIRE(engine.TryOpen(Constrained(SPECD_GRAMMAR_REGEX, "[ab]+"), &open) == SPECD_OK);
     CHECK(forced(open, {}).empty());
+    // In any order of keys there is a choice behind the first quote.
+    specd_params object =
+        Constrained(SPECD_GRAMMAR_JSON, R"({"type": "object", "required": ["a", "b"],
+        "properties": {"a": {"const": 1}, "b": {"const": 1}}, "additionalProperties": false})");
+    object.grammar_whitespace = SPECD_WHITESPACE_COMPACT;
+    for (const uint32_t order : {SPECD_KEY_ORDER_SCHEMA, SPECD_KEY_ORDER_ANY}) {
+      object.grammar_key_order = order;
+      specd_sequence in_order = 0;
+      REQUIRE(engine.TryOpen(object, &in_order) == SPECD_OK);
+      begun.tokens = forced(in_order, {});
+      const std::string known = order == SPECD_KEY_ORDER_SCHEMA ? R"({"a":1,"b":1})" : R"({")";
+      CHECK(known.starts_with(text.TextOf(begun)));
+      CHECK(text.TextOf(begun).starts_with(R"({"a)") == (order == SPECD_KEY_ORDER_SCHEMA));
+    }
     REQUIRE(engine.TryOpen(Constrained(SPECD_GRAMMAR_NONE, nullptr), &open) == SPECD_OK);
     CHECK(forced(open, {}).empty());
 
@@ -218,10 +232,17 @@ TEST_SUITE("unit") {
     CHECK(LastErrorHas("grammar_kind"));
     CHECK(engine.TryOpen(Constrained(7, "a"), &sequence) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorHas("grammar_kind"));
+    // A choice of engines that is not there.
     specd_params params = Constrained(SPECD_GRAMMAR_REGEX, "a");
-    params.grammar_backend = 3;
+    const specd_number xgrammar = {"grammar_backend", 2};
+    params.numbers = {&xgrammar, 1};
+    CHECK(engine.TryOpen(params, &sequence) == SPECD_ERROR_UNSUPPORTED);
+    CHECK(LastErrorHas("grammar_backend is refused: specd's own engine enforces every constraint"));
+    CHECK(LastErrorHas("leave it out"));
+    params = Constrained(SPECD_GRAMMAR_REGEX, "a");
+    params.grammar_key_order = 2;
     CHECK(engine.TryOpen(params, &sequence) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(LastErrorHas("grammar_backend"));
+    CHECK(LastErrorHas("grammar_key_order"));
     // The engine goes on.
     CHECK(engine.TryOpen(Constrained(SPECD_GRAMMAR_REGEX, "a"), &sequence) == SPECD_OK);
   }
@@ -232,7 +253,6 @@ TEST_SUITE("unit") {
     specd_params lenient = Constrained(SPECD_GRAMMAR_JSON, R"({"properties": {
         "a\nb": {"type": "array", "uniqueItems": true},
         "c": {"type": "array", "uniqueItems": true}}})");
-    lenient.grammar_backend = SPECD_BACKEND_SPECD;
     specd_sequence sequence = 0;
     CHECK(engine.TryOpen(lenient, &sequence) == SPECD_ERROR_UNSUPPORTED);
     CHECK(engine.Warnings().empty());

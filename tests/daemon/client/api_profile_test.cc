@@ -130,7 +130,7 @@ TEST_SUITE("unit") {
   }
 
   // An embedded engine took EOS tokens by number only.
-  TEST_CASE("issue 17, line 18: an embedded engine's EOS tokens by text and by number") {
+  TEST_CASE("an embedded engine's EOS tokens by text and by number") {
     const ProfileFile tokenizer(
         R"({"version": "1.0", "added_tokens": [{"id": 7, "content": "<|end|>", "special": true},
                                                      {"id": 5, "content": "<|turn|>", "special": true}],

@@ -93,7 +93,7 @@ specd_draft TwoTokens(specd_sequence sequence, const uint32_t* target_rows,
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("line 17: a bad target row is named with its place and its fault") {
+  TEST_CASE("a bad target row is named with its place and its fault") {
     ForBothModes([](EmbeddedEngine& f) {
       for (const Fault& fault : kFaults) {
         for (const uint32_t method : {SPECD_VERIFY_GREEDY, SPECD_VERIFY_EXACT_MATCH,
@@ -124,7 +124,7 @@ TEST_SUITE("unit") {
     });
   }
 
-  TEST_CASE("line 17: a bad draft row is named, and not as a target row") {
+  TEST_CASE("a bad draft row is named, and not as a target row") {
     ForBothModes([](EmbeddedEngine& f) {
       for (const Fault& fault : kFaults) {
         for (const uint32_t method : {SPECD_VERIFY_TOKEN, SPECD_VERIFY_BLOCK}) {
@@ -149,7 +149,7 @@ TEST_SUITE("unit") {
     });
   }
 
-  TEST_CASE("line 17: a side channel out of range is named, and no row is blamed") {
+  TEST_CASE("a side channel out of range is named, and no row is blamed") {
     ForBothModes([](EmbeddedEngine& f) {
       struct Share {
         float weight;
@@ -174,7 +174,7 @@ TEST_SUITE("unit") {
     });
   }
 
-  TEST_CASE("line 17: a row without a fault has none, and a mask that forbids all is no mass") {
+  TEST_CASE("a row without a fault has none, and a mask that forbids all is no mass") {
     ForBothModes([](EmbeddedEngine& f) {
       SetRows(f, f.target, {});
       const specd_result good = f.Sample(f.Open(EmbeddedEngine::Params(), "good"));
@@ -191,7 +191,7 @@ TEST_SUITE("unit") {
     });
   }
 
-  TEST_CASE("line 17: calls between rounds name the fault of a row too") {
+  TEST_CASE("calls between rounds name the fault of a row too") {
     ForBothModes([](EmbeddedEngine& f) {
       SetRows(f, f.draft, {kNan});
       std::fill_n(f.target + kBadRow * EmbeddedEngine::kVocab, EmbeddedEngine::kVocab, -kInf);
@@ -218,7 +218,7 @@ TEST_SUITE("unit") {
     });
   }
 
-  TEST_CASE("line 17: every detail has a text") {
+  TEST_CASE("every detail has a text") {
     for (uint32_t detail = SPECD_DETAIL_SEQUENCE; detail <= SPECD_DETAIL_BAD_TOKEN; ++detail) {
       CAPTURE(detail);
       const std::string text = specd_detail_text(detail);
@@ -269,7 +269,7 @@ void ForBothUris(const std::function<void(const std::string&)>& test) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("line 17: specd_submit names the role that was never bound, and the remedy") {
+  TEST_CASE("specd_submit names the role that was never bound, and the remedy") {
     ForBothUris([](const std::string& uri) {
       const uint32_t rows[] = {0, 1};
       const int32_t tokens[] = {1};

@@ -21,8 +21,8 @@ EngineHost::EngineHost(const EngineHostOptions& host)
   options.path = (folder_ / "specd.sock").string();
   options.max_sessions = 4;
   options.clock = Clock::Real();
-  options.open_session =
-      [this, host](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
+  options.open_session = [this, host](const HelloRequest& request,
+                                      uint32_t) -> absl::StatusOr<std::shared_ptr<Session>> {
     auto backend = host.make_backend();
     if (!backend.ok()) return backend.status();
     SessionOptions session;

@@ -1,4 +1,4 @@
-// Handles of another engine are refused by name, embedded and attached (issue 17, line 3).
+// Handles of another engine are refused by name, embedded and attached.
 //
 // Bug that this would catch: a handle whose slot and generation were those of a sequence here was
 // verified as that sequence.

@@ -49,7 +49,7 @@ TEST_SUITE("unit") {
       for (int32_t id = 0; id < static_cast<int32_t>(kNumWords * 32); ++id) {
         const auto index = static_cast<size_t>(id);
         bool expected = false;
-        if (id == kEos || id == kStop) {
+        if (id == kGrammarEos || id == kStop) {
           expected = may_end;
         } else if (index < kTexts.size() && !kTexts[index].empty() && id != kPad) {
           const std::string next = text + kTexts[index];
@@ -85,9 +85,10 @@ TEST_SUITE("unit") {
           }
           CAPTURE(text);
           REQUIRE(AllowedIds(matcher) == accepted);
-          const bool may_end = std::find(accepted.begin(), accepted.end(), kEos) != accepted.end();
+          const bool may_end =
+              std::find(accepted.begin(), accepted.end(), kGrammarEos) != accepted.end();
           CHECK(specd_matcher_is_accepting(matcher.get()) == may_end);
-          std::erase_if(accepted, [](int32_t id) { return id == kEos || id == kStop; });
+          std::erase_if(accepted, [](int32_t id) { return id == kGrammarEos || id == kStop; });
           CHECK(specd_matcher_is_finished(matcher.get()) == (may_end && accepted.empty()));
           if (accepted.empty() || step % 5 == 4) {
             const uint64_t back = random() % (history.size() + 1);
@@ -111,16 +112,16 @@ TEST_SUITE("unit") {
   TEST_CASE("grammar: after a stop id a matcher allows stop ids alone, and can be rolled back") {
     const Tokenizer tokenizer = NewTokenizer();
     const Matcher matcher = NewMatcher(Compile(tokenizer, SPECD_GRAMMAR_REGEX, "a+"));
-    CHECK(specd_matcher_accept(matcher.get(), kEos) == 0);
+    CHECK(specd_matcher_accept(matcher.get(), kGrammarEos) == 0);
     REQUIRE(specd_matcher_accept(matcher.get(), 2) == 1);
     CHECK(specd_matcher_is_terminated(matcher.get()) == 0);
     REQUIRE(specd_matcher_accept(matcher.get(), kStop) == 1);
     CHECK(specd_matcher_is_terminated(matcher.get()) == 1);
-    CHECK(AllowedIds(matcher) == std::vector<int32_t>{kEos, kStop});
+    CHECK(AllowedIds(matcher) == std::vector<int32_t>{kGrammarEos, kStop});
     CHECK(specd_matcher_accept(matcher.get(), 2) == 0);
     REQUIRE(specd_matcher_rollback(matcher.get(), 1) == SPECD_OK);
     CHECK(specd_matcher_is_terminated(matcher.get()) == 0);
-    CHECK(AllowedIds(matcher) == std::vector<int32_t>{kEos, kStop, 2, 23});
+    CHECK(AllowedIds(matcher) == std::vector<int32_t>{kGrammarEos, kStop, 2, 23});
     // Without a stop id of its own, id 1 is a text again.
     CHECK(AllowedIds(NewMatcher(Compile(tokenizer, SPECD_GRAMMAR_REGEX, "b"), kNone)) ==
           std::vector<int32_t>{1, 3});
@@ -286,7 +287,6 @@ TEST_SUITE("unit") {
     // The tokenizer has no bracket, so an array alone would have no text.
     specd_grammar_options options = GrammarOptions(
         SPECD_GRAMMAR_JSON, R"({"type": ["array", "integer"], "uniqueItems": true})");
-    options.backend = SPECD_BACKEND_SPECD;
     specd_grammar* grammar = nullptr;
     CHECK(specd_grammar_compile(tokenizer.get(), &options, &grammar) == SPECD_ERROR_UNSUPPORTED);
     CHECK(grammar == nullptr);

@@ -18,7 +18,7 @@ namespace specd::test {
 
 inline constexpr uint32_t kVocabSize = 70;  // more columns than ids, and no multiple of 32
 inline constexpr uint64_t kNumWords = 3;
-inline constexpr int32_t kEos = 0;
+inline constexpr int32_t kGrammarEos = 0;
 inline constexpr int32_t kStop = 1;
 inline const specd_ids kNone = {nullptr, 0};
 
@@ -50,7 +50,7 @@ inline std::vector<specd_token> Tokens() {
     tokens.push_back(
         {.bytes = text.data(), .size_bytes = static_cast<uint32_t>(text.size()), .special = 0});
   }
-  tokens[kEos].special = 1;
+  tokens[kGrammarEos].special = 1;
   tokens[kPad].special = 1;
   return tokens;
 }
@@ -60,7 +60,7 @@ inline specd_tokenizer_options TokenizerOptions(const std::vector<specd_token>& 
   specd_tokenizer_options_init(&options);
   options.vocab_size = kVocabSize;
   options.tokens = {tokens.data(), tokens.size()};
-  options.eos_token_ids = {&kEos, 1};
+  options.eos_token_ids = {&kGrammarEos, 1};
   return options;
 }
 

@@ -92,8 +92,7 @@ TEST_SUITE("unit") {
         {"text has more than 4194304 bytes", [](auto* o) { o->text_bytes = 4194305; }},
         {"whitespace = 2", [](auto* o) { o->whitespace = 2; }},
         {"lenient = 2", [](auto* o) { o->lenient = 2; }},
-        {"backend = 3", [](auto* o) { o->backend = 3; }},
-        {"reserved = 1", [](auto* o) { o->reserved = 1; }},
+        {"key_order = 2", [](auto* o) { o->key_order = 2; }},
         {"struct_size", [](auto* o) { o->struct_size = 2; }},
         {"^", [](auto* o) { o->text = "(a"; }},  // a caret below the offset
     };

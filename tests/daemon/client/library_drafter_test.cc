@@ -85,7 +85,7 @@ class LibraryDrafter {
 
 TEST_SUITE("statistical") {
   // Bug: the drafter's coins were those of the verifier, so block lost the law of the target.
-  TEST_CASE("issue 17, line 2: specd_sample drafts with the sequence's own seed, the law stays") {
+  TEST_CASE("specd_sample drafts with the sequence's own seed, the law stays") {
     std::vector<double> law;
     for (size_t text = 0; text < 8; ++text) {
       const int ones = __builtin_popcountll(text);

@@ -109,8 +109,7 @@ void CheckRound(EmbeddedEngine* f, const std::string& name) {
 }
 
 TEST_SUITE("fault") {
-  TEST_CASE(
-      "line 12: a forked child cannot use its parent's engine, and closing it there ends nothing") {
+  TEST_CASE("a forked child cannot use its parent's engine, and closing it there ends nothing") {
     const Place place;
     EmbeddedEngine f(place.uri);
     CheckRound(&f, "before");
@@ -120,7 +119,7 @@ TEST_SUITE("fault") {
 
 // The allocators of sanitizers keep their locks over a fork. oracle.fork forks without them.
 #if !defined(SPECD_SANITIZED)
-  TEST_CASE("line 12: a fork while other threads are in calls: the child is refused, no hang") {
+  TEST_CASE("a fork while other threads are in calls: the child is refused, no hang") {
     // The threads hold locks of the library, of its allocator and of its workers at any moment.
     const Place place;
     EmbeddedEngine busy(place.uri);
@@ -173,7 +172,7 @@ TEST_SUITE("fault") {
   }
 #endif
 
-  TEST_CASE("line 13: a second thread in an engine gets an error, the first one's call is whole") {
+  TEST_CASE("a second thread in an engine gets an error, the first one's call is whole") {
     const Place place;
     EmbeddedEngine f(place.uri);
     std::atomic<bool> stop = false;
@@ -208,7 +207,7 @@ TEST_SUITE("fault") {
     CHECK(refused > 0);
   }
 
-  TEST_CASE("line 13: closing waits for the call of another thread, and lets none in afterwards") {
+  TEST_CASE("closing waits for the call of another thread, and lets none in afterwards") {
     api::CallGate gate;
     std::atomic<bool> is_in_call = false;
     std::atomic<bool> has_ended = false;

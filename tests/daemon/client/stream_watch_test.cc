@@ -54,6 +54,24 @@ TEST_SUITE("unit") {
     CHECK(IsAborted(f.Words(1), 1));
   }
 
+  // Bug: after a pause of the engine's process or machine, rounds that the daemon was about to
+  // answer were called off.
+  TEST_CASE("watch: time in which the watch did not look does not count") {
+    WatchFixture f;
+    constexpr int64_t kSecondNs = 1'000'000'000;
+    StreamWatch watch({&f.segment, &f.clock, 10 * kSecondNs, -1});
+    watch.Add(1, &f.stream_a);
+    f.MakeReady(1);
+    watch.Look(0, false);
+    int64_t now_ns = 3600 * kSecondNs;
+    watch.Look(now_ns, false);
+    CHECK_FALSE(f.Released(1));
+    for (int i = 0; i < 7; ++i) watch.Look(now_ns += kSecondNs, false);
+    CHECK_FALSE(f.Released(1));  // three quarters of the timeout are left after any pause
+    watch.Look(now_ns += kSecondNs, false);
+    CHECK(f.Released(1));
+  }
+
   TEST_CASE("watch: an answer in time stands, and the next round of the slot starts anew") {
     WatchFixture f;
     f.watch.Add(1, &f.stream_a);

@@ -33,8 +33,12 @@ inline constexpr std::string_view kPattern =
 struct ConstrainedSession : SessionFixture {
   static constexpr uint64_t kRowBytes = 4 * kLimits.vocab_size * sizeof(float);
 
-  explicit ConstrainedSession(ModelProfile profile_of_model = Profile())
-      : SessionFixture(false), model(std::move(profile_of_model)), compilers(&model) {
+  explicit ConstrainedSession(ModelProfile profile_of_model = Profile(),
+                              grammar::GrammarRequest constraint = Request())
+      : SessionFixture(false),
+        model(std::move(profile_of_model)),
+        compilers(&model),
+        request(std::move(constraint)) {
     SessionOptions options = session->options();
     options.profile = &model;
     options.grammars = &compilers;
@@ -54,7 +58,7 @@ struct ConstrainedSession : SessionFixture {
     spec.num_rows = 4;
     REQUIRE(session->Bind(TensorRole::kDraftTokens, region, spec).ok());
     // Sessions of one width share a compiler, and what it has compiled.
-    compiled = *compilers.ForWidth(static_cast<int32_t>(kLimits.vocab_size))->Compile(Request());
+    compiled = *compilers.ForWidth(static_cast<int32_t>(kLimits.vocab_size))->Compile(request);
   }
   ~ConstrainedSession() { munmap(logits, kRowBytes + 4 * 3 * sizeof(TokenId)); }
 
@@ -77,13 +81,14 @@ struct ConstrainedSession : SessionFixture {
     REQUIRE(session->Bind(TensorRole::kTargetRows, region, spec).ok());
   }
 
-  SequenceHandle OpenConstrained(const std::string& name) {
+  SequenceHandle OpenConstrained(const std::string& name, bool draft_edits = false) {
     SequenceParams params;
     params.max_tokens = 100;
     params.seed = 11;
     params.has_seed = true;
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = kPattern;
+    params.draft.edits = draft_edits;
+    params.grammar_kind = request.kind;
+    params.grammar_text = request.text;
     const auto info = session->OpenSequences(name, params);
     REQUIRE_MESSAGE(info.ok(), info.status().ToString());
     return info->front().handle;
@@ -116,6 +121,7 @@ struct ConstrainedSession : SessionFixture {
 
   ModelProfile model;
   GrammarCompilers compilers;
+  grammar::GrammarRequest request;
   std::shared_ptr<const grammar::CompiledGrammar> compiled;
   uint32_t region = 0;
   float* logits = nullptr;

@@ -61,6 +61,30 @@ SequenceHandle HandleOf(const Reply& reply) {
 }
 
 TEST_SUITE("unit") {
+  // Bug: a daemon that was stopped hung up on the engines that said hello meanwhile.
+  TEST_CASE("server: a pause of the daemon does not count against an engine that says hello") {
+    GatedServer server;
+    RawPeer known(server.uri);
+    server.Attach(known);
+    RawPeer early(server.uri);
+    // The server takes connections in the order in which they came: the third one attaches only
+    // after the second is known.
+    RawPeer later(server.uri);
+    server.Attach(later);
+    server.clock().AdvanceNs(3'600'000'000'000);
+    CHECK(IsOpened(known.Call(ShortOpening("r"))));  // the server looks
+    server.Attach(early);
+    // A peer that only waits has its term, in steps in which the server looks.
+    RawPeer silent(server.uri);
+    RawPeer last(server.uri);
+    server.Attach(last);
+    for (int i = 1; i <= 6; ++i) {
+      server.clock().AdvanceNs(1'000'000'000);
+      known.Call(ShortOpening(std::to_string(i)));
+    }
+    CHECK(silent.AwaitHangUp());
+  }
+
   TEST_CASE("server: while one engine's opening takes long, another attaches and opens") {
     GatedServer server;
     RawPeer slow(server.uri);

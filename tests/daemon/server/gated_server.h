@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "daemon/base/logging.h"
 #include "daemon/server/control_server.h"
@@ -63,16 +65,23 @@ class Gate {
 // text side is there, and the gate holds the answer.
 class GatedServer {
  public:
-  GatedServer() {
+  static constexpr uint32_t kSessionsMax = 4;
+
+  // The users whom it serves besides this process's own.
+  explicit GatedServer(std::vector<uint32_t> allowed_uids = {}) {
     REQUIRE(SetUpLogging({.levels = "off"}).ok());
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
     folder_ = name;
     ControlServer::Options options;
     options.path = (folder_ / "specd.sock").string();
-    options.max_sessions = 4;
+    options.max_sessions = kSessionsMax;
+    options.allowed_uids = std::move(allowed_uids);
     options.clock = &clock_;
-    options.open_session = [this](const HelloRequest& request) { return OpenSession(request); };
+    options.open_session = [this](const HelloRequest& request, uint32_t) {
+      return OpenSession(request);
+    };
+    options.identify = [this](const PeerCredentials& peer) { return Identify(peer); };
     options.serve = [](const std::shared_ptr<Session>&) {};
     auto created = ControlServer::Create(options);
     REQUIRE(created.ok());
@@ -88,12 +97,23 @@ class GatedServer {
     std::filesystem::remove_all(folder_);
   }
 
+  // Connects as a user. Connections are accepted in the order in which they were made, so all that
+  // come before have to be made so too.
+  std::unique_ptr<RawPeer> ConnectAs(uint32_t uid) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      uids_.push_back(uid);
+    }
+    return std::make_unique<RawPeer>(uri);
+  }
+
   // Ends Run, as SIGTERM does.
   void EndRun() {
     eventfd_write(wake_.get(), 1);
     thread_.join();
   }
   void Close() { server_->Close(); }
+  ManualClock& clock() { return clock_; }
 
   // Attaches the peer, and returns its session.
   std::shared_ptr<Session> Attach(RawPeer& peer) {
@@ -111,6 +131,14 @@ class GatedServer {
   SharedNames names;
 
  private:
+  PeerCredentials Identify(PeerCredentials peer) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (uids_.empty()) return peer;
+    peer.uid = uids_.front();
+    uids_.pop_front();
+    return peer;
+  }
+
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request) {
     SessionOptions options;
     options.identity = {++num_sessions_, 77};
@@ -134,6 +162,7 @@ class GatedServer {
   uint64_t num_sessions_ = 0;  // owned by the control thread
   std::mutex mutex_;
   std::shared_ptr<Session> last_session_;  // guarded by mutex_
+  std::deque<uint32_t> uids_;              // of connections to come; guarded by mutex_
   std::filesystem::path folder_;
   std::unique_ptr<ControlServer> server_;
   UniqueFd wake_;

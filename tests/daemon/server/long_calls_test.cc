@@ -69,7 +69,7 @@ struct LongCalls : SessionFixture {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("line 8: a long call stalled every other engine until it was done") {
+  TEST_CASE("a long call stalled every other engine until it was done") {
     SessionFixture small;  // outlives the loop, which ends its session
     LongCalls f;
     f.list.Add(small.session);

@@ -63,7 +63,7 @@ std::vector<TokenId> KeptOf(const SequenceResult& result) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 8: a long round stalled every other engine until it was done") {
+  TEST_CASE("a long round stalled every other engine until it was done") {
     LongSession monster;
     SessionFixture small;
     Served served(monster, small);
@@ -118,7 +118,7 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].total_kept == 2);
   }
 
-  TEST_CASE("issue 17, line 8: a control message waited until a long round was done") {
+  TEST_CASE("a control message waited until a long round was done") {
     LongSession f;
     Served served(f);
     std::atomic<int> num_calls{0};
@@ -166,7 +166,7 @@ TEST_SUITE("unit") {
     CHECK(KeptOf(done.results[2]) == std::vector<TokenId>{2});
   }
 
-  TEST_CASE("line 8: a close between two pieces gave memory back that the round still read") {
+  TEST_CASE("a close between two pieces gave memory back that the round still read") {
     MemoryBudget all(uint64_t{1} << 40, "memory_mib");  // Outlives the session.
     LongSession f;
     SessionOptions options = f.session->options();
@@ -191,7 +191,7 @@ TEST_SUITE("unit") {
     CHECK(all.taken_bytes() == before + of_three / 3);
   }
 
-  TEST_CASE("line 8: a round on a device ran in one piece, however many rows it had") {
+  TEST_CASE("a round on a device ran in one piece, however many rows it had") {
     LongSession f;
     SessionOptions options = f.session->options();
     auto owned = std::make_unique<HookedBackend>();
@@ -274,7 +274,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 8: a drain waited for a long round; it calls the round off") {
+  TEST_CASE("a drain waited for a long round; it calls the round off") {
     LongSession monster;
     SessionFixture small;
     Served served(monster, small);

@@ -26,6 +26,12 @@ class RawPeer {
     REQUIRE(message.ok());
     REQUIRE(connection_.Send(*message, fds, absl::Seconds(60)).ok());
   }
+  // False if the socket has no room for the message.
+  bool TrySend(const Request& request, uint32_t request_id, std::span<const int> fds = {}) {
+    const auto message = EncodeRequest(request, request_id);
+    REQUIRE(message.ok());
+    return connection_.Send(*message, fds, absl::ZeroDuration()).ok();
+  }
   // The next reply, and the id of the request that it answers.
   std::pair<uint32_t, Reply> Receive() {
     std::vector<uint8_t> buffer(kControlBytesMax);
@@ -48,6 +54,10 @@ class RawPeer {
   // Sends nothing more, and waits until the daemon hangs up too. False if it sends something.
   bool HangUp() {
     connection_.FinishSending();
+    return AwaitHangUp();
+  }
+  // Waits until the daemon hangs up, unasked.
+  bool AwaitHangUp() {
     std::vector<uint8_t> buffer(kControlBytesMax);
     const auto received = connection_.Receive(buffer, &fds_, absl::Seconds(60));
     return received.ok() && received->result == ReceiveResult::kHangup;

@@ -60,7 +60,7 @@ ServerFixture::ServerFixture(const std::string& device_uuid, const std::string& 
   options.hello.device = device_uuid.empty() ? "cpu" : "cuda";
   options.hello.device_uuid = device_uuid;
   options.hello.mps = mps;
-  options.open_session = [this](const HelloRequest& request) {
+  options.open_session = [this](const HelloRequest& request, uint32_t) {
     std::lock_guard<std::mutex> lock(mutex);
     hello = request;
     return absl::StatusOr<std::shared_ptr<Session>>(session.session);

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/session_fixture.h"
 
@@ -121,6 +122,27 @@ TEST_SUITE("unit") {
     CHECK(std::get<ErrorReply>(refused).text.find("memory") != std::string::npos);
     full = false;
     CHECK(std::holds_alternative<HelloReply>(reply_of(service.Handle(*hello, {}))));
+  }
+
+  TEST_CASE("a message that is not handled is refused with its id, and changes nothing") {
+    Client client;
+    client.Attach();
+    OpenSequenceRequest open;
+    open.request_id = "r";
+    const auto message = EncodeRequest(open, 77);
+    REQUIRE(message.ok());
+    const ControlService::Answer answer = client.service.Refuse(
+        *message, MakeError(SPECD_ERROR_EXHAUSTED, "it", "there is no thread"));
+    CHECK_FALSE(answer.close);
+    const auto header = DecodeHeader(answer.message, ControlReader::kLibrary);
+    REQUIRE(header.ok());
+    CHECK(header->request_id == 77);
+    const auto reply = DecodeReply(*header, answer.message);
+    REQUIRE(reply.ok());
+    REQUIRE(std::holds_alternative<ErrorReply>(*reply));
+    CHECK(std::get<ErrorReply>(*reply).code == SPECD_ERROR_EXHAUSTED);
+    CHECK(std::get<ErrorReply>(*reply).field == "it");
+    CHECK(client.Code(open) == SPECD_OK);  // the name is free
   }
 
   TEST_CASE("after the mapping nobody can map the segment for writing again") {

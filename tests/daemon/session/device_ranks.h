@@ -21,7 +21,7 @@
 
 namespace specd::test {
 
-inline constexpr uint64_t kRankSlots = ScriptEngine::kMaxSequences;
+inline constexpr uint64_t kDeviceRankSlots = ScriptEngine::kMaxSequences;
 
 inline int32_t ArgmaxOf(uint32_t row) {
   static const std::vector<float> rows = ScriptEngine::Rows(true);
@@ -78,7 +78,7 @@ struct OtherRank {
         {.op = PeerOp::kFill, .address = made.address, .size_bytes = kDeviceBytes, .value = 0x5a});
     return made.address;
   }
-  int Bind(uint64_t address, uint64_t num_rows = kRankSlots) {
+  int Bind(uint64_t address, uint64_t num_rows = kDeviceRankSlots) {
     return peer.Call({.op = PeerOp::kBindMember, .address = address, .size_bytes = num_rows}).code;
   }
   int BindOutput(int role, uint64_t address, uint64_t num_ids) {
@@ -87,14 +87,14 @@ struct OtherRank {
                .address = address,
                .size_bytes = num_ids * sizeof(int32_t),
                .word = static_cast<uint64_t>(role),
-               .value = kRankSlots})
+               .value = kDeviceRankSlots})
         .code;
   }
   int Check() { return peer.Call({.op = PeerOp::kCheckMember}).code; }
   int Leave() { return peer.Call({.op = PeerOp::kLeave}).code; }
   uint64_t CountViolations() { return peer.Call({.op = PeerOp::kCountViolations}).value; }
   // The ids of all slots, as this process sees its own memory.
-  std::vector<int32_t> Ids(uint64_t address, uint64_t count = kRankSlots) {
+  std::vector<int32_t> Ids(uint64_t address, uint64_t count = kDeviceRankSlots) {
     std::vector<int32_t> ids;
     for (uint64_t i = 0; i < count; ++i) {
       const PeerReply read =
@@ -116,21 +116,21 @@ class RankOutputs {
   explicit RankOutputs(OtherRank& rank, GpuMemoryKind kind = GpuMemoryKind::kVmm)
       : rank_(&rank),
         kept_(rank.Allocate(kind) + 4),
-        total_(kept_ + kRankSlots * kWidth * sizeof(int32_t) + 8) {
-    REQUIRE(rank.BindOutput(SPECD_KEPT_TOKENS, kept_, kRankSlots * kWidth) == SPECD_OK);
-    REQUIRE(rank.BindOutput(SPECD_TOTAL_KEPT, total_, kRankSlots) == SPECD_OK);
+        total_(kept_ + kDeviceRankSlots * kWidth * sizeof(int32_t) + 8) {
+    REQUIRE(rank.BindOutput(SPECD_KEPT_TOKENS, kept_, kDeviceRankSlots * kWidth) == SPECD_OK);
+    REQUIRE(rank.BindOutput(SPECD_TOTAL_KEPT, total_, kDeviceRankSlots) == SPECD_OK);
   }
   // The words after rounds 0 .. `round` of the slot. Each round keeps its whole draft.
   void CheckRound(uint64_t slot, uint32_t round) const {
-    std::vector<int32_t> tokens(kRankSlots * kWidth, kUntouched);
+    std::vector<int32_t> tokens(kDeviceRankSlots * kWidth, kUntouched);
     for (uint32_t k = 0; k < kWidth; ++k) tokens[slot * kWidth + k] = ArgmaxOf(round + k);
-    CHECK(rank_->Ids(kept_, kRankSlots * kWidth) == tokens);
+    CHECK(rank_->Ids(kept_, kDeviceRankSlots * kWidth) == tokens);
     CHECK(Length(slot) == static_cast<int32_t>((round + 1) * kWidth));
   }
   int32_t Length(uint64_t slot) const {
     std::vector<int32_t> lengths = rank_->Ids(total_);
     const int32_t length = std::exchange(lengths[slot], kUntouched);
-    CHECK(lengths == std::vector<int32_t>(kRankSlots, kUntouched));
+    CHECK(lengths == std::vector<int32_t>(kDeviceRankSlots, kUntouched));
     return length;
   }
 
@@ -142,7 +142,7 @@ class RankOutputs {
 
 // The ids of all slots after specd has written `id` at one of them.
 inline std::vector<int32_t> OnlyAt(uint64_t slot, int32_t id) {
-  std::vector<int32_t> ids(kRankSlots, kUntouched);
+  std::vector<int32_t> ids(kDeviceRankSlots, kUntouched);
   ids[slot] = id;
   return ids;
 }

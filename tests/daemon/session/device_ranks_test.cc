@@ -21,8 +21,8 @@ namespace {
 
 using test::DeviceEngine;
 using test::DeviceHost;
+using test::kDeviceRankSlots;
 using test::kNextOffset;
-using test::kRankSlots;
 using test::kUntouched;
 using test::LastTokenOf;
 using test::OnlyAt;
@@ -43,9 +43,11 @@ class Witness {
   }
   std::vector<int32_t> Ids() const {
     const auto* const ids = reinterpret_cast<const int32_t*>(block_->data());
-    return {ids, ids + kRankSlots};
+    return {ids, ids + kDeviceRankSlots};
   }
-  void Fill() { std::fill_n(reinterpret_cast<int32_t*>(block_->data()), kRankSlots, kUntouched); }
+  void Fill() {
+    std::fill_n(reinterpret_cast<int32_t*>(block_->data()), kDeviceRankSlots, kUntouched);
+  }
 
  private:
   std::unique_ptr<FakeGpuBlock> block_;
@@ -87,7 +89,7 @@ TEST_SUITE("process") {
       REQUIRE(seven.Join(zero, 7) == SPECD_OK);
       const uint64_t memory[] = {one.Allocate(kind), seven.Allocate(kind)};
       zero.Round(0);
-      CHECK(one.Ids(memory[0]) == std::vector<int32_t>(kRankSlots, kUntouched));
+      CHECK(one.Ids(memory[0]) == std::vector<int32_t>(kDeviceRankSlots, kUntouched));
       REQUIRE(one.Bind(memory[0]) == SPECD_OK);
       // Not a round number, and fewer bytes than a word from the allocation's start.
       REQUIRE(seven.Bind(memory[1] + 4) == SPECD_OK);
@@ -152,7 +154,7 @@ TEST_SUITE("process") {
     witness.Fill();
     await_rounds(3);
     CHECK_FALSE(ends);
-    CHECK(witness.Ids() == std::vector<int32_t>(kRankSlots, kUntouched));
+    CHECK(witness.Ids() == std::vector<int32_t>(kDeviceRankSlots, kUntouched));
     ends = true;
     rounds.join();
     for (size_t i = 0; i < got.size(); ++i) {
@@ -168,7 +170,7 @@ TEST_SUITE("process") {
     zero.Round(7);
     CHECK(again.Ids(new_address) == OnlyAt(zero.slot, LastTokenOf(7)));
     CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(7)));
-    CHECK(witness.Ids() == std::vector<int32_t>(kRankSlots, kUntouched));
+    CHECK(witness.Ids() == std::vector<int32_t>(kDeviceRankSlots, kUntouched));
     CHECK(ranks.daemon.platform.num_violations() == 0);
   }
 
@@ -211,7 +213,7 @@ TEST_SUITE("process") {
     witness.Fill();
     for (uint32_t round = 10; round < 14; ++round) REQUIRE(submit(round) == SPECD_OK);
     for (uint32_t round = 10; round < 14; ++round) poll(round);
-    CHECK(witness.Ids() == std::vector<int32_t>(kRankSlots, kUntouched));
+    CHECK(witness.Ids() == std::vector<int32_t>(kDeviceRankSlots, kUntouched));
     CHECK(ranks.two.Ids(ranks.address_of_two) == OnlyAt(zero.slot, LastTokenOf(13)));
     outputs_of_two.CheckRound(zero.slot, 13);
     CHECK(ranks.daemon.platform.num_violations() == 0);
@@ -260,16 +262,16 @@ TEST_SUITE("process") {
     const uint64_t address = one.Allocate(GpuMemoryKind::kIpc);
     REQUIRE(one.Bind(address) == SPECD_OK);
     const uint64_t other = one.Allocate(GpuMemoryKind::kIpc);
-    CHECK(one.Bind(other, kRankSlots - 1) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(one.Bind(other, kDeviceRankSlots - 1) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(one.Bind(other, 0) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(one.Bind(other, ~uint64_t{0}) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(one.Bind(other + test::kDeviceBytes - 4, kRankSlots) == SPECD_ERROR_REGION);
-    CHECK(one.Bind(other + 2, kRankSlots) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(one.Bind(4096, kRankSlots) == SPECD_ERROR_REGION);
+    CHECK(one.Bind(other + test::kDeviceBytes - 4, kDeviceRankSlots) == SPECD_ERROR_REGION);
+    CHECK(one.Bind(other + 2, kDeviceRankSlots) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(one.Bind(4096, kDeviceRankSlots) == SPECD_ERROR_REGION);
     CHECK(daemon.platform.num_imports() == 2);
     zero.Round(3);
     CHECK(one.Ids(address) == OnlyAt(zero.slot, LastTokenOf(3)));
-    CHECK(one.Ids(other) == std::vector<int32_t>(kRankSlots, kUntouched));
+    CHECK(one.Ids(other) == std::vector<int32_t>(kDeviceRankSlots, kUntouched));
 
     // A daemon on the CPU.
     const test::EngineHost cpu;

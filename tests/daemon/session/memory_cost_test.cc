@@ -169,7 +169,7 @@ TEST_SUITE("unit") {
     CHECK(session.OpenSequences("a", {}).ok());  // the name is free, and small ones find room
   }
 
-  TEST_CASE("line 9: the earlier ids in the event of an opening were charged to nobody") {
+  TEST_CASE("the earlier ids in the event of an opening were charged to nobody") {
     // An engine that opens and closes fills the queue of events with them.
     Host host({1 << 20, 1, 8, 8, 1, 4});
     const uint64_t cost = SessionBytes(host.options.limits, 1);

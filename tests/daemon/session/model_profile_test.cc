@@ -113,7 +113,7 @@ TEST_SUITE("unit") {
     CHECK(Says(LoadModelProfile(options).status(), "/nonexistent/tokenizer.json"));
   }
 
-  TEST_CASE("line 17: an engine with another tokenizer is refused, with both hashes") {
+  TEST_CASE("an engine with another tokenizer is refused, with both hashes") {
     ModelProfileOptions options;
     options.tokenizer_path = SPECD_TOKENIZER;
     auto profile = LoadModelProfile(options);

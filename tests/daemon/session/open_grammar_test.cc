@@ -44,7 +44,7 @@ TEST_SUITE("unit") {
     params.grammar_whitespace = SPECD_WHITESPACE_COMPACT;
     params.grammar_lenient = 1;
     params.grammar_in_reasoning = 1;
-    params.grammar_backend = SPECD_BACKEND_XGRAMMAR;
+    params.grammar_key_order = SPECD_KEY_ORDER_ANY;
     params.grammar = text.data();
     params.grammar_bytes = text.size();
     for (const specd_ids& ids : {specd_ids{}, specd_ids{prompt.data(), prompt.size()}}) {
@@ -55,7 +55,7 @@ TEST_SUITE("unit") {
       CHECK(open->params.grammar_whitespace == grammar::Whitespace::kCompact);
       CHECK(open->params.grammar_lenient);
       CHECK(open->params.grammar_in_reasoning);
-      CHECK(open->params.grammar_backend == grammar::BackendChoice::kXgrammar);
+      CHECK(open->params.grammar_key_order == grammar::KeyOrder::kAny);
       CHECK(open->params.grammar_text == text);
       CHECK(open->prompt.size() == ids.count);
     }
@@ -97,9 +97,6 @@ TEST_SUITE("unit") {
     params.grammar = nullptr;
     params.grammar_bytes = 1;
     CHECK(FieldOf(params) == "grammar");
-    params = Defaults();
-    params.reserved = 1;
-    CHECK(FieldOf(params) == "reserved");
     // Values that another library may send.
     OpenSequenceRequest request;
     request.num_prompt_ids = 2;

@@ -53,7 +53,6 @@ TEST_SUITE("unit") {
     SequenceParams params = Applied(request);
     CHECK(params.grammar_whitespace == grammar::Whitespace::kCompact);
     CHECK(params.grammar_lenient);
-    CHECK(params.grammar_backend == grammar::BackendChoice::kAuto);
     request.numbers.emplace_back("grammar_whitespace", SPECD_WHITESPACE_FLEXIBLE);
     params = Applied(request);
     CHECK(params.grammar_whitespace == grammar::Whitespace::kFlexible);

@@ -30,7 +30,7 @@ TEST_SUITE("unit") {
       "eos_token_ids": [2, 7], "reasoning_start": "<think>", "reasoning_end": "</think>",
       "thinking_start_id": 10, "thinking_end_ids": [11, 12], "thinking_newline_id": 13,
       "scale": 0.0625, "cap": 30.5, "grammar_whitespace": "compact", "grammar_in_reasoning": true,
-      "grammar_lenient": false, "grammar_backend": "xgrammar"})",
+      "grammar_lenient": false, "grammar_key_order": "any"})",
                                       "/models/m.json");
     REQUIRE_MESSAGE(options.ok(), std::string(options.status().message()));
     CHECK(options->tokenizer_path == "/models/t/tokenizer.json");
@@ -49,7 +49,7 @@ TEST_SUITE("unit") {
     CHECK(options->grammar == Numbers{{"grammar_whitespace", 1},
                                       {"grammar_in_reasoning", 1},
                                       {"grammar_lenient", 0},
-                                      {"grammar_backend", 2}});
+                                      {"grammar_key_order", 1}});
     CHECK(ParseProfile("{}", "p")->IsEmpty());
     CHECK(ParseProfile(R"({"tokenizer": "t.json"})", "p.json")->tokenizer_path == "t.json");
     CHECK(ParseProfile(R"({"tokenizer": "/t.json"})", "/a/p.json")->tokenizer_path == "/t.json");
@@ -61,8 +61,13 @@ TEST_SUITE("unit") {
     CheckRefused(R"({"eos_token_id": [2]})", {"did you mean eos_token_ids?"});
     // Names of vLLM, and a parameter that belongs to a request.
     CheckRefused(R"({"enable_in_reasoning": true})", {"is called grammar_in_reasoning here"});
-    CheckRefused(R"({"disable_fallback": true})",
-                 {"disable_fallback is refused", "set grammar_backend"});
+    // A choice of engines that is not there, also where it names specd's own.
+    for (const char* engine : {"xgrammar", "specd", "auto"}) {
+      CheckRefused("{\"grammar_backend\": \"" + std::string(engine) + "\"}",
+                   {"#/grammar_backend: ", "grammar_backend is refused", "no xgrammar",
+                    "leave it out", "grammar_lenient"});
+    }
+    CheckRefused(R"({"disable_fallback": true})", {"disable_fallback is refused", "leave it out"});
     CheckRefused(R"({"temperature": 0.5})", {"temperature is no key of a model profile"});
     CheckRefused(R"({"vocab_size": 5, "vocab_size": 6})", {"vocab_size"});
     CheckRefused("{\"" + std::string(5000, 'x') + "\": 1}", {"is no key of a model profile"});

@@ -37,7 +37,7 @@ TEST_SUITE("unit") {
     CHECK(events[1].finish_reason == SPECD_FINISH_ABORT);
   }
 
-  TEST_CASE("line 10: a round that a missing page aborted had written next tokens before") {
+  TEST_CASE("a round that a missing page aborted had written next tokens before") {
     for (const bool has_faulted : {false, true}) {
       CAPTURE(has_faulted);
       SessionFixture f;

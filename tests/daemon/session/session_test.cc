@@ -127,7 +127,7 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(with.session->OpenSequences("s", params).status()) == "stop_strings");
   }
 
-  TEST_CASE("issue 17, line 19: an opening with outputs and stop strings brings the last ids") {
+  TEST_CASE("an opening with outputs and stop strings brings the last ids") {
     SessionFixture f;
     const std::vector<TokenId> outputs = {1, 2};
     const std::vector<TokenId> prompt = {3, 4, 5, 6};
@@ -272,7 +272,7 @@ TEST_SUITE("unit") {
     CHECK(event.stop_strings.empty());
   }
 
-  TEST_CASE("issue 17, line 19: a fork names its source and has its stop strings") {
+  TEST_CASE("a fork names its source and has its stop strings") {
     bool text_side = true;
     SessionFixture f(true, [&text_side] { return text_side; });
     SequenceParams params;

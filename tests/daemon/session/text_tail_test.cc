@@ -44,7 +44,7 @@ TextTail Tail(const Ids& prompt, const Ids& outputs, std::vector<std::string> st
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 19: a code point that is begun comes with the opening, else nothing") {
+  TEST_CASE("a code point that is begun comes with the opening, else nothing") {
     const Ids letters(100, kLetter);
     CHECK(Tail(letters, {}).prompt_ids.empty());
     CHECK(Tail(letters, letters).output_ids.empty());
@@ -62,7 +62,7 @@ TEST_SUITE("unit") {
     CHECK(Tail({kMiddle, kLast}, {}).prompt_ids.empty());
   }
 
-  TEST_CASE("issue 17, line 19: tokens without text do not count, and those of skip_special do") {
+  TEST_CASE("tokens without text do not count, and those of skip_special do") {
     CHECK(Tail({kBegin, kSpecial, 77}, {}).prompt_ids == Ids{kBegin, kSpecial, 77});
     CHECK(Tail({kBegin, kSpecial}, {}, {}, false).prompt_ids.empty());  // its text ends the bytes
     const Ids special(kPromptTailMax, kSpecial);
@@ -71,7 +71,7 @@ TEST_SUITE("unit") {
     CHECK(Tail(far, {}).prompt_ids.empty());  // the limit
   }
 
-  TEST_CASE("issue 17, line 19: outputs as long as a stop string can have begun in them") {
+  TEST_CASE("outputs as long as a stop string can have begun in them") {
     const Ids letters(100, kLetter);
     // All but one byte of the longest, and six for code points that are cut at either end.
     CHECK(Tail({}, letters, {"x"}).output_ids.size() == 6);
@@ -83,7 +83,7 @@ TEST_SUITE("unit") {
     CHECK(Tail(letters, {}, {"x"}).prompt_ids.empty());
   }
 
-  TEST_CASE("issue 17, line 19: without a tokenizer every id may be a byte") {
+  TEST_CASE("without a tokenizer every id may be a byte") {
     const Ids ids = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     const TextTail tail = MakeTextTail(ModelProfile{}, SequenceParams{}, {ids, {}});
     CHECK(tail.prompt_ids == Ids{7, 8, 9});

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -122,6 +123,14 @@ struct PublisherFixture {
     auto sent = aborts.Send(frames);
     REQUIRE(sent.ok());
     REQUIRE(*sent);
+  }
+
+  // Time passes while the publisher looks, every 100 ms at least.
+  void PassTime(int64_t ns) {
+    for (int64_t left_ns = ns; left_ns > 0; left_ns -= 100'000'000) {
+      session.clock.AdvanceNs(std::min<int64_t>(left_ns, 100'000'000));
+      publisher->Step();
+    }
   }
 
   uint32_t FinishOf(SequenceHandle sequence) {

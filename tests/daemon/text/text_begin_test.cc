@@ -60,7 +60,7 @@ struct Fixture : TextStreamsFixture {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 19: a stop string that began in the outputs ends a re-opened stream") {
+  TEST_CASE("a stop string that began in the outputs ends a re-opened stream") {
     const std::vector<TokenId> all = Letters("abstopcd");
     for (size_t cut = 0; cut < 6; ++cut) {
       Fixture f;
@@ -76,7 +76,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 19: outputs count for min_tokens, and the prompt has no stop string") {
+  TEST_CASE("outputs count for min_tokens, and the prompt has no stop string") {
     for (const uint32_t min_tokens : {0u, 3u, 4u}) {
       Fixture f;
       f.OpenAfter(1, Letters("a"), Letters("aa"), {"aa"}, min_tokens);
@@ -90,7 +90,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 19: a code point of the prompt or the outputs is completed") {
+  TEST_CASE("a code point of the prompt or the outputs is completed") {
     for (const bool in_prompt : {true, false}) {
       Fixture f;
       const std::vector<TokenId> begun = {0, 27};
@@ -107,7 +107,7 @@ TEST_SUITE("unit") {
     CHECK(f.Text(1) == "b");
   }
 
-  TEST_CASE("issue 17, line 19: a fork at every token finds a stop string that began before it") {
+  TEST_CASE("a fork at every token finds a stop string that began before it") {
     const std::vector<TokenId> all = Letters("abstopcd");
     for (size_t cut = 0; cut < 6; ++cut) {
       Fixture f;
@@ -130,7 +130,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("issue 17, line 19: a fork completes the code point that its source has begun") {
+  TEST_CASE("a fork completes the code point that its source has begun") {
     Fixture f;
     f.Open(1);
     f.Tokens(1, 0, {0, 27});
@@ -143,7 +143,7 @@ TEST_SUITE("unit") {
     CHECK(f.texts.back().rounds == 1);
   }
 
-  TEST_CASE("issue 17, line 19: a fork of a text that has stopped stops there too") {
+  TEST_CASE("a fork of a text that has stopped stops there too") {
     // Bug: the engine forks before it hears of the stop string, and the copy would run on.
     Fixture f;
     TokenEvent open;
@@ -181,7 +181,7 @@ TEST_SUITE("unit") {
     CHECK(f.streams.num_live() == 0);
   }
 
-  TEST_CASE("issue 17, line 19: a fork whose source is unknown ends if it has stop strings") {
+  TEST_CASE("a fork whose source is unknown ends if it has stop strings") {
     Fixture f;
     f.Fork(9, 1, 4, {"x"});
     CHECK(f.texts.back().kind == TextEventKind::kEnd);
@@ -205,7 +205,7 @@ TEST_SUITE("unit") {
     CHECK(f.streams.num_live() == 1);
   }
 
-  TEST_CASE("issue 17, line 19: a fork that names other stop strings than its source has") {
+  TEST_CASE("a fork that names other stop strings than its source has") {
     // Any peer may write to the wire.
     Fixture f;
     f.Open(1, {"x", "b"});

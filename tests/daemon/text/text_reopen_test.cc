@@ -178,7 +178,7 @@ ModelProfile ToyProfile() {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 19: a sequence preempted at any token ends as without") {
+  TEST_CASE("a sequence preempted at any token ends as without") {
     const ModelProfile profile = ToyProfile();
     Cases cases(&*profile.vocabulary);
     int num_begun = 0;
@@ -210,7 +210,7 @@ TEST_SUITE("unit") {
     CHECK(num_begun > 50);
   }
 
-  TEST_CASE("issue 17, line 19: a sequence forked at any token ends as its source") {
+  TEST_CASE("a sequence forked at any token ends as its source") {
     const ModelProfile profile = ToyProfile();
     Cases cases(&*profile.vocabulary);
     for (int trial = 0; trial < 150; ++trial) {

@@ -24,7 +24,7 @@ struct EndedByLength : PublisherFixture {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 7: an end is final after the text side's last word, and not before") {
+  TEST_CASE("an end is final after the text side's last word, and not before") {
     PublisherFixture f;
     f.SendAlive({kEpoch, 1});
     f.publisher->Step();
@@ -78,10 +78,29 @@ TEST_SUITE("unit") {
     f.SendAlive({kEpoch, 5});
     f.publisher->Step();
     CHECK(f.publisher->TextSideAlive());
-    f.session.clock.AdvanceNs(2'999'999'999);
+    f.PassTime(2'999'999'999);
     CHECK(f.publisher->TextSideAlive());
-    f.session.clock.AdvanceNs(1);
+    f.PassTime(1);
     CHECK_FALSE(f.publisher->TextSideAlive());
+  }
+
+  // Bug: after SIGSTOP of the daemon, or a pause of its machine, for more than three seconds, every
+  // stream with stop strings was aborted, although the text side was there all the time.
+  TEST_CASE("a pause of the daemon does not count against the text side") {
+    PublisherFixture f;
+    f.SendAlive({kEpoch, 5});
+    f.publisher->Step();
+    const SequenceHandle watched = f.OpenWithStop("watched");
+    f.publisher->Step();
+    f.session.clock.AdvanceNs(3'600'000'000'000);
+    CHECK(f.publisher->TextSideAlive());  // an opening may ask before the publisher looks
+    f.publisher->Step();
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_NONE);
+    f.PassTime(2'000'000'000);  // the text side has time to say that it lives
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_NONE);
+    CHECK(f.publisher->TextSideAlive());
+    f.PassTime(1'000'000'000);
+    CHECK(f.FinishOf(watched) == SPECD_FINISH_ABORT);
   }
 
   TEST_CASE("when the text side is gone, or another one, streams with stop strings are aborted") {
@@ -102,8 +121,7 @@ TEST_SUITE("unit") {
 
     const SequenceHandle later = f.OpenWithStop("later");
     f.publisher->Step();
-    f.session.clock.AdvanceNs(3'000'000'000);
-    f.publisher->Step();
+    f.PassTime(3'000'000'000);
     CHECK(f.FinishOf(later) == SPECD_FINISH_ABORT);
     CHECK(f.FinishOf(plain) == SPECD_FINISH_NONE);
   }
@@ -119,8 +137,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("an end that was final moved when a text side that was given up spoke again") {
     EndedByLength f;
-    f.session.clock.AdvanceNs(3'000'000'000);
-    f.publisher->Step();
+    f.PassTime(3'000'000'000);
     const SequenceState final_state = f.session.engine->ReadState(SlotOf(f.sequence));
     CHECK(f.session.engine->IsFinal(SlotOf(f.sequence), final_state));
     CHECK(final_state.finish_reason == SPECD_FINISH_LENGTH);

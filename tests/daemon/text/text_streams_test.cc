@@ -102,7 +102,7 @@ TEST_SUITE("unit") {
     CHECK(f.aborts[1].finish_reason == SPECD_FINISH_NONE);
   }
 
-  TEST_CASE("issue 17, line 7: the last word about a stream with stop strings, and no other") {
+  TEST_CASE("the last word about a stream with stop strings, and no other") {
     Fixture f;
     f.Open(1, {"zz"});
     f.Open(2);

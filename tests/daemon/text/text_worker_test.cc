@@ -310,6 +310,16 @@ TEST_SUITE("unit") {
     }
     f.Tick();  // a second after the last word
     CHECK(f.SignsOfLife().empty());
+    // A pause of the worker is no silence of the daemon.
+    f.HearHeartbeat(kEpoch, 0);
+    f.clock.AdvanceNs(3'600'000'000'000);
+    f.Tick();
+    CHECK(f.SignsOfLife().size() == 1);
+    f.Tick();
+    f.Tick();
+    f.Tick();
+    f.Tick();
+    CHECK(f.SignsOfLife().size() == 3);
     f.HearHeartbeat(kEpoch, 0);
     f.Tick();
     CHECK(f.SignsOfLife().size() == 1);

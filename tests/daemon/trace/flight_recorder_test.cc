@@ -1,7 +1,9 @@
 // The flight recorder: what it keeps, and each trigger that has it written.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -269,8 +271,53 @@ TEST_SUITE("unit") {
     CHECK(CauseOf(trace) == "signal");
     CHECK(trace.rounds.size() == 3);
     traced.recorder->DumpAll();  // without new rounds
-    REQUIRE(traced.session->DumpTrace().ok());
-    CHECK(traced.traces().size() == 2);
+    const auto asked = traced.session->DumpTrace();
+    REQUIRE(asked.ok());
+    CHECK(traced.traces() == std::vector<std::string>{asked->path});
+  }
+
+  TEST_CASE("bug: every request without a new round wrote one more file") {
+    TracedSession traced({.trace_options = "flight=8"});
+    traced.FillRows(5);
+    // The first request is answered with a file, even if there were no rounds.
+    const auto empty = traced.session->DumpTrace();
+    REQUIRE(empty.ok());
+    CHECK(empty->num_rounds == 0);
+    const SequenceHandle s = traced.Open("s");
+    RunRounds(&traced, s, 3);
+    const auto first = traced.session->DumpTrace();
+    REQUIRE(first.ok());
+    CHECK(first->path != empty->path);
+    for (int i = 0; i < 100; ++i) {
+      const auto again = traced.session->DumpTrace();
+      REQUIRE(again.ok());
+      CHECK(again->path == first->path);
+      CHECK(again->num_rounds == 3);
+    }
+    CHECK(traced.traces() == std::vector<std::string>{empty->path, first->path});
+    // A file that was taken away is written again.
+    std::filesystem::remove(first->path);
+    const auto anew = traced.session->DumpTrace();
+    REQUIRE(anew.ok());
+    CHECK(ReadTrace(anew->path).rounds.size() == 3);
+  }
+
+  TEST_CASE("bug: the files of a flight recorder had no bound in number") {
+    TracedSession traced({.trace_options = "flight=8,total_files=5"});
+    traced.FillRows(5);
+    const SequenceHandle s = traced.Open("s");
+    std::string last;
+    for (int i = 0; i < 40; ++i) {
+      RunRounds(&traced, s, 1);
+      const auto dump = traced.session->DumpTrace();
+      REQUIRE(dump.ok());
+      last = dump->path;
+      CHECK(traced.traces().size() <= 5);
+    }
+    const std::vector<std::string> paths = traced.traces();
+    REQUIRE(paths.size() == 5);
+    CHECK(std::find(paths.begin(), paths.end(), last) != paths.end());
+    CHECK(ReadTrace(last).rounds.back().number == 40);
   }
 
   TEST_CASE(

@@ -41,13 +41,17 @@ class BusyClock : public Clock {
 
 // A writer without a thread, and the trace of a session that has no rounds, only ends of sequences.
 struct LoneWriter {
-  explicit LoneWriter(std::string_view wanted = "") {
-    options = *ParseTraceOptions(directory.path(), wanted);
+  // `first` has the directory and the shelf that this one shares.
+  explicit LoneWriter(std::string_view wanted = "", LoneWriter* first = nullptr,
+                      uint64_t session_id = 0) {
+    options =
+        *ParseTraceOptions(first != nullptr ? first->directory.path() : directory.path(), wanted);
     TraceSession facts;
+    facts.session_id = session_id;
     facts.limits = {.vocab_size = 64, .max_batch = 4, .max_draft = 3};
     facts.max_sequences = 4;
     trace = std::make_shared<SessionTrace>(options, facts, Clock::Real(), &bell);
-    shelf = std::make_unique<TraceShelf>(options);
+    shelf = first != nullptr ? first->shelf : std::make_shared<TraceShelf>(options);
     writer = std::make_unique<SessionWriter>(trace, WriterParts{.options = &options,
                                                                 .process = &process,
                                                                 .create_file = &create_file,
@@ -78,7 +82,7 @@ struct LoneWriter {
   BusyClock clock;
   DoorbellLine bell{};
   std::shared_ptr<SessionTrace> trace;
-  std::unique_ptr<TraceShelf> shelf;
+  std::shared_ptr<TraceShelf> shelf;
   std::unique_ptr<SessionWriter> writer;
 };
 
@@ -104,7 +108,43 @@ uint64_t NumReadable(const std::vector<std::string>& paths) {
   return count;
 }
 
+uint64_t BytesIn(const std::string& directory) {
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    bytes += entry.file_size();
+  }
+  return bytes;
+}
+
 TEST_SUITE("unit") {
+  // Bug: total_mib counted finished files only, so every session had file_mib beside it.
+  TEST_CASE("the files that many sessions write at a time are below the bound of their sum") {
+    constexpr std::string_view kOptions = "file_mib=2,total_mib=2,buffer_mib=1";
+    constexpr uint64_t kTotal = 2 << 20;
+    std::vector<std::unique_ptr<LoneWriter>> writers;
+    uint64_t most = 0;
+    uint64_t written = 0;
+    for (uint64_t round = 0; round < 60; ++round) {
+      if (writers.size() < 12) {  // a session more writes, and the others go on
+        LoneWriter* const first = writers.empty() ? nullptr : writers[0].get();
+        writers.push_back(std::make_unique<LoneWriter>(kOptions, first, writers.size()));
+      }
+      for (const auto& one : writers) {
+        for (int i = 0; i < 1000; ++i) one->Publish();
+        one->writer->DrainAll();
+        one->writer->Tick();
+        written += 1000;
+        most = std::max(most, BytesIn(writers[0]->directory.path()));
+      }
+    }
+    // A record has more than 20 bytes: without a bound there would be far more.
+    REQUIRE(written * 20 > 5 * kTotal);
+    CHECK(most > kTotal / 2);
+    CHECK(most < kTotal + kTotal / 8);
+    for (const auto& one : writers) one->writer->Finish();
+    CHECK(BytesIn(writers[0]->directory.path()) < kTotal + kTotal / 8);
+  }
+
   TEST_CASE("one drain takes at most 1000 records, so that other sessions have their turn") {
     LoneWriter lone;
     const int taken = lone.CountTaken([&] {

@@ -40,7 +40,7 @@ TEST_SUITE("unit") {
   TEST_CASE("trace options: every key is read") {
     const TraceOptions options = Parse(
         "level=rows,every=100,request=r-1,places=all,flight=64,triggers=bad_row+signal,"
-        "file_mib=2,total_mib=3,buffer_mib=4,check=5");
+        "file_mib=2,total_mib=5,total_files=7,buffer_mib=4,check=5");
     CHECK(options.level == TraceLevel::kRows);
     CHECK(options.every == 100);
     CHECK(options.request == "r-1");
@@ -48,7 +48,8 @@ TEST_SUITE("unit") {
     CHECK(options.flight == 64);
     CHECK(options.triggers == (kTriggerBadRow | kTriggerSignal));
     CHECK(options.file_bytes == 2 << 20);
-    CHECK(options.total_bytes == 3 << 20);
+    CHECK(options.total_bytes == 5 << 20);
+    CHECK(options.total_files == 7);
     CHECK(options.buffer_bytes == 4 << 20);
     CHECK(options.check == 5);
     CHECK(Parse("level=hashes").level == TraceLevel::kHashes);
@@ -79,6 +80,9 @@ TEST_SUITE("unit") {
     CHECK(Contains(RefusalOf("check=1"), "add level=rows"));
     CHECK(Contains(RefusalOf("triggers=abort"), "add flight=N"));
     CHECK(Contains(RefusalOf("file_mib=20,total_mib=10"), "total_mib = 10 is below file_mib = 20"));
+    CHECK(Contains(RefusalOf("flight=9,file_mib=9,total_mib=10"),
+                   "total_mib = 10 is below buffer_mib = 64"));
+    CHECK(ParseTraceOptions("/tmp", "file_mib=9,total_mib=10").ok());
     CHECK(Contains(RefusalOf("level=rows", ""), "has no effect without a directory"));
   }
 }

@@ -32,6 +32,8 @@ TracedSession::TracedSession(Options given) {
   options.clock = given.clock;
   options.names = &names;
   options.recorder = recorder.get();
+  options.memory = given.memory;
+  options.memory_bytes_max = ~uint64_t{0};
   if (given.backend == nullptr) given.backend = *MakeBackend("cpu");
   auto created = Session::Create(options, std::move(given.backend));
   REQUIRE_MESSAGE(created.ok(), std::string(created.status().message()));

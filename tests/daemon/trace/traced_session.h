@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/memory_budget.h"
 #include "daemon/session/session.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/base/mapping.h"
@@ -86,6 +87,7 @@ struct TracedSession {
     CreateFile create_file = &FileWriter::Create;
     Clock* clock = Clock::Real();
     bool has_recorder = true;
+    MemoryBudget* memory = nullptr;  // null: not bounded
   };
 
   explicit TracedSession(Options given);

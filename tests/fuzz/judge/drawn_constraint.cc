@@ -26,6 +26,7 @@ GrammarRequest DrawConstraint(GrammarKind kind, uint64_t seed) {
       break;
     default:
       request.text = PrintJson(DrawSchema(&dice));
+      request.key_order = dice.OneIn(2) ? KeyOrder::kAny : KeyOrder::kSchema;
   }
   return request;
 }

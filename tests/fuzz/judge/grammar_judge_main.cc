@@ -22,7 +22,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "tests/fuzz/judge/drawn_constraint.h"
 #include "tests/fuzz/judge/known_constraints.h"
 #include "tests/fuzz/judge/schema_folder.h"
@@ -44,6 +44,7 @@ ABSL_FLAG(bool, print, false, "print every constraint with its outcome");
 ABSL_FLAG(bool, quiet, false, "drop what a dying child prints");
 ABSL_FLAG(double, cpu_s, 2.5, "processor time of one constraint");
 ABSL_FLAG(int64_t, memory_mib, 300, "memory of one constraint; not judged under a sanitizer");
+ABSL_FLAG(bool, any_order, false, "every schema with its keys in any order");
 ABSL_FLAG(std::string, known, "", "judge the constraints of this file, and large ones, instead");
 ABSL_FLAG(std::string, folder, "", "judge every schema below this folder instead");
 ABSL_FLAG(std::string, outcomes, "", "with folder: the file to write");
@@ -81,12 +82,13 @@ class Judge {
  public:
   explicit Judge(const Walks& walks)
       : vocabulary_(bench::SyntheticVocabulary::kSizeMin),
-        backend_(*SpecdBackend::Create({.vocabulary = &vocabulary_.vocabulary(),
-                                        .vocab_size = bench::SyntheticVocabulary::kSizeMin})),
-        trial_(backend_.get(), {.eos_id = vocabulary_.eos_id(),
-                                .vocab_size = bench::SyntheticVocabulary::kSizeMin,
-                                .num_walks = walks.count,
-                                .num_tokens = walks.num_tokens}) {}
+        compiler_(std::make_unique<GrammarCompiler>(
+            GrammarCompilerOptions{.vocabulary = &vocabulary_.vocabulary(),
+                                   .vocab_size = bench::SyntheticVocabulary::kSizeMin})),
+        trial_(compiler_.get(), {.eos_id = vocabulary_.eos_id(),
+                                 .vocab_size = bench::SyntheticVocabulary::kSizeMin,
+                                 .num_walks = walks.count,
+                                 .num_tokens = walks.num_tokens}) {}
 
   int RunRandom() {
     const GrammarKind kind = KindOf(absl::GetFlag(FLAGS_kind));
@@ -119,7 +121,12 @@ class Judge {
   using Make = std::function<GrammarRequest(uint64_t index)>;
   using Name = std::function<std::string(uint64_t index)>;
 
-  int RunAll(uint64_t count, const Make& make, const Name& name) {
+  int RunAll(uint64_t count, const Make& make_plain, const Name& name) {
+    const Make make = [&](uint64_t index) {
+      GrammarRequest request = make_plain(index);
+      if (absl::GetFlag(FLAGS_any_order)) request.key_order = KeyOrder::kAny;
+      return request;
+    };
     std::vector<std::pair<uint64_t, TrialResult>> findings;
     TrialRunner(RunnerOptions())
         .Run(
@@ -160,8 +167,9 @@ class Judge {
                            const TrialResult& result) {
     constexpr size_t kShownBytes = 4000;
     ClearProgress();
-    fmt::print("finding: {}{}{}: {}: {}\n  {}\n", name, request.lenient ? ", lenient" : "",
+    fmt::print("finding: {}{}{}{}: {}: {}\n  {}\n", name, request.lenient ? ", lenient" : "",
                request.whitespace == Whitespace::kCompact ? ", compact" : "",
+               request.key_order == KeyOrder::kAny ? ", any order" : "",
                OutcomeName(result.outcome), result.detail,
                LineOfKnown(request).substr(0, kShownBytes));
     std::fflush(stdout);
@@ -230,7 +238,7 @@ class Judge {
   static void ClearProgress() { ShowProgress(""); }
 
   const bench::SyntheticVocabulary vocabulary_;
-  const std::unique_ptr<SpecdBackend> backend_;
+  const std::unique_ptr<GrammarCompiler> compiler_;
   const Trial trial_;
   uint64_t num_done_ = 0;
   uint64_t counts_[kNumOutcomes] = {};
@@ -245,6 +253,7 @@ int RunFolder() {
                                             .outcomes = absl::GetFlag(FLAGS_outcomes),
                                             .expect = absl::GetFlag(FLAGS_expect),
                                             .list = absl::GetFlag(FLAGS_list),
+                                            .any_order = absl::GetFlag(FLAGS_any_order),
                                             .runner = RunnerOptions()})
                                   .Run();
   if (status.ok()) return 0;

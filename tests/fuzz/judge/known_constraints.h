@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_request.h"
 
 namespace specd::grammar {
 

@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "tools/bench/synthetic_vocabulary.h"
 
 namespace specd::grammar {
@@ -109,10 +109,9 @@ absl::Status SchemaFolder::FindSchemas() {
 
 void SchemaFolder::Compile() {
   const bench::SyntheticVocabulary vocabulary(kVocabSize);
-  const auto backend =
-      *SpecdBackend::Create({.vocabulary = &vocabulary.vocabulary(), .vocab_size = kVocabSize});
+  GrammarCompiler compiler({.vocabulary = &vocabulary.vocabulary(), .vocab_size = kVocabSize});
   const Trial trial(
-      backend.get(),
+      &compiler,
       {.eos_id = vocabulary.eos_id(), .vocab_size = kVocabSize, .num_walks = 0, .num_tokens = 0});
   results_.resize(names_.size());
   size_t num_done = 0;
@@ -121,8 +120,9 @@ void SchemaFolder::Compile() {
           names_.size(),
           [&](uint64_t index, absl::FunctionRef<void()> opened) {
             const fs::path path = fs::path(options_.folder) / (names_[index] + ".json");
-            return trial.Run({.kind = GrammarKind::kJsonSchema, .text = ReadFile(path)}, index,
-                             opened);
+            GrammarRequest request = {.kind = GrammarKind::kJsonSchema, .text = ReadFile(path)};
+            if (options_.any_order) request.key_order = KeyOrder::kAny;
+            return trial.Run(request, index, opened);
           },
           [&](uint64_t index, const TrialResult& result) {
             results_[index] = result;

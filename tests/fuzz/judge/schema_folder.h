@@ -23,6 +23,7 @@ class SchemaFolder {
     std::string expect = {};    // a list to compare with; empty: none
     std::string list = {};      // a list to write; empty: none
     size_t list_size = 2400;    // names of the list, chosen evenly
+    bool any_order = false;     // of keys
     TrialRunner::Options runner = {};
   };
 

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "tests/fuzz/judge/dice.h"
 
 namespace specd::grammar {
@@ -92,7 +93,7 @@ TrialResult Trial::Run(const GrammarRequest& request, uint64_t seed,
   const double begin = CpuMs();
   try {
     const absl::StatusOr<std::shared_ptr<const CompiledGrammar>> compiled =
-        backend_.Compile(request);
+        compiler_.CompileAnew(request);
     result.cpu_ms = CpuMs() - begin;
     if (!compiled.ok()) {
       const bool is_short_of_memory = compiled.status().code() == absl::StatusCode::kUnavailable;

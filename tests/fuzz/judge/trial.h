@@ -6,7 +6,7 @@
 // A trial runs in a child process, because a constraint may end the process (trial_runner.h). What
 // ends the process is no result of a trial. One thread.
 //
-//   const TrialResult result = Trial(backend, {.eos_id = 400}).Run(request, [] {});
+//   const TrialResult result = Trial(compiler, {.eos_id = 400}).Run(request, [] {});
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "kernels/core/types.h"
-#include "speculative/grammar/grammar_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::grammar {
 
@@ -51,9 +51,9 @@ class Trial {
     int num_tokens = 24;  // of each walk
   };
 
-  // The backend outlives the trial.
-  Trial(const GrammarBackend* backend, const Options& options)
-      : backend_(*backend), options_(options) {}
+  // The compiler outlives the trial.
+  Trial(GrammarCompiler* compiler, const Options& options)
+      : compiler_(*compiler), options_(options) {}
 
   // Calls `opened` after the first mask. The seed chooses the tokens.
   TrialResult Run(const GrammarRequest& request, uint64_t seed,
@@ -65,7 +65,7 @@ class Trial {
                    uint64_t seed) const;
   std::vector<TokenId> AllowedIds(const MaskRow& row) const;
 
-  const GrammarBackend& backend_;
+  GrammarCompiler& compiler_;
   const Options options_;
 };
 

@@ -68,7 +68,7 @@ TEST_SUITE("fault") {
           }) == -SIGBUS);
   }
 
-  TEST_CASE("line 10: a missing page reads as zeros, and its owner alone is told") {
+  TEST_CASE("a missing page reads as zeros, and its owner alone is told") {
     CHECK(EndOf([] {
             FaultGuard::Install();
             std::atomic<bool> first{false};

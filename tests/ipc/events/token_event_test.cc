@@ -96,7 +96,7 @@ std::string With(const std::string& bytes, const std::string& key, const msgpack
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("issue 17, line 19: what an opening says of the text before it is optional") {
+  TEST_CASE("what an opening says of the text before it is optional") {
     TokenBatch batch = SampleBatch();
     batch.events.resize(1);
     TokenEvent& open = batch.events[0];
@@ -399,10 +399,6 @@ TEST_SUITE("unit") {
     AppendHeartbeat({1, 2, 3}, &bytes);
     CHECK(bytes.substr(0, 4) == "head");
     CHECK(DecodeHeartbeat(std::string_view(bytes).substr(4)).ok());
-  }
-
-  TEST_CASE("events: a text topic ends with its delimiter") {
-    CHECK(TextTopic("req-1") == "text/req-1/");
   }
 }
 

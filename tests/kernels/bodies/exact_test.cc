@@ -83,7 +83,7 @@ TEST_SUITE("exact") {
   }
 
   // The verifier rejected such an id with the residual (p - q)+, which biases sampled drafts.
-  TEST_CASE("a wider draft vocabulary: an id outside ends the draft (issue 17, line 1)") {
+  TEST_CASE("a wider draft vocabulary: an id outside ends the draft") {
     CheckLaw({.vocab_size = 3, .max_draft = 2, .length = 4, .wide = true, .seed = 30}, kAll);
     CheckLaw({.vocab_size = 3,
               .max_draft = 3,
@@ -106,7 +106,7 @@ TEST_SUITE("exact") {
   }
 
   // specd_sample drew with the SAMPLE coins of the sequence whose seed it was given.
-  TEST_CASE("specd_sample as the drafter, with the sequence's seed (issue 17, line 2)") {
+  TEST_CASE("specd_sample as the drafter, with the sequence's seed") {
     CheckLaw({.vocab_size = 3, .max_draft = 2, .length = 4, .library_drafts = true, .seed = 33},
              kAll);
     CheckLaw({.vocab_size = 2, .max_draft = 3, .length = 4, .library_drafts = true, .seed = 34},
@@ -255,7 +255,7 @@ TEST_SUITE("exact") {
     }
   }
 
-  TEST_CASE("negative controls: the old rules for ids outside the vocabulary (issue 17, line 1)") {
+  TEST_CASE("negative controls: the old rules for ids outside the vocabulary") {
     struct Control {
       std::string name;
       VerifyMethod method;
@@ -279,7 +279,7 @@ TEST_SUITE("exact") {
     }
   }
 
-  TEST_CASE("negative controls: a library drafter that meets coins again (issue 17, line 2)") {
+  TEST_CASE("negative controls: a library drafter that meets coins again") {
     const ModelOptions options{
         .method = VerifyMethod::kBlock, .vocab_size = 3, .length = 3, .library_drafts = true};
     const double by_position = WorstDistance(options, {.library_by_position = true});

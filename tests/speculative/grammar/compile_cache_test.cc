@@ -28,13 +28,14 @@ struct Fixture {
     return cache.FindOrCompile(Named(name), [&]() -> CompileResult {
       ++num_compiles;
       if (!status.ok()) return status;
-      return std::make_shared<Weight>(&memory, 1);
+      return weights.Make(1);
     });
   }
 
   int64_t now_ms = 5'000'000;
   int num_compiles = 0;
   GrammarMemory memory{1 << 20};
+  GrammarWeights weights{&memory};
   CompileCache cache{
       {.bytes_max = 1000, .memory = &memory, .wait_ms = 5, .now_ms = [this] { return now_ms; }}};
 };
@@ -42,6 +43,7 @@ struct Fixture {
 TEST_SUITE("unit") {
   TEST_CASE("an opening waited without end for the compile of another one") {
     GrammarMemory memory(1 << 20);
+    const GrammarWeights weights(&memory);
     std::promise<void> begun;
     std::promise<void> end;
     CompileResult first = absl::UnknownError("compiling");
@@ -50,7 +52,7 @@ TEST_SUITE("unit") {
       first = cache.FindOrCompile(Named("a"), [&]() -> CompileResult {
         begun.set_value();
         end.get_future().wait();
-        return std::make_shared<Weight>(&memory, 1);
+        return weights.Make(1);
       });
     });
     begun.get_future().wait();
@@ -59,11 +61,7 @@ TEST_SUITE("unit") {
     CHECK(late.status().code() == absl::StatusCode::kResourceExhausted);
     CHECK(late.status().message().find("5 ms passed") != absl::string_view::npos);
     // Other requests do not wait, and the refusal is not the answer once the compile has ended.
-    CHECK(
-        cache
-            .FindOrCompile(Named("b"),
-                           [&]() -> CompileResult { return std::make_shared<Weight>(&memory, 1); })
-            .ok());
+    CHECK(cache.FindOrCompile(Named("b"), [&]() -> CompileResult { return weights.Make(1); }).ok());
     end.set_value();
     compiler.join();
     REQUIRE(first.ok());
@@ -136,6 +134,7 @@ TEST_SUITE("unit") {
   TEST_CASE("unused grammars of other models kept the memory of the process") {
     constexpr size_t kPart = size_t{1} << 20;
     GrammarMemory memory(16 * kPart);  // grammars take 12 parts before one is dropped
+    const GrammarWeights weights(&memory);
     CompileCache first({.memory = &memory});
     CompileCache second({.memory = &memory});
     const auto find = [&](CompileCache& cache, const std::string& name, size_t num_parts,
@@ -143,7 +142,7 @@ TEST_SUITE("unit") {
       if (is_new != nullptr) *is_new = false;
       return cache.FindOrCompile(Named(name), [&]() -> CompileResult {
         if (is_new != nullptr) *is_new = true;
-        return std::make_shared<Weight>(&memory, num_parts * kPart);
+        return weights.Make(num_parts * kPart);
       });
     };
     // A sequence follows the oldest.
@@ -181,22 +180,16 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a cache that is gone is not asked for its grammars") {
     GrammarMemory memory(100);
+    const GrammarWeights weights(&memory);
     CompileCache first({.memory = &memory});
     {
       CompileCache second({.memory = &memory});
-      REQUIRE(second
-                  .FindOrCompile(
-                      Named("a"),
-                      [&]() -> CompileResult { return std::make_shared<Weight>(&memory, 90); })
+      REQUIRE(second.FindOrCompile(Named("a"), [&]() -> CompileResult { return weights.Make(90); })
                   .ok());
     }
     CHECK(memory.size_bytes() == 0);
     memory.Add(90);
-    CHECK(
-        first
-            .FindOrCompile(Named("b"),
-                           [&]() -> CompileResult { return std::make_shared<Weight>(&memory, 1); })
-            .ok());
+    CHECK(first.FindOrCompile(Named("b"), [&]() -> CompileResult { return weights.Make(1); }).ok());
   }
 }
 

@@ -9,7 +9,7 @@
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 #include "speculative/grammar/state_matcher.h"
 #include "tests/support/grid_size.h"
 
@@ -24,13 +24,14 @@ Vocabulary AllBytes() {
 
 struct Fixture {
   Fixture() : vocabulary(AllBytes()) {
-    backend = *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = 256});
+    compiler = std::make_unique<GrammarCompiler>(
+        GrammarCompilerOptions{.vocabulary = &vocabulary, .vocab_size = 256});
   }
   absl::StatusCode CodeOf(GrammarKind kind, const std::string& text) const {
-    return backend->Compile({.kind = kind, .text = text}).status().code();
+    return compiler->CompileAnew({.kind = kind, .text = text}).status().code();
   }
   Vocabulary vocabulary;
-  std::unique_ptr<SpecdBackend> backend;
+  std::unique_ptr<GrammarCompiler> compiler;
 };
 
 std::string Repeated(const std::string& text, int count) {
@@ -137,7 +138,7 @@ TEST_SUITE("unit") {
   TEST_CASE("one text cannot use up the states of a constraint for the next") {
     Fixture fixture;
     // Every text of a's and b's has a state of its own: each of the last letters matters.
-    const auto compiled = fixture.backend->Compile(
+    const auto compiled = fixture.compiler->CompileAnew(
         {.kind = GrammarKind::kEbnf, .text = "root ::= (\"a\" | \"b\")* \"a\" [ab]{40}"});
     REQUIRE(compiled.ok());
     uint32_t random = 1;
@@ -155,7 +156,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("stop sets live as long as their matchers") {
     Fixture fixture;
-    const auto compiled = fixture.backend->Compile({.kind = GrammarKind::kRegex, .text = "a*"});
+    const auto compiled =
+        fixture.compiler->CompileAnew({.kind = GrammarKind::kRegex, .text = "a*"});
     REQUIRE(compiled.ok());
     // Two matchers with the same stops share rows; another set has rows of its own.
     const auto one = (*compiled)->NewMatcher({.stop_ids = {5, 7}});

@@ -74,6 +74,9 @@ const Case kCases[] = {
     {"choice", {.kind = GrammarKind::kChoice, .text = R"(["abc","abd","é"])"}, "abd"},
 };
 
+// A row of the cache of masks: its words and 128 bytes.
+constexpr size_t kRowBytes = (kVocabSize + 31) / 32 * sizeof(uint32_t) + 128;
+
 TEST_SUITE("unit") {
   TEST_CASE("memory that ran out in a compile ended the process, or left a refusal that stayed") {
     const Vocabulary vocabulary = Bytes();
@@ -88,11 +91,11 @@ TEST_SUITE("unit") {
       for (int left = 0; has_failed; left += GridSize({.full = 1, .sanitized = 19})) {
         CAPTURE(left);
         GrammarMemory memory(size_t{1} << 30);
-        const auto compiler = *GrammarCompiler::Create(
+        GrammarCompiler compiler(
             {.vocabulary = &vocabulary, .vocab_size = kVocabSize, .memory = &memory});
-        const auto neighbour = *compiler->Compile(other);
+        const auto neighbour = *compiler.Compile(other);
         if (left == 0) {
-          const auto whole = compiler->Compile(one.request);
+          const auto whole = compiler.Compile(one.request);
           REQUIRE_MESSAGE(whole.ok(), whole.status().ToString());
           neighbour_masks = MasksAlong(*neighbour, "abab");
           expected = MasksAlong(**whole, one.text);
@@ -100,14 +103,16 @@ TEST_SUITE("unit") {
         }
         const size_t before = memory.size_bytes();
         allocations_left = left - 1;
-        auto compiled = compiler->Compile(one.request);
+        auto compiled = compiler.Compile(one.request);
         has_failed = allocations_left.exchange(-1) < 0;
         if (!compiled.ok()) {
           REQUIRE(has_failed);
           REQUIRE(compiled.status().code() == absl::StatusCode::kResourceExhausted);
-          REQUIRE(memory.size_bytes() == before);
+          // The cache of masks may have the first one, and keeps it until it needs the room.
+          const size_t left_bytes = memory.size_bytes() - before;
+          REQUIRE((left_bytes == 0 || left_bytes == kRowBytes));
           ++num_refused;
-          compiled = compiler->Compile(one.request);
+          compiled = compiler.Compile(one.request);
           REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());
         }
         REQUIRE(MasksAlong(**compiled, one.text) == expected);
@@ -120,23 +125,23 @@ TEST_SUITE("unit") {
   TEST_CASE("memory that ran out in the first compile of a tokenizer left it without a trie") {
     const Vocabulary vocabulary = Bytes();
     const Case& one = kCases[0];
-    const auto compiler =
-        *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
-    const Masks expected = MasksAlong(**compiler->Compile(one.request), one.text);
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    const Masks expected = MasksAlong(**compiler.Compile(one.request), one.text);
     bool has_failed = true;
-    for (int left = 0; has_failed; ++left) {
+    // The parts that constraints share take many thousands of allocations; those of the compile
+    // itself are tried one by one above.
+    for (int left = 0; has_failed; left += 1 + left / 16) {
       CAPTURE(left);
-      const auto fresh =
-          *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+      GrammarCompiler fresh({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
       allocations_left = left;
-      auto compiled = fresh->Compile(one.request);
+      auto compiled = fresh.Compile(one.request);
       has_failed = allocations_left.exchange(-1) < 0;
       if (!compiled.ok()) {
         REQUIRE(compiled.status().code() == absl::StatusCode::kResourceExhausted);
-        compiled = fresh->Compile(one.request);
+        compiled = fresh.Compile(one.request);
         REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());
       }
-      REQUIRE(fresh->forced_tokens() != nullptr);
+      REQUIRE(fresh.forced_tokens() != nullptr);
       REQUIRE(MasksAlong(**compiled, one.text) == expected);
     }
   }
@@ -146,21 +151,19 @@ TEST_SUITE("unit") {
     const Vocabulary vocabulary = Bytes();
     const GrammarRequest wrong = {.kind = GrammarKind::kJsonSchema,
                                   .text = R"({"type":"object","properties":{"a":{"type":5}}})"};
-    const auto reference =
-        *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
-    const absl::Status expected = reference->Compile(wrong).status();
+    GrammarCompiler reference({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    const absl::Status expected = reference.Compile(wrong).status();
     REQUIRE(expected.code() == absl::StatusCode::kInvalidArgument);
     bool has_failed = true;
     for (int left = 0; has_failed; ++left) {
       CAPTURE(left);
-      const auto compiler =
-          *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
-      (void)compiler->Compile({.kind = GrammarKind::kRegex, .text = "a"});
+      GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+      (void)compiler.Compile({.kind = GrammarKind::kRegex, .text = "a"});
       allocations_left = left;
-      const absl::Status status = compiler->Compile(wrong).status();
+      const absl::Status status = compiler.Compile(wrong).status();
       has_failed = allocations_left.exchange(-1) < 0;
       if (status != expected) REQUIRE(status.code() == absl::StatusCode::kResourceExhausted);
-      REQUIRE(compiler->Compile(wrong).status() == expected);
+      REQUIRE(compiler.Compile(wrong).status() == expected);
     }
   }
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {
@@ -52,8 +52,7 @@ std::vector<TokenId> FindNaively(const Vocabulary& vocabulary, const GrammarMatc
 TEST_SUITE("unit") {
   TEST_CASE("forced tokens equal a search of the whole vocabulary, on random choices") {
     const Vocabulary vocabulary = MakeVocabulary();
-    const auto backend =
-        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
     const ForcedTokenFinder finder(TokenTrie::Build(vocabulary, kVocabSize));
     std::mt19937 random(3);
     size_t num_found = 0;
@@ -68,7 +67,7 @@ TEST_SUITE("unit") {
       const std::string choices = "[\"" + shared + letters(1 + random() % 4) + "\", \"" + shared +
                                   letters(random() % 5) + "\"]";
       CAPTURE(choices);
-      const auto compiled = backend->Compile({.kind = GrammarKind::kChoice, .text = choices});
+      const auto compiled = compiler.CompileAnew({.kind = GrammarKind::kChoice, .text = choices});
       REQUIRE(compiled.ok());
       const auto matcher = (*compiled)->NewMatcher({.stop_ids = {kEos}});
       const std::vector<TokenId> expected = FindNaively(vocabulary, *matcher);

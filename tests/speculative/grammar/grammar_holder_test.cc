@@ -21,12 +21,13 @@ using Grammar = std::shared_ptr<const CompiledGrammar>;
 struct Engines {
   // 1024 MiB: grammars have room for 768, and an engine has always 4.
   GrammarMemory memory{1024 * kMiB};
+  GrammarWeights weights{&memory};
   GrammarHolder greedy{&memory};
   GrammarHolder other{&memory};
 
   CompileResult Open(GrammarHolder& holder, size_t num_mib) {
     if (absl::Status status = holder.CheckRoom(); !status.ok()) return status;
-    return holder.Hold(std::make_shared<Weight>(&memory, num_mib * kMiB));
+    return holder.Hold(weights.Make(num_mib * kMiB));
   }
   // Opens grammars of one size until one is refused.
   std::vector<Grammar> Fill(GrammarHolder& holder, size_t num_mib) {
@@ -72,7 +73,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a grammar that is held twice counts once, and until its last sequence is closed") {
     Engines f;
-    const auto grammar = std::make_shared<Weight>(&f.memory, 300 * kMiB);
+    const auto grammar = f.weights.Make(300 * kMiB);
     CompileResult first = f.greedy.Hold(grammar);
     REQUIRE(first.ok());
     CompileResult second = f.greedy.Hold(grammar);
@@ -94,9 +95,9 @@ TEST_SUITE("unit") {
     CompileCache cache({.bytes_max = 2048 * kMiB, .memory = &f.memory});
     const auto open = [&](GrammarHolder& holder, const std::string& name) -> CompileResult {
       if (absl::Status status = holder.CheckRoom(); !status.ok()) return status;
-      CompileResult compiled = cache.FindOrCompile(
-          {.kind = GrammarKind::kRegex, .text = name},
-          [&]() -> CompileResult { return std::make_shared<Weight>(&f.memory, 100 * kMiB); });
+      CompileResult compiled =
+          cache.FindOrCompile({.kind = GrammarKind::kRegex, .text = name},
+                              [&]() -> CompileResult { return f.weights.Make(100 * kMiB); });
       return compiled.ok() ? holder.Hold(*std::move(compiled)) : compiled;
     };
     for (const char* const name : {"a", "b", "c", "d", "e", "f", "g"}) {
@@ -115,7 +116,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a holder that is gone, and threads that hold and release one grammar") {
     GrammarMemory memory(1024 * kMiB);
-    const auto grammar = std::make_shared<Weight>(&memory, 1);
+    const GrammarWeights weights(&memory);
+    const auto grammar = weights.Make(1);
     Grammar left;
     {
       GrammarHolder holder(&memory);

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {
@@ -24,10 +24,11 @@ struct Fixture {
     TokenId id = kEos + 1;
     for (const std::string& piece : more) builder.Set(id++, piece, {});
     vocabulary = std::move(builder).Build();
-    backend = *SpecdBackend::Create({.vocabulary = &*vocabulary, .vocab_size = id});
+    compiler = std::make_unique<GrammarCompiler>(
+        GrammarCompilerOptions{.vocabulary = &*vocabulary, .vocab_size = id});
   }
   std::shared_ptr<const CompiledGrammar> Compile(GrammarKind kind, const std::string& text) const {
-    auto compiled = backend->Compile({.kind = kind, .text = text});
+    auto compiled = compiler->CompileAnew({.kind = kind, .text = text});
     REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());
     return *std::move(compiled);
   }
@@ -35,7 +36,7 @@ struct Fixture {
     return Compile(kind, text)->NewMatcher({.stop_ids = {kEos}});
   }
   std::optional<Vocabulary> vocabulary;
-  std::unique_ptr<SpecdBackend> backend;
+  std::unique_ptr<GrammarCompiler> compiler;
 };
 
 std::vector<uint32_t> WordsOf(GrammarMatcher& matcher) {
@@ -153,7 +154,7 @@ TEST_SUITE("unit") {
               std::to_string(60 + letter - 'a') + "}";
     }
     const auto compiled =
-        fixture.backend->Compile({.kind = GrammarKind::kRegex, .text = text + ")x"});
+        fixture.compiler->CompileAnew({.kind = GrammarKind::kRegex, .text = text + ")x"});
     CHECK(compiled.status().code() == absl::StatusCode::kResourceExhausted);
     MESSAGE(compiled.status().ToString());
   }

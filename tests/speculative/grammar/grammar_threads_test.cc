@@ -13,7 +13,6 @@
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/grammar_compiler.h"
 #include "speculative/grammar/mask_cache.h"
-#include "speculative/grammar/specd_backend.h"
 
 namespace specd::grammar {
 namespace {
@@ -42,13 +41,12 @@ const char* const kGrammars[] = {
 TEST_SUITE("unit") {
   TEST_CASE("matchers of one grammar, in several threads, have the masks of one thread") {
     const Vocabulary vocabulary = MakeVocabulary();
-    const auto backend =
-        *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
     for (const char* grammar : kGrammars) {
       CAPTURE(grammar);
       // Each thread walks by itself over states that others make at the same time.
-      const auto compiled = *backend->Compile({.kind = GrammarKind::kEbnf, .text = grammar});
-      const auto alone = *backend->Compile({.kind = GrammarKind::kEbnf, .text = grammar});
+      const auto compiled = *compiler.CompileAnew({.kind = GrammarKind::kEbnf, .text = grammar});
+      const auto alone = *compiler.CompileAnew({.kind = GrammarKind::kEbnf, .text = grammar});
       const auto walk = [](const CompiledGrammar& followed, uint32_t seed) {
         std::mt19937 random(seed);
         std::vector<std::vector<uint32_t>> masks;
@@ -76,14 +74,12 @@ TEST_SUITE("unit") {
   TEST_CASE("the same constraint, asked for by several, is compiled once") {
     const Vocabulary vocabulary = MakeVocabulary();
     for (int repeat = 0; repeat < 20; ++repeat) {
-      const auto compiler =
-          *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+      GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
       std::vector<std::shared_ptr<const CompiledGrammar>> compiled(4);
       std::vector<std::thread> threads;
       for (auto& place : compiled) {
-        threads.emplace_back([&] {
-          place = *compiler->Compile({.kind = GrammarKind::kRegex, .text = "[ab]{3,5}"});
-        });
+        threads.emplace_back(
+            [&] { place = *compiler.Compile({.kind = GrammarKind::kRegex, .text = "[ab]{3,5}"}); });
       }
       for (std::thread& thread : threads) thread.join();
       for (const auto& each : compiled) CHECK(each == compiled[0]);
@@ -91,7 +87,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("threads that met the same new state each built its mask: one builds, others wait") {
-    MaskCache cache(1 << 20);
+    GrammarMemory memory(size_t{1} << 30);
+    MaskCache cache(1 << 20, &memory);
     std::atomic<int> num_builds = 0;
     std::atomic<int> num_failures = 0;
     std::vector<std::thread> threads;
@@ -125,7 +122,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("threads that insert and find the same keys see whole rows") {
-    MaskCache cache(8 * 1200);
+    GrammarMemory memory(size_t{1} << 30);
+    MaskCache cache(8 * 1200, &memory);
     std::vector<std::thread> threads;
     for (uint32_t seed = 0; seed < 4; ++seed) {
       threads.emplace_back([&cache, seed] {

@@ -25,6 +25,7 @@ struct Case {
   std::string wrong;
   std::string lenient;
   std::string remark;
+  KeyOrder key_order = KeyOrder::kSchema;
 };
 
 // The text of `value` without whitespace; simdjson would lose digits of a number that it parses.
@@ -55,6 +56,9 @@ Case ReadCase(ondemand::object object) {
     ondemand::value value = field.value();
     if (name == "schema") {
       one.schema = TextOf(value);
+    } else if (name == "key_order") {
+      REQUIRE(value.get_string().value() == "any");
+      one.key_order = KeyOrder::kAny;
     } else if (name == "refused" || name == "wrong" || name == "lenient" || name == "remark") {
       const std::string_view part = value.get_string();
       (name == "refused"   ? one.refused
@@ -98,8 +102,9 @@ void CheckCase(const Case& one, Whitespace whitespace) {
   INFO("schema: ", one.schema);
   GrammarRules rules;
   std::vector<std::string> warnings;
-  const absl::StatusOr<ExprId> root = BuildJsonSchema(
-      one.schema, {.whitespace = whitespace, .lenient = !one.lenient.empty()}, &rules, &warnings);
+  const JsonSchemaOptions options = {
+      .whitespace = whitespace, .key_order = one.key_order, .lenient = !one.lenient.empty()};
+  const absl::StatusOr<ExprId> root = BuildJsonSchema(one.schema, options, &rules, &warnings);
   if (!one.refused.empty()) {
     CheckError(root.status(), absl::StatusCode::kUnimplemented, "unsupported " + one.refused);
     return;

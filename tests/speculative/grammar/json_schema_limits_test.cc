@@ -158,6 +158,25 @@ TEST_SUITE("unit") {
     CHECK(warnings[0] == "earlier");
   }
 
+  TEST_CASE("json schema: properties in any order have a bound, and it is named") {
+    const auto build = [](int num_properties) {
+      std::string properties;
+      for (int i = 0; i < num_properties; ++i) {
+        properties += fmt::format(R"({}"p{}": true)", i == 0 ? "" : ", ", i);
+      }
+      GrammarRules rules;
+      std::vector<std::string> warnings;
+      return BuildJsonSchema(
+                 fmt::format(R"({{"type": "object", "properties": {{{}}}}})", properties),
+                 {.key_order = KeyOrder::kAny}, &rules, &warnings)
+          .status();
+    };
+    CHECK(build(16384).ok());
+    const absl::Status status = build(16385);
+    CHECK(status.code() == absl::StatusCode::kResourceExhausted);
+    CHECK(status.message().find("16385 properties") != std::string::npos);
+  }
+
   TEST_CASE("json schema: branches that multiply are refused, not built") {
     std::string branches;
     for (int i = 0; i < 40; ++i) {

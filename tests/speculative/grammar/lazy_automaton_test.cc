@@ -7,53 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/grammar_rules.h"
 #include "speculative/grammar/network.h"
-#include "tests/support/grammar_reference.h"
+#include "tests/speculative/grammar/follower.h"
 
 namespace specd::grammar {
 namespace {
-
-class Follower {
- public:
-  explicit Follower(const GrammarRules& rules)
-      : network_(*Network::Build(rules)), automaton_(&network_) {}
-
-  StateId After(std::string_view text) {
-    StateId state = automaton_.start();
-    for (const char byte : text) state = automaton_.Step(state, static_cast<uint8_t>(byte));
-    return state;
-  }
-  bool IsPrefix(std::string_view text) { return LazyAutomaton::IsAlive(After(text)); }
-  bool Accepts(std::string_view text) {
-    return IsPrefix(text) && automaton_.IsAccepting(After(text));
-  }
-  LazyAutomaton& automaton() { return automaton_; }
-
- private:
-  Network network_;
-  LazyAutomaton automaton_;
-};
-
-// Every text over `letters` of at most `length` letters.
-std::vector<std::string> AllTexts(std::string_view letters, size_t length) {
-  std::vector<std::string> texts = {""};
-  for (size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].size() == length) continue;
-    for (const char letter : letters) texts.push_back(texts[i] + letter);
-  }
-  return texts;
-}
-
-void CheckAgainstReference(const GrammarRules& rules, std::string_view letters, size_t length) {
-  Follower follower(rules);
-  GrammarReference reference(rules);
-  for (const std::string& text : AllTexts(letters, length)) {
-    CAPTURE(text);
-    REQUIRE(follower.IsPrefix(text) == reference.IsPrefix(text));
-    REQUIRE(follower.Accepts(text) == reference.Accepts(text));
-  }
-}
 
 // Rules over a and b with every kind of expression; calls may be left recursive, hidden behind
 // rules with the empty text, or lead nowhere.
@@ -99,60 +59,27 @@ class RandomRules {
   GrammarRules rules_;
 };
 
-// Members over a, b and c: required and optional ones, others, bounds; values that hold members.
-class RandomMembers {
- public:
-  explicit RandomMembers(uint64_t seed) : random_(seed) {
-    const RuleId root = rules_.AddRule("root");
-    rules_.Define(root, rules_.AnyOf({Object(root), rules_.Literal("c")}));
-    rules_.SetRoot(root);
-  }
-  const GrammarRules& rules() const { return rules_; }
-
- private:
-  ExprId Object(RuleId root) {
-    Members members;
-    uint32_t num_required = 0;
-    const size_t num_keys = random_() % 4;
-    for (size_t i = 0; i < num_keys; ++i) {
-      const bool is_required = random_() % 3 == 0;
-      num_required += is_required ? 1 : 0;
-      members.keys.push_back({std::string(1, "abc"[i]), Value(root), is_required});
-    }
-    members.separator = random_() % 2 == 0 ? rules_.Literal("b") : rules_.Plus(rules_.Literal("a"));
-    if (random_() % 2 == 0) members.other = rules_.Sequence({rules_.Literal("c"), Value(root)});
-    const bool has_others = members.other != rules_.Never();
-    members.min = 1 + static_cast<uint32_t>(random_() % (has_others ? num_required + 1 : 3));
-    if (random_() % 3 == 0) {
-      members.has_need = true;
-      for (Members::Key& key : members.keys) {
-        if (random_() % 2 == 0) key.needed_value = random_() % 2 == 0 ? key.value : Value(root);
-      }
-      if (has_others && random_() % 2 == 0) members.needed_other = rules_.Literal("cc");
-    } else if (random_() % 2 == 0)
-      members.max = members.min + static_cast<uint32_t>(random_() % 2);
-    return rules_.MembersOf(std::move(members));
-  }
-  ExprId Value(RuleId root) {
-    switch (random_() % 5) {
-      case 0:
-        return rules_.Call(root);
-      case 1:
-        return rules_.Repeat(rules_.AnyOf({rules_.Literal("a"), rules_.Literal("ab")}), 1, 5);
-      case 2:
-        return rules_.Bytes(ByteSet::Range('a', 'c'));
-      case 3:
-        return random_() % 3 == 0 ? rules_.Never() : rules_.Literal("b");
-      default:
-        return rules_.Literal("a");
-    }
-  }
-
-  std::mt19937_64 random_;
-  GrammarRules rules_;
-};
-
 TEST_SUITE("unit") {
+  // Bug: each letter could be a level of its own, so states grew with their texts, and an opened
+  // constraint died when one was long.
+  TEST_CASE("texts that nest as a star in a star have one state, however long they are") {
+    for (const char* text : {"root ::= [ab] root*", "root ::= root root | [ab]",
+                             "root ::= item+\nitem ::= [ab] item*"}) {
+      CAPTURE(text);
+      GrammarRules rules;
+      const RuleId start = rules.AddRule("start");
+      rules.SetRoot(start);
+      const auto root = ParseEbnf(text, {}, &rules);
+      REQUIRE(root.ok());
+      rules.Define(start, *root);
+      const auto network = Network::Build(rules);
+      REQUIRE(network.ok());
+      LazyAutomaton automaton(&*network);
+      const StateId three = automaton.StepText(automaton.start(), "aba");
+      CHECK(automaton.StepText(three, "baba") == three);
+    }
+  }
+
   TEST_CASE("left recursion, direct, through another rule and behind an empty rule") {
     for (int form = 0; form < 4; ++form) {
       CAPTURE(form);
@@ -247,13 +174,6 @@ TEST_SUITE("unit") {
     for (uint64_t seed = 0; seed < 400; ++seed) {
       CAPTURE(seed);
       CheckAgainstReference(RandomRules(seed).rules(), "ab", 7);
-    }
-  }
-
-  TEST_CASE("random members: every text and every prefix, against the reference") {
-    for (uint64_t seed = 0; seed < 400; ++seed) {
-      CAPTURE(seed);
-      CheckAgainstReference(RandomMembers(seed).rules(), "abc", 7);
     }
   }
 

@@ -14,7 +14,8 @@ MaskCache::Words Row(uint32_t value, size_t size = 256) {
 
 TEST_SUITE("unit") {
   TEST_CASE("the row used least recently is dropped, and lives on while somebody holds it") {
-    MaskCache cache(4 * 1200);  // four rows of 1 KiB and their entries
+    GrammarMemory memory(size_t{1} << 30);
+    MaskCache cache(4 * 1200, &memory);  // four rows of 1 KiB and their entries
     for (uint32_t i = 0; i < 4; ++i) cache.Insert({.state = i}, Row(i));
     const MaskCache::Words held = cache.Find({.state = 0});
     REQUIRE(held != nullptr);
@@ -28,7 +29,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("grammar, state and stop set are a key together; the first row of a key stays") {
-    MaskCache cache(1 << 20);
+    GrammarMemory memory(size_t{1} << 30);
+    MaskCache cache(1 << 20, &memory);
     const MaskCache::Words first = cache.Insert({.grammar = 1, .state = 2, .stop_set = 3}, Row(1));
     CHECK(cache.Insert({.grammar = 1, .state = 2, .stop_set = 3}, Row(2)) == first);
     for (const MaskCache::Key& key :
@@ -38,11 +40,28 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("one row that is larger than the bound is kept until the next") {
-    MaskCache cache(100);
+    GrammarMemory memory(size_t{1} << 30);
+    MaskCache cache(100, &memory);
     cache.Insert({.state = 1}, Row(1));
     CHECK(cache.Find({.state = 1}) != nullptr);
     cache.Insert({.state = 2}, Row(2));
     CHECK(cache.Find({.state = 1}) == nullptr);
+  }
+
+  // Bug: rows, up to 256 MiB for each tokenizer, came on top of the memory of all constraints.
+  TEST_CASE("rows count in the memory of all grammars, and take an eighth of it at most") {
+    GrammarMemory memory(8 * 10 * 1200);
+    {
+      MaskCache cache(size_t{1} << 30, &memory);
+      for (uint32_t i = 0; i < 8; ++i) cache.Insert({.state = i}, Row(i));
+      CHECK(memory.size_bytes() == cache.size_bytes());
+      CHECK(memory.size_bytes() >= 8 * 1024);
+      for (uint32_t i = 8; i < 100; ++i) cache.Insert({.state = i}, Row(i));
+      CHECK(memory.size_bytes() == cache.size_bytes());
+      CHECK(memory.size_bytes() <= 10 * 1200);
+      CHECK(memory.size_bytes() > 8 * 1024);
+    }
+    CHECK(memory.size_bytes() == 0);
   }
 }
 

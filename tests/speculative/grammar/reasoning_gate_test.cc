@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "speculative/grammar/specd_backend.h"
+#include "speculative/grammar/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {
@@ -59,18 +59,19 @@ class Rule {
 
 struct Fixture {
   Fixture() : vocabulary(MakeVocabulary()) {
-    backend = *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = kVocab});
+    compiler = std::make_unique<GrammarCompiler>(
+        GrammarCompilerOptions{.vocabulary = &vocabulary, .vocab_size = kVocab});
     markers = *ReasoningMarkers::Create({.start = "<t>", .end = "</t>"}, &vocabulary, kVocab);
   }
   std::unique_ptr<GrammarMatcher> Gate(const std::vector<TokenId>& prompt = {}) {
-    auto compiled = backend->Compile({.kind = GrammarKind::kRegex, .text = "a(ab|b)*"});
+    auto compiled = compiler->CompileAnew({.kind = GrammarKind::kRegex, .text = "a(ab|b)*"});
     REQUIRE(compiled.ok());
     return std::make_unique<ReasoningGate>(markers, (*compiled)->NewMatcher({.stop_ids = {kEos}}),
                                            prompt);
   }
 
   Vocabulary vocabulary;
-  std::unique_ptr<SpecdBackend> backend;
+  std::unique_ptr<GrammarCompiler> compiler;
   std::shared_ptr<const ReasoningMarkers> markers;
 };
 

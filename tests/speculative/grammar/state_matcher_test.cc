@@ -10,7 +10,6 @@
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/ebnf.h"
 #include "speculative/grammar/grammar_compiler.h"
-#include "speculative/grammar/specd_backend.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {
@@ -43,20 +42,21 @@ constexpr int32_t kVocabSize = 70;  // more columns than tokens, and no multiple
 class Fixture {
  public:
   Fixture() : vocabulary_(MakeVocabulary()) {
-    backend_ = *SpecdBackend::Create({.vocabulary = &vocabulary_, .vocab_size = kVocabSize});
+    compiler_ = std::make_unique<GrammarCompiler>(
+        GrammarCompilerOptions{.vocabulary = &vocabulary_, .vocab_size = kVocabSize});
   }
   std::unique_ptr<GrammarMatcher> Matcher(GrammarKind kind, const std::string& text,
                                           std::vector<TokenId> stops = {kEos}) {
-    const auto compiled = backend_->Compile({.kind = kind, .text = text});
+    const auto compiled = compiler_->CompileAnew({.kind = kind, .text = text});
     REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());
     return (*compiled)->NewMatcher({.stop_ids = std::move(stops)});
   }
   const Vocabulary& vocabulary() const { return vocabulary_; }
-  const SpecdBackend& backend() const { return *backend_; }
+  GrammarCompiler& compiler() { return *compiler_; }
 
  private:
   Vocabulary vocabulary_;
-  std::unique_ptr<SpecdBackend> backend_;
+  std::unique_ptr<GrammarCompiler> compiler_;
 };
 
 const char* const kGrammars[] = {
@@ -235,9 +235,9 @@ TEST_SUITE("unit") {
     builder.Set(2, "x", {});
     builder.Set(3, "axyz", {});
     const Vocabulary vocabulary = std::move(builder).Build();
-    const auto backend = *SpecdBackend::Create({.vocabulary = &vocabulary, .vocab_size = 4});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = 4});
     const auto compile = [&](const char* pattern) {
-      return backend->Compile({.kind = GrammarKind::kRegex, .text = pattern});
+      return compiler.CompileAnew({.kind = GrammarKind::kRegex, .text = pattern});
     };
     // No token spells b: no text is left.
     CHECK(compile("ab").status().code() == absl::StatusCode::kInvalidArgument);
@@ -271,26 +271,25 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a constraint without a text is refused, and so is one past a limit") {
     Fixture fixture;
-    const auto never = fixture.backend().Compile({.kind = GrammarKind::kRegex, .text = "a^b"});
+    const auto never = fixture.compiler().CompileAnew({.kind = GrammarKind::kRegex, .text = "a^b"});
     CHECK(never.status().code() == absl::StatusCode::kInvalidArgument);
     std::string text;
     for (int i = 0; i < 20000; ++i) text += "a{64}";
-    const auto large = fixture.backend().Compile({.kind = GrammarKind::kRegex, .text = text});
+    const auto large = fixture.compiler().CompileAnew({.kind = GrammarKind::kRegex, .text = text});
     CHECK(large.status().code() == absl::StatusCode::kResourceExhausted);
   }
 
   TEST_CASE("the compiler compiles once, and keeps errors too") {
     const Vocabulary vocabulary = MakeVocabulary();
-    const auto compiler =
-        *GrammarCompiler::Create({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
+    GrammarCompiler compiler({.vocabulary = &vocabulary, .vocab_size = kVocabSize});
     const GrammarRequest request = {.kind = GrammarKind::kRegex, .text = "[ab]+"};
-    const auto first = compiler->Compile(request);
+    const auto first = compiler.Compile(request);
     REQUIRE(first.ok());
-    CHECK(*compiler->Compile(request) == *first);
+    CHECK(*compiler.Compile(request) == *first);
     const GrammarRequest other = {.kind = GrammarKind::kRegex, .text = "[ab]*"};
-    CHECK(*compiler->Compile(other) != *first);
-    CHECK(!compiler->Compile({.kind = GrammarKind::kRegex, .text = "("}).ok());
-    CHECK(!compiler->Compile({.kind = GrammarKind::kRegex, .text = "("}).ok());
+    CHECK(*compiler.Compile(other) != *first);
+    CHECK(!compiler.Compile({.kind = GrammarKind::kRegex, .text = "("}).ok());
+    CHECK(!compiler.Compile({.kind = GrammarKind::kRegex, .text = "("}).ok());
   }
 }
 

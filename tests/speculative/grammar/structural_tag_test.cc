@@ -289,8 +289,6 @@ TEST_SUITE("unit") {
     CheckUnsupported(Root(R"({"type":"dispatch","rules":[]})"), "unsupported format \"dispatch\"");
     CheckUnsupported(Root(R"({"type":"json_schema","json_schema":{},"style":"glm_xml"})"),
                      "/format/style: unsupported style \"glm_xml\"");
-    CheckUnsupported(Root(R"({"type":"json_schema","json_schema":{},"any_order":true})"),
-                     "/format/any_order: unsupported");
     CheckUnsupported(Root(R"({"type":"any_text","max_tokens":5})"), "/format/max_tokens");
     CheckUnsupported(Root(R"({"type":"any_text","min_chars":5})"), "field \"min_chars\"");
     CheckUnsupported(Root(R"({"type":"tag","begin":{"type":"token"},"content":{"type":"any_text"},

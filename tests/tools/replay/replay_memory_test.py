@@ -2,7 +2,7 @@
 
 Usage: replay_memory_test.py [unittest arguments]
 
-It prints a table of sizes, times and peaks (getrusage), which docs/TRACES.md shows. A trace is a copy of
+It prints a table of sizes, times and peaks (getrusage). A trace is a copy of
 a small one, many times, because a real run of that length takes hours.
 """
 

@@ -25,6 +25,7 @@ from toy_tokenizer import texts_of_ids  # noqa: E402
 
 BIN = pathlib.Path(os.environ["SPECD_BIN"])
 TOKENIZER = SOURCE / "tools/toy_engine/tokenizer.json"
+CORPUS = SOURCE / "tools/toy_engine/corpus.txt"
 TEMPERATURE = 0.8
 GRAMMAR_MASK = 3  # of TraceTensor
 
@@ -45,7 +46,7 @@ class ReportOfTrace(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory(prefix="specd-report-")
         folder = pathlib.Path(cls.folder.name)
         subprocess.run([BIN / "specd-toy-engine", "--specd=embedded:cpu", f"--tokenizer={TOKENIZER}",
-                        f"--corpus={SOURCE}/LICENSE,{SOURCE}/CONTRIBUTING.md", "--prompt=The daemon|A round",
+                        f"--corpus={CORPUS}", "--prompt=The daemon|A round",
                         f"--temperature={TEMPERATURE}", "--drafts=sampled", "--verify=token",
                         "--regex=([a-z]+ ){20}[a-z]+[.]", "--max_tokens=60", "--print=none", "--stats=none",
                         f"--trace={folder / 'traces'}", "--trace_options=level=rows"], check=True)

@@ -113,7 +113,7 @@ class EngineTest(ProcessTest):
                 self.assertEqual(texts, expected, uri)
 
     def test_a_prompt_of_several_forwards_gives_the_text_of_llama_cpp(self):
-        text = (SOURCE / "docs/README.md").read_text()
+        text = (SOURCE / "tools/toy_engine/corpus.txt").read_text()
         ids = self.tokenizer.encode(text).ids[:700]
         prompt = self.tokenizer.decode(ids)
         self.assertEqual(self.tokenizer.encode(prompt).ids, ids)

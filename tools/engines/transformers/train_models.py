@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Trains two small models of Llama's kind on the documents of this repository: a target and an assistant.
+"""Trains two small models of Llama's kind on the toy engine's corpus: a target and an assistant.
 
 Usage: train_models.py FOLDER [--steps N] [--assistant_steps N]
 
 FOLDER gets target/, assistant/ and tokenizer.json, the toy engine's tokenizer, whose ids the models have.
-Models that are there already, made with the same numbers by the same script, are left as they are. The
-text depends on the documents, so keep models that a comparison has used.
+Models that are there already, made with the same numbers from the same corpus by the same script, are left
+as they are.
 """
 
 import argparse
@@ -15,7 +15,6 @@ import math
 import pathlib
 import re
 import shutil
-import subprocess
 import sys
 import time
 
@@ -25,8 +24,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 TOKENIZER = ROOT / "tools/toy_engine/tokenizer.json"
+CORPUS = ROOT / "tools/toy_engine/corpus.txt"
 END = "<|endoftext|>"
 POSITIONS = 512
+PARAGRAPHS = 8  # of one document
 WINDOW, BATCH = 96, 8
 STAMP = "trained.json"  # written when the models of a folder are complete
 STEPS = {"target": 400, "assistant": 600}
@@ -37,17 +38,11 @@ SIZES = {"target": dict(hidden_size=128, intermediate_size=352, num_hidden_layer
 
 
 def documents():
-    """The prose of the documents, without fenced code and tables."""
-    listed = subprocess.run(["git", "ls-files", "-z", "*.md"], cwd=ROOT, capture_output=True, text=True,
-                            check=False)
-    paths = [ROOT / name for name in listed.stdout.split("\0") if name] or ROOT.rglob("*.md")
-    for path in sorted(paths):
-        text = re.sub(r"^```.*?^```[^\n]*$", "", path.read_text(encoding="utf-8"),
-                      flags=re.MULTILINE | re.DOTALL)
-        text = re.sub(r"^\s*\|.*$", "", text, flags=re.MULTILINE)
-        # A paragraph is one line, as people read it; a title stands by itself.
-        parts = [" ".join(part.split()) for part in re.split(r"\n\s*\n", text)]
-        yield "\n".join(part for part in parts if part)
+    """The corpus in pieces of some paragraphs, of one line each. A model learns that a text ends after each."""
+    text = re.sub(r"<!--.*?-->", "", CORPUS.read_text(encoding="utf-8"), flags=re.DOTALL)
+    paragraphs = [" ".join(part.split()) for part in text.strip().split("\n\n")]
+    for begin in range(0, len(paragraphs), PARAGRAPHS):
+        yield "\n".join(paragraphs[begin:begin + PARAGRAPHS])
 
 
 def token_ids(tokenizer):
@@ -87,7 +82,8 @@ def train(name, ids, tokenizer, steps, say):
 def trained(folder, steps, say=lambda text: print(text, flush=True)):
     """Trains what is not there. steps: {name of a model: steps}. Returns the folder."""
     folder = pathlib.Path(folder)
-    what = {"steps": steps, "script": hashlib.sha256(pathlib.Path(__file__).read_bytes()).hexdigest()}
+    made_of = pathlib.Path(__file__).read_bytes() + CORPUS.read_bytes()
+    what = {"steps": steps, "made_of": hashlib.sha256(made_of).hexdigest()}
     stamp = folder / STAMP
     if stamp.exists() and json.loads(stamp.read_text()) == what:
         return folder
@@ -95,7 +91,7 @@ def trained(folder, steps, say=lambda text: print(text, flush=True)):
     stamp.unlink(missing_ok=True)
     tokenizer = tokenizers.Tokenizer.from_file(str(TOKENIZER))
     ids = token_ids(tokenizer)
-    say(f"two models learn {len(ids)} tokens of this repository's documents, once")
+    say(f"two models learn {len(ids)} tokens of the toy engine's corpus, once")
     for name, count in steps.items():
         train(name, ids, tokenizer, count, say).save_pretrained(folder / name)
     shutil.copyfile(TOKENIZER, folder / "tokenizer.json")

@@ -1,0 +1,34 @@
+// The functions here divide the places of ControlServer among the users that it serves.
+//
+// A place of a connection that has not attached is never kept from a newer connection: one of the
+// user with the most of them gives way. Sessions are divided by IsWithinShare: as long as three
+// quarters of the places are enough, nobody is refused. In the last quarter a user may have as
+// many sessions as he leaves free, and always one while there is one. So one user never takes all
+// of them, and a user who comes later gets half of what is left. A daemon that serves one user does
+// not ask. Pure functions; safe from any thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "daemon/server/control_connection.h"
+
+namespace specd {
+
+// What is held, with what is asked for.
+struct Holdings {
+  size_t of_user = 0;
+  size_t of_all = 0;
+};
+
+bool IsWithinShare(const Holdings& held, size_t num_places);
+
+// The connection that gives way to a new one, among those that have not attached and are of users
+// who may attach, or may not: the oldest one of the user with the most. `connections` has the
+// oldest first. Null if there is none.
+ControlConnection* FindWhoGivesWay(std::span<const std::unique_ptr<ControlConnection>> connections,
+                                   bool allowed);
+
+}  // namespace specd

@@ -1,0 +1,41 @@
+// StreamListener listens on an endpoint ipc://PATH or tcp://HOST:PORT, for Broadcaster.
+//
+// An AcceptGate stands before it. The file of an ipc endpoint is held by an InstanceLock. Movable;
+// not synchronized.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "ipc/base/unique_fd.h"
+#include "ipc/sockets/accept_gate.h"
+#include "ipc/sockets/instance_lock.h"
+
+namespace specd {
+
+class StreamListener {
+ public:
+  // HOST is a name, an address, or * for all addresses; PORT may be *.
+  static absl::StatusOr<StreamListener> Listen(const std::string& endpoint,
+                                               const AcceptRules& rules);
+
+  int fd() const { return fd_.get(); }
+  // The endpoint with the port that the system chose.
+  const std::string& endpoint() const { return endpoint_; }
+
+  // A connection, which does not block; invalid if there is none, or if the gate turned it away.
+  // `name` becomes the peer's for the log.
+  UniqueFd Accept(std::string* name);
+
+ private:
+  StreamListener(std::optional<InstanceLock> lock, UniqueFd fd, std::string endpoint,
+                 const AcceptRules& rules);
+
+  std::optional<InstanceLock> lock_;  // released last
+  AcceptGate gate_;
+  UniqueFd fd_;
+  std::string endpoint_;
+};
+
+}  // namespace specd

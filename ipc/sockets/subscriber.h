@@ -1,0 +1,47 @@
+// Subscriber is one connection of a Broadcaster: what it asked for, and the messages that wait.
+//
+// Plain data. The broadcaster's thread owns one half of it, and a mutex guards the other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+#include "ipc/base/unique_fd.h"
+#include "ipc/sockets/zmtp.h"
+
+namespace specd {
+
+// The frames of a message, shared by the queues that hold it. Its bytes leave the pool with the
+// last of them.
+using WireMessage = std::shared_ptr<const std::string>;
+
+struct Subscriber {
+  // Owned by the broadcaster's thread.
+  UniqueFd fd;
+  std::string name;  // for the log
+  ZmtpReader reader;
+  absl::Time accepted_at = absl::InfinitePast();
+  absl::Time full_since = absl::InfiniteFuture();  // the socket took its last byte then
+  bool waits_for_room = false;                     // epoll reports when the socket takes bytes
+  bool told_of_lost = false;
+  bool told_of_refused = false;
+  std::set<std::string, std::less<>> prefixes = {};
+  uint64_t refused_subscriptions = 0;
+
+  // Guarded by the broadcaster's mutex.
+  std::deque<WireMessage> queue = {};
+  size_t queued_bytes = 0;      // of the queue and of the prefixes
+  size_t front_sent_bytes = 0;  // of the first message
+  bool is_listed = false;       // among those that have something to send
+  uint64_t matched_by = 0;      // the number of the last message that it asked for
+  bool is_losing = false;       // since the socket took its last byte
+  uint64_t lost_messages = 0;
+};
+
+}  // namespace specd

@@ -1,0 +1,278 @@
+// A Broadcaster serves libzmq's SUB sockets, and its memory is bounded whatever they do.
+#include "ipc/sockets/broadcaster.h"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ipc/sockets/zmq_socket.h"
+#include "tests/support/eventually.h"
+
+namespace specd {
+namespace {
+
+using std::string_view_literals::operator""sv;
+constexpr absl::Duration kLong = absl::Seconds(30);
+constexpr size_t kPoolBytes = size_t{4} << 20;
+
+std::string Subscription(std::string_view prefix) {
+  std::string out("\0"sv);
+  out.push_back(static_cast<char>(prefix.size() + 1));
+  out += '\1';
+  out += prefix;
+  return out;
+}
+
+// A connection that speaks by hand, and reads when the test does.
+class RawSubscriber {
+ public:
+  explicit RawSubscriber(const std::string& path)
+      : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    REQUIRE(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    const timeval patience = {.tv_sec = 30, .tv_usec = 0};
+    REQUIRE(setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
+    std::string hello = ZmtpHello();
+    hello.replace(hello.size() - 3, 3, "SUB");
+    Say(hello);
+  }
+  void Say(std::string_view bytes) {
+    REQUIRE(send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+            static_cast<ssize_t>(bytes.size()));
+  }
+  // Reads up to the text, and past it; false if the connection ends before.
+  bool ReadUntil(std::string_view text) {
+    while (true) {
+      if (const size_t at = seen_.find(text); at != std::string::npos) {
+        seen_.erase(0, at + text.size());
+        return true;
+      }
+      std::array<char, 65536> buffer;
+      const ssize_t size = recv(fd_.get(), buffer.data(), buffer.size(), 0);
+      if (size <= 0) return false;
+      seen_.append(buffer.data(), static_cast<size_t>(size));
+    }
+  }
+  void Hang() { fd_.Reset(); }
+
+ private:
+  UniqueFd fd_;
+  std::string seen_;
+};
+
+struct Fixture {
+  explicit Fixture(BroadcastOptions options = {}) {
+    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    folder = name;
+    path = folder + "/s";
+    options.queued_bytes_max = kPoolBytes;
+    options.on_trouble = [this](std::string_view what) {
+      const std::lock_guard lock(mutex);
+      troubles += std::string(what) + "\n";
+    };
+    absl::StatusOr<std::unique_ptr<Broadcaster>> made =
+        Broadcaster::Create("ipc://" + path, options);
+    REQUIRE(made.ok());
+    broadcaster = *std::move(made);
+  }
+  ~Fixture() {
+    broadcaster.reset();
+    std::filesystem::remove_all(folder);
+  }
+  ZmqSocket Connect(const std::vector<std::string>& topics) {
+    absl::StatusOr<ZmqSocket> socket = ZmqSocket::Make(&*context, ZmqKind::kSubscribe, {});
+    REQUIRE(socket.ok());
+    for (const std::string& topic : topics) REQUIRE(socket->Subscribe(topic).ok());
+    REQUIRE(socket->Connect("ipc://" + path).ok());
+    // The connection is made in the background.
+    std::vector<std::string> frames;
+    absl::StatusOr<bool> got = false;
+    while (got.ok() && !*got) {
+      broadcaster->Send(topics.front(), "ready");
+      got = socket->Receive(&frames, absl::Milliseconds(10));
+    }
+    REQUIRE(got.ok());
+    broadcaster->Send(topics.front(), "last");
+    while (frames[1] != "last") REQUIRE(*socket->Receive(&frames, kLong));
+    return *std::move(socket);
+  }
+  RawSubscriber ConnectRaw(std::string_view topic) {
+    RawSubscriber raw(path);
+    raw.Say(Subscription(topic));
+    raw.Say("\4\x0b\4PING\0\1mark"sv);
+    REQUIRE(raw.ReadUntil("\4PONGmark"sv));  // the subscription was read before
+    return raw;
+  }
+  bool Told(std::string_view word) {
+    const std::lock_guard lock(mutex);
+    return troubles.find(word) != std::string::npos;
+  }
+
+  std::mutex mutex;
+  std::string troubles;
+  std::string folder;
+  std::string path;
+  absl::StatusOr<ZmqContext> context = ZmqContext::Make();
+  std::unique_ptr<Broadcaster> broadcaster;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("zmq: subscribers of a broadcaster get what they asked for, whole and in order") {
+    Fixture f;
+    ZmqSocket both = f.Connect({"text/a/", "tokens", "t"});
+    ZmqSocket one = f.Connect({"text/a/"});
+    std::vector<std::string> payloads;
+    for (const size_t size : {0, 1, 255, 256, 65536, 1 << 19}) payloads.emplace_back(size, 'p');
+    for (const std::string& payload : payloads) {
+      for (const char* topic : {"text/a/", "tokens", "heartbeat", "text/ab/"}) {
+        f.broadcaster->Send(topic, payload);
+      }
+      // Each has read this round before the next one, so none loses anything.
+      std::vector<std::string> frames;
+      for (const char* topic : {"text/a/", "tokens", "text/ab/"}) {
+        do {
+          REQUIRE(*both.Receive(&frames, kLong));
+        } while (frames[1] == "ready" || frames[1] == "last");
+        REQUIRE(frames == std::vector<std::string>{topic, payload});
+      }
+      REQUIRE(*one.Receive(&frames, kLong));
+      REQUIRE(frames == std::vector<std::string>{"text/a/", payload});
+    }
+    CHECK(f.broadcaster->counters().lost_messages == 0);
+  }
+
+  TEST_CASE("broadcaster: a subscriber that left costs nothing") {
+    Fixture f;
+    RawSubscriber raw = f.ConnectRaw("a");
+    CHECK(f.broadcaster->queued_bytes() > 0);  // its subscription
+    for (int i = 0; i < 100; ++i) f.broadcaster->Send("a", std::string(10000, 'x'));
+    CHECK(f.broadcaster->queued_bytes() > 0);
+    raw.Hang();
+    CHECK(Eventually([&] { return f.broadcaster->queued_bytes() == 0; }));
+  }
+
+  TEST_CASE("zmq: messages of a broadcaster that waited at its end are sent") {
+    Fixture f;
+    ZmqSocket socket = f.Connect({"a"});
+    for (int i = 0; i < 100; ++i) f.broadcaster->Send("a", std::to_string(i));
+    f.broadcaster.reset();
+    std::vector<std::string> frames;
+    for (int i = 0; i < 100; ++i) {
+      REQUIRE(*socket.Receive(&frames, kLong));
+      REQUIRE(frames[1] == std::to_string(i));
+    }
+  }
+}
+
+TEST_SUITE("fault") {
+  TEST_CASE("broadcaster: libzmq kept each of a peer's prefixes, without bound") {
+    Fixture f({.subscriptions = {.admits = [](std::string_view prefix) { return prefix != "no"; },
+                                 .prefixes_max = 100}});
+    RawSubscriber raw = f.ConnectRaw("a");
+    const size_t of_one_bytes = f.broadcaster->queued_bytes();
+    for (int i = 0; i < 10000; ++i) raw.Say(Subscription("a" + std::to_string(i)));
+    raw.Say(Subscription("no"));
+    raw.Say("\4\x0a\4PING\0\1end"sv);
+    REQUIRE(raw.ReadUntil("\4PONGend"sv));
+    CHECK(f.broadcaster->counters().refused_subscriptions == 9901 + 1);
+    CHECK(f.broadcaster->queued_bytes() <= 100 * (of_one_bytes + 10));
+    CHECK(Eventually([&] { return f.Told("subscriptions are refused"); }));
+    // Its others, and other peers, are served.
+    RawSubscriber other = f.ConnectRaw("b");
+    f.broadcaster->Send("b", "for the other");
+    REQUIRE(other.ReadUntil("for the other"));
+    f.broadcaster->Send("a98", "for both of its prefixes, once");
+    REQUIRE(raw.ReadUntil("for both of its prefixes, once"));
+    // A canceled one makes room.
+    std::string cancel = Subscription("a0");
+    cancel[2] = '\0';
+    raw.Say(cancel);
+    raw.Say(Subscription("new"));
+    raw.Say("\4\x0a\4PING\0\1end"sv);
+    REQUIRE(raw.ReadUntil("\4PONGend"sv));
+    f.broadcaster->Send("new", "hello");
+    REQUIRE(raw.ReadUntil("hello"));
+  }
+
+  TEST_CASE("broadcaster: what waited for a deaf subscriber grew by messages of any size") {
+    Fixture f;
+    std::vector<RawSubscriber> deaf;
+    for (int i = 0; i < 4; ++i) deaf.push_back(f.ConnectRaw(std::string(1, 'a' + char(i))));
+    RawSubscriber prompt = f.ConnectRaw("p");
+    size_t most_bytes = 0;
+    for (int i = 0; i < 1000; ++i) {
+      for (int one = 0; one < 4; ++one) {
+        f.broadcaster->Send(std::string(1, 'a' + char(one)), std::string(20000, 'x'));
+      }
+      const std::string payload = std::to_string(i) + std::string(50000, 'y');
+      f.broadcaster->Send("p", payload);
+      most_bytes = std::max(most_bytes, f.broadcaster->queued_bytes());
+      REQUIRE(prompt.ReadUntil(ZmtpMessage("p", payload)));  // the one who reads loses nothing
+    }
+    // 80 MB were sent to four who read nothing. Each may have as much as is free: a fifth.
+    CHECK(most_bytes <= kPoolBytes);
+    CHECK(f.broadcaster->queued_bytes() > kPoolBytes * 4 / 5 - 4 * 21000);
+    CHECK(f.broadcaster->queued_bytes() <= kPoolBytes * 4 / 5 + 4 * 21000);
+    CHECK(f.broadcaster->counters().lost_messages > 0);
+    // One that reads again goes on, with a gap.
+    f.broadcaster->Send("a", "too late");
+    REQUIRE(deaf[0].ReadUntil("xx"));
+    for (int i = 0; i < 20; ++i) REQUIRE(deaf[0].ReadUntil(std::string(20000, 'x')));
+    REQUIRE(Eventually([&] {
+      const uint64_t lost = f.broadcaster->counters().lost_messages;
+      f.broadcaster->Send("a", "again");
+      return f.broadcaster->counters().lost_messages == lost;
+    }));
+    CHECK(deaf[0].ReadUntil("again"));
+  }
+
+  TEST_CASE("broadcaster: a deaf subscriber kept its memory for ever") {
+    Fixture f({.deaf_max = absl::Milliseconds(20)});
+    RawSubscriber deaf = f.ConnectRaw("a");
+    const size_t idle_bytes = f.broadcaster->queued_bytes();
+    size_t most_bytes = 0;
+    CHECK(Eventually([&] {
+      f.broadcaster->Send("a", std::string(20000, 'x'));
+      most_bytes = std::max(most_bytes, f.broadcaster->queued_bytes());
+      return f.broadcaster->counters().disconnected == 1;
+    }));
+    CHECK(most_bytes > idle_bytes + 100 * 20000);
+    CHECK(Eventually([&] { return f.broadcaster->queued_bytes() == 0; }));
+    CHECK(f.Told("loses messages"));
+    CHECK(f.Told("is disconnected: it has read nothing"));
+    CHECK_FALSE(deaf.ReadUntil("no more comes"));  // it ends
+  }
+
+  TEST_CASE("broadcaster: a peer that says nothing or nonsense is disconnected") {
+    Fixture f({.deaf_max = absl::Milliseconds(20), .handshake_max = absl::Milliseconds(50)});
+    RawSubscriber nonsense(f.path);
+    nonsense.Say("\1\2\1a"sv);
+    CHECK_FALSE(nonsense.ReadUntil("never"));
+    CHECK(f.Told("several frames"));
+    const UniqueFd silent(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    f.path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    REQUIRE(connect(silent.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
+            0);
+    CHECK(Eventually([&] { return f.Told("has not said what it is"); }));
+  }
+}
+
+}  // namespace
+}  // namespace specd
