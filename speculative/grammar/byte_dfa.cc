@@ -148,13 +148,6 @@ class Product {
   List<Pair> pairs_;
 };
 
-bool AreSame(const ByteDfa& a, const ByteDfa& b) {
-  return std::equal(a.states.begin(), a.states.end(), b.states.begin(), b.states.end(),
-                    [](const ByteDfa::State& left, const ByteDfa::State& right) {
-                      return left.accepting == right.accepting && left.edges == right.edges;
-                    });
-}
-
 }  // namespace
 
 bool ByteDfa::Accepts(std::string_view text) const {
@@ -270,7 +263,7 @@ ByteDfa SubtractTexts(const ByteDfa& a, std::span<const std::string> texts) {
 
 bool AreEqual(const ByteDfa& a, const ByteDfa& b) {
   // Results of operations are minimal already; equal ones are the same.
-  return AreSame(a, b) || AreSame(Minimize(a), Minimize(b));
+  return a == b || Minimize(a) == Minimize(b);
 }
 
 bool Overlap(const ByteDfa& a, const ByteDfa& b) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/counted.h"
@@ -28,10 +29,20 @@ struct ByteDfa {
     uint32_t target = 0;
 
     friend bool operator==(const Edge&, const Edge&) = default;
+    template <typename H>
+    friend H AbslHashValue(H state, const Edge& edge) {
+      return H::combine(std::move(state), edge.first, edge.last, edge.target);
+    }
   };
   struct State {
     List<Edge> edges;
     bool accepting = false;
+
+    friend bool operator==(const State&, const State&) = default;
+    template <typename H>
+    friend H AbslHashValue(H state, const State& of) {
+      return H::combine(std::move(state), of.edges, of.accepting);
+    }
   };
 
   // State 0 is the start. An empty list accepts no text.
@@ -42,6 +53,13 @@ struct ByteDfa {
   // The state after `text` from `state`, or kDead.
   static constexpr uint32_t kDead = ~uint32_t{0};
   uint32_t Step(uint32_t state, uint8_t byte) const;
+
+  // The same states in the same order.
+  friend bool operator==(const ByteDfa&, const ByteDfa&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const ByteDfa& dfa) {
+    return H::combine(std::move(state), dfa.states);
+  }
 };
 
 // An operation whose result would have more states fails with RESOURCE_EXHAUSTED, and so does one

@@ -1,14 +1,15 @@
 #include "speculative/grammar/byte_nfa.h"
 
 #include <algorithm>
-#include <array>
+#include <memory>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "fmt/format.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/char_tree.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 namespace {
@@ -17,31 +18,6 @@ namespace {
 // each copy, so more of them are written out: they need no frame, and states have fewer items.
 constexpr uint32_t kCopiesInPlaceMax = 4;
 constexpr uint32_t kLeavesInPlaceMax = 64;
-
-constexpr std::array<uint32_t, 4> kLastOfLength = {0x7F, 0x7FF, 0xFFFF, kCharMax};
-
-std::string Utf8Of(uint32_t code_point) {
-  std::string text;
-  const auto tail = [&](int shift) {
-    text.push_back(static_cast<char>(0x80 | (code_point >> shift & 0x3F)));
-  };
-  if (code_point <= 0x7F) {
-    text.push_back(static_cast<char>(code_point));
-  } else if (code_point <= 0x7FF) {
-    text.push_back(static_cast<char>(0xC0 | code_point >> 6));
-    tail(0);
-  } else if (code_point <= 0xFFFF) {
-    text.push_back(static_cast<char>(0xE0 | code_point >> 12));
-    tail(6);
-    tail(0);
-  } else {
-    text.push_back(static_cast<char>(0xF0 | code_point >> 18));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-  return text;
-}
 
 class NfaBuilder {
  public:
@@ -84,8 +60,7 @@ class NfaBuilder {
       case ExprKind::kBytes:
         return CompileBytes(rules_.bytes(expr), from, to);
       case ExprKind::kChars:
-        for (const CharRange& range : rules_.chars(expr).ranges()) CompileChars(range, from, to);
-        return;
+        return CompileChars(expr, from, to);
       case ExprKind::kLiteral:
         return CompileLiteral(rules_.literal(expr), from, to);
       case ExprKind::kSequence:
@@ -124,36 +99,18 @@ class NfaBuilder {
     }
   }
 
-  // Splits a range of characters until all of a part have one length, and the bytes of each
-  // position run through a range of their own.
-  void CompileChars(CharRange range, uint32_t from, uint32_t to) {
-    for (const uint32_t last : kLastOfLength) {
-      if (range.first <= last && range.last > last) {
-        CompileChars({range.first, last}, from, to);
-        CompileChars({last + 1, range.last}, from, to);
-        return;
+  void CompileChars(const Expr& expr, uint32_t from, uint32_t to) {
+    const auto [known, is_new] = trees_.try_emplace(expr.payload, nullptr);
+    if (is_new) known->second = std::make_unique<const CharTree>(rules_.chars(expr));
+    const List<CharTree::Node>& tree = known->second->nodes();
+    List<uint32_t> nodes = {from};
+    while (nodes.size() < tree.size()) nodes.push_back(AddNode());
+    if (is_full_) return;
+    for (size_t i = 0; i < tree.size(); ++i) {
+      for (const CharTree::Edge& edge : tree[i]) {
+        AddEdge(nodes[i], edge.first, edge.last,
+                edge.target == CharTree::kDone ? to : nodes[edge.target]);
       }
-    }
-    const std::string low = Utf8Of(range.first);
-    for (size_t tail = low.size() - 1; tail > 0; --tail) {
-      const uint32_t mask = (uint32_t{1} << 6 * tail) - 1;
-      if ((range.first & ~mask) == (range.last & ~mask)) continue;
-      if ((range.first & mask) != 0) {
-        CompileChars({range.first, range.first | mask}, from, to);
-        CompileChars({(range.first | mask) + 1, range.last}, from, to);
-        return;
-      }
-      if ((range.last & mask) != mask) {
-        CompileChars({range.first, (range.last & ~mask) - 1}, from, to);
-        CompileChars({range.last & ~mask, range.last}, from, to);
-        return;
-      }
-    }
-    const std::string high = Utf8Of(range.last);
-    for (size_t i = 0; i < low.size(); ++i) {
-      const uint32_t next = i + 1 == low.size() ? to : AddNode();
-      AddEdge(from, static_cast<uint8_t>(low[i]), static_cast<uint8_t>(high[i]), next);
-      from = next;
     }
   }
 
@@ -214,6 +171,7 @@ class NfaBuilder {
   const GrammarRules& rules_;
   const NfaOptions& options_;
   ByteNfa nfa_;
+  HashMap<uint32_t, std::unique_ptr<const CharTree>> trees_;  // by the payload of the expression
   bool is_full_ = false;
 };
 

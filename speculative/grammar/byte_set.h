@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 namespace specd::grammar {
 
@@ -57,6 +58,10 @@ class ByteSet {
 
   friend constexpr bool operator==(const ByteSet&, const ByteSet&) = default;
   friend constexpr auto operator<=>(const ByteSet&, const ByteSet&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const ByteSet& set) {
+    return H::combine(std::move(state), set.words_);
+  }
 
  private:
   std::array<uint64_t, 4> words_ = {};

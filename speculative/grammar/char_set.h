@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "speculative/grammar/counted.h"
 
@@ -21,6 +22,10 @@ struct CharRange {
   uint32_t last = 0;
 
   friend bool operator==(const CharRange&, const CharRange&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const CharRange& range) {
+    return H::combine(std::move(state), range.first, range.last);
+  }
 };
 
 class CharSet {
@@ -43,6 +48,10 @@ class CharSet {
   const List<CharRange>& ranges() const { return ranges_; }
 
   friend bool operator==(const CharSet&, const CharSet&) = default;
+  template <typename H>
+  friend H AbslHashValue(H state, const CharSet& set) {
+    return H::combine(std::move(state), set.ranges_);
+  }
 
  private:
   List<CharRange> ranges_;

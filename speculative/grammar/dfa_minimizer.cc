@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "speculative/grammar/bottom_up_blocks.h"
 #include "speculative/grammar/counted.h"
 
 namespace specd::grammar {
@@ -181,6 +182,9 @@ ByteDfa DfaMinimizer::Run() {
   Keep();
   // Without the start no text is accepted.
   if (kept_.empty() || kept_[0] != 0) return {};
+  if (const auto blocks = BottomUpBlocks(dfa_, index_of_, kept_.size()).Find()) {
+    return Quotient(*blocks);
+  }
   MakeTransitions();
   return Quotient(Refine());
 }

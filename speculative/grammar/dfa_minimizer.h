@@ -3,7 +3,8 @@
 //
 // The result depends on the language alone: a search in breadth, in the order of the bytes, numbers
 // its states. It has no state that no text reaches, and none from which no text is accepted. The
-// time is m log m for m transitions (a state and a class of bytes that no edge tells apart).
+// time is m log m for m transitions (a state and a class of bytes that no edge tells apart), and
+// less without circles (bottom_up_blocks.h).
 //
 //   const ByteDfa smallest = DfaMinimizer(dfa).Run();
 #pragma once

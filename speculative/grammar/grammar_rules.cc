@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "kernels/core/check.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/word_dfa.h"
 
 namespace specd::grammar {
 
@@ -13,27 +15,56 @@ GrammarRules::GrammarRules() {
   exprs_.push_back({.kind = ExprKind::kNever});
 }
 
-ExprId GrammarRules::Add(Expr expr) {
+ExprId GrammarRules::Intern(uint64_t content, Expr expr,
+                            absl::FunctionRef<bool(const Expr&)> has_content,
+                            absl::FunctionRef<uint32_t()> add_content) {
+  const auto hash = static_cast<uint32_t>(
+      absl::HashOf(expr.kind, expr.min, expr.max, expr.payload, expr.parts, content));
+  const ExprId known = numbers_.Find(hash, [&](ExprId id) {
+    const Expr& other = exprs_[id];
+    return other.kind == expr.kind && other.min == expr.min && other.max == expr.max &&
+           other.parts == expr.parts && has_content(other);
+  });
+  if (known != IdTable::kNone) return known;
+  numbers_.Reserve();
+  expr.payload = add_content();
+  const auto id = static_cast<ExprId>(exprs_.size());
   exprs_.push_back(std::move(expr));
-  return static_cast<ExprId>(exprs_.size() - 1);
+  numbers_.Insert(hash, id);
+  return id;
+}
+
+ExprId GrammarRules::Intern(Expr expr) {
+  const uint32_t payload = expr.payload;
+  return Intern(
+      0, std::move(expr), [&](const Expr& other) { return other.payload == payload; },
+      [&] { return payload; });
+}
+
+template <typename Content, typename Contents>
+ExprId GrammarRules::InternIn(Expr expr, uint64_t hash, Content&& content, Contents* contents) {
+  return Intern(
+      hash, std::move(expr),
+      [&](const Expr& other) { return (*contents)[other.payload] == content; },
+      [&] {
+        contents->emplace_back(std::forward<Content>(content));
+        return static_cast<uint32_t>(contents->size() - 1);
+      });
 }
 
 ExprId GrammarRules::Bytes(const ByteSet& set) {
   if (set.IsEmpty()) return kNeverExpr;
-  byte_sets_.push_back(set);
-  return Add({.kind = ExprKind::kBytes, .payload = static_cast<uint32_t>(byte_sets_.size() - 1)});
+  return InternIn({.kind = ExprKind::kBytes}, absl::HashOf(set), set, &byte_sets_);
 }
 
 ExprId GrammarRules::Chars(const CharSet& set) {
   if (set.IsEmpty()) return kNeverExpr;
-  char_sets_.push_back(set);
-  return Add({.kind = ExprKind::kChars, .payload = static_cast<uint32_t>(char_sets_.size() - 1)});
+  return InternIn({.kind = ExprKind::kChars}, absl::HashOf(set), set, &char_sets_);
 }
 
 ExprId GrammarRules::Literal(std::string_view bytes) {
   if (bytes.empty()) return kEmptyExpr;
-  literals_.emplace_back(bytes);
-  return Add({.kind = ExprKind::kLiteral, .payload = static_cast<uint32_t>(literals_.size() - 1)});
+  return InternIn({.kind = ExprKind::kLiteral}, absl::HashOf(bytes), bytes, &literals_);
 }
 
 ExprId GrammarRules::Sequence(std::span<const ExprId> parts) {
@@ -49,7 +80,21 @@ ExprId GrammarRules::Sequence(std::span<const ExprId> parts) {
   }
   if (flat.empty()) return kEmptyExpr;
   if (flat.size() == 1) return flat[0];
-  return Add({.kind = ExprKind::kSequence, .parts = std::move(flat)});
+  return Intern({.kind = ExprKind::kSequence, .parts = std::move(flat)});
+}
+
+void GrammarRules::JoinLiterals(List<ExprId>* parts) {
+  constexpr size_t kLiteralsApartMax = 32;
+  const auto is_literal = [&](ExprId part) { return exprs_[part].kind == ExprKind::kLiteral; };
+  List<std::string_view> words;
+  for (const ExprId part : *parts) {
+    if (is_literal(part)) words.push_back(literal(exprs_[part]));
+  }
+  if (words.size() <= kLiteralsApartMax) return;
+  absl::StatusOr<ByteDfa> joined = BuildWordDfa(std::move(words));
+  if (!joined.ok()) return;  // too many for one automaton
+  std::erase_if(*parts, is_literal);
+  parts->push_back(Automaton(*std::move(joined)));
 }
 
 ExprId GrammarRules::AnyOf(std::span<const ExprId> parts) {
@@ -62,11 +107,12 @@ ExprId GrammarRules::AnyOf(std::span<const ExprId> parts) {
       flat.push_back(part);
     }
   }
+  JoinLiterals(&flat);
   std::sort(flat.begin(), flat.end());
   flat.erase(std::unique(flat.begin(), flat.end()), flat.end());
   if (flat.empty()) return kNeverExpr;
   if (flat.size() == 1) return flat[0];
-  return Add({.kind = ExprKind::kAnyOf, .parts = std::move(flat)});
+  return Intern({.kind = ExprKind::kAnyOf, .parts = std::move(flat)});
 }
 
 ExprId GrammarRules::Repeat(ExprId part, uint32_t min, uint32_t max) {
@@ -92,19 +138,17 @@ ExprId GrammarRules::Repeat(ExprId part, uint32_t min, uint32_t max) {
       return Repeat(once, static_cast<uint32_t>(low), static_cast<uint32_t>(high));
     }
   }
-  return Add({.kind = ExprKind::kRepeat, .min = min, .max = max, .parts = {part}});
+  return Intern({.kind = ExprKind::kRepeat, .min = min, .max = max, .parts = {part}});
 }
 
 ExprId GrammarRules::Call(RuleId rule) {
   SPECD_CHECK(rule < rules_.size());
-  return Add({.kind = ExprKind::kCall, .payload = rule});
+  return Intern({.kind = ExprKind::kCall, .payload = rule});
 }
 
 ExprId GrammarRules::Automaton(ByteDfa dfa) {
   if (dfa.IsEmpty()) return kNeverExpr;
-  automata_.push_back(std::move(dfa));
-  return Add(
-      {.kind = ExprKind::kAutomaton, .payload = static_cast<uint32_t>(automata_.size() - 1)});
+  return InternIn({.kind = ExprKind::kAutomaton}, absl::HashOf(dfa), std::move(dfa), &automata_);
 }
 
 ExprId GrammarRules::MembersOf(Members members) {
@@ -134,10 +178,8 @@ ExprId GrammarRules::MembersOf(Members members) {
     }
     parts.push_back(members.needed_other);
   }
-  members_.push_back(std::move(members));
-  return Add({.kind = ExprKind::kMembers,
-              .payload = static_cast<uint32_t>(members_.size() - 1),
-              .parts = std::move(parts)});
+  return InternIn({.kind = ExprKind::kMembers, .parts = std::move(parts)},
+                  absl::HashOf(members.min, members.max), std::move(members), &members_);
 }
 
 RuleId GrammarRules::AddRule(std::string name) {

@@ -3,8 +3,9 @@
 //
 // A front end (regex, EBNF, JSON Schema, choice, structural tag) makes expressions bottom up and
 // defines rules with them. Expressions are immutable, belong to their GrammarRules, and may be used
-// in several places. Rules may call each other and themselves, in any
-// position. NetworkBuilder (network.h) turns the finished rules into an automaton.
+// in several places. Equal expressions have one id, whoever makes them. Rules may call each other
+// and themselves, in any position. NetworkBuilder (network.h) turns the finished rules into an
+// automaton.
 //
 //   GrammarRules rules;
 //   const RuleId list = rules.AddRule("list");
@@ -21,10 +22,12 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "speculative/grammar/byte_dfa.h"
 #include "speculative/grammar/byte_set.h"
 #include "speculative/grammar/char_set.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/id_table.h"
 
 namespace specd::grammar {
 
@@ -71,6 +74,8 @@ struct Members {
     ExprId value = 0;  // what stands after it, with the colon; Empty if no key has one
     bool is_required = false;
     ExprId needed_value = 1;  // of the values those that meet the need; Never if none does
+
+    friend bool operator==(const Key&, const Key&) = default;
   };
   List<Key> keys = {};
   bool any_order = false;
@@ -81,6 +86,8 @@ struct Members {
   ExprId needed_other = 1;  // of the others those that meet the need
   uint32_t min = 1;         // members
   uint32_t max = kUnbounded;
+
+  friend bool operator==(const Members&, const Members&) = default;
 };
 
 class GrammarRules {
@@ -142,9 +149,19 @@ class GrammarRules {
     bool is_defined = false;
   };
 
-  ExprId Add(Expr expr);
+  // The id of the expression, whose payload is its content: `has_content` looks whether another has
+  // the same, and `add_content` makes the payload of a new one.
+  ExprId Intern(uint64_t content, Expr expr, absl::FunctionRef<bool(const Expr&)> has_content,
+                absl::FunctionRef<uint32_t()> add_content);
+  ExprId Intern(Expr expr);
+  // Makes an automaton of many literals: texts that begin or end alike share its states.
+  void JoinLiterals(List<ExprId>* parts);
+  // The payload is the index of the content in `contents`.
+  template <typename Content, typename Contents>
+  ExprId InternIn(Expr expr, uint64_t hash, Content&& content, Contents* contents);
 
   List<Expr> exprs_;
+  IdTable numbers_;  // of exprs_, but for Empty and Never
   List<Rule> rules_;
   RuleId root_ = kNoRule;
   List<ByteSet> byte_sets_;

@@ -8,6 +8,7 @@
 #include "kernels/core/check.h"
 #include "speculative/grammar/counted.h"
 #include "speculative/grammar/decimal.h"
+#include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
 namespace {
@@ -43,7 +44,8 @@ ByteSet BytesOf(std::string_view digits) {
   return set;
 }
 
-// Follows the escapes of one state of EscapeStrings; the helper states come after the others.
+// Follows the escapes of one state of EscapeStrings; the helper states come after the others. Equal
+// helper states are one.
 class EscapeBuilder {
  public:
   explicit EscapeBuilder(ByteDfa* dfa) : dfa_(*dfa) {}
@@ -89,24 +91,26 @@ class EscapeBuilder {
       }
       if (is_used) high[static_cast<uint8_t>('0' + row)] = AddState(low);
     }
-    return AddZero(AddZero(AddState(high)));
-  }
-  uint32_t AddZero(uint32_t target) {
-    dfa_.states.push_back({.edges = {{'0', '0', target}}});
-    return static_cast<uint32_t>(dfa_.states.size() - 1);
+    std::array<uint32_t, 256> zero;
+    zero.fill(ByteDfa::kDead);
+    zero['0'] = AddState(high);
+    zero['0'] = AddState(zero);
+    return AddState(zero);
   }
   uint32_t AddState(const std::array<uint32_t, 256>& targets) {
-    ByteDfa::State state;
+    List<ByteDfa::Edge> edges;
     for (uint32_t byte = 0; byte < targets.size(); ++byte) {
       if (targets[byte] == ByteDfa::kDead) continue;
-      state.edges.push_back(
-          {static_cast<uint8_t>(byte), static_cast<uint8_t>(byte), targets[byte]});
+      edges.push_back({static_cast<uint8_t>(byte), static_cast<uint8_t>(byte), targets[byte]});
     }
-    dfa_.states.push_back(std::move(state));
-    return static_cast<uint32_t>(dfa_.states.size() - 1);
+    const auto [known, is_new] =
+        helpers_.try_emplace(std::move(edges), static_cast<uint32_t>(dfa_.states.size()));
+    if (is_new) dfa_.states.push_back({.edges = known->first});
+    return known->second;
   }
 
   ByteDfa& dfa_;
+  HashMap<List<ByteDfa::Edge>, uint32_t> helpers_;
 };
 
 }  // namespace
@@ -167,7 +171,7 @@ ByteDfa EscapeStrings(const ByteDfa& values) {
     }
     if (!is_added) builder.AddRaw(state, '\\', '\\', backslash);
   }
-  return Minimize(dfa);
+  return dfa;
 }
 
 ExprId JsonText::Rule(std::string_view name, ExprId body) {

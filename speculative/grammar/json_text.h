@@ -24,7 +24,8 @@ std::string QuoteJson(std::string_view text);
 // The number `text` in one spelling: plain digits where they are few.
 std::string CanonicalNumber(std::string_view text);
 
-// The strings of `values` as QuoteJson writes them, without the quotes.
+// The strings of `values` as QuoteJson writes them, without the quotes. If `values` is minimal, the
+// result is nearly so.
 ByteDfa EscapeStrings(const ByteDfa& values);
 
 // 1.0 is the integer 1. A model that has begun zeros cannot go on with them for ever.

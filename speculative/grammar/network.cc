@@ -1,176 +1,17 @@
 #include "speculative/grammar/network.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
 #include <span>
 #include <utility>
 
 #include "kernels/core/check.h"
-#include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
-#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/rule_graph.h"
 #include "speculative/grammar/rule_nfas.h"
+#include "speculative/grammar/rule_subsets.h"
 
 namespace specd::grammar {
 namespace {
-
-// Determinism may cost a rule this many times its nodes, and a few more.
-constexpr size_t kGrowthMax = 2;
-constexpr size_t kGrowthSlack = 64;
-// The members of all sets of a rule, and its edges: 32 MiB.
-constexpr size_t kMembersMax = size_t{1} << 22;
-
-// ---- from empty edges to none -------------------------------------------------------------------
-
-// Makes the sets of NFA nodes that a text can lead to the nodes of a RuleGraph.
-class SubsetBuilder {
- public:
-  explicit SubsetBuilder(const ByteNfa& nfa) : nfa_(nfa), seen_(nfa.nodes.size()) {}
-
-  // False: the graph would be too large, or the work is used up.
-  bool Build(RuleGraph* graph) {
-    const size_t nodes_max = nfa_.nodes.size() * kGrowthMax + kGrowthSlack;
-    NodeOf({nfa_.start});
-    for (size_t i = 0; i < sets_.size(); ++i) {
-      if (sets_.size() > nodes_max || num_members_ > kMembersMax) return false;
-      if (!Budget::Spend(num_looks_)) return false;
-      num_looks_ = 0;
-      graph->nodes.emplace_back();
-      Expand(*sets_[i], &graph->nodes.back());
-    }
-    return true;
-  }
-
- private:
-  using Set = List<uint32_t>;
-
-  Set Closed(Set set) {
-    for (const uint32_t node : set) seen_[node] = true;
-    for (size_t i = 0; i < set.size(); ++i) {
-      for (const uint32_t next : nfa_.nodes[set[i]].empties) {
-        if (!seen_[next]) set.push_back(next);
-        seen_[next] = true;
-      }
-    }
-    for (const uint32_t node : set) seen_[node] = false;
-    num_looks_ += 4 * set.size();  // closing, sorting and hashing
-    // Nodes with empty edges alone say nothing more.
-    std::erase_if(set, [&](uint32_t node) {
-      return node != nfa_.final && nfa_.nodes[node].edges.empty() && nfa_.nodes[node].calls.empty();
-    });
-    std::sort(set.begin(), set.end());
-    return set;
-  }
-
-  uint32_t NodeOf(Set set) {
-    std::sort(set.begin(), set.end());
-    set.erase(std::unique(set.begin(), set.end()), set.end());
-    const auto [entry, is_new] =
-        ids_.try_emplace(Closed(std::move(set)), static_cast<uint32_t>(sets_.size()));
-    if (is_new) {
-      sets_.push_back(&entry->first);
-      num_members_ += entry->first.size();
-    }
-    return entry->second;
-  }
-
-  void Expand(const Set& set, RuleGraph::Node* node) {
-    // The bytes at which some edge begins, or has just ended.
-    List<int> cuts;
-    std::map<uint32_t, Set> calls;
-    for (const uint32_t member : set) {
-      node->is_end |= member == nfa_.final;
-      num_looks_ += 1 + nfa_.nodes[member].edges.size();
-      for (const ByteNfa::Edge& edge : nfa_.nodes[member].edges) {
-        cuts.push_back(edge.first);
-        cuts.push_back(edge.last + 1);
-      }
-      for (const ByteNfa::CallEdge& call : nfa_.nodes[member].calls) {
-        calls[call.rule].push_back(call.target);
-      }
-    }
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    List<Set> targets(cuts.size());
-    for (const uint32_t member : set) {
-      for (const ByteNfa::Edge& edge : nfa_.nodes[member].edges) {
-        auto cut = std::lower_bound(cuts.begin(), cuts.end(), edge.first);
-        for (; *cut <= edge.last; ++cut) {
-          targets[static_cast<size_t>(cut - cuts.begin())].push_back(edge.target);
-        }
-      }
-    }
-    for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-      if (targets[i].empty()) continue;
-      const uint32_t target = NodeOf(std::move(targets[i]));
-      const auto first = static_cast<uint8_t>(cuts[i]);
-      const auto last = static_cast<uint8_t>(cuts[i + 1] - 1);
-      if (!node->edges.empty() && node->edges.back().last + 1 == first &&
-          node->edges.back().target == target) {
-        node->edges.back().last = last;
-      } else {
-        node->edges.push_back({first, last, target});
-      }
-    }
-    for (auto& [rule, next] : calls) node->calls.emplace_back(rule, NodeOf(std::move(next)));
-  }
-
-  const ByteNfa& nfa_;
-  std::vector<bool> seen_;
-  HashMap<Set, uint32_t> ids_;
-  List<const Set*> sets_;   // keys of ids_, which never moves them
-  size_t num_members_ = 0;  // of all sets
-  size_t num_looks_ = 0;    // since the work was last counted
-};
-
-// The same nodes, each with the edges of its closure.
-absl::StatusOr<RuleGraph> WithoutEmptyEdges(const ByteNfa& nfa) {
-  RuleGraph graph;
-  List<uint32_t> number(nfa.nodes.size(), ~uint32_t{0});
-  List<uint32_t> order;
-  const auto number_of = [&](uint32_t node) {
-    if (number[node] == ~uint32_t{0}) {
-      number[node] = static_cast<uint32_t>(order.size());
-      order.push_back(node);
-    }
-    return number[node];
-  };
-  number_of(nfa.start);
-  size_t num_edges = 0;
-  List<uint32_t> seen_at(nfa.nodes.size(), ~uint32_t{0});
-  for (uint32_t i = 0; i < order.size(); ++i) {
-    RuleGraph::Node result;
-    List<uint32_t> closure = {order[i]};
-    seen_at[order[i]] = i;
-    for (size_t k = 0; k < closure.size(); ++k) {
-      const ByteNfa::Node& node = nfa.nodes[closure[k]];
-      result.is_end |= closure[k] == nfa.final;
-      for (const ByteNfa::Edge& edge : node.edges) {
-        result.edges.push_back({edge.first, edge.last, number_of(edge.target)});
-      }
-      for (const ByteNfa::CallEdge& call : node.calls) {
-        result.calls.emplace_back(call.rule, number_of(call.target));
-      }
-      for (const uint32_t next : node.empties) {
-        if (seen_at[next] != i) closure.push_back(next);
-        seen_at[next] = i;
-      }
-    }
-    num_edges += result.edges.size() + result.calls.size();
-    if (!Budget::Spend(closure.size() + result.edges.size() + result.calls.size())) {
-      return Budget::Refusal();
-    }
-    if (num_edges > kMembersMax) {
-      return absl::ResourceExhaustedError(fmt::format(
-          "the grammar needs more than {} edges: shorten its repetitions", kMembersMax));
-    }
-    graph.nodes.push_back(std::move(result));
-  }
-  return graph;
-}
 
 // The bytes that the C library takes for an allocation: 8 of its own, steps of 16, and 32 at least.
 size_t HeapBytes(size_t size_bytes) {
@@ -192,17 +33,11 @@ absl::StatusOr<Network> Network::Build(const GrammarRules& rules, const ByteSet&
       network.AddFrame(nfa.frame);
       continue;
     }
-    RuleGraph graph;
-    if (SubsetBuilder(nfa).Build(&graph)) {
-      graph = MergeEqualNodes(graph);
-    } else {
-      absl::StatusOr<RuleGraph> closed = WithoutEmptyEdges(nfa);
-      if (!closed.ok()) return closed.status();
-      graph = *std::move(closed);
-    }
+    absl::StatusOr<RuleGraph> graph = MakeRuleGraph(nfa);
+    if (!graph.ok()) return graph.status();
     const uint32_t base = starts.back();
-    const std::vector<bool> is_loop = FindLoops(graph);
-    for (RuleGraph::Node& from : graph.nodes) {
+    const std::vector<bool> is_loop = FindLoops(*graph);
+    for (RuleGraph::Node& from : graph->nodes) {
       Node& node = network.nodes_.emplace_back();
       node.edges = std::move(from.edges);
       node.is_end = from.is_end;

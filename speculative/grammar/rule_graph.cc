@@ -1,10 +1,12 @@
 #include "speculative/grammar/rule_graph.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 
 #include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
-#include "speculative/grammar/hash_tables.h"
+#include "speculative/grammar/id_table.h"
 
 namespace specd::grammar {
 namespace {
@@ -14,6 +16,32 @@ constexpr uint32_t kNone = ~uint32_t{0};
 constexpr uint32_t kLocal = uint32_t{1} << 31;
 // Rounds of refinement over a component, times its nodes. Past it the nodes stay apart.
 constexpr size_t kRefinementsMax = 1 << 16;
+
+// Numbers lists of values in the order in which they are first met.
+class SignatureNumbers {
+ public:
+  uint32_t size() const { return static_cast<uint32_t>(begins_.size() - 1); }
+
+  uint32_t NumberOf(std::span<const uint64_t> signature) {
+    uint64_t hash = signature.size();
+    for (const uint64_t value : signature) hash = IdTable::Mix(hash ^ value);
+    const uint32_t known = numbers_.Find(static_cast<uint32_t>(hash), [&](uint32_t number) {
+      return std::equal(signature.begin(), signature.end(), values_.begin() + begins_[number],
+                        values_.begin() + begins_[number + size_t{1}]);
+    });
+    if (known != IdTable::kNone) return known;
+    numbers_.Reserve();
+    values_.insert(values_.end(), signature.begin(), signature.end());
+    begins_.push_back(static_cast<std::ptrdiff_t>(values_.size()));
+    numbers_.Insert(static_cast<uint32_t>(hash), size() - 1);
+    return size() - 1;
+  }
+
+ private:
+  IdTable numbers_;
+  List<uint64_t> values_;  // of all signatures, one after another
+  List<std::ptrdiff_t> begins_ = {0};
+};
 
 class NodeMerger {
  public:
@@ -39,7 +67,6 @@ class NodeMerger {
   }
 
  private:
-  using Signature = List<uint64_t>;
   struct Frame {
     uint32_t node;
     size_t next = 0;
@@ -84,32 +111,28 @@ class NodeMerger {
         if (!stack.empty()) low[stack.back().node] = std::min(low[stack.back().node], low[node]);
         if (low[node] != order[node]) continue;
         const auto first = std::find(open.rbegin(), open.rend(), node).base() - 1;
-        Divide({first, open.end()});
+        Divide({&*first, static_cast<size_t>(open.end() - first)});
         open.erase(first, open.end());
       }
     }
   }
 
   // Numbers the blocks of a component. The components that it leads to have their blocks.
-  void Divide(const List<uint32_t>& component) {
+  void Divide(std::span<const uint32_t> component) {
     for (const uint32_t node : component) block_of_[node] = kLocal;
     if (component.size() == 1) {
-      const auto [entry, is_new] =
-          blocks_.try_emplace(SignatureOf(component[0]), static_cast<uint32_t>(num_blocks_));
-      num_blocks_ += is_new;
-      block_of_[component[0]] = entry->second;
+      const uint32_t number = signatures_.NumberOf(SignatureOf(component[0]));
+      if (number == block_of_signature_.size()) block_of_signature_.push_back(num_blocks_++);
+      block_of_[component[0]] = block_of_signature_[number];
       return;
     }
     // Moore's refinement: nodes are of one block while their edges lead to equal blocks.
     size_t num_local = 0;
     bool is_stable = false;
     for (size_t work = 0; !is_stable && work < kRefinementsMax; work += component.size()) {
-      HashMap<Signature, uint32_t> local;
+      SignatureNumbers local;
       List<uint32_t> next;
-      for (const uint32_t node : component) {
-        const auto number = static_cast<uint32_t>(local.size());
-        next.push_back(local.try_emplace(SignatureOf(node), number).first->second);
-      }
+      for (const uint32_t node : component) next.push_back(local.NumberOf(SignatureOf(node)));
       for (size_t i = 0; i < next.size(); ++i) block_of_[component[i]] = kLocal | next[i];
       is_stable = local.size() == num_local;
       num_local = local.size();
@@ -121,9 +144,10 @@ class NodeMerger {
     num_blocks_ += static_cast<uint32_t>(is_stable ? num_local : component.size());
   }
 
-  Signature SignatureOf(uint32_t index) const {
+  const List<uint64_t>& SignatureOf(uint32_t index) {
     const RuleGraph::Node& node = graph_.nodes[index];
-    Signature signature = {uint64_t{block_of_[index]} << 1 | (node.is_end ? 1 : 0)};
+    List<uint64_t>& signature = signature_;
+    signature.assign(1, uint64_t{block_of_[index]} << 1 | (node.is_end ? 1 : 0));
     for (const Network::Edge& edge : node.edges) {
       const uint64_t target = uint64_t{block_of_[edge.target]} << 16;
       // Neighbouring ranges that lead to one block are one range.
@@ -142,8 +166,10 @@ class NodeMerger {
   }
 
   const RuleGraph& graph_;
-  List<uint32_t> block_of_;              // by node; kNone: not yet
-  HashMap<Signature, uint32_t> blocks_;  // of components of one node
+  List<uint32_t> block_of_;            // by node; kNone: not yet
+  SignatureNumbers signatures_;        // of components of one node
+  List<uint32_t> block_of_signature_;  // by its number
+  List<uint64_t> signature_;           // the last one
   uint32_t num_blocks_ = 0;
 };
 

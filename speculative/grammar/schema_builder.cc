@@ -128,7 +128,7 @@ absl::StatusOr<ExprId> SchemaBuilder::BuildAlternative(const SchemaSet& set,
       if (scalar.ok()) return scalar;
       break;
     case JsonType::kString:
-      scalar = BuildString(alternative.string, &text_);
+      scalar = strings_.Write(alternative.string);
       if (scalar.ok()) return scalar;
       break;
     case JsonType::kArray:
@@ -167,7 +167,7 @@ absl::Status SchemaBuilder::SimplifyNeeds(const SchemaSet& set, ObjectSchema* ob
                  (other.names == nullptr || Overlap(*other.names, *needed.names));
         });
     if (!has_others && candidates.size() == 1) {
-      const std::string name(candidates[0]->name);
+      const std::string_view name = candidates[0]->name;
       object->Require(name);
       object->Constrain(name, needed.schemas);
       continue;

@@ -26,7 +26,8 @@ class SchemaBuilder {
         forms_(*forms),
         report_(*report),
         rules_(*rules),
-        text_(options.whitespace, rules) {}
+        text_(options.whitespace, rules),
+        strings_(&text_) {}
 
   absl::StatusOr<ExprId> Build(const JsonValue& root);
 
@@ -57,6 +58,7 @@ class SchemaBuilder {
   SchemaReport& report_;
   GrammarRules& rules_;
   JsonText text_;
+  StringWriter strings_;
   std::map<SchemaSet, ExprId> exprs_;
   // Many alternatives of one schema have the same names and the same others.
   std::map<std::pair<SharedDfa, SharedDfa>, SharedDfa> spelled_;

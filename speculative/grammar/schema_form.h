@@ -37,6 +37,10 @@ struct SchemaForm {
   List<SchemaAlternative> alternatives = {};
   // Nothing was dropped from it, so its complement is exact too.
   bool is_exact = true;
+
+  // Drops alternatives whose values others allow, so that branches which include each other do not
+  // multiply.
+  void Absorb();
 };
 
 inline constexpr JsonType kJsonTypes[] = {JsonType::kNull,   JsonType::kBoolean, JsonType::kNumber,

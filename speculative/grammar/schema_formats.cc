@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -77,7 +80,8 @@ std::string Ipv6Pattern() {
 }
 
 // RFC 1123 section 2.1. Labels with -- in their third place are names of another alphabet (RFC 5890
-// section 2.3.1), which need a check of their own; they are left out.
+// section 2.3.1). They are left out: one of xn-- is right only if it decodes to letters that make a
+// name (RFC 5891 section 5.4), and an automaton of those labels would be several times this one.
 constexpr std::string_view kLabelPattern = "[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?";
 
 absl::StatusOr<ByteDfa> HostnameAutomaton() {
@@ -257,10 +261,21 @@ const FormatRow* FindFormat(std::string_view name) {
 
 bool IsStandardFormat(std::string_view name) { return FindFormat(name) != nullptr; }
 
-absl::StatusOr<ByteDfa> FormatAutomaton(std::string_view name) {
+absl::StatusOr<SharedDfa> FormatAutomaton(std::string_view name) {
   const FormatRow* row = FindFormat(name);
   SPECD_CHECK(row != nullptr);
-  return row->make();
+  static std::array<std::atomic<const SharedDfa*>, std::size(kFormats)> all_made = {};
+  std::atomic<const SharedDfa*>& made = all_made[static_cast<size_t>(row - std::begin(kFormats))];
+  // Pairs with the exchange: who sees the automaton sees its states.
+  if (const SharedDfa* known = made.load(std::memory_order_acquire); known != nullptr)
+    return *known;
+  absl::StatusOr<ByteDfa> dfa = row->make();
+  if (!dfa.ok()) return dfa.status();
+  auto kept = std::make_unique<const SharedDfa>(std::make_shared<const ByteDfa>(*std::move(dfa)));
+  SharedDfa shared = *kept;
+  const SharedDfa* none = nullptr;
+  if (made.compare_exchange_strong(none, kept.get(), std::memory_order_acq_rel)) kept.release();
+  return shared;
 }
 
 }  // namespace specd::grammar

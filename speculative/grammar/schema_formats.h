@@ -1,14 +1,15 @@
 // The formats of JSON Schema as automata over the characters of a string.
 //
-// Each automaton accepts only texts that the format's RFC allows. Dates, UUIDs, IP addresses, URIs,
-// references and JSON pointers accept every such text, except for the year 0000. The others accept
-// the forms in common use; the comments in schema_formats.cc say which.
+// Each automaton is made once for the process, and accepts only texts that the format's RFC allows.
+// Dates, UUIDs, IP addresses, URIs, references and JSON pointers accept every such text, except for
+// the year 0000. The others accept the forms in common use; the comments in schema_formats.cc say
+// which.
 #pragma once
 
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/schema_strings.h"
 
 namespace specd::grammar {
 
@@ -16,6 +17,6 @@ namespace specd::grammar {
 bool IsStandardFormat(std::string_view name);
 
 // REQUIRES: IsStandardFormat(name).
-absl::StatusOr<ByteDfa> FormatAutomaton(std::string_view name);
+absl::StatusOr<SharedDfa> FormatAutomaton(std::string_view name);
 
 }  // namespace specd::grammar

@@ -130,34 +130,16 @@ absl::Status SchemaForms::Narrow(const JsonValue& schema, std::string_view keywo
 }
 
 absl::Status SchemaForms::Prune(SchemaForm* form) {
-  // A look into properties costs more than a few alternatives do.
+  // What absorbs many makes the look into properties shorter. A few are looked into when they are
+  // built.
   constexpr size_t kUnprunedMax = 32;
+  form->Absorb();
   if (form->alternatives.size() <= kUnprunedMax) return absl::OkStatus();
   List<SchemaAlternative> kept;
   for (SchemaAlternative& alternative : form->alternatives) {
     const absl::StatusOr<bool> is_empty = logic_.IsEmpty(alternative);
     if (!is_empty.ok()) return is_empty.status();
     if (!*is_empty) kept.push_back(std::move(alternative));
-  }
-  // Each is compared with each, and their properties too: estimate, 50 ms. Branches multiply step
-  // by step, so a long list was shorter before.
-  constexpr size_t kComparedMax = size_t{1} << 24;
-  size_t num_properties = 1;
-  for (const SchemaAlternative& alternative : kept) {
-    num_properties = std::max(num_properties, alternative.object.properties.size());
-  }
-  if (kept.size() * kept.size() * num_properties * num_properties <= kComparedMax) {
-    List<SchemaAlternative> largest;
-    for (SchemaAlternative& alternative : kept) {
-      const auto includes = [&](const SchemaAlternative& other) {
-        return other.Includes(alternative);
-      };
-      if (std::any_of(largest.begin(), largest.end(), includes)) continue;
-      std::erase_if(largest,
-                    [&](const SchemaAlternative& other) { return alternative.Includes(other); });
-      largest.push_back(std::move(alternative));
-    }
-    kept = std::move(largest);
   }
   form->alternatives = std::move(kept);
   return absl::OkStatus();
@@ -256,6 +238,7 @@ absl::StatusOr<SchemaForm> SchemaForms::OneOf(const JsonValue& branches) {
             i, j, MessageOf(rest.status())));
       }
       alone = *std::move(rest);
+      alone.Absorb();
     }
     one = logic_.Or(*std::move(one), alone);
     if (!one.ok()) return one;
@@ -389,8 +372,8 @@ absl::StatusOr<SchemaForm> SchemaForms::NamesForm(const JsonValue& names) {
     allowed = *std::move(united);
   }
   ObjectSchema object;
-  const absl::Status status = SplitNames(std::make_shared<const ByteDfa>(std::move(allowed)), {},
-                                         NothingSet(), &object.others);
+  const absl::Status status =
+      SplitNames(dfas_.Share(std::move(allowed)), {}, NothingSet(), &dfas_, &object.others);
   if (!status.ok()) return status;
   return ObjectsOnly(std::move(object));
 }

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/dfa_table.h"
 #include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_form.h"
@@ -26,7 +27,7 @@ class SchemaForms {
  public:
   // Both must outlive this.
   SchemaForms(const SchemaDocument* document, SchemaReport* report)
-      : document_(*document), report_(*report), reader_(report), logic_(this) {}
+      : document_(*document), report_(*report), reader_(report, &dfas_), logic_(this) {}
 
   using Shared = std::shared_ptr<const SchemaForm>;
 
@@ -36,6 +37,7 @@ class SchemaForms {
   absl::StatusOr<Shared> OfTerm(const SchemaTerm& term);
 
   SchemaLogic& logic() { return logic_; }
+  DfaTable& dfas() { return dfas_; }
 
  private:
   // The term (schema, is_negated) as one number.
@@ -67,6 +69,7 @@ class SchemaForms {
 
   const SchemaDocument& document_;
   SchemaReport& report_;
+  DfaTable dfas_;
   SchemaReader reader_;
   SchemaLogic logic_;
   HashMap<Key, Shared> forms_;

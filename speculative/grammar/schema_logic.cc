@@ -38,7 +38,7 @@ SchemaAlternative NumberAlternative(NumberSchema number) {
 }
 
 // Some member of the object may meet the need, as far as one look shows.
-bool MayMeet(const ObjectSchema& object, const NeededMember& needed) {
+bool MayMeet(const ObjectSchema& object, const NeededMember& needed, DfaTable* dfas) {
   const auto is_possible = [&](const SchemaSet& schemas) {
     return !IsNothing(UniteSets(schemas, needed.schemas));
   };
@@ -47,12 +47,12 @@ bool MayMeet(const ObjectSchema& object, const NeededMember& needed) {
   }
   return std::any_of(object.others.begin(), object.others.end(), [&](const NameClass& other) {
     return is_possible(other.schemas) &&
-           (other.names == nullptr || Overlap(*other.names, *needed.names));
+           (other.names == nullptr || dfas->Overlap(other.names, needed.names));
   });
 }
 
 // A merge that leaves nothing, as far as one look shows.
-bool IsPlainlyEmpty(const SchemaAlternative& alternative) {
+bool IsPlainlyEmpty(const SchemaAlternative& alternative, DfaTable* dfas) {
   switch (alternative.type) {
     case JsonType::kNull:
       return false;
@@ -73,7 +73,7 @@ bool IsPlainlyEmpty(const SchemaAlternative& alternative) {
         ++num_required;
       }
       for (const NeededMember& needed : object.needed) {
-        if (!MayMeet(object, needed)) return true;
+        if (!MayMeet(object, needed, dfas)) return true;
       }
       return std::max(num_required, object.min_properties) > object.max_properties;
     }
@@ -89,7 +89,10 @@ absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::MergeConstant(
   const absl::StatusOr<bool> is_allowed = validator_.AllowsOne(other, *constant.constant, false);
   if (!is_allowed.ok()) return is_allowed.status();
   if (!*is_allowed) return std::optional<SchemaAlternative>();
-  const absl::StatusOr<bool> is_offered = validator_.AllowsOne(other, *constant.constant, true);
+  // Of strings, only a format can forbid what is allowed.
+  const bool is_asked = other.type != JsonType::kString || !other.string.formats.empty();
+  const absl::StatusOr<bool> is_offered =
+      is_asked ? validator_.AllowsOne(other, *constant.constant, true) : is_allowed;
   if (!is_offered.ok()) return is_offered.status();
   std::optional<SchemaAlternative> merged = constant;
   if (!*is_offered) merged->is_constant_unoffered = true;
@@ -115,7 +118,7 @@ absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::Merge(const Schema
       break;
     }
     case JsonType::kString: {
-      absl::StatusOr<StringSchema> string = MergeStrings(a.string, b.string);
+      absl::StatusOr<StringSchema> string = MergeStrings(a.string, b.string, &forms_.dfas());
       if (!string.ok()) return string.status();
       merged->string = *std::move(string);
       break;
@@ -124,13 +127,14 @@ absl::StatusOr<std::optional<SchemaAlternative>> SchemaLogic::Merge(const Schema
       merged->array = MergeArrays(a.array, b.array);
       break;
     case JsonType::kObject: {
-      absl::StatusOr<ObjectSchema> object = MergeObjects(a.object, b.object);
+      if (ArePlainlyApart(a.object, b.object)) return std::optional<SchemaAlternative>();
+      absl::StatusOr<ObjectSchema> object = MergeObjects(a.object, b.object, &forms_.dfas());
       if (!object.ok()) return object.status();
       merged->object = *std::move(object);
       break;
     }
   }
-  if (IsPlainlyEmpty(*merged)) merged.reset();
+  if (IsPlainlyEmpty(*merged, &forms_.dfas())) merged.reset();
   return merged;
 }
 
@@ -179,12 +183,13 @@ absl::StatusOr<SchemaForm> SchemaLogic::Not(const SchemaForm& form) {
     absl::StatusOr<SchemaForm> narrowed = And(forbidden, allowed);
     if (!narrowed.ok()) return narrowed.status();
     forbidden = *std::move(narrowed);
+    forbidden.Absorb();
   }
   if (strings.empty()) return forbidden;
   absl::StatusOr<ByteDfa> these = TheseStrings(strings);
   if (!these.ok()) return these.status();
   absl::StatusOr<List<StringSchema>> others =
-      ForbiddenStrings({.values = std::make_shared<const ByteDfa>(*std::move(these))});
+      ForbiddenStrings({.values = forms_.dfas().Share(*std::move(these))}, &forms_.dfas());
   if (!others.ok()) return others.status();
   SchemaForm allowed;
   for (const JsonType type : kJsonTypes) {
@@ -225,7 +230,8 @@ absl::StatusOr<List<SchemaAlternative>> SchemaLogic::Forbidden(
       if (alternative.constant != nullptr || !alternative.string.formats.empty()) {
         return absl::UnimplementedError("the texts that a format excludes are not offered");
       }
-      absl::StatusOr<List<StringSchema>> others = ForbiddenStrings(alternative.string);
+      absl::StatusOr<List<StringSchema>> others =
+          ForbiddenStrings(alternative.string, &forms_.dfas());
       if (!others.ok()) return others.status();
       for (StringSchema& other : *others) {
         forbidden.push_back({.type = JsonType::kString, .string = std::move(other)});
@@ -305,14 +311,14 @@ absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenObjects(const Obje
   }
   for (const NameClass& other : object.others) {
     if (other.schemas.empty()) continue;
-    absl::StatusOr<ByteDfa> names = other.names == nullptr ? AllStrings() : *other.names;
-    const absl::StatusOr<ByteDfa> these = TheseStrings(declared);
-    if (names.ok() && these.ok()) names = Subtract(*names, *these);
-    if (!names.ok() || !these.ok()) return names.ok() ? these.status() : names.status();
-    if (names->IsEmpty()) continue;
-    const auto shared = std::make_shared<const ByteDfa>(*std::move(names));
+    absl::StatusOr<ByteDfa> these = TheseStrings(declared);
+    if (!these.ok()) return these.status();
+    const absl::StatusOr<SharedDfa> names =
+        forms_.dfas().Subtract(other.names, forms_.dfas().Share(*std::move(these)));
+    if (!names.ok()) return names.status();
+    if ((*names)->IsEmpty()) continue;
     for (const SchemaSet& opposite : Opposites(other.schemas)) {
-      add().needed.push_back({.names = shared, .schemas = opposite});
+      add().needed.push_back({.names = *names, .schemas = opposite});
     }
   }
   for (const NeededMember& needed : object.needed) {
@@ -321,7 +327,7 @@ absl::StatusOr<List<SchemaAlternative>> SchemaLogic::ForbiddenObjects(const Obje
       return absl::UnimplementedError("it excludes objects by a member that others exclude");
     }
     const SchemaSet inside = opposites.empty() ? NothingSet() : opposites[0];
-    const absl::Status status = SplitNames(needed.names, inside, {}, &add().others);
+    const absl::Status status = SplitNames(needed.names, inside, {}, &forms_.dfas(), &add().others);
     if (!status.ok()) return status;
   }
   return forbidden;
@@ -369,7 +375,7 @@ absl::StatusOr<bool> SchemaLogic::AllowsNothing(const SchemaSet& set) {
 
 absl::StatusOr<bool> SchemaLogic::IsEmpty(const SchemaAlternative& alternative) {
   if (alternative.constant != nullptr) return false;
-  if (IsPlainlyEmpty(alternative)) return true;
+  if (IsPlainlyEmpty(alternative, &forms_.dfas())) return true;
   const Budget::Level level;
   if (!level.ok()) return Budget::Refusal();
   if (alternative.type == JsonType::kArray) {

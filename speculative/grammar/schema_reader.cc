@@ -153,7 +153,7 @@ absl::StatusOr<SharedDfa> SchemaReader::ReadPattern(const JsonValue& schema,
     dfa = all.ok() ? Intersect(*dfa, *all) : all.status();
   }
   if (dfa.ok()) {
-    SharedDfa shared = std::make_shared<const ByteDfa>(*std::move(dfa));
+    SharedDfa shared = dfas_.Share(*std::move(dfa));
     patterns_[pattern] = shared;
     return shared;
   }
@@ -195,13 +195,9 @@ absl::Status SchemaReader::ReadFormat(const JsonValue& schema, StringSchema* str
     }
     return absl::OkStatus();
   }
-  SharedDfa& automaton = formats_[format->text];
-  if (automaton == nullptr) {
-    absl::StatusOr<ByteDfa> dfa = FormatAutomaton(format->text);
-    if (!dfa.ok()) return dfa.status();
-    automaton = std::make_shared<const ByteDfa>(*std::move(dfa));
-  }
-  string->formats.push_back(automaton);
+  absl::StatusOr<SharedDfa> automaton = FormatAutomaton(format->text);
+  if (!automaton.ok()) return automaton.status();
+  string->formats.push_back(*std::move(automaton));
   return absl::OkStatus();
 }
 
@@ -313,7 +309,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
       is_matched_known = false;
       continue;
     }
-    absl::Status status = SplitNames(*names, SetOf({&value}), {}, &object->others);
+    absl::Status status = SplitNames(*names, SetOf({&value}), {}, &dfas_, &object->others);
     if (!status.ok()) {
       form->is_exact = false;
       is_matched_known = false;
@@ -323,7 +319,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     }
     absl::StatusOr<ByteDfa> united = matched == nullptr ? **names : Unite(*matched, **names);
     if (!united.ok()) return united.status();
-    matched = std::make_shared<const ByteDfa>(*std::move(united));
+    matched = dfas_.Share(*std::move(united));
   }
   if (additional.empty()) return absl::OkStatus();
   if (!is_matched_known) {
@@ -335,7 +331,7 @@ absl::Status SchemaReader::ReadPatternProperties(const JsonValue& schema,
     object->others = {{nullptr, additional}};
     return absl::OkStatus();
   }
-  return SplitNames(matched, {}, additional, &object->others);
+  return SplitNames(matched, {}, additional, &dfas_, &object->others);
 }
 
 absl::Status SchemaReader::ReadRequired(const JsonValue& schema, ObjectSchema* object) {

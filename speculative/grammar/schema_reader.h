@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/dfa_table.h"
 #include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/schema_document.h"
 #include "speculative/grammar/schema_form.h"
@@ -18,7 +19,7 @@ namespace specd::grammar {
 
 class SchemaReader {
  public:
-  explicit SchemaReader(SchemaReport* report) : report_(*report) {}
+  SchemaReader(SchemaReport* report, DfaTable* dfas) : report_(*report), dfas_(*dfas) {}
 
   // REQUIRES: `schema` is an object.
   absl::StatusOr<SchemaForm> Read(const JsonValue& schema);
@@ -47,8 +48,8 @@ class SchemaReader {
                                         const std::string& pattern);
 
   SchemaReport& report_;
+  DfaTable& dfas_;
   HashMap<std::string, SharedDfa> patterns_;
-  HashMap<std::string, SharedDfa> formats_;
   HashSet<std::string> remarks_;  // the names of formats that are no more
 };
 

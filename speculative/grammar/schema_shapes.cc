@@ -9,6 +9,7 @@
 #include "kernels/core/check.h"
 #include "speculative/grammar/budget.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/dfa_table.h"
 #include "speculative/grammar/hash_tables.h"
 
 namespace specd::grammar {
@@ -24,38 +25,51 @@ List<T> Join(List<T> joined, const List<T>& more) {
 }
 
 // The classes of all pairs: a name must satisfy what both sides ask of it.
-absl::StatusOr<List<NameClass>> MergeClasses(const List<NameClass>& a, const List<NameClass>& b) {
+absl::StatusOr<List<NameClass>> MergeClasses(const List<NameClass>& a, const List<NameClass>& b,
+                                             DfaTable* dfas) {
   List<NameClass> merged;
   for (const NameClass& left : a) {
     for (const NameClass& right : b) {
-      NameClass both = {left.names, UniteSets(left.schemas, right.schemas)};
-      if (left.names == nullptr) {
-        both.names = right.names;
-      } else if (right.names != nullptr && right.names != left.names) {
-        absl::StatusOr<ByteDfa> names = Intersect(*left.names, *right.names);
-        if (!names.ok()) return names.status();
-        if (names->IsEmpty()) continue;
-        both.names = std::make_shared<const ByteDfa>(*std::move(names));
-      }
+      absl::StatusOr<SharedDfa> names = dfas->Intersect(left.names, right.names);
+      if (!names.ok()) return names.status();
+      if (*names != nullptr && (*names)->IsEmpty()) continue;
       if (merged.size() == kNameClassesMax) {
         return absl::ResourceExhaustedError(fmt::format(
             "patternProperties and propertyNames make more than {} classes of names; use fewer "
             "overlapping patterns",
             kNameClassesMax));
       }
-      merged.push_back(std::move(both));
+      merged.push_back({*std::move(names), UniteSets(left.schemas, right.schemas)});
     }
   }
   return merged;
 }
 
-using PropertyMap = HashMap<std::string_view, const PropertySchema*>;
+// Finds the properties of one object. A few are looked through, many are in a map.
+class PropertyIndex {
+ public:
+  explicit PropertyIndex(const ObjectSchema& schema) : schema_(schema) {
+    if (schema.properties.size() <= kLookedThroughMax) return;
+    for (const PropertySchema& property : schema.properties) map_[property.name] = &property;
+  }
 
-PropertyMap IndexProperties(const ObjectSchema& schema) {
-  PropertyMap map;
-  for (const PropertySchema& property : schema.properties) map[property.name] = &property;
-  return map;
-}
+  // Null if it is not declared.
+  const PropertySchema* Find(std::string_view name) const {
+    if (map_.empty()) return schema_.Find(name);
+    const auto found = map_.find(name);
+    return found == map_.end() ? nullptr : found->second;
+  }
+  bool HasPlace(std::string_view name) const {
+    const PropertySchema* property = Find(name);
+    return property != nullptr && property->has_place;
+  }
+
+ private:
+  static constexpr size_t kLookedThroughMax = 8;
+
+  const ObjectSchema& schema_;
+  HashMap<std::string_view, const PropertySchema*> map_;
+};
 
 }  // namespace
 
@@ -94,7 +108,7 @@ PropertySchema& ObjectSchema::Declare(std::string_view name) {
   for (PropertySchema& property : properties) {
     if (property.name == name) return property;
   }
-  return properties.emplace_back(PropertySchema{.name = std::string(name), .schemas = Other(name)});
+  return properties.emplace_back(PropertySchema{.name = name, .schemas = Other(name)});
 }
 
 void ObjectSchema::Require(std::string_view name) { Declare(name).is_required = true; }
@@ -120,6 +134,15 @@ bool ObjectSchema::Includes(const ObjectSchema& other) const {
   };
   if (min_properties > other.min_properties || max_properties < other.max_properties) return false;
   if (!all_in(needed, other.needed) || !all_in(unoffered, other.unoffered)) return false;
+  const bool asks_no_more_of_any =
+      std::all_of(properties.begin(), properties.end(), [&](const PropertySchema& property) {
+        const PropertySchema* twin = other.Find(property.name);
+        const bool is_required = twin != nullptr && twin->is_required;
+        return (is_required || !property.is_required) &&
+               asks_no_more(property.schemas,
+                            twin == nullptr ? other.Other(property.name) : twin->schemas);
+      });
+  if (!asks_no_more_of_any) return false;
   // Every text of `other` has its keys in an order that is allowed here: undeclared names come
   // last.
   size_t last = 0;
@@ -136,45 +159,47 @@ bool ObjectSchema::Includes(const ObjectSchema& other) const {
       if (!asks_no_more(SchemasOf(property.name), property.schemas)) return false;
     }
   }
-  return std::all_of(properties.begin(), properties.end(), [&](const PropertySchema& property) {
-    const PropertySchema* twin = other.Find(property.name);
-    const bool is_required = twin != nullptr && twin->is_required;
-    return (is_required || !property.is_required) &&
-           asks_no_more(property.schemas,
-                        twin == nullptr ? other.Other(property.name) : twin->schemas);
-  });
+  return true;
 }
 
-absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSchema& b) {
+bool ArePlainlyApart(const ObjectSchema& a, const ObjectSchema& b) {
+  const auto forbids = [](const ObjectSchema& one, const ObjectSchema& other) {
+    return std::any_of(one.properties.begin(), one.properties.end(),
+                       [&](const PropertySchema& property) {
+                         return property.is_required &&
+                                AreContrary(property.schemas, other.SchemasOf(property.name));
+                       });
+  };
+  return forbids(a, b) || forbids(b, a);
+}
+
+absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSchema& b,
+                                          DfaTable* dfas) {
   ObjectSchema merged;
-  const PropertyMap in_a = IndexProperties(a);
-  const PropertyMap in_b = IndexProperties(b);
-  const auto add = [&](const PropertySchema& property, const PropertyMap& in_other,
+  merged.properties.reserve(a.properties.size() + b.properties.size());
+  const PropertyIndex in_a(a);
+  const PropertyIndex in_b(b);
+  const auto add = [&](const PropertySchema& property, const PropertyIndex& in_other,
                        const ObjectSchema& other) {
-    const auto twin = in_other.find(property.name);
-    const bool is_twin = twin != in_other.end();
+    const PropertySchema* twin = in_other.Find(property.name);
     merged.properties.push_back(
         {.name = property.name,
          .schemas = UniteSets(property.schemas,
-                              is_twin ? twin->second->schemas : other.Other(property.name)),
-         .is_required = property.is_required || (is_twin && twin->second->is_required),
-         .has_place = property.has_place || (is_twin && twin->second->has_place)});
-  };
-  const auto has_place = [](const PropertyMap& map, const std::string& name) {
-    const auto found = map.find(name);
-    return found != map.end() && found->second->has_place;
+                              twin != nullptr ? twin->schemas : other.Other(property.name)),
+         .is_required = property.is_required || (twin != nullptr && twin->is_required),
+         .has_place = property.has_place || (twin != nullptr && twin->has_place)});
   };
   for (const bool is_placed : {true, false}) {
     for (const PropertySchema& property : a.properties) {
-      const bool is_in_b_order = !property.has_place && has_place(in_b, property.name);
+      const bool is_in_b_order = !property.has_place && in_b.HasPlace(property.name);
       if (property.has_place == is_placed && !is_in_b_order) add(property, in_b, b);
     }
     for (const PropertySchema& property : b.properties) {
-      if (property.has_place != is_placed || has_place(in_a, property.name)) continue;
-      if (is_placed || !in_a.contains(property.name)) add(property, in_a, a);
+      if (property.has_place != is_placed || in_a.HasPlace(property.name)) continue;
+      if (is_placed || in_a.Find(property.name) == nullptr) add(property, in_a, a);
     }
   }
-  absl::StatusOr<List<NameClass>> others = MergeClasses(a.others, b.others);
+  absl::StatusOr<List<NameClass>> others = MergeClasses(a.others, b.others, dfas);
   if (!others.ok()) return others.status();
   merged.others = *std::move(others);
   merged.min_properties = std::max(a.min_properties, b.min_properties);
@@ -185,17 +210,13 @@ absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSch
 }
 
 absl::Status SplitNames(const SharedDfa& names, const SchemaSet& inside, const SchemaSet& outside,
-                        List<NameClass>* classes) {
-  absl::StatusOr<ByteDfa> all = AllStrings();
-  if (!all.ok()) return all.status();
-  absl::StatusOr<ByteDfa> other_names = Subtract(*all, *names);
+                        DfaTable* dfas, List<NameClass>* classes) {
+  absl::StatusOr<SharedDfa> other_names = dfas->Subtract(nullptr, names);
   if (!other_names.ok()) return other_names.status();
   List<NameClass> split;
   if (!names->IsEmpty()) split.push_back({names, inside});
-  if (!other_names->IsEmpty()) {
-    split.push_back({std::make_shared<const ByteDfa>(*std::move(other_names)), outside});
-  }
-  absl::StatusOr<List<NameClass>> merged = MergeClasses(*classes, split);
+  if (!(*other_names)->IsEmpty()) split.push_back({*std::move(other_names), outside});
+  absl::StatusOr<List<NameClass>> merged = MergeClasses(*classes, split, dfas);
   if (!merged.ok()) return merged.status();
   *classes = *std::move(merged);
   return absl::OkStatus();

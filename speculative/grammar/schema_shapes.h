@@ -54,7 +54,7 @@ struct ArraySchema {
 ArraySchema MergeArrays(const ArraySchema& a, const ArraySchema& b);
 
 struct PropertySchema {
-  std::string name;
+  std::string_view name;  // of the document
   SchemaSet schemas = {};
   bool is_required = false;
   // `properties` names it, so it has a place in the order. Others come after those.
@@ -112,11 +112,15 @@ struct ObjectSchema {
 // Overlapping patterns multiply.
 inline constexpr size_t kNameClassesMax = 64;
 
+// No object is allowed by both, as one look at the required members shows.
+bool ArePlainlyApart(const ObjectSchema& a, const ObjectSchema& b);
+
 // RESOURCE_EXHAUSTED past kNameClassesMax, or if an automaton grows past its limit.
-absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSchema& b);
+absl::StatusOr<ObjectSchema> MergeObjects(const ObjectSchema& a, const ObjectSchema& b,
+                                          DfaTable* dfas);
 
 // Names of `names` must satisfy `inside` too, and all others `outside`.
 absl::Status SplitNames(const SharedDfa& names, const SchemaSet& inside, const SchemaSet& outside,
-                        List<NameClass>* classes);
+                        DfaTable* dfas, List<NameClass>* classes);
 
 }  // namespace specd::grammar

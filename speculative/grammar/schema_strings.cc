@@ -8,6 +8,9 @@
 #include "kernels/core/check.h"
 #include "speculative/grammar/counted.h"
 #include "speculative/grammar/counted_dfa.h"
+#include "speculative/grammar/dfa_table.h"
+#include "speculative/grammar/subset_construction.h"
+#include "speculative/grammar/word_dfa.h"
 
 namespace specd::grammar {
 namespace {
@@ -29,7 +32,8 @@ bool StringSchema::Allows(std::string_view value, bool with_formats) const {
   });
 }
 
-absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b) {
+absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b,
+                                          DfaTable* dfas) {
   StringSchema merged = a;
   merged.min_length = std::max(a.min_length, b.min_length);
   merged.max_length = std::min(a.max_length, b.max_length);
@@ -38,50 +42,48 @@ absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSch
       merged.formats.push_back(format);
     }
   }
-  if (a.values == nullptr || a.values == b.values) {
-    merged.values = b.values;
-  } else if (b.values != nullptr) {
-    absl::StatusOr<ByteDfa> both = Intersect(*a.values, *b.values);
-    if (!both.ok()) return both.status();
-    merged.values = std::make_shared<const ByteDfa>(*std::move(both));
-  }
+  absl::StatusOr<SharedDfa> both = dfas->Intersect(a.values, b.values);
+  if (!both.ok()) return both.status();
+  merged.values = *std::move(both);
   return merged;
 }
 
-absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema) {
+absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema, DfaTable* dfas) {
   SPECD_CHECK(schema.formats.empty());
   List<StringSchema> forbidden;
   if (schema.min_length > 0) forbidden.push_back({.max_length = schema.min_length - 1});
   if (schema.max_length != kUnbounded) forbidden.push_back({.min_length = schema.max_length + 1});
   if (schema.values != nullptr) {
-    absl::StatusOr<ByteDfa> all = AllStrings();
-    if (!all.ok()) return all.status();
-    absl::StatusOr<ByteDfa> others = Subtract(*all, *schema.values);
+    absl::StatusOr<SharedDfa> others = dfas->Subtract(nullptr, schema.values);
     if (!others.ok()) return others.status();
-    forbidden.push_back({.values = std::make_shared<const ByteDfa>(*std::move(others))});
+    forbidden.push_back({.values = *std::move(others)});
   }
   return forbidden;
 }
 
 absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema) {
   if (schema.IsEmpty()) return ByteDfa();
-  absl::StatusOr<ByteDfa> dfa = schema.values != nullptr ? *schema.values : AllStrings();
-  for (const SharedDfa& format : schema.formats) {
-    if (dfa.ok()) dfa = Intersect(*dfa, *format);
-  }
+  List<SharedDfa> automata = schema.formats;
+  if (schema.values != nullptr) automata.push_back(schema.values);
+  absl::StatusOr<ByteDfa> dfa = automata.empty() ? AllStrings() : *automata[0];
+  for (size_t i = 1; i < automata.size() && dfa.ok(); ++i) dfa = Intersect(*dfa, *automata[i]);
   const bool has_length = schema.min_length > 0 || schema.max_length != kUnbounded;
   if (!dfa.ok() || !has_length) return dfa;
   return CountCharacters(*dfa, {.min = schema.min_length, .max = schema.max_length});
 }
 
-absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text) {
-  if (schema.IsUnconstrained()) return text->String();
+absl::StatusOr<ExprId> StringWriter::Write(const StringSchema& schema) {
+  if (schema.IsUnconstrained()) return text_.String();
   if (schema.values == nullptr && schema.formats.empty()) {
-    return text->String(schema.min_length, schema.max_length);
+    return text_.String(schema.min_length, schema.max_length);
   }
+  List<SharedDfa> automata = schema.formats;
+  automata.push_back(schema.values);
+  auto key = std::pair(std::move(automata), std::pair(schema.min_length, schema.max_length));
+  if (const auto known = written_.find(key); known != written_.end()) return known->second;
   absl::StatusOr<ByteDfa> dfa = StringAutomaton(schema);
   if (!dfa.ok()) return dfa.status();
-  return text->String(*dfa);
+  return written_[std::move(key)] = text_.String(*dfa);
 }
 
 absl::StatusOr<ByteDfa> AllStrings() {
@@ -98,10 +100,8 @@ absl::StatusOr<ByteDfa> AllStrings() {
 }
 
 absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings) {
-  GrammarRules rules;
-  List<ExprId> literals;
-  for (const std::string_view string : strings) literals.push_back(rules.Literal(string));
-  return Determinize(rules, rules.AnyOf(literals));
+  const absl::StatusOr<ByteDfa> words = BuildWordDfa(strings);
+  return words.ok() ? MinimizeWithinLimits(*words) : words.status();
 }
 
 }  // namespace specd::grammar

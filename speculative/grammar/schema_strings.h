@@ -8,13 +8,17 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "speculative/grammar/byte_dfa.h"
 #include "speculative/grammar/counted.h"
+#include "speculative/grammar/hash_tables.h"
 #include "speculative/grammar/json_text.h"
 
 namespace specd::grammar {
+
+class DfaTable;
 
 using SharedDfa = std::shared_ptr<const ByteDfa>;
 
@@ -38,12 +42,24 @@ struct StringSchema {
 };
 
 // Errors are RESOURCE_EXHAUSTED: an automaton grows past its limit.
-absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b);
+absl::StatusOr<StringSchema> MergeStrings(const StringSchema& a, const StringSchema& b,
+                                          DfaTable* dfas);
 // The strings that `schema` forbids. REQUIRES: no formats.
-absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema);
+absl::StatusOr<List<StringSchema>> ForbiddenStrings(const StringSchema& schema, DfaTable* dfas);
 // All of it as one automaton, formats too.
 absl::StatusOr<ByteDfa> StringAutomaton(const StringSchema& schema);
-absl::StatusOr<ExprId> BuildString(const StringSchema& schema, JsonText* text);
+
+// Writes the strings of schemas, equal ones once.
+class StringWriter {
+ public:
+  explicit StringWriter(JsonText* text) : text_(*text) {}
+  absl::StatusOr<ExprId> Write(const StringSchema& schema);
+
+ private:
+  JsonText& text_;
+  // By the automata and the lengths.
+  HashMap<std::pair<List<SharedDfa>, std::pair<uint32_t, uint32_t>>, ExprId> written_;
+};
 
 // Automata that schemas are made from.
 absl::StatusOr<ByteDfa> AllStrings();

@@ -32,6 +32,23 @@ List<SchemaSet> Opposites(const SchemaSet& set) {
   return opposites;
 }
 
+bool AreContrary(const SchemaSet& a, const SchemaSet& b) {
+  if (IsNothing(a) || IsNothing(b)) return true;
+  for (auto x = a.begin(), y = b.begin(); x != a.end() && y != b.end();) {
+    if (x->schema->index < y->schema->index) {
+      ++x;
+    } else if (y->schema->index < x->schema->index) {
+      ++y;
+    } else if (x->is_negated != y->is_negated) {
+      return true;
+    } else {
+      ++x;
+      ++y;
+    }
+  }
+  return false;
+}
+
 SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b) {
   if (IsNothing(a) || IsNothing(b)) return NothingSet();
   SchemaSet united;

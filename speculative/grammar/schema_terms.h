@@ -40,6 +40,8 @@ SchemaSet NothingSet();
 bool IsNothing(const SchemaSet& set);
 // A value that does not satisfy the set satisfies one of these.
 List<SchemaSet> Opposites(const SchemaSet& set);
+// No value satisfies both, as one look at the terms shows: UniteSets makes nothing of them.
+bool AreContrary(const SchemaSet& a, const SchemaSet& b);
 // Nothing, if it would ask for a schema and for its opposite.
 SchemaSet UniteSets(const SchemaSet& a, const SchemaSet& b);
 
