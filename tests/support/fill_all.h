@@ -1,5 +1,5 @@
-// FillAll fills the masks of a draft's places in one go, for tests that do not care about slices. One
-// thread.
+// FillAll fills the masks of a draft's places in one go, for tests that do not care about slices.
+// One thread.
 #pragma once
 
 #include "speculative/sequence_grammar.h"
