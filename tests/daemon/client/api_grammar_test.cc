@@ -24,7 +24,7 @@ std::string OptionalGroups(int count) {
 
 TEST_SUITE("unit") {
   TEST_CASE("compile_ms and compile_mib bound the compile of a constraint") {
-    const std::string heavy = OptionalGroups(2000);
+    const std::string heavy = OptionalGroups(2700);
     const auto open = [&](ToyEngine& engine, uint32_t kind, const char* text) {
       specd_sequence sequence = 0;
       return engine.TryOpen(Constrained(kind, text), &sequence);
