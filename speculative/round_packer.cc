@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/core/check.h"
+#include "speculative/grammar/mask_builder.h"
 #include "speculative/params.h"
 
 namespace specd {
@@ -19,6 +20,10 @@ int32_t NumNodesOf(const Draft& draft, int32_t vocab_size) {
   }
   return draft.num_nodes;
 }
+
+// The slices that the masks of one sequence can take.
+constexpr uint64_t kWarmSlicesMax =
+    (size_t{kNodesMax} + 1) * (grammar::MaskBuilder::kUnitsMax / MaskFiller::kSlice.units);
 
 // Looks at all kinds, those after a kNoToken too: how a token would have been drawn does not say
 // which token was drawn.
@@ -177,7 +182,10 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
   const std::span<MaskFiller::Job> jobs = scratch->mask_jobs;
   if (warmth->num_warm < jobs.size()) {
     const std::span<MaskFiller::Job> left = jobs.subspan(warmth->num_warm);
-    warmth->num_warm += masks_.Fill(left);
+    const size_t num_filled = masks_.Fill(left);
+    // A sequence that gets nowhere is left to its round, which keeps its place.
+    warmth->num_slices = num_filled > 0 ? 0 : warmth->num_slices + 1;
+    warmth->num_warm += warmth->num_slices > kWarmSlicesMax ? 1 : num_filled;
     // The cache has the masks. This round may never run, and its sequences may wait for long.
     for (const MaskFiller::Job& job : left) job.sequence->grammar.DropRows();
   }

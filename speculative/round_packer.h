@@ -28,7 +28,8 @@ struct MaskWarmth {
     kLost,  // the copy failed
   };
   Drafts drafts = Drafts::kUnknown;
-  size_t num_warm = 0;  // constrained sequences that are done, from the first on
+  size_t num_warm = 0;      // constrained sequences that are done, from the first on
+  uint64_t num_slices = 0;  // since one was done
 };
 
 class RoundPacker {

@@ -4,13 +4,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <span>
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/sockets/zmtp.h"
@@ -34,6 +34,13 @@ size_t CostOf(std::string_view prefix) { return 2 * prefix.size() + kPrefixBytes
 bool Watch(int poller, int operation, int fd, uint32_t events, void* who) {
   epoll_event event = {.events = events, .data = {.ptr = who}};
   return epoll_ctl(poller, operation, fd, &event) == 0;
+}
+
+// A set clock or a suspended machine ends no subscriber.
+absl::Time Now() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return absl::TimeFromTimespec(now);
 }
 
 }  // namespace
@@ -169,8 +176,8 @@ void Broadcaster::Run() {
     return stopping_;
   };
   while (!stopping()) Step(std::min(kInspection, options_.deaf_max));
-  const absl::Time end = absl::Now() + options_.linger;
-  while (HasQueued() && absl::Now() < end) Step(options_.linger);
+  const absl::Time end = Now() + options_.linger;
+  while (HasQueued() && Now() < end) Step(options_.linger);
 }
 
 void Broadcaster::Step(absl::Duration timeout) {
@@ -191,7 +198,7 @@ void Broadcaster::Step(absl::Duration timeout) {
   }
   SendListed();
   closed_.clear();
-  if (const absl::Time now = absl::Now(); now >= next_inspection_) {
+  if (const absl::Time now = Now(); now >= next_inspection_) {
     next_inspection_ = now + std::min(kInspection, options_.deaf_max);
     Inspect(now);
   }
@@ -201,7 +208,7 @@ void Broadcaster::Admit() {
   auto subscriber = std::make_unique<Subscriber>();
   subscriber->fd = listener_.Accept(&subscriber->name);
   if (!subscriber->fd.valid()) return;
-  subscriber->accepted_at = absl::Now();
+  subscriber->accepted_at = Now();
   if (!Watch(poller_.get(), EPOLL_CTL_ADD, subscriber->fd.get(), EPOLLIN, subscriber.get())) return;
   const std::lock_guard lock(mutex_);
   Push(MakeMessage(ZmtpHello()), subscriber.get());
@@ -288,7 +295,7 @@ size_t Broadcaster::Gather(Subscriber* subscriber, Pieces* pieces, size_t* size_
 void Broadcaster::WaitForRoom(bool wanted, Subscriber* subscriber) {
   if (!wanted) subscriber->full_since = absl::InfiniteFuture();
   if (wanted && subscriber->full_since == absl::InfiniteFuture()) {
-    subscriber->full_since = absl::Now();
+    subscriber->full_since = Now();
   }
   if (subscriber->waits_for_room == wanted) return;
   subscriber->waits_for_room = wanted;
@@ -307,8 +314,8 @@ void Broadcaster::Inspect(absl::Time now) {
     const uint64_t refused = subscriber->refused_subscriptions;
     if (refused > 0 && !std::exchange(subscriber->told_of_refused, true)) {
       options_.on_trouble(fmt::format(
-          "{}: {} subscriptions are refused: a subscription is the beginning of a topic, and a "
-          "subscriber may have {}",
+          "{}: {} subscriptions are refused: a subscription is the beginning of a topic, a "
+          "subscriber may have {}, and all of them must fit beside what waits for subscribers",
           subscriber->name, refused, options_.subscriptions.prefixes_max));
     }
     if (is_losing && !std::exchange(subscriber->told_of_lost, true)) {

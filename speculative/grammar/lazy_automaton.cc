@@ -237,8 +237,9 @@ void LazyAutomaton::Call(Item item) {
   for (const Network::Call& call : node.calls) {
     // A return to a node that can only end its rule would return at once.
     const bool is_last = network_.node(call.next).is_tail;
-    Visit({.node = call.start,
-           .stack = is_last ? item.stack : stacks_.PushReturn(call.next, item.stack)});
+    Visit(
+        {.node = call.start,
+         .stack = is_last ? item.stack : stacks_.PushReturn(call.next, item.stack, &num_listed_)});
   }
 }
 

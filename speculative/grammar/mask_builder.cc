@@ -96,9 +96,10 @@ bool MaskWork::DoSlice() {
     if (answer == Answer::kYes) {
       Add(slice.mask, {});
     } else {
-      walk_.emplace();
-      walk_->steps.resize(slice.tokens.depth_max() + 1);
-      walk_->steps[0] = automaton_.StepsFrom(state_);
+      Walk walk;
+      walk.steps.resize(slice.tokens.depth_max() + 1);
+      walk.steps[0] = automaton_.StepsFrom(state_);
+      walk_ = std::move(walk);
     }
   }
   if (walk_.has_value()) {

@@ -30,12 +30,13 @@ uint32_t StackTable::Push(uint32_t node, uint32_t below, FrameNumbers numbers) {
   return number;
 }
 
-uint32_t StackTable::PushReturn(uint32_t node, uint32_t below) {
+uint32_t StackTable::PushReturn(uint32_t node, uint32_t below, size_t* num_listed) {
   if (!network_.node(node).is_loop) return Push(node, below);
   if (cells_[below].node == node) return below;
   if (cells_[below].node != kEitherNode) return Push(node, below);
   std::vector<uint32_t> loops;
   List(below, &loops);
+  *num_listed += loops.size();
   const auto others = std::partition(loops.begin(), loops.end(),
                                      [&](uint32_t stack) { return cells_[stack].node == node; });
   if (others == loops.begin()) return Push(node, below);

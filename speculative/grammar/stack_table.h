@@ -45,7 +45,8 @@ class StackTable {
   // Push of a node that a call returns to, without numbers. A stack where a loop would stand on
   // itself is the stack below: texts that nest without an end, such as `r ::= "a" r*`, have few
   // stacks.
-  uint32_t PushReturn(uint32_t node, uint32_t below);
+  // The stacks that it listed are added to *num_listed.
+  uint32_t PushReturn(uint32_t node, uint32_t below, size_t* num_listed);
   // A stack that is either of these. Alternatives that read the same, such as the members of many
   // objects, are so followed once. The list is the function's to change.
   uint32_t Either(std::vector<uint32_t>* stacks);

@@ -50,9 +50,15 @@ std::optional<MaskRow> StateMatcher::TryMask(WorkSlice* slice) {
     LeaveHalfFull();
     for (int attempt = 0;; ++attempt) {
       GrammarStates::RowAnswer answer = grammar_->RowOf(*followed_, states_.back(), *stops_, slice);
-      work_ = std::move(answer.work);
       fault_ = FaultOf(answer.limit);
-      if (work_ != nullptr) return std::nullopt;
+      if (answer.work != nullptr) {
+        work_ = std::move(answer.work);
+        num_rows_since_work_ = 0;
+        return std::nullopt;
+      }
+      // The rows of a draft are asked for from its first place on. If the work is for one of them,
+      // it is asked for soon.
+      if (work_ != nullptr && ++num_rows_since_work_ > kStatesKept) work_ = nullptr;
       if (answer.limit != LazyAutomaton::kFull || !FindRoom(attempt)) return answer.row;
     }
   } catch (const std::bad_alloc&) {

@@ -66,6 +66,7 @@ class StateMatcher : public GrammarMatcher {
   std::vector<std::string> texts_;
   // The mask that the last slice did not suffice for. Null: there is none.
   std::shared_ptr<MaskWork> work_;
+  size_t num_rows_since_work_ = 0;
   MatcherFault fault_ = MatcherFault::kNone;
 };
 

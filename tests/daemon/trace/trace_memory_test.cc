@@ -90,7 +90,9 @@ TEST_SUITE("unit") {
     const SessionTrace trace(options, session, Clock::Real(), &bell);
     const uint64_t cost = SessionTrace::SizeBytes(options, session.limits);
     CHECK(watcher.sum() <= cost);
+#if !defined(SPECD_SANITIZED)                 // whose own new gives some of the blocks
     CHECK(watcher.sum() + 5 * kMib >= cost);  // 4 MiB are for the writer
+#endif
   }
 }
 

@@ -93,6 +93,24 @@ TEST_SUITE("unit") {
     }
   }
 
+  // Bug: a row that was found on the way to a place lost what was done of that place's mask.
+  TEST_CASE("a mask is done at last if each slice begins with the rows of earlier places") {
+    const Vocabulary vocabulary = MakeVocabulary();
+    for (const Case& c : Cases()) {
+      CAPTURE(c.text);
+      const auto matcher = MatcherOf(*Compiler(vocabulary), c);
+      (void)matcher->Mask();
+      for (int num_slices = 0;; ++num_slices) {
+        REQUIRE(num_slices < 10'000);
+        WorkSlice slice{.units = 1};
+        REQUIRE(matcher->TryMask(&slice).has_value());
+        REQUIRE(matcher->AcceptText("abc"));
+        if (matcher->TryMask(&slice).has_value()) break;
+        matcher->Rollback(1);
+      }
+    }
+  }
+
   TEST_CASE("matchers at one state build its mask together") {
     const Vocabulary vocabulary = MakeVocabulary();
     for (const Case& c : Cases()) {
