@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <limits>
 #include <string>
@@ -14,6 +12,7 @@
 #include "daemon/base/clock.h"
 #include "ipc/base/mapping.h"
 #include "kernels/backend.h"
+#include "tools/bench/one_row.h"
 
 namespace specd::bench {
 namespace {
@@ -35,23 +34,6 @@ double ToMicroseconds(int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
 absl::Status Broken(std::string_view what) {
   return absl::InternalError(fmt::format("opening: {}", what));
-}
-
-// Shares one row of logits with the session.
-absl::Status BindRow(Session* session) {
-  const uint64_t size_bytes = kLimits.vocab_size * sizeof(float);
-  UniqueFd fd(memfd_create("row", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  std::vector<float> row(kLimits.vocab_size);
-  row[kBest] = 1;
-  if (write(fd.get(), row.data(), size_bytes) != static_cast<ssize_t>(size_bytes) ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-    return Broken("the row has no memory");
-  }
-  const absl::StatusOr<uint32_t> region = session->RegisterRegion(std::move(fd), size_bytes);
-  if (!region.ok()) return region.status();
-  TensorSpec spec;
-  spec.num_rows = 1;
-  return session->Bind(TensorRole::kTargetRows, *region, spec);
 }
 
 // The longest first step: the prompt is checked, counted, kept, and indexed by its n-grams.
@@ -121,7 +103,7 @@ absl::StatusOr<SceneEngine> OpeningScene::Attach(uint64_t session_id) {
   if (!segment.ok()) return segment.status();
   engine.segment = std::make_unique<Segment>(*std::move(segment));
   engine.channel = std::make_unique<EngineChannel>(engine.segment.get());
-  if (absl::Status status = BindRow(engine.session.get()); !status.ok()) return status;
+  if (absl::Status status = BindOneRow(engine.session.get(), kBest); !status.ok()) return status;
   SequenceParams params;
   params.temperature = 0;
   params.max_tokens = std::numeric_limits<int32_t>::max();

@@ -2,14 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <string_view>
 #include <utility>
 
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
+#include "tools/bench/one_row.h"
 
 namespace specd::bench {
 namespace {
@@ -18,23 +17,6 @@ constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 absl::Status Broken(std::string_view what) {
   return absl::InternalError(fmt::format("stall: {}", what));
-}
-
-// Shares one row of logits with the session.
-absl::Status BindRow(Session* session, TokenId best) {
-  const uint64_t size_bytes = session->options().limits.vocab_size * sizeof(float);
-  UniqueFd fd(memfd_create("row", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  std::vector<float> row(session->options().limits.vocab_size);
-  row[static_cast<size_t>(best)] = 100;  // so far above the others that every coin draws it
-  if (write(fd.get(), row.data(), size_bytes) != static_cast<ssize_t>(size_bytes) ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-    return Broken("the row has no memory");
-  }
-  const absl::StatusOr<uint32_t> region = session->RegisterRegion(std::move(fd), size_bytes);
-  if (!region.ok()) return region.status();
-  TensorSpec spec;
-  spec.num_rows = 1;
-  return session->Bind(TensorRole::kTargetRows, *region, spec);
 }
 
 }  // namespace
@@ -48,7 +30,7 @@ absl::StatusOr<std::unique_ptr<StallEngine>> StallEngine::Create(std::shared_ptr
   if (!segment.ok()) return segment.status();
   engine->segment_ = std::make_unique<Segment>(*std::move(segment));
   engine->channel_ = std::make_unique<EngineChannel>(engine->segment_.get());
-  if (absl::Status status = BindRow(engine->session_.get(), best); !status.ok()) return status;
+  if (absl::Status status = BindOneRow(engine->session_.get(), best); !status.ok()) return status;
   return engine;
 }
 
