@@ -1,10 +1,10 @@
 // AwakeTime is the time in which a thread has looked, for watches that give others a term.
 //
-// A stopped process, a paused machine or a starved thread does not look meanwhile, and then sees a
-// term run out at once that others could not keep, or whose signs of life nobody has read yet. Its
-// own stall must not count against them. A step of the clock that is longer than `step_max_ns`
-// therefore counts as that much. Choose a quarter of the term, but more than the thread's usual
-// step: whoever is watched then has most of a term left after a stall of any length.
+// A stopped process, a paused machine and a starved thread do not look for a while. Then their next
+// look finds terms that have run out, although the peers could not speak or were not heard. A
+// thread's own stall must not count against its peers. A step of the clock that is longer than
+// `step_max_ns` therefore counts as `step_max_ns`. Choose a quarter of the term, and more than the
+// thread's usual step. After a stall of any length, a peer then has most of a term left.
 //
 //   AwakeTime awake(kTermNs / 4);
 //   ...                                      // in every step of the thread

@@ -1,11 +1,11 @@
 // The functions here divide the places of ControlServer among the users that it serves.
 //
 // A place of a connection that has not attached is never kept from a newer connection: one of the
-// user with the most of them gives way. Sessions are divided by IsWithinShare: as long as three
-// quarters of the places are enough, nobody is refused. In the last quarter a user may have as
-// many sessions as he leaves free, and always one while there is one. So one user never takes all
-// of them, and a user who comes later gets half of what is left. A daemon that serves one user does
-// not ask. Pure functions; safe from any thread.
+// user with the most of them gives way. IsWithinShare divides sessions: up to three quarters of
+// the places, it refuses no user. In the last quarter a user may have as many sessions as he leaves
+// free, and always one while one is free. So one user never takes all of them, and a later user
+// gets half of what is left. A daemon that serves one user does not ask. Pure functions; safe from
+// any thread.
 #pragma once
 
 #include <cstddef>

@@ -3,7 +3,7 @@
 //
 // A front end (regex, EBNF, JSON Schema, choice, structural tag) makes expressions bottom up and
 // defines rules with them. Expressions are immutable, belong to their GrammarRules, and may be used
-// in several places. Equal expressions have one id, whoever makes them. Rules may call each other
+// in several places. Equal expressions have one id. Rules may call each other
 // and themselves, in any position. NetworkBuilder (network.h) turns the finished rules into an
 // automaton.
 //
@@ -161,7 +161,7 @@ class GrammarRules {
   ExprId InternIn(Expr expr, uint64_t hash, Content&& content, Contents* contents);
 
   List<Expr> exprs_;
-  IdTable numbers_;  // of exprs_, but for Empty and Never
+  IdTable numbers_;  // of exprs_, except Empty and Never
   List<Rule> rules_;
   RuleId root_ = kNoRule;
   List<ByteSet> byte_sets_;

@@ -43,7 +43,7 @@ class KeySets {
 
  private:
   CountedBytes& bytes_;
-  std::vector<uint64_t> words_;  // of all sets, none of which ends with a word of 0
+  std::vector<uint64_t> words_;  // of all sets; no set ends with a word of 0
   std::vector<uint32_t> ends_;   // [set]: behind its words
   IdTable ids_;
   std::vector<uint64_t> scratch_;

@@ -264,7 +264,7 @@ StateId LazyAutomaton::CloseVisited() {
   const auto take_visited = [&] {
     for (; num_taken < visited_.size(); ++num_taken) {
       const Item item = visited_[num_taken];
-      // A whole key may begin others, of which none may be left.
+      // A whole key may begin other keys. The frame may allow none of them.
       const bool is_whole = network_.node(item.node).whole_key != Network::kNoKey;
       if (is_whole && BytesAfter(item).IsEmpty()) continue;
       open_.push_back(item);

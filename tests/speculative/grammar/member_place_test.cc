@@ -54,7 +54,7 @@ class RandomMembers {
       members.max = members.min + static_cast<uint32_t>(random_() % 2);
     return rules_.MembersOf(std::move(members));
   }
-  // Items that are all different, of which one may begin another.
+  // All items are different. An item may begin another one.
   ExprId Items() {
     Members members = {.any_order = true, .has_values = false};
     for (const char* text : {"a", "ab", "aba", "b", "bb", "c"}) {
