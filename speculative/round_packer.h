@@ -54,13 +54,13 @@ class RoundPacker {
   absl::Status Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
                     std::span<SequenceResult> results);
 
-  // Fills masks of the packed tasks before end_task for about a millisecond. True: they all have
-  // theirs, and a backend may run those tasks.
+  // Fills masks of the packed tasks before end_task for some hundred microseconds. True: they all
+  // have theirs, and a backend may run those tasks.
   bool FillMasks(int32_t end_task, RoundScratch* scratch);
 
   // Builds masks that a Pack of these inputs will ask for, and keeps nothing else. Sequences may
-  // change before that Pack, and draft tokens by slot too: Pack reads them again. Works for about a
-  // millisecond and goes on where *warmth stands. False if nothing is left.
+  // change before that Pack, and draft tokens by slot too: Pack reads them again. Works for some
+  // hundred microseconds and goes on where *warmth stands. False if nothing is left.
   // Draft tokens by slot that are kMarked are first copied, once; without them a sequence gets the
   // mask of its first place alone. REQUIRES: as Pack, results of this scratch are no longer used,
   // and no round uses it between two calls for one round.

@@ -36,12 +36,13 @@ MaskWork::MaskWork(const MaskBuilder* builder, LazyAutomaton* automaton, StateId
 bool MaskWork::Advance(WorkSlice* slice) {
   const Budget budget({.units = MaskBuilder::kUnitsMax - num_units_});
   budget_ = &budget;
+  num_walked_ = 0;
   pause_units_ = std::max<uint64_t>(slice->units, 1);
   bool goes_on = true;
   while (goes_on && cover_ < builder_.covers_.size()) goes_on = DoCover();
   while (goes_on && slice_ < builder_.slices_.size()) goes_on = DoSlice();
   num_units_ = std::min(num_units_ + budget.units(), MaskBuilder::kUnitsMax);
-  slice->units -= std::min(slice->units, budget.units());
+  slice->units -= std::min(slice->units, Taken());
   return goes_on || limit_ != LazyAutomaton::kDead;
 }
 
@@ -175,6 +176,7 @@ bool MaskWork::DoWalk(const TokenTrie& trie) {
   for (uint32_t& i = walk_->node; i < nodes.size();) {
     if (!MayGoOn()) [[unlikely]]
       return false;
+    ++num_walked_;
     const TokenTrie::Node& node = nodes[i];
     const StateId next = automaton_.Step(steps[node.depth], node.byte);
     if (!LazyAutomaton::IsAlive(next)) {

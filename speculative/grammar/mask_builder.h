@@ -95,8 +95,11 @@ class MaskWork {
   Answer Ask(const ByteDfa& language, size_t pairs_max);
   void Add(const std::vector<uint32_t>& mask, const std::vector<bool>& slices);
   bool IsNeeded(const SliceCover::Part& part) const;
+  // What the present call has taken from its slice. A step along known states costs no unit of the
+  // mask's bound, but it takes as long as one.
+  uint64_t Taken() const { return budget_->units() + num_walked_; }
   // False: the slice is used up.
-  bool MayGoOn() const { return budget_->units() < pause_units_; }
+  bool MayGoOn() const { return Taken() < pause_units_; }
 
   const MaskBuilder& builder_;
   LazyAutomaton& automaton_;
@@ -117,6 +120,7 @@ class MaskWork {
 
   // Of the present call.
   const Budget* budget_ = nullptr;
+  uint64_t num_walked_ = 0;  // nodes
   uint64_t pause_units_ = 0;
 };
 

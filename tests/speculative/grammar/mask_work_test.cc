@@ -7,6 +7,8 @@
 
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/mask_builder.h"
+#include "speculative/grammar/regex.h"
 
 namespace specd::grammar {
 namespace {
@@ -108,6 +110,33 @@ TEST_SUITE("unit") {
         if (matcher->TryMask(&slice).has_value()) break;
         matcher->Rollback(1);
       }
+    }
+  }
+
+  // Bug: a walk along known states cost nothing, so the 65 masks of a draft were one slice.
+  TEST_CASE("a mask whose states are all known is built in slices too") {
+    const Vocabulary vocabulary = MakeVocabulary();
+    const MaskBuilder builder(TokenTrie::Build(vocabulary, kVocabSize));
+    GrammarRules rules;
+    const RuleId root = rules.AddRule("root");
+    rules.Define(root, *ParseRegex("(a|ab|abc|[b-e]){3,70}", {}, &rules));
+    rules.SetRoot(root);
+    const Network network = *Network::Build(rules);
+    LazyAutomaton automaton(&network);
+    std::vector<uint32_t> words;
+    for (const bool are_known : {false, true}) {
+      CAPTURE(are_known);
+      MaskWork work(&builder, &automaton, automaton.start());
+      size_t num_slices = 0;
+      for (bool is_done = false; !is_done; ++num_slices) {
+        WorkSlice slice{.units = 16};
+        is_done = work.Advance(&slice);
+      }
+      REQUIRE(work.limit() == LazyAutomaton::kDead);
+      CHECK(num_slices > 4);
+      const std::vector<uint32_t> found = work.TakeWords();
+      if (are_known) CHECK(found == words);
+      words = found;
     }
   }
 
