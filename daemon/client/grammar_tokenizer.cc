@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daemon/base/clock.h"
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 #include "ipc/base/error.h"
 
 namespace specd {
@@ -65,7 +65,7 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const specd_tokenizer_options& options
     return Invalid(
         "path", fmt::format("{} of path, json and tokens were given; give exactly one", num_given));
   }
-  if (options.path != nullptr) return LoadTokenizerJson(options.path);
+  if (options.path != nullptr) return OpenTokenizer(options.path);
   if (options.json == nullptr) return ReadTokens(options.tokens);
   absl::StatusOr<std::string_view> json =
       TextOf("json", options.json, options.json_bytes, kTokenizerFileSizeBytesMax);

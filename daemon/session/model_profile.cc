@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -128,7 +128,7 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
     }
     return profile;
   }
-  absl::StatusOr<Vocabulary> vocabulary = LoadTokenizerJson(options.tokenizer_path);
+  absl::StatusOr<Vocabulary> vocabulary = OpenTokenizer(options.tokenizer_path);
   if (!vocabulary.ok()) return vocabulary.status();
   profile.vocabulary = *std::move(vocabulary);
   profile.tokenizer_hash = profile.vocabulary->Hash();

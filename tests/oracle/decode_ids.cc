@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "detokenizer/text_stream.h"
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 
 namespace {
 
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: specd_decode_ids TOKENIZER_JSON skip|keep\n", stderr);
     return 2;
   }
-  const auto vocabulary = specd::LoadTokenizerJson(argv[1]);
+  const auto vocabulary = specd::OpenTokenizer(argv[1]);
   if (!vocabulary.ok()) {
     std::fprintf(stderr, "%s\n", std::string(vocabulary.status().message()).c_str());
     return 1;

@@ -57,7 +57,7 @@ typedef struct specd_tokenizer_options {
   uint32_t struct_size;
   uint32_t vocab_size;     /* columns of a row of logits, at least the tokenizer's ids, .. 2^20;
                               required. Ids past the tokenizer's are padding and never allowed */
-  const char* path;        /* of a tokenizer.json (byte-level or SentencePiece) */
+  const char* path;        /* of a tokenizer.json, tekken.json or rank file */
   const char* json;        /* the text of such a file */
   uint64_t json_bytes;     /* default 0 = a NUL ends the text */
   specd_tokens tokens;     /* every id's text; copied */
