@@ -54,6 +54,7 @@ absl::StatusOr<ModelProfile> LoadProfile(const EmbeddedModel& model) {
     if (!file.ok()) return file.status();
     options = *std::move(file);
   }
+  options.embedded = true;
   absl::StatusOr<ModelProfile> profile = LoadModelProfile(options);
   if (profile.ok() || !ErrorFieldOf(profile.status()).empty()) return profile;
   return MakeError(ErrorCodeOf(profile.status()), field, std::string(profile.status().message()));

@@ -109,8 +109,9 @@ absl::StatusOr<std::shared_ptr<GrammarTokenizer>> GrammarTokenizer::Create(
     const specd_tokenizer_options& options) {
   absl::StatusOr<Vocabulary> vocabulary = ReadVocabulary(options);
   if (!vocabulary.ok()) return vocabulary.status();
-  const uint64_t num_ids =
-      options.tokens.count > 0 ? options.tokens.count : static_cast<uint64_t>(vocabulary->size());
+  const uint64_t num_ids = options.tokens.count > 0
+                               ? options.tokens.count
+                               : static_cast<uint64_t>(vocabulary->MinColumns());
   if (absl::Status s = CheckWidth(options.vocab_size, num_ids); !s.ok()) return s;
   const std::shared_ptr<GrammarTokenizer> made(
       new GrammarTokenizer(*std::move(vocabulary), static_cast<int32_t>(options.vocab_size)));
