@@ -59,7 +59,7 @@ typedef struct specd_tokenizer_options {
                               .. 2^20; required. Columns past the tokenizer's ids are padding and
                               never allowed. Added tokens past the columns are never drawn */
   const char* path;        /* of a tokenizer.json, tekken.json or rank file */
-  const char* json;        /* the text of such a file */
+  const char* json;        /* the text of one of the JSON files */
   uint64_t json_bytes;     /* default 0 = a NUL ends the text */
   specd_tokens tokens;     /* every id's text; copied */
   specd_ids eos_token_ids; /* ids that end every text of this tokenizer, at most 64; default none */
