@@ -290,7 +290,13 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.recorder = recorder_.get();
   options.text_side = [this] { return TextSideAlive(); };
   absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
-  if (session.ok()) ++next_session_id_;
+  if (!session.ok()) return session;
+  ++next_session_id_;
+  const std::string warning = WarnOfUnreachableIds((*model)->profile, request.limits.vocab_size);
+  if (!warning.empty()) {
+    LogOfPeer({"attach", spdlog::level::warn, "unreachable ids"}, "\"{}\": {}",
+              Printable(request.name), warning);
+  }
   return session;
 }
 

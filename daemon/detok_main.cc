@@ -26,7 +26,7 @@
 
 ABSL_FLAG(std::string, specd, "unix:/run/specd/specd.sock",
           "the daemon's socket; the endpoints below default to those beside it");
-ABSL_FLAG(std::string, tokenizer, "", "tokenizer.json of the model, the same as the daemon's");
+ABSL_FLAG(std::string, tokenizer, "", "tokenizer file of the model, the same as the daemon's");
 ABSL_FLAG(specd::ProfileFlag, profile, {},
           "NAME=FILE: a further model, as the daemon has it; repeatable, or comma separated");
 ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of the daemon's token events");

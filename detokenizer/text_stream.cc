@@ -72,6 +72,7 @@ void TextStream::Prime(std::span<const TokenId> prompt_ids, std::span<const Toke
   SPECD_CHECK(num_tokens_ == 0);
   std::string text;
   for (const TokenId id : prompt_ids) utf8_.Push(BytesOf(id), &text);
+  if (stripped_spaces_ > 0) Strip(&text, &stripped_spaces_);
   text.clear();
   for (const TokenId id : output_ids) utf8_.Push(BytesOf(id), &text);
   if (stripped_spaces_ > 0) Strip(&text, &stripped_spaces_);

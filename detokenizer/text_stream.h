@@ -4,8 +4,8 @@
 // Make one TextStream for each sequence and push every confirmed id in order. It releases text as
 // soon as the text is certain: a code point when its last byte arrives. It holds back only text
 // that may still become a stop string. All released text together equals the decoding of all ids at
-// once, cut at the first stop string, however the ids were grouped. Where the tokenizer's decoder
-// strips leading spaces, the first text loses them.
+// once, cut at the first stop string, however the ids were grouped. If the tokenizer's decoder
+// strips leading spaces, the text loses them where it has a front: where no text comes before it.
 //
 // A sequence that had tokens before its stream begins with Prime. A copy of a running sequence
 // begins with Fork.
@@ -78,7 +78,8 @@ class TextStream {
 
   // Begins the text after these ids, whose own text was given before: the last ids of the prompt,
   // and the last outputs. A code point that they begin is completed by this stream. If it turns out
-  // to be ill-formed, its U+FFFD for their bytes was given too. A stop string may have begun in the
+  // to be ill-formed, its U+FFFD for their bytes was given too. If the decoder strips leading
+  // spaces, the text of these ids has lost them. A stop string may have begun in the
   // outputs, and then takes no text back. The prompt is not searched. The ids do not count for
   // min_tokens. REQUIRES: no id was pushed.
   void Prime(std::span<const TokenId> prompt_ids, std::span<const TokenId> output_ids);

@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "detokenizer/json_words.h"
-#include "detokenizer/open_regular_file.h"
 #include "detokenizer/piece_decoder.h"
 
 namespace specd {
@@ -23,12 +20,11 @@ using simdjson::dom::element;
 
 class Loader {
  public:
-  explicit Loader(std::string_view name) : name_(name) {}
+  Loader(const element& root, std::string_view name) : root_(root), name_(name) {}
 
-  absl::StatusOr<Vocabulary> Load(std::string_view json);
+  absl::StatusOr<Vocabulary> Load();
 
  private:
-  absl::Status Parse(std::string_view json);
   absl::Status CheckVersion() const;
   absl::Status ReadDecoder();
   absl::Status CheckModelType(const element& model) const;
@@ -48,58 +44,20 @@ class Loader {
     return absl::UnimplementedError(fmt::format("{}: {}", name_, message));
   }
 
+  const element root_;  // its parser owns the strings that the members below point into
   const std::string_view name_;
-  simdjson::dom::parser parser_;  // owns the strings that the members below point into
-  element root_;
   std::optional<PieceDecoder> decoder_;
   Vocabulary::Builder builder_;
   absl::flat_hash_map<TokenId, std::string_view> content_of_;
   absl::flat_hash_set<std::string_view> special_contents_;
 };
 
-absl::StatusOr<Vocabulary> Loader::Load(std::string_view json) {
-  if (absl::Status status = Parse(json); !status.ok()) return status;
+absl::StatusOr<Vocabulary> Loader::Load() {
   if (absl::Status status = CheckVersion(); !status.ok()) return status;
   if (absl::Status status = ReadDecoder(); !status.ok()) return status;
   if (absl::Status status = ReadAddedTokens(); !status.ok()) return status;
   if (absl::Status status = ReadVocab(); !status.ok()) return status;
   return std::move(builder_).Build();
-}
-
-absl::Status Loader::Parse(std::string_view json) {
-  if (json.size() > kTokenizerFileSizeBytesMax) {
-    return Invalid(
-        fmt::format("the file is larger than {} bytes, the most that specd reads; is this the "
-                    "tokenizer.json of a model?",
-                    kTokenizerFileSizeBytesMax));
-  }
-  const simdjson::error_code error = parser_.parse(json.data(), json.size()).get(root_);
-  if (!error && root_.is_object()) return absl::OkStatus();
-
-  constexpr std::string_view kBlank = " \t\r\n";
-  const size_t first = json.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) {
-    return Invalid("the file is empty; download it again");
-  }
-  constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/";
-  if (json.substr(first, kLfsPointer.size()) == kLfsPointer) {
-    return Invalid(
-        "the file is a Git LFS pointer and not the tokenizer itself; run `git lfs pull`");
-  }
-  if (json[first] != '{') {
-    return Invalid(
-        fmt::format("the file is not a JSON object, it begins with \"{}\"; name the "
-                    "tokenizer.json of the model",
-                    absl::CHexEscape(std::string(json.substr(first, 20)))));
-  }
-  if (json[json.find_last_not_of(kBlank)] != '}') {
-    return Invalid(
-        fmt::format("the JSON is cut short: after {} bytes it ends before its last brace; "
-                    "download the file again",
-                    json.size()));
-  }
-  return Invalid(fmt::format("the file is not valid JSON ({}); download it again",
-                             simdjson::error_message(error)));
 }
 
 absl::Status Loader::CheckVersion() const {
@@ -293,28 +251,8 @@ absl::Status Loader::AddPiece(std::string_view content, TokenId id) {
 
 }  // namespace
 
-absl::StatusOr<Vocabulary> ParseTokenizerJson(std::string_view json, std::string_view name) {
-  return Loader(name).Load(json);
-}
-
-absl::StatusOr<Vocabulary> LoadTokenizerJson(const std::string& path) {
-  constexpr FileRole kRole = {.what = "the tokenizer file", .example = "tokenizer.json"};
-  const absl::StatusOr<OpenedFile> file = OpenRegularFile(path, kRole);
-  if (!file.ok()) return file.status();
-
-  // Reads by growing: the file may grow meanwhile. One byte more than the limit is enough to refuse
-  // the file.
-  std::string json;
-  size_t num_read = 1;
-  while (num_read > 0 && json.size() <= kTokenizerFileSizeBytesMax) {
-    constexpr size_t kStepSizeBytes = size_t{1} << 20;
-    const size_t size_bytes = json.size();
-    json.resize(size_bytes + kStepSizeBytes);
-    num_read = std::fread(json.data() + size_bytes, 1, kStepSizeBytes, file->get());
-    json.resize(size_bytes + num_read);
-  }
-  if (std::ferror(file->get()) != 0) return UnreadableFile(path, kRole, errno);
-  return ParseTokenizerJson(json, path);
+absl::StatusOr<Vocabulary> ReadTokenizerJson(const JsonRoot& file, std::string_view name) {
+  return Loader(file.root(), name).Load();
 }
 
 }  // namespace specd

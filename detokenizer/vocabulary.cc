@@ -5,6 +5,12 @@
 
 namespace specd {
 
+int32_t Vocabulary::MinColumns() const {
+  int32_t columns = size();
+  while (columns > 0 && (IsAdded(columns - 1) || !Contains(columns - 1))) --columns;
+  return columns;
+}
+
 std::optional<TokenId> Vocabulary::FindAdded(std::string_view content) const {
   for (TokenId id = 0; id < size(); ++id) {
     if (IsAdded(id) && Bytes(id) == content) return id;

@@ -1,6 +1,6 @@
 // Vocabulary gives the bytes of each token id, for every text stream of a model.
 //
-// A loader (tokenizer_json.h) builds one for each tokenizer file. It never changes afterwards, so
+// A loader (tokenizer_file.h) builds one for each tokenizer file. It never changes afterwards, so
 // any number of threads may read it. An id that the file does not name may be a hole, past the end,
 // or negative. Such an id is a token of zero width and never an error. Models have more embedding
 // rows than their tokenizer has tokens, and one such id must not end a stream.
@@ -45,6 +45,11 @@ class Vocabulary {
 
   // The highest id plus one, holes included, to compare with a model's vocabulary size.
   int32_t size() const { return static_cast<int32_t>(entries_.size()); }
+
+  // The fewest columns that a row of the model's logits can have. Training gave each model token a
+  // column. Added tokens may lie past the columns: such an id is never drawn. The time is
+  // proportional to their number.
+  int32_t MinColumns() const;
 
   // Returns nothing for an id that the vocabulary does not contain.
   std::string_view Bytes(TokenId id) const {
@@ -95,6 +100,8 @@ class Vocabulary::Builder {
   // REQUIRES: 0 <= id < kVocabSizeMax, bytes.size() <= kTokenSizeBytesMax, id not set before, and
   // less than 4 GiB in total.
   void Set(TokenId id, std::string_view bytes, TokenFlags flags);
+
+  bool Contains(TokenId id) const { return vocabulary_.Contains(id); }
 
   void SetTextRules(const TextRules& rules) { vocabulary_.text_rules_ = rules; }
 

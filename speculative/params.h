@@ -35,6 +35,10 @@ inline constexpr size_t kStopBytesMax = 32 * 1024;  // of all stop strings toget
 // The order of steps 9 to 11: one after another, or all three on the distribution of step 8.
 enum class FilterOrder : uint32_t { kSequential = 0, kJoint = 1 };
 
+// What a sequence's text is the decoding of: an output's text goes on after its prompt's, or stands
+// by itself. The two differ where the tokenizer's decoder strips leading spaces.
+enum class DecodedIds : uint32_t { kPromptAndOutputs = 0, kOutputs = 1 };
+
 struct TokenBias {
   TokenId id = 0;
   float bias = 0;

@@ -7,7 +7,7 @@
 
 #include "daemon/session/compile_limits.h"
 #include "daemon/session/profile_file.h"
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -54,6 +54,7 @@ absl::StatusOr<ModelProfile> LoadProfile(const EmbeddedModel& model) {
     if (!file.ok()) return file.status();
     options = *std::move(file);
   }
+  options.embedded = true;
   absl::StatusOr<ModelProfile> profile = LoadModelProfile(options);
   if (profile.ok() || !ErrorFieldOf(profile.status()).empty()) return profile;
   return MakeError(ErrorCodeOf(profile.status()), field, std::string(profile.status().message()));
@@ -105,7 +106,7 @@ absl::Status CheckNoProfile(const EmbeddedModel& given) {
 
 absl::StatusOr<uint64_t> HashOfTokenizer(const EmbeddedModel& model) {
   if (model.fields.tokenizer_path.empty()) return 0;
-  const absl::StatusOr<Vocabulary> vocabulary = LoadTokenizerJson(model.fields.tokenizer_path);
+  const absl::StatusOr<Vocabulary> vocabulary = OpenTokenizer(model.fields.tokenizer_path);
   if (vocabulary.ok()) return vocabulary->Hash();
   return MakeError(ErrorCodeOf(vocabulary.status()), "tokenizer",
                    std::string(vocabulary.status().message()));

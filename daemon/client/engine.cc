@@ -118,7 +118,8 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
       timeout_ms_(static_cast<int>(options.timeout_ms)),
       rounds_(link_.get(), segment_.get(), options.stream_timeout_ms, options.spin_us),
       calls_(link_.get(), &rounds_, segment_->limits(), timeout_ms_),
-      ends_(*link_, rounds_, segment_->limits().max_sequences) {
+      ends_(*link_, rounds_, segment_->limits().max_sequences),
+      opening_warnings_(link_->WarningsOfModel(options.vocab_size)) {
   rounds_.channel().SetState(EngineState::kRunning);
 }
 

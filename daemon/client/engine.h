@@ -43,7 +43,8 @@ class Engine {
   // The openings of a caller, checked for their sizes. After a refusal of one opening *refused is
   // its index.
   absl::Status OpenSequences(const specd_openings& openings, uint32_t* refused);
-  // The warnings of the last opening, one a line; valid until ForgetWarnings.
+  // The warnings of the last opening, one a line; valid until ForgetWarnings. At first those of the
+  // engine's own opening.
   const std::string& opening_warnings() const { return opening_warnings_; }
   void ForgetWarnings() { opening_warnings_.clear(); }
   absl::Status CloseSequence(specd_sequence sequence);
@@ -89,7 +90,7 @@ class Engine {
   EngineCalls calls_;
   const SequenceEnds ends_;
   uint32_t owner_ = 0;                    // the part of all handles that this session gives out
-  std::string opening_warnings_;          // of the last OpenSequence or OpenSequences
+  std::string opening_warnings_;          // of the last opening
   std::string sharing_text_;              // text of the last GetSharing
   std::string join_token_;                // text of the last GetGroup
   std::string trace_path_;                // path of the last DumpTrace

@@ -97,6 +97,9 @@ class LocalLink : public EngineLink {
   std::string WhyDeviceFailed() const override {
     return service_.session() != nullptr ? service_.session()->WhyDeviceFailed() : std::string();
   }
+  std::string WarningsOfModel(uint32_t vocab_size) const override {
+    return WarnOfUnreachableIds(model_->profile, vocab_size);
+  }
   bool is_embedded() const override { return true; }
   bool PeerGone() const override { return false; }
   bool HungUp() const override { return false; }

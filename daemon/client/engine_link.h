@@ -62,6 +62,8 @@ class EngineLink {
   // Embedded mode: why rounds or calls last ended with SPECD_STATUS_DEVICE_ERROR; empty if none
   // did. A daemon logs the reason instead.
   virtual std::string WhyDeviceFailed() const { return {}; }
+  // Embedded mode: WarnOfUnreachableIds. A daemon logs the warning instead.
+  virtual std::string WarningsOfModel(uint32_t) const { return {}; }
   virtual bool is_embedded() const = 0;
 
   // True if the other side is gone for good, or the link can no longer be used.

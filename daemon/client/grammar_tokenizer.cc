@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daemon/base/clock.h"
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 #include "ipc/base/error.h"
 
 namespace specd {
@@ -65,7 +65,7 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const specd_tokenizer_options& options
     return Invalid(
         "path", fmt::format("{} of path, json and tokens were given; give exactly one", num_given));
   }
-  if (options.path != nullptr) return LoadTokenizerJson(options.path);
+  if (options.path != nullptr) return OpenTokenizer(options.path);
   if (options.json == nullptr) return ReadTokens(options.tokens);
   absl::StatusOr<std::string_view> json =
       TextOf("json", options.json, options.json_bytes, kTokenizerFileSizeBytesMax);
@@ -109,8 +109,9 @@ absl::StatusOr<std::shared_ptr<GrammarTokenizer>> GrammarTokenizer::Create(
     const specd_tokenizer_options& options) {
   absl::StatusOr<Vocabulary> vocabulary = ReadVocabulary(options);
   if (!vocabulary.ok()) return vocabulary.status();
-  const uint64_t num_ids =
-      options.tokens.count > 0 ? options.tokens.count : static_cast<uint64_t>(vocabulary->size());
+  const uint64_t num_ids = options.tokens.count > 0
+                               ? options.tokens.count
+                               : static_cast<uint64_t>(vocabulary->MinColumns());
   if (absl::Status s = CheckWidth(options.vocab_size, num_ids); !s.ok()) return s;
   const std::shared_ptr<GrammarTokenizer> made(
       new GrammarTokenizer(*std::move(vocabulary), static_cast<int32_t>(options.vocab_size)));

@@ -6,12 +6,16 @@
 #include <string_view>
 #include <utility>
 
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/json_words.h"
+#include "detokenizer/tokenizer_file.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
 namespace {
+
+// The name under which the tokenizer is given.
+std::string_view TokenizerOption(bool embedded) { return embedded ? "tokenizer" : "--tokenizer"; }
 
 // Adds the id unless it is there.
 absl::Status AddEos(TokenId id, ModelProfile* profile) {
@@ -41,8 +45,8 @@ absl::Status SetReasoning(const ModelProfileOptions& options, ModelProfile* prof
   if (!profile->vocabulary.has_value()) {
     return refuse(
         fmt::format("reasoning_end = \"{}\" needs a tokenizer, in whose tokens it is "
-                    "looked for; give --tokenizer",
-                    texts.end));
+                    "looked for; give {}",
+                    texts.end, TokenizerOption(options.embedded)));
   }
   if (options.reasoning_must_be_added && !profile->vocabulary->FindAdded(texts.end).has_value()) {
     return refuse(
@@ -105,6 +109,7 @@ absl::Status SetThinking(const ThinkingParams& thinking, ModelProfile* profile) 
 absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options) {
   ModelProfile profile;
   profile.vocab_size = options.vocab_size;
+  profile.embedded = options.embedded;
   if (options.vocab_size < 0 || options.vocab_size > kVocabSizeMax) {
     return absl::InvalidArgumentError(
         fmt::format("vocab_size = {} is outside 0 .. {}", options.vocab_size, kVocabSizeMax));
@@ -119,23 +124,24 @@ absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options
   if (options.tokenizer_path.empty()) {
     if (!options.eos_tokens.empty()) {
       return absl::InvalidArgumentError(fmt::format(
-          "eos_tokens = {} needs a tokenizer to look it up in; give --tokenizer (embedded: "
-          "specd_options.tokenizer), or the token's number in eos_token_ids",
-          options.eos_tokens.front()));
+          "eos_tokens = {} needs a tokenizer to look it up in; give {}, or the token's number in "
+          "eos_token_ids",
+          options.eos_tokens.front(), TokenizerOption(options.embedded)));
     }
     if (absl::Status status = SetReasoning(options, &profile); !status.ok()) {
       return status;
     }
     return profile;
   }
-  absl::StatusOr<Vocabulary> vocabulary = LoadTokenizerJson(options.tokenizer_path);
+  absl::StatusOr<Vocabulary> vocabulary = OpenTokenizer(options.tokenizer_path);
   if (!vocabulary.ok()) return vocabulary.status();
   profile.vocabulary = *std::move(vocabulary);
   profile.tokenizer_hash = profile.vocabulary->Hash();
-  if (profile.vocab_size != 0 && profile.vocab_size < profile.vocabulary->size()) {
+  if (profile.vocab_size != 0 && profile.vocab_size < profile.vocabulary->MinColumns()) {
     return absl::InvalidArgumentError(
-        fmt::format("vocab_size = {} is smaller than the tokenizer, which has ids up to {}",
-                    profile.vocab_size, profile.vocabulary->size() - 1));
+        fmt::format("vocab_size = {} is smaller than the tokenizer, whose model has ids up to {}; "
+                    "correct it, or name the tokenizer of the model",
+                    profile.vocab_size, profile.vocabulary->MinColumns() - 1));
   }
   for (const std::string& content : options.eos_tokens) {
     const std::optional<TokenId> id = profile.vocabulary->FindAdded(content);
@@ -176,20 +182,41 @@ absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_s
   }
   if (profile.vocab_size != 0) {
     if (engine_vocab_size == static_cast<uint32_t>(profile.vocab_size)) return absl::OkStatus();
-    return absl::FailedPreconditionError(fmt::format(
-        "vocab_size = {}, but this daemon serves a model with {} columns (--vocab_size); attach to "
-        "the daemon of your model",
-        engine_vocab_size, profile.vocab_size));
+    return absl::FailedPreconditionError(
+        profile.embedded
+            ? fmt::format("vocab_size = {}, but the profile_file has vocab_size = {}; correct one "
+                          "of them",
+                          engine_vocab_size, profile.vocab_size)
+            : fmt::format("vocab_size = {}, but this daemon serves a model with {} columns "
+                          "(--vocab_size); attach to the daemon of your model",
+                          engine_vocab_size, profile.vocab_size));
   }
   if (!profile.vocabulary.has_value()) return absl::OkStatus();
-  const auto ids = static_cast<uint32_t>(profile.vocabulary->size());
-  if (engine_vocab_size >= ids && engine_vocab_size < ids + kPaddingColumnsMax) {
-    return absl::OkStatus();
-  }
+  const int32_t columns_min = profile.vocabulary->MinColumns();
+  if (engine_vocab_size >= static_cast<uint32_t>(columns_min)) return absl::OkStatus();
   return absl::FailedPreconditionError(fmt::format(
-      "vocab_size = {}, but the daemon's tokenizer has {} ids: {} .. {} columns fit (padding "
-      "included); use the tokenizer of your model, or state the padded width with --vocab_size",
-      engine_vocab_size, ids, ids, ids + kPaddingColumnsMax - 1));
+      "vocab_size = {}, but the model of {} has ids up to {}, so {} columns or more fit; "
+      "use the tokenizer of your model{}",
+      engine_vocab_size, profile.embedded ? "tokenizer" : "the daemon's --tokenizer",
+      columns_min - 1, columns_min,
+      profile.embedded ? "" : ", or attach to the daemon of your model"));
+}
+
+std::string WarnOfUnreachableIds(const ModelProfile& profile, uint32_t engine_vocab_size) {
+  if (!profile.vocabulary.has_value()) return {};
+  const Vocabulary& vocabulary = *profile.vocabulary;
+  constexpr int kShownMax = 8;
+  std::string shown;
+  int count = 0;
+  for (auto id = static_cast<TokenId>(engine_vocab_size); id < vocabulary.size(); ++id) {
+    if (!vocabulary.Contains(id) || ++count > kShownMax) continue;
+    shown += fmt::format("{}{} {}", count > 1 ? ", " : "", id, Quote(vocabulary.Bytes(id)));
+  }
+  if (count == 0) return {};
+  return fmt::format(
+      "the tokenizer has {} ids that are never drawn, because a row has only {} "
+      "columns: {}{}",
+      count, engine_vocab_size, shown, count > kShownMax ? ", ..." : "");
 }
 
 }  // namespace specd

@@ -33,6 +33,8 @@ struct ModelProfileOptions {
   double scale = 1;              // of logits; CONTRACT §3
   double cap = 0;
   NamedNumbers grammar = {};  // defaults of grammar_ parameters, by name
+  // The facts come from the options of an embedded engine, so errors name those and no flags.
+  bool embedded = false;
 
   // True if nothing of a model is named.
   bool IsEmpty() const {
@@ -52,22 +54,24 @@ struct ModelProfile {
   double scale = 1;
   double cap = 0;
   NamedNumbers grammar = {};
+  bool embedded = false;  // as in the options
 };
 
 // INVALID_ARGUMENT: the error names the flag or key, and the remedy.
 absl::StatusOr<ModelProfile> LoadModelProfile(const ModelProfileOptions& options);
-
-// The largest difference between a row's width and the tokenizer's. Models pad their logits to a
-// round number of columns, so a row may be wider. An engine with another tokenizer must not attach,
-// because its ids would mean other words.
-inline constexpr int32_t kPaddingColumnsMax = 1024;
 
 // Refuses an engine whose tokenizer has another hash. An engine without a hash passes, and so does
 // every engine if the profile has no tokenizer: nothing then turns its ids into text.
 absl::Status CheckTokenizer(const ModelProfile& profile, uint64_t engine_hash);
 
 // Compares an engine's vocab_size with the profile, its EOS ids and its thinking ids. The error
-// names both numbers.
+// names both numbers. Models pad their logits, so a row may have any number of columns beyond the
+// tokenizer's ids. Added tokens may lie past the columns. If a model token does, the tokenizer is
+// another model's, and its ids would mean other words.
 absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_size);
+
+// A warning that names the added tokens past the columns, which are never drawn; empty if there are
+// none. REQUIRES: CheckVocabSize accepts the width.
+std::string WarnOfUnreachableIds(const ModelProfile& profile, uint32_t engine_vocab_size);
 
 }  // namespace specd

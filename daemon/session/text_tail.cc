@@ -4,6 +4,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "detokenizer/utf8_stream.h"
 #include "ipc/events/token_event.h"
@@ -20,6 +22,11 @@ class TailPicker {
       : vocabulary_(profile.vocabulary.has_value() ? &*profile.vocabulary : nullptr),
         skip_special_tokens_(skip_special_tokens) {}
 
+  // The spaces that the decoder may strip from the front of a text.
+  size_t NumStripped() const {
+    return vocabulary_ == nullptr ? 0 : vocabulary_->text_rules().stripped_spaces;
+  }
+
   // The last ids that have `size_bytes` bytes of text, or all of them, but at most `size_max`.
   std::span<const TokenId> Last(std::span<const TokenId> ids, size_t size_bytes,
                                 size_t size_max) const {
@@ -30,6 +37,33 @@ class TailPicker {
       found_bytes += SizeBytes(ids[ids.size() - count]);
     }
     return ids.last(count);
+  }
+
+  // The same of the prompt, without the ids that have no text. Many special tokens may follow its
+  // text.
+  std::vector<TokenId> LastOfPrompt(std::span<const TokenId> ids) const {
+    if (vocabulary_ == nullptr) {
+      ids = ids.last(std::min(ids.size(), kPromptTailMax));
+      return {ids.begin(), ids.end()};
+    }
+    const size_t wanted_bytes = std::max(kPendingBytesMax, NumStripped());
+    std::vector<TokenId> found;
+    size_t found_bytes = 0;
+    for (size_t i = ids.size();
+         i > 0 && found.size() < kPromptTailMax && found_bytes < wanted_bytes; --i) {
+      const size_t size_bytes = SizeBytes(ids[i - 1]);
+      if (size_bytes > 0) found.push_back(ids[i - 1]);
+      found_bytes += size_bytes;
+    }
+    std::reverse(found.begin(), found.end());
+    return found;
+  }
+
+  // True if these ids do not have the bytes that surely end the front of a text.
+  bool MayBeFront(std::span<const TokenId> ids) const {
+    size_t size_bytes = 0;
+    for (const TokenId id : ids) size_bytes += SizeBytes(id);
+    return size_bytes < NumStripped();
   }
 
   // True if the ids may end in the middle of a code point.
@@ -65,13 +99,20 @@ size_t OutputBytes(const std::vector<std::string>& stop_strings) {
 TextTail MakeTextTail(const ModelProfile& profile, const SequenceParams& params,
                       const SequenceHistory& history) {
   const TailPicker picker(profile, params.skip_special_tokens);
-  std::span<const TokenId> prompt = picker.Last(history.prompt, kPendingBytesMax, kPromptTailMax);
-  std::span<const TokenId> outputs =
-      picker.Last(history.outputs, OutputBytes(params.stop_strings), kOutputTailMax);
+  const size_t output_bytes = std::max(OutputBytes(params.stop_strings), picker.NumStripped());
+  std::span<const TokenId> outputs = picker.Last(history.outputs, output_bytes, kOutputTailMax);
+  std::vector<TokenId> prompt;
   // A code point of the prompt goes on in the first outputs, and these go along with it.
-  if (outputs.size() < history.outputs.size() || !picker.MayEndInside(prompt)) prompt = {};
-  if (params.stop_strings.empty() && prompt.empty() && !picker.MayEndInside(outputs)) outputs = {};
-  return {{prompt.begin(), prompt.end()}, {outputs.begin(), outputs.end()}};
+  const bool has_all_outputs = outputs.size() == history.outputs.size();
+  if (has_all_outputs && params.text_of == DecodedIds::kPromptAndOutputs) {
+    prompt = picker.LastOfPrompt(history.prompt);
+    if (picker.NumStripped() == 0 && !picker.MayEndInside(prompt)) prompt.clear();
+  }
+  if (params.stop_strings.empty() && prompt.empty() && !picker.MayEndInside(outputs) &&
+      !picker.MayBeFront(outputs)) {
+    outputs = {};
+  }
+  return {std::move(prompt), {outputs.begin(), outputs.end()}};
 }
 
 }  // namespace specd

@@ -160,15 +160,27 @@ TEST_SUITE("unit") {
     CHECK(sequence.After(3, 0).text == "!");
   }
 
-  TEST_CASE("leading spaces are those of the whole output") {
+  // The text after a prompt lost its leading space: "in a village" + " by the sea" gave "by the
+  // sea".
+  TEST_CASE("leading spaces are those of the whole text, prompt included") {
     const TextRules rules{.stripped_spaces = 1};
+    const Reopened village({" in", " a", " village", " by", " the", " sea"}, rules);
+    CHECK(village.After(3, 0).text == " by the sea");
+    CHECK(village.After(2, 1).text == " by the sea");
+    CHECK(village.After(0, 3).text == " by the sea");
+    CHECK(village.After(0, 0).text == "in a village by the sea");
+    CHECK(village.After(3, 0, {" by"}).stop == 0);
+    CHECK(village.After(3, 0, {" by"}).text.empty());
     const Reopened sequence({" ", " a", " b"}, rules);
     CHECK(sequence.After(0, 0).text == " a b");
     CHECK(sequence.After(0, 1).text == " a b");
-    CHECK(sequence.After(1, 0).text == "a b");  // the prompt is no part of the output
+    CHECK(sequence.After(1, 0).text == " a b");  // the prompt's space was the leading one
     CHECK(sequence.After(0, 2).text == " b");
     const Reopened late({"", " a"}, rules);
     CHECK(late.After(0, 1).text == "a");
+    CHECK(late.After(1, 0).text == "a");  // nothing precedes
+    const Reopened begun({"\xE2", "\x82", "\xAC", " a"}, rules);
+    CHECK(begun.After(2, 0).text == std::string(kEuro) + " a");
   }
 
   TEST_CASE("a fork at every token finds the stop string and holds its text") {

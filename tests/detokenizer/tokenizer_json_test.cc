@@ -1,16 +1,11 @@
-#include "detokenizer/tokenizer_json.h"
-
 #include <doctest/doctest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "detokenizer/text_stream.h"
+#include "detokenizer/tokenizer_file.h"
 
 namespace specd {
 namespace {
@@ -69,12 +64,6 @@ File SentencePiece(const std::string& strip) {
                      strip + "]}",
           .vocab = R"({"a":0,"▁b":1,"▁▁":2,"<0xE4>":3,"<0x0A>":4,"<0x00>":5,"<0xZZ>":6,)"
                    R"("<0x041>":7,"<0xab>":8})"};
-}
-
-// A file of this process alone: several builds may run their tests at the same time.
-std::filesystem::path TemporaryPath(const std::string& name) {
-  return std::filesystem::temp_directory_path() /
-         ("specd_tokenizer_json_test_" + name + "." + std::to_string(::getpid()));
 }
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
@@ -193,7 +182,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("tokenizer.json: every other decoder is refused by its name") {
     const std::string remedy = "take the token ids from the token events";
-    const std::string supported = "specd reads two kinds of file";
+    const std::string supported = "two kinds of tokenizer.json";
     for (const std::string type : {"Metaspace", "ByteFallback", "WordPiece", "BPEDecoder", "CTC",
                                    "Fuse", "Strip", "Replace"}) {
       CheckRefused(File{.decoder = R"({"type":")" + type + R"("})"}.Json(), kUnsupported,
@@ -289,7 +278,7 @@ TEST_SUITE("unit") {
     for (const std::string type : {"Unigram", "WordPiece", "WordLevel"}) {
       CheckRefused(
           File{.model_type = R"("type":")" + type + R"(",)"}.Json(), kUnsupported,
-          {"model.type is \"" + type + "\"", "specd reads two kinds of file", "token events"});
+          {"model.type is \"" + type + "\"", "two kinds of tokenizer.json", "token events"});
     }
     CheckRefused(R"({"version":"1.0","decoder":{"type":"ByteLevel"},"model":{"vocab":{"a":0}}})",
                  kUnsupported, {"model.type is missing", "merges"});
@@ -352,52 +341,6 @@ TEST_SUITE("unit") {
     for (int i = 0; i < 19; ++i) shown += "語";
     CheckRefused(File{.vocab = R"({")" + shown + R"(語語":-1})"}.Json(), kInvalid,
                  {"[\"" + shown + "...\"]"});
-  }
-
-  TEST_CASE("tokenizer.json: a file on disk is loaded, or refused by its path") {
-    const std::filesystem::path folder = TemporaryPath("folder");
-    std::filesystem::create_directories(folder);
-    const std::string path = (folder / "tokenizer.json").string();
-    std::ofstream(path) << File().Json();
-    const auto vocabulary = LoadTokenizerJson(path);
-    REQUIRE(vocabulary.ok());
-    CHECK(vocabulary->Bytes(1) == " b");
-
-    const std::string missing = (folder / "missing.json").string();
-    const auto refused = LoadTokenizerJson(missing);
-    CHECK(refused.status().code() == absl::StatusCode::kNotFound);
-    CHECK(std::string(refused.status().message()) ==
-          missing +
-              ": cannot read the tokenizer file (No such file or directory); name a readable "
-              "tokenizer.json");
-
-    // Bug: a FIFO let the load wait without end, and the program could not even be stopped.
-    const std::string fifo = (folder / "fifo").string();
-    REQUIRE(mkfifo(fifo.c_str(), 0600) == 0);
-    for (const auto& [bad_path, kind] :
-         {std::pair(fifo, "a FIFO"), std::pair(folder.string(), "a directory"),
-          std::pair(std::string("/dev/zero"), "a character device")}) {
-      const auto of_kind = LoadTokenizerJson(bad_path);
-      CHECK(of_kind.status().code() == absl::StatusCode::kInvalidArgument);
-      CHECK(std::string(of_kind.status().message()) ==
-            bad_path + ": the tokenizer file is " + kind +
-                ", from which a read may wait without end; copy it into a regular file and name "
-                "that one");
-    }
-    std::filesystem::remove_all(folder);
-  }
-
-  TEST_CASE("tokenizer.json: a file over 256 MiB is refused without reading on") {
-    // A sparse file: it takes no room on the disk.
-    const std::filesystem::path path = TemporaryPath("large");
-    std::ofstream(path).put('{');
-    std::filesystem::resize_file(path, (std::uintmax_t{256} << 20) + 1);
-    const auto refused = LoadTokenizerJson(path.string());
-    std::filesystem::remove(path);
-    REQUIRE_FALSE(refused.ok());
-    const std::string message(refused.status().message());
-    CHECK(message.find("larger than 268435456 bytes") != std::string::npos);
-    CHECK(message.find("tokenizer.json of a model") != std::string::npos);
   }
 }
 

@@ -3,19 +3,21 @@
 //   specd_decode_ids TOKENIZER_JSON skip|keep
 //
 // reads lines of token ids separated by blanks from standard input and writes the text of each line
-// as one JSON string. `skip` leaves out special tokens. The ids go through a TextStream one by one,
-// as they do in the daemon.
+// as one JSON string. Ids before a `|` are the prompt's, which the text goes on after. `skip`
+// leaves out special tokens. The ids go through a TextStream one by one, as they do in the daemon.
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "detokenizer/text_stream.h"
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 
 namespace {
 
@@ -34,6 +36,15 @@ std::string JsonString(std::string_view text) {
   return json + '"';
 }
 
+std::vector<specd::TokenId> ReadIds(const std::string& text) {
+  std::vector<specd::TokenId> ids;
+  std::istringstream words(text);
+  for (specd::TokenId id = 0; words >> id;) ids.push_back(id);
+  if (words.eof()) return ids;
+  std::fprintf(stderr, "not a line of token ids: %s\n", text.c_str());
+  std::exit(2);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -42,7 +53,7 @@ int main(int argc, char** argv) {
     std::fputs("usage: specd_decode_ids TOKENIZER_JSON skip|keep\n", stderr);
     return 2;
   }
-  const auto vocabulary = specd::LoadTokenizerJson(argv[1]);
+  const auto vocabulary = specd::OpenTokenizer(argv[1]);
   if (!vocabulary.ok()) {
     std::fprintf(stderr, "%s\n", std::string(vocabulary.status().message()).c_str());
     return 1;
@@ -51,12 +62,11 @@ int main(int argc, char** argv) {
   while (std::getline(std::cin, line)) {
     specd::TextStream stream(&*vocabulary, nullptr, {.skip_special_tokens = mode == "skip"});
     specd::TextChunk chunk;
-    std::istringstream ids(line);
-    specd::TokenId id = 0;
-    while (ids >> id) stream.Push(id, false, &chunk);
-    if (!ids.eof()) {
-      std::fprintf(stderr, "not a line of token ids: %s\n", line.c_str());
-      return 2;
+    const size_t bar = line.find('|');
+    if (bar != std::string::npos) stream.Prime(ReadIds(line.substr(0, bar)), {});
+    for (const specd::TokenId id :
+         ReadIds(bar == std::string::npos ? line : line.substr(bar + 1))) {
+      stream.Push(id, false, &chunk);
     }
     stream.Finish(specd::TextEnd::kFlush, &chunk);
     std::cout << JsonString(chunk.text) << '\n';

@@ -236,6 +236,55 @@ def check_sentence_piece(decode_ids, folder, rng):
               "Hugging Face's")
 
 
+def encode_words(text, id_of):
+    """One id for each known word with the space before it, and the bytes of every other."""
+    ids = []
+    for word in re.findall(r"\s?\S+|\s", text):
+        piece = word.replace(" ", "\u2581")
+        if piece in id_of:
+            ids.append(id_of[piece])
+        else:
+            ids += [id_of[f"<0x{byte:02X}>"] for byte in word.encode()]
+    return ids
+
+
+def check_prompts(decode_ids, folder, corpus):
+    """prompt + text is the text of prompt + outputs, wherever a text is cut into the two."""
+    texts = [" in a village by the sea", "  two  spaces and 你好 é 😀😀 in bytes ", " ", "\u00a0 x", *corpus]
+    words = {word.replace(" ", "\u2581") for text in corpus[::2] for word in re.findall(r"\s?\S+", text)}
+    words |= {"\u2581in", "\u2581a", "\u2581village", "\u2581by", "\u2581the", "\u2581sea", "\u2581"}
+    pieces = ["<s>"] + [f"<0x{byte:02X}>" for byte in range(256)] + sorted(words)
+    id_of = {piece: id for id, piece in enumerate(pieces)}
+    num_cuts = num_spaces = 0
+    for strip in (0, 1, 2):
+        tokenizer = Tokenizer(models.BPE(id_of, [], unk_token="<s>", byte_fallback=True))
+        steps = [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()]
+        tokenizer.decoder = decoders.Sequence(steps + ([decoders.Strip(" ", strip, 0)] if strip else []))
+        tokenizer.add_special_tokens([AddedToken("<s>", normalized=False, special=True)])
+        path = os.path.join(folder, f"prompts_{strip}.json")
+        tokenizer.save(path)
+        for text in texts:
+            ids = [id_of["<s>"], *encode_words(text, id_of)]
+            prompts = [tokenizer.decode(ids[:cut]) for cut in range(len(ids) + 1)]
+            whole, begun = prompts[-1], 0
+            expected = []
+            for prompt in prompts:  # a character that is begun belongs to the outputs
+                begun = begun if "\ufffd" in prompt else len(prompt)
+                assert whole.startswith(whole[:begun])
+                expected.append(whole[begun:])
+            lines = [[*ids[:cut], "|", *ids[cut:]] for cut in range(len(ids) + 1)]
+            for line, ours, theirs in zip(lines, decode_with_specd(decode_ids, path, "skip", lines),
+                                          expected):
+                if ours != theirs:
+                    raise SystemExit(f"prompts, strip {strip}: {line}\n  specd        {ours!r}\n"
+                                     f"  Hugging Face {theirs!r}")
+                num_cuts += 1
+                num_spaces += strip > 0 and ours.startswith(" ")
+    assert num_spaces > 100, num_spaces
+    print(f"prompts: {num_cuts} cuts equal to Hugging Face's, {num_spaces} of stripping decoders "
+          "begin with a space")
+
+
 def random_lines(rng, ids, id_end, count):
     """Ids of the vocabulary, here and there one that is a hole or past the end."""
     lines = []
@@ -297,6 +346,8 @@ def main():
         check_bytes(decode_ids, folder, rng)
         check_made_up(decode_ids, folder, rng)
         check_sentence_piece(decode_ids, folder, rng)
+        with open(os.path.join(os.path.dirname(path), "corpus.txt"), encoding="utf-8") as corpus:
+            check_prompts(decode_ids, folder, corpus.read().splitlines()[:40])
     check_file(decode_ids, path, rng)
 
 

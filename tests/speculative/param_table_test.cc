@@ -77,7 +77,8 @@ TEST_SUITE("unit") {
                                   "draft_edits",
                                   "stop_strings",
                                   "include_stop",
-                                  "skip_special_tokens"};
+                                  "skip_special_tokens",
+                                  "text_of"};
     REQUIRE(ParamTable().size() == std::size(fields));
     for (size_t i = 0; i < std::size(fields); ++i) {
       CHECK(ParamTable()[i].field == fields[i]);
@@ -120,6 +121,7 @@ TEST_SUITE("unit") {
     CHECK(default_of("logprobs") == "-1");
     CHECK(default_of("logprobs_mode") == "raw_logprobs");
     CHECK(default_of("skip_special_tokens") == "true");
+    CHECK(default_of("text_of") == "prompt_and_outputs");
     CHECK(default_of("draft_temperature") == "1");
     CHECK(ValidateParams({}, 1).ok());
   }

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 
 namespace specd::replay {
 namespace {
@@ -49,7 +49,7 @@ std::string_view NameOf(TokenClass token_class) {
 absl::StatusOr<TokenText> TokenText::Load(const std::string& path) {
   TokenText text;
   if (path.empty()) return text;
-  absl::StatusOr<Vocabulary> vocabulary = LoadTokenizerJson(path);
+  absl::StatusOr<Vocabulary> vocabulary = OpenTokenizer(path);
   if (!vocabulary.ok()) return vocabulary.status();
   text.vocabulary_ = std::make_shared<const Vocabulary>(*std::move(vocabulary));
   return text;

@@ -41,10 +41,11 @@ typedef struct specd_options {
   uint32_t max_path; /* draft tokens on one path of a tree draft, 0 .. max_draft; default 0 =
                         max_draft. A sequence gains at most max_path + 1 tokens in a round */
   uint32_t reserved; /* 0 */
-  /* The path of the model's tokenizer.json. Embedded mode: sequences may have constraints
-   * (specd_params.grammar); NULL (default): ids only. Attached: a daemon has --tokenizer. If a path
-   * is given, the library sends a hash of its ids and their bytes. A daemon with another tokenizer
-   * refuses the engine with SPECD_ERROR_VOCABULARY, because its texts would be wrong. */
+  /* The path of the model's tokenizer.json, tekken.json or rank file. Embedded mode: sequences may
+   * have constraints (specd_params.grammar); NULL (default): ids only. Attached: a daemon has
+   * --tokenizer. If a path is given, the library sends a hash of its ids and their bytes. A daemon
+   * with another tokenizer refuses the engine with SPECD_ERROR_VOCABULARY, because its texts would
+   * be wrong. */
   const char* tokenizer;
   /* Embedded mode: the ids that end an output, at most 64; default none. A daemon has --eos_tokens
    * and --eos_token_ids instead. */

@@ -55,10 +55,11 @@ typedef struct specd_tokens {
 /* Give exactly one of path, json and tokens. */
 typedef struct specd_tokenizer_options {
   uint32_t struct_size;
-  uint32_t vocab_size;     /* columns of a row of logits, at least the tokenizer's ids, .. 2^20;
-                              required. Ids past the tokenizer's are padding and never allowed */
-  const char* path;        /* of a tokenizer.json (byte-level or SentencePiece) */
-  const char* json;        /* the text of such a file */
+  uint32_t vocab_size;     /* columns of a row of logits, at least the ids of the tokenizer's model,
+                              .. 2^20; required. Columns past the tokenizer's ids are padding and
+                              never allowed. Added tokens past the columns are never drawn */
+  const char* path;        /* of a tokenizer.json, tekken.json or rank file */
+  const char* json;        /* the text of one of the JSON files */
   uint64_t json_bytes;     /* default 0 = a NUL ends the text */
   specd_tokens tokens;     /* every id's text; copied */
   specd_ids eos_token_ids; /* ids that end every text of this tokenizer, at most 64; default none */

@@ -234,9 +234,11 @@ SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
 /* Returns what the constraint of the engine's last specd_open_sequence does not enforce, one
  * warning a line: parts of a schema that grammar_lenient dropped, and formats that the standard
  * does not name. There are at most 64 lines of at most 512 bytes; "..." marks a text that was cut.
- * The text is "" if there are no warnings, after an opening that was refused, if engine is NULL,
- * and if another thread is in a call of the engine. It is valid until the next specd_open_sequence
- * or specd_close of this engine; do not free it. */
+ * Between specd_open in embedded mode and the first opening there is one line if the tokenizer has
+ * ids past the columns of a row: those are never drawn. (A daemon writes it into its log.) The text
+ * is "" if there are no warnings, after an opening that was refused, if engine is NULL, and if
+ * another thread is in a call of the engine. It is valid until the next specd_open_sequence or
+ * specd_close of this engine; do not free it. */
 SPECD_API const char* specd_opening_warnings(specd_engine* engine);
 
 /* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed

@@ -54,6 +54,7 @@ class SamplingParams:
     draft_edits: bool | None
     include_stop_str_in_output: bool | None
     skip_special_tokens: bool | None
+    text_of: Literal['prompt_and_outputs', 'outputs'] | None
     def __init__(self, *,
                  seed: int | None = ...,
                  stop: str | Sequence[str] | None = ...,
@@ -95,4 +96,5 @@ class SamplingParams:
                  draft_filter_order: Literal['sequential', 'joint'] | None = ...,
                  draft_edits: bool | None = ...,
                  include_stop_str_in_output: bool | None = ...,
-                 skip_special_tokens: bool | None = ...) -> None: ...
+                 skip_special_tokens: bool | None = ...,
+                 text_of: Literal['prompt_and_outputs', 'outputs'] | None = ...) -> None: ...

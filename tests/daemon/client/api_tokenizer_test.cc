@@ -1,7 +1,11 @@
 // The tokenizer and the EOS ids of an embedded engine, through the C interface.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
@@ -55,6 +59,32 @@ TEST_SUITE("unit") {
     options.tokenizer = nullptr;
     CHECK(specd_open("unix:/nonexistent", &options, &engine) == SPECD_ERROR_UNSUPPORTED);
     CHECK(LastErrorHas("--eos_token_ids"));
+  }
+
+  // Gemma 3 1B has such an id, and was refused.
+  TEST_CASE("ids past the columns are a warning of the opened engine, until the first opening") {
+    const std::string path =
+        std::filesystem::temp_directory_path() / ("past_the_columns_" + std::to_string(getpid()));
+    std::ofstream(path) << R"({"version": "1.0", "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}},
+        "added_tokens": [{"id": 2048, "content": "<image>", "special": true}]})";
+    specd_options options = ToyOptions();
+    options.tokenizer = path.c_str();
+    {
+      ToyEngine engine(options);
+      const std::string warnings = engine.Warnings();
+      CAPTURE(warnings);
+      CHECK(warnings.find("2048 \"<image>\"") != std::string::npos);
+      specd_sequence sequence = 0;
+      REQUIRE(engine.TryOpen(Constrained(SPECD_GRAMMAR_NONE, nullptr), &sequence) == SPECD_OK);
+      CHECK(engine.Warnings().empty());
+    }
+    options.vocab_size = kVocab + 1;
+    specd_engine* wide = nullptr;
+    REQUIRE(specd_open("embedded:cpu", &options, &wide) == SPECD_OK);
+    CHECK(std::string(specd_opening_warnings(wide)).empty());
+    specd_close(wide);
+    std::filesystem::remove(path);
   }
 
   TEST_CASE("EOS ids of an embedded engine end sequences; ignore_eos needs one to ignore") {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/c_drafts.h"
 
@@ -150,7 +150,7 @@ class ToyEngine {
 class ToyText {
  public:
   ToyText() {
-    absl::StatusOr<Vocabulary> loaded = LoadTokenizerJson(SPECD_TOKENIZER);
+    absl::StatusOr<Vocabulary> loaded = OpenTokenizer(SPECD_TOKENIZER);
     REQUIRE(loaded.ok());
     vocabulary_ = *std::move(loaded);
     REQUIRE(vocabulary_.size() == static_cast<int32_t>(kVocab));

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -13,6 +15,17 @@ namespace {
 
 bool Says(const absl::Status& status, const std::string& part) {
   return std::string(status.message()).find(part) != std::string::npos;
+}
+
+// A profile whose model has so many tokens, and these added ones after them.
+ModelProfile ProfileOf(TokenId num_model_ids, const std::vector<std::string>& added) {
+  Vocabulary::Builder builder;
+  for (TokenId id = 0; id < num_model_ids; ++id) builder.Set(id, "a", {});
+  TokenId id = num_model_ids;
+  for (const std::string& content : added) builder.Set(id++, content, {.added = true});
+  ModelProfile profile;
+  profile.vocabulary = std::move(builder).Build();
+  return profile;
 }
 
 TEST_SUITE("unit") {
@@ -83,17 +96,59 @@ TEST_SUITE("unit") {
     CHECK(Says(LoadModelProfile(options).status(), "needs a reasoning_end"));
   }
 
-  TEST_CASE("a vocabulary that does not fit is refused with both numbers") {
+  // gpt-oss has 200,019 ids and 201,088 columns, and was refused: only 1,023 columns of padding
+  // were allowed.
+  TEST_CASE("a row may have any number of columns beyond the ids") {
+    const ModelProfile gpt_oss = ProfileOf(200019, {});
+    CHECK(CheckVocabSize(gpt_oss, 201088).ok());
+    CHECK(CheckVocabSize(ProfileOf(100015, {}), 102400).ok());  // DeepSeek V2
+    CHECK(CheckVocabSize(gpt_oss, kVocabSizeMax).ok());
+    CHECK(CheckVocabSize(gpt_oss, 200019).ok());
+    CHECK(WarnOfUnreachableIds(gpt_oss, 201088).empty());
+    CHECK(WarnOfUnreachableIds(gpt_oss, 200019).empty());
+  }
+
+  // Gemma 3 1B has 262,144 columns and the added token 262144, and was refused.
+  TEST_CASE("added tokens past the columns are named by a warning, model tokens are refused") {
+    const ModelProfile gemma = ProfileOf(262144, {"<image_soft_token>"});
+    CHECK(CheckVocabSize(gemma, 262144).ok());
+    CHECK(WarnOfUnreachableIds(gemma, 262145).empty());
+    const std::string warning = WarnOfUnreachableIds(gemma, 262144);
+    CHECK(warning ==
+          "the tokenizer has 1 ids that are never drawn, because a row has only 262144 columns: "
+          "262144 \"<image_soft_token>\"");
+    const absl::Status refused = CheckVocabSize(gemma, 262143);
+    CHECK(Says(refused, "vocab_size = 262143"));
+    CHECK(Says(refused, "has ids up to 262143, so 262144 columns or more fit"));
+    CHECK(Says(refused, "the daemon's --tokenizer"));
+    const std::vector<std::string> pads(20, "[PAD]\n");
+    const std::string many = WarnOfUnreachableIds(ProfileOf(4, pads), 4);
+    CHECK(many.find("20 ids") != std::string::npos);
+    CHECK(many.find("11 \"[PAD]\\n\", ...") != std::string::npos);
+    CHECK(many.find("12 ") == std::string::npos);
+    // An id that ends outputs must be one that can be drawn.
+    ModelProfile ending = ProfileOf(4, {"<end>"});
+    ending.eos_token_ids = {4};
+    CHECK(Says(CheckVocabSize(ending, 4), "EOS id 4"));
+  }
+
+  TEST_CASE("errors of an embedded engine name its options, those of a daemon its flags") {
+    ModelProfile profile = ProfileOf(8, {});
+    profile.embedded = true;
+    CHECK(Says(CheckVocabSize(profile, 7), "the model of tokenizer has ids up to 7"));
+    profile.vocab_size = 9;
+    CHECK(Says(CheckVocabSize(profile, 8), "the profile_file has vocab_size = 9"));
     ModelProfileOptions options;
-    options.tokenizer_path = SPECD_TOKENIZER;
-    const auto profile = LoadModelProfile(options);
-    REQUIRE(profile.ok());
-    const auto ids = static_cast<uint32_t>(profile->vocabulary->size());
-    CHECK(CheckVocabSize(*profile, ids).ok());
-    CHECK(CheckVocabSize(*profile, ids + 1023).ok());
-    CHECK(Says(CheckVocabSize(*profile, ids - 1), std::to_string(ids - 1)));
-    CHECK(Says(CheckVocabSize(*profile, ids + 1024), std::to_string(ids)));
-    CHECK(Says(CheckVocabSize(*profile, 32000), "--vocab_size"));
+    for (const bool embedded : {false, true}) {
+      options = {.eos_tokens = {"<end>"}, .embedded = embedded};
+      const absl::Status no_eos = LoadModelProfile(options).status();
+      options = {.reasoning = {"", "</think>"}, .embedded = embedded};
+      const absl::Status no_text = LoadModelProfile(options).status();
+      for (const absl::Status& status : {no_eos, no_text}) {
+        CHECK(Says(status, embedded ? "give tokenizer" : "give --tokenizer"));
+        CHECK(Says(status, "--") == !embedded);
+      }
+    }
   }
 
   TEST_CASE("a stated width must be met exactly and hold the tokenizer") {

@@ -141,7 +141,7 @@ TEST_SUITE("unit") {
       CHECK(event.request_id == name);
       CHECK(event.offset == 2);
       CHECK(event.stop_strings == std::vector<std::string>{"x"});
-      CHECK(event.prompt_tail == std::vector<TokenId>{4, 5, 6});
+      CHECK(event.prompt_tail == prompt);
       CHECK(event.output_tail == outputs);
       CHECK(event.forked_from == 0);
     }

@@ -3,10 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "detokenizer/text_stream.h"
 #include "ipc/events/token_event.h"
 
 namespace specd {
@@ -32,6 +34,19 @@ ModelProfile MakeProfile() {
   ModelProfile profile;
   profile.vocabulary = std::move(builder).Build();
   return profile;
+}
+
+// The same tokens and two with spaces, of a decoder that strips some.
+Vocabulary Stripping(uint32_t num_spaces) {
+  Vocabulary::Builder builder;
+  const ModelProfile plain = MakeProfile();
+  for (TokenId id = 0; id < plain.vocabulary->size(); ++id) {
+    builder.Set(id, plain.vocabulary->Bytes(id), {.special = plain.vocabulary->IsSpecial(id)});
+  }
+  builder.Set(kWord + 1, " ", {});
+  builder.Set(kWord + 2, " a", {});
+  builder.SetTextRules({.replacement = Utf8Replacement::kByte, .stripped_spaces = num_spaces});
+  return std::move(builder).Build();
 }
 
 TextTail Tail(const Ids& prompt, const Ids& outputs, std::vector<std::string> stops = {},
@@ -63,12 +78,15 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("tokens without text do not count, and those of skip_special do") {
-    CHECK(Tail({kBegin, kSpecial, 77}, {}).prompt_ids == Ids{kBegin, kSpecial, 77});
+    CHECK(Tail({kBegin, kSpecial, 77}, {}).prompt_ids == Ids{kBegin});
     CHECK(Tail({kBegin, kSpecial}, {}, {}, false).prompt_ids.empty());  // its text ends the bytes
     const Ids special(kPromptTailMax, kSpecial);
     Ids far = {kBegin};
     far.insert(far.end(), special.begin(), special.end());
-    CHECK(Tail(far, {}).prompt_ids.empty());  // the limit
+    CHECK(Tail(far, {}).prompt_ids == Ids{kBegin});
+    Ids of_outputs(kOutputTailMax, kSpecial);
+    of_outputs.insert(of_outputs.begin(), kBegin);
+    CHECK(Tail({}, of_outputs).output_ids.empty());  // the limit
   }
 
   TEST_CASE("outputs as long as a stop string can have begun in them") {
@@ -86,10 +104,75 @@ TEST_SUITE("unit") {
   TEST_CASE("without a tokenizer every id may be a byte") {
     const Ids ids = {1, 2, 3, 4, 5, 6, 7, 8, 9};
     const TextTail tail = MakeTextTail(ModelProfile{}, SequenceParams{}, {ids, {}});
-    CHECK(tail.prompt_ids == Ids{7, 8, 9});
+    CHECK(tail.prompt_ids == ids);
+    const Ids many(100, 7);
+    CHECK(MakeTextTail(ModelProfile{}, SequenceParams{}, {many, {}}).prompt_ids.size() ==
+          kPromptTailMax);
     SequenceParams params;
     params.stop_strings = {"ab"};
     CHECK(MakeTextTail(ModelProfile{}, params, {ids, ids}).output_ids == Ids{3, 4, 5, 6, 7, 8, 9});
+  }
+
+  TEST_CASE("if the decoder strips leading spaces, the ids show whether the text has a front") {
+    ModelProfile profile = MakeProfile();
+    profile.vocabulary = Stripping(1);
+    const auto tail = [&profile](const Ids& prompt, const Ids& outputs,
+                                 DecodedIds text_of = DecodedIds::kPromptAndOutputs) {
+      SequenceParams params;
+      params.text_of = text_of;
+      return MakeTextTail(profile, params, {prompt, outputs});
+    };
+    CHECK(tail({kWord, kLetter, kLetter, kLetter}, {}).prompt_ids ==
+          Ids{kLetter, kLetter, kLetter});
+    // A chat's prompt ends with special tokens, whatever their number.
+    Ids chat(2 * kPromptTailMax, kSpecial);
+    CHECK(tail(chat, {}).prompt_ids.empty());
+    chat.insert(chat.begin(), kWord);
+    CHECK(tail(chat, {}).prompt_ids == Ids{kWord});
+    CHECK(tail(chat, {}, DecodedIds::kOutputs).prompt_ids.empty());
+    CHECK(tail({kBegin}, {}, DecodedIds::kOutputs).prompt_ids.empty());
+    CHECK(tail(chat, {kSpecial}).output_ids == Ids{kSpecial});
+    CHECK(tail({}, {kSpecial}).output_ids == Ids{kSpecial});  // the front is still to come
+    CHECK(tail({}, {kLetter}).output_ids.empty());            // it is over
+  }
+
+  // The stream that gets the tail alone gives the text of the stream that gets everything.
+  TEST_CASE("the tail is as good as the whole prompt and all outputs") {
+    std::mt19937 random(31);
+    const auto below = [&random](size_t bound) { return random() % bound; };
+    size_t num_differing = 0;
+    for (int trial = 0; trial < 20000; ++trial) {
+      const uint32_t num_stripped = static_cast<uint32_t>(below(4));
+      ModelProfile profile;
+      profile.vocabulary = Stripping(num_stripped);
+      const auto draw = [&](size_t count) {
+        Ids ids;
+        for (size_t i = below(count); i > 0; --i) ids.push_back(static_cast<TokenId>(below(8)));
+        return ids;
+      };
+      const Ids prompt = draw(6);
+      const Ids before = draw(5);
+      const Ids after = draw(6);
+      SequenceParams params;
+      if (below(2) == 0) params.stop_strings = {" a", "a  "};
+      if (below(4) == 0) params.text_of = DecodedIds::kOutputs;
+      const bool alone = params.text_of == DecodedIds::kOutputs;
+      const TextTail tail = MakeTextTail(profile, params, {prompt, before});
+      const auto read = [&](const Ids& prompt_ids, const Ids& output_ids) {
+        TextStream stream(&*profile.vocabulary, *StopSet::Create(params.stop_strings),
+                          {.continues = before.size() > output_ids.size()});
+        stream.Prime(prompt_ids, output_ids);
+        TextChunk chunk;
+        for (const TokenId id : after) stream.Push(id, false, &chunk);
+        stream.Finish(TextEnd::kFlush, &chunk);
+        return chunk.text;
+      };
+      const std::string whole = read(alone ? Ids{} : prompt, before);
+      CAPTURE(trial);
+      CHECK(read(tail.prompt_ids, tail.output_ids) == whole);
+      num_differing += read({}, {}) == whole ? 0 : 1;
+    }
+    CHECK(num_differing > 1000);
   }
 }
 

@@ -12,7 +12,7 @@
 
 #include "daemon/session/text_tail.h"
 #include "daemon/text/text_streams.h"
-#include "detokenizer/tokenizer_json.h"
+#include "detokenizer/tokenizer_file.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/detokenizer/reference_text.h"
 
@@ -170,7 +170,7 @@ std::string Reference(const Case& drawn, const Vocabulary& vocabulary) {
 }
 
 ModelProfile ToyProfile() {
-  auto vocabulary = LoadTokenizerJson(SPECD_TOKENIZER);
+  auto vocabulary = OpenTokenizer(SPECD_TOKENIZER);
   REQUIRE(vocabulary.ok());
   ModelProfile profile;
   profile.vocabulary = *std::move(vocabulary);
