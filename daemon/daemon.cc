@@ -34,8 +34,8 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/backend_plugin.h"
-#include "speculative/grammar/compile_turns.h"
-#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/base/compile_turns.h"
+#include "speculative/grammar/base/grammar_memory.h"
 
 namespace specd {
 namespace {

@@ -15,8 +15,8 @@
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/mutex.h"
 #include "daemon/session/model_profile.h"
-#include "speculative/grammar/budget.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd {
 

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
-#include "speculative/grammar/budget.h"
+#include "speculative/grammar/base/budget.h"
 
 namespace specd {
 
