@@ -1,5 +1,7 @@
 #include "speculative/grammar/compiler/grammar_compiler.h"
 
+#include <time.h>
+
 #include <new>
 #include <string>
 #include <utility>
@@ -18,6 +20,12 @@ namespace {
 // Parts of a text nest, references lead to references, and rules take the places of their calls:
 // the compiler recurses as deep, up to kCompileLevelsMax. The caller's stack may be a small one.
 constexpr size_t kDeepStackBytes = size_t{64} << 20;
+
+int64_t NowUs() {
+  timespec now = {};
+  SPECD_CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+  return static_cast<int64_t>(now.tv_sec) * 1'000'000 + now.tv_nsec / 1'000;
+}
 
 // The memory that was taken is given back by now, so the text mostly finds its own.
 absl::Status NoMemory() {
@@ -63,8 +71,11 @@ CompileResult GrammarCompiler::Compile(const GrammarRequest& request) {
   try {
     if (absl::Status status = Prepare(); !status.ok()) return status;
     return cache_.FindOrCompile(request, [&] {
+      const int64_t started_us = NowUs();
       const CompileTurn turn;
-      return CompileAnew(request);
+      CompileResult result = CompileAnew(request);
+      if (options_.on_compile) options_.on_compile(request, result, NowUs() - started_us);
+      return result;
     });
   } catch (const std::bad_alloc&) {
     return NoMemory();

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -28,6 +29,11 @@
 
 namespace specd::grammar {
 
+// A compile that has ended, and the time that it took, with the wait for its turn. It runs in the
+// thread that compiles.
+using OnCompile =
+    std::function<void(const GrammarRequest& request, const CompileResult& result, int64_t us)>;
+
 struct GrammarCompilerOptions {
   const Vocabulary* vocabulary = nullptr;  // outlives the compiler and its grammars
   int32_t vocab_size = 0;                  // columns of a row of logits
@@ -37,6 +43,7 @@ struct GrammarCompilerOptions {
   // Outlives the compiler and its grammars.
   GrammarMemory* memory = &GrammarMemory::OfProcess();
   BudgetLimits compile_limits = CompileLimits();  // of one compile
+  OnCompile on_compile = nullptr;                 // of Compile, where the cache has no answer
 };
 
 class GrammarCompiler {
