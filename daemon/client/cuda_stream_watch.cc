@@ -1,4 +1,4 @@
-#include "daemon/client/stream_watch.h"
+#include "daemon/client/cuda_stream_watch.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -38,11 +38,11 @@ bool IsCompleted(const Segment& segment, uint64_t number) {
 
 }  // namespace
 
-StreamWatch::StreamWatch(const Options& options)
+CudaStreamWatch::CudaStreamWatch(const Options& options)
     : options_(options),
       awake_(std::max(options.timeout_ns / 4, int64_t{2'000'000} * PauseMs(options.timeout_ns))) {}
 
-absl::Status StreamWatch::Start() {
+absl::Status CudaStreamWatch::Start() {
   stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_fd_.valid()) {
     return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "cuda_stream", "no eventfd for the watch", errno);
@@ -63,13 +63,13 @@ absl::Status StreamWatch::Start() {
   return status;
 }
 
-void StreamWatch::Stop() {
+void CudaStreamWatch::Stop() {
   if (!thread_.joinable()) return;
   eventfd_write(stop_fd_.get(), 1);
   thread_.join();
 }
 
-void StreamWatch::Run() {
+void CudaStreamWatch::Run() {
   const int pause_ms = PauseMs(options_.timeout_ns);
   bool daemon_gone = false;
   while (true) {
@@ -86,19 +86,19 @@ void StreamWatch::Run() {
   }
 }
 
-void StreamWatch::Add(uint64_t number, const void* stream) {
+void CudaStreamWatch::Add(uint64_t number, const void* stream) {
   MutexLock lock(&mutex_);
   RoundOf(number) = {number, stream, -1};
 }
 
-bool StreamWatch::IsFree(uint64_t number, const void* stream) {
+bool CudaStreamWatch::IsFree(uint64_t number, const void* stream) {
   MutexLock lock(&mutex_);
   const Round& before = RoundOf(number);
   return before.number == 0 || before.stream == stream ||
          HasPassed(*options_.segment->round_words(number), before.number);
 }
 
-void StreamWatch::Look(int64_t now_ns, bool daemon_gone) {
+void CudaStreamWatch::Look(int64_t now_ns, bool daemon_gone) {
   bool released = false;
   {
     MutexLock lock(&mutex_);
@@ -111,7 +111,7 @@ void StreamWatch::Look(int64_t now_ns, bool daemon_gone) {
   if (released) Doorbell(&options_.segment->page()->completion_bell).Ring();
 }
 
-bool StreamWatch::LookAt(Round* round, bool daemon_gone) {
+bool CudaStreamWatch::LookAt(Round* round, bool daemon_gone) {
   RoundWords* words = options_.segment->round_words(round->number);
   if (IsReleased(*words, round->number) || !AreRowsReady(*words, round->number)) return false;
   if (round->ready_ns < 0) round->ready_ns = awake_.now_ns();
@@ -130,7 +130,7 @@ bool StreamWatch::LookAt(Round* round, bool daemon_gone) {
   return true;
 }
 
-void StreamWatch::ReleaseAll(bool also_claimed) {
+void CudaStreamWatch::ReleaseAll(bool also_claimed) {
   MutexLock lock(&mutex_);
   for (const Round& round : rounds_) {
     if (round.number == 0) continue;
@@ -146,7 +146,7 @@ void StreamWatch::ReleaseAll(bool also_claimed) {
   }
 }
 
-bool StreamWatch::HaveAllPassed() {
+bool CudaStreamWatch::HaveAllPassed() {
   MutexLock lock(&mutex_);
   return std::all_of(rounds_.begin(), rounds_.end(), [this](const Round& round) {
     return round.number == 0 ||

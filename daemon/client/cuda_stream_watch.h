@@ -1,4 +1,4 @@
-// StreamWatch releases CUDA streams that wait for a round in vain, for EngineStreams.
+// CudaStreamWatch releases CUDA streams that wait for a round in vain, for CudaStreams.
 //
 // Nothing in CUDA times out, and an engine that waits for its CUDA stream calls no function. The
 // watch therefore has a thread of its own.
@@ -26,7 +26,7 @@
 
 namespace specd {
 
-class StreamWatch {
+class CudaStreamWatch {
  public:
   struct Options {
     Segment* segment = nullptr;
@@ -35,10 +35,10 @@ class StreamWatch {
     int hangup_fd = -1;  // hangs up when the daemon is gone
   };
 
-  explicit StreamWatch(const Options& options);
-  ~StreamWatch() { Stop(); }
-  StreamWatch(const StreamWatch&) = delete;
-  StreamWatch& operator=(const StreamWatch&) = delete;
+  explicit CudaStreamWatch(const Options& options);
+  ~CudaStreamWatch() { Stop(); }
+  CudaStreamWatch(const CudaStreamWatch&) = delete;
+  CudaStreamWatch& operator=(const CudaStreamWatch&) = delete;
 
   absl::Status Start();
   void Stop();

@@ -1,4 +1,4 @@
-#include "daemon/client/engine_streams.h"
+#include "daemon/client/cuda_streams.h"
 
 #include <fmt/format.h>
 
@@ -62,8 +62,8 @@ absl::Status CheckNotCapturing(GpuContext* context, GpuStream stream) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
-    const StreamWatch::Options& options, GpuStream stream) {
+absl::StatusOr<std::unique_ptr<CudaStreams>> CudaStreams::Open(
+    const CudaStreamWatch::Options& options, GpuStream stream) {
   const absl::StatusOr<bool> forces_host_waits = AreHostWaitsForced();
   if (!forces_host_waits.ok()) return forces_host_waits.status();
   std::unique_ptr<GpuPlatform> platform = MakeEnginePlatform();
@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
                    "specd_submit_batch");
   }
   const GpuWord width = devices[device_index].has_64_bit_words ? GpuWord::k64 : GpuWord::k32;
-  auto streams = std::unique_ptr<EngineStreams>(new EngineStreams(
+  auto streams = std::unique_ptr<CudaStreams>(new CudaStreams(
       options, std::move(platform), std::move(context), device_index, width, words));
   streams->forces_host_waits_ = *forces_host_waits;
   absl::Status started = streams->watch_.Start();
@@ -100,10 +100,9 @@ absl::StatusOr<std::unique_ptr<EngineStreams>> EngineStreams::Open(
   return started;
 }
 
-EngineStreams::EngineStreams(const StreamWatch::Options& options,
-                             std::unique_ptr<GpuPlatform> platform,
-                             std::unique_ptr<GpuContext> context, size_t device_index,
-                             GpuWord width, GpuAddress words)
+CudaStreams::CudaStreams(const CudaStreamWatch::Options& options,
+                         std::unique_ptr<GpuPlatform> platform, std::unique_ptr<GpuContext> context,
+                         size_t device_index, GpuWord width, GpuAddress words)
     : options_(options),
       platform_(std::move(platform)),
       context_(std::move(context)),
@@ -112,9 +111,9 @@ EngineStreams::EngineStreams(const StreamWatch::Options& options,
       words_(words),
       watch_(options) {}
 
-EngineStreams::~EngineStreams() { SPECD_CHECK(context_ == nullptr); }
+CudaStreams::~CudaStreams() { SPECD_CHECK(context_ == nullptr); }
 
-absl::Status EngineStreams::CheckStream(GpuStream stream) const {
+absl::Status CudaStreams::CheckStream(GpuStream stream) const {
   if (broken_) {
     return MakeError(SPECD_ERROR_STATE, "cuda_stream",
                      "an earlier round could be enqueued on its stream in part only; use "
@@ -124,7 +123,7 @@ absl::Status EngineStreams::CheckStream(GpuStream stream) const {
   return CheckNotCapturing(context_.get(), stream);
 }
 
-absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_free) {
+absl::Status CudaStreams::Check(GpuStream stream, uint64_t number, bool* is_free) {
   if (absl::Status status = CheckStream(stream); !status.ok()) return status;
   *is_free = watch_.IsFree(number, stream.handle);
   return absl::OkStatus();
@@ -132,7 +131,7 @@ absl::Status EngineStreams::Check(GpuStream stream, uint64_t number, bool* is_fr
 
 // Asked for every round: the handle of a destroyed CUDA stream may be given to one of another
 // device.
-absl::Status EngineStreams::CheckDevice(GpuStream stream) const {
+absl::Status CudaStreams::CheckDevice(GpuStream stream) const {
   const auto handle = reinterpret_cast<uintptr_t>(stream.handle);
   if (handle == kPerThreadStream) {
     return MakeError(
@@ -158,19 +157,19 @@ absl::Status EngineStreams::CheckDevice(GpuStream stream) const {
                   device_index, device_index_, device_index_, kRemedy));
 }
 
-GpuAddress EngineStreams::AddressOf(uint64_t number, uint64_t offset_bytes) const {
+GpuAddress CudaStreams::AddressOf(uint64_t number, uint64_t offset_bytes) const {
   const Segment& segment = *options_.segment;
   const auto* first = reinterpret_cast<const char*>(segment.round_words(1));
   const auto* slot = reinterpret_cast<const char*>(segment.round_words(number));
   return words_ + static_cast<uint64_t>(slot - first) + offset_bytes;
 }
 
-GpuAddress EngineStreams::StatusAddress(uint64_t number) const {
+GpuAddress CudaStreams::StatusAddress(uint64_t number) const {
   return AddressOf(number, offsetof(RoundWords, status));
 }
 
-absl::Status EngineStreams::WriteWord(GpuStream stream, uint64_t number, uint64_t offset_bytes,
-                                      bool* by_host) {
+absl::Status CudaStreams::WriteWord(GpuStream stream, uint64_t number, uint64_t offset_bytes,
+                                    bool* by_host) {
   *by_host = false;
   if (host_waits_ == nullptr && !forces_host_waits_) {
     const GpuResult result =
@@ -187,7 +186,7 @@ absl::Status EngineStreams::WriteWord(GpuStream stream, uint64_t number, uint64_
   return result.ok() ? absl::OkStatus() : Refused(result, kNoFunction, kRemedy);
 }
 
-absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
+absl::Status CudaStreams::Begin(GpuStream stream, uint64_t number) {
   bool by_host = false;
   absl::Status status = WriteWord(stream, number, offsetof(RoundWords, ready), &by_host);
   if (!status.ok() || !by_host) return status;
@@ -195,7 +194,7 @@ absl::Status EngineStreams::Begin(GpuStream stream, uint64_t number) {
   return result.ok() ? absl::OkStatus() : Refused(result, kNoFunction, kRemedy);
 }
 
-absl::StatusOr<bool> EngineStreams::MarkDrafts(GpuStream stream, uint64_t number) {
+absl::StatusOr<bool> CudaStreams::MarkDrafts(GpuStream stream, uint64_t number) {
   if (absl::Status status = CheckStream(stream); !status.ok()) return status;
   RoundWords* const words = options_.segment->round_words(number);
   uint64_t& last = marks_[(number - 1) & (options_.segment->limits().ring_depth - 1)];
@@ -214,13 +213,13 @@ absl::StatusOr<bool> EngineStreams::MarkDrafts(GpuStream stream, uint64_t number
   return true;
 }
 
-bool EngineStreams::HaveAllMarksCome() const {
+bool CudaStreams::HaveAllMarksCome() const {
   return std::all_of(marks_.begin(), marks_.end(), [this](uint64_t number) {
     return number == 0 || AreDraftsMarked(*options_.segment->round_words(number), number);
   });
 }
 
-GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
+GpuResult CudaStreams::Finish(GpuStream stream, uint64_t number) {
   if (host_waits_ != nullptr) return host_waits_->Finish(stream);
   const GpuResult result =
       context_->WaitValue(stream, AddressOf(number, offsetof(RoundWords, done)), width_, number);
@@ -229,7 +228,7 @@ GpuResult EngineStreams::Finish(GpuStream stream, uint64_t number) {
                               number);
 }
 
-absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
+absl::Status CudaStreams::Enqueue(GpuStream stream, uint64_t number) {
   RoundWords* const words = options_.segment->round_words(number);
   const uint64_t passed = words->passed.load(std::memory_order_relaxed);
   if (absl::Status status = Begin(stream, number); !status.ok()) return status;
@@ -248,7 +247,7 @@ absl::Status EngineStreams::Enqueue(GpuStream stream, uint64_t number) {
   return Refused(result, "the stream takes a part of the round only", kRemedy);
 }
 
-bool EngineStreams::Close(int64_t timeout_ns) {
+bool CudaStreams::Close(int64_t timeout_ns) {
   watch_.Stop();
   watch_.ReleaseAll(/*also_claimed=*/false);
   // The device writes its words without a bell, and a CUDA stream needs some microseconds to see

@@ -1,4 +1,4 @@
-// EngineStreams enqueues an engine's rounds on its CUDA streams, for EngineRounds.
+// CudaStreams enqueues an engine's rounds on its CUDA streams, for EngineRounds.
 //
 // It registers the session's words with the device, enqueues the operations that
 // ipc/segment/round_words.h shows, and watches the CUDA streams. The first specd_submit_on_stream
@@ -16,8 +16,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/mutex.h"
+#include "daemon/client/cuda_stream_watch.h"
 #include "daemon/client/host_waits.h"
-#include "daemon/client/stream_watch.h"
 #include "kernels/core/gpu_context.h"
 
 namespace specd {
@@ -31,12 +31,12 @@ void KeepForever(std::unique_ptr<T> kept) {
   all->push_back(std::move(kept));
 }
 
-class EngineStreams {
+class CudaStreams {
  public:
-  static absl::StatusOr<std::unique_ptr<EngineStreams>> Open(const StreamWatch::Options& options,
-                                                             GpuStream stream);
+  static absl::StatusOr<std::unique_ptr<CudaStreams>> Open(const CudaStreamWatch::Options& options,
+                                                           GpuStream stream);
   // REQUIRES: Close was called.
-  ~EngineStreams();
+  ~CudaStreams();
 
   // OK if a round may be enqueued on this CUDA stream: now if *is_free is set, otherwise later.
   absl::Status Check(GpuStream stream, uint64_t number, bool* is_free);
@@ -58,7 +58,7 @@ class EngineStreams {
   // True if no mark and no part of a round was enqueued on any CUDA stream.
   bool is_unused() const { return is_unused_; }
 
-  StreamWatch& watch() { return watch_; }
+  CudaStreamWatch& watch() { return watch_; }
 
   // Releases every CUDA stream and waits until all of them have passed. False if one did not pass
   // within the timeout. It may still touch the words, which must then stay mapped for the life of
@@ -66,9 +66,9 @@ class EngineStreams {
   bool Close(int64_t timeout_ns);
 
  private:
-  EngineStreams(const StreamWatch::Options& options, std::unique_ptr<GpuPlatform> platform,
-                std::unique_ptr<GpuContext> context, size_t device_index, GpuWord width,
-                GpuAddress words);
+  CudaStreams(const CudaStreamWatch::Options& options, std::unique_ptr<GpuPlatform> platform,
+              std::unique_ptr<GpuContext> context, size_t device_index, GpuWord width,
+              GpuAddress words);
   absl::Status CheckStream(GpuStream stream) const;
   absl::Status CheckDevice(GpuStream stream) const;
   GpuAddress AddressOf(uint64_t number, uint64_t offset_bytes) const;
@@ -81,7 +81,7 @@ class EngineStreams {
   absl::Status Begin(GpuStream stream, uint64_t number);
   GpuResult Finish(GpuStream stream, uint64_t number);
 
-  const StreamWatch::Options options_;
+  const CudaStreamWatch::Options options_;
   std::unique_ptr<GpuPlatform> platform_;
   std::unique_ptr<GpuContext> context_;
   const size_t device_index_;
@@ -91,7 +91,7 @@ class EngineStreams {
   bool forces_host_waits_ = false;         // set by SPECD_STREAM_WAITS
   bool is_unused_ = true;
   bool broken_ = false;  // a CUDA stream took a part of a round and not the rest
-  StreamWatch watch_;
+  CudaStreamWatch watch_;
   // By ring entry: the number of the last mark that was enqueued; 0: none.
   std::array<uint64_t, SessionLimits::kRingDepthMax> marks_ = {};
 };

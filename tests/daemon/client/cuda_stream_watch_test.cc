@@ -1,6 +1,6 @@
 // The cases in which a CUDA stream is released without an answer, and those in which it must not
 // be.
-#include "daemon/client/stream_watch.h"
+#include "daemon/client/cuda_stream_watch.h"
 
 #include <doctest/doctest.h>
 #include <sys/socket.h>
@@ -32,7 +32,7 @@ struct WatchFixture {
 
   ManualClock clock;
   Segment segment;
-  StreamWatch watch;
+  CudaStreamWatch watch;
   int stream_a = 0;
   int stream_b = 0;
 };
@@ -59,7 +59,7 @@ TEST_SUITE("unit") {
   TEST_CASE("watch: time in which the watch did not look does not count") {
     WatchFixture f;
     constexpr int64_t kSecondNs = 1'000'000'000;
-    StreamWatch watch({&f.segment, &f.clock, 10 * kSecondNs, -1});
+    CudaStreamWatch watch({&f.segment, &f.clock, 10 * kSecondNs, -1});
     watch.Add(1, &f.stream_a);
     f.MakeReady(1);
     watch.Look(0, false);
@@ -214,7 +214,7 @@ TEST_SUITE("unit") {
     const UniqueFd engine(ends[1]);
     WatchFixture f;
     EngineChannel channel(&f.segment);
-    StreamWatch watch({&f.segment, Clock::Real(), int64_t{1} << 60, engine.get()});
+    CudaStreamWatch watch({&f.segment, Clock::Real(), int64_t{1} << 60, engine.get()});
     REQUIRE(watch.Start().ok());
     SequenceInput draft;
     draft.discard = true;
@@ -243,7 +243,7 @@ TEST_SUITE("unit") {
     const UniqueFd engine(ends[1]);
     WatchFixture f;
     EngineChannel channel(&f.segment);
-    StreamWatch watch({&f.segment, Clock::Real(), 1'000'000, engine.get()});
+    CudaStreamWatch watch({&f.segment, Clock::Real(), 1'000'000, engine.get()});
     REQUIRE(watch.Start().ok());
     SequenceInput draft;
     draft.discard = true;
