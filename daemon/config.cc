@@ -17,7 +17,7 @@
 #include "daemon/session/compile_limits.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/zmq_socket.h"
-#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/base/grammar_memory.h"
 
 namespace specd {
 namespace {

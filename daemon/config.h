@@ -15,7 +15,7 @@
 #include "ipc/base/available_memory.h"
 #include "ipc/sockets/accept_gate.h"
 #include "ipc/sockets/broadcaster.h"
-#include "speculative/grammar/budget.h"
+#include "speculative/grammar/base/budget.h"
 
 namespace specd {
 

@@ -34,8 +34,9 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/backend_plugin.h"
-#include "speculative/grammar/compile_turns.h"
-#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/base/compile_turns.h"
+#include "speculative/grammar/base/grammar_memory.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
 namespace {
@@ -67,6 +68,23 @@ void LogTrace(TraceSeverity severity, std::string_view text) {
                    "{}", text);
 }
 
+// A compile that others may have waited for is worth a line; the rest is for who looks.
+void LogCompile(const grammar::GrammarRequest& request, const grammar::CompileResult& result,
+                int64_t us) {
+  constexpr int64_t kLongUs = 100'000;
+  const std::string_view kind =
+      FindParam("grammar_kind")->choices[static_cast<size_t>(request.kind)];
+  const auto level = us < kLongUs ? spdlog::level::debug : spdlog::level::info;
+  const double ms = static_cast<double>(us) / 1000;
+  if (result.ok()) {
+    Log("grammar").log(level, "compiled {} of {} bytes in {:.1f} ms: {} KiB", kind,
+                       request.text.size(), ms, (*result)->size_bytes() / 1024);
+  } else {
+    Log("grammar").log(level, "refused {} of {} bytes after {:.1f} ms: {}", kind,
+                       request.text.size(), ms, std::string(result.status().message()));
+  }
+}
+
 // The daemon's own user, and those of --allow_uid.
 std::vector<uint32_t> ServedUids(const DaemonConfig& config) {
   std::vector<uint32_t> uids = config.allowed_uids;
@@ -79,7 +97,7 @@ class Daemon {
   explicit Daemon(const DaemonConfig& config)
       : config_(config),
         epoch_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
-        models_(config.compile_limits),
+        models_(config.compile_limits, &LogCompile),
         memory_(config.memory.sessions_bytes, "memory_mib"),
         user_memory_(&memory_, ServedUids(config)),
         verify_(&sessions_, {config.spin_ns, [this](std::string_view why) { DeviceFailed(why); },

@@ -21,7 +21,7 @@
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "daemon/profile_flag.h"
-#include "speculative/grammar/budget.h"
+#include "speculative/grammar/base/budget.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
 ABSL_FLAG(std::string, device, "cpu",

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "kernels/core/check.h"
-#include "speculative/row_kinds.h"
+#include "speculative/sequence/row_kinds.h"
 
 namespace specd {
 namespace {

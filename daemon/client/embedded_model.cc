@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "ipc/base/error.h"
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 namespace {

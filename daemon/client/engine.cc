@@ -23,7 +23,7 @@
 #include "daemon/client/struct_array.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/base/error.h"
-#include "speculative/sequence_table.h"
+#include "speculative/sequence/sequence_table.h"
 
 namespace specd {
 namespace {

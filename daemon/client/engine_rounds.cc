@@ -165,7 +165,7 @@ absl::StatusOr<int> EngineRounds::VerifyBatch(uint64_t round_id, const specd_bat
 
 absl::Status EngineRounds::OpenStreams(GpuStream stream) {
   if (streams_ != nullptr) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<EngineStreams>> opened = EngineStreams::Open(
+  absl::StatusOr<std::unique_ptr<CudaStreams>> opened = CudaStreams::Open(
       {&segment_, Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000, link_.hangup_fd()},
       stream);
   if (opened.ok()) streams_ = *std::move(opened);

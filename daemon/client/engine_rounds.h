@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "daemon/client/adaptive_spin.h"
 #include "daemon/client/batch_drafts.h"
+#include "daemon/client/cuda_streams.h"
 #include "daemon/client/draft_arguments.h"
 #include "daemon/client/engine_link.h"
-#include "daemon/client/engine_streams.h"
 #include "daemon/client/round_results.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/engine_channel.h"
@@ -94,8 +94,8 @@ class EngineRounds {
   Segment& segment_;
   const int stream_timeout_ms_;  // for a CUDA stream that waits
   EngineChannel channel_;
-  std::unique_ptr<EngineStreams> streams_;  // null before the first round or mark on a CUDA stream
-  uint64_t last_on_stream_ = 0;             // number of the last round on a CUDA stream
+  std::unique_ptr<CudaStreams> streams_;  // null before the first round or mark on a CUDA stream
+  uint64_t last_on_stream_ = 0;           // number of the last round on a CUDA stream
   AdaptiveSpin spin_;
   int64_t waited_ns_ = 0;          // for the next answer, in waits that ended without it
   bool in_flight_staged_ = false;  // meaningful while rounds are in flight

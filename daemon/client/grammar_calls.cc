@@ -10,7 +10,7 @@
 
 #include "daemon/base/cpus.h"
 #include "ipc/base/error.h"
-#include "speculative/sequence_grammar.h"
+#include "speculative/sequence/sequence_grammar.h"
 
 namespace specd {
 namespace {

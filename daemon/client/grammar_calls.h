@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "daemon/client/grammar_tokenizer.h"
 #include "ipc/include/specd/grammar.h"
-#include "speculative/grammar/compiled_grammar.h"
-#include "speculative/grammar/grammar_matcher.h"
+#include "speculative/grammar/compiler/compiled_grammar.h"
+#include "speculative/grammar/matchers/grammar_matcher.h"
 
 // Objects of the C interface. The tokenizer comes first: its vocabulary outlives the rest.
 struct specd_tokenizer {

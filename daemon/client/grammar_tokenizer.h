@@ -15,10 +15,10 @@
 #include "detokenizer/vocabulary.h"
 #include "ipc/include/specd/grammar.h"
 #include "kernels/core/types.h"
-#include "speculative/grammar/forced_tokens.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/grammar/grammar_holder.h"
-#include "speculative/grammar/mask_pool.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_holder.h"
+#include "speculative/grammar/masks/mask_pool.h"
+#include "speculative/grammar/matchers/forced_tokens.h"
 
 namespace specd {
 

@@ -1,5 +1,5 @@
 // HostWaits runs rounds on CUDA streams of a device that has no memory operations on them, for
-// EngineStreams.
+// CudaStreams.
 //
 // A function on the CPU waits in the CUDA stream's place. The function says that the rows are
 // ready, waits for the answer, and says that the CUDA stream has continued. The daemon and the

@@ -15,7 +15,7 @@
 #include "daemon/client/param_fields.h"
 #include "daemon/session/open_request.h"
 #include "ipc/base/error.h"
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 namespace {

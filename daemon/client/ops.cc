@@ -14,8 +14,8 @@
 #include "ipc/base/error.h"
 #include "ipc/memory/region.h"
 #include "kernels/backend.h"
-#include "speculative/param_table.h"
-#include "speculative/params.h"
+#include "speculative/params/param_table.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 namespace {

@@ -11,8 +11,8 @@
 #include "daemon/client/api_guard.h"
 #include "daemon/client/param_fields.h"
 #include "daemon/client/struct_array.h"
-#include "speculative/param_numbers.h"
-#include "speculative/param_rules.h"
+#include "speculative/params/param_numbers.h"
+#include "speculative/params/param_rules.h"
 
 namespace specd {
 namespace {

@@ -3,7 +3,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "speculative/param_numbers.h"
+#include "speculative/params/param_numbers.h"
 
 namespace specd {
 namespace {
@@ -34,7 +34,7 @@ void ForEachField(Params& params, Each each) {
 #define SPECD_PARAM(type, name, ...) SPECD_FIELD(name)
 #define SPECD_THINKING_PARAM(type, name, ...) SPECD_FIELD(thinking_##name)
 #define SPECD_DRAFT_PARAM(type, name, ...) SPECD_FIELD(draft_##name)
-#include "speculative/param_list.inc"
+#include "speculative/params/param_list.inc"
 #undef SPECD_FIELD
 }
 

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
 #include "ipc/base/error.h"
-#include "speculative/sequence_table.h"
+#include "speculative/sequence/sequence_table.h"
 
 namespace specd {
 namespace {

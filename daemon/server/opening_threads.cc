@@ -9,7 +9,7 @@
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
-#include "speculative/grammar/compile_cancel.h"
+#include "speculative/grammar/base/compile_cancel.h"
 
 namespace specd {
 

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "speculative/grammar/budget.h"
+#include "speculative/grammar/base/budget.h"
 
 namespace specd {
 

@@ -16,7 +16,7 @@
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
-#include "speculative/param_rules.h"
+#include "speculative/params/param_rules.h"
 
 namespace specd {
 namespace {

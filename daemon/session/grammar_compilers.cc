@@ -15,7 +15,8 @@ std::shared_ptr<GrammarCompiler> GrammarCompilers::ForWidth(int32_t vocab_size) 
         GrammarCompilerOptions{.vocabulary = &*profile_.vocabulary,
                                .vocab_size = vocab_size,
                                .reasoning = profile_.reasoning,
-                               .compile_limits = limits_});
+                               .compile_limits = limits_,
+                               .on_compile = on_compile_});
     known = compiler;
   }
   last_ = compiler;

@@ -10,13 +10,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "daemon/base/mutex.h"
 #include "daemon/session/model_profile.h"
-#include "speculative/grammar/budget.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd {
 
@@ -24,8 +25,9 @@ class GrammarCompilers {
  public:
   // The profile outlives this object and every compiler. The limits are those of each compile.
   explicit GrammarCompilers(const ModelProfile* profile,
-                            const grammar::BudgetLimits& limits = grammar::CompileLimits())
-      : profile_(*profile), limits_(limits) {}
+                            const grammar::BudgetLimits& limits = grammar::CompileLimits(),
+                            grammar::OnCompile on_compile = nullptr)
+      : profile_(*profile), limits_(limits), on_compile_(std::move(on_compile)) {}
 
   // Returns null if the profile has no tokenizer. REQUIRES: CheckVocabSize accepts the width.
   std::shared_ptr<grammar::GrammarCompiler> ForWidth(int32_t vocab_size);
@@ -33,6 +35,7 @@ class GrammarCompilers {
  private:
   const ModelProfile& profile_;
   const grammar::BudgetLimits limits_;
+  const grammar::OnCompile on_compile_;
   Mutex mutex_;
   absl::flat_hash_map<int32_t, std::weak_ptr<grammar::GrammarCompiler>> by_width_
       ABSL_GUARDED_BY(mutex_);

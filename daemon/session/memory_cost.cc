@@ -5,7 +5,7 @@
 
 #include "ipc/events/token_event.h"
 #include "ipc/segment/layout.h"
-#include "speculative/round_scratch.h"
+#include "speculative/round/round_scratch.h"
 
 namespace specd {
 namespace {

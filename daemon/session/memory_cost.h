@@ -8,9 +8,9 @@
 
 #include "daemon/session/event_queue.h"
 #include "ipc/base/limits.h"
-#include "speculative/params.h"
-#include "speculative/sequence_table.h"
-#include "speculative/token_history.h"
+#include "speculative/params/params.h"
+#include "speculative/processors/token_history.h"
+#include "speculative/sequence/sequence_table.h"
 
 namespace specd {
 
@@ -29,7 +29,7 @@ uint64_t BuildBytes(const SequenceParams& params, const SequenceHistory& history
 uint64_t TailBytes(size_t num_ids);
 
 // One open sequence, beyond its place in the tables. A constraint's states are not in it
-// (speculative/grammar/grammar_memory.h), nor are injected coins.
+// (speculative/grammar/base/grammar_memory.h), nor are injected coins.
 uint64_t SequenceBytes(const Sequence& sequence, const SequenceParams& params);
 
 }  // namespace specd

@@ -16,8 +16,8 @@
 #include "detokenizer/vocabulary.h"
 #include "ipc/control/open_sequence_request.h"
 #include "kernels/core/types.h"
-#include "speculative/grammar/reasoning_gate.h"
-#include "speculative/params.h"
+#include "speculative/grammar/matchers/reasoning_gate.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 

@@ -45,7 +45,8 @@ absl::Status ModelProfiles::Add(const std::string& name, const ModelProfileOptio
                                                    std::string(profile.status().message())));
   }
   profile->name = name;
-  models_.emplace(name, std::make_unique<ServedModel>(*std::move(profile), compile_limits_));
+  models_.emplace(name,
+                  std::make_unique<ServedModel>(*std::move(profile), compile_limits_, on_compile_));
   return absl::OkStatus();
 }
 

@@ -14,18 +14,20 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
-#include "speculative/grammar/budget.h"
+#include "speculative/grammar/base/budget.h"
 
 namespace specd {
 
 struct ServedModel {
-  ServedModel(ModelProfile loaded, const grammar::BudgetLimits& compile_limits)
-      : profile(std::move(loaded)), grammars(&profile, compile_limits) {}
+  ServedModel(ModelProfile loaded, const grammar::BudgetLimits& compile_limits,
+              grammar::OnCompile on_compile = nullptr)
+      : profile(std::move(loaded)), grammars(&profile, compile_limits, std::move(on_compile)) {}
 
   const ModelProfile profile;
   GrammarCompilers grammars;
@@ -37,8 +39,9 @@ class ModelProfiles {
   static constexpr size_t kProfilesMax = 64;
 
   // The limits are those of each compile of a constraint.
-  explicit ModelProfiles(const grammar::BudgetLimits& compile_limits = grammar::CompileLimits())
-      : compile_limits_(compile_limits) {}
+  explicit ModelProfiles(const grammar::BudgetLimits& compile_limits = grammar::CompileLimits(),
+                         grammar::OnCompile on_compile = nullptr)
+      : compile_limits_(compile_limits), on_compile_(std::move(on_compile)) {}
 
   // An empty name: the model of engines that name none. A name is of letters, digits and ._-/:
   absl::Status Add(const std::string& name, const ModelProfileOptions& options);
@@ -51,6 +54,7 @@ class ModelProfiles {
 
  private:
   const grammar::BudgetLimits compile_limits_;
+  const grammar::OnCompile on_compile_;
   std::map<std::string, std::unique_ptr<ServedModel>, std::less<>> models_;
 };
 

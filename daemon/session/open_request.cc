@@ -18,7 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
-#include "speculative/param_numbers.h"
+#include "speculative/params/param_numbers.h"
 #include "speculative/processors/thinking_budget.h"
 
 namespace specd {

@@ -3,8 +3,8 @@
 //
 // This file checks the form of the message: names that the table does not have, lists whose lengths
 // disagree, a file that is too short, numbers in text. SequenceOpening checks the values
-// (speculative/sequence_opening.h). A file of lists is read once, into private memory. Safe from
-// any thread.
+// (speculative/sequence/sequence_opening.h). A file of lists is read once, into private memory.
+// Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "ipc/base/unique_fd.h"
 #include "ipc/control/control.h"
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 #include "speculative/verifier.h"
 
 namespace specd {

@@ -1,13 +1,13 @@
 // OpeningChecks refuses parameters that a session cannot honour, for SessionSequences.
 //
 // These are the parameters that need something beside the verifier: a text side, EOS ids, room in
-// results. SequenceOpening checks all others (speculative/sequence_opening.h). Constant after
-// construction: any thread, at any time.
+// results. SequenceOpening checks all others (speculative/sequence/sequence_opening.h). Constant
+// after construction: any thread, at any time.
 #pragma once
 
 #include "absl/status/status.h"
 #include "daemon/session/session_state.h"
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 

@@ -4,7 +4,7 @@
 
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
-#include "speculative/param_numbers.h"
+#include "speculative/params/param_numbers.h"
 
 namespace specd {
 namespace {

@@ -8,7 +8,7 @@
 #include "daemon/session/model_profile.h"
 #include "ipc/control/open_sequence_request.h"
 #include "ipc/memory/region.h"
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 

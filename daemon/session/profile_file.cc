@@ -14,10 +14,10 @@
 #include "detokenizer/open_regular_file.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
-#include "speculative/grammar/json_value.h"
-#include "speculative/nearest_name.h"
-#include "speculative/param_rules.h"
-#include "speculative/param_table.h"
+#include "speculative/grammar/base/json_value.h"
+#include "speculative/params/nearest_name.h"
+#include "speculative/params/param_rules.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "ipc/memory/region.h"
-#include "speculative/row_bindings.h"
+#include "speculative/round/row_bindings.h"
 
 namespace specd {
 namespace {

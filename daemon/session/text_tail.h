@@ -11,8 +11,8 @@
 
 #include "daemon/session/model_profile.h"
 #include "kernels/core/types.h"
-#include "speculative/params.h"
-#include "speculative/token_history.h"
+#include "speculative/params/params.h"
+#include "speculative/processors/token_history.h"
 
 namespace specd {
 

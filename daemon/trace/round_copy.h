@@ -15,7 +15,7 @@
 
 #include "daemon/trace/trace_record.h"
 #include "kernels/backend.h"
-#include "speculative/round_observer.h"
+#include "speculative/round/round_observer.h"
 
 namespace specd {
 

@@ -27,7 +27,7 @@
 #include "daemon/trace/trace_record.h"
 #include "ipc/segment/doorbell.h"
 #include "kernels/backend.h"
-#include "speculative/round_observer.h"
+#include "speculative/round/round_observer.h"
 
 namespace specd {
 

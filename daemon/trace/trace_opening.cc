@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "daemon/trace/row_hash.h"
-#include "speculative/param_numbers.h"
-#include "speculative/param_table.h"
+#include "speculative/params/param_numbers.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
 namespace {

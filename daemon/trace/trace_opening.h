@@ -7,8 +7,8 @@
 #include <string>
 
 #include "daemon/trace/trace_record.h"
-#include "speculative/params.h"
-#include "speculative/token_history.h"
+#include "speculative/params/params.h"
+#include "speculative/processors/token_history.h"
 
 namespace specd {
 

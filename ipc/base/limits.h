@@ -16,7 +16,7 @@ struct SessionLimits {
   static constexpr uint32_t kSequencesMax = 65536;
   static constexpr uint32_t kDraftMax = 64;
   static constexpr uint32_t kRingDepthMax = 64;
-  // The token itself, the best 64 and 64 chosen ids (speculative/params.h).
+  // The token itself, the best 64 and 64 chosen ids (speculative/params/params.h).
   static constexpr uint32_t kScoresMax = 129;
 
   uint32_t vocab_size = 0;

@@ -1,7 +1,8 @@
 // OpenSequenceRequest carries every parameter of a sequence to the daemon.
 //
-// Plain data, like the messages of ipc/control/control_messages.h. speculative/param_list.inc has
-// the names and ranges of the numbers; only the daemon's side reads that table.
+// Plain data, like the messages of ipc/control/control_messages.h.
+// speculative/params/param_list.inc has the names and ranges of the numbers; only the daemon's side
+// reads that table.
 #pragma once
 
 #include <cstdint>

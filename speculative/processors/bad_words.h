@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "speculative/processor.h"
+#include "speculative/processors/processor.h"
 
 namespace specd {
 

@@ -17,8 +17,8 @@
 #include <span>
 #include <vector>
 
-#include "speculative/fixed_list.h"
-#include "speculative/processor.h"
+#include "speculative/processors/fixed_list.h"
+#include "speculative/processors/processor.h"
 
 namespace specd {
 

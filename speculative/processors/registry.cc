@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "speculative/processor.h"
+#include "speculative/processors/processor.h"
 #include "speculative/processors/repeat_run.h"
 
 namespace specd {

@@ -9,7 +9,7 @@
 #include <memory>
 #include <span>
 
-#include "speculative/processor.h"
+#include "speculative/processors/processor.h"
 
 namespace specd {
 

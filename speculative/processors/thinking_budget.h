@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/processor.h"
+#include "speculative/processors/processor.h"
 
 namespace specd {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "speculative/grammar/choice.h"
+#include "speculative/grammar/front_ends/choice.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/core/check.h"
-#include "speculative/grammar/grammar_rules.h"
-#include "speculative/grammar/utf8_text.h"
+#include "speculative/grammar/base/utf8_text.h"
+#include "speculative/grammar/rules/grammar_rules.h"
 
 namespace specd::grammar {
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/budget.h"
-#include "speculative/grammar/json_schema.h"
-#include "speculative/grammar/network.h"
+#include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/json_schema/json_schema.h"
+#include "speculative/grammar/network/network.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 namespace specd::grammar {

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "kernels/core/check.h"
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/front_ends/regex.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

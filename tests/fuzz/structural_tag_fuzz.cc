@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/budget.h"
-#include "speculative/grammar/json_schema.h"
-#include "speculative/grammar/regex.h"
-#include "speculative/grammar/structural_tag.h"
+#include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/front_ends/regex.h"
+#include "speculative/grammar/front_ends/structural_tag.h"
+#include "speculative/grammar/json_schema/json_schema.h"
 #include "tests/fuzz/grammar_front_end.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {

@@ -24,7 +24,7 @@
 #include "detokenizer/vocabulary.h"
 #include "kernels/core/check.h"
 #include "simdjson.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {

@@ -73,6 +73,17 @@ class GrammarTest(ProcessTest):
         for text in sampled.values():
             self.check_instance(text)
 
+    def test_the_log_says_what_was_compiled_and_what_refused(self):
+        daemon = self.daemon("--log_level=info,grammar=debug")
+        self.texts_of("--regex=[0-9]{3}")
+        refused = self.engine("--print=none", "--regex=(", "--max_tokens=4")
+        self.assertNotEqual(refused.wait(), 0)
+        self.texts_of("--regex=[0-9]{3}")
+        wait_until(lambda: "refused regex" in daemon.stderr, "the log")
+        self.assertEqual(len(re.findall(r"grammar +compiled regex of 8 bytes in [0-9.]+ ms: "
+                                        r"[1-9]\d* KiB$", daemon.stderr, re.MULTILINE)), 1)
+        self.assertRegex(daemon.stderr, r"grammar +refused regex of 1 bytes after [0-9.]+ ms: \S")
+
     def test_a_subscriber_reads_what_obeys_and_the_stream_ends_with_stop(self):
         self.daemon()
         client = self.client("--streams=4")

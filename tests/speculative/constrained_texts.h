@@ -10,8 +10,8 @@
 #include <random>
 #include <string>
 
-#include "speculative/grammar/ebnf.h"
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/front_ends/ebnf.h"
+#include "speculative/grammar/front_ends/regex.h"
 #include "tests/speculative/constrained_engine.h"
 #include "tests/support/grammar_reference.h"
 

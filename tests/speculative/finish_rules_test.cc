@@ -1,4 +1,4 @@
-#include "speculative/finish_rules.h"
+#include "speculative/sequence/finish_rules.h"
 
 #include <doctest/doctest.h>
 

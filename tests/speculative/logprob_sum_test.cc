@@ -1,6 +1,6 @@
 // LogprobSum adds logprobs in double and in the order of the output. Its sum is right after every
 // kind of cut.
-#include "speculative/logprob_sum.h"
+#include "speculative/sequence/logprob_sum.h"
 
 #include <doctest/doctest.h>
 

@@ -1,5 +1,5 @@
 // Masks that several threads fill. Preset tsan runs these too.
-#include "speculative/mask_filler.h"
+#include "speculative/round/mask_filler.h"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 #include "tests/support/scripted_grammar.h"
 
 namespace specd {

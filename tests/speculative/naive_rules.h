@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 

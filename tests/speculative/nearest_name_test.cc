@@ -1,4 +1,4 @@
-#include "speculative/nearest_name.h"
+#include "speculative/params/nearest_name.h"
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,12 @@
-#include "speculative/param_numbers.h"
+#include "speculative/params/param_numbers.h"
 
 #include <doctest/doctest.h>
 
 #include <cmath>
 #include <limits>
 #include <string>
+
+#include "speculative/params/param_check.h"
 
 namespace specd {
 namespace {

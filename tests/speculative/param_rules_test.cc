@@ -1,4 +1,4 @@
-#include "speculative/param_rules.h"
+#include "speculative/params/param_rules.h"
 
 #include <doctest/doctest.h>
 
@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "speculative/param_table.h"
+#include "speculative/params/param_check.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
 namespace {

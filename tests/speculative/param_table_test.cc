@@ -1,10 +1,12 @@
-#include "speculative/param_table.h"
+#include "speculative/params/param_table.h"
 
 #include <doctest/doctest.h>
 
 #include <set>
 #include <string>
 #include <type_traits>
+
+#include "speculative/params/param_check.h"
 
 namespace specd {
 namespace {

@@ -1,4 +1,4 @@
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,8 @@
 #include <limits>
 #include <string>
 
-#include "speculative/param_table.h"
+#include "speculative/params/param_check.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
 namespace {

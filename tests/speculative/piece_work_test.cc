@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "speculative/round_pieces.h"
+#include "speculative/round/round_pieces.h"
 
 namespace specd {
 namespace {

@@ -1,4 +1,4 @@
-#include "speculative/place_editor.h"
+#include "speculative/processors/place_editor.h"
 
 #include <doctest/doctest.h>
 

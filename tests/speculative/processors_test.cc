@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "speculative/processor.h"
 #include "speculative/processors/bad_words.h"
 #include "speculative/processors/no_repeat_ngram.h"
+#include "speculative/processors/processor.h"
 #include "speculative/processors/repeat_run.h"
 #include "speculative/processors/thinking_budget.h"
 

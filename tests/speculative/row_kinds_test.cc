@@ -1,5 +1,5 @@
 // Which parameters and masks rows of a kind can honour, and which tensors are bound at all.
-#include "speculative/row_kinds.h"
+#include "speculative/sequence/row_kinds.h"
 
 #include <doctest/doctest.h>
 

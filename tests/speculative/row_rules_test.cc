@@ -1,4 +1,4 @@
-#include "speculative/row_rules.h"
+#include "speculative/sequence/row_rules.h"
 
 #include <doctest/doctest.h>
 

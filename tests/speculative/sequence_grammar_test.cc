@@ -1,6 +1,6 @@
 // SequenceGrammar::Fill: each place of a tree has the mask of the chain that leads to it, and the
 // constraint decides about the other edits of a place.
-#include "speculative/sequence_grammar.h"
+#include "speculative/sequence/sequence_grammar.h"
 
 #include <doctest/doctest.h>
 
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/grammar/reasoning_gate.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/matchers/reasoning_gate.h"
 #include "tests/support/fill_all.h"
 
 namespace specd {

@@ -1,6 +1,6 @@
 // Openings that are refused: constraints and thinking budgets that contradict each other, and
 // constraints past an engine's share of the memory.
-#include "speculative/sequence_opening.h"
+#include "speculative/sequence/sequence_opening.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/base/grammar_memory.h"
 #include "tests/speculative/constrained_engine.h"
 
 namespace specd {

@@ -1,4 +1,4 @@
-#include "speculative/sequence_table.h"
+#include "speculative/sequence/sequence_table.h"
 
 #include <doctest/doctest.h>
 

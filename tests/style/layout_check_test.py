@@ -40,7 +40,7 @@ GOOD_TREE = {
                          '#include "kernels/core/types.h"\n',
     "kernels/warps/round.h": HEADER + '#include "kernels/bodies/greedy.h"\n',
     "kernels/cpu/cpu.cc": '#include "kernels/backend.h"\n#include "kernels/bodies/greedy.h"\n',
-    "kernels/backend.cc": '#include "kernels/cpu/cpu.h"\n#include "kernels/cuda/cuda.h"\n',
+    "kernels/registry.cc": '#include "kernels/cpu/cpu.h"\n#include "kernels/cuda/cuda.h"\n',
     "kernels/cuda/launch.cu": '#include <cuda_runtime.h>\n#include "kernels/backend.h"\n'
                               '#include "kernels/warps/round.h"\nvoid F() { G<<<1, 32>>>(); }\n',
     "tools/bench/probe.cu": "#include <cuda_runtime.h>\nvoid F() { G<<<1, 32>>>(); }\n",
@@ -100,6 +100,19 @@ class LayoutCheckTest(unittest.TestCase):
         findings, large = check({})
         self.assertEqual((findings, large), ([], []))
 
+    def test_files_that_need_each_other(self):
+        ring = {
+            "kernels/core/a.h": HEADER + '#include "kernels/core/b.h"\n',
+            "kernels/core/b.cc": '#include "kernels/core/c.h"\n',
+            "kernels/core/b.h": HEADER,
+            "kernels/core/c.h": HEADER,
+            "kernels/core/c.cc": '#include "kernels/core/c.h"\n#include "kernels/core/a.h"\n',
+        }
+        findings, _ = check(ring)
+        self.assertEqual(findings, [("circle", "kernels/core/a.h", 1)])
+        findings, _ = check(ring, removed=("kernels/core/c.cc",))
+        self.assertEqual(findings, [])
+
     def test_include_against_every_arrow(self):
         for path, include in (
             ("kernels/core/x.cc", "kernels/backend.h"),
@@ -115,6 +128,20 @@ class LayoutCheckTest(unittest.TestCase):
             ("kernels/x.cc", "specd/specd.h"),
             ("speculative/x.cc", "ipc/segment/ring.h"),
             ("speculative/x.cc", "daemon/session/session.h"),
+            ("speculative/round/x.cc", "speculative/verifier.h"),
+            ("speculative/sequence/x.cc", "speculative/round/round_scratch.h"),
+            ("speculative/processors/x.cc", "speculative/sequence/row_rules.h"),
+            ("speculative/params/x.cc", "speculative/processors/processor.h"),
+            ("speculative/params/x.cc", "speculative/grammar/compiler/grammar_compiler.h"),
+            ("speculative/grammar/base/x.cc", "speculative/grammar/automata/byte_dfa.h"),
+            ("speculative/grammar/automata/x.cc", "speculative/grammar/rules/grammar_rules.h"),
+            ("speculative/grammar/rules/x.cc", "speculative/grammar/network/network.h"),
+            ("speculative/grammar/front_ends/x.cc", "speculative/grammar/json_schema/json_schema.h"),
+            ("speculative/grammar/json_schema/x.cc", "speculative/grammar/states/key_sets.h"),
+            ("speculative/grammar/states/x.cc", "speculative/grammar/masks/mask_builder.h"),
+            ("speculative/grammar/masks/x.cc", "speculative/grammar/matchers/grammar_states.h"),
+            ("speculative/grammar/matchers/x.cc", "speculative/grammar/compiler/compile_cache.h"),
+            ("speculative/grammar/compiler/x.cc", "speculative/params/params.h"),
             ("detokenizer/x.cc", "kernels/backend.h"),
             ("detokenizer/x.cc", "speculative/verifier.h"),
             ("ipc/base/x.cc", "ipc/sockets/unix_socket.h"),

@@ -2,7 +2,7 @@
 // One thread.
 #pragma once
 
-#include "speculative/sequence_grammar.h"
+#include "speculative/sequence/sequence_grammar.h"
 
 namespace specd {
 

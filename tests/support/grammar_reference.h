@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/rules/grammar_rules.h"
 
 namespace specd::grammar {
 

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/compiled_grammar.h"
-#include "speculative/grammar/grammar_memory.h"
-#include "speculative/grammar/grammar_rules.h"
-#include "speculative/grammar/network.h"
-#include "speculative/grammar/token_trie.h"
-#include "speculative/grammar/tokenizer_parts.h"
+#include "speculative/grammar/base/grammar_memory.h"
+#include "speculative/grammar/compiler/compiled_grammar.h"
+#include "speculative/grammar/masks/token_trie.h"
+#include "speculative/grammar/masks/tokenizer_parts.h"
+#include "speculative/grammar/network/network.h"
+#include "speculative/grammar/rules/grammar_rules.h"
 
 namespace specd::grammar {
 

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "speculative/grammar/grammar_matcher.h"
+#include "speculative/grammar/matchers/grammar_matcher.h"
 
 namespace specd {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "speculative/round_observer.h"
+#include "speculative/round/round_observer.h"
 #include "tools/replay/trace_writer.h"
 
 namespace specd {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 #include "tools/bench/grammar_fill.h"
 #include "tools/bench/grammar_replay.h"
 #include "tools/bench/grammar_suite.h"

@@ -7,8 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "speculative/param_rules.h"
-#include "speculative/param_table.h"
+#include "speculative/params/param_check.h"
+#include "speculative/params/param_rules.h"
+#include "speculative/params/param_table.h"
 #include "tools/params_doc/presets.h"
 
 namespace specd {

@@ -8,9 +8,9 @@
 #include "kernels/core/check.h"
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/mask_filler.h"
-#include "speculative/sequence_table.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/round/mask_filler.h"
+#include "speculative/sequence/sequence_table.h"
 #include "tools/bench/steady_clock.h"
 
 namespace specd::bench {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/core/types.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd::bench {
 

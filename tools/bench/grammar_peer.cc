@@ -4,7 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "simdjson.h"
-#include "speculative/grammar/grammar_request.h"
+#include "speculative/grammar/base/grammar_request.h"
 #include "tools/bench/python_script.h"
 
 namespace specd::bench {

@@ -11,8 +11,8 @@
 #include "kernels/core/check.h"
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/sequence_grammar.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/sequence/sequence_grammar.h"
 #include "tools/bench/steady_clock.h"
 
 namespace specd::bench {

@@ -19,7 +19,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/types.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd::bench {
 

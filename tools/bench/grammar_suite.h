@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 #include "tools/bench/grammar_peer.h"
 #include "tools/bench/grammar_replay.h"
 #include "tools/bench/grammar_text.h"

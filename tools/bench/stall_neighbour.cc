@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "speculative/grammar/compile_cancel.h"
+#include "speculative/grammar/base/compile_cancel.h"
 
 namespace specd::bench {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "daemon/base/clock.h"
 #include "kernels/backend.h"
-#include "speculative/grammar/compile_turns.h"
+#include "speculative/grammar/base/compile_turns.h"
 
 namespace specd::bench {
 namespace {

@@ -41,6 +41,22 @@ _NO_LOGS_OR_SOCKETS = (_NO_LOGS[0] + _SOCKETS, "sessions and traces have no logs
 # The folders below daemon/.
 _BELOW_DAEMON = ("ipc", "speculative", "kernels", "detokenizer") + _C_API
 
+
+
+def _speculative(*folders):
+    return Arrow(folders + ("kernels",), ("c", "std", "absl", "fmt"), ("fstream", "filesystem"),
+                 "speculative reads no files")
+
+
+def _grammar(*rooms):
+    # A compile has the CPU time, the stack and the priority of its thread.
+    folders = tuple(f"speculative/grammar/{room}" for room in rooms)
+    return Arrow(folders + ("kernels/core", "detokenizer"),
+                 ("c", "std", "system", "absl", "fmt", "simdjson"),
+                 ("fstream", "filesystem") + _SOCKETS,
+                 "a grammar reads no files and has no sockets")
+
+
 ARROWS = {
     # cuda -> warps -> bodies -> core, cpu -> bodies -> core; kernels/backend.h is the seam of both.
     "kernels/core": Arrow(("kernels/core",), ("c", "std", "intrinsics"), *_NO_CLOCK),
@@ -52,13 +68,32 @@ ARROWS = {
     "kernels/cpu": Arrow(("kernels/core", "kernels/bodies", "kernels/cpu", "kernels/."),
                          ("c", "std", "system", "intrinsics", "absl", "fmt", "hwy"), *_NO_CLOCK),
     "kernels": Arrow(("kernels",), ("c", "std", "system", "intrinsics", "absl", "fmt"), *_NO_CLOCK),
-    "speculative": Arrow(("speculative", "kernels", "detokenizer"), ("c", "std", "absl", "fmt"),
-                         ("fstream", "filesystem"), "speculative reads no files"),
-    # A compile has the CPU time, the stack and the priority of its thread.
-    "speculative/grammar": Arrow(("speculative/grammar", "kernels/core", "detokenizer"),
-                                 ("c", "std", "system", "absl", "fmt", "simdjson"),
-                                 ("fstream", "filesystem") + _SOCKETS,
-                                 "a grammar reads no files and has no sockets"),
+    # verifier -> round -> sequence -> processors -> params -> the base of grammar.
+    "speculative": _speculative("speculative/.", "speculative/round", "speculative/sequence",
+                                "speculative/processors", "speculative/params",
+                                "speculative/grammar"),
+    "speculative/round": _speculative("speculative/round", "speculative/sequence",
+                                      "speculative/processors", "speculative/params",
+                                      "speculative/grammar"),
+    "speculative/sequence": _speculative("speculative/sequence", "speculative/processors",
+                                         "speculative/params", "speculative/grammar"),
+    "speculative/processors": _speculative("speculative/processors", "speculative/params"),
+    "speculative/params": _speculative("speculative/params", "speculative/grammar/base"),
+    # compiler -> matchers -> masks -> states -> network -> rules -> automata -> base;
+    # compiler -> json_schema -> front_ends -> rules.
+    "speculative/grammar": _grammar(),
+    "speculative/grammar/base": _grammar("base"),
+    "speculative/grammar/automata": _grammar("automata", "base"),
+    "speculative/grammar/rules": _grammar("rules", "automata", "base"),
+    "speculative/grammar/front_ends": _grammar("front_ends", "rules", "automata", "base"),
+    "speculative/grammar/json_schema": _grammar("json_schema", "front_ends", "rules", "automata",
+                                                "base"),
+    "speculative/grammar/network": _grammar("network", "rules", "base"),
+    "speculative/grammar/states": _grammar("states", "network", "base"),
+    "speculative/grammar/masks": _grammar("masks", "states", "rules", "automata", "base"),
+    "speculative/grammar/matchers": _grammar("matchers", "masks", "states", "network", "base"),
+    "speculative/grammar/compiler": _grammar("compiler", "matchers", "masks", "network",
+                                             "json_schema", "front_ends", "rules", "base"),
     "detokenizer": Arrow(("detokenizer", "kernels/core"),
                          ("c", "std", "system", "absl", "fmt", "simdjson"),
                          ("thread", "mutex", "condition_variable", "pthread.h") + _SOCKETS,
@@ -147,6 +182,54 @@ def check_includes(file):
             yield Finding(file.path, line_of(code, match.start()), "include",
                           f"a kernel launch outside {_join(MAY_LAUNCH)}: call it through the "
                           "Backend seam")
+
+
+def check_circles(files):
+    """Findings of files that need each other: a header and its source count as one."""
+    arrows, sources = {}, {}
+    for file in files:
+        if not file.is_code() or file.path.startswith("tests/"):
+            continue
+        module = os.path.splitext(file.path)[0]
+        sources.setdefault(module, file.path)
+        names = (match["quote"] for match in _INCLUDE.finditer(file.without_comments()))
+        arrows.setdefault(module, set()).update(os.path.splitext(name)[0] for name in names if name)
+    for circle in _circles(arrows):
+        yield Finding(sources[circle[0]], 1, "circle",
+                      f"{_join(circle)} need each other: move what both need into a file of its own")
+
+
+def _circles(arrows):
+    """The lists of nodes, sorted, that lead to each other (Tarjan, without recursion)."""
+    number, lowest, stack, on_stack = {}, {}, [], set()
+    for root in sorted(arrows):
+        if root in number:
+            continue
+        work = [(root, iter(sorted(arrows[root])))]
+        while work:
+            node, targets = work[-1]
+            if node not in number:
+                number[node] = lowest[node] = len(number)
+                stack.append(node)
+                on_stack.add(node)
+            for target in targets:
+                if target not in arrows or target == node:
+                    continue
+                if target not in number:
+                    work.append((target, iter(sorted(arrows[target]))))
+                    break
+                if target in on_stack:
+                    lowest[node] = min(lowest[node], number[target])
+            else:
+                work.pop()
+                if work:
+                    lowest[work[-1][0]] = min(lowest[work[-1][0]], lowest[node])
+                if lowest[node] == number[node]:
+                    first = stack.index(node)
+                    circle, stack[first:] = sorted(stack[first:]), []
+                    on_stack.difference_update(circle)
+                    if len(circle) > 1:
+                        yield circle
 
 
 def _judge(folder, angle, quote):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """layout_check: does the tree keep the rules that a reader relies on?
 
-Fails on an #include against the arrows of docs/ARCHITECTURE.md, a machine path, a host name, and a
-note left in the text. Fails also on a header without a prologue, a folder without a README, and a
+Fails on an #include against the arrows of docs/ARCHITECTURE.md, files that include each other, a
+machine path, a host name, and a note left in the text. Fails also on a header without a prologue, a folder without a README, and a
 citation of a section or file that does not exist. Lists large files and functions without failing.
 Exit status: 0 clean, 1 findings, 2 wrong usage.
 
@@ -23,6 +23,7 @@ import text_rules
 
 RULES = {
     "include": "an #include or a kernel launch goes along the arrows",
+    "circle": "no two files need each other",
     "machine-path": "no path of one machine",
     "host": "no host but loopback, examples, papers and standards",
     "prologue": "a header opens with a paragraph and #pragma once",
@@ -38,6 +39,7 @@ def check_tree(root):
     files = source_tree.read_tree(root)
     findings = list(folder_rules.check_folders(files))
     findings.extend(citation_rules.check_citations(files, source_tree.list_paths(root)))
+    findings.extend(include_rules.check_circles(files))
     large = []
     for file in files:
         findings.extend(include_rules.check_includes(file))

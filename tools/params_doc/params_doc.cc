@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "speculative/param_rules.h"
-#include "speculative/param_table.h"
+#include "speculative/params/param_rules.h"
+#include "speculative/params/param_table.h"
 #include "tools/params_doc/presets.h"
 
 namespace specd {
@@ -41,7 +41,7 @@ static_assert(std::size(kTypes) == std::variant_size_v<AnyParamPlace>);
 
 constexpr std::string_view kHead = R"(# Parameters
 
-Printed by `specd-params` from the table, speculative/param_list.inc. Do not edit: change the table, then
+Printed by `specd-params` from the table, speculative/params/param_list.inc. Do not edit: change the table, then
 `specd-params > docs/PARAMETERS.md`.
 
 specd refuses three things at the opening: a value outside its range, a combination that it cannot honour, and an unknown name. The

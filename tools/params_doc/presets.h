@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "speculative/params.h"
+#include "speculative/params/params.h"
 
 namespace specd {
 

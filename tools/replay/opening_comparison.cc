@@ -7,8 +7,8 @@
 #include <set>
 #include <string_view>
 
-#include "speculative/param_numbers.h"
-#include "speculative/param_table.h"
+#include "speculative/params/param_numbers.h"
+#include "speculative/params/param_table.h"
 #include "tools/replay/names.h"
 
 namespace specd::replay {

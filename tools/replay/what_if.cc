@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
-#include "speculative/param_table.h"
-#include "speculative/params.h"
+#include "speculative/params/param_table.h"
+#include "speculative/params/params.h"
 #include "tools/replay/names.h"
 
 namespace specd::replay {

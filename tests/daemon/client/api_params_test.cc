@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
-#include "speculative/param_rules.h"
+#include "speculative/params/param_rules.h"
 #include "tests/daemon/server/server_fixture.h"
 #include "tests/support/c_drafts.h"
 

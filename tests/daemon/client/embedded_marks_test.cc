@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
-#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/base/grammar_memory.h"
 #include "tests/daemon/client/graph_device.h"
 #include "tests/support/c_drafts.h"
 

@@ -18,7 +18,7 @@ constexpr uint32_t kPlaces = kDrafts + 1;
 constexpr int32_t kBest = 7;
 
 // One thread takes at most 32 rows of this width in a piece (32 * kPieceWork of
-// speculative/round_pieces.h), so a round of 65 places has three pieces.
+// speculative/round/round_pieces.h), so a round of 65 places has three pieces.
 constexpr int kPieces = 3;
 
 struct LongRound {

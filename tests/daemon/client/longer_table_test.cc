@@ -1,5 +1,6 @@
 // A new parameter needs only a row of the parameter table. This program is compiled with a copy of
-// speculative/param_list.inc that has four more rows (CMakeLists.txt), and with no other change.
+// speculative/params/param_list.inc that has four more rows (CMakeLists.txt), and with no other
+// change.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -8,6 +9,7 @@
 #include "daemon/client/open_message.h"
 #include "daemon/session/open_request.h"
 #include "ipc/base/error.h"
+#include "speculative/params/param_check.h"
 #include "tests/support/c_drafts.h"
 #include "tools/params_doc/params_doc.h"
 

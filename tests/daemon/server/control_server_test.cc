@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
-#include "speculative/grammar/compile_cancel.h"
+#include "speculative/grammar/base/compile_cancel.h"
 #include "tests/daemon/server/gated_server.h"
 #include "tests/daemon/server/raw_peer.h"
 #include "tests/support/eventually.h"

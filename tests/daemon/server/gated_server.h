@@ -20,7 +20,7 @@
 
 #include "daemon/base/logging.h"
 #include "daemon/server/control_server.h"
-#include "speculative/grammar/compile_turns.h"
+#include "speculative/grammar/base/compile_turns.h"
 #include "tests/daemon/server/raw_peer.h"
 #include "tests/support/session_fixture.h"
 

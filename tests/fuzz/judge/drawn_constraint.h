@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "speculative/grammar/grammar_request.h"
+#include "speculative/grammar/base/grammar_request.h"
 
 namespace specd::grammar {
 

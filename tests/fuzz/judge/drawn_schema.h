@@ -5,7 +5,7 @@
 // for each Dice.
 #pragma once
 
-#include "speculative/grammar/json_value.h"
+#include "speculative/grammar/base/json_value.h"
 #include "tests/fuzz/judge/dice.h"
 
 namespace specd::grammar {

@@ -22,7 +22,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 #include "tests/fuzz/judge/drawn_constraint.h"
 #include "tests/fuzz/judge/known_constraints.h"
 #include "tests/fuzz/judge/schema_folder.h"

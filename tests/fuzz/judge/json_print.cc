@@ -1,6 +1,6 @@
 #include "tests/fuzz/judge/json_print.h"
 
-#include "speculative/grammar/json_text.h"
+#include "speculative/grammar/json_schema/json_text.h"
 
 namespace specd::grammar {
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "speculative/grammar/json_value.h"
+#include "speculative/grammar/base/json_value.h"
 
 namespace specd::grammar {
 

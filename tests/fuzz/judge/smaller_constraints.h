@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "speculative/grammar/grammar_request.h"
+#include "speculative/grammar/base/grammar_request.h"
 
 namespace specd::grammar {
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 #include "tests/fuzz/judge/dice.h"
 
 namespace specd::grammar {

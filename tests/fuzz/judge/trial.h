@@ -16,7 +16,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "kernels/core/types.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd::grammar {
 

@@ -1,4 +1,4 @@
-#include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/automata/byte_dfa.h"
 
 #include <doctest/doctest.h>
 
@@ -10,8 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "speculative/grammar/dfa_minimizer.h"
-#include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/automata/dfa_minimizer.h"
+#include "speculative/grammar/automata/dfa_operations.h"
+#include "speculative/grammar/rules/grammar_rules.h"
+#include "speculative/grammar/rules/subset_construction.h"
 #include "tests/speculative/grammar/dfa_texts.h"
 #include "tests/support/grid_size.h"
 

@@ -1,4 +1,4 @@
-#include "speculative/grammar/char_set.h"
+#include "speculative/grammar/base/char_set.h"
 
 #include <doctest/doctest.h>
 

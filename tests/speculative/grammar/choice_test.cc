@@ -1,4 +1,4 @@
-#include "speculative/grammar/choice.h"
+#include "speculative/grammar/front_ends/choice.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "speculative/grammar/word_dfa.h"
+#include "speculative/grammar/automata/word_dfa.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

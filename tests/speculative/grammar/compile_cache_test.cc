@@ -1,6 +1,6 @@
 // Compiles that are shared, tried again, and dropped. The expected answers follow from the calls:
 // each compile of these tests says its number.
-#include "speculative/grammar/compile_cache.h"
+#include "speculative/grammar/compiler/compile_cache.h"
 
 #include <doctest/doctest.h>
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/budget.h"
-#include "speculative/grammar/counted.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/grammar/state_matcher.h"
+#include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/base/counted.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/matchers/state_matcher.h"
 #include "tests/support/grid_size.h"
 
 namespace specd::grammar {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/watched_memory.h"
 

@@ -1,6 +1,6 @@
 // Long compiles wait for each other, and short ones wait for nothing. The compiles of these tests
 // are threads that ask whether they may go on, as a compile does.
-#include "speculative/grammar/compile_turns.h"
+#include "speculative/grammar/base/compile_turns.h"
 
 #include <doctest/doctest.h>
 #include <sys/resource.h>
@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "speculative/grammar/compile_cancel.h"
-#include "speculative/grammar/deep_stack.h"
+#include "speculative/grammar/base/compile_cancel.h"
+#include "speculative/grammar/base/deep_stack.h"
 #include "tests/support/eventually.h"
 
 namespace specd::grammar {

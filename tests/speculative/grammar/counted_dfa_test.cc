@@ -1,4 +1,4 @@
-#include "speculative/grammar/counted_dfa.h"
+#include "speculative/grammar/rules/counted_dfa.h"
 
 #include <doctest/doctest.h>
 
@@ -6,9 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/budget.h"
-#include "speculative/grammar/grammar_rules.h"
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/automata/dfa_operations.h"
+#include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/front_ends/regex.h"
+#include "speculative/grammar/rules/grammar_rules.h"
+#include "speculative/grammar/rules/subset_construction.h"
 
 namespace specd::grammar {
 namespace {

@@ -1,12 +1,14 @@
 // The table against the operations on automata themselves.
-#include "speculative/grammar/dfa_table.h"
+#include "speculative/grammar/json_schema/dfa_table.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/automata/dfa_operations.h"
+#include "speculative/grammar/front_ends/regex.h"
+#include "speculative/grammar/rules/subset_construction.h"
 
 namespace specd::grammar {
 namespace {

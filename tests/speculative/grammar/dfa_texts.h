@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/byte_dfa.h"
+#include "speculative/grammar/automata/byte_dfa.h"
 
 namespace specd::grammar {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/ebnf.h"
+#include "speculative/grammar/front_ends/ebnf.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

@@ -1,4 +1,4 @@
-#include "speculative/grammar/ebnf.h"
+#include "speculative/grammar/front_ends/ebnf.h"
 
 #include <doctest/doctest.h>
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/grammar_rules.h"
-#include "speculative/grammar/lazy_automaton.h"
-#include "speculative/grammar/network.h"
+#include "speculative/grammar/network/network.h"
+#include "speculative/grammar/rules/grammar_rules.h"
+#include "speculative/grammar/states/lazy_automaton.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

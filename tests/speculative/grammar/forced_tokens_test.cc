@@ -1,4 +1,4 @@
-#include "speculative/grammar/forced_tokens.h"
+#include "speculative/grammar/matchers/forced_tokens.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {

@@ -1,4 +1,4 @@
-#include "speculative/grammar/free_text.h"
+#include "speculative/grammar/front_ends/free_text.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/utf8_text.h"
+#include "speculative/grammar/base/utf8_text.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

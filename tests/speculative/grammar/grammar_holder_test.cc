@@ -1,6 +1,6 @@
 // The shares of engines in the memory of constraints. The expected numbers follow from the rule: an
 // engine holds as much as it leaves free, and always a 256th.
-#include "speculative/grammar/grammar_holder.h"
+#include "speculative/grammar/compiler/grammar_holder.h"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "speculative/grammar/compile_cache.h"
+#include "speculative/grammar/compiler/compile_cache.h"
 #include "tests/support/grammar_weight.h"
 
 namespace specd::grammar {

@@ -1,5 +1,5 @@
 // Memory that runs out while a constraint is followed, and the memory of all constraints together.
-#include "speculative/grammar/grammar_memory.h"
+#include "speculative/grammar/base/grammar_memory.h"
 
 #include <doctest/doctest.h>
 #include <malloc.h>
@@ -15,9 +15,9 @@
 #include "detokenizer/vocabulary.h"
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/grammar/grammar_holder.h"
-#include "speculative/sequence_grammar.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_holder.h"
+#include "speculative/sequence/sequence_grammar.h"
 #include "tests/support/fill_all.h"
 #include "tests/support/watched_memory.h"
 

@@ -1,5 +1,5 @@
 // Equal expressions have one id, and expressions that differ in one part have two.
-#include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/rules/grammar_rules.h"
 
 #include <doctest/doctest.h>
 

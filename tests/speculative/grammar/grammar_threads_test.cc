@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/grammar/mask_cache.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/masks/mask_cache.h"
 
 namespace specd::grammar {
 namespace {

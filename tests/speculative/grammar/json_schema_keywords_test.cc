@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/json_schema.h"
+#include "speculative/grammar/json_schema/json_schema.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/budget.h"
-#include "speculative/grammar/deep_stack.h"
-#include "speculative/grammar/json_schema.h"
-#include "speculative/grammar/json_value.h"
-#include "speculative/grammar/network.h"
+#include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/base/deep_stack.h"
+#include "speculative/grammar/base/json_value.h"
+#include "speculative/grammar/json_schema/json_schema.h"
+#include "speculative/grammar/network/network.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

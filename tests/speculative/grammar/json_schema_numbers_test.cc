@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/byte_dfa.h"
-#include "speculative/grammar/decimal.h"
-#include "speculative/grammar/json_schema.h"
+#include "speculative/grammar/automata/byte_dfa.h"
+#include "speculative/grammar/base/decimal.h"
+#include "speculative/grammar/json_schema/json_schema.h"
+#include "speculative/grammar/rules/subset_construction.h"
 
 namespace specd::grammar {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {

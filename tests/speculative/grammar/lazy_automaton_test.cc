@@ -1,4 +1,4 @@
-#include "speculative/grammar/lazy_automaton.h"
+#include "speculative/grammar/states/lazy_automaton.h"
 
 #include <doctest/doctest.h>
 
@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/ebnf.h"
-#include "speculative/grammar/grammar_rules.h"
-#include "speculative/grammar/network.h"
+#include "speculative/grammar/front_ends/ebnf.h"
+#include "speculative/grammar/network/network.h"
+#include "speculative/grammar/rules/grammar_rules.h"
 #include "tests/speculative/grammar/follower.h"
 
 namespace specd::grammar {

@@ -1,4 +1,4 @@
-#include "speculative/grammar/mask_cache.h"
+#include "speculative/grammar/masks/mask_cache.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "speculative/grammar/mask_pool.h"
+#include "speculative/grammar/masks/mask_pool.h"
 
 #include <doctest/doctest.h>
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/grammar_compiler.h"
-#include "speculative/grammar/mask_builder.h"
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/front_ends/regex.h"
+#include "speculative/grammar/masks/mask_builder.h"
 
 namespace specd::grammar {
 namespace {

@@ -1,4 +1,4 @@
-#include "speculative/grammar/member_place.h"
+#include "speculative/grammar/states/member_place.h"
 
 #include <doctest/doctest.h>
 
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "speculative/grammar/grammar_rules.h"
-#include "speculative/grammar/lazy_automaton.h"
+#include "speculative/grammar/rules/grammar_rules.h"
+#include "speculative/grammar/states/lazy_automaton.h"
 #include "tests/speculative/grammar/follower.h"
 
 namespace specd::grammar {

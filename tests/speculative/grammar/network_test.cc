@@ -1,5 +1,5 @@
 // The size of a network, compared with the bytes that the C library's heap says it has given out.
-#include "speculative/grammar/network.h"
+#include "speculative/grammar/network/network.h"
 
 #include <doctest/doctest.h>
 #include <malloc.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/front_ends/regex.h"
 #include "tests/support/grid_size.h"
 
 namespace specd::grammar {

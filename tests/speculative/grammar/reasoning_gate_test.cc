@@ -1,4 +1,4 @@
-#include "speculative/grammar/reasoning_gate.h"
+#include "speculative/grammar/matchers/reasoning_gate.h"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
 
 namespace specd::grammar {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/front_ends/regex.h"
 #include "tests/support/grammar_reference.h"
 #include "tests/support/grid_size.h"
 

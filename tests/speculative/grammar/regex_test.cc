@@ -1,4 +1,4 @@
-#include "speculative/grammar/regex.h"
+#include "speculative/grammar/front_ends/regex.h"
 
 #include <doctest/doctest.h>
 
@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "speculative/grammar/front_ends/regex_parser.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

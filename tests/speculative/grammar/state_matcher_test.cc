@@ -1,4 +1,4 @@
-#include "speculative/grammar/state_matcher.h"
+#include "speculative/grammar/matchers/state_matcher.h"
 
 #include <doctest/doctest.h>
 
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "detokenizer/vocabulary.h"
-#include "speculative/grammar/ebnf.h"
-#include "speculative/grammar/grammar_compiler.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/front_ends/ebnf.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "speculative/grammar/structural_tag.h"
+#include "speculative/grammar/front_ends/structural_tag.h"
 #include "tests/support/grammar_reference.h"
 
 namespace specd::grammar {

@@ -1,4 +1,4 @@
-#include "speculative/grammar/structural_tag.h"
+#include "speculative/grammar/front_ends/structural_tag.h"
 
 #include <doctest/doctest.h>
 

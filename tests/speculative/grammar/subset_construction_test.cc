@@ -1,4 +1,4 @@
-#include "speculative/grammar/subset_construction.h"
+#include "speculative/grammar/rules/subset_construction.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "speculative/grammar/grammar_rules.h"
+#include "speculative/grammar/automata/dfa_minimizer.h"
+#include "speculative/grammar/rules/grammar_rules.h"
 #include "tests/speculative/grammar/dfa_texts.h"
 #include "tests/support/grid_size.h"
 

@@ -1,4 +1,4 @@
-#include "speculative/grammar/token_trie.h"
+#include "speculative/grammar/masks/token_trie.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "speculative/grammar/vocabulary_slices.h"
+#include "speculative/grammar/masks/vocabulary_slices.h"
 
 #include <doctest/doctest.h>
 

@@ -29,7 +29,7 @@ _REFUSED = {
 }
 # vLLM ends requests, and no output is as long. With bad_words specd wants a bound.
 _MAX_TOKENS = 2**22
-_GREEDY_BELOW = 1e-5  # as in vLLM and in speculative/params.cc
+_GREEDY_BELOW = 1e-5  # as in vLLM and in speculative/params/params.cc
 
 
 def specd_params(params: Any, *, logprobs_mode: str = "raw_logprobs",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Drafts = Literal["auto", "sampled", "best", "ngram"]
 _DRAFTS = ("auto", "sampled", "best", "ngram")
 
-# As in speculative/params.cc: below it a sequence is greedy.
+# As in speculative/params/params.cc: below it a sequence is greedy.
 _GREEDY_BELOW = 1e-5
 # What transformers' generate takes, and what takes its place here.
 _INSTEAD = {

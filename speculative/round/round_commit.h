@@ -1,0 +1,50 @@
+// RoundCommitter walks the finish rules over the tokens that a backend confirmed, and commits the
+// kept ones to their sequence.
+//
+// Only this class changes a sequence because of a round. After construction it allocates nothing,
+// except where a constraint meets a new state. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/core/sequence_round.h"
+#include "speculative/round/round_scratch.h"
+#include "speculative/round/verifier_counters.h"
+#include "speculative/sequence/finish_rules.h"
+#include "speculative/sequence/sequence_table.h"
+
+namespace specd {
+
+class RoundCommitter {
+ public:
+  // The counters must outlive the committer.
+  RoundCommitter(std::vector<TokenId> eos_token_ids, VerifierCounters* counters)
+      : eos_token_ids_(std::move(eos_token_ids)), counters_(*counters) {}
+
+  // Commits a task's outcome to its sequence, which has not finished, and fills the result.
+  void Commit(size_t task, RoundScratch* scratch, Sequence* sequence, SequenceResult* result);
+
+  // Answers a task whose lists need more memory than the backend has.
+  void RefuseForRoom(SequenceResult* result);
+
+  // Counts a round. A round that was called off may come again, and is counted then.
+  void CountRound(const RoundScratch& scratch);
+
+ private:
+  // SequenceGrammar::FindEnd of a sequence with a constraint.
+  static int32_t FindGrammarEnd(std::span<const TokenId> confirmed, Sequence* sequence);
+  // Advances the constraint over what the walk keeps.
+  void CommitGrammar(std::span<const TokenId> confirmed, Sequence* sequence, FinishWalk* walk,
+                     SequenceResult* result);
+  void CountFault(OutcomeStatus status);
+  // Says which row of a draft is bad, and why.
+  static void NameFault(const TaskOutcome& outcome, const Draft& draft,
+                        const SequenceGrammar& grammar, SequenceResult* result);
+
+  const std::vector<TokenId> eos_token_ids_;
+  VerifierCounters& counters_;
+};
+
+}  // namespace specd
