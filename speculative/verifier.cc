@@ -165,20 +165,6 @@ absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
 
 // ---- rounds
 
-void Verifier::VerifyRound(std::span<const SequenceInput> inputs,
-                           std::span<SequenceResult> results) {
-  BeginRound(inputs, results, false);
-  while (RunPiece()) continue;
-  EndRound(results);
-}
-
-void Verifier::VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
-                           absl::FunctionRef<bool()> may_commit) {
-  BeginRound(inputs, results, true);
-  while (RunPiece()) continue;
-  EndRound(results, may_commit);
-}
-
 void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                           bool asks, bool is_alone) {
   SPECD_CHECK(staged_.count() == 0);

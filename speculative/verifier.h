@@ -1,6 +1,6 @@
 // Verifier owns the sequences of one session and runs the rounds over them.
 //
-// VerifyRound packs the sequences of a round for a backend and runs the round. It then walks the
+// BeginRound packs the sequences of a round for a backend, RunPiece runs it, and EndRound walks the
 // finish rules over the confirmed tokens and commits the kept ones. It knows nothing of sockets,
 // text or time. One thread at a time, under the session's lock; only `opening()` may be used by any
 // thread at any time. After Create a round allocates nothing.
@@ -8,7 +8,9 @@
 //   auto verifier = Verifier::Create(options, *MakeBackend("cpu"));
 //   auto info = (*verifier)->Open(params);
 //   (*verifier)->BindTarget(view);
-//   (*verifier)->VerifyRound(inputs, results);
+//   (*verifier)->BeginRound(inputs, results, /*asks=*/false);
+//   while ((*verifier)->RunPiece()) continue;
+//   (*verifier)->EndRound(results);
 #pragma once
 
 #include <cstdint>
@@ -117,16 +119,7 @@ class Verifier {
 
   // ---- rounds
 
-  // REQUIRES: inputs.size() <= limits.max_batch and results.size() == inputs.size(); numbers of
-  // inputs that are not refused are inside the limits and the bound tensors.
-  void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results);
-  // Calls may_commit once, after every row was read and before anything has changed. Slot
-  // outputs are written after that call, separately. If it returns false, the tasks of the round
-  // are answered kAborted. It is not called if there is nothing to commit.
-  void VerifyRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
-                   absl::FunctionRef<bool()> may_commit);
-
-  // VerifyRound in pieces of bounded work, for a caller that has other work between two of them:
+  // A round in pieces of bounded work, for a caller that has other work between two of them:
   //
   //   verifier->BeginRound(inputs, results, /*asks=*/false);
   //   while (verifier->RunPiece()) Others();
@@ -134,22 +127,26 @@ class Verifier {
   //
   // Between two pieces the caller may open, fork, finish and close sequences and bind slot outputs,
   // and nothing else. A sequence of the round that was finished or closed meanwhile is answered as
-  // if that had happened before the round. The other answers are those of VerifyRound, to the bit.
-  // If no other session waits, the pieces are larger. REQUIRES: as VerifyRound, for all of the
-  // calls; asks: EndRound gets a may_commit.
+  // if that had happened before the round. If no other session waits, the pieces are larger. asks:
+  // EndRound gets a may_commit. REQUIRES: inputs.size() <= limits.max_batch; results.size() ==
+  // inputs.size(), in all calls; numbers of inputs that are not refused are inside the limits and
+  // the bound tensors.
   void BeginRound(std::span<const SequenceInput> inputs, std::span<SequenceResult> results,
                   bool asks, bool is_alone = false);
   // Runs a piece; true if another one is left.
   bool RunPiece();
   void EndRound(std::span<SequenceResult> results);
+  // Calls may_commit once, after every row was read and before anything has changed. Slot outputs
+  // are written after that call, separately. If it returns false, the tasks of the round are
+  // answered kAborted. It is not called if there is nothing to commit.
   void EndRound(std::span<SequenceResult> results, absl::FunctionRef<bool()> may_commit);
   // Ends a round that has pieces left. Its tasks are answered kAborted, and nothing changes.
   void CallOffRound(std::span<SequenceResult> results);
 
-  // Builds masks for a later VerifyRound with these inputs, a part in each call
+  // Builds masks for a later round with these inputs, a part in each call
   // (RoundPacker::WarmMasks). That round then finds them, and its answers are the same, except
   // whether a mask meets its bound of work. False if nothing is left to build. REQUIRES: as
-  // VerifyRound.
+  // a round.
   bool WarmMasks(std::span<const SequenceInput> inputs, MaskWarmth* warmth) {
     SPECD_CHECK(staged_.count() == 0);
     return packer_.WarmMasks(inputs, &scratch_, warmth);

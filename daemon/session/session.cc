@@ -151,12 +151,6 @@ void Session::EndNow() {
   state_.ended.store(true, std::memory_order_release);
 }
 
-bool Session::Step() {
-  const bool worked = StepPiece(true);
-  while (is_between_pieces()) StepPiece();
-  return worked;
-}
-
 bool Session::StepPiece(bool is_alone) {
   MutexLock lock(&state_.mutex);
   // Openings between two pieces take room too, so it is asked for before each of them.

@@ -2,9 +2,9 @@
 //
 // The daemon has one session per connection; embedded mode has one in the engine's own process.
 // Its callers are the control thread (binds, opens, closes), the threads of long openings, the
-// verify thread (Step) and the publisher thread (PopEvent, the two FromText). One lock per session
-// orders their work (daemon/session/session_state.h). Events leave through a lock-free queue.
-// SessionMemory, SessionRanks, SessionSequences, SessionRounds and SessionCalls do the work.
+// verify thread (StepPiece) and the publisher thread (PopEvent, the two FromText). One lock per
+// session orders their work (daemon/session/session_state.h). Events leave through a lock-free
+// queue. SessionMemory, SessionRanks, SessionSequences, SessionRounds and SessionCalls do the work.
 #pragma once
 
 #include <cstdint>
@@ -87,15 +87,11 @@ class Session {
 
   // ---- verify thread (in embedded mode: the engine's thread)
 
-  // Takes at most one round or call. A round that is to be staged is staged, and a later step
-  // answers it; all others are answered at once. False if there was nothing to take, or no room for
-  // the events of a round.
-  bool Step();
-
-  // The same for a caller that serves other sessions too: StepPiece runs at most one piece of a
-  // round or call (RoundPieces). Between two pieces the lock is free, and IsWanted() tells whether
-  // a thread waits for it: that thread goes first. is_alone: no other session waits, and the pieces
-  // are larger.
+  // Takes at most one round or call, or runs its next piece (RoundPieces). A round that is to be
+  // staged is staged, and a later step answers it. Between two pieces the lock is free, and
+  // IsWanted() tells whether a thread waits for it: that thread goes first. False if there was
+  // nothing to take, or no room for the events of a round. is_alone: no other session waits, and
+  // the pieces are larger.
   bool StepPiece(bool is_alone = false);
   // A page of the engine's memory was missing: the session ends with the round that needed it.
   bool has_faulted() const { return state_.has_faulted.load(std::memory_order_relaxed); }

@@ -7,7 +7,7 @@
 // the round. Both are counted. TraceRecorder makes the objects (daemon/trace/trace_recorder.h).
 //
 //   trace->Taken({.round_id = id, .taken_ns = now});      // then the verifier's observer calls
-//   verifier->VerifyRound(inputs, results);
+//   while (verifier->RunPiece()) continue;
 //   trace->Answered(results, now);
 #pragma once
 

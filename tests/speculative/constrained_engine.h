@@ -21,6 +21,7 @@
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
 #include "tests/speculative/kept_tokens.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 
@@ -138,7 +139,7 @@ class ConstrainedEngine {
     input.draft.target_rows = rows;
     input.draft.draft_rows = rows;
     SequenceResult result;
-    verifier_->VerifyRound({&input, 1}, {&result, 1});
+    VerifyRound(verifier_, {&input, 1}, {&result, 1});
     return result;
   }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/speculative/constrained_texts.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -335,7 +336,7 @@ TEST_SUITE("unit") {
     input.draft.target_rows = rows;
     input.mask_rows = mask_rows;
     SequenceResult result;
-    engine.verifier().VerifyRound({&input, 1}, {&result, 1});
+    VerifyRound(&engine.verifier(), {&input, 1}, {&result, 1});
     CHECK(result.refusal == Refusal::kTwoMasks);
   }
 }

@@ -9,6 +9,7 @@
 
 #include "tests/speculative/verifier_fixture.h"
 #include "tests/support/scripted_grammar.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -27,7 +28,7 @@ struct ConstrainedVerifier : VerifierFixture {
     const SequenceInput inputs[] = {Input(a), Input(b), Input(c)};
     std::vector<SequenceResult> results(3);
     backend->script = {Confirm(1, {1, 5}), Confirm(1, {1, 5}), Confirm(1, {1, 5})};
-    verifier->VerifyRound(inputs, results);
+    VerifyRound(verifier, inputs, results);
     return results;
   }
   // "a" has ended and kept nothing more; the others have kept two tokens each.
@@ -97,7 +98,7 @@ TEST_SUITE("unit") {
     const SequenceInput input = f.Input(f.a);
     SequenceResult result;
     f.backend->script = {Confirm(1, {1, 5})};
-    f.verifier->VerifyRound({&input, 1}, {&result, 1}, [] { return false; });
+    VerifyRound(f.verifier, {&input, 1}, {&result, 1}, [] { return false; });
     CHECK(result.status == RoundStatus::kAborted);
     CHECK(f.verifier->Find(f.a)->finish_reason == FinishReason::kNone);
     f.script.on_mask = nullptr;
@@ -158,7 +159,7 @@ TEST_SUITE("unit") {
     std::vector<SequenceResult> results(2);
     f.backend->script = {Confirm(1, {1, 5}), Confirm(1, {1, 5})};
     size_t num_held = 0;
-    f.verifier->VerifyRound(inputs, results, [&] {
+    VerifyRound(f.verifier, inputs, results, [&] {
       num_held = f.script.num_rows_held();
       return false;
     });

@@ -9,6 +9,7 @@
 
 #include "tests/speculative/verifier_fixture.h"
 #include "tests/support/rows.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -97,7 +98,7 @@ std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
                      .draft_rows = rows};
     }
     std::vector<SequenceResult> results(kSequences);
-    verifier.VerifyRound(inputs, results);
+    VerifyRound(&verifier, inputs, results);
     for (const SequenceResult& result : results) {
       Answer answer = {.status = result.status,
                        .tokens = Kept(result),

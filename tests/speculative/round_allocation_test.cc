@@ -14,6 +14,7 @@
 #include "detokenizer/vocabulary.h"
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
+#include "tests/support/verify_round.h"
 
 namespace {
 std::atomic<uint64_t> num_allocations{0};
@@ -157,7 +158,7 @@ struct Rounds {
       draft_inputs[i].num_children = 3;
     }
     verifier->SampleDraft({draft_inputs, sequences.size()}, {draft_results, sequences.size()});
-    verifier->VerifyRound({inputs, sequences.size()}, {results, sequences.size()});
+    VerifyRound(verifier, {inputs, sequences.size()}, {results, sequences.size()});
     const TokenId ids[] = {1, 2};
     const ScoreInput score{rows, ids, 2, {true, ScoreMode::kRawLogprob, 64, ids, 2}};
     ScoreResult scored;

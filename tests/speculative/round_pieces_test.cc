@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/speculative/verifier_fixture.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -79,7 +80,7 @@ TEST_SUITE("unit") {
         f.backend->script.push_back(Confirm(0, {id}));
       }
       std::vector<SequenceResult> results(4);
-      f.verifier->VerifyRound(inputs, results);
+      VerifyRound(f.verifier, inputs, results);
       CHECK(runs == pieces);
       for (TokenId id = 0; id < 4; ++id) CHECK(Kept(results[static_cast<size_t>(id)]) == Ids{id});
       CHECK(f.verifier->counters().rounds == 1);
@@ -102,7 +103,7 @@ TEST_SUITE("unit") {
     std::vector<SequenceInput> inputs;
     for (int i = 0; i < 2; ++i) inputs.push_back(f.Input((*created)->Open({})->handle));
     std::vector<SequenceResult> results(2);
-    (*created)->VerifyRound(inputs, results);
+    VerifyRound((*created), inputs, results);
     CHECK(runs == std::vector<int32_t>{1, 1});
     CHECK(Kept(results[0]) == Ids{1});
     CHECK(Kept(results[1]) == Ids{2});
@@ -122,7 +123,7 @@ TEST_SUITE("unit") {
     int runs = 0;
     f.backend->inspect = [&](const RoundBatch&) { ++runs; };
     std::vector<SequenceResult> results(3);
-    f.verifier->VerifyRound(inputs, results);
+    VerifyRound(f.verifier, inputs, results);
     CHECK(runs == 1);
   }
 

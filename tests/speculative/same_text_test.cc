@@ -9,6 +9,7 @@
 
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -78,7 +79,7 @@ Text Generate(const SequenceParams& params, const Ids& prompt, const Text* guess
     input.draft.tokens = drafts.data();
     input.draft.target_rows = rows;
     SequenceResult result;
-    verifier->VerifyRound({&input, 1}, {&result, 1});
+    VerifyRound(verifier, {&input, 1}, {&result, 1});
     REQUIRE(result.status == RoundStatus::kOk);
     for (uint32_t j = 0; j < result.num_kept; ++j) {
       text.ids.push_back(result.tokens[j]);
@@ -150,7 +151,7 @@ TEST_SUITE("invariance") {
     input.draft.tokens = drafts;
     input.draft.target_argmax = argmax;
     SequenceResult result;
-    verifier->VerifyRound({&input, 1}, {&result, 1});
+    VerifyRound(verifier, {&input, 1}, {&result, 1});
     CHECK(result.status == RoundStatus::kOk);
     CHECK(Ids(result.tokens, result.tokens + result.num_kept) == Ids{3, 7});
     CHECK(result.num_accepted == 1);

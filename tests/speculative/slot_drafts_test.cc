@@ -17,6 +17,7 @@
 #include "tests/speculative/verifier_fixture.h"
 #include "tests/support/fake_gpu_driver.h"
 #include "tests/support/scripted_grammar.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -105,7 +106,7 @@ class SlotEngine {
                          .target_rows = &rows[i * (kDraft + 1)]};
     }
     std::vector<SequenceResult> results(kBatch);
-    verifier_->VerifyRound(inputs, results);
+    VerifyRound(verifier_, inputs, results);
     return results;
   }
 

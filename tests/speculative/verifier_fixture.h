@@ -12,6 +12,7 @@
 #include "speculative/verifier.h"
 #include "tests/speculative/kept_tokens.h"
 #include "tests/support/scripted_backend.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 
@@ -72,7 +73,7 @@ struct VerifierFixture {
 
   SequenceResult Round(const SequenceInput& input) {
     SequenceResult result;
-    verifier->VerifyRound({&input, 1}, {&result, 1});
+    VerifyRound(verifier, {&input, 1}, {&result, 1});
     return result;
   }
   SequenceResult Round(SequenceHandle sequence) { return Round(Input(sequence)); }

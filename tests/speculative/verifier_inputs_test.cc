@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/speculative/verifier_fixture.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -291,7 +292,7 @@ TEST_SUITE("unit") {
     };
     const SequenceInput inputs[] = {f.Input(few), f.Input(many), f.Input(none)};
     SequenceResult results[3];
-    f.verifier->VerifyRound(inputs, results);
+    VerifyRound(f.verifier, inputs, results);
     REQUIRE(results[0].scores_per_token == 3);
     CHECK(results[0].scores[2].value == -6);
     CHECK(results[0].scores[3].id == 2);

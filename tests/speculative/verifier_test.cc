@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/speculative/verifier_fixture.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -70,7 +71,7 @@ TEST_SUITE("unit") {
     f.backend->script = {broken, Confirm(0, {6})};
     const SequenceInput inputs[] = {f.Input(bad), f.Input(good)};
     SequenceResult results[2];
-    f.verifier->VerifyRound(inputs, results);
+    VerifyRound(f.verifier, inputs, results);
     CHECK(results[0].status == RoundStatus::kBadDistribution);
     CHECK(results[0].finish_reason == FinishReason::kError);
     CHECK(Kept(results[0]) == std::vector<TokenId>{1});
@@ -88,7 +89,7 @@ TEST_SUITE("unit") {
     f.backend->script = {refused, Confirm(0, {6}), Confirm(0, {5})};
     const SequenceInput inputs[] = {f.Input(large), f.Input(other)};
     SequenceResult results[2];
-    f.verifier->VerifyRound(inputs, results);
+    VerifyRound(f.verifier, inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
     CHECK(results[0].refusal == Refusal::kNoRoom);
     // The answer named a method although nothing was verified.
@@ -122,7 +123,7 @@ TEST_SUITE("unit") {
     SequenceInput inputs[] = {f.Input(b), f.Input(a), f.Input(12345), f.Input(a)};
     inputs[0].refusal = Refusal::kMaskRow;
     SequenceResult results[4];
-    f.verifier->VerifyRound(inputs, results);
+    VerifyRound(f.verifier, inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
     CHECK(results[0].refusal == Refusal::kMaskRow);
     CHECK(results[1].status == RoundStatus::kOk);
@@ -145,7 +146,7 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(0, {3})};
     const SequenceInput inputs[] = {f.Input(old), f.Input(fresh)};
     SequenceResult results[2];
-    f.verifier->VerifyRound(inputs, results);
+    VerifyRound(f.verifier, inputs, results);
     CHECK(results[0].status == RoundStatus::kUnknownSequence);
     CHECK(results[1].status == RoundStatus::kOk);
     CHECK(results[1].num_kept == 1);
@@ -283,7 +284,7 @@ TEST_SUITE("unit") {
     f.backend->script = {odd, broken, odd};
     const SequenceInput inputs[] = {f.Input(a, 3), f.Input(b, 2)};
     SequenceResult results[2];
-    f.verifier->VerifyRound(inputs, results);
+    VerifyRound(f.verifier, inputs, results);
     CHECK(results[1].status == RoundStatus::kBadDistribution);
     const VerifierCounters& sums = f.verifier->counters();
     CHECK(sums.rounds == 1);
@@ -317,7 +318,7 @@ TEST_SUITE("unit") {
     const SequenceInput inputs[] = {f.Input(a), f.Input(b), f.Input(b + 1)};
     SequenceResult results[3];
     int asked = 0;
-    f.verifier->VerifyRound(inputs, results, [&] {
+    VerifyRound(f.verifier, inputs, results, [&] {
       ++asked;
       CHECK(f.backend->seen.size() == 2);
       CHECK(f.verifier->Find(a)->kept_tokens == 0);
@@ -334,10 +335,10 @@ TEST_SUITE("unit") {
     CHECK(Kept(f.Round(a)) == std::vector<TokenId>{1, 2, 7});
     CHECK(f.backend->seen[2].first_position == 0);
     // Without anything to commit there is no question.
-    f.verifier->VerifyRound({&inputs[2], 1}, {results, 1}, [&] { return ++asked, false; });
+    VerifyRound(f.verifier, {&inputs[2], 1}, {results, 1}, [&] { return ++asked, false; });
     CHECK(asked == 1);
     f.backend->next_status = absl::InternalError("sticky");
-    f.verifier->VerifyRound({&inputs[1], 1}, {results, 1}, [&] { return ++asked, false; });
+    VerifyRound(f.verifier, {&inputs[1], 1}, {results, 1}, [&] { return ++asked, false; });
     CHECK(asked == 1);
     CHECK(results[0].status == RoundStatus::kDeviceError);
   }
@@ -366,7 +367,7 @@ TEST_SUITE("unit") {
     };
     const auto verify = [&](bool answer) {
       f.backend->script = {Confirm(1, {1, 5})};
-      f.verifier->VerifyRound({&input, 1}, {&result, 1}, [&] { return is_let = answer; });
+      VerifyRound(f.verifier, {&input, 1}, {&result, 1}, [&] { return is_let = answer; });
     };
     verify(false);
     CHECK(result.status == RoundStatus::kAborted);

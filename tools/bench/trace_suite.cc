@@ -21,6 +21,7 @@
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/base/mapping.h"
 #include "ipc/segment/engine_channel.h"
+#include "tests/support/session_steps.h"
 #include "tools/bench/rows.h"
 
 namespace specd::bench {
@@ -185,7 +186,7 @@ absl::Status Scene::Start(const TraceBenchOptions& bench, int32_t batch, const S
 absl::StatusOr<double> Scene::RunRound() {
   const int64_t start_ns = Clock::Real()->NowNs();
   if (channel_->Submit(++round_id_, inputs_, static_cast<uint64_t>(start_ns)) != PushResult::kOk ||
-      !session_->Step()) {
+      !StepSession(session_)) {
     return Broken("a round was not taken");
   }
   CompletionView done;

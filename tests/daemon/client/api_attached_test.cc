@@ -7,6 +7,7 @@
 
 #include "tests/daemon/server/server_fixture.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -35,7 +36,7 @@ TEST_SUITE("unit") {
     const specd_draft part = ChainDraft(info.sequence, 0, nullptr, &row);
     f.session.backend->script = {Confirm(0, {5})};
     REQUIRE(specd_submit(engine.get(), 1, &part, 1) == SPECD_OK);
-    REQUIRE(f.session.session->Step());
+    REQUIRE(StepSession(f.session.session));
     specd_completion done = SizedCompletion();
     REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
     CHECK(done.results[0].total_kept == 3);
@@ -68,7 +69,7 @@ TEST_SUITE("unit") {
     const specd_draft part = ChainDraft(fork.sequence, 3, drafts, rows);
     f.session.backend->script = {Confirm(3, {1, 2, 3, 4})};
     REQUIRE(specd_submit(engine.get(), 1, &part, 1) == SPECD_OK);
-    REQUIRE(f.session.session->Step());
+    REQUIRE(StepSession(f.session.session));
     specd_engine_stats stats;
     specd_engine_stats_init(&stats);
     REQUIRE(specd_get_engine_stats(engine.get(), &stats) == SPECD_OK);

@@ -12,6 +12,7 @@
 #include "tests/daemon/client/engine_host.h"
 #include "tests/daemon/server/server_fixture.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -252,12 +253,12 @@ TEST_SUITE("unit") {
     const uint32_t row = 0;
     const specd_draft part = ChainDraft(s, 0, nullptr, &row);
     CHECK(specd_submit(engine.get(), 1, &part, 1) == SPECD_FULL);
-    REQUIRE(f.session.session->Step());
+    REQUIRE(StepSession(f.session.session));
     specd_completion done = SizedCompletion();
     CHECK(specd_poll(engine.get(), &done, 0) == SPECD_EMPTY);
     f.session.backend->script = {Confirm(0, {5})};
     REQUIRE(specd_submit(engine.get(), 2, &part, 1) == SPECD_OK);
-    REQUIRE(f.session.session->Step());
+    REQUIRE(StepSession(f.session.session));
     REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
     CHECK(done.round_id == 2);
   }

@@ -14,6 +14,7 @@
 #include "speculative/params/param_rules.h"
 #include "tests/daemon/server/server_fixture.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -327,7 +328,7 @@ TEST_SUITE("unit") {
     for (int round = 0; round < 2; ++round) {
       f.session.backend->script = {Confirm(3, {1, 7, 1, 1})};
       REQUIRE(specd_submit(engine.get(), 1, &part, 1) == SPECD_OK);
-      REQUIRE(f.session.session->Step());
+      REQUIRE(StepSession(f.session.session));
       REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
       CHECK(done.results[0].finish_reason ==
             (round == 0 ? SPECD_FINISH_NONE : SPECD_FINISH_LENGTH));
@@ -341,7 +342,7 @@ TEST_SUITE("unit") {
     const specd_draft other = ChainDraft(info.sequence, 3, drafts, rows);
     f.session.backend->script = {Confirm(1, {1, 6})};
     REQUIRE(specd_submit(engine.get(), 2, &other, 1) == SPECD_OK);
-    REQUIRE(f.session.session->Step());
+    REQUIRE(StepSession(f.session.session));
     REQUIRE(specd_poll(engine.get(), &done, 0) == SPECD_OK);
     CHECK(done.results[0].stop_token == 6);
   }

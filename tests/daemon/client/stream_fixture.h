@@ -9,6 +9,7 @@
 #include "tests/support/c_drafts.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_cuda.h"
+#include "tests/support/session_steps.h"
 
 namespace specd::test {
 
@@ -59,7 +60,7 @@ struct StreamFixture {
   void CloseGate(GpuStream on) { REQUIRE(gpu.WaitValue(on, gate, GpuWord::k32, 1).ok()); }
   void OpenGate() { __atomic_store_n(reinterpret_cast<uint32_t*>(gate), 1, __ATOMIC_RELEASE); }
 
-  bool Step() { return server.session.session->Step(); }
+  bool Step() { return StepSession(server.session.session); }
   RoundWords& Words(uint64_t number) { return *server.session.segment->round_words(number); }
 
   ServerFixture server;

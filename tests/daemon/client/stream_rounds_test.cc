@@ -19,6 +19,7 @@
 #include "kernels/core/slot_output.h"
 #include "tests/daemon/session/hooked_session.h"
 #include "tests/support/eventually.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -112,11 +113,11 @@ TEST_SUITE("unit") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r");
     REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
     CHECK(f.backend->seen.empty());
     f.backend->script = {Confirm(1, {1, 5})};
     MakeReady(f, 1);
-    CHECK(f.session->Step());
+    CHECK(StepSession(f.session));
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].num_kept == 2);
@@ -131,7 +132,7 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(1, {1, 5}), Confirm(0, {6})};
     REQUIRE(SubmitOnStream(&f, s, 1) == PushResult::kOk);
     MakeReady(f, 1);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == RoundStatus::kAborted);
@@ -141,7 +142,7 @@ TEST_SUITE("unit") {
     f.hooked->hook = nullptr;
     REQUIRE(SubmitOnStream(&f, s, 2) == PushResult::kOk);
     MakeReady(f, 2);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].total_kept == 1);
     CHECK(done.results[0].tokens[0] == 6);
@@ -157,7 +158,7 @@ TEST_SUITE("unit") {
     MakeReady(f, 1);
     f.backend->inspect = [&](const RoundBatch&) { ReleaseStream(f, 1); };
     f.backend->script = {Confirm(2, {1, 2, 5})};
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(f.Events().empty());
     CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_NONE);
   }
@@ -166,7 +167,7 @@ TEST_SUITE("unit") {
     SlotOutputSession f;
     REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
     MakeReady(f, 1);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(f.held_back == std::vector<bool>{true});
     CHECK(f.num_written == 1);
     CHECK(f.status_seen == PackRoundEnd(1, RoundEnd::kAnswered));
@@ -175,7 +176,7 @@ TEST_SUITE("unit") {
     // A round without a CUDA stream cannot be called off, but a page of its rows may be missing.
     f.backend->script = {Confirm(0, {6})};
     REQUIRE(f.Submit({f.sequence}) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(f.held_back == std::vector<bool>{true, true});
     CHECK(f.num_written == 2);
   }
@@ -188,7 +189,7 @@ TEST_SUITE("unit") {
     };
     REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
     MakeReady(f, 1);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(f.num_written == 0);
   }
 
@@ -197,7 +198,7 @@ TEST_SUITE("unit") {
     f.write_status = absl::InternalError("sticky");
     REQUIRE(SubmitOnStream(&f, f.sequence) == PushResult::kOk);
     MakeReady(f, 1);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(f.num_written == 1);
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
@@ -215,7 +216,7 @@ TEST_SUITE("unit") {
     REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
     MakeReady(f, 1);
     ReleaseStream(f, 1);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(f.backend->seen.empty());
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
@@ -228,13 +229,13 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open("r");
     REQUIRE(SubmitOnStream(&f, s + 1) == PushResult::kOk);
     MakeReady(f, 1);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(WordsOf(f, 1).status.load() == PackRoundEnd(1, RoundEnd::kAnswered));
     CHECK(WordsOf(f, 1).done.load() == 1);
     f.backend->next_status = absl::InternalError("sticky");
     REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
     MakeReady(f, 2);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(WordsOf(f, 2).status.load() == PackRoundEnd(2, RoundEnd::kFailed));
     CHECK(WordsOf(f, 2).done.load() == 2);
     CHECK(f.session->WhyDeviceFailed() == "sticky");
@@ -248,7 +249,7 @@ TEST_SUITE("unit") {
     CHECK(IsAborted(WordsOf(f, 1), 1));
     CHECK(IsReleased(WordsOf(f, 1), 1));
     MakeReady(f, 1);
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
     CHECK(f.backend->seen.empty());
   }
 
@@ -256,10 +257,10 @@ TEST_SUITE("unit") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r");
     REQUIRE(SubmitOnStream(&f, s) == PushResult::kOk);
-    REQUIRE_FALSE(f.session->Step());
+    REQUIRE_FALSE(StepSession(f.session));
     REQUIRE(f.session->CloseSequence(s).ok());
     MakeReady(f, 1);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == RoundStatus::kUnknownSequence);

@@ -6,6 +6,7 @@
 
 #include "daemon/server/verify_loop.h"
 #include "tests/daemon/server/constrained_session.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -105,7 +106,7 @@ TEST_SUITE("unit") {
     // The same round, in one go.
     HostileSession alone;
     alone.SubmitLong(alone.OpenConstrained("h"));
-    REQUIRE(alone.session->Step());
+    REQUIRE(StepSession(alone.session));
     const Ids expected = alone.Answer();
     CHECK(expected.size() == 4);
     CHECK(hostile.Answer() == expected);
@@ -122,7 +123,7 @@ TEST_SUITE("unit") {
     CHECK(num_steps >= 2);
     HostileSession alone;
     alone.CallLong(alone.OpenConstrained("h", true));
-    REQUIRE(alone.session->Step());
+    REQUIRE(StepSession(alone.session));
     CHECK(hostile.Drawn() == alone.Drawn());
   }
 
@@ -135,10 +136,10 @@ TEST_SUITE("unit") {
     f.session->CallOffRound();
     CHECK(f.Answer(RoundStatus::kAborted).empty());
     f.SubmitLong(h);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     HostileSession undisturbed;
     undisturbed.SubmitLong(undisturbed.OpenConstrained("h"));
-    REQUIRE(undisturbed.session->Step());
+    REQUIRE(StepSession(undisturbed.session));
     CHECK(f.Answer() == undisturbed.Answer());
   }
 

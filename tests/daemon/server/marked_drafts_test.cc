@@ -6,6 +6,7 @@
 #include <random>
 
 #include "tests/daemon/server/constrained_session.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -95,7 +96,7 @@ TEST_SUITE("unit") {
       for (TokenId& id : early) id = static_cast<TokenId>(random() % 10) - 1;
       given.Submit(expected_sequence, false);
       given.MakeReady();
-      REQUIRE(given.session->Step());
+      REQUIRE(StepSession(given.session));
       CompletionView expected;
       REQUIRE(given.engine->Poll(&expected));
 

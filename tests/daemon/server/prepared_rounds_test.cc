@@ -9,6 +9,7 @@
 #include "daemon/server/verify_loop.h"
 #include "ipc/segment/round_words.h"
 #include "tests/daemon/server/constrained_session.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -69,7 +70,7 @@ TEST_SUITE("unit") {
     for (int text = 0; text < 20; ++text) {
       const Ids expected = Generate(plain, [&plain] {
         plain.MakeReady();
-        REQUIRE(plain.session->Step());
+        REQUIRE(StepSession(plain.session));
       });
       const Ids found = Generate(prepared, [&prepared, &loop] {
         loop.Step();

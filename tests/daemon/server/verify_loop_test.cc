@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "tests/daemon/session/hooked_session.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -28,7 +29,7 @@ void FillEvents(SessionFixture* f) {
     f->engine->Poll(&done);
     f->backend->script = {Confirm(0, {1})};
     REQUIRE(f->Submit({s}) == PushResult::kOk);
-  } while (f->session->Step());
+  } while (StepSession(f->session));
 }
 
 TEST_SUITE("unit") {

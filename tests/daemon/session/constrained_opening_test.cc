@@ -10,6 +10,7 @@
 
 #include "daemon/session/grammar_compilers.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 #include "tests/support/watched_memory.h"
 
 namespace specd {
@@ -82,7 +83,7 @@ TEST_SUITE("unit") {
 
       f.backend->script = {Confirm(2, {1, 2, 0})};
       REQUIRE(f.Submit({neighbour->front().handle}, ++round) == PushResult::kOk);
-      REQUIRE(f.session->Step());
+      REQUIRE(StepSession(f.session));
       CompletionView done;
       REQUIRE(f.engine->Poll(&done));
       REQUIRE(done.results[0].status == RoundStatus::kOk);

@@ -15,6 +15,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -65,7 +66,7 @@ struct Client {
   CompletionView Round(uint64_t sequence, ScriptedOutcome outcome) {
     fixture.backend->script = {std::move(outcome)};
     REQUIRE(fixture.Submit({sequence}) == PushResult::kOk);
-    REQUIRE(fixture.session->Step());
+    REQUIRE(StepSession(fixture.session));
     CompletionView done;
     REQUIRE(fixture.engine->Poll(&done));
     return done;

@@ -8,6 +8,7 @@
 #include "daemon/session/memory_cost.h"
 #include "daemon/session/session.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -96,7 +97,7 @@ TEST_SUITE("unit") {
       f.Events();
       f.backend->script = {Scored(100), Confirm(1, {1, 4})};
       REQUIRE(f.Submit({scored, plain}) == PushResult::kOk);
-      REQUIRE(f.session->Step());
+      REQUIRE(StepSession(f.session));
       CompletionView done;
       REQUIRE(f.engine->Poll(&done));
       REQUIRE(done.results[0].scores_per_token == 4);
@@ -121,7 +122,7 @@ TEST_SUITE("unit") {
     for (;; ++taken) {
       f.backend->script = {Scored(16 * taken)};
       if (f.Submit({s}) == PushResult::kFull) break;
-      if (!f.session->Step()) break;
+      if (!StepSession(f.session)) break;
       CompletionView done;
       REQUIRE(f.engine->Poll(&done));
       REQUIRE(taken < 100'000);
@@ -134,7 +135,7 @@ TEST_SUITE("unit") {
     REQUIRE(events.size() == taken + 1);
     for (size_t i = 0; i < taken; ++i) CheckNumbered(events[1 + i].scores, 16 * i, 16);
     f.backend->script = {Scored(0)};
-    CHECK(f.session->Step());  // there is room again
+    CHECK(StepSession(f.session));  // there is room again
   }
 
   TEST_CASE("the room for scores is that of two of the largest rounds, or of 4,096 tokens") {

@@ -13,6 +13,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -104,7 +105,7 @@ TEST_SUITE("unit") {
     CHECK(answer.verify == std::vector<int32_t>(3, SPECD_VERIFY_AUTO));
     client.fixture.backend->script = {Confirm(0, {5})};
     REQUIRE(client.fixture.Submit({answer.sequences[1]}) == PushResult::kOk);
-    REQUIRE(client.fixture.session->Step());
+    REQUIRE(StepSession(client.fixture.session));
     CompletionView done;
     REQUIRE(client.fixture.engine->Poll(&done));
     CHECK(done.results[0].total_kept == 2);  // one output came with the opening

@@ -7,6 +7,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/session/hooked_session.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -47,7 +48,7 @@ struct Fixture : HookedSession {
                    .draft_rows = &draft_row};
     backend->script = {Confirm(0, {1})};
     REQUIRE(engine->Submit(1, {&draft, 1}, 0) == PushResult::kOk);
-    REQUIRE(session->Step());
+    REQUIRE(StepSession(session));
     CompletionView done;
     REQUIRE(engine->Poll(&done));
     return done.results[0].status;

@@ -11,6 +11,7 @@
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/spsc_ring.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -51,7 +52,7 @@ struct Calls : SessionFixture {
     entry->flags = 0;
     entry->kind = kind;
     submissions->Publish();
-    REQUIRE(session->Step());
+    REQUIRE(StepSession(session));
     REQUIRE(completions->State() == RingState::kReady);
     const CompletionEntry* done = completions->Entry();
     CHECK(done->kind == kind);
@@ -181,7 +182,7 @@ TEST_SUITE("unit") {
     call.sequence = s;
     call.num_children = 1;
     REQUIRE(f.engine->Call({&call, 1}, 0) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     REQUIRE(done.children.size() == 1);
@@ -191,7 +192,7 @@ TEST_SUITE("unit") {
     f.backend->next_status = absl::InternalError("and did not come back");
     const ScoreInput score = {.rows = f.rows, .ids = f.tokens, .num_ids = 1, .request = {}};
     REQUIRE(f.engine->Call(std::span<const ScoreInput>(&score, 1), 0) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     REQUIRE(f.engine->Poll(&done));
     REQUIRE(done.results.size() == 1);
     CHECK(done.results[0].status == RoundStatus::kDeviceError);

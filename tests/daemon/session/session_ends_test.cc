@@ -13,6 +13,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -24,7 +25,7 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(2, {1, 2, 5})};
     f.Submit({s});
     f.session->regions_host().has_faulted->store(true);  // as the handler of SIGBUS does
-    f.session->Step();
+    StepSession(f.session);
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == RoundStatus::kAborted);
@@ -64,7 +65,7 @@ TEST_SUITE("unit") {
         num_written += batch.num_slot_outputs;
         return absl::OkStatus();
       };
-      f.session->Step();
+      StepSession(f.session);
       CompletionView done;
       REQUIRE(f.engine->Poll(&done));
       CHECK(done.results[0].status == (has_faulted ? RoundStatus::kAborted : RoundStatus::kOk));
@@ -78,9 +79,9 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open("r", 2);
     f.backend->script = {Confirm(2, {1, 2, 5})};
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].finish_reason == FinishReason::kLength);
@@ -103,12 +104,12 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open("r");
     f.backend->script = {Confirm(2, {1, 2, 5})};
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     f.session->FinishFromText(s, FinishReason::kStop, 2);
     CHECK(f.engine->ReadState(SlotOf(s)).finish_reason == SPECD_FINISH_STOP);
     CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     CompletionView done;
     f.engine->Poll(&done);
     REQUIRE(f.engine->Poll(&done));
@@ -129,7 +130,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.session->OpenSequences("r", params)->front().handle;
     f.backend->script = {Confirm(2, {1, 2, 5})};
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     f.session->FinishFromText(s, FinishReason::kStop, 2);
     CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
     int ends = 0;
@@ -149,7 +150,7 @@ TEST_SUITE("unit") {
     f.backend->script = {scripted};
     const double all = static_cast<double>(-0.1f) + -1e9 + static_cast<double>(-0.3f);
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].cumulative_logprob == all);
@@ -164,7 +165,7 @@ TEST_SUITE("unit") {
 
     f.session->FinishFromText(s, FinishReason::kStop, 1);
     f.Submit({s});  // answered FINISHED, and written once more
-    f.session->Step();
+    StepSession(f.session);
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].cumulative_logprob == static_cast<double>(-0.1f));
     CHECK(f.engine->ReadLogprob(SlotOf(s), f.engine->ReadState(SlotOf(s))) ==
@@ -178,7 +179,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open("r", 1);
     f.backend->script = {Confirm(0, {1})};
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     for (const TokenEvent& event : f.Events()) {
       CHECK(event.logprobs.size() == 0);
       CHECK(std::isnan(event.cumulative_logprob));
@@ -191,7 +192,7 @@ TEST_SUITE("unit") {
     f.Open("b");
     f.backend->script = {Confirm(0, {1})};
     f.Submit({a});
-    f.session->Step();
+    StepSession(f.session);
     CHECK(f.session->EndAll());
     CHECK_FALSE(f.session->EndAll());
     CHECK_FALSE(f.session->Drained());
@@ -203,7 +204,7 @@ TEST_SUITE("unit") {
     CHECK(f.names.Claim("b"));
     CHECK(f.engine->daemon_state() == DaemonState::kStopped);
     f.Submit({a});
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
   }
 
   TEST_CASE("a session that has ended takes no more calls") {
@@ -225,7 +226,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open("r");
     f.backend->script = {Confirm(0, {1})};
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     REQUIRE(f.session->CloseSequence(s).ok());
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
@@ -242,7 +243,7 @@ TEST_SUITE("unit") {
     broken.outcome.status = OutcomeStatus::kBadTargetRow;
     f.backend->script = {broken};
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
     CHECK(events[1].ids.size() == 1);
@@ -256,7 +257,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open("r");
     f.backend->script = {Confirm(3, {1, 7, 2, 3})};  // 7 is EOS
     f.Submit({s});
-    f.session->Step();
+    StepSession(f.session);
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].num_kept == 2);

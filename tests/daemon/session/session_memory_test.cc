@@ -19,6 +19,7 @@
 #include "tests/daemon/session/device_fixture.h"
 #include "tests/daemon/session/hooked_session.h"
 #include "tests/support/eventually.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -77,7 +78,7 @@ struct Fixture : SessionFixture {
     const SequenceHandle s = Open(name);
     backend->script = {Confirm(0, {1})};
     REQUIRE(Submit({s}) == PushResult::kOk);
-    REQUIRE(session->Step());
+    REQUIRE(StepSession(session));
   }
 
   // Calls `end` on the control thread in the middle of a round. True if the one import stays until
@@ -214,7 +215,7 @@ TEST_SUITE("process") {
     REQUIRE(f.Bind(TensorRole::kTargetRows, device, {SPECD_FLOAT32, 0, 4, 0}).ok());
     CHECK(f.StaysMappedInRound([&] { f.session->EndAll(); }));
     CHECK(f.platform.gpu->num_imports() == 0);
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
   }
 
   TEST_CASE(

@@ -9,6 +9,7 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -57,26 +58,26 @@ TEST_SUITE("unit") {
     f.Enqueue();
     const SequenceHandle s = f.OpenGreedy("r");
     REQUIRE(f.Stage(s, 11) == PushResult::kOk);
-    CHECK(f.session->Step());
+    CHECK(StepSession(f.session));
     CHECK(f.backend->staged.size() == 1);
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
     REQUIRE(f.Stage(s, 12) == PushResult::kOk);
-    CHECK(f.session->Step());
+    CHECK(StepSession(f.session));
     CHECK_FALSE(f.engine->HasCompletion());
 
     f.backend->script = {Confirm(2, {1, 2, 4}), Confirm(0, {5})};
     f.backend->num_run = 2;
-    CHECK(f.session->Step());
+    CHECK(StepSession(f.session));
     REQUIRE(f.engine->Poll(&f.completion));
     CHECK(f.completion.round_id == 11);
     REQUIRE(f.completion.results.size() == 1);
     CHECK(f.completion.results[0].num_kept == 3);
     CHECK(f.completion.results[0].tokens[2] == 4);
-    CHECK(f.session->Step());
+    CHECK(StepSession(f.session));
     REQUIRE(f.engine->Poll(&f.completion));
     CHECK(f.completion.round_id == 12);
     CHECK(f.completion.results[0].total_kept == 4);
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
     // The text side hears of the tokens as of any others.
     size_t num_tokens = 0;
     for (const TokenEvent& event : f.Events()) num_tokens += event.ids.size();
@@ -91,12 +92,12 @@ TEST_SUITE("unit") {
     for (uint64_t round = 1; round <= 3 * uint64_t{kStagedRoundsMax}; ++round) {
       const SequenceHandle s = round % 2 == 0 ? a : b;
       REQUIRE(f.Stage(s, round) == PushResult::kOk);
-      REQUIRE(f.session->Step());
+      REQUIRE(StepSession(f.session));
       if (round == 1) continue;
       // One round stays under way.
       f.backend->script = {Confirm(0, {static_cast<TokenId>(round % 7)})};
       f.backend->num_run = 1;
-      REQUIRE(f.session->Step());
+      REQUIRE(StepSession(f.session));
       REQUIRE(f.engine->Poll(&f.completion));
       CHECK(f.completion.round_id == round - 1);
       CHECK(f.completion.results[0].sequence == (round % 2 == 0 ? b : a));
@@ -112,10 +113,10 @@ TEST_SUITE("unit") {
     drafts[0] = f.DraftOf(s);
     drafts[1] = f.DraftOf(s + (uint64_t{5} << 32));
     REQUIRE(f.engine->SubmitStaged(1, drafts, 0) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     f.backend->script = {Confirm(0, {1})};
     f.backend->num_run = 1;
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     REQUIRE(f.engine->Poll(&f.completion));
     CHECK(f.completion.results[0].num_kept == 1);
     CHECK(f.completion.results[1].status == RoundStatus::kUnknownSequence);
@@ -126,18 +127,18 @@ TEST_SUITE("unit") {
     f.Enqueue();
     const SequenceHandle s = f.OpenGreedy("r", 1);
     REQUIRE(f.Stage(s, 1) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     f.backend->script = {Confirm(0, {1})};
     f.backend->num_run = 1;
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     REQUIRE(f.engine->Poll(&f.completion));
     CHECK(f.completion.results[0].finish_reason == FinishReason::kLength);
     // Staged when finished, answered when the handle no longer names a sequence.
     REQUIRE(f.Stage(s, 2) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     REQUIRE(f.session->CloseSequence(s).ok());
     f.backend->num_run = 1;
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     REQUIRE(f.engine->Poll(&f.completion));
     CHECK(f.completion.results[0].status == RoundStatus::kUnknownSequence);
   }
@@ -148,12 +149,12 @@ TEST_SUITE("unit") {
     f.Enqueue();
     const SequenceHandle s = f.OpenGreedy("r");
     REQUIRE(f.Stage(s, 1) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     f.backend->stage_statuses = {absl::InternalError("gone"), absl::InternalError("gone")};
     REQUIRE(f.Stage(s, 2) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     for (const uint64_t round : {1, 2}) {
-      REQUIRE(f.session->Step());
+      REQUIRE(StepSession(f.session));
       REQUIRE(f.engine->Poll(&f.completion));
       CHECK(f.completion.round_id == round);
       CHECK(f.completion.results[0].sequence == s);

@@ -9,6 +9,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -17,11 +18,11 @@ TEST_SUITE("unit") {
   TEST_CASE("a round goes through the rings and its tokens leave as events") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r");
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
     f.backend->script = {Confirm(2, {1, 2, 5})};
     REQUIRE(f.Submit({s}, 42) == PushResult::kOk);
     f.clock.AdvanceNs(500);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.round_id == 42);
@@ -50,7 +51,7 @@ TEST_SUITE("unit") {
     for (int i = 0; i < 100'000 && !blocked; ++i) {
       f.backend->script = {Confirm(0, {1})};
       f.Submit({s});
-      blocked = !f.session->Step();
+      blocked = !StepSession(f.session);
       CompletionView done;
       f.engine->Poll(&done);
     }
@@ -76,7 +77,7 @@ TEST_SUITE("unit") {
     for (int i = 0; i < 100'000; ++i) {
       f.backend->script = {Confirm(0, {1})};
       if (f.Submit({s}) == PushResult::kFull) break;
-      if (f.session->Step()) ++taken;
+      if (StepSession(f.session)) ++taken;
       CompletionView done;
       f.engine->Poll(&done);
     }
@@ -86,7 +87,7 @@ TEST_SUITE("unit") {
     uint32_t next = 0;
     for (size_t i = 1; i < events.size(); ++i) CHECK(events[i].offset == next++);
     f.backend->script = {Confirm(0, {1}), Confirm(0, {1})};
-    CHECK(f.session->Step());  // there is room again
+    CHECK(StepSession(f.session));  // there is room again
   }
 
   TEST_CASE("request ids: unique while open, bounded, printable UTF-8") {
@@ -161,7 +162,7 @@ TEST_SUITE("unit") {
     f.session->channel().SetRowLimits({3, 0});  // the fixture's chains need row 3
     const SequenceHandle s = f.Open("r");
     f.Submit({s});
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == RoundStatus::kInvalid);
@@ -173,7 +174,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = f.Open("r");
     f.backend->next_status = absl::InternalError("sticky");
     f.Submit({s});
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     CHECK(f.session->device_failed());
     CHECK(f.session->WhyDeviceFailed() == "sticky");
     CompletionView done;
@@ -199,19 +200,19 @@ TEST_SUITE("unit") {
       f.engine->Poll(&done);
       f.backend->script = {Confirm(0, {1})};
       f.Submit({all[0]});
-    } while (f.session->Step());
+    } while (StepSession(f.session));
     // The waiting round takes the room that one popped event frees. The round after it brings the
     // tokens and the ends of all four: eight events, for which there is now room for seven.
     TokenEvent event;
     const auto pop = [&] { REQUIRE(f.Pop(&event)); };
     pop();
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     f.engine->Poll(&done);
     REQUIRE(f.Submit(all) == PushResult::kOk);
     f.backend->script = {Confirm(0, {7}), Confirm(0, {1}), Confirm(0, {1}), Confirm(0, {1})};
-    CHECK_FALSE(f.session->Step());
+    CHECK_FALSE(StepSession(f.session));
     pop();
-    CHECK(f.session->Step());
+    CHECK(StepSession(f.session));
     f.session->EndAll();
     int ends = 0;
     for (const TokenEvent& left : f.Events()) ends += left.kind == TokenEventKind::kEnd ? 1 : 0;
@@ -228,7 +229,7 @@ TEST_SUITE("unit") {
       if (odd) {
         f.backend->script = {Confirm(0, {1})};
         f.Submit({a});
-        REQUIRE(f.session->Step());
+        REQUIRE(StepSession(f.session));
       }
       int opened = 3;
       absl::Status refused;
@@ -257,7 +258,7 @@ TEST_SUITE("unit") {
     REQUIRE(source.ok());
     f.backend->script = {Confirm(2, {1, 2, 4})};
     REQUIRE(f.Submit({source->front().handle}) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     f.Events();
     const auto fork = f.session->ForkSequence(source->front().handle, "fork", 9);
     REQUIRE(fork.ok());
@@ -281,7 +282,7 @@ TEST_SUITE("unit") {
     REQUIRE(source.ok());
     f.backend->script = {Confirm(2, {1, 2, 4})};
     REQUIRE(f.Submit({source->front().handle}) == PushResult::kOk);
-    REQUIRE(f.session->Step());
+    REQUIRE(StepSession(f.session));
     const auto fork = f.session->ForkSequence(source->front().handle, "fork", std::nullopt);
     REQUIRE(fork.ok());
     REQUIRE(f.session->ForkSequence(fork->handle, "again", std::nullopt).ok());

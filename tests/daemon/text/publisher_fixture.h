@@ -18,6 +18,7 @@
 #include "daemon/text/publisher.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 
@@ -67,7 +68,7 @@ struct PublisherFixture {
   void RunRound(SequenceHandle sequence, ScriptedOutcome outcome) {
     session.backend->script = {std::move(outcome)};
     REQUIRE(session.Submit({sequence}) == PushResult::kOk);
-    REQUIRE(session.session->Step());
+    REQUIRE(StepSession(session.session));
     CompletionView done;
     REQUIRE(session.engine->Poll(&done));
   }

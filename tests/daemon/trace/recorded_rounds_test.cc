@@ -13,6 +13,7 @@
 #include "kernels/core/philox.h"
 #include "tests/daemon/trace/traced_session.h"
 #include "tests/support/oracle.h"
+#include "tests/support/session_steps.h"
 
 namespace specd::test {
 namespace {
@@ -140,7 +141,7 @@ TEST_SUITE("unit") {
                                               .value = coin}};
       CoinsCall call = {.sequence = probe, .coins = coins};
       REQUIRE(traced.engine->Call(call, 0) == PushResult::kOk);
-      REQUIRE(traced.session->Step());
+      REQUIRE(StepSession(traced.session));
       CompletionView done;
       REQUIRE(traced.engine->Poll(&done));
       REQUIRE(done.refusal.ok());

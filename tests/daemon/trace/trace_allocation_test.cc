@@ -3,6 +3,7 @@
 
 #include "daemon/trace/session_trace.h"
 #include "tests/daemon/trace/traced_session.h"
+#include "tests/support/session_steps.h"
 #include "tests/support/watched_memory.h"
 
 namespace specd::test {
@@ -46,7 +47,7 @@ TEST_SUITE("unit") {
         if (i == 3) memory_watcher = &counter;  // the first rounds warm the backend up
         const bool is_submitted =
             traced.engine->Submit(static_cast<uint64_t>(i), {&input, 1}, 0) == PushResult::kOk;
-        const bool is_answered = is_submitted && traced.session->Step();
+        const bool is_answered = is_submitted && StepSession(traced.session);
         if (!is_answered || !traced.engine->Poll(&done)) break;
       }
       memory_watcher = nullptr;

@@ -6,6 +6,8 @@
 
 #include <random>
 
+#include "tests/support/session_steps.h"
+
 namespace specd::test {
 
 TracedSession::TracedSession(Options given) {
@@ -89,7 +91,7 @@ std::vector<SequenceResult> TracedSession::Round(const std::vector<DraftOf>& dra
   }
   ++round_id;
   REQUIRE(engine->Submit(round_id, inputs, 1000 + round_id) == PushResult::kOk);
-  REQUIRE(session->Step());
+  REQUIRE(StepSession(session));
   CompletionView done;
   REQUIRE(engine->Poll(&done));
   return {done.results.begin(), done.results.end()};

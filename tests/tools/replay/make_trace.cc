@@ -26,6 +26,7 @@
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
 #include "tests/support/trace_maker.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -301,7 +302,7 @@ class Engine {
                      .on_stream = false,
                      .staged = false});
     }
-    verifier_->VerifyRound(inputs, results);
+    VerifyRound(verifier_, inputs, results);
     if (trace_ != nullptr) trace_->Answered(results, Clock::Real()->NowNs());
     for (size_t s = 0; s < results.size(); ++s) {
       texts_[s].insert(texts_[s].end(), results[s].tokens, results[s].tokens + results[s].num_kept);

@@ -1,0 +1,30 @@
+// VerifyRound runs a round of a Verifier as a test does: all of its pieces, without a pause.
+//
+// One thread, as the Verifier.
+#pragma once
+
+#include <span>
+
+#include "absl/functional/function_ref.h"
+#include "speculative/verifier.h"
+
+namespace specd {
+
+template <class VerifierPointer>
+void VerifyRound(const VerifierPointer& verifier, std::span<const SequenceInput> inputs,
+                 std::span<SequenceResult> results) {
+  verifier->BeginRound(inputs, results, /*asks=*/false);
+  while (verifier->RunPiece()) continue;
+  verifier->EndRound(results);
+}
+
+// May be called off between its rows and its changes: see Verifier::EndRound.
+template <class VerifierPointer>
+void VerifyRound(const VerifierPointer& verifier, std::span<const SequenceInput> inputs,
+                 std::span<SequenceResult> results, absl::FunctionRef<bool()> may_commit) {
+  verifier->BeginRound(inputs, results, /*asks=*/true);
+  while (verifier->RunPiece()) continue;
+  verifier->EndRound(results, may_commit);
+}
+
+}  // namespace specd
