@@ -12,7 +12,7 @@
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/philox.h"
 #include "tests/daemon/trace/traced_session.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd::test {
 namespace {
