@@ -1,6 +1,6 @@
 // The recorded rounds as plain data: an engine, the lives of its sequences, and the answers.
 //
-// A file of tests/data/recorded_rounds/ is one engine and its lives. The lives can be played one by
+// A file of tests/data/traces/*.jsonl is one engine and its lives. The lives can be played one by
 // one or together (lockstep.h). A field that is 0 or empty is not written. Plain data:
 // thread-compatible.
 #pragma once

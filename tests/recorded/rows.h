@@ -4,8 +4,8 @@
 // A row is "SHAPE:SEED" or "SHAPE:SEED~NOISE". With NOISE, about every fourth id has the value of
 // the row SHAPE:NOISE instead. A value is k * 2^e, where a hash of seed and id gives the integer k.
 // The value has so few bits that every dtype holds it exactly. No function of the C library is
-// asked, so the rows are the same on every machine. tests/data/recorded_rounds/README.md describes
-// the shapes. Pure functions.
+// asked, so the rows are the same on every machine. tests/data/traces/README.md describes the
+// shapes. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "kernels/backend.h"
+#include "kernels/core/elements.h"
 #include "tools/bench/llama_loop.h"
-#include "tools/bench/reference.h"
 #include "tools/bench/textbook.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd::bench {
 namespace {
@@ -39,6 +40,12 @@ struct Rounds {
   std::unique_ptr<Backend> backend;
   std::unique_ptr<RoundSet> set;
 };
+
+std::vector<float> ReadElements(const RowView& row) {
+  std::vector<float> elements;
+  for (int32_t id = 0; id < row.vocab_size; ++id) elements.push_back(LoadElement(row, id));
+  return elements;
+}
 
 std::vector<TokenId> RunLoop(Peer* peer, int32_t round) {
   std::vector<TokenId> tokens;
@@ -71,8 +78,9 @@ TEST_SUITE("unit") {
       if (!TextbookSampler::Supports(known) || known.num_penalised > 0) continue;
       CAPTURE(std::string(known.name));
       const Rounds rounds(known);
-      VerifyCase filters = known;
-      filters.temperature = 1;  // llama.cpp filters before it applies the temperature
+      // llama.cpp filters before it applies the temperature.
+      const oracle::Truncation filters = {
+          .min_p = known.min_p, .top_k = known.top_k, .top_p = known.top_p};
       const std::unique_ptr<Peer> peer = MakeLlamaLoop(*rounds.set);
       std::vector<std::vector<TokenId>> first;
       for (int32_t round = 0; round < kShape.num_rounds; ++round) {
@@ -80,12 +88,13 @@ TEST_SUITE("unit") {
         REQUIRE(tokens.size() == static_cast<size_t>(kShape.rows_of_round()));
         for (size_t i = 0; i < tokens.size(); ++i) {
           const int64_t row_index = round * kShape.rows_of_round() + static_cast<int64_t>(i);
-          const ReferenceRow row(RowAt(rounds.set->target(), static_cast<uint32_t>(row_index)),
-                                 filters, {}, nullptr, nullptr);
+          const std::vector<float> elements =
+              ReadElements(RowAt(rounds.set->target(), static_cast<uint32_t>(row_index)));
+          const oracle::Logits row(elements.begin(), elements.end());
           if (known.temperature == 0) {
-            CHECK(tokens[i] == row.argmax());
+            CHECK(tokens[i] == *oracle::Argmax(row));
           } else {
-            CHECK(row.probability(tokens[i]) > 0);
+            CHECK(oracle::Survivors(row, 1, filters)[static_cast<size_t>(tokens[i])]);
           }
         }
         first.push_back(tokens);

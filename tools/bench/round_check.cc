@@ -5,17 +5,29 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <utility>
+#include <map>
+#include <optional>
 #include <vector>
 
+#include "kernels/core/elements.h"
 #include "kernels/core/philox.h"
-#include "tools/bench/reference.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd::bench {
 namespace {
 
+using oracle::Probabilities;
+
 constexpr double kCoinSlack = 1e-6;
 constexpr double kLogprobSlack = 1e-4;
+// If a filter's border is closer than this, single and double precision may disagree.
+constexpr double kBorderSlack = 1e-6;
+
+oracle::Logits ReadElements(const RowView& row) {
+  oracle::Logits elements;
+  for (int32_t id = 0; id < row.vocab_size; ++id) elements.push_back(LoadElement(row, id));
+  return elements;
+}
 
 // One sequence of a round: its input, the backend's answer, and the right answer.
 class SequenceCheck {
@@ -58,10 +70,10 @@ class SequenceCheck {
     }
     // The token at each place is known without the draft.
     for (int32_t i = 0; i < outcome_.num_tokens; ++i) {
-      const ReferenceRow row = Target(i);
       if (case_.method == VerifyMethod::kGreedy) {
-        if (Token(i) != row.argmax()) return Wrong(i, fmt::format("is not {}", row.argmax()));
-      } else if (!IsSample(row, i)) {
+        const TokenId best = *oracle::Argmax(*oracle::AfterSteps(Row(i), StepsAt(i)));
+        if (Token(i) != best) return Wrong(i, fmt::format("is not {}", best));
+      } else if (!IsSample(i)) {
         return Wrong(i, "is not what the coin draws");
       }
     }
@@ -75,14 +87,13 @@ class SequenceCheck {
   // token: accepted while u * q < p.
   absl::Status CheckTokenRule() {
     for (int32_t i = 0; i <= outcome_.num_accepted; ++i) {
-      const ReferenceRow p = Target(i);
-      if (i == task_.draft.num_nodes) return CheckBonus(p, i);
-      const ReferenceRow q = Draft(i);
-      const TokenId token = task_.draft.tokens[i];
-      const double wanted = Coin(i, i + 1, Purpose::kAccept) * q.probability(token);
+      if (i == task_.draft.num_nodes) return CheckBonus(i);
+      const Probabilities p = Target(i);
+      const Probabilities q = Drafter(i);
+      const double wanted = Coin(i, i + 1, Purpose::kAccept);
+      const double accept = oracle::AcceptProbability(p, q, task_.draft.tokens[i]);
       const bool accepted = i < outcome_.num_accepted;
-      const double border = std::abs(wanted - p.probability(token));
-      if (accepted != (wanted < p.probability(token)) && border > kCoinSlack * wanted) {
+      if (accepted != (wanted < accept) && std::abs(wanted - accept) > kCoinSlack) {
         return Wrong(i, accepted ? "was accepted, which the coin forbids"
                                  : "replaces a token that the coin accepts");
       }
@@ -94,26 +105,18 @@ class SequenceCheck {
   // block: the largest i whose coin is below h_i (Sun et al. 2025).
   absl::Status CheckBlockRule() {
     const int32_t num_drafts = task_.draft.num_nodes;
-    std::vector<ReferenceRow> p;
-    std::vector<ReferenceRow> q;
-    std::vector<double> prefix{1.0};  // P_i
+    std::vector<Probabilities> p;
+    std::vector<Probabilities> q;
     for (int32_t i = 0; i < num_drafts; ++i) {
       p.push_back(Target(i));
-      q.push_back(Draft(i));
-      const TokenId token = task_.draft.tokens[i];
-      const double ratio = p.back().probability(token) / q.back().probability(token);
-      prefix.push_back(std::min(1.0, prefix.back() * ratio));
+      q.push_back(Drafter(i));
     }
+    const oracle::Block block = oracle::BlockOf(
+        p, q, std::vector<int>(task_.draft.tokens, task_.draft.tokens + num_drafts));
     int32_t stands = num_drafts;
     bool doubtful = false;
     for (; stands > 0; --stands) {
-      const auto at = static_cast<size_t>(stands);
-      double h = prefix[at];
-      if (stands < num_drafts) {
-        const double mass = ResidualMass(p[at], q[at], prefix[at]);
-        const double below = mass + 1 - prefix[at];
-        h = below > 0 ? mass / below : 1;
-      }
+      const double h = block.accept[static_cast<size_t>(stands)];
       const double u = Coin(stands - 1, stands, Purpose::kAccept);
       doubtful |= std::abs(u - h) <= kCoinSlack;
       if (u < h) break;
@@ -123,20 +126,23 @@ class SequenceCheck {
       if (doubtful) return absl::OkStatus();
       return Wrong(accepted, fmt::format("follows {} accepted tokens, not {}", accepted, stands));
     }
-    if (accepted == num_drafts) return CheckBonus(Target(accepted), accepted);
+    if (accepted == num_drafts) return CheckBonus(accepted);
     const auto at = static_cast<size_t>(accepted);
-    return CheckResidual(p[at], q[at], prefix[at], accepted);
+    return CheckResidual(p[at], q[at], block.path[at], accepted);
   }
 
-  absl::Status CheckBonus(const ReferenceRow& row, int32_t place) const {
-    return IsSample(row, place) ? absl::OkStatus() : Wrong(place, "is not what the coin draws");
+  absl::Status CheckBonus(int32_t place) const {
+    return IsSample(place) ? absl::OkStatus() : Wrong(place, "is not what the coin draws");
   }
 
-  absl::Status CheckResidual(const ReferenceRow& p, const ReferenceRow& q, double factor,
+  absl::Status CheckResidual(const Probabilities& p, const Probabilities& q, double factor,
                              int32_t place) const {
-    const std::vector<double> residual = Residual(p, q, factor);
-    const double slack = kCoinSlack / std::max(ResidualMass(p, q, factor), kCoinSlack);
-    if (IsDraw(residual, Token(place), Coin(place, place, Purpose::kResidual), slack)) {
+    const std::optional<Probabilities> residual = oracle::Residual(p, q, factor);
+    double mass = 0;
+    for (size_t i = 0; i < p.size(); ++i) mass += std::max(factor * p[i] - q[i], 0.0);
+    const double slack = kCoinSlack / std::max(mass, kCoinSlack);
+    if (residual &&
+        oracle::IsDraw(*residual, Token(place), Coin(place, place, Purpose::kResidual), slack)) {
       return absl::OkStatus();
     }
     return Wrong(place, "is not what the coin draws from the residual");
@@ -144,67 +150,74 @@ class SequenceCheck {
 
   absl::Status CheckScores() const {
     for (int32_t i = 0; i < outcome_.num_tokens; ++i) {
-      const std::vector<float> logits = ReadElements(RowAt(set_.target(), TargetRow(i)));
-      std::vector<TokenId> best(logits.size());
-      for (size_t id = 0; id < best.size(); ++id) best[id] = static_cast<TokenId>(id);
-      const auto value = [&](TokenId id) { return logits[static_cast<size_t>(id)]; };
-      const size_t num_best = std::min(best.size(), static_cast<size_t>(case_.logprobs));
-      std::partial_sort(
-          best.begin(), best.begin() + static_cast<std::ptrdiff_t>(num_best), best.end(),
-          [&](TokenId a, TokenId b) { return value(a) != value(b) ? value(a) > value(b) : a < b; });
-      const double top = value(best.front());
-      double mass = 0;
-      for (const float logit : logits) mass += std::exp(static_cast<double>(logit) - top);
+      const oracle::Logits logits = Row(i);
+      const oracle::Logits logprobs = oracle::Logprobs(*oracle::Softmax(logits, 1));
+      std::vector<int> ids = oracle::TopIds(logits, case_.logprobs);
+      ids.insert(ids.begin(), Token(i));
       const TokenScore* scores = &answer_.scores[(first_ + static_cast<size_t>(i)) *
                                                  static_cast<size_t>(set_.scores_stride())];
-      for (size_t j = 0; j <= num_best; ++j) {
-        const TokenId id = j == 0 ? Token(i) : best[j - 1];
-        const auto better = std::count_if(logits.begin(), logits.end(),
-                                          [&](float logit) { return logit > value(id); });
-        const double expected = value(id) - top - std::log(mass);
-        if (scores[j].id != id || scores[j].rank != better + 1 ||
+      for (size_t j = 0; j < ids.size(); ++j) {
+        const int rank = oracle::RankOf(logits, ids[j]);
+        const double expected = logprobs[static_cast<size_t>(ids[j])];
+        if (scores[j].id != ids[j] || scores[j].rank != rank ||
             !(std::abs(scores[j].value - expected) <= kLogprobSlack)) {
-          return Wrong(
-              i,
-              fmt::format("has score {} = (id {}, {}, rank {}), not (id {}, {}, rank {})", j,
-                          scores[j].id, scores[j].value, scores[j].rank, id, expected, better + 1));
+          return Wrong(i, fmt::format("has score {} = (id {}, {}, rank {}), not (id {}, {}, rank {})",
+                                      j, scores[j].id, scores[j].value, scores[j].rank, ids[j],
+                                      expected, rank));
         }
       }
     }
     return absl::OkStatus();
   }
 
-  ReferenceRow Target(int32_t place) const {
-    const PlaceEdits* edits = task_.places == nullptr ? nullptr : &task_.places[place];
-    const uint32_t* mask = edits == nullptr || edits->mask_row < 0
-                               ? nullptr
-                               : set_.mask().words + edits->mask_row * set_.mask().row_stride;
-    return ReferenceRow(RowAt(set_.target(), TargetRow(place)), case_, task_.edits, edits, mask);
+  oracle::Logits Row(int32_t place) const {
+    return ReadElements(RowAt(set_.target(), task_.draft.target_rows[place]));
+  }
+  // The mask and the penalties of a place. An override takes the place of the sequence's edit.
+  oracle::Steps StepsAt(int32_t place) const {
+    const Penalties& penalties = task_.edits.penalties;
+    oracle::Steps steps{.repetition = penalties.repetition,
+                        .frequency = penalties.frequency,
+                        .presence = penalties.presence};
+    std::map<TokenId, TokenEdit> edits;
+    const auto add = [&edits](const TokenEdit* first, int32_t count) {
+      for (int32_t i = 0; i < count; ++i) edits[first[i].id] = first[i];
+    };
+    add(task_.edits.edits, task_.edits.num_edits);
+    if (task_.places != nullptr) {
+      const PlaceEdits& at = task_.places[place];
+      add(at.overrides, at.num_overrides);
+      const uint32_t* const mask = set_.mask().words + at.mask_row * set_.mask().row_stride;
+      for (int32_t id = 0; at.mask_row >= 0 && id < set_.target().vocab_size; ++id) {
+        steps.mask.push_back((mask[id / 32] >> (id % 32) & 1) != 0);
+      }
+    }
+    for (const auto& [id, edit] : edits) {
+      if ((edit.flags & kEditSeen) != 0) steps.prompt.push_back(id);
+      steps.output.insert(steps.output.end(), edit.count, id);
+    }
+    return steps;
+  }
+  // `slack` moves the borders of the filters.
+  Probabilities Target(int32_t place, double slack = 0) const {
+    return *oracle::Distribution(Row(place), StepsAt(place), case_.temperature,
+                                 {.min_p = case_.min_p * (1 + slack),
+                                  .top_k = case_.top_k,
+                                  .top_p = case_.top_p < 1 ? case_.top_p + slack : 1});
   }
   // The drafter used the temperature of the case and nothing else.
-  ReferenceRow Draft(int32_t place) const {
-    VerifyCase drafter;
-    drafter.temperature = case_.temperature;
-    const RowView row = RowAt(set_.draft(), task_.draft.draft_rows[place]);
-    return ReferenceRow(row, drafter, {}, nullptr, nullptr);
+  Probabilities Drafter(int32_t place) const {
+    return *oracle::Softmax(ReadElements(RowAt(set_.draft(), task_.draft.draft_rows[place])),
+                            case_.temperature);
   }
 
-  bool IsSample(const ReferenceRow& row, int32_t place) const {
-    const CoinKey key = SampleCoin(task_.first_position + static_cast<uint32_t>(place));
-    return IsDraw(row.probabilities(), Token(place), CoinToDouble(coins_(key)),
-                  kCoinSlack + row.doubtful_mass());
-  }
-  static std::vector<double> Residual(const ReferenceRow& p, const ReferenceRow& q, double factor) {
-    std::vector<double> residual = p.probabilities();
-    for (size_t i = 0; i < residual.size(); ++i) {
-      residual[i] = std::max(factor * residual[i] - q.probabilities()[i], 0.0);
-    }
-    return residual;
-  }
-  static double ResidualMass(const ReferenceRow& p, const ReferenceRow& q, double factor) {
-    double mass = 0;
-    for (const double weight : Residual(p, q, factor)) mass += weight;
-    return mass;
+  bool IsSample(int32_t place) const {
+    const double u = CoinToDouble(
+        coins_(SampleCoin(task_.first_position + static_cast<uint32_t>(place))));
+    const auto is_draw = [&](double slack) {
+      return oracle::IsDraw(Target(place, slack), Token(place), u, kCoinSlack);
+    };
+    return is_draw(0) || is_draw(kBorderSlack) || is_draw(-kBorderSlack);
   }
   double Coin(int32_t place, int32_t node, Purpose purpose) const {
     return CoinToDouble(coins_({.position = task_.first_position + static_cast<uint32_t>(place),
@@ -213,7 +226,6 @@ class SequenceCheck {
                                 .purpose = purpose}));
   }
   TokenId Token(int32_t place) const { return answer_.tokens[first_ + static_cast<size_t>(place)]; }
-  uint32_t TargetRow(int32_t place) const { return task_.draft.target_rows[place]; }
 
   std::string Where(int32_t place) const {
     return fmt::format("case {}, sequence {}, place {}", case_.name, sequence_, place);

@@ -1,4 +1,4 @@
-// CheckRound compares a backend's answers with the reference, token by token, for the suites.
+// CheckRound compares a backend's answers with the oracle, token by token, for the suites.
 //
 // If a coin lies within 1e-6 of a border, the tokens on both sides of the border are right.
 // Stateless.

@@ -1,7 +1,7 @@
 // VerifyCase describes the sequences of a round for `specd-bench verify`, under a stable name.
 //
 // Constant data, safe from any thread. A case has a user's words (temperature, top_p). round_set.h
-// makes the backend's input from them, and reference.h makes the expected result.
+// makes the backend's input from them, and round_check.h the expected result.
 #pragma once
 
 #include <cstdint>

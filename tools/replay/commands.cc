@@ -90,13 +90,11 @@ constexpr Command kCommands[] = {
      "  specd-replay stats trace.mcap --by=class --tokenizer=tokenizer.json\n"
      "  specd-replay stats trace.mcap --format=svg -o acceptance.svg\n",
      kStatsFlags, &RunStats},
-    {"export", "npz for numpy, safetensors, or a timeline for Perfetto",
-     "  specd-replay export TRACE... --format=FORMAT -o FILE\n\n"
-     "npz: a row for each place, answer, round and sequence; with --rows also the logits.\n"
-     "safetensors: the logits. chrome: the stages of rounds, for Perfetto and chrome://tracing.\n"
-     "bfloat16 rows are uint16 in npz.\n\nExamples:\n"
-     "  specd-replay export trace.mcap --format=npz --rows -o trace.npz\n"
-     "  specd-replay export trace.mcap --format=chrome -o trace.json\n",
+    {"export", "a file of numpy, npz",
+     "  specd-replay export TRACE... -o FILE.npz [flags]\n\n"
+     "A row for each place, answer, round and sequence; with --rows also the logits.\n"
+     "bfloat16 rows are uint16.\n\nExamples:\n"
+     "  specd-replay export trace.mcap --rows -o trace.npz\n",
      kExportFlags, &RunExport},
     {"cut", "a smaller trace, to attach to a bug report",
      "  specd-replay cut TRACE... -o OUT.mcap [filters] [--no-rows]\n\n"

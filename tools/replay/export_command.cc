@@ -2,32 +2,246 @@
 
 #include <fmt/format.h>
 
-#include "tools/replay/exporter.h"
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <string>
+#include <string_view>
+
+#include "tools/replay/npz_writer.h"
 #include "tools/replay/output_file.h"
+#include "tools/replay/place_view.h"
+#include "tools/replay/row_columns.h"
+#include "tools/replay/task_rules.h"
 #include "tools/replay/trace_reader.h"
 
 namespace specd::replay {
 namespace {
 
-std::unique_ptr<Exporter> MakeExporter(const CommandOptions& options) {
-  if (options.format == "npz") return MakeNpzExporter(options.with_rows);
-  if (options.format == "safetensors") return MakeSafetensorsExporter();
-  if (options.format == "chrome") return MakeChromeExporter();
-  return nullptr;
+constexpr size_t kRequestSize = 128;
+
+// The dtype of numpy for a C++ type.
+template <class T>
+constexpr std::string_view kNumpyType = "";
+template <>
+constexpr std::string_view kNumpyType<uint64_t> = "<u8";
+template <>
+constexpr std::string_view kNumpyType<int64_t> = "<i8";
+template <>
+constexpr std::string_view kNumpyType<uint32_t> = "<u4";
+template <>
+constexpr std::string_view kNumpyType<int32_t> = "<i4";
+template <>
+constexpr std::string_view kNumpyType<uint8_t> = "|u1";
+template <>
+constexpr std::string_view kNumpyType<double> = "<f8";
+template <>
+constexpr std::string_view kNumpyType<float> = "<f4";
+
+// Columns of one length. A column is made by its first value.
+class ColumnTable {
+ public:
+  explicit ColumnTable(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  template <class T>
+  void Add(std::string_view name, T value) {
+    At(name, kNumpyType<T>).values.Add(value);
+  }
+  void AddText(std::string_view name, std::string text) {
+    text.resize(kRequestSize, '\0');
+    At(name, "|S128").values.Append(text);
+  }
+  void EndLine() {
+    ++count_;
+    next_ = 0;
+  }
+
+  absl::Status Write(NpzWriter* npz) {
+    for (Column& column : columns_) {
+      absl::Status status = npz->Add({.name = column.name,
+                                      .dtype = column.dtype,
+                                      .shape = {count_},
+                                      .values = &column.values});
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Column {
+    std::string name;
+    std::string_view dtype;
+    ColumnFile values;
+  };
+  // Every line adds the same columns in the same order.
+  Column& At(std::string_view name, std::string_view dtype) {
+    if (next_ == columns_.size()) {
+      columns_.push_back({prefix_ + std::string(name), dtype, ColumnFile()});
+    }
+    return columns_[next_++];
+  }
+
+  std::string prefix_;
+  std::deque<Column> columns_;
+  size_t next_ = 0;
+  uint64_t count_ = 0;
+};
+
+std::string_view RowType(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return "<f4";
+    case DType::kFloat16:
+      return "<f2";
+    case DType::kBFloat16:
+      break;
+  }
+  return "<u2";  // numpy has no bfloat16: the bits
 }
+
+class NpzExporter {
+ public:
+  explicit NpzExporter(bool with_rows) : with_rows_(with_rows) {}
+
+  absl::Status Take(const ExportedRound& exported) {
+    const TraceRound& round = exported.round;
+    const auto vocab_size = static_cast<int32_t>(exported.info.vocab_size);
+    TakeTimes(round);
+    for (const TraceAnswer& answer : round.answers) {
+      if (Takes(exported, answer.sequence)) TakeAnswer(round, answer);
+    }
+    for (const TraceTask& task : round.tasks) {
+      const TraceAnswer* const answer = AnswerOf(round, task);
+      if (answer == nullptr || !Takes(exported, answer->sequence)) continue;
+      if (!CheckTask(round, task, vocab_size).ok()) continue;
+      for (int32_t i = 0; i < NumPlaces(task); ++i) {
+        TakePlace(round, *answer, ViewPlace(exported.info, task, i));
+      }
+    }
+    return with_rows_ ? rows_.Take(exported) : absl::OkStatus();
+  }
+
+  absl::Status Finish(const SequenceBook& book, OutputFile* out) {
+    for (const SequenceEntry& entry : book.entries()) TakeOpening(entry);
+    NpzWriter npz(out);
+    for (ColumnTable* table : {&places_, &answers_, &rounds_, &sequences_}) {
+      if (absl::Status status = table->Write(&npz); !status.ok()) return status;
+    }
+    if (with_rows_) {
+      absl::Status status = WriteRows("target", &rows_.target(), &npz);
+      if (status.ok()) status = WriteRows("draft", &rows_.draft(), &npz);
+      if (!status.ok()) return status;
+    }
+    return npz.Finish();
+  }
+
+ private:
+  static bool Takes(const ExportedRound& exported, SequenceHandle sequence) {
+    return exported.filter.TakesSequence(sequence, exported.book.RequestOf(sequence));
+  }
+
+  void TakeTimes(const TraceRound& round) {
+    rounds_.Add("number", round.number);
+    rounds_.Add("id", round.round_id);
+    rounds_.Add("submitted_ns", round.times.submitted);
+    rounds_.Add("taken_ns", round.times.taken);
+    rounds_.Add("packed_ns", round.times.packed);
+    rounds_.Add("ran_ns", round.times.ran);
+    rounds_.Add("committed_ns", round.times.committed);
+    rounds_.Add("answered_ns", round.times.answered);
+    rounds_.EndLine();
+  }
+
+  void TakeAnswer(const TraceRound& round, const TraceAnswer& answer) {
+    answers_.Add("round", round.number);
+    answers_.Add("sequence", answer.sequence);
+    answers_.Add("status", static_cast<uint32_t>(answer.status));
+    answers_.Add("finish", static_cast<uint32_t>(answer.finish_reason));
+    answers_.Add("accepted", answer.num_accepted);
+    answers_.Add("kept", answer.num_kept);
+    answers_.Add("total_kept", answer.total_kept);
+    answers_.EndLine();
+  }
+
+  void TakePlace(const TraceRound& round, const TraceAnswer& answer, const PlaceView& view) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    const PlaceDecision& d = view.decision;
+    const bool was_drawn = d.draw_coin != kNoCoin;
+    places_.Add("round", round.number);
+    places_.Add("sequence", answer.sequence);
+    places_.Add("place", view.place);
+    places_.Add("position", view.task->first_position + static_cast<uint32_t>(view.place));
+    places_.Add("method", static_cast<uint32_t>(view.task->method));
+    places_.Add("draft", view.draft);
+    places_.Add("draft_kind", static_cast<uint8_t>(view.kind));
+    places_.Add("p", view.p.value_or(kNone));
+    places_.Add("q", view.q.value_or(kNone));
+    places_.Add("p_weight", d.p_weight);
+    places_.Add("p_mass", d.p_mass);
+    places_.Add("q_weight", d.q_weight);
+    places_.Add("q_mass", d.q_mass);
+    places_.Add("accept_coin", view.accept_coin.value_or(kNone));
+    places_.Add("verdict", static_cast<uint8_t>(view.verdict));
+    places_.Add("token", view.token);
+    places_.Add("token_p", view.token_p.value_or(kNone));
+    places_.Add("draw_coin", view.draw_coin.value_or(kNone));
+    places_.Add("draw_purpose", was_drawn ? static_cast<uint32_t>(d.draw_purpose) : 0);
+    places_.Add("draw_low", was_drawn ? CoinToDouble(d.draw_interval.low) : kNone);
+    places_.Add("draw_high", was_drawn ? CoinToDouble(d.draw_interval.high) : kNone);
+    places_.Add("residual_mass", d.residual_mass >= 0 ? d.residual_mass : kNone);
+    places_.Add("prefix", d.prefix);
+    places_.Add("bound", d.bound >= 0 ? d.bound : kNone);
+    places_.EndLine();
+  }
+
+  void TakeOpening(const SequenceEntry& entry) {
+    sequences_.Add("handle", entry.opening.sequence);
+    sequences_.AddText("request", entry.opening.request_id);
+    sequences_.Add("method", static_cast<uint32_t>(entry.opening.method));
+    sequences_.Add("seed", entry.opening.seed);
+    sequences_.Add("drafted", entry.num_drafted);
+    sequences_.Add("accepted", entry.num_accepted);
+    sequences_.Add("total_kept", entry.total_kept);
+    sequences_.EndLine();
+  }
+
+  absl::Status WriteRows(std::string_view name, RowMatrixColumns* matrix, NpzWriter* npz) {
+    const std::string prefix(name);
+    const std::string names[] = {prefix + "_rows", prefix + "_row_round", prefix + "_row_index"};
+    absl::Status status = npz->Add({.name = names[0],
+                                    .dtype = RowType(matrix->dtype),
+                                    .shape = {matrix->count, rows_.vocab_size()},
+                                    .values = &matrix->values});
+    if (status.ok()) {
+      status = npz->Add(
+          {.name = names[1], .dtype = "<u8", .shape = {matrix->count}, .values = &matrix->rounds});
+    }
+    if (status.ok()) {
+      status = npz->Add(
+          {.name = names[2], .dtype = "<u4", .shape = {matrix->count}, .values = &matrix->indices});
+    }
+    return status;
+  }
+
+  const bool with_rows_;
+  ColumnTable places_{""};
+  ColumnTable answers_{"answer_"};
+  ColumnTable rounds_{"round_"};
+  ColumnTable sequences_{"sequence_"};
+  RowColumns rows_;
+};
 
 }  // namespace
 
 absl::StatusOr<int> RunExport(const CommandOptions& options) {
-  const std::unique_ptr<Exporter> exporter = MakeExporter(options);
-  if (exporter == nullptr) {
+  if (!options.format.empty() && options.format != "npz") {
     return absl::InvalidArgumentError(
-        fmt::format("format = {} is none of npz, safetensors and chrome", options.format));
+        fmt::format("format = {} is not npz, the one format of export", options.format));
   }
   if (options.output.empty()) return absl::InvalidArgumentError("give -o FILE, the file to write");
-  const bool wants_rows = options.with_rows || options.format == "safetensors";
   absl::StatusOr<OutputFile> out = OutputFile::Create(options.output);
   if (!out.ok()) return out.status();
+  NpzExporter exporter(options.with_rows);
   TraceReader reader(options.paths);
   SequenceBook book;
   TraceItem item;
@@ -41,23 +255,22 @@ absl::StatusOr<int> RunExport(const CommandOptions& options) {
     book.Take(item);
     if (round == nullptr) continue;
     const RowFileReader* rows = nullptr;
-    if (wants_rows && round->level == TraceLevel::kRows) {
+    if (options.with_rows && round->level == TraceLevel::kRows) {
       const absl::StatusOr<const RowFileReader*> opened = reader.Rows();
       if (!opened.ok()) return opened.status();
       rows = *opened;
     }
     ++num_rounds;
-    absl::Status status = exporter->Take({.round = *round,
+    absl::Status status = exporter.Take({.round = *round,
                                           .info = *reader.info(),
                                           .book = book,
                                           .filter = options.filter,
-                                          .start_ns = reader.start_ns(),
                                           .file = item.file,
                                           .rows = rows});
     if (!status.ok()) return status;
   }
   PrintWarnings(reader);
-  if (absl::Status status = exporter->Finish(book, &*out); !status.ok()) return status;
+  if (absl::Status status = exporter.Finish(book, &*out); !status.ok()) return status;
   const uint64_t size_bytes = out->size_bytes();
   if (absl::Status status = out->Commit(); !status.ok()) return status;
   fmt::print("{}: {} rounds, {} bytes\n", Printable(options.output), num_rounds, size_bytes);

@@ -37,7 +37,7 @@ ABSL_FLAG(std::string, set, "",
 ABSL_FLAG(std::string, method, "", "block, token, exact_match or greedy; empty: as recorded");
 ABSL_FLAG(int32_t, seeds, 16, "seeds to average over, 1 .. 1000");
 ABSL_FLAG(std::string, by, "position", "position, sequence, time, method, or class (of tokens)");
-ABSL_FLAG(std::string, format, "", "stats: table, json or svg; export: npz, safetensors or chrome");
+ABSL_FLAG(std::string, format, "", "stats: table, json or svg; export: npz");
 ABSL_FLAG(bool, rows, false, "with the recorded rows");
 ABSL_FLAG(bool, no_rows, false, "without the recorded rows");
 ABSL_FLAG(int32_t, limit, 10, "differences to show, 0 .. 1000000");

@@ -1,4 +1,4 @@
-// RowColumns gathers the recorded rows of a trace as matrices, for the exports that have rows.
+// RowColumns gathers the recorded rows of a trace as matrices, for the export.
 //
 // One matrix for target rows and one for draft rows, in the order of rounds, with the round and the
 // index of each row. One thread.
@@ -9,10 +9,21 @@
 
 #include "absl/status/status.h"
 #include "tools/replay/column_file.h"
-#include "tools/replay/exporter.h"
+#include "tools/replay/recorded_rows.h"
 #include "tools/replay/row_budget.h"
+#include "tools/replay/sequence_book.h"
 
 namespace specd::replay {
+
+// A round on its way into a file.
+struct ExportedRound {
+  const TraceRound& round;
+  const TraceInfo& info;
+  const SequenceBook& book;
+  const TraceFilter& filter;
+  size_t file = 0;                      // TraceItem::file
+  const RowFileReader* rows = nullptr;  // null: not recorded or not asked for
+};
 
 struct RowMatrixColumns {
   TraceTensor tensor = TraceTensor::kTarget;

@@ -12,8 +12,8 @@
 #include "ipc/include/specd/specd.h"
 #include "kernels/core/philox.h"
 #include "tests/daemon/trace/traced_session.h"
-#include "tests/support/oracle.h"
 #include "tests/support/session_steps.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd::test {
 namespace {

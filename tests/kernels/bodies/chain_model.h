@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/core/round.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
 
 namespace specd {

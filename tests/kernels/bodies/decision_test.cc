@@ -10,7 +10,7 @@
 #include "kernels/backend.h"
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 #include "tests/support/round_case.h"
 
 namespace specd {

@@ -9,7 +9,7 @@
 #include "kernels/bodies/argmax.h"
 #include "kernels/cpu/scalar_team.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
 
 namespace specd {

@@ -15,7 +15,7 @@
 
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
 
 namespace specd {

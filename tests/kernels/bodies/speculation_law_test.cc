@@ -16,7 +16,7 @@
 #include "kernels/backend.h"
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/support/chi_square.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
 
 namespace specd {

@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/bodies/run_chain.h"
 #include "tests/support/chi_square.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
 
 namespace specd {

@@ -28,13 +28,9 @@ class Interrupt(Traces):
             return process.wait(60)
 
     def test_commands_that_write(self):
-        # The exports read the whole trace before they write. Of safetensors the second part is
-        # interrupted, of the others the first.
         for command, output, size_bytes, *flags in (
                 ("cut", "out.mcap", 1 << 20), ("cut", "out.mcap", 1 << 20, "--no-rows"),
-                ("anonymise", "out.mcap", 1 << 20), ("export", "out.npz", 0, "--format=npz"),
-                ("export", "out.safetensors", 1, "--format=safetensors"),
-                ("export", "out.json", 0, "--format=chrome")):
+                ("anonymise", "out.mcap", 1 << 20), ("export", "out.npz", 0, "--format=npz")):
             for is_there in (False, True):
                 with self.subTest(command=command, flags=flags, is_there=is_there):
                     folder = self.folder / f"{command}-{len(flags)}-{output}-{is_there}"

@@ -1,4 +1,4 @@
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 
 #include <algorithm>
 #include <cmath>
@@ -32,9 +32,9 @@ Kept KeptByMinP(const Probabilities& p, double min_p) {
 }
 
 Kept KeptByTopK(const Logits& logits, int top_k) {
-  const std::vector<int> order = Ordered(logits);
   Kept kept(logits.size(), true);
   if (top_k <= 0) return kept;
+  const std::vector<int> order = Ordered(logits);
   for (size_t n = static_cast<size_t>(top_k); n < order.size(); ++n) kept[order[n]] = false;
   return kept;
 }
@@ -139,13 +139,13 @@ std::optional<Logits> AfterSteps(const Logits& row, const Steps& steps) {
   if (steps.below_min_tokens && !only_ends) {
     for (const int id : steps.end_ids) l[id] = -INFINITY;
   }
-  for (int id = 0; id < vocab_size; ++id) {
-    const auto in_output = std::count(steps.output.begin(), steps.output.end(), id);
-    const auto in_prompt = std::count(steps.prompt.begin(), steps.prompt.end(), id);
-    if (in_output + in_prompt > 0) {
-      l[id] = l[id] > 0 ? l[id] / steps.repetition : l[id] * steps.repetition;
-    }
-    if (in_output > 0) l[id] -= steps.frequency * static_cast<double>(in_output) + steps.presence;
+  std::map<int, int> in_output;
+  for (const int id : steps.prompt) in_output[id] = 0;
+  for (const int id : steps.output) ++in_output[id];
+  for (const auto& [id, count] : in_output) {
+    if (id < 0 || id >= vocab_size) continue;
+    l[id] = l[id] > 0 ? l[id] / steps.repetition : l[id] * steps.repetition;
+    if (count > 0) l[id] -= steps.frequency * count + steps.presence;
   }
   for (const int id : steps.banned) l[id] = -INFINITY;
   if (!Argmax(l)) return std::nullopt;
@@ -245,6 +245,12 @@ std::vector<double> IntervalEnds(const Probabilities& p) {
     ends[i] = sum;
   }
   return ends;
+}
+
+bool IsDraw(const Probabilities& p, int id, double u, double slack) {
+  if (id < 0 || static_cast<size_t>(id) >= p.size()) return false;
+  const std::vector<double> ends = IntervalEnds(p);
+  return u >= (id == 0 ? 0 : ends[id - 1]) - slack && u <= ends[id] + slack;
 }
 
 }  // namespace specd::oracle

@@ -1,5 +1,5 @@
-// The oracle computes the rules of the papers and the contract for tests, in double precision and
-// in the most obvious way.
+// The oracle computes the rules of the papers and the contract for tests and for the checks of
+// specd-bench, in double precision and in the most obvious way.
 //
 // Leviathan et al. 2023 and Chen et al. 2023 for chains, Sun et al. 2025 for blocks, CONTRACT §3
 // for the steps of a row. The oracle shares no code and no formula with the kernels: rows are dense
@@ -109,5 +109,8 @@ Block BlockOf(const std::vector<Probabilities>& p, const std::vector<Probabiliti
 
 // ends[i] is the upper end of the interval of coins that the inverse CDF maps to id i.
 std::vector<double> IntervalEnds(const Probabilities& p);
+
+// True if the coin u in [0, 1) draws the id, or if a coin within `slack` of it does.
+bool IsDraw(const Probabilities& p, int id, double u, double slack);
 
 }  // namespace specd::oracle
