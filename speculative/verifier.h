@@ -24,6 +24,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/calls.h"
 #include "kernels/core/check.h"
+#include "kernels/core/counters.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/call_runner.h"
 #include "speculative/grammar/grammar_compiler.h"
@@ -38,7 +39,6 @@
 #include "speculative/sequence_table.h"
 #include "speculative/staged_rounds.h"
 #include "speculative/token_history.h"
-#include "speculative/verifier_counters.h"
 
 namespace specd {
 
@@ -201,7 +201,9 @@ class Verifier {
   // The reason of the last kDeviceError of a round or call; OK if there was none.
   const absl::Status& failure() const { return failure_; }
 
-  const VerifierCounters& counters() const { return counters_; }
+  Counters counters() const { return counters_.Read(); }
+  // Any thread may read them while the verifier lives.
+  const LiveCounters& live_counters() const { return counters_; }
   const Backend& backend() const { return *backend_; }
 
  private:
@@ -225,7 +227,7 @@ class Verifier {
   // State between rounds.
   SequenceTable sequences_;
   RowBindings rows_;
-  VerifierCounters counters_;
+  LiveCounters counters_;
   absl::Status failure_;  // the last failure
 
   // A round or a call that is answered at once.

@@ -310,20 +310,7 @@ absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,
 }
 
 absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<UniqueFd>&) {
-  const VerifierCounters counters = session_->counters();
-  return Reply(StatsReply{.rounds = counters.rounds,
-                          .sequence_rounds = counters.sequence_rounds,
-                          .drafted = counters.drafted,
-                          .accepted = counters.accepted,
-                          .kept = counters.kept,
-                          .bad_target_rows = counters.bad_target_rows,
-                          .bad_draft_rows = counters.bad_draft_rows,
-                          .empty_residuals = counters.empty_residuals,
-                          .invalid_drafts = counters.invalid_drafts,
-                          .point_masses = counters.point_masses,
-                          .invalid_records = counters.invalid_records,
-                          .bad_tokens = counters.bad_tokens,
-                          .discarded = counters.discarded});
+  return Reply(StatsReply{session_->counters()});
 }
 
 absl::StatusOr<Reply> ControlService::On(const DumpTraceRequest&, std::vector<UniqueFd>&) {

@@ -16,6 +16,7 @@
 #include "ipc/control/openings_messages.h"
 #include "ipc/sockets/unix_socket.h"
 
+#include "kernels/core/counters.h"
 namespace specd {
 
 // ---- requests: engine to daemon -----------------------------------------------------------------
@@ -279,38 +280,15 @@ struct ErrorReply {
   }
 };
 
-// The fields are those of specd_engine_stats.
+// The counters of the session, each as a field of its own.
 struct StatsReply {
   static constexpr ControlType kType = ControlType::kStatsReply;
-  uint64_t rounds = 0;
-  uint64_t sequence_rounds = 0;
-  uint64_t drafted = 0;
-  uint64_t accepted = 0;
-  uint64_t kept = 0;
-  uint64_t bad_target_rows = 0;
-  uint64_t bad_draft_rows = 0;
-  uint64_t empty_residuals = 0;
-  uint64_t invalid_drafts = 0;
-  uint64_t point_masses = 0;
-  uint64_t invalid_records = 0;
-  uint64_t bad_tokens = 0;
-  uint64_t discarded = 0;
+  Counters counters;
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
-    f("rounds", self.rounds);
-    f("sequence_rounds", self.sequence_rounds);
-    f("drafted", self.drafted);
-    f("accepted", self.accepted);
-    f("kept", self.kept);
-    f("bad_target_rows", self.bad_target_rows);
-    f("bad_draft_rows", self.bad_draft_rows);
-    f("empty_residuals", self.empty_residuals);
-    f("invalid_drafts", self.invalid_drafts);
-    f("point_masses", self.point_masses);
-    f("invalid_records", self.invalid_records);
-    f("bad_tokens", self.bad_tokens);
-    f("discarded", self.discarded);
+#define SPECD_COUNTER(name, meaning) f(#name, self.counters.name);
+#include "kernels/core/counter_list.inc"
   }
 };
 

@@ -295,10 +295,10 @@ TEST_SUITE("unit") {
     reply = client.Call(GetStatsRequest{});
     const auto* stats = std::get_if<StatsReply>(&reply);
     REQUIRE(stats != nullptr);
-    CHECK(stats->rounds == 1);
-    CHECK(stats->drafted == 3);
-    CHECK(stats->accepted == 2);
-    CHECK(stats->kept == 3);
+    CHECK(stats->counters.rounds == 1);
+    CHECK(stats->counters.drafted == 3);
+    CHECK(stats->counters.accepted == 2);
+    CHECK(stats->counters.kept == 3);
   }
 
   TEST_CASE("what a request has made goes if its answer was given up, and nothing else does") {

@@ -73,6 +73,16 @@ inline std::vector<Request> SampleRequests() {
           GiveUpRequest{43}};
 }
 
+// Every counter has another value, and the last one is the largest.
+inline Counters SampleCounters() {
+  Counters counters;
+  uint64_t value = 0;
+#define SPECD_COUNTER(name, meaning) counters.name = ++value;
+#include "kernels/core/counter_list.inc"
+  counters.discarded = ~uint64_t{0};
+  return counters;
+}
+
 inline std::vector<Reply> SampleReplies() {
   return {
       HelloReply{1, ~uint64_t{0}, "0.1.0", "cuda:1", "GPU-7", "ipc:///a", "ipc:///b", "1a:2b"},
@@ -80,7 +90,7 @@ inline std::vector<Reply> SampleReplies() {
       SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3, {"/a: b", "\xc3\xa4"}},
       OkReply{},
       ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
-      StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
+      StatsReply{SampleCounters()},
       GroupReply{"1f-00ff", 0x81},
       JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
       TraceReply{"/t/a.mcap", ~uint64_t{0}, 2},
