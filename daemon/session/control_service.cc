@@ -187,16 +187,7 @@ absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
 
 absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& request,
                                          std::vector<UniqueFd>& fds) {
-  const DeviceRegionSpec spec{.kind = request.kind,
-                              .device_uuid = request.device_uuid,
-                              .handle = request.handle,
-                              .base_bytes = request.base_bytes,
-                              .offset_bytes = request.offset_bytes,
-                              .size_bytes = request.size_bytes,
-                              .buffer_id = request.buffer_id,
-                              .export_pid = request.export_pid,
-                              .piece_bytes = request.piece_bytes};
-  absl::StatusOr<uint32_t> region = regions().device().Register(spec, fds, host_.peer_pid);
+  absl::StatusOr<uint32_t> region = regions().device().Register(request.spec, fds, host_.peer_pid);
   if (!region.ok()) return region.status();
   return Reply(RegionReply{*region});
 }
@@ -208,17 +199,9 @@ absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
 }
 
 absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::vector<UniqueFd>&) {
-  const TensorSpec spec{.dtype = request.dtype,
-                        .offset_bytes = request.offset_bytes,
-                        .num_rows = request.num_rows,
-                        .row_stride = request.row_stride,
-                        .kind = request.kind,
-                        .renormalise = request.renormalise,
-                        .scale = request.scale,
-                        .cap = request.cap};
   const auto role = static_cast<TensorRole>(request.role);
-  return OkReplyOr(member_ != nullptr ? member_->Bind(role, request.region, spec)
-                                      : session_->Bind(role, request.region, spec));
+  return OkReplyOr(member_ != nullptr ? member_->Bind(role, request.region, request.spec)
+                                      : session_->Bind(role, request.region, request.spec));
 }
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,

@@ -184,13 +184,14 @@ TEST_SUITE("unit") {
     const Reply reply = client.Call(region, fd.get());
     const auto* registered = std::get_if<RegionReply>(&reply);
     REQUIRE(registered != nullptr);
-    BindTensorRequest bind{
-        SPECD_TARGET_ROWS, registered->region, SPECD_FLOAT32, SPECD_LOGITS, 0, 128, 0};
+    BindTensorRequest bind{SPECD_TARGET_ROWS,
+                           registered->region,
+                           {.dtype = SPECD_FLOAT32, .num_rows = 128, .kind = SPECD_LOGITS}};
     CHECK(client.Code(bind) == SPECD_OK);  // 128 rows of 8 floats are 4096 bytes
-    bind.num_rows = 129;
+    bind.spec.num_rows = 129;
     CHECK(client.Code(bind) == SPECD_ERROR_REGION);
-    bind.num_rows = 1;
-    bind.offset_bytes = ~uint64_t{0} - 31;
+    bind.spec.num_rows = 1;
+    bind.spec.offset_bytes = ~uint64_t{0} - 31;
     CHECK(client.Code(bind) != SPECD_OK);
   }
 
