@@ -27,6 +27,7 @@
 #include "daemon/models.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/verify_loop.h"
+#include "daemon/session/session_totals.h"
 #include "daemon/session/shared_names.h"
 #include "daemon/text/publisher.h"
 #include "daemon/text/text_worker.h"
@@ -137,7 +138,8 @@ class Daemon {
   std::unique_ptr<DeviceImporter> importer_;
   std::string mps_;  // from DescribeMps
   SharedNames names_;
-  // Both outlive the sessions.
+  // These outlive the sessions.
+  SessionTotals totals_;
   MemoryBudget memory_;
   UserBudgets user_memory_;
   std::unique_ptr<TraceRecorder> recorder_;  // outlives the sessions; null: no trace
@@ -303,6 +305,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.threads = config_.threads;
   if (config_.memory.sessions_bytes > 0) options.memory = user_memory_.Of(uid);
   options.memory_bytes_max = config_.memory.session_bytes;
+  options.totals = &totals_;
   options.publish_events = true;
   options.importer = importer_.get();
   options.recorder = recorder_.get();
@@ -370,7 +373,9 @@ int Daemon::Run(int signal_fd) {
     text_worker_->Stop();
     text.join();
   }
-  Log("attach").info("stopped");
+  const Counters sums = totals_.Read();
+  Log("attach").info("stopped after {} rounds, {} tokens, {} drafts of which {} accepted",
+                     sums.rounds, sums.kept, sums.drafted, sums.accepted);
   return device_failed_.load() ? kExitDeviceFailed : 0;
 }
 

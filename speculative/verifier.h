@@ -26,6 +26,7 @@
 #include "kernels/backend.h"
 #include "kernels/core/calls.h"
 #include "kernels/core/check.h"
+#include "kernels/core/counters.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/grammar/compiler/grammar_compiler.h"
 #include "speculative/params/params.h"
@@ -38,7 +39,6 @@
 #include "speculative/round/round_scratch.h"
 #include "speculative/round/row_bindings.h"
 #include "speculative/round/staged_rounds.h"
-#include "speculative/round/verifier_counters.h"
 #include "speculative/sequence/sequence_opening.h"
 #include "speculative/sequence/sequence_table.h"
 
@@ -198,7 +198,9 @@ class Verifier {
   // The reason of the last kDeviceError of a round or call; OK if there was none.
   const absl::Status& failure() const { return failure_; }
 
-  const VerifierCounters& counters() const { return counters_; }
+  Counters counters() const { return counters_.Read(); }
+  // Any thread may read them while the verifier lives.
+  const LiveCounters& live_counters() const { return counters_; }
   const Backend& backend() const { return *backend_; }
 
  private:
@@ -222,7 +224,7 @@ class Verifier {
   // State between rounds.
   SequenceTable sequences_;
   RowBindings rows_;
-  VerifierCounters counters_;
+  LiveCounters counters_;
   absl::Status failure_;  // the last failure
 
   // A round or a call that is answered at once.

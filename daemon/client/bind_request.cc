@@ -24,14 +24,14 @@ absl::StatusOr<BindTensorRequest> MakeBindRequest(uint32_t role, const specd_ten
   }
   return BindTensorRequest{.role = role,
                            .region = tensor.region,
-                           .dtype = tensor.dtype,
-                           .kind = tensor.kind,
-                           .offset_bytes = tensor.offset_bytes + skip_bytes,
-                           .num_rows = tensor.num_rows,
-                           .row_stride = tensor.row_stride,
-                           .scale = tensor.scale,
-                           .cap = tensor.cap,
-                           .renormalise = tensor.renormalise != 0};
+                           .spec = {.dtype = tensor.dtype,
+                                    .offset_bytes = tensor.offset_bytes + skip_bytes,
+                                    .num_rows = tensor.num_rows,
+                                    .row_stride = tensor.row_stride,
+                                    .kind = tensor.kind,
+                                    .renormalise = tensor.renormalise != 0,
+                                    .scale = tensor.scale,
+                                    .cap = tensor.cap}};
 }
 
 absl::Status ExplainSkip(const absl::Status& status, uint64_t skip_bytes) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string_view>
@@ -332,22 +333,15 @@ absl::Status Engine::DumpTrace(specd_trace_dump* dump) {
   return absl::OkStatus();
 }
 
+// The struct has a field for each counter, and nothing else behind its size.
+static_assert(sizeof(specd_engine_stats) ==
+              offsetof(specd_engine_stats, rounds) + sizeof(Counters));
+
 absl::Status Engine::GetStats(specd_engine_stats* stats) {
   absl::StatusOr<StatsReply> reply = Expect<StatsReply>(Ask(GetStatsRequest{}));
   if (!reply.ok()) return reply.status();
-  stats->rounds = reply->rounds;
-  stats->sequence_rounds = reply->sequence_rounds;
-  stats->drafted = reply->drafted;
-  stats->accepted = reply->accepted;
-  stats->kept = reply->kept;
-  stats->bad_target_rows = reply->bad_target_rows;
-  stats->bad_draft_rows = reply->bad_draft_rows;
-  stats->empty_residuals = reply->empty_residuals;
-  stats->invalid_drafts = reply->invalid_drafts;
-  stats->point_masses = reply->point_masses;
-  stats->invalid_records = reply->invalid_records;
-  stats->bad_tokens = reply->bad_tokens;
-  stats->discarded = reply->discarded;
+#define SPECD_COUNTER(name, meaning) stats->name = reply->counters.name;
+#include "kernels/core/counter_list.inc"
   return absl::OkStatus();
 }
 

@@ -48,20 +48,10 @@ class SocketLink : public EngineLink {
   absl::StatusOr<Registration> RegisterDevice(uint64_t address, uint64_t size_bytes) override {
     absl::StatusOr<DeviceExport> exported = device_.Export(address, size_bytes);
     if (!exported.ok()) return exported.status();
-    const DeviceRegionSpec& spec = exported->spec;
     std::vector<int> fds;
     for (const UniqueFd& fd : exported->fds) fds.push_back(fd.get());
     const absl::StatusOr<Reply> reply =
-        Exchange(RegisterDeviceRegionRequest{.kind = spec.kind,
-                                             .device_uuid = spec.device_uuid,
-                                             .handle = spec.handle,
-                                             .base_bytes = spec.base_bytes,
-                                             .offset_bytes = spec.offset_bytes,
-                                             .size_bytes = spec.size_bytes,
-                                             .buffer_id = spec.buffer_id,
-                                             .export_pid = spec.export_pid,
-                                             .piece_bytes = spec.piece_bytes},
-                 fds, nullptr);
+        Exchange(RegisterDeviceRegionRequest{exported->spec}, fds, nullptr);
     // The daemon may map the memory later, and for a moment.
     if (ErrorCodeOf(reply.status()) == SPECD_ERROR_TIMEOUT) has_device_memory_ = true;
     if (!reply.ok()) return reply.status();

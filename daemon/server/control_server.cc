@@ -378,7 +378,7 @@ void ControlServer::Drop(ControlConnection& connection) {
     const MemberSession* const member = other->service->member();
     if (!other->dropped && member != nullptr && &member->session() == session.get()) Drop(*other);
   }
-  const VerifierCounters sums = session->counters();
+  const Counters sums = session->counters();
   const double per_round =
       sums.sequence_rounds == 0
           ? 0.0

@@ -187,16 +187,7 @@ absl::StatusOr<Reply> ControlService::On(const RegisterRegionRequest& request,
 
 absl::StatusOr<Reply> ControlService::On(const RegisterDeviceRegionRequest& request,
                                          std::vector<UniqueFd>& fds) {
-  const DeviceRegionSpec spec{.kind = request.kind,
-                              .device_uuid = request.device_uuid,
-                              .handle = request.handle,
-                              .base_bytes = request.base_bytes,
-                              .offset_bytes = request.offset_bytes,
-                              .size_bytes = request.size_bytes,
-                              .buffer_id = request.buffer_id,
-                              .export_pid = request.export_pid,
-                              .piece_bytes = request.piece_bytes};
-  absl::StatusOr<uint32_t> region = regions().device().Register(spec, fds, host_.peer_pid);
+  absl::StatusOr<uint32_t> region = regions().device().Register(request.spec, fds, host_.peer_pid);
   if (!region.ok()) return region.status();
   return Reply(RegionReply{*region});
 }
@@ -208,17 +199,9 @@ absl::StatusOr<Reply> ControlService::On(const UnregisterRegionRequest& request,
 }
 
 absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::vector<UniqueFd>&) {
-  const TensorSpec spec{.dtype = request.dtype,
-                        .offset_bytes = request.offset_bytes,
-                        .num_rows = request.num_rows,
-                        .row_stride = request.row_stride,
-                        .kind = request.kind,
-                        .renormalise = request.renormalise,
-                        .scale = request.scale,
-                        .cap = request.cap};
   const auto role = static_cast<TensorRole>(request.role);
-  return OkReplyOr(member_ != nullptr ? member_->Bind(role, request.region, spec)
-                                      : session_->Bind(role, request.region, spec));
+  return OkReplyOr(member_ != nullptr ? member_->Bind(role, request.region, request.spec)
+                                      : session_->Bind(role, request.region, request.spec));
 }
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
@@ -310,20 +293,7 @@ absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,
 }
 
 absl::StatusOr<Reply> ControlService::On(const GetStatsRequest&, std::vector<UniqueFd>&) {
-  const VerifierCounters counters = session_->counters();
-  return Reply(StatsReply{.rounds = counters.rounds,
-                          .sequence_rounds = counters.sequence_rounds,
-                          .drafted = counters.drafted,
-                          .accepted = counters.accepted,
-                          .kept = counters.kept,
-                          .bad_target_rows = counters.bad_target_rows,
-                          .bad_draft_rows = counters.bad_draft_rows,
-                          .empty_residuals = counters.empty_residuals,
-                          .invalid_drafts = counters.invalid_drafts,
-                          .point_masses = counters.point_masses,
-                          .invalid_records = counters.invalid_records,
-                          .bad_tokens = counters.bad_tokens,
-                          .discarded = counters.discarded});
+  return Reply(StatsReply{session_->counters()});
 }
 
 absl::StatusOr<Reply> ControlService::On(const DumpTraceRequest&, std::vector<UniqueFd>&) {

@@ -143,6 +143,7 @@ void Session::EndNow() {
   if (is_between_pieces()) DropPieces();
   sequences_.FreeClosed();
   sequences_.FinishAll();
+  if (state_.options.totals != nullptr) state_.options.totals->Add(counters());
   if (state_.trace != nullptr) state_.trace->EndSession();
   state_.channel.Abandon();
   state_.channel.SetState(DaemonState::kStopped);
@@ -220,11 +221,6 @@ void Session::FinishFromText(SequenceHandle sequence, FinishReason reason, uint3
 bool Session::SettleFromText(SequenceHandle sequence) {
   MutexLock lock(&state_.mutex);
   return ended() || sequences_.Settle(sequence);
-}
-
-VerifierCounters Session::counters() {
-  MutexLock lock(&state_.mutex);
-  return state_.verifier->counters();
 }
 
 }  // namespace specd

@@ -147,7 +147,8 @@ class Session {
   const SessionOptions& options() const { return state_.options; }
   // For the memory of the session's ranks.
   Regions::Host regions_host() { return state_.regions_host(); }
-  VerifierCounters counters();
+  // Any thread; takes no lock.
+  Counters counters() const { return state_.counters.Read(); }
   MemoryBudget* memory() { return state_.memory.get(); }
 
  private:

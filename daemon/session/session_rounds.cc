@@ -58,10 +58,10 @@ void SessionRounds::Do(SubmissionCopy* submission, bool is_alone) {
 void SessionRounds::ShowTaken(const SubmissionCopy& submission) {
   if (state_.trace == nullptr) return;
   state_.trace->Taken({.round_id = submission.round_id(),
-                       .submitted_ns = static_cast<int64_t>(submission.submit_ns()),
-                       .taken_ns = static_cast<int64_t>(submission.taken_ns()),
                        .on_stream = submission.on_stream(),
-                       .staged = submission.staged()});
+                       .staged = submission.staged(),
+                       .times = {.submitted = static_cast<int64_t>(submission.submit_ns()),
+                                 .taken = static_cast<int64_t>(submission.taken_ns())}});
 }
 
 bool SessionRounds::IsPrepared(uint64_t position) const {

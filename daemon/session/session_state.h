@@ -19,6 +19,7 @@
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/session/regions.h"
+#include "daemon/session/session_totals.h"
 #include "daemon/session/shared_names.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/memory/device_region.h"
@@ -44,7 +45,8 @@ struct SessionOptions {
   TraceRecorder* recorder = nullptr;   // outlives the session; null: nothing is recorded
   // The budget of all sessions, which it outlives; null: memory is not bounded.
   MemoryBudget* memory = nullptr;
-  uint64_t memory_bytes_max = 0;  // of this session, with `memory`
+  uint64_t memory_bytes_max = 0;    // of this session, with `memory`
+  SessionTotals* totals = nullptr;  // take its counters at the end; null: nothing does
 };
 
 // The budget of a session, and the bytes that the session itself has taken from it.
@@ -63,6 +65,7 @@ struct SessionState {
         channel(&segment),
         opening(created->opening()),
         backend(created->backend()),
+        counters(created->live_counters()),
         verifier(std::move(created)) {}
 
   // An error if the session has ended.
@@ -93,9 +96,10 @@ struct SessionState {
     return {.importer = options.importer, .memory = memory.get(), .has_faulted = &has_faulted};
   }
 
-  // Parts of the verifier that never change, for any thread.
+  // Parts of the verifier for any thread. The first two never change.
   const SequenceOpening& opening;
   const Backend& backend;
+  const LiveCounters& counters;
 
   Mutex mutex;
   // Null: nothing is recorded. It outlives the verifier, which shows it the rounds.

@@ -8,20 +8,13 @@
 
 #include "daemon/trace/parameter_hash.h"
 #include "daemon/trace/row_hash.h"
+#include "daemon/trace/task_fields.h"
 #include "kernels/core/check.h"
 
 namespace specd {
 namespace {
 
 constexpr uint64_t kArenaAlign = 16;
-
-// The places whose rows the task's method reads. Rows behind the place where the draft ended were
-// not read, except by `block`, which looks at the whole draft before it decides.
-int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome) {
-  const int32_t last =
-      task.method == VerifyMethod::kBlock ? outcome.num_drafts : outcome.num_accepted;
-  return std::min(last, task.draft.num_nodes) + 1;
-}
 
 MemorySpace SpaceOf(const RoundBatch& batch, TraceTensor tensor) {
   switch (tensor) {
@@ -74,6 +67,12 @@ const std::byte* RowBytesAt(const TensorView& tensor, uint32_t row) {
 }
 
 }  // namespace
+
+int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome) {
+  const int32_t last =
+      task.method == VerifyMethod::kBlock ? outcome.num_drafts : outcome.num_accepted;
+  return std::min(last, task.draft.num_nodes) + 1;
+}
 
 uint64_t RowBytes(const TensorView& tensor) {
   return static_cast<uint64_t>(tensor.vocab_size) * static_cast<uint64_t>(SizeBytes(tensor.dtype));
@@ -288,25 +287,19 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
   const int64_t nodes = draft.num_nodes;
 
   const PlaceDecision* const record = RecordOf(batch, index);
+  VisitDraftArrays([&](const char*, auto array, auto, int num_more) {
+    draft.*array = arena->Copy(draft.*array, nodes + num_more);
+  });
   if (draft.tokens == nullptr && record != nullptr) {
     // The memory of the slot may hold other drafts by now.
     TokenId* const judged = arena->Take<TokenId>(static_cast<size_t>(nodes));
     for (int64_t i = 0; judged != nullptr && i < nodes; ++i) judged[i] = record[i].draft;
     draft.tokens = judged;
-  } else {
-    draft.tokens = arena->Copy(draft.tokens, nodes);
   }
   if (task.continues && record != nullptr) {
     task.continues = false;
     task.first_position = task.round_base = record->position;
   }
-  draft.parents = arena->Copy(draft.parents, nodes);
-  draft.kinds = arena->Copy(draft.kinds, nodes);
-  draft.target_rows = arena->Copy(draft.target_rows, nodes + 1);
-  draft.draft_rows = arena->Copy(draft.draft_rows, nodes);
-  draft.draft_weights = arena->Copy(draft.draft_weights, nodes);
-  draft.draft_masses = arena->Copy(draft.draft_masses, nodes);
-  draft.target_argmax = arena->Copy(draft.target_argmax, nodes + 1);
   // Pointers into sequences are valid in intact rounds only.
   if (!round.is_intact) {
     task.scores.chosen = nullptr;

@@ -44,16 +44,8 @@ struct TaskCopy {
   const int32_t* grammar_masks = nullptr;
 };
 
-struct RoundCopy {
-  uint64_t number = 0;
-  uint64_t round_id = 0;
-  TraceLevel level = TraceLevel::kRounds;
-  RoundStatus status = RoundStatus::kOk;
-  NoRows no_rows = NoRows::kNone;
-  bool on_stream = false;
-  bool staged = false;
+struct RoundCopy : TraceRoundFacts {
   bool has_run = false;  // else the round was called off before it ran, and only answers are here
-  TraceTimes times;
   // Without memory: dtype, rules, space, width.
   TensorView target;
   TensorView draft;
@@ -61,6 +53,10 @@ struct RoundCopy {
   std::span<RowCopy> rows;  // sorted by tensor and index
   std::span<TraceAnswer> answers;
 };
+
+// The places whose rows the task's method reads. Rows behind the place where the draft ended were
+// not read, except by `block`, which looks at the whole draft before it decides.
+int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome);
 
 // The bytes of one row of a tensor, or of a mask.
 uint64_t RowBytes(const TensorView& tensor);

@@ -2,6 +2,7 @@
 
 #include "daemon/trace/parameter_hash.h"
 #include "daemon/trace/row_hash.h"
+#include "daemon/trace/task_fields.h"
 
 namespace specd {
 namespace {
@@ -45,26 +46,10 @@ void FillTask(const TaskCopy& copy, TraceLevel level, const TensorView& target, 
   const Draft& draft = task.draft;
   const int64_t nodes = draft.num_nodes;
   out->answer = copy.answer;
-  Assign(draft.tokens, nodes, &out->tokens);
-  Assign(draft.parents, nodes, &out->parents);
-  Assign(draft.kinds, nodes, &out->kinds);
-  Assign(draft.target_rows, nodes + 1, &out->target_rows);
-  Assign(draft.draft_rows, nodes, &out->draft_rows);
-  Assign(draft.draft_weights, nodes, &out->draft_weights);
-  Assign(draft.draft_masses, nodes, &out->draft_masses);
-  Assign(draft.target_argmax, nodes + 1, &out->target_argmax);
-  out->method = task.method;
-  out->target_scale = task.target_scale;
-  out->draft_scale = task.draft_scale;
-  out->seed = task.seed;
-  out->first_position = task.first_position;
-  out->round_base = task.round_base;
-  out->min_tokens = task.min_tokens;
-  out->drafts_by_slot = task.drafts_by_slot;
-  out->continues = task.continues;
-  out->draft_edits = task.draft_edits;
-  out->target_filters = task.target_filters;
-  out->draft_filters = task.draft_filters;
+  VisitDraftArrays([&](const char*, auto array, auto list, int num_more) {
+    Assign(draft.*array, nodes + num_more, &(out->*list));
+  });
+  VisitTaskValues([&](const char*, auto value, auto recorded) { out->*recorded = task.*value; });
   out->scores = task.scores;
   out->scores.chosen = nullptr;
   Assign(task.scores.chosen, task.scores.num_chosen, &out->chosen);
@@ -99,14 +84,7 @@ void FillTask(const TaskCopy& copy, TraceLevel level, const TensorView& target, 
 
 void MakeTraceRound(const RoundCopy& copy, TraceRound* record) {
   *record = TraceRound{};
-  record->number = copy.number;
-  record->round_id = copy.round_id;
-  record->level = copy.level;
-  record->status = copy.status;
-  record->no_rows = copy.no_rows;
-  record->on_stream = copy.on_stream;
-  record->staged = copy.staged;
-  record->times = copy.times;
+  static_cast<TraceRoundFacts&>(*record) = copy;
   record->target = InfoOf(copy.target);
   record->draft = InfoOf(copy.draft);
   record->answers.assign(copy.answers.begin(), copy.answers.end());

@@ -58,11 +58,6 @@ SessionTrace::~SessionTrace() {
   }
 }
 
-void SessionTrace::Count(std::atomic<uint64_t>* counter, uint64_t added) {
-  // Only the holder of the session's lock writes.
-  counter->store(counter->load(std::memory_order_relaxed) + added, std::memory_order_relaxed);
-}
-
 // The writer looks by itself every few milliseconds, so a round costs no system call. It is woken
 // when the ring fills faster, and when the session ends.
 void SessionTrace::Wake(bool is_urgent) {
@@ -85,7 +80,7 @@ void SessionTrace::Begin(RoundBatch* batch) {
   copy_ = nullptr;
   is_lost_ = false;
   is_skipped_ = !Select(*batch);
-  packed_ns_ = clock_->NowNs();
+  facts_.times.packed = clock_->NowNs();
   if (is_skipped_) return;
   for (const uint32_t task : selected_) {
     const int32_t num_places = batch->tasks[task].draft.num_nodes + 1;
@@ -103,18 +98,18 @@ void SessionTrace::Ran(const RanRound& round) {
   if (WantsRows()) no_rows = CopyWithRows(round);
   if (copy_ == nullptr) is_lost_ = !CopyRound(round, TraceLevel::kRounds);
   if (is_lost_) return;
-  copy_->no_rows = no_rows;
-  copy_->times.ran = ran_ns;
+  facts_.no_rows = no_rows;
+  facts_.times.ran = ran_ns;
 }
 
 NoRows SessionTrace::CopyWithRows(const RanRound& round) {
   if (!round.is_intact) return NoRows::kChanged;
   if (CopyRound(round, options_.level)) {
     if (copy_ != nullptr) return NoRows::kNone;
-    Count(&unread_rows_, 1);
+    ++unread_rows_;
     return NoRows::kUnread;
   }
-  Count(&dropped_rows_, 1);
+  ++dropped_rows_;
   return NoRows::kNoRoom;
 }
 
@@ -126,7 +121,7 @@ bool SessionTrace::CopyRound(const RanRound& round, TraceLevel level) {
   const uint64_t size_bytes = copier_.Measure(round, selection);
   std::byte* const memory = ring_.Reserve(size_bytes);
   if (memory == nullptr) {
-    Count(&dropped_bytes_, size_bytes);
+    dropped_bytes_ += size_bytes;
     if (size_bytes > ring_.record_bytes_max() &&
         size_bytes > too_large_bytes_.load(std::memory_order_relaxed)) {
       too_large_bytes_.store(size_bytes, std::memory_order_relaxed);
@@ -153,7 +148,7 @@ void SessionTrace::AddAnswer(const SequenceResult& result) {
 void SessionTrace::Committed(std::span<const SequenceResult> results,
                              std::span<const uint32_t> task_results) {
   if (copy_ == nullptr) return;
-  copy_->times.committed = clock_->NowNs();
+  facts_.times.committed = clock_->NowNs();
   AddAnswers(results);
   for (size_t i = 0; i < copy_->tasks.size(); ++i) {
     const uint32_t result = task_results[selected_[i]];
@@ -172,7 +167,6 @@ void SessionTrace::AddAnswers(std::span<const SequenceResult> results) {
 
 void SessionTrace::CopyCalledOff(std::span<const SequenceResult> results) {
   ++num_rounds_;
-  packed_ns_ = 0;
   const bool has_wanted =
       options_.request.empty() ||
       std::any_of(results.begin(), results.end(), [this](const SequenceResult& result) {
@@ -185,28 +179,25 @@ void SessionTrace::CopyCalledOff(std::span<const SequenceResult> results) {
   if (is_lost_) return;
   copy_ = new (memory) RoundCopy();
   copy_->status = RoundStatus::kAborted;
-  if (WantsRows()) copy_->no_rows = NoRows::kChanged;
+  if (WantsRows()) facts_.no_rows = NoRows::kChanged;
   copy_->answers = {reinterpret_cast<TraceAnswer*>(memory + kHeadBytes), size_t{0}};
   AddAnswers(results);
 }
 
 void SessionTrace::Answered(std::span<const SequenceResult> results, int64_t answered_ns) {
   if (!std::exchange(has_begun_, false)) CopyCalledOff(results);
-  if (std::exchange(is_lost_, false)) Count(&dropped_rounds_, 1);
+  if (std::exchange(is_lost_, false)) ++dropped_rounds_;
   RoundCopy* const copy = std::exchange(copy_, nullptr);
   if (copy == nullptr) return;
   // A round may be called off after its commit was refused; the engine's answers are the last word.
   for (size_t i = 0; i < results.size(); ++i) {
     if (answer_of_[i] != kNoAnswer) copy->answers[answer_of_[i]].status = results[i].status;
   }
-  copy->number = num_rounds_;
-  copy->round_id = submission_.round_id;
-  copy->on_stream = submission_.on_stream;
-  copy->staged = submission_.staged;
-  copy->times.submitted = submission_.submitted_ns;
-  copy->times.taken = submission_.taken_ns;
-  copy->times.packed = packed_ns_;
-  copy->times.answered = answered_ns;
+  facts_.number = num_rounds_;
+  facts_.times.answered = answered_ns;
+  facts_.level = copy->level;
+  facts_.status = copy->status;
+  static_cast<TraceRoundFacts&>(*copy) = std::exchange(facts_, {});
   const std::byte* const begin = reinterpret_cast<const std::byte*>(copy);
   const auto* const end =
       reinterpret_cast<const std::byte*>(copy->answers.data() + copy->answers.size());
@@ -232,7 +223,7 @@ void SessionTrace::Opened(std::unique_ptr<TraceOpening> opening) {
   if (!is_wanted) return;
   opening->time_ns = clock_->NowNs();
   std::byte* const memory = ring_.Reserve(sizeof(TraceOpening*), true);
-  if (memory == nullptr) return Count(&dropped_rounds_, 1);
+  if (memory == nullptr) return ++dropped_rounds_;
   TraceOpening* const raw = opening.release();
   std::memcpy(memory, &raw, sizeof(raw));
   ring_.Publish(static_cast<uint32_t>(TraceKind::kOpening), sizeof(raw));
@@ -242,7 +233,7 @@ void SessionTrace::Opened(std::unique_ptr<TraceOpening> opening) {
 void SessionTrace::Ended(SequenceHandle sequence, FinishReason reason, uint32_t kept_tokens) {
   if (!WantsSlot(SlotOf(sequence))) return;
   std::byte* const memory = ring_.Reserve(sizeof(TraceEnd), true);
-  if (memory == nullptr) return Count(&dropped_rounds_, 1);
+  if (memory == nullptr) return ++dropped_rounds_;
   const TraceEnd end = {.time_ns = clock_->NowNs(),
                         .sequence = sequence,
                         .reason = reason,

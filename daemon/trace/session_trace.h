@@ -6,7 +6,7 @@
 // If the ring has no room for a round, the round's rows are left out; if there is still no room,
 // the round. Both are counted. TraceRecorder makes the objects (daemon/trace/trace_recorder.h).
 //
-//   trace->Taken({.round_id = id, .taken_ns = now});      // then the verifier's observer calls
+//   trace->Taken({.round_id = id, .times = {.taken = now}});  // then the verifier's observer calls
 //   while (verifier->RunPiece()) continue;
 //   trace->Answered(results, now);
 #pragma once
@@ -27,6 +27,7 @@
 #include "daemon/trace/trace_record.h"
 #include "ipc/segment/doorbell.h"
 #include "kernels/backend.h"
+#include "kernels/core/counters.h"
 #include "speculative/round/round_observer.h"
 
 namespace specd {
@@ -62,16 +63,9 @@ class SessionTrace : public RoundObserver {
 
   // ---- the holder of the session's lock
 
-  struct Submission {
-    uint64_t round_id = 0;
-    int64_t submitted_ns = 0;
-    int64_t taken_ns = 0;
-    bool on_stream = false;
-    bool staged = false;
-  };
   // A round was taken, or a staged round is about to be collected. If it is not ready yet, the next
-  // call replaces this one.
-  void Taken(const Submission& submission) { submission_ = submission; }
+  // call replaces this one. The round id, the times of submission, and the way it came are known.
+  void Taken(const TraceRoundFacts& facts) { facts_ = facts; }
   // The answers as the engine gets them. Ends the record of the round.
   void Answered(std::span<const SequenceResult> results, int64_t answered_ns);
 
@@ -95,11 +89,11 @@ class SessionTrace : public RoundObserver {
   RecordRing& ring() { return ring_; }
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Counts since the session began; each only grows.
-  uint64_t dropped_rounds() const { return dropped_rounds_.load(std::memory_order_relaxed); }
-  uint64_t dropped_rows() const { return dropped_rows_.load(std::memory_order_relaxed); }
+  uint64_t dropped_rounds() const { return dropped_rounds_.value(); }
+  uint64_t dropped_rows() const { return dropped_rows_.value(); }
   // Rounds whose rows the device did not give; not among dropped_rows.
-  uint64_t unread_rows() const { return unread_rows_.load(std::memory_order_relaxed); }
-  uint64_t dropped_bytes() const { return dropped_bytes_.load(std::memory_order_relaxed); }
+  uint64_t unread_rows() const { return unread_rows_.value(); }
+  uint64_t dropped_bytes() const { return dropped_bytes_.value(); }
   // The largest round that could never find room; 0: none.
   uint64_t too_large_bytes() const { return too_large_bytes_.load(std::memory_order_relaxed); }
 
@@ -121,7 +115,6 @@ class SessionTrace : public RoundObserver {
   // Makes the record of a round that was called off before it ran: it has answers only.
   void CopyCalledOff(std::span<const SequenceResult> results);
   void AddAnswers(std::span<const SequenceResult> results);
-  void Count(std::atomic<uint64_t>* counter, uint64_t added);
   void Wake(bool is_urgent);
 
   const MemoryShare memory_;  // goes back last, when the writer has taken all
@@ -138,9 +131,8 @@ class SessionTrace : public RoundObserver {
   int32_t decisions_stride_ = 0;
 
   // The round in progress.
-  Submission submission_;
+  TraceRoundFacts facts_;
   uint64_t num_rounds_ = 0;
-  int64_t packed_ns_ = 0;
   std::vector<uint32_t> selected_;   // tasks
   std::vector<uint32_t> answer_of_;  // by input of the round
   RoundCopy* copy_ = nullptr;        // in the ring, not yet published
@@ -149,10 +141,10 @@ class SessionTrace : public RoundObserver {
   bool has_begun_ = false;           // the verifier has shown it
 
   std::atomic<bool> ended_{false};
-  std::atomic<uint64_t> dropped_rounds_{0};
-  std::atomic<uint64_t> dropped_rows_{0};
-  std::atomic<uint64_t> unread_rows_{0};
-  std::atomic<uint64_t> dropped_bytes_{0};
+  Counter dropped_rounds_;
+  Counter dropped_rows_;
+  Counter unread_rows_;
+  Counter dropped_bytes_;
   std::atomic<uint64_t> too_large_bytes_{0};
 };
 

@@ -35,13 +35,6 @@ std::span<const RowCopy> RowsOf(const RoundCopy& round, TraceTensor tensor) {
   return {first, last};
 }
 
-// The places whose rows the method has read.
-int32_t NumReadPlaces(const TaskCopy& copy) {
-  const bool reads_all = copy.task.method == VerifyMethod::kBlock;
-  const int32_t last = reads_all ? copy.outcome.num_drafts : copy.outcome.num_accepted;
-  return std::min(last, copy.task.draft.num_nodes) + 1;
-}
-
 // True if every row that the CPU would read was recorded.
 bool HasNeededRows(const RoundCopy& round, const TaskCopy& copy) {
   const Task& task = copy.task;
@@ -51,7 +44,7 @@ bool HasNeededRows(const RoundCopy& round, const TaskCopy& copy) {
   const std::span<const RowCopy> masks = RowsOf(round, TraceTensor::kMask);
   const bool reads_drafts =
       task.method == VerifyMethod::kToken || task.method == VerifyMethod::kBlock;
-  const int32_t num_read = NumReadPlaces(copy);
+  const int32_t num_read = NumReadPlaces(task, copy.outcome);
   for (int32_t i = 0; i <= draft.num_nodes; ++i) {
     const bool is_read = i < num_read;
     if (draft.target_rows != nullptr &&

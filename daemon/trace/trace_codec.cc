@@ -110,6 +110,7 @@ class Encoder {
  private:
   template <class T>
   void PutRecord(const T& record) {
+    static_assert(NumListed<T>() == kNumFields<T>, "trace_fields.h lists every member");
     static const T kDefault;
     uint32_t num_fields = 0;
     VisitFields(RecordType<T>{}, [&](const char*, auto member) {

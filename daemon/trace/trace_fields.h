@@ -1,11 +1,14 @@
 // VisitFields lists the members of each record of a trace with their names on disk.
 //
 // One list serves the encoder and the decoder. `visit` is called with a name and a pointer to a
-// member, in the order of the struct.
+// member, in the order of the struct. The encoder refuses to compile a record whose list has
+// forgotten a member.
 #pragma once
 
+#include <cstddef>
 #include <type_traits>
 
+#include "daemon/trace/task_fields.h"
 #include "daemon/trace/trace_record.h"
 
 namespace specd {
@@ -14,7 +17,7 @@ template <class T>
 using RecordType = std::type_identity<T>;
 
 template <class V>
-void VisitFields(RecordType<TraceInfo>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceInfo>, V&& visit) {
   visit("version", &TraceInfo::version);
   visit("specd_version", &TraceInfo::specd_version);
   visit("build", &TraceInfo::build);
@@ -32,7 +35,7 @@ void VisitFields(RecordType<TraceInfo>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceOpening>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceOpening>, V&& visit) {
   visit("time_ns", &TraceOpening::time_ns);
   visit("sequence", &TraceOpening::sequence);
   visit("forked_from", &TraceOpening::forked_from);
@@ -50,7 +53,7 @@ void VisitFields(RecordType<TraceOpening>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceEnd>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceEnd>, V&& visit) {
   visit("time_ns", &TraceEnd::time_ns);
   visit("sequence", &TraceEnd::sequence);
   visit("reason", &TraceEnd::reason);
@@ -58,7 +61,7 @@ void VisitFields(RecordType<TraceEnd>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceDrops>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceDrops>, V&& visit) {
   visit("time_ns", &TraceDrops::time_ns);
   visit("rounds", &TraceDrops::rounds);
   visit("rows", &TraceDrops::rows);
@@ -67,7 +70,7 @@ void VisitFields(RecordType<TraceDrops>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceTimes>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceTimes>, V&& visit) {
   visit("submitted", &TraceTimes::submitted);
   visit("taken", &TraceTimes::taken);
   visit("packed", &TraceTimes::packed);
@@ -77,7 +80,7 @@ void VisitFields(RecordType<TraceTimes>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceRow>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceRow>, V&& visit) {
   visit("tensor", &TraceRow::tensor);
   visit("index", &TraceRow::index);
   visit("hash", &TraceRow::hash);
@@ -85,7 +88,7 @@ void VisitFields(RecordType<TraceRow>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<ElementRules>, V&& visit) {
+constexpr void VisitFields(RecordType<ElementRules>, V&& visit) {
   visit("kind", &ElementRules::kind);
   visit("renormalise", &ElementRules::renormalise);
   visit("scale", &ElementRules::scale);
@@ -93,14 +96,14 @@ void VisitFields(RecordType<ElementRules>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceTensorInfo>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceTensorInfo>, V&& visit) {
   visit("dtype", &TraceTensorInfo::dtype);
   visit("rules", &TraceTensorInfo::rules);
   visit("space", &TraceTensorInfo::space);
 }
 
 template <class V>
-void VisitFields(RecordType<TokenEdit>, V&& visit) {
+constexpr void VisitFields(RecordType<TokenEdit>, V&& visit) {
   visit("id", &TokenEdit::id);
   visit("flags", &TokenEdit::flags);
   visit("bias", &TokenEdit::bias);
@@ -108,7 +111,7 @@ void VisitFields(RecordType<TokenEdit>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TracePlace>, V&& visit) {
+constexpr void VisitFields(RecordType<TracePlace>, V&& visit) {
   visit("grammar_state", &TracePlace::grammar_state);
   visit("mask_row", &TracePlace::mask_row);
   visit("grammar_mask", &TracePlace::grammar_mask);
@@ -118,7 +121,7 @@ void VisitFields(RecordType<TracePlace>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<Filters>, V&& visit) {
+constexpr void VisitFields(RecordType<Filters>, V&& visit) {
   visit("min_p", &Filters::min_p);
   visit("top_k", &Filters::top_k);
   visit("top_p", &Filters::top_p);
@@ -126,7 +129,7 @@ void VisitFields(RecordType<Filters>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<ScoreRequest>, V&& visit) {
+constexpr void VisitFields(RecordType<ScoreRequest>, V&& visit) {
   visit("enabled", &ScoreRequest::enabled);
   visit("mode", &ScoreRequest::mode);
   visit("num_top", &ScoreRequest::num_top);
@@ -134,7 +137,7 @@ void VisitFields(RecordType<ScoreRequest>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<CoinKey>, V&& visit) {
+constexpr void VisitFields(RecordType<CoinKey>, V&& visit) {
   visit("position", &CoinKey::position);
   visit("round_base", &CoinKey::round_base);
   visit("node", &CoinKey::node);
@@ -142,20 +145,20 @@ void VisitFields(RecordType<CoinKey>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<InjectedCoin>, V&& visit) {
+constexpr void VisitFields(RecordType<InjectedCoin>, V&& visit) {
   visit("key", &InjectedCoin::key);
   visit("coin", &InjectedCoin::coin);
 }
 
 template <class V>
-void VisitFields(RecordType<Penalties>, V&& visit) {
+constexpr void VisitFields(RecordType<Penalties>, V&& visit) {
   visit("repetition", &Penalties::repetition);
   visit("frequency", &Penalties::frequency);
   visit("presence", &Penalties::presence);
 }
 
 template <class V>
-void VisitFields(RecordType<TaskOutcome>, V&& visit) {
+constexpr void VisitFields(RecordType<TaskOutcome>, V&& visit) {
   visit("status", &TaskOutcome::status);
   visit("num_accepted", &TaskOutcome::num_accepted);
   visit("num_tokens", &TaskOutcome::num_tokens);
@@ -167,20 +170,20 @@ void VisitFields(RecordType<TaskOutcome>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TokenScore>, V&& visit) {
+constexpr void VisitFields(RecordType<TokenScore>, V&& visit) {
   visit("id", &TokenScore::id);
   visit("value", &TokenScore::value);
   visit("rank", &TokenScore::rank);
 }
 
 template <class V>
-void VisitFields(RecordType<CoinInterval>, V&& visit) {
+constexpr void VisitFields(RecordType<CoinInterval>, V&& visit) {
   visit("low", &CoinInterval::low);
   visit("high", &CoinInterval::high);
 }
 
 template <class V>
-void VisitFields(RecordType<PlaceDecision>, V&& visit) {
+constexpr void VisitFields(RecordType<PlaceDecision>, V&& visit) {
   visit("judged", &PlaceDecision::judged);
   visit("stands", &PlaceDecision::stands);
   visit("bad_target", &PlaceDecision::bad_target);
@@ -201,28 +204,10 @@ void VisitFields(RecordType<PlaceDecision>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceTask>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceTask>, V&& visit) {
   visit("answer", &TraceTask::answer);
-  visit("tokens", &TraceTask::tokens);
-  visit("parents", &TraceTask::parents);
-  visit("kinds", &TraceTask::kinds);
-  visit("target_rows", &TraceTask::target_rows);
-  visit("draft_rows", &TraceTask::draft_rows);
-  visit("draft_weights", &TraceTask::draft_weights);
-  visit("draft_masses", &TraceTask::draft_masses);
-  visit("target_argmax", &TraceTask::target_argmax);
-  visit("method", &TraceTask::method);
-  visit("target_scale", &TraceTask::target_scale);
-  visit("draft_scale", &TraceTask::draft_scale);
-  visit("seed", &TraceTask::seed);
-  visit("first_position", &TraceTask::first_position);
-  visit("round_base", &TraceTask::round_base);
-  visit("min_tokens", &TraceTask::min_tokens);
-  visit("drafts_by_slot", &TraceTask::drafts_by_slot);
-  visit("continues", &TraceTask::continues);
-  visit("draft_edits", &TraceTask::draft_edits);
-  visit("target_filters", &TraceTask::target_filters);
-  visit("draft_filters", &TraceTask::draft_filters);
+  VisitDraftArrays([&visit](const char* name, auto, auto member, int) { visit(name, member); });
+  VisitTaskValues([&visit](const char* name, auto, auto member) { visit(name, member); });
   visit("scores", &TraceTask::scores);
   visit("chosen", &TraceTask::chosen);
   visit("coins", &TraceTask::coins);
@@ -242,7 +227,7 @@ void VisitFields(RecordType<TraceTask>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceAnswer>, V&& visit) {
+constexpr void VisitFields(RecordType<TraceAnswer>, V&& visit) {
   visit("sequence", &TraceAnswer::sequence);
   visit("status", &TraceAnswer::status);
   visit("refusal", &TraceAnswer::refusal);
@@ -254,20 +239,45 @@ void VisitFields(RecordType<TraceAnswer>, V&& visit) {
 }
 
 template <class V>
-void VisitFields(RecordType<TraceRound>, V&& visit) {
-  visit("number", &TraceRound::number);
-  visit("round_id", &TraceRound::round_id);
-  visit("level", &TraceRound::level);
-  visit("status", &TraceRound::status);
-  visit("no_rows", &TraceRound::no_rows);
-  visit("on_stream", &TraceRound::on_stream);
-  visit("staged", &TraceRound::staged);
-  visit("times", &TraceRound::times);
+constexpr void VisitFields(RecordType<TraceRoundFacts>, V&& visit) {
+  visit("number", &TraceRoundFacts::number);
+  visit("round_id", &TraceRoundFacts::round_id);
+  visit("level", &TraceRoundFacts::level);
+  visit("status", &TraceRoundFacts::status);
+  visit("no_rows", &TraceRoundFacts::no_rows);
+  visit("on_stream", &TraceRoundFacts::on_stream);
+  visit("staged", &TraceRoundFacts::staged);
+  visit("times", &TraceRoundFacts::times);
+}
+
+template <class V>
+constexpr void VisitFields(RecordType<TraceRound>, V&& visit) {
+  VisitFields(RecordType<TraceRoundFacts>{}, visit);
   visit("target", &TraceRound::target);
   visit("draft", &TraceRound::draft);
   visit("answers", &TraceRound::answers);
   visit("tasks", &TraceRound::tasks);
   visit("rows", &TraceRound::rows);
+}
+
+// The members of a record that its list must have.
+template <class T>
+inline constexpr size_t kNumFields = NumMembers<T>();
+template <>
+inline constexpr size_t kNumFields<TraceRound> = NumMembers<TraceRound>() -
+                                                 1 + NumMembers<TraceRoundFacts>();
+// `chosen` is a list of TraceTask.
+template <>
+inline constexpr size_t kNumFields<ScoreRequest> = NumMembers<ScoreRequest>() - 1;
+// round_copy.cc makes `position` and `draft` numbers of the task.
+template <>
+inline constexpr size_t kNumFields<PlaceDecision> = NumMembers<PlaceDecision>() - 2;
+
+template <class T>
+constexpr size_t NumListed() {
+  size_t count = 0;
+  VisitFields(RecordType<T>{}, [&count](const char*, auto) { ++count; });
+  return count;
 }
 
 }  // namespace specd

@@ -181,7 +181,8 @@ struct TraceAnswer {
   TokenId stop_token = kNoToken;
 };
 
-struct TraceRound {
+// The facts of a round beside its tasks and rows.
+struct TraceRoundFacts {
   uint64_t number = 0;    // rounds of the session are counted from 1, recorded or not
   uint64_t round_id = 0;  // the engine's
   TraceLevel level = TraceLevel::kRounds;
@@ -189,7 +190,10 @@ struct TraceRound {
   NoRows no_rows = NoRows::kNone;
   bool on_stream = false;
   bool staged = false;
-  TraceTimes times;
+  TraceTimes times = {};
+};
+
+struct TraceRound : TraceRoundFacts {
   TraceTensorInfo target;
   TraceTensorInfo draft;
   std::vector<TraceAnswer> answers;

@@ -43,9 +43,9 @@ uint32_t FdsOf(const Message&) {
 }
 uint32_t FdsOf(const OpenSequenceRequest& request) { return request.has_file() ? 1 : 0; }
 uint32_t FdsOf(const RegisterDeviceRegionRequest& request) {
-  if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc)) return 0;
-  if (request.kind == static_cast<uint32_t>(GpuMemoryKind::kPool)) return 1;
-  return static_cast<uint32_t>(request.piece_bytes.size());
+  if (request.spec.kind == static_cast<uint32_t>(GpuMemoryKind::kIpc)) return 0;
+  if (request.spec.kind == static_cast<uint32_t>(GpuMemoryKind::kPool)) return 1;
+  return static_cast<uint32_t>(request.spec.piece_bytes.size());
 }
 
 const char* NameOf(ControlType type) {

@@ -11,10 +11,12 @@
 #include <vector>
 
 #include "ipc/base/limits.h"
+#include "ipc/base/memory_specs.h"
 #include "ipc/control/control_type.h"
 #include "ipc/control/open_sequence_request.h"
 #include "ipc/control/openings_messages.h"
 #include "ipc/sockets/unix_socket.h"
+#include "kernels/core/counters.h"
 
 namespace specd {
 
@@ -67,30 +69,22 @@ struct RegisterRegionRequest {
 };
 
 // Travels with a descriptor for each piece, or one descriptor of a pool, or none for a CUDA IPC
-// handle. The fields are those of DeviceRegionSpec (ipc/memory/device_region.h).
+// handle.
 struct RegisterDeviceRegionRequest {
   static constexpr ControlType kType = ControlType::kRegisterDeviceRegion;
-  uint32_t kind = 0;
-  std::string device_uuid;
-  std::string handle;  // hexadecimal digits
-  uint64_t base_bytes = 0;
-  uint64_t offset_bytes = 0;
-  uint64_t size_bytes = 0;
-  uint64_t buffer_id = 0;
-  uint32_t export_pid = 0;
-  std::vector<uint64_t> piece_bytes;
+  DeviceRegionSpec spec = {};
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
-    f("kind", self.kind);
-    f("device_uuid", self.device_uuid, 64);
-    f("handle", self.handle, 256);
-    f("base_bytes", self.base_bytes);
-    f("offset_bytes", self.offset_bytes);
-    f("size_bytes", self.size_bytes);
-    f("buffer_id", self.buffer_id);
-    f("export_pid", self.export_pid);
-    f("piece_bytes", self.piece_bytes, kMessageFdsMax);
+    f("kind", self.spec.kind);
+    f("device_uuid", self.spec.device_uuid, 64);
+    f("handle", self.spec.handle, 256);
+    f("base_bytes", self.spec.base_bytes);
+    f("offset_bytes", self.spec.offset_bytes);
+    f("size_bytes", self.spec.size_bytes);
+    f("buffer_id", self.spec.buffer_id);
+    f("export_pid", self.spec.export_pid);
+    f("piece_bytes", self.spec.piece_bytes, kMessageFdsMax);
   }
 };
 
@@ -109,27 +103,20 @@ struct BindTensorRequest {
   static constexpr ControlType kType = ControlType::kBindTensor;
   uint32_t role = 0;  // SPECD_TARGET_ROWS, ...
   uint32_t region = 0;
-  uint32_t dtype = 0;
-  uint32_t kind = 0;  // SPECD_LOGITS, ...
-  uint64_t offset_bytes = 0;
-  uint64_t num_rows = 0;
-  uint64_t row_stride = 0;
-  double scale = 1;
-  double cap = 0;
-  bool renormalise = false;
+  TensorSpec spec = {};
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
     f("role", self.role);
     f("region", self.region);
-    f("dtype", self.dtype);
-    f("kind", self.kind);
-    f("offset_bytes", self.offset_bytes);
-    f("num_rows", self.num_rows);
-    f("row_stride", self.row_stride);
-    f("scale", self.scale);
-    f("cap", self.cap);
-    f("renormalise", self.renormalise);
+    f("dtype", self.spec.dtype);
+    f("kind", self.spec.kind);
+    f("offset_bytes", self.spec.offset_bytes);
+    f("num_rows", self.spec.num_rows);
+    f("row_stride", self.spec.row_stride);
+    f("scale", self.spec.scale);
+    f("cap", self.spec.cap);
+    f("renormalise", self.spec.renormalise);
   }
 };
 
@@ -279,38 +266,15 @@ struct ErrorReply {
   }
 };
 
-// The fields are those of specd_engine_stats.
+// The counters of the session, each as a field of its own.
 struct StatsReply {
   static constexpr ControlType kType = ControlType::kStatsReply;
-  uint64_t rounds = 0;
-  uint64_t sequence_rounds = 0;
-  uint64_t drafted = 0;
-  uint64_t accepted = 0;
-  uint64_t kept = 0;
-  uint64_t bad_target_rows = 0;
-  uint64_t bad_draft_rows = 0;
-  uint64_t empty_residuals = 0;
-  uint64_t invalid_drafts = 0;
-  uint64_t point_masses = 0;
-  uint64_t invalid_records = 0;
-  uint64_t bad_tokens = 0;
-  uint64_t discarded = 0;
+  Counters counters;
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
-    f("rounds", self.rounds);
-    f("sequence_rounds", self.sequence_rounds);
-    f("drafted", self.drafted);
-    f("accepted", self.accepted);
-    f("kept", self.kept);
-    f("bad_target_rows", self.bad_target_rows);
-    f("bad_draft_rows", self.bad_draft_rows);
-    f("empty_residuals", self.empty_residuals);
-    f("invalid_drafts", self.invalid_drafts);
-    f("point_masses", self.point_masses);
-    f("invalid_records", self.invalid_records);
-    f("bad_tokens", self.bad_tokens);
-    f("discarded", self.discarded);
+#define SPECD_COUNTER(name, meaning) f(#name, self.counters.name);
+#include "kernels/core/counter_list.inc"
   }
 };
 

@@ -22,6 +22,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ipc/base/memory_specs.h"
 #include "ipc/base/unique_fd.h"
 #include "ipc/memory/region.h"
 #include "kernels/core/gpu_context.h"
@@ -30,19 +31,6 @@ namespace specd {
 
 // Kernels read 16 bytes at a time. A tensor may begin at any element of a region that is aligned.
 inline constexpr uint64_t kDeviceAlignmentBytes = 16;
-
-// The description as it came over the wire: nothing is checked yet.
-struct DeviceRegionSpec {
-  uint32_t kind = 0;          // GpuMemoryKind
-  std::string device_uuid;    // 32 hexadecimal digits, with or without GPU-, MIG- and dashes
-  std::string handle;         // 128 hexadecimal digits; "" for kVmm
-  uint64_t base_bytes = 0;    // of the exported allocation; kVmm: of all pieces together
-  uint64_t offset_bytes = 0;  // of the region in the allocation, a multiple of 16
-  uint64_t size_bytes = 0;    // of the region
-  uint64_t buffer_id = 0;     // of the allocation (the first piece) in the process that exported it
-  uint32_t export_pid = 0;    // pid of that process in its own namespace
-  std::vector<uint64_t> piece_bytes = {};  // kVmm: of each piece, in the order of the descriptors
-};
 
 // Tells whether two texts name the same device; false if one of them is no UUID.
 bool IsSameDevice(std::string_view uuid, std::string_view other);

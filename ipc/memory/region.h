@@ -16,6 +16,7 @@
 #include "ipc/base/fault_guard.h"
 #include "ipc/base/limits.h"
 #include "ipc/base/mapping.h"
+#include "ipc/base/memory_specs.h"
 #include "ipc/base/unique_fd.h"
 #include "kernels/core/slot_output.h"
 #include "kernels/core/types.h"
@@ -55,19 +56,6 @@ class Region {
   std::optional<Mapping> writable_;
   std::vector<FaultGuard> guards_;  // guards of the mappings; destroyed before them
   uint64_t size_bytes_;
-};
-
-// The description as it came over the wire: nothing is checked yet. A mask leaves dtype, kind and
-// rules at their defaults and counts its stride in words.
-struct TensorSpec {
-  uint32_t dtype = 0;         // DType; for slot outputs SPECD_INT32 or SPECD_INT64
-  uint64_t offset_bytes = 0;  // of row 0
-  uint64_t num_rows = 0;
-  uint64_t row_stride = 0;  // in elements; 0: rows without gaps
-  uint32_t kind = 0;        // RowKind
-  bool renormalise = false;
-  double scale = 1;
-  double cap = 0;
 };
 
 // Returns the view, or an error that names the field. The last row must end inside the region; the

@@ -30,7 +30,7 @@ class CallRunner {
     const RowBindings* rows = nullptr;
     const RoundPacker* packer = nullptr;
     RoundScratch* scratch = nullptr;
-    VerifierCounters* counters = nullptr;
+    LiveCounters* counters = nullptr;
     const grammar::GrammarCompiler* grammars = nullptr;  // null: sequences have no constraint
   };
   CallRunner(const BackendLimits& limits, const Parts& parts, const PieceBound& bound);

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "kernels/core/counters.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/round/round_scratch.h"
-#include "speculative/round/verifier_counters.h"
 #include "speculative/sequence/finish_rules.h"
 #include "speculative/sequence/sequence_table.h"
 
@@ -20,7 +20,7 @@ namespace specd {
 class RoundCommitter {
  public:
   // The counters must outlive the committer.
-  RoundCommitter(std::vector<TokenId> eos_token_ids, VerifierCounters* counters)
+  RoundCommitter(std::vector<TokenId> eos_token_ids, LiveCounters* counters)
       : eos_token_ids_(std::move(eos_token_ids)), counters_(*counters) {}
 
   // Commits a task's outcome to its sequence, which has not finished, and fills the result.
@@ -44,7 +44,7 @@ class RoundCommitter {
                         const SequenceGrammar& grammar, SequenceResult* result);
 
   const std::vector<TokenId> eos_token_ids_;
-  VerifierCounters& counters_;
+  LiveCounters& counters_;
 };
 
 }  // namespace specd

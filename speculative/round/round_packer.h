@@ -10,10 +10,10 @@
 
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "kernels/core/counters.h"
 #include "kernels/core/sequence_round.h"
 #include "speculative/round/round_scratch.h"
 #include "speculative/round/row_bindings.h"
-#include "speculative/round/verifier_counters.h"
 #include "speculative/sequence/sequence_table.h"
 
 namespace specd {
@@ -36,7 +36,7 @@ class RoundPacker {
  public:
   // The pointers must outlive the packer.
   RoundPacker(const BackendLimits& limits, SequenceTable* sequences, const RowBindings* rows,
-              VerifierCounters* counters, Backend* backend, const grammar::MaskPool::NowNs& now_ns)
+              LiveCounters* counters, Backend* backend, const grammar::MaskPool::NowNs& now_ns)
       : limits_(limits),
         backend_(*backend),
         sequences_(*sequences),
@@ -95,7 +95,7 @@ class RoundPacker {
   Backend& backend_;
   SequenceTable& sequences_;
   const RowBindings& rows_;
-  VerifierCounters& counters_;
+  LiveCounters& counters_;
   MaskFiller masks_;
 };
 

@@ -17,10 +17,15 @@
 namespace specd {
 namespace {
 
-// The blocks that open with "```hex NAME": hex digits, the rest of a line after '#' is comment.
-std::map<std::string, std::string> ReadExamples() {
+std::ifstream OpenPage() {
   std::ifstream file(std::string(SPECD_SOURCE_DIR) + "/docs/PROTOCOL.md");
   REQUIRE(file.good());
+  return file;
+}
+
+// The blocks that open with "```hex NAME": hex digits, the rest of a line after '#' is comment.
+std::map<std::string, std::string> ReadExamples() {
+  std::ifstream file = OpenPage();
   std::map<std::string, std::string> examples;
   std::string* current = nullptr;
   for (std::string line; std::getline(file, line);) {
@@ -40,6 +45,17 @@ std::map<std::string, std::string> ReadExamples() {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("PROTOCOL.md: the row of StatsReply has the counters in their order") {
+    std::string names;
+#define SPECD_COUNTER(name, meaning) names += names.empty() ? #name : ", " #name;
+#include "kernels/core/counter_list.inc"
+    std::ifstream file = OpenPage();
+    std::string row;
+    while (std::getline(file, row) && row.find("| StatsReply |") == std::string::npos) {
+    }
+    CHECK(row == "| 106 | StatsReply | " + names + ": u64 each |");
+  }
+
   TEST_CASE("PROTOCOL.md: the worked examples are the program's bytes") {
     const std::map<std::string, std::string> examples = ReadExamples();
     CHECK(examples.size() == 8);

@@ -71,6 +71,19 @@ class AttachedTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, "no trace is recorded"):
                 engine.dump_trace()
 
+    def test_the_counters_of_ended_sessions_are_in_the_last_line(self):
+        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
+        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
+        for num_rounds in (2, 3):
+            with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
+                sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=10))
+                for _ in range(num_rounds):
+                    engine.verify(np.eye(8)[[5, 5]], {sequence: [5]})
+                self.assertEqual(engine.stats()["kept"], 2 * num_rounds)
+        self.stop(daemon)
+        self.assertIn("stopped after 5 rounds, 10 tokens, 5 drafts of which 5 accepted",
+                      daemon.stderr)
+
     def test_eos_by_number_without_a_tokenizer(self):
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
                             "--eos_token_ids=3,5")

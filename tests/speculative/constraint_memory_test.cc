@@ -185,7 +185,7 @@ TEST_SUITE("unit") {
     f.drafts[1] = kNoToken;
     const SequenceInput inputs[] = {f.Input(0xabc00000000), f.Input(d),  f.Input(f.c), refused,
                                     f.Input(f.b),           f.Input(f.b)};
-    const VerifierCounters before = f.verifier->counters();
+    const Counters before = f.verifier->counters();
     MaskWarmth warmth;
     CHECK_FALSE(f.verifier->WarmMasks({inputs, 3}, &warmth));
     CHECK(warmth.num_warm == 0);

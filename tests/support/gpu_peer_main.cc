@@ -50,13 +50,9 @@ class Peer {
         const absl::StatusOr<DeviceExport> exported =
             ExportDeviceMemory(gpu_, FakeGpuOptions().devices, request.address, request.size_bytes);
         if (!exported.ok()) return Answer(exported.status());
-        const DeviceRegionSpec& spec = exported->spec;
         std::vector<int> fds;
         for (const UniqueFd& fd : exported->fds) fds.push_back(fd.get());
-        return Ask(RegisterDeviceRegionRequest{spec.kind, spec.device_uuid, spec.handle,
-                                               spec.base_bytes, spec.offset_bytes, spec.size_bytes,
-                                               spec.buffer_id, spec.export_pid, spec.piece_bytes},
-                   fds, &reply->value);
+        return Ask(RegisterDeviceRegionRequest{exported->spec}, fds, &reply->value);
       }
       case PeerOp::kUnregister:
         return Ask(UnregisterRegionRequest{static_cast<uint32_t>(request.value)}, {}, nullptr);

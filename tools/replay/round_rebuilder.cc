@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/trace/task_fields.h"
 #include "tools/replay/names.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/task_rules.h"
@@ -149,30 +150,19 @@ void RoundRebuilder::MakeTask(const TraceTask& record, uint32_t slot, const Arra
   const auto optional = [](const auto& values) { return values.empty() ? nullptr : values.data(); };
   Draft& draft = task.draft;
   draft.num_nodes = static_cast<int32_t>(record.tokens.size());
-  draft.tokens = record.drafts_by_slot ? nullptr : record.tokens.data();
-  draft.kinds = optional(record.kinds);
+  VisitDraftArrays(
+      [&](const char*, auto array, auto list, int) { draft.*array = optional(record.*list); });
+  if (record.drafts_by_slot) draft.tokens = nullptr;
+  draft.parents = nullptr;  // a chain (task_rules.h)
   draft.target_rows = optional(arrays.target_rows);
   draft.draft_rows = optional(arrays.draft_rows);
-  draft.draft_weights = optional(record.draft_weights);
-  draft.draft_masses = optional(record.draft_masses);
-  draft.target_argmax = optional(record.target_argmax);
-  task.method = record.method;
-  task.target_scale = record.target_scale;
-  task.draft_scale = record.draft_scale;
-  task.seed = record.seed;
-  task.first_position = record.first_position;
-  task.round_base = record.round_base;
+  VisitTaskValues([&](const char*, auto value, auto recorded) { task.*value = record.*recorded; });
   task.slot = slot;
-  task.drafts_by_slot = record.drafts_by_slot;
-  task.min_tokens = record.min_tokens;
   task.edits = {.edits = record.edits.data(),
                 .num_edits = static_cast<int32_t>(record.edits.size()),
                 .allowed = optional(record.allowed),
                 .penalties = record.penalties};
   task.places = optional(arrays.places);
-  task.target_filters = record.target_filters;
-  task.draft_filters = record.draft_filters;
-  task.draft_edits = record.draft_edits;
   task.scores = record.scores;
   task.scores.chosen = record.chosen.data();
   task.scores.num_chosen = static_cast<int32_t>(record.chosen.size());

@@ -118,6 +118,53 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].total_kept == 2);
   }
 
+  TEST_CASE("a reader of the counters waited until a round was done") {
+    LongSession f;
+    Served served(f);
+    std::vector<uint64_t> rounds;
+    // The session's lock is held here.
+    f.hooked->hook = [&](const RoundBatch&) {
+      std::thread([&] { rounds.push_back(f.session->counters().sequence_rounds); }).join();
+    };
+    f.SubmitThree();
+    while (served.loop.Step()) {
+    }
+    CHECK(rounds == std::vector<uint64_t>{0, 0, 0});  // a round is counted when it is answered
+    CHECK(f.session->counters().sequence_rounds == 3);
+  }
+
+  TEST_CASE("counters are read while rounds run, and none of them falls") {
+    SessionFixture f;
+    const SequenceHandle s = f.Open("r", 1000);
+    std::atomic<bool> stop{false};
+    bool has_fallen = false;
+    std::thread reader([&] {
+      Counters last;
+      while (!stop.load()) {
+        const Counters now = f.session->counters();
+#define SPECD_COUNTER(name, meaning) has_fallen = has_fallen || now.name < last.name;
+#include "kernels/core/counter_list.inc"
+        last = now;
+      }
+    });
+    CompletionView done;
+    for (uint64_t round = 1; round <= 200; ++round) {
+      f.backend->script = {Confirm(2, {1, 2, 5})};
+      REQUIRE(f.Submit({s}, round) == PushResult::kOk);
+      REQUIRE(f.session->Step());
+      REQUIRE(f.engine->Poll(&done));
+      f.Events();
+    }
+    stop.store(true);
+    reader.join();
+    CHECK_FALSE(has_fallen);
+    const Counters sums = f.session->counters();
+    CHECK(sums.rounds == 200);
+    CHECK(sums.drafted == 600);
+    CHECK(sums.accepted == 400);
+    CHECK(sums.kept == 600);
+  }
+
   TEST_CASE("a control message waited until a long round was done") {
     LongSession f;
     Served served(f);
@@ -125,7 +172,7 @@ TEST_SUITE("unit") {
     std::atomic<bool> stop{false};
     std::thread control([&] {
       while (!stop.load()) {
-        f.session->counters();
+        (void)f.session->AbortSequence(0);  // no sequence has this handle
         ++num_calls;
       }
     });

@@ -185,13 +185,14 @@ TEST_SUITE("unit") {
     const Reply reply = client.Call(region, fd.get());
     const auto* registered = std::get_if<RegionReply>(&reply);
     REQUIRE(registered != nullptr);
-    BindTensorRequest bind{
-        SPECD_TARGET_ROWS, registered->region, SPECD_FLOAT32, SPECD_LOGITS, 0, 128, 0};
+    BindTensorRequest bind{SPECD_TARGET_ROWS,
+                           registered->region,
+                           {.dtype = SPECD_FLOAT32, .num_rows = 128, .kind = SPECD_LOGITS}};
     CHECK(client.Code(bind) == SPECD_OK);  // 128 rows of 8 floats are 4096 bytes
-    bind.num_rows = 129;
+    bind.spec.num_rows = 129;
     CHECK(client.Code(bind) == SPECD_ERROR_REGION);
-    bind.num_rows = 1;
-    bind.offset_bytes = ~uint64_t{0} - 31;
+    bind.spec.num_rows = 1;
+    bind.spec.offset_bytes = ~uint64_t{0} - 31;
     CHECK(client.Code(bind) != SPECD_OK);
   }
 
@@ -296,10 +297,10 @@ TEST_SUITE("unit") {
     reply = client.Call(GetStatsRequest{});
     const auto* stats = std::get_if<StatsReply>(&reply);
     REQUIRE(stats != nullptr);
-    CHECK(stats->rounds == 1);
-    CHECK(stats->drafted == 3);
-    CHECK(stats->accepted == 2);
-    CHECK(stats->kept == 3);
+    CHECK(stats->counters.rounds == 1);
+    CHECK(stats->counters.drafted == 3);
+    CHECK(stats->counters.accepted == 2);
+    CHECK(stats->counters.kept == 3);
   }
 
   TEST_CASE("what a request has made goes if its answer was given up, and nothing else does") {

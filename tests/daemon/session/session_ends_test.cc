@@ -19,6 +19,39 @@ namespace specd {
 namespace {
 
 TEST_SUITE("unit") {
+  TEST_CASE("the counters of a session were gone with it") {
+    SessionTotals totals;
+    Counters expected;
+    for (const bool faults : {false, true}) {
+      SessionFixture f;
+      SessionOptions options = f.session->options();
+      options.totals = &totals;
+      auto owned = std::make_unique<ScriptedBackend>();
+      f.backend = owned.get();
+      f.Attach(options, std::move(owned));
+      const SequenceHandle s = f.Open("r", 9);
+      f.backend->script = {Confirm(2, {1, 2, 5})};
+      f.Submit({s});
+      f.session->Step();
+      CHECK(totals.Read() == expected);  // the session runs
+      if (faults) {                      // a round that is called off is not counted
+        f.backend->script = {Confirm(2, {1, 2, 5})};
+        f.Submit({s}, 2);
+        f.session->regions_host().has_faulted->store(true);
+        f.session->Step();
+      }
+      f.session->End();
+      f.session->EndAll();
+      expected.rounds += 1;
+      expected.sequence_rounds += 1;
+      expected.drafted += 3;
+      expected.accepted += 2;
+      expected.kept += 3;
+      CHECK(totals.Read() == expected);
+    }
+    CHECK(totals.Read().kept == 6);
+  }
+
   TEST_CASE("a round whose rows had a missing page is aborted, and its session ends") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r", 9);

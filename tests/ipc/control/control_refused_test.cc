@@ -112,7 +112,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("control: an integer that does not fit its field is refused, not cut") {
-    Parts bind(MustEncode(BindTensorRequest{1, 1, 0, 0, 0, 1, 0}));
+    Parts bind(MustEncode(BindTensorRequest{1, 1, {.num_rows = 1}}));
     bind.body[1].second = msgpack::object(uint64_t{1} << 32);
     CHECK(ErrorFieldOf(DecodeWhole(bind.Join()).status()) == "region");
     OpenSequenceRequest open = SampleOpen();

@@ -55,22 +55,32 @@ inline std::vector<Request> SampleRequests() {
   return {hello,
           MappedRequest{},
           RegisterRegionRequest{uint64_t{1} << 40},
-          BindTensorRequest{2, 3, 1, 1, 64, 100, 32064, 0.5, 30.5, true},
+          BindTensorRequest{2, 3, {1, 64, 100, 32064, 1, true, 0.5, 30.5}},
           SampleOpen(),
           CloseSequenceRequest{uint64_t{1} << 32 | 5},
           AbortSequenceRequest{uint64_t{2} << 32 | 6},
           ForkSequenceRequest{uint64_t{2} << 32 | 6, "req-2", true, 99},
           GetStatsRequest{},
-          RegisterDeviceRegionRequest{1, "GPU-1", "00ff", 1, 2, 3, 4, 5, {}},
+          RegisterDeviceRegionRequest{{1, "GPU-1", "00ff", 1, 2, 3, 4, 5, {}}},
           RegisterDeviceRegionRequest{
-              2, "GPU-2", "", 6, 7, 8, ~uint64_t{0}, ~uint32_t{0}, {9, ~uint64_t{0}}},
-          RegisterDeviceRegionRequest{3, "GPU-3", "ff", 1, 0, 1, 1, 1, {}},
+              {2, "GPU-2", "", 6, 7, 8, ~uint64_t{0}, ~uint32_t{0}, {9, ~uint64_t{0}}}},
+          RegisterDeviceRegionRequest{{3, "GPU-3", "ff", 1, 0, 1, 1, 1, {}}},
           UnregisterRegionRequest{65536},
           GetGroupRequest{},
           JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
           DumpTraceRequest{},
           OpenSequencesRequest{3, 1200},
           GiveUpRequest{43}};
+}
+
+// Every counter has another value, and the last one is the largest.
+inline Counters SampleCounters() {
+  Counters counters;
+  uint64_t value = 0;
+#define SPECD_COUNTER(name, meaning) counters.name = ++value;
+#include "kernels/core/counter_list.inc"
+  counters.discarded = ~uint64_t{0};
+  return counters;
 }
 
 inline std::vector<Reply> SampleReplies() {
@@ -80,7 +90,7 @@ inline std::vector<Reply> SampleReplies() {
       SequenceReply{{uint64_t{1} << 32, ~uint64_t{0}}, {99, 100}, 3, {"/a: b", "\xc3\xa4"}},
       OkReply{},
       ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
-      StatsReply{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ~uint64_t{0}},
+      StatsReply{SampleCounters()},
       GroupReply{"1f-00ff", 0x81},
       JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
       TraceReply{"/t/a.mcap", ~uint64_t{0}, 2},

@@ -72,7 +72,7 @@ TEST_SUITE("unit") {
       const auto* const device = std::get_if<RegisterDeviceRegionRequest>(&request);
       // The samples' kinds: a handle, two pieces, a pool.
       const size_t of_device[] = {0, 0, 2, 1};
-      CHECK(header->num_fds == (device != nullptr ? of_device[device->kind] : has_fd ? 1 : 0));
+      CHECK(header->num_fds == (device != nullptr ? of_device[device->spec.kind] : has_fd ? 1 : 0));
     }
   }
 
@@ -216,24 +216,25 @@ TEST_SUITE("unit") {
 
   TEST_CASE(
       "control: a region of device memory comes with a descriptor for each piece, up to 250") {
-    RegisterDeviceRegionRequest region{2, "GPU-1", "", 1, 0, 1, 1, 1, {}};
+    RegisterDeviceRegionRequest region{{2, "GPU-1", "", 1, 0, 1, 1, 1, {}}};
     for (const size_t num_pieces : {size_t{0}, size_t{1}, kMessageFdsMax}) {
-      region.piece_bytes.assign(num_pieces, ~uint64_t{0});
+      region.spec.piece_bytes.assign(num_pieces, ~uint64_t{0});
       const std::vector<uint8_t> message = MustEncode(region);
       CHECK(DecodeHeader(message, ControlReader::kDaemon)->num_fds == num_pieces);
       const absl::StatusOr<Request> decoded = DecodeWhole(message);
       REQUIRE(decoded.ok());
-      CHECK(std::get<RegisterDeviceRegionRequest>(*decoded).piece_bytes == region.piece_bytes);
+      CHECK(std::get<RegisterDeviceRegionRequest>(*decoded).spec.piece_bytes ==
+            region.spec.piece_bytes);
     }
     std::vector<uint8_t> message = MustEncode(region);
     message[16] = static_cast<uint8_t>(kMessageFdsMax + 1);
     const absl::Status too_many = DecodeHeader(message, ControlReader::kDaemon).status();
     CHECK(ErrorFieldOf(too_many) == "num_fds");
     CHECK(std::string(too_many.message()).find("num_fds = 251") != std::string::npos);
-    region.piece_bytes.push_back(1);
+    region.spec.piece_bytes.push_back(1);
     CHECK(ErrorFieldOf(EncodeRequest(region, 1).status()) == "piece_bytes");
     // The reader has the same bound for every writer.
-    region.piece_bytes.resize(1);
+    region.spec.piece_bytes.resize(1);
     Parts parts(MustEncode(region));
     msgpack::zone zone;
     parts.body.back().second = msgpack::object(std::vector<uint64_t>(251, 1), zone);

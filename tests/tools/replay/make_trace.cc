@@ -297,10 +297,7 @@ class Engine {
     if (trace_ != nullptr) {
       const int64_t now_ns = Clock::Real()->NowNs();
       trace_->Taken({.round_id = static_cast<uint64_t>(round),
-                     .submitted_ns = now_ns,
-                     .taken_ns = now_ns,
-                     .on_stream = false,
-                     .staged = false});
+                     .times = {.submitted = now_ns, .taken = now_ns}});
     }
     VerifyRound(verifier_, inputs, results);
     if (trace_ != nullptr) trace_->Answered(results, Clock::Real()->NowNs());
