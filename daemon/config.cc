@@ -198,12 +198,17 @@ absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32
   return absl::OkStatus();
 }
 
+namespace {
+
+// The users that may connect to the endpoint. A refused connection is logged.
 AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids) {
   return {.uids = allowed_uids, .on_turned_away = [endpoint](std::string_view why) {
             LogOfPeer({"egress", spdlog::level::warn, endpoint},
                       "a connection to {} is turned away: {}", endpoint, why);
           }};
 }
+
+}  // namespace
 
 BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids,
                                 uint64_t queued_bytes) {
@@ -214,6 +219,13 @@ BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t
             LogOfPeer({"egress", spdlog::level::warn, endpoint}, "a subscriber of {}, {}", endpoint,
                       what);
           }};
+}
+
+PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids) {
+  return {
+      .accept = RulesFor(endpoint, allowed_uids), .on_trouble = [endpoint](std::string_view what) {
+        LogOfPeer({"egress", spdlog::level::warn, endpoint}, "a sender of {}, {}", endpoint, what);
+      }};
 }
 
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint) {

@@ -13,8 +13,8 @@
 #include "daemon/session/model_profile.h"
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
-#include "ipc/sockets/accept_gate.h"
 #include "ipc/sockets/broadcaster.h"
+#include "ipc/sockets/pull_socket.h"
 #include "speculative/grammar/base/budget.h"
 
 namespace specd {
@@ -98,14 +98,13 @@ absl::Status CheckEndpoints(const DaemonConfig& config);
 // Turns "1000" into 1000.
 absl::Status ParseUids(const std::vector<std::string>& texts, std::vector<uint32_t>* uids);
 
-// Returns the users that may connect to an endpoint of token events, text or aborts. A refused
-// connection is logged.
-AcceptRules RulesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
-
 // Returns the bounds of the subscribers of token events or text. Those who go beyond them are
 // logged. `queued_bytes` is for all of them together.
 BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids,
                                 uint64_t queued_bytes);
+
+// Returns the bounds of those who send aborts.
+PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 
 // Logs a warning if everybody who reaches the endpoint may use it.
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint);

@@ -194,7 +194,7 @@ absl::Status Daemon::StartTextSide() {
   publisher.aborts_endpoints = {kAbortsInside};
   publisher.subscribers =
       SubscribersFor("token events", config_.allowed_uids, config_.memory.endpoint_bytes);
-  publisher.accept = RulesFor("aborts", config_.allowed_uids);
+  publisher.text_sides = TextSidesFor("aborts", config_.allowed_uids);
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
     publisher.watch_text_side = true;

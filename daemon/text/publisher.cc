@@ -32,14 +32,6 @@ constexpr int64_t kTextSideNs = 3'000'000'000;
 // Events of one session that are taken before the next session's turn.
 constexpr int kPoppedMax = 4096;
 
-// Messages of the text side that are read before the next look at events.
-constexpr int kReceivedMax = 1024;
-
-// A frame of the text side takes about a hundred bytes. A sender waits while this many of its
-// messages do.
-constexpr int64_t kAbortBytesMax = 1024;
-constexpr int kWaitingAbortsMax = 1000;
-
 // An abort may come after its stream's end was published, late by the time that the text side takes
 // to read the end. This many later streams are a generous bound, and they bound the memory.
 constexpr size_t kEndedStreamsMax = 65536;
@@ -58,10 +50,7 @@ size_t WireBytes(const TokenEvent& event) {
 absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& options) {
   absl::StatusOr<PublishSocket> tokens = PublishSocket::Make(options.context, options.subscribers);
   if (!tokens.ok()) return tokens.status();
-  absl::StatusOr<ZmqSocket> aborts = ZmqSocket::Make(options.context, ZmqKind::kPull,
-                                                     {.receive_queue_messages = kWaitingAbortsMax,
-                                                      .message_bytes_max = kAbortBytesMax,
-                                                      .accept = options.accept});
+  absl::StatusOr<PullSocket> aborts = PullSocket::Make(options.context, options.text_sides);
   if (!aborts.ok()) return aborts.status();
   for (const std::string& endpoint : options.tokens_endpoints) {
     if (absl::Status status = tokens->Bind(endpoint); !status.ok()) return status;
@@ -72,7 +61,7 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
   return std::unique_ptr<Publisher>(new Publisher(options, *std::move(tokens), *std::move(aborts)));
 }
 
-Publisher::Publisher(const Options& options, PublishSocket tokens, ZmqSocket aborts)
+Publisher::Publisher(const Options& options, PublishSocket tokens, PullSocket aborts)
     : options_(options),
       awake_(kTextSideNs / 4),
       tokens_(std::move(tokens)),
@@ -211,18 +200,12 @@ void Publisher::SendHeartbeat() {
 }
 
 bool Publisher::Receive(absl::Duration timeout) {
-  // Bounded: a peer that sends without end must not delay the events.
-  int received = 0;
-  for (; received < kReceivedMax; ++received) {
-    absl::StatusOr<bool> any =
-        aborts_.Receive(&frames_, received > 0 ? absl::ZeroDuration() : timeout);
-    if (!any.ok() || !*any) break;
-    if (frames_.size() == 2) Handle(frames_[0], frames_[1]);
-  }
-  return received > 0;
+  return aborts_.Receive(timeout, [this](std::string_view topic, std::string_view payload) {
+    return Handle(topic, payload);
+  });
 }
 
-void Publisher::Handle(std::string_view topic, std::string_view payload) {
+absl::Status Publisher::Handle(std::string_view topic, std::string_view payload) {
   absl::Status problem = absl::InvalidArgumentError("neither \"abort\" nor \"alive\"");
   if (topic == kAliveTopic) {
     absl::StatusOr<SignOfLife> alive = DecodeSignOfLife(payload);
@@ -238,6 +221,7 @@ void Publisher::Handle(std::string_view topic, std::string_view payload) {
               "unreadable message on the aborts endpoint: {}",
               Printable(std::string(problem.message())));
   }
+  return problem;
 }
 
 void Publisher::Apply(const SignOfLife& alive) {

@@ -22,6 +22,7 @@
 #include "daemon/session/session_list.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/publish_socket.h"
+#include "ipc/sockets/pull_socket.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -36,7 +37,7 @@ class Publisher {
     std::vector<std::string> tokens_endpoints;  // to bind
     std::vector<std::string> aborts_endpoints;  // to bind
     BroadcastOptions subscribers = {};          // of the tokens endpoints
-    AcceptRules accept = {};                    // of the aborts endpoints
+    PullOptions text_sides = {};                // of the aborts endpoints
     // True if the text side is another process, which may end or be replaced. Streams whose stop
     // strings no text side looks for are then aborted.
     bool watch_text_side = false;
@@ -65,7 +66,7 @@ class Publisher {
     bool settled = false;  // the text side has had its last word, or will say none
   };
 
-  Publisher(const Options& options, PublishSocket tokens, ZmqSocket aborts);
+  Publisher(const Options& options, PublishSocket tokens, PullSocket aborts);
 
   // Takes and sends the sessions' events; true if there were any.
   bool Publish();
@@ -83,7 +84,8 @@ class Publisher {
   void SendBatch();
   void SendHeartbeat();
   bool Receive(absl::Duration timeout);
-  void Handle(std::string_view topic, std::string_view payload);
+  // An error if the message is unreadable, which is logged.
+  absl::Status Handle(std::string_view topic, std::string_view payload);
   void Apply(const SignOfLife& alive);
   void Apply(const AbortRequest& request);
   void WatchTextSide();
@@ -96,7 +98,7 @@ class Publisher {
 
   // Owned by the publisher thread.
   PublishSocket tokens_;
-  ZmqSocket aborts_;
+  PullSocket aborts_;
   uint64_t version_ = 0;
   SessionList::Snapshot snapshot_;
   SessionList::Snapshot retired_;
@@ -107,7 +109,6 @@ class Publisher {
   int64_t next_heartbeat_ns_ = 0;
   uint64_t text_side_instance_ = 0;
   std::string buffer_;
-  std::vector<std::string> frames_;
 };
 
 }  // namespace specd

@@ -1,18 +1,19 @@
-// AcceptGate decides which peers may connect to a bound endpoint, for ZmqSocket and StreamListener.
+// AcceptGate accepts the connections of a listening socket, but for peers that may not connect.
 //
-// libzmq accepts every connection, and ends the process if no descriptor is left. Its filters of
-// users ask the name service on the thread that moves all messages. accept_gate.cc therefore
-// defines accept4, and a program that links it calls the gate for every listener. libzmq sees a
-// refused connection as one that the peer gave up. The gate does not change a listener without
-// rules. Safe from any thread.
+// For StreamListener. It keeps a descriptor in reserve: if the process has no other, it takes a
+// connection with that one and closes it, so that the listener is not ready for ever. Movable; not
+// synchronized.
 #pragma once
+
+#include <sys/socket.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <string_view>
 #include <vector>
+
+#include "ipc/base/unique_fd.h"
 
 namespace specd {
 
@@ -20,20 +21,24 @@ struct AcceptRules {
   // Besides this process's own user. Only unix sockets tell the user.
   std::vector<uint32_t> uids = {};
   size_t connections_max = 256;
-  // Called on a thread of libzmq, with the reason.
+  // Called on the thread that accepts, with the reason.
   std::function<void(std::string_view why)> on_turned_away = [](std::string_view) {};
 };
 
-// The rules of an endpoint, ipc://PATH or tcp://HOST:PORT, while this object lives.
 class AcceptGate {
  public:
-  AcceptGate(const std::string& endpoint, AcceptRules rules);
-  AcceptGate(AcceptGate&& other) noexcept;
-  AcceptGate& operator=(AcceptGate&&) = delete;
-  ~AcceptGate();
+  explicit AcceptGate(AcceptRules rules);
+
+  // As accept4. A connection, which does not block; invalid if there is none, or if it was turned
+  // away. `num_connected` are there.
+  UniqueFd Accept(int listener, size_t num_connected, sockaddr_storage* address, socklen_t* size);
 
  private:
-  std::string key_;  // empty after a move
+  bool Admits(int fd, size_t num_connected) const;
+  bool Knows(uint32_t uid) const;
+
+  AcceptRules rules_;
+  UniqueFd spare_;
 };
 
 }  // namespace specd

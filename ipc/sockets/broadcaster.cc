@@ -1,18 +1,12 @@
 #include "ipc/sockets/broadcaster.h"
 
 #include <fmt/format.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <span>
 #include <utility>
 
-#include "ipc/base/error.h"
-#include "ipc/include/specd/specd.h"
 #include "ipc/sockets/zmtp.h"
 
 namespace specd {
@@ -23,61 +17,57 @@ namespace {
 constexpr size_t kEntryBytes = 64;
 constexpr size_t kPrefixBytes = 256;
 
-constexpr size_t kReadBytes = 16 * 1024;
 // Turns of one subscriber before the others'.
 constexpr int kTurnsMax = 8;
-constexpr int kEventsMax = 64;
 constexpr absl::Duration kInspection = absl::Seconds(1);
 
 size_t CostOf(std::string_view prefix) { return 2 * prefix.size() + kPrefixBytes; }
 
-bool Watch(int poller, int operation, int fd, uint32_t events, void* who) {
-  epoll_event event = {.events = events, .data = {.ptr = who}};
-  return epoll_ctl(poller, operation, fd, &event) == 0;
-}
-
-// A set clock or a suspended machine ends no subscriber.
-absl::Time Now() {
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return absl::TimeFromTimespec(now);
-}
+Subscriber* Of(ZmtpPeer* peer) { return static_cast<Subscriber*>(peer); }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Broadcaster>> Broadcaster::Create(const std::string& endpoint,
                                                                  const BroadcastOptions& options) {
-  absl::StatusOr<StreamListener> listener = StreamListener::Listen(endpoint, options.accept);
-  if (!listener.ok()) return listener.status();
-  UniqueFd poller(epoll_create1(EPOLL_CLOEXEC));
-  UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!poller.valid() || !bell.valid()) {
-    return MakeErrnoError(SPECD_ERROR_DISCONNECTED, "", fmt::format("serving {}", endpoint), errno);
-  }
-  return std::unique_ptr<Broadcaster>(
-      new Broadcaster(*std::move(listener), std::move(poller), std::move(bell), options));
+  std::unique_ptr<Broadcaster> made(new Broadcaster(options));
+  if (absl::Status status = made->Listen(endpoint); !status.ok()) return status;
+  return made;
 }
 
-Broadcaster::Broadcaster(StreamListener listener, UniqueFd poller, UniqueFd bell,
-                         const BroadcastOptions& options)
-    : options_(options),
-      listener_(std::move(listener)),
-      poller_(std::move(poller)),
-      bell_(std::move(bell)),
-      subscriptions_(options.subscriptions) {
-  Watch(poller_.get(), EPOLL_CTL_ADD, bell_.get(), EPOLLIN, nullptr);
-  Watch(poller_.get(), EPOLL_CTL_ADD, listener_.fd(), EPOLLIN, &listener_);
+Broadcaster::Broadcaster(const BroadcastOptions& options)
+    : options_(options), subscriptions_(options.subscriptions) {}
+
+absl::Status Broadcaster::Listen(const std::string& endpoint) {
+  const auto take = [this](ZmtpPeer* peer, ZmtpInput kind, std::string_view body) {
+    Take(kind, body, Of(peer));
+    return absl::OkStatus();
+  };
+  absl::StatusOr<std::unique_ptr<PeerSet>> peers = PeerSet::Listen(
+      endpoint,
+      {.role = ZmtpRole::kPublisher,
+       .accept = options_.accept,
+       .handshake_max = options_.handshake_max,
+       .inspection_interval = std::min(kInspection, options_.deaf_max),
+       .on_trouble = options_.on_trouble},
+      {.make = [] { return std::make_unique<Subscriber>(); },
+       .take = take,
+       .send = [this](ZmtpPeer* peer) { Flush(Of(peer)); },
+       .inspect = [this](ZmtpPeer* peer, absl::Time now) { Inspect(now, Of(peer)); },
+       .leave = [this](ZmtpPeer* peer) { Leave(Of(peer)); }});
+  if (!peers.ok()) return peers.status();
+  peers_ = *std::move(peers);
   thread_ = std::thread([this] { Run(); });
+  return absl::OkStatus();
 }
 
 Broadcaster::~Broadcaster() {
+  if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  Ring();
+  peers_->Ring();
   thread_.join();
-  while (!subscribers_.empty()) Close(subscribers_.back().get());
 }
 
 void Broadcaster::Send(std::string_view topic, std::string_view payload) {
@@ -93,12 +83,14 @@ void Broadcaster::Send(std::string_view topic, std::string_view payload) {
     if (message == nullptr) message = MakeMessage(ZmtpMessage(topic, payload));
     Push(message, subscriber);
   }
-  if (was_idle && !listed_.empty()) Ring();
+  if (was_idle && !listed_.empty()) peers_->Ring();
 }
 
 BroadcastCounters Broadcaster::counters() const {
   const std::lock_guard lock(mutex_);
-  return counters_;
+  BroadcastCounters counters = counters_;
+  counters.disconnected = peers_->num_disconnected();
+  return counters;
 }
 
 size_t Broadcaster::queued_bytes() const {
@@ -176,63 +168,20 @@ void Broadcaster::Run() {
     return stopping_;
   };
   while (!stopping()) Step(std::min(kInspection, options_.deaf_max));
-  const absl::Time end = Now() + options_.linger;
-  while (HasQueued() && Now() < end) Step(options_.linger);
+  const absl::Time end = PeerSet::Now() + options_.linger;
+  while (HasQueued() && PeerSet::Now() < end) Step(options_.linger);
 }
 
 void Broadcaster::Step(absl::Duration timeout) {
-  std::array<epoll_event, kEventsMax> events;
-  const int num_events = epoll_wait(poller_.get(), events.data(), kEventsMax,
-                                    static_cast<int>(absl::ToInt64Milliseconds(timeout)));
-  for (const epoll_event& event : std::span(events.data(), std::max(num_events, 0))) {
-    if (event.data.ptr == nullptr) {
-      eventfd_t rings = 0;
-      eventfd_read(bell_.get(), &rings);
-    } else if (event.data.ptr == &listener_) {
-      Admit();
-    } else {
-      auto* const subscriber = static_cast<Subscriber*>(event.data.ptr);
-      if ((event.events & EPOLLOUT) != 0) Flush(subscriber);
-      if ((event.events & ~EPOLLOUT) != 0) Read(subscriber);
-    }
-  }
+  peers_->Step(timeout);
   SendListed();
-  closed_.clear();
-  if (const absl::Time now = Now(); now >= next_inspection_) {
-    next_inspection_ = now + std::min(kInspection, options_.deaf_max);
-    Inspect(now);
-  }
+  peers_->Sweep();
 }
 
-void Broadcaster::Admit() {
-  auto subscriber = std::make_unique<Subscriber>();
-  subscriber->fd = listener_.Accept(&subscriber->name);
-  if (!subscriber->fd.valid()) return;
-  subscriber->accepted_at = Now();
-  if (!Watch(poller_.get(), EPOLL_CTL_ADD, subscriber->fd.get(), EPOLLIN, subscriber.get())) return;
-  const std::lock_guard lock(mutex_);
-  Push(MakeMessage(ZmtpHello()), subscriber.get());
-  subscribers_.push_back(std::move(subscriber));
-}
-
-void Broadcaster::Read(Subscriber* subscriber) {
-  if (!subscriber->fd.valid()) return;
-  std::array<char, kReadBytes> buffer;
-  const ssize_t size = recv(subscriber->fd.get(), buffer.data(), buffer.size(), 0);
-  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (size <= 0) return Close(subscriber);
-  const absl::Status status = subscriber->reader.Read({buffer.data(), static_cast<size_t>(size)},
-                                                      [&](ZmtpInput kind, std::string_view body) {
-                                                        if (kind == ZmtpInput::kSubscribe)
-                                                          Subscribe(body, subscriber);
-                                                        if (kind == ZmtpInput::kCancel)
-                                                          Cancel(body, subscriber);
-                                                        if (kind == ZmtpInput::kPing)
-                                                          Answer(body, subscriber);
-                                                      });
-  if (!status.ok()) {
-    Disconnect(std::string_view(status.message().data(), status.message().size()), subscriber);
-  }
+void Broadcaster::Take(ZmtpInput kind, std::string_view body, Subscriber* subscriber) {
+  if (kind == ZmtpInput::kSubscribe) Subscribe(body, subscriber);
+  if (kind == ZmtpInput::kCancel) Cancel(body, subscriber);
+  if (kind == ZmtpInput::kPing) Answer(body, subscriber);
 }
 
 // Where a message waits, it is an answer as well.
@@ -262,7 +211,7 @@ void Broadcaster::Flush(Subscriber* subscriber) {
     header.msg_iovlen = count;
     const ssize_t sent = sendmsg(subscriber->fd.get(), &header, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0 && errno != EAGAIN) return Close(subscriber);
+    if (sent < 0 && errno != EAGAIN) return peers_->Close(subscriber);
     if (sent > 0) {
       subscriber->full_since = absl::InfiniteFuture();
       const std::lock_guard lock(mutex_);
@@ -272,7 +221,7 @@ void Broadcaster::Flush(Subscriber* subscriber) {
   }
   // It stays listed, and the others go first.
   const std::lock_guard lock(mutex_);
-  if (listed_.empty()) Ring();
+  if (listed_.empty()) peers_->Ring();
   listed_.push_back(subscriber);
 }
 
@@ -295,53 +244,37 @@ size_t Broadcaster::Gather(Subscriber* subscriber, Pieces* pieces, size_t* size_
 void Broadcaster::WaitForRoom(bool wanted, Subscriber* subscriber) {
   if (!wanted) subscriber->full_since = absl::InfiniteFuture();
   if (wanted && subscriber->full_since == absl::InfiniteFuture()) {
-    subscriber->full_since = Now();
+    subscriber->full_since = PeerSet::Now();
   }
   if (subscriber->waits_for_room == wanted) return;
   subscriber->waits_for_room = wanted;
-  Watch(poller_.get(), EPOLL_CTL_MOD, subscriber->fd.get(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN,
-        subscriber);
+  peers_->WatchRoom(wanted, subscriber);
 }
 
-void Broadcaster::Inspect(absl::Time now) {
-  for (size_t i = subscribers_.size(); i-- > 0;) {
-    Subscriber* const subscriber = subscribers_[i].get();
-    bool is_losing = false;
-    {
-      const std::lock_guard lock(mutex_);
-      is_losing = subscriber->is_losing;
-    }
-    const uint64_t refused = subscriber->refused_subscriptions;
-    if (refused > 0 && !std::exchange(subscriber->told_of_refused, true)) {
-      options_.on_trouble(fmt::format(
-          "{}: {} subscriptions are refused: a subscription is the beginning of a topic, a "
-          "subscriber may have {}, and all of them must fit beside what waits for subscribers",
-          subscriber->name, refused, options_.subscriptions.prefixes_max));
-    }
-    if (is_losing && !std::exchange(subscriber->told_of_lost, true)) {
-      options_.on_trouble(fmt::format("{} reads too slowly and loses messages", subscriber->name));
-    }
-    if (is_losing && now - subscriber->full_since >= options_.deaf_max) {
-      Disconnect(fmt::format("it has read nothing for {}", absl::FormatDuration(options_.deaf_max)),
-                 subscriber);
-    } else if (!subscriber->reader.ready() &&
-               now - subscriber->accepted_at >= options_.handshake_max) {
-      Disconnect("it has not said what it is", subscriber);
-    }
+void Broadcaster::Inspect(absl::Time now, Subscriber* subscriber) {
+  bool is_losing = false;
+  {
+    const std::lock_guard lock(mutex_);
+    is_losing = subscriber->is_losing;
   }
-  closed_.clear();
+  const uint64_t refused = subscriber->refused_subscriptions;
+  if (refused > 0 && !std::exchange(subscriber->told_of_refused, true)) {
+    options_.on_trouble(fmt::format(
+        "{}: {} subscriptions are refused: a subscription is the beginning of a topic, a "
+        "subscriber may have {}, and all of them must fit beside what waits for subscribers",
+        subscriber->name, refused, options_.subscriptions.prefixes_max));
+  }
+  if (is_losing && !std::exchange(subscriber->told_of_lost, true)) {
+    options_.on_trouble(fmt::format("{} reads too slowly and loses messages", subscriber->name));
+  }
+  if (is_losing && now - subscriber->full_since >= options_.deaf_max) {
+    peers_->Disconnect(
+        fmt::format("it has read nothing for {}", absl::FormatDuration(options_.deaf_max)),
+        subscriber);
+  }
 }
 
-void Broadcaster::Disconnect(std::string_view why, Subscriber* subscriber) {
-  options_.on_trouble(fmt::format("{} is disconnected: {}", subscriber->name, why));
-  Close(subscriber);
-  const std::lock_guard lock(mutex_);
-  ++counters_.disconnected;
-}
-
-void Broadcaster::Close(Subscriber* subscriber) {
-  if (!subscriber->fd.valid()) return;
-  subscriber->fd.Reset();  // epoll forgets it
+void Broadcaster::Leave(Subscriber* subscriber) {
   {
     const std::lock_guard lock(mutex_);
     for (const std::string& prefix : subscriber->prefixes) queued_bytes_ -= CostOf(prefix);
@@ -355,18 +288,12 @@ void Broadcaster::Close(Subscriber* subscriber) {
                                     subscriber->name, subscriber->lost_messages,
                                     subscriber->refused_subscriptions));
   }
-  const auto at = std::find_if(subscribers_.begin(), subscribers_.end(),
-                               [&](const auto& one) { return one.get() == subscriber; });
-  closed_.push_back(std::move(*at));
-  subscribers_.erase(at);
 }
 
 bool Broadcaster::HasQueued() const {
   const std::lock_guard lock(mutex_);
-  return std::any_of(subscribers_.begin(), subscribers_.end(),
-                     [](const auto& one) { return !one->queue.empty(); });
+  return std::any_of(peers_->peers().begin(), peers_->peers().end(),
+                     [](const auto& one) { return !Of(one.get())->queue.empty(); });
 }
-
-void Broadcaster::Ring() { eventfd_write(bell_.get(), 1); }
 
 }  // namespace specd

@@ -30,7 +30,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "ipc/sockets/accept_gate.h"
-#include "ipc/sockets/stream_listener.h"
+#include "ipc/sockets/peer_set.h"
 #include "ipc/sockets/subscriptions.h"
 
 namespace specd {
@@ -65,7 +65,7 @@ class Broadcaster {
   // Queues the message for those who subscribed to its topic. Waits for no peer.
   void Send(std::string_view topic, std::string_view payload);
 
-  const std::string& endpoint() const { return listener_.endpoint(); }
+  const std::string& endpoint() const { return peers_->endpoint(); }
   BroadcastCounters counters() const;
   size_t queued_bytes() const;  // of the pool
 
@@ -73,8 +73,8 @@ class Broadcaster {
   static constexpr size_t kPiecesMax = 64;
   using Pieces = std::array<iovec, kPiecesMax>;
 
-  Broadcaster(StreamListener listener, UniqueFd poller, UniqueFd bell,
-              const BroadcastOptions& options);
+  explicit Broadcaster(const BroadcastOptions& options);
+  absl::Status Listen(const std::string& endpoint);
 
   // ---- under the mutex
   bool HasRoom(const Subscriber& subscriber, size_t size_bytes) const;
@@ -86,8 +86,7 @@ class Broadcaster {
   // ---- on the thread
   void Run();
   void Step(absl::Duration timeout);
-  void Admit();
-  void Read(Subscriber* subscriber);
+  void Take(ZmtpInput kind, std::string_view body, Subscriber* subscriber);
   void Subscribe(std::string_view prefix, Subscriber* subscriber);
   void Cancel(std::string_view prefix, Subscriber* subscriber);
   void Answer(std::string_view ping, Subscriber* subscriber);
@@ -96,23 +95,13 @@ class Broadcaster {
   void Flush(Subscriber* subscriber);
   size_t Gather(Subscriber* subscriber, Pieces* pieces, size_t* size_bytes);
   void WaitForRoom(bool wanted, Subscriber* subscriber);
-  // Looks at every subscriber's times, and tells what was lost and refused.
-  void Inspect(absl::Time now);
-  void Disconnect(std::string_view why, Subscriber* subscriber);
-  void Close(Subscriber* subscriber);
+  // Looks at the subscriber's times, and tells what it lost and what was refused.
+  void Inspect(absl::Time now, Subscriber* subscriber);
+  void Leave(Subscriber* subscriber);
   bool HasQueued() const;
-  void Ring();
 
   const BroadcastOptions options_;
-  StreamListener listener_;
-  const UniqueFd poller_;
-  const UniqueFd bell_;
-
-  // Owned by the thread.
-  std::vector<std::unique_ptr<Subscriber>> subscribers_;
-  std::vector<std::unique_ptr<Subscriber>> closed_;  // until events of this step name them no more
-  std::vector<Subscriber*> sending_;
-  absl::Time next_inspection_ = absl::InfinitePast();
+  std::vector<Subscriber*> sending_;  // owned by the thread
 
   mutable std::mutex mutex_;
   Subscriptions subscriptions_;
@@ -122,7 +111,9 @@ class Broadcaster {
   BroadcastCounters counters_;
   bool stopping_ = false;
 
-  std::thread thread_;  // the last: it uses the others
+  // The last: they use the others.
+  std::unique_ptr<PeerSet> peers_;
+  std::thread thread_;
 };
 
 }  // namespace specd

@@ -106,10 +106,7 @@ std::string NameOf(int fd, const sockaddr_storage& address, socklen_t size) {
 
 StreamListener::StreamListener(std::optional<InstanceLock> lock, UniqueFd fd, std::string endpoint,
                                const AcceptRules& rules)
-    : lock_(std::move(lock)),
-      gate_(endpoint, rules),
-      fd_(std::move(fd)),
-      endpoint_(std::move(endpoint)) {}
+    : lock_(std::move(lock)), gate_(rules), fd_(std::move(fd)), endpoint_(std::move(endpoint)) {}
 
 absl::StatusOr<StreamListener> StreamListener::Listen(const std::string& endpoint,
                                                       const AcceptRules& rules) {
@@ -126,11 +123,10 @@ absl::StatusOr<StreamListener> StreamListener::Listen(const std::string& endpoin
   return StreamListener(std::move(lock), *std::move(fd), std::move(bound), rules);
 }
 
-UniqueFd StreamListener::Accept(std::string* name) {
+UniqueFd StreamListener::Accept(size_t num_connected, std::string* name) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
-  UniqueFd fd(accept4(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size,
-                      SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd fd = gate_.Accept(fd_.get(), num_connected, &address, &size);
   if (!fd.valid()) return fd;
   *name = NameOf(fd.get(), address, size);
   const int one = 1;

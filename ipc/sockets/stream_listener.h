@@ -1,9 +1,10 @@
-// StreamListener listens on an endpoint ipc://PATH or tcp://HOST:PORT, for Broadcaster.
+// StreamListener listens on an endpoint ipc://PATH or tcp://HOST:PORT, for PeerSet.
 //
-// An AcceptGate stands before it. The file of an ipc endpoint is held by an InstanceLock. Movable;
-// not synchronized.
+// An AcceptGate accepts its connections. The file of an ipc endpoint is held by an InstanceLock.
+// Movable; not synchronized.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 
@@ -25,8 +26,8 @@ class StreamListener {
   const std::string& endpoint() const { return endpoint_; }
 
   // A connection, which does not block; invalid if there is none, or if the gate turned it away.
-  // `name` becomes the peer's for the log.
-  UniqueFd Accept(std::string* name);
+  // `num_connected` are there. `name` becomes the peer's for the log.
+  UniqueFd Accept(size_t num_connected, std::string* name);
 
  private:
   StreamListener(std::optional<InstanceLock> lock, UniqueFd fd, std::string endpoint,

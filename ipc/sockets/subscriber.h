@@ -12,8 +12,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "ipc/base/unique_fd.h"
-#include "ipc/sockets/zmtp.h"
+#include "ipc/sockets/peer_set.h"
 
 namespace specd {
 
@@ -21,12 +20,10 @@ namespace specd {
 // last of them.
 using WireMessage = std::shared_ptr<const std::string>;
 
-struct Subscriber {
+struct Subscriber : ZmtpPeer {
+  Subscriber() : ZmtpPeer(ZmtpRole::kPublisher) {}
+
   // Owned by the broadcaster's thread.
-  UniqueFd fd;
-  std::string name;  // for the log
-  ZmtpReader reader;
-  absl::Time accepted_at = absl::InfinitePast();
   absl::Time full_since = absl::InfiniteFuture();  // the socket took its last byte then
   bool waits_for_room = false;                     // epoll reports when the socket takes bytes
   bool told_of_lost = false;

@@ -114,9 +114,7 @@ void ZmqContext::Shutdown() { context_->shutdown(); }
 
 // ---- socket -------------------------------------------------------------------------------------
 
-ZmqSocket::ZmqSocket(std::unique_ptr<zmq::socket_t> socket,
-                     const std::optional<AcceptRules>& accept)
-    : accept_(accept), socket_(std::move(socket)) {}
+ZmqSocket::ZmqSocket(std::unique_ptr<zmq::socket_t> socket) : socket_(std::move(socket)) {}
 ZmqSocket::ZmqSocket(ZmqSocket&&) noexcept = default;
 ZmqSocket& ZmqSocket::operator=(ZmqSocket&&) noexcept = default;
 ZmqSocket::~ZmqSocket() = default;
@@ -131,7 +129,7 @@ absl::StatusOr<ZmqSocket> ZmqSocket::Make(ZmqContext* context, ZmqKind kind,
     socket->set(zmq::sockopt::linger, options.linger_ms);
     // libzmq queues nothing for a peer that is not there: that peer could be gone for good.
     if (kind == ZmqKind::kPush) socket->set(zmq::sockopt::immediate, true);
-    return ZmqSocket(std::move(socket), options.accept);
+    return ZmqSocket(std::move(socket));
   } catch (const zmq::error_t& error) {
     return ZmqError("a ZeroMQ socket could not be made", error);
   }
@@ -139,15 +137,11 @@ absl::StatusOr<ZmqSocket> ZmqSocket::Make(ZmqContext* context, ZmqKind kind,
 
 absl::Status ZmqSocket::Bind(const std::string& endpoint) {
   if (absl::Status status = ValidateEndpoint("endpoint", endpoint); !status.ok()) return status;
-  constexpr std::string_view kIpc = "ipc://";
-  if (endpoint.starts_with(kIpc)) {
-    absl::StatusOr<InstanceLock> lock =
-        InstanceLock::Take(endpoint.substr(kIpc.size()), "endpoint");
-    if (!lock.ok()) return lock.status();
-    locks_.push_back(*std::move(lock));
-  }
-  if (accept_.has_value() && !endpoint.starts_with("inproc://")) {
-    gates_.emplace_back(endpoint, *accept_);
+  if (!endpoint.starts_with("inproc://")) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "endpoint",
+                     fmt::format("endpoint = \"{}\" is open to other processes, whom libzmq does "
+                                 "not bound; bind inproc://NAME",
+                                 endpoint));
   }
   try {
     socket_->bind(endpoint);
@@ -205,14 +199,6 @@ absl::StatusOr<bool> ZmqSocket::Receive(std::vector<std::string>* frames, absl::
   } catch (const zmq::error_t& error) {
     if (error.num() == EINTR) return false;  // a signal: the caller decides whether to continue
     return ZmqError("receiving", error);
-  }
-}
-
-absl::StatusOr<std::string> ZmqSocket::BoundEndpoint() const {
-  try {
-    return socket_->get(zmq::sockopt::last_endpoint);
-  } catch (const zmq::error_t& error) {
-    return ZmqError("asking for the endpoint", error);
   }
 }
 

@@ -1,14 +1,15 @@
 // ZmqSocket sends and receives ZeroMQ messages for specd; cppzmq's exceptions become Status here
 // only.
 //
-// Threads may share a ZmqContext. A ZmqSocket belongs to one thread at a time. All limits are set
-// before the socket is bound or connected, because libzmq ignores them for existing pipes.
+// It is for the threads of one process, and for a process that connects to another one's endpoint.
+// Strangers connect to a Broadcaster or a PullSocket. Threads may share a ZmqContext. A ZmqSocket
+// belongs to one thread at a time. All limits are set before the socket is bound or connected,
+// because libzmq ignores them for existing pipes.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,8 +18,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "ipc/sockets/accept_gate.h"
-#include "ipc/sockets/instance_lock.h"
 
 namespace zmq {
 class context_t;
@@ -51,8 +50,6 @@ struct ZmqOptions {
   int receive_queue_messages = 100000;          // high-water mark
   int64_t message_bytes_max = 4 * 1024 * 1024;  // a peer that sends more is disconnected
   int linger_ms = 200;                          // how long a closed socket may still send
-  // The users that may connect to the endpoints that the socket binds; none: all that reach them.
-  std::optional<AcceptRules> accept = {};
 };
 
 // Returns INVALID_ARGUMENT unless the endpoint is ipc://PATH, tcp://HOST:PORT or inproc://NAME.
@@ -68,7 +65,7 @@ class ZmqSocket {
   ZmqSocket& operator=(ZmqSocket&&) noexcept;
   ~ZmqSocket();
 
-  absl::Status Bind(const std::string& endpoint);
+  absl::Status Bind(const std::string& endpoint);  // inproc://NAME only
   absl::Status Connect(const std::string& endpoint);
   absl::Status Subscribe(std::string_view topic);  // kSubscribe only
 
@@ -79,17 +76,9 @@ class ZmqSocket {
   // Receives one message. False: none came within the timeout.
   absl::StatusOr<bool> Receive(std::vector<std::string>* frames, absl::Duration timeout);
 
-  // Returns the endpoint after Bind, with the port that the system chose for tcp://...:*.
-  absl::StatusOr<std::string> BoundEndpoint() const;
-
  private:
-  ZmqSocket(std::unique_ptr<zmq::socket_t> socket, const std::optional<AcceptRules>& accept);
+  explicit ZmqSocket(std::unique_ptr<zmq::socket_t> socket);
 
-  std::optional<AcceptRules> accept_;
-  std::vector<AcceptGate> gates_;  // of the bound endpoints; they go after the socket is closed
-  // Locks of the bound ipc endpoints. libzmq would take over a file that another process serves,
-  // and leaves its own file at the end. The locks are released after the socket is closed.
-  std::vector<InstanceLock> locks_;
   std::unique_ptr<zmq::socket_t> socket_;
 };
 

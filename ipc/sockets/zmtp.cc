@@ -51,14 +51,17 @@ absl::Status Refused(std::string_view why) { return absl::InvalidArgumentError(s
 
 }  // namespace
 
-std::string ZmtpHello() {
+std::string ZmtpHello(ZmtpRole role) {
   std::string out = "\xff";
   out.append(8, '\0');
   out += "\x7f\x03\x01";
   out += Mechanism();
   out.resize(kGreetingBytes, '\0');
   using std::string_view_literals::operator""sv;
-  AppendFrame(kCommand, "\x05READY\x0bSocket-Type\0\0\0\x03PUB"sv, &out);
+  AppendFrame(kCommand,
+              role == ZmtpRole::kPublisher ? "\x05READY\x0bSocket-Type\0\0\0\x03PUB"sv
+                                           : "\x05READY\x0bSocket-Type\0\0\0\x04PULL"sv,
+              &out);
   return out;
 }
 
@@ -110,20 +113,34 @@ absl::Status ZmtpReader::TakeFrame(std::string_view* rest, bool* complete, Take 
   if (rest->empty()) return absl::OkStatus();
   const uint8_t flags = ByteAt(*rest, 0);
   if ((flags & ~(kMore | kLong | kCommand)) != 0) return Refused("a frame has unknown flags");
-  if ((flags & kMore) != 0) return Refused("it sends a message of several frames");
+  const bool more = (flags & kMore) != 0;
+  if (more && (role_ == ZmtpRole::kPublisher || has_topic_ || (flags & kCommand) != 0)) {
+    return Refused(role_ == ZmtpRole::kPublisher ? "it sends a message of several frames"
+                                                 : "it sends a message of more than two frames");
+  }
   const size_t header = (flags & kLong) != 0 ? 9 : 2;
   if (rest->size() < header) return absl::OkStatus();
   const uint64_t size = header == 9 ? NumberAt<8>(*rest, 1) : ByteAt(*rest, 1);
   if (size > kZmtpFrameBytesMax) {
-    return Refused(fmt::format("it sends a frame of {} bytes, and a subscriber's has at most {}",
-                               size, kZmtpFrameBytesMax));
+    return Refused(fmt::format("it sends a frame of {} bytes, and a peer's has at most {}", size,
+                               kZmtpFrameBytesMax));
   }
   if (rest->size() < header + size) return absl::OkStatus();
   const std::string_view body = rest->substr(header, size);
   rest->remove_prefix(header + size);
   *complete = true;
   if ((flags & kCommand) != 0) return TakeCommand(body, take);
+  return TakeMessageFrame(more, body, take);
+}
+
+absl::Status ZmtpReader::TakeMessageFrame(bool more, std::string_view body, Take take) {
   if (!ready_) return Refused("it sends a message before READY");
+  if (role_ == ZmtpRole::kPuller) {
+    if (!more && !has_topic_) return Refused("it sends a message of one frame, and two are needed");
+    take(has_topic_ ? ZmtpInput::kPayload : ZmtpInput::kTopic, body);
+    has_topic_ = more;
+    return absl::OkStatus();
+  }
   if (body.starts_with('\1')) take(ZmtpInput::kSubscribe, body.substr(1));
   if (body.starts_with('\0')) take(ZmtpInput::kCancel, body.substr(1));
   return absl::OkStatus();
@@ -154,7 +171,10 @@ absl::Status ZmtpReader::TakeReady(std::string_view properties, Take take) {
     const std::string_view value = properties.substr(0, size);
     properties.remove_prefix(size);
     if (!absl::EqualsIgnoreCase({name.data(), name.size()}, "Socket-Type")) continue;
-    if (value != "SUB" && value != "XSUB") return Refused("it is no SUB socket");
+    if (role_ == ZmtpRole::kPublisher && value != "SUB" && value != "XSUB") {
+      return Refused("it is no SUB socket");
+    }
+    if (role_ == ZmtpRole::kPuller && value != "PUSH") return Refused("it is no PUSH socket");
     ready_ = true;
   }
   if (!ready_) return Refused("READY names no socket type");

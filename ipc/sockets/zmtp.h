@@ -1,10 +1,11 @@
-// Zmtp reads and writes the publisher's side of ZMTP 3, the protocol of ZeroMQ sockets.
+// Zmtp reads and writes one side of ZMTP 3, the protocol of ZeroMQ sockets: that of a publisher or
+// of a puller.
 //
 // The rules are those of https://rfc.zeromq.org/spec/23 (3.0, where a subscription is a message)
 // and https://rfc.zeromq.org/spec/37 (3.1, where it is a command), with the mechanism NULL. libzmq
 // speaks them since 4.0. Pure functions, and a reader of one connection's bytes; no sockets.
 //
-//   ZmtpReader reader;
+//   ZmtpReader reader(ZmtpRole::kPublisher);
 //   absl::Status status = reader.Read(bytes, [&](ZmtpInput kind, std::string_view body) { ... });
 #pragma once
 
@@ -17,11 +18,17 @@
 
 namespace specd {
 
-// A subscriber has no reason to send more in one frame. READY may bring properties of its own.
+// No peer has a reason to send more in one frame. READY may bring properties of its own.
 inline constexpr size_t kZmtpFrameBytesMax = 4096;
 
-// What a publisher sends once a connection is accepted: the greeting, and the command READY.
-std::string ZmtpHello();
+// What this side is.
+enum class ZmtpRole {
+  kPublisher,  // of SUB and XSUB sockets
+  kPuller,     // of PUSH sockets, whose messages have two frames
+};
+
+// What this side sends once a connection is accepted: the greeting, and the command READY.
+std::string ZmtpHello(ZmtpRole role);
 // A message of two frames.
 std::string ZmtpMessage(std::string_view topic, std::string_view payload);
 // The answer to a PING with this body.
@@ -31,6 +38,8 @@ enum class ZmtpInput {
   kReady,      // the handshake is complete
   kSubscribe,  // body: the prefix
   kCancel,     // body: the prefix
+  kTopic,      // body: the first frame of a message
+  kPayload,    // body: the second and last one
   kPing,       // body: for ZmtpPong
 };
 
@@ -38,8 +47,10 @@ enum class ZmtpInput {
 // one frame at most.
 class ZmtpReader {
  public:
-  // Calls `take` for each frame that the bytes complete and that a publisher has to know. If the
-  // peer is no subscriber of ZMTP 3, the status says why and the connection has to be closed.
+  explicit ZmtpReader(ZmtpRole role) : role_(role) {}
+
+  // Calls `take` for each frame that the bytes complete and that this side has to know. If the peer
+  // is no partner of this side in ZMTP 3, the status says why and the connection has to be closed.
   absl::Status Read(std::string_view bytes,
                     absl::FunctionRef<void(ZmtpInput kind, std::string_view body)> take);
 
@@ -51,12 +62,15 @@ class ZmtpReader {
   absl::Status TakeGreeting(std::string_view* rest);
   // Sets `complete` if there was a whole frame.
   absl::Status TakeFrame(std::string_view* rest, bool* complete, Take take);
+  absl::Status TakeMessageFrame(bool more, std::string_view body, Take take);
   absl::Status TakeCommand(std::string_view body, Take take);
   absl::Status TakeReady(std::string_view properties, Take take);
 
+  ZmtpRole role_;
   std::string kept_;  // the bytes of the frame that is not complete
   bool greeted_ = false;
   bool ready_ = false;
+  bool has_topic_ = false;  // a puller's: the payload comes next
 };
 
 }  // namespace specd

@@ -285,9 +285,8 @@ class CrowdTest(ProcessTest):
             self.stop(daemon)
 
 
-@unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
-class UsersTest(ProcessTest):
-    """One user takes what he can get, and another one is served all the same."""
+class UsersCase(ProcessTest):
+    """Processes of another user beside those of this one."""
 
     NOBODY = 65534
 
@@ -322,6 +321,11 @@ class UsersTest(ProcessTest):
 
     def open_engines(self, count, max_sequences=0):
         return "\n".join(str(open_engine(self.socket, max_sequences)) for _ in range(count))
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+class UsersTest(UsersCase):
+    """One user takes what he can get, and another one is served all the same."""
 
     def assertServes(self, daemon):
         engine = self.engine("--prompt=The daemon", "--max_tokens=8", "--print=none")

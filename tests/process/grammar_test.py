@@ -123,17 +123,21 @@ class GrammarTest(ProcessTest):
             self.assertRegex(text, r"\A[0-9]{3}\Z")
 
 
+def endless_schema():
+    """Each of the 1500 patterns has an automaton of 2^14 states, so the compile ends with its time or its
+    memory, and not soon."""
+    properties = {f"p{i}": {"type": "string", "not": {"pattern": f"^(a|b)*a(a|b){{13}}{i}$"}}
+                  for i in range(1500)}
+    return json.dumps({"type": "object", "properties": properties})
+
+
 class LongCompileTest(ProcessTest):
     """A compile of a minute, and everything else of the daemon meanwhile."""
 
     def begin(self):
-        """A daemon that compiles. Each of the 1500 patterns has an automaton of 2^14 states, so the compile
-        ends with its time or its memory, and not soon."""
-        properties = {f"p{i}": {"type": "string", "not": {"pattern": f"^(a|b)*a(a|b){{13}}{i}$"}}
-                      for i in range(1500)}
-        schema = json.dumps({"type": "object", "properties": properties})
+        """A daemon that compiles."""
         daemon = self.daemon("--compile_ms=60000", "--compile_mib=1024")
-        heavy = self.engine(f"--json_schema={schema}")
+        heavy = self.engine(f"--json_schema={endless_schema()}")
         wait_until(lambda: self.compiles(daemon) or not heavy.running(), "a long compile")
         self.assertTrue(heavy.running(), heavy.stderr)
         return daemon

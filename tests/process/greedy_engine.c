@@ -25,7 +25,7 @@ enum {
   NUM_DRAFTS = 63,
   NUM_REGIONS = 16,
   REGION_BYTES = 100 << 20,
-  SCORED_VOCAB = 256,
+  SCORED_VOCAB = 2048, /* of the toy tokenizer */
   NUM_SCORED = 8
 };
 

@@ -15,24 +15,37 @@ def frame(body, flags=0):
     return bytes((flags | 2,)) + len(body).to_bytes(8, "big") + body
 
 
-def handshake():
-    """What a SUB socket says first."""
+def handshake(kind):
+    """What a socket of this kind says first."""
     greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0")
-    return greeting.ljust(64, b"\0") + frame(b"\5READY\x0bSocket-Type\0\0\0\3SUB", 4)
+    ready = b"\5READY\x0bSocket-Type\0\0\0" + bytes((len(kind),)) + kind
+    return greeting.ljust(64, b"\0") + frame(ready, 4)
 
 
-class SubscriberTest(ProcessTest):
-    """Subscribers who ask for too much, or read nothing."""
+def send_until_cut_off(peer, text, times=1000):
+    """Sends the text again and again, until the other end hangs up."""
+    try:
+        for _ in range(times):
+            peer.sendall(text)
+    except (BrokenPipeError, ConnectionResetError):
+        pass
+
+
+class PeerCase(ProcessTest):
+    """Peers of the endpoints that speak by hand."""
 
     MIB = 1 << 20
 
-    def subscriber(self, endpoint):
+    def peer(self, endpoint, kind):
         peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.addCleanup(peer.close)
         peer.settimeout(PATIENCE_S)
         wait_until(lambda: peer.connect_ex(f"{self.socket}.{endpoint}") == 0, endpoint)
-        peer.sendall(handshake())
+        peer.sendall(handshake(kind))
         return peer
+
+    def subscriber(self, endpoint):
+        return self.peer(endpoint, b"SUB")
 
     def subscribe(self, peer, *prefixes):
         peer.sendall(b"".join(frame(b"\1" + prefix) for prefix in prefixes))
@@ -49,6 +62,10 @@ class SubscriberTest(ProcessTest):
             self.assertTrue(more, "the daemon hung up")
             seen = seen[-len(text):] + more
         return seen
+
+
+class SubscriberTest(PeerCase):
+    """Subscribers who ask for too much, or read nothing."""
 
     def assertServes(self, daemon):
         client = self.client()
@@ -97,14 +114,28 @@ class SubscriberTest(ProcessTest):
         for endpoint in "tokens", "text":
             peer = self.subscriber(endpoint)
             before_bytes = self.resident_bytes(daemon)
-            try:
-                for _ in range(1000):
-                    peer.sendall(frame(b"\1x".ljust(200, b"x"), 1) * 1000)
-            except (BrokenPipeError, ConnectionResetError):
-                pass
+            send_until_cut_off(peer, frame(b"\1x".ljust(200, b"x"), 1) * 1000)
             self.assertLess(self.resident_bytes(daemon) - before_bytes, 16 * self.MIB)
         wait_until(lambda: "several frames" in daemon.stderr, "a line about them")
         self.assertServes(daemon)
+        self.stop(daemon)
+
+    def test_aborts_without_end_are_cut_off(self):
+        """40 MB of frames that say that more follow cost the daemon 92 MiB, and no peer lost its place."""
+        daemon = self.daemon("--detokenizer=process")
+        before_bytes = self.resident_bytes(daemon)
+        for text, why in ((frame(b"x" * 200, 1), "more than two frames"),
+                          (frame(b"abort", 1) + frame(b"\x81\xa1v\x63"), "is disconnected"),
+                          (frame(b"abort"), "of one frame")):
+            peer = self.peer("aborts", b"PUSH")
+            send_until_cut_off(peer, text * 1000)
+            wait_until(lambda: why in daemon.stderr, why)
+        self.assertLess(self.resident_bytes(daemon) - before_bytes, 16 * self.MIB)
+        detokenizer = self.start("specd-detok", f"--specd=unix:{self.socket}",
+                                 f"--tokenizer={TOKENIZER}")
+        wait_until(lambda: pathlib.Path(f"{self.socket}.text").exists(), "specd-detok")
+        self.assertServes(daemon)
+        self.stop(detokenizer)
         self.stop(daemon)
 
     def test_a_deaf_subscriber_costs_its_share_and_is_disconnected(self):

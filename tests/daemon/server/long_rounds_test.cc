@@ -13,6 +13,7 @@
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/session/hooked_session.h"
 #include "tests/support/eventually.h"
+#include "tests/support/session_steps.h"
 
 namespace specd {
 namespace {
@@ -151,7 +152,7 @@ TEST_SUITE("unit") {
     for (uint64_t round = 1; round <= 200; ++round) {
       f.backend->script = {Confirm(2, {1, 2, 5})};
       REQUIRE(f.Submit({s}, round) == PushResult::kOk);
-      REQUIRE(f.session->Step());
+      REQUIRE(StepSession(f.session));
       REQUIRE(f.engine->Poll(&done));
       f.Events();
     }

@@ -32,13 +32,13 @@ TEST_SUITE("unit") {
       const SequenceHandle s = f.Open("r", 9);
       f.backend->script = {Confirm(2, {1, 2, 5})};
       f.Submit({s});
-      f.session->Step();
+      StepSession(f.session);
       CHECK(totals.Read() == expected);  // the session runs
       if (faults) {                      // a round that is called off is not counted
         f.backend->script = {Confirm(2, {1, 2, 5})};
         f.Submit({s}, 2);
         f.session->regions_host().has_faulted->store(true);
-        f.session->Step();
+        StepSession(f.session);
       }
       f.session->End();
       f.session->EndAll();

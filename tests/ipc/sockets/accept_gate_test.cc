@@ -1,4 +1,4 @@
-// A ZeroMQ endpoint turns away users who are not allowed and connections beyond its bound, and a
+// An endpoint turns away users who are not allowed and connections beyond its bound, and a
 // process without descriptors goes on.
 #include "ipc/sockets/accept_gate.h"
 
@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "ipc/base/descriptors.h"
 #include "ipc/base/unique_fd.h"
-#include "ipc/sockets/zmq_socket.h"
+#include "ipc/sockets/broadcaster.h"
 
 namespace specd {
 namespace {
@@ -37,7 +37,7 @@ UniqueFd ConnectTo(const std::string& path) {
   return fd;
 }
 
-// libzmq greets whom it lets in, and closes the others.
+// An endpoint greets whom it lets in, and closes the others.
 bool IsLetIn(const UniqueFd& fd) {
   pollfd polled{fd.get(), POLLIN, 0};
   char byte = 0;
@@ -54,14 +54,13 @@ struct Endpoint {
       const std::lock_guard lock(mutex);
       whys.emplace_back(text);
     };
-    absl::StatusOr<ZmqSocket> made =
-        ZmqSocket::Make(&*context, ZmqKind::kPublish, {.accept = rules});
+    absl::StatusOr<std::unique_ptr<Broadcaster>> made =
+        Broadcaster::Create("ipc://" + path, {.accept = rules});
     REQUIRE(made.ok());
-    socket.emplace(*std::move(made));
-    REQUIRE(socket->Bind("ipc://" + path).ok());
+    broadcaster = *std::move(made);
   }
   ~Endpoint() {
-    socket.reset();
+    broadcaster.reset();
     std::filesystem::remove_all(folder);
   }
   std::string Whys() {
@@ -75,8 +74,7 @@ struct Endpoint {
   std::vector<std::string> whys;
   std::string folder;
   std::string path;
-  absl::StatusOr<ZmqContext> context = ZmqContext::Make();
-  std::optional<ZmqSocket> socket;
+  std::unique_ptr<Broadcaster> broadcaster;
 };
 
 TEST_SUITE("unit") {
@@ -89,7 +87,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(IsLetIn(ConnectTo(endpoint.path)));
     CHECK(endpoint.Whys() == "2 are connected, as many as may be\n");
     first = UniqueFd();
-    // libzmq closes its end in its own time.
+    // The endpoint closes its end in its own time.
     bool let_in = false;
     for (int i = 0; i < 10000 && !let_in; ++i) let_in = IsLetIn(ConnectTo(endpoint.path));
     CHECK(let_in);
@@ -127,7 +125,7 @@ TEST_SUITE("unit") {
     Endpoint endpoint({});
     const UniqueFd first = ConnectTo(endpoint.path);
     CHECK(IsLetIn(first));
-    // Another process connects: this one's descriptors are for libzmq alone.
+    // Another process connects: this one's descriptors are for the endpoint alone.
     int to_child[2];
     int from_child[2];
     REQUIRE(pipe(to_child) == 0);

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "ipc/sockets/zmq_socket.h"
+#include "tests/ipc/sockets/raw_peer.h"
 #include "tests/support/eventually.h"
 
 namespace specd {
@@ -35,43 +35,8 @@ std::string Subscription(std::string_view prefix) {
   return out;
 }
 
-// A connection that speaks by hand, and reads when the test does.
-class RawSubscriber {
- public:
-  explicit RawSubscriber(const std::string& path)
-      : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address = {};
-    address.sun_family = AF_UNIX;
-    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
-    REQUIRE(connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
-    const timeval patience = {.tv_sec = 30, .tv_usec = 0};
-    REQUIRE(setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0);
-    std::string hello = ZmtpHello();
-    hello.replace(hello.size() - 3, 3, "SUB");
-    Say(hello);
-  }
-  void Say(std::string_view bytes) {
-    REQUIRE(send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
-            static_cast<ssize_t>(bytes.size()));
-  }
-  // Reads up to the text, and past it; false if the connection ends before.
-  bool ReadUntil(std::string_view text) {
-    while (true) {
-      if (const size_t at = seen_.find(text); at != std::string::npos) {
-        seen_.erase(0, at + text.size());
-        return true;
-      }
-      std::array<char, 65536> buffer;
-      const ssize_t size = recv(fd_.get(), buffer.data(), buffer.size(), 0);
-      if (size <= 0) return false;
-      seen_.append(buffer.data(), static_cast<size_t>(size));
-    }
-  }
-  void Hang() { fd_.Reset(); }
-
- private:
-  UniqueFd fd_;
-  std::string seen_;
+struct RawSubscriber : RawPeer {
+  explicit RawSubscriber(const std::string& path) : RawPeer(path, "SUB") {}
 };
 
 struct Fixture {

@@ -30,11 +30,9 @@ TEST_SUITE("unit") {
   TEST_CASE("zmq: a message of several frames arrives as it was sent") {
     ZmqContext context = MakeContext();
     ZmqSocket pull = MakeSocket(&context, ZmqKind::kPull);
-    REQUIRE(pull.Bind("tcp://127.0.0.1:*").ok());
-    const absl::StatusOr<std::string> endpoint = pull.BoundEndpoint();
-    REQUIRE(endpoint.ok());
+    REQUIRE(pull.Bind("inproc://pull").ok());
     ZmqSocket push = MakeSocket(&context, ZmqKind::kPush);
-    REQUIRE(push.Connect(*endpoint).ok());
+    REQUIRE(push.Connect("inproc://pull").ok());
     const std::string binary("a\0b", 3);
     const std::string_view frames[] = {"topic", binary, ""};
     // The connection is made in the background; until then there is no peer to queue for.
@@ -120,7 +118,10 @@ TEST_SUITE("unit") {
     const absl::Status taken = second.Bind("inproc://taken");
     CHECK_FALSE(taken.ok());
     CHECK(taken.message().find("inproc://taken") != absl::string_view::npos);
-    CHECK_FALSE(second.Bind("ipc://no-such-directory/socket").ok());
+    // libzmq bounds no stranger.
+    for (const char* open : {"ipc://socket", "tcp://127.0.0.1:*"}) {
+      CHECK(ErrorCodeOf(second.Bind(open)) == SPECD_ERROR_INVALID_ARGUMENT);
+    }
     CHECK_FALSE(second.Connect("smoke://signals").ok());
     CHECK_FALSE(first.Subscribe("topic").ok());  // no subscriber
   }

@@ -1,5 +1,5 @@
-// The publisher's side of ZMTP 3: the bytes of rfc.zeromq.org/spec/23 and /37, in pieces of any
-// size, and what a peer may not send.
+// The publisher's and the puller's side of ZMTP 3: the bytes of rfc.zeromq.org/spec/23 and /37, in
+// pieces of any size, and what a peer may not send.
 #include "ipc/sockets/zmtp.h"
 
 #include <doctest/doctest.h>
@@ -40,8 +40,8 @@ absl::Status Feed(ZmtpReader* reader, std::string_view bytes, Taken* taken) {
 TEST_SUITE("unit") {
   TEST_CASE("zmtp: what a publisher says") {
     // READY of a PUB socket has 1 + 5 + 1 + 11 + 4 + 3 = 25 bytes.
-    CHECK(ZmtpHello() == Greeting() + Ready("PUB"));
-    CHECK(ZmtpHello()[64 + 1] == 25);
+    CHECK(ZmtpHello(ZmtpRole::kPublisher) == Greeting() + Ready("PUB"));
+    CHECK(ZmtpHello(ZmtpRole::kPublisher)[64 + 1] == 25);
     CHECK(ZmtpMessage("ab", "c") == "\1\2ab\0\1c"sv);
     const std::string large = ZmtpMessage("", std::string(256, 'x'));
     CHECK(large == std::string("\1\0\2\0\0\0\0\0\0\1\0"sv) + std::string(256, 'x'));
@@ -64,7 +64,7 @@ TEST_SUITE("unit") {
                             {ZmtpInput::kSubscribe, std::string(255, 'y')}};
     for (size_t piece = 1; piece <= all.size(); ++piece) {
       CAPTURE(piece);
-      ZmtpReader reader;
+      ZmtpReader reader(ZmtpRole::kPublisher);
       Taken taken;
       for (size_t at = 0; at < all.size(); at += piece) {
         REQUIRE(Feed(&reader, std::string_view(all).substr(at, piece), &taken).ok());
@@ -86,10 +86,10 @@ TEST_SUITE("unit") {
       for (size_t i = random() % 3; i < 3; ++i) {
         damaged[random() % damaged.size()] = static_cast<char>(random() % 16 < 4 ? random() : 1);
       }
-      ZmtpReader at_once;
+      ZmtpReader at_once(ZmtpRole::kPublisher);
       Taken expected;
       const absl::Status whole = Feed(&at_once, damaged, &expected);
-      ZmtpReader in_pieces;
+      ZmtpReader in_pieces(ZmtpRole::kPublisher);
       Taken taken;
       absl::Status status;
       for (size_t at = 0; at < damaged.size() && status.ok();) {
@@ -133,18 +133,62 @@ TEST_SUITE("unit") {
     };
     for (const Case& refused : cases) {
       CAPTURE(refused.word);
-      ZmtpReader reader;
+      ZmtpReader reader(ZmtpRole::kPublisher);
       Taken taken;
       const absl::Status status = Feed(&reader, refused.bytes, &taken);
       CHECK(absl::IsInvalidArgument(status));
       CHECK(std::string(status.message()).find(refused.word) != std::string::npos);
     }
-    ZmtpReader reader;
+    ZmtpReader reader(ZmtpRole::kPublisher);
     Taken taken;
     std::string longest = hello + std::string("\2\0\0\0\0\0\0\x10\0\1"sv);
     longest.resize(longest.size() + 4095, 'x');
     CHECK(Feed(&reader, longest, &taken).ok());
     CHECK(taken.back().second == std::string(4095, 'x'));
+  }
+
+  TEST_CASE("zmtp: messages of two frames reach a puller, in pieces of any size") {
+    // READY of a PULL socket has one byte more than that of a PUB.
+    CHECK(ZmtpHello(ZmtpRole::kPuller) == Greeting() + Ready("PULL"));
+    const std::string long_frame = std::string("\2\0\0\0\0\0\0\x10\0"sv) + std::string(4096, 'y');
+    const std::string all = Greeting("\3\0"sv) + Ready("PUSH") + std::string("\1\1a\0\1b"sv) +
+                            std::string("\4\x0b\4PING\0\1four"sv) + std::string("\1\0"sv) +
+                            long_frame;
+    const Taken expected = {
+        {ZmtpInput::kReady, ""},    {ZmtpInput::kTopic, "a"},
+        {ZmtpInput::kPayload, "b"}, {ZmtpInput::kPing, std::string("\0\1four"sv)},
+        {ZmtpInput::kTopic, ""},    {ZmtpInput::kPayload, std::string(4096, 'y')}};
+    for (size_t piece = 1; piece <= 200; ++piece) {
+      CAPTURE(piece);
+      ZmtpReader reader(ZmtpRole::kPuller);
+      Taken taken;
+      for (size_t at = 0; at < all.size(); at += piece) {
+        REQUIRE(Feed(&reader, std::string_view(all).substr(at, piece), &taken).ok());
+      }
+      CHECK(taken == expected);
+    }
+  }
+
+  TEST_CASE("zmtp: a peer that a puller cannot bound is refused") {
+    const std::string hello = Greeting() + Ready("PUSH");
+    const std::pair<std::string, const char*> cases[] = {
+        {Greeting() + Ready("SUB"), "PUSH"},
+        {Greeting() + Ready("REQ"), "PUSH"},
+        {Greeting() + std::string("\1\1a"sv), "before READY"},
+        {hello + std::string("\0\1a"sv), "one frame"},
+        {hello + std::string("\1\1a\1\1b"sv), "more than two frames"},
+        {hello + std::string("\5\5\4PING"sv), "more than two frames"},
+        {hello + std::string("\3\0\0\0\0\0\0\x10\1"sv), "4097 bytes"},
+        {hello + std::string("\1\1a\2\0\0\0\0\0\0\x10\1"sv), "4097 bytes"},
+    };
+    for (const auto& [bytes, word] : cases) {
+      CAPTURE(word);
+      ZmtpReader reader(ZmtpRole::kPuller);
+      Taken taken;
+      const absl::Status status = Feed(&reader, bytes, &taken);
+      CHECK(absl::IsInvalidArgument(status));
+      CHECK(std::string(status.message()).find(word) != std::string::npos);
+    }
   }
 }
 
