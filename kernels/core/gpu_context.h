@@ -9,7 +9,7 @@
 //
 // A GpuContext serves one device. Its calls may come from any thread, and they do not change the
 // thread's current context. Implementations: kernels/cuda/driver_platform.h over libcuda.so.1,
-// which is loaded at first use; tests/support/fake_gpu_context.h over memfds, between real
+// which is loaded at first use; tests/gpu/driver/fake_gpu_context.h over memfds, between real
 // processes.
 #pragma once
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "tests/support/fake_peer_gpu.h"
+#include "tests/gpu/driver/fake_peer_gpu.h"
 #include "tests/support/pid_namespace.h"
 
 namespace specd {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/core/gpu_context.h"
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 
 namespace specd {
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/support/fake_peer_gpu.h"
+#include "tests/gpu/driver/fake_peer_gpu.h"
 #include "tests/support/host_words.h"
 
 namespace specd {

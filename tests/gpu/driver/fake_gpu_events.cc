@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 
 namespace specd {
 

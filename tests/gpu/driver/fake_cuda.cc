@@ -1,4 +1,4 @@
-#include "tests/support/fake_cuda.h"
+#include "tests/gpu/driver/fake_cuda.h"
 
 #include <array>
 #include <atomic>

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer_worker.h"
 
 namespace specd {

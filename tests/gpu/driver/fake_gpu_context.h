@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "kernels/core/gpu_context.h"
-#include "tests/support/fake_gpu_block.h"
-#include "tests/support/fake_gpu_queue.h"
+#include "tests/gpu/driver/fake_gpu_block.h"
+#include "tests/gpu/driver/fake_gpu_queue.h"
 
 namespace specd {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/cuda/driver_platform.h"
-#include "tests/support/stub_cuda.h"
+#include "tests/gpu/driver/stub_cuda.h"
 
 namespace specd {
 namespace {
