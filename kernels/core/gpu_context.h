@@ -2,14 +2,14 @@
 // and the daemon.
 //
 // An engine describes and exports memory that it owns. The daemon imports the memory and closes it
-// again. The daemon orders its work against the engine's through words in shared memory, or through
-// events (docs/GPU.md, "Memory between processes"). GpuDriver launches the rounds on the same
-// device; both work in the device's primary context. The interface lets tests run attach, ordering,
-// crash and abort of GPU memory without a GPU.
+// again. The daemon orders its work against the engine's through words in shared memory
+// (docs/GPU.md, "Memory between processes"). GpuDriver launches the rounds on the same device; both
+// work in the device's primary context. The interface lets tests run attach, ordering, crash and
+// abort of GPU memory without a GPU.
 //
 // A GpuContext serves one device. Its calls may come from any thread, and they do not change the
 // thread's current context. Implementations: kernels/cuda/driver_platform.h over libcuda.so.1,
-// which is loaded at first use; tests/support/fake_gpu_context.h over memfds, between real
+// which is loaded at first use; tests/gpu/driver/fake_gpu_context.h over memfds, between real
 // processes.
 #pragma once
 
@@ -161,13 +161,8 @@ class GpuContext {
   virtual GpuResult Copy(GpuStream stream, void* target, const void* source,
                          uint64_t size_bytes) = 0;
 
-  // An event of this process alone.
+  // An event of this process alone (docs/decisions/027-host-functions-not-events.md).
   virtual GpuResult CreateEvent(GpuEvent* event) = 0;
-  // An event that other processes can open. The process that created the event must outlive its
-  // use.
-  virtual GpuResult CreateSharedEvent(GpuEvent* event) = 0;
-  virtual GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) = 0;
-  virtual GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) = 0;
   virtual GpuResult DestroyEvent(GpuEvent event) = 0;
   virtual GpuResult RecordEvent(GpuEvent event, GpuStream stream) = 0;
   // Waits for the last record that was called before; with none, for nothing. The caller must

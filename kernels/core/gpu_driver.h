@@ -3,7 +3,7 @@
 // The interface lets tests inject faults, and lets the code above it run without a GPU.
 // kernels/core/gpu_context.h has the interface for sharing a device between processes. A driver
 // serves one device and is used by one thread at a time. Implementations:
-// kernels/cuda/cuda_driver.h over the CUDA runtime; tests/support/fake_gpu_driver.h in host memory.
+// kernels/cuda/cuda_driver.h over CUDA; tests/gpu/driver/fake_gpu_driver.h in host memory.
 #pragma once
 
 #include <cstddef>

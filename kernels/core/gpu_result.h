@@ -62,7 +62,6 @@ struct GpuDevice {
   std::string uuid = {};  // as nvidia-smi prints it, GPU-...
   int64_t l2_bytes = 0;   // 0: not queried
   // Features for processes that share the device.
-  bool has_ipc_events = false;
   bool has_64_bit_words = false;     // 64-bit memory operations on CUDA streams
   std::optional<bool> has_mps = {};  // none: the driver is too old to tell
   uint64_t granularity_bytes = 0;    // the unit of memory with descriptors; 0: no such memory

@@ -23,7 +23,7 @@ using AllocationHandle = uint64_t;  // CUmemGenericAllocationHandle
 struct Uuid {
   char bytes[16];
 };
-// The type of CUipcMemHandle, CUipcEventHandle and CUmemPoolPtrExportData.
+// The type of CUipcMemHandle and CUmemPoolPtrExportData.
 struct Handle {
   char bytes[64];
 };
@@ -44,7 +44,6 @@ struct AllocationProperties {
 };
 
 enum DeviceAttribute : int {
-  kIpcEventSupported = 125,
   kCanUse64BitStreamMemOps = 122,
   kMpsEnabled = 133,
 };
@@ -70,7 +69,6 @@ inline constexpr int kAccessReadWrite = 3;
 inline constexpr unsigned kIpcLazyPeerAccess = 1;
 inline constexpr unsigned kStreamNonBlocking = 1;
 inline constexpr unsigned kEventDisableTiming = 2;
-inline constexpr unsigned kEventInterprocess = 4;
 inline constexpr unsigned kHostRegisterPortable = 1;
 inline constexpr unsigned kHostRegisterDeviceMap = 2;
 inline constexpr unsigned kWaitValueGeq = 0;
@@ -141,9 +139,7 @@ inline constexpr int kCaptureModeRelaxed = 2;
   F(cuMemcpyAsync, (Address target, Address source, size_t size_bytes, Stream stream))             \
   F(cuEventCreate, (Event* event, unsigned flags))                                                 \
   F(cuEventDestroy_v2, (Event event))                                                              \
-  F(cuEventRecord, (Event event, Stream stream))                                                   \
-  F(cuIpcGetEventHandle, (Handle* handle, Event event))                                            \
-  F(cuIpcOpenEventHandle, (Event* event, Handle handle))
+  F(cuEventRecord, (Event event, Stream stream))
 // clang-format on
 
 struct DriverApi {

@@ -35,7 +35,6 @@ SPECD_CUDA_FUNCTIONS(SPECD_CUDA_FUNCTION)
 static_assert(sizeof(CUresult) == sizeof(int));
 static_assert(sizeof(Uuid) == sizeof(CUuuid));
 static_assert(sizeof(Handle) == sizeof(CUipcMemHandle));
-static_assert(sizeof(Handle) == sizeof(CUipcEventHandle));
 static_assert(sizeof(Handle) == sizeof(CUmemPoolPtrExportData));
 static_assert(sizeof(Access) == sizeof(CUmemAccessDesc));
 static_assert(offsetof(Access, device) == offsetof(CUmemAccessDesc, location.id));
@@ -46,7 +45,6 @@ static_assert(offsetof(AllocationProperties, handle_types) ==
 static_assert(offsetof(AllocationProperties, device) == offsetof(CUmemAllocationProp, location.id));
 static_assert(offsetof(AllocationProperties, flags) == offsetof(CUmemAllocationProp, allocFlags));
 
-static_assert(+kIpcEventSupported == CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED);
 static_assert(+kCanUse64BitStreamMemOps == CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS);
 #if CUDA_VERSION >= 13000
 static_assert(+kMpsEnabled == CU_DEVICE_ATTRIBUTE_MPS_ENABLED);
@@ -71,7 +69,6 @@ static_assert(+kAccessReadWrite == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(+kIpcLazyPeerAccess == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 static_assert(+kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(+kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
-static_assert(+kEventInterprocess == CU_EVENT_INTERPROCESS);
 static_assert(+kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);
 static_assert(+kHostRegisterDeviceMap == CU_MEMHOSTREGISTER_DEVICEMAP);
 static_assert(+kWaitValueGeq == CU_STREAM_WAIT_VALUE_GEQ);

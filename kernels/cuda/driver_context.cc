@@ -120,25 +120,6 @@ class CudaContext final : public GpuContext {
       return calls_.api().cuEventCreate(&event->handle, cuda::kEventDisableTiming);
     });
   }
-  GpuResult CreateSharedEvent(GpuEvent* event) override {
-    return calls_.Run("cuEventCreate", [&] {
-      return calls_.api().cuEventCreate(&event->handle,
-                                        cuda::kEventInterprocess | cuda::kEventDisableTiming);
-    });
-  }
-  GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override {
-    cuda::Handle bytes;
-    const GpuResult result = calls_.Run("cuIpcGetEventHandle", [&] {
-      return calls_.api().cuIpcGetEventHandle(&bytes, event.handle);
-    });
-    if (result.ok()) std::memcpy(handle->data(), &bytes, sizeof(bytes));
-    return result;
-  }
-  GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) override {
-    return calls_.Run("cuIpcOpenEventHandle", [&] {
-      return calls_.api().cuIpcOpenEventHandle(&event->handle, HandleOf(handle));
-    });
-  }
   GpuResult DestroyEvent(GpuEvent event) override {
     return calls_.Run("cuEventDestroy",
                       [&] { return calls_.api().cuEventDestroy_v2(event.handle); });

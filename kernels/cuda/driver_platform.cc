@@ -148,7 +148,6 @@ class CudaPlatform final : public GpuPlatform {
     devices->push_back(
         {.name = name,
          .uuid = UuidText(uuid),
-         .has_ipc_events = attribute(cuda::kIpcEventSupported).value_or(false),
          .has_64_bit_words = attribute(cuda::kCanUse64BitStreamMemOps).value_or(false),
          .has_mps = attribute(cuda::kMpsEnabled),
          .granularity_bytes = GranularityOf(api, device)});

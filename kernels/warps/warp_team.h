@@ -3,7 +3,7 @@
 // A group is a warp of 32 threads. Thread t holds the 8 neighbouring virtual lanes 8t .. 8t+7 of
 // tiles.h in registers. The first three levels of the sum tree therefore need no exchange, and the
 // other five are shuffles. Thread is the part that differs between a GPU and its emulation
-// (kernels/cuda/cuda_thread.cuh; tools/emulation/emulated_block.h):
+// (kernels/cuda/cuda_thread.cuh; tests/gpu/emulation/emulated_block.h):
 //
 //   lane()                   0..31, the place in the warp
 //   warp(), num_warps()      the warp's place in the block

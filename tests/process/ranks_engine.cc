@@ -16,9 +16,9 @@
 #include <string>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/gpu/driver/fake_cuda.h"
 #include "tests/process/engine_steps.h"
 #include "tests/support/c_drafts.h"
-#include "tests/support/fake_cuda.h"
 
 namespace specd {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/support/fake_cuda.h"
+#include "tests/gpu/driver/fake_cuda.h"
 #include "tests/support/stream_engine_program.h"
 
 int main(int argc, char** argv) {

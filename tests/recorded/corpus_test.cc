@@ -13,10 +13,10 @@
 
 #include "ipc/include/specd/specd.h"
 #include "kernels/cuda/make_cuda_backend.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/recorded/api_params.h"
 #include "tests/recorded/file.h"
 #include "tests/recorded/lockstep.h"
-#include "tests/support/fake_gpu_driver.h"
 #include "tools/replay/verify_command.h"
 
 using specd::recorded::ApiParams;

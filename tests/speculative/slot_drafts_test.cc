@@ -14,8 +14,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "speculative/verifier.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/speculative/verifier_fixture.h"
-#include "tests/support/fake_gpu_driver.h"
 #include "tests/support/scripted_grammar.h"
 #include "tests/support/verify_round.h"
 

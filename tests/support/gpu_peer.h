@@ -33,12 +33,6 @@ enum class PeerOp : uint32_t {
   kEcho,   // word, value, size_bytes: on its CUDA stream, size_bytes times: waits for the value,
            // writes it to the next word, and continues with the next value
   kQuery,  // its CUDA stream
-  kCreateEvent,  // -> handle
-  kOpenEvent,    // handle
-  // The newest event that the peer has not destroyed, or the one `word` before it.
-  kDestroyEvent,
-  kRecordEvent,
-  kWaitEvent,
   kLoadKernel,       // launch.kernel
   kLaunch,           // launch, word: the first of its words; value: 1 on a second CUDA stream
   kCountViolations,  // -> value

@@ -14,7 +14,7 @@
 #include "ipc/include/specd/specd.h"
 #include "ipc/memory/device_export.h"
 #include "ipc/sockets/unix_socket.h"
-#include "tests/support/fake_peer_gpu.h"
+#include "tests/gpu/driver/fake_peer_gpu.h"
 #include "tests/support/gpu_peer_worker.h"
 #include "tests/support/peer_engine.h"
 #include "tests/support/peer_member.h"

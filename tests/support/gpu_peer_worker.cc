@@ -63,11 +63,11 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
       return context_.RegisterHost(words_, 4096, &words_device_);
     }
     default:
-      return DoInOrder(request, reply);
+      return DoInOrder(request);
   }
 }
 
-GpuResult GpuPeerWorker::DoInOrder(const PeerRequest& request, PeerReply* reply) {
+GpuResult GpuPeerWorker::DoInOrder(const PeerRequest& request) {
   const GpuAddress word = words_device_ + request.word * sizeof(uint64_t);
   switch (request.op) {
     case PeerOp::kStore:
@@ -81,28 +81,6 @@ GpuResult GpuPeerWorker::DoInOrder(const PeerRequest& request, PeerReply* reply)
       return Echo(word, request.value, request.size_bytes);
     case PeerOp::kQuery:
       return context_.Query(stream_);
-    case PeerOp::kCreateEvent: {
-      GpuEvent created;
-      const GpuResult result = context_.CreateSharedEvent(&created);
-      if (!result.ok()) return result;
-      events_.push_back(created);
-      return context_.ExportEvent(created, &reply->handle);
-    }
-    case PeerOp::kOpenEvent: {
-      GpuEvent opened;
-      const GpuResult result = context_.OpenEvent(request.handle, &opened);
-      if (result.ok()) events_.push_back(opened);
-      return result;
-    }
-    case PeerOp::kDestroyEvent: {
-      const GpuEvent last = EventBefore(0);
-      if (!events_.empty()) events_.pop_back();
-      return context_.DestroyEvent(last);
-    }
-    case PeerOp::kRecordEvent:
-      return context_.RecordEvent(EventBefore(request.word), stream_);
-    case PeerOp::kWaitEvent:
-      return context_.WaitEvent(stream_, EventBefore(request.word));
     case PeerOp::kLoadKernel:
       return gpu_.LoadKernel(request.launch.kernel);
     case PeerOp::kLaunch: {

@@ -33,11 +33,6 @@ class PeerGpu {
   virtual GpuResult LoadKernel(PeerKernel kernel) = 0;
   // REQUIRES: this device reaches memory and words.
   virtual GpuResult Launch(GpuStream stream, const PeerLaunch& launch) = 0;
-  // Captures a graph on the CUDA stream that waits for one event, launches, and records the other
-  // event. The events are nodes of the graph that other processes see. *replay enqueues the graph
-  // there, and belongs to the PeerGpu.
-  virtual GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch,
-                            GpuEvent recorded, std::function<GpuResult()>* replay) = 0;
 };
 
 class GpuPeerWorker {
@@ -50,20 +45,16 @@ class GpuPeerWorker {
   GpuResult Do(const PeerRequest& request, int fd, PeerReply* reply, UniqueFd* reply_fd);
 
  private:
-  // Requests for words, CUDA streams, events and kernels.
-  GpuResult DoInOrder(const PeerRequest& request, PeerReply* reply);
+  // Requests for words, CUDA streams and kernels.
+  GpuResult DoInOrder(const PeerRequest& request);
   GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd);
   GpuResult Echo(GpuAddress word, uint64_t first, uint64_t count);
-  GpuEvent EventBefore(uint64_t place) const {
-    return place < events_.size() ? events_[events_.size() - 1 - place] : GpuEvent{};
-  }
   GpuResult CopyNow(void* target, const void* source, uint64_t size_bytes);
 
   PeerGpu& gpu_;
   GpuContext& context_;
   GpuStream stream_;
   GpuStream second_stream_;
-  std::vector<GpuEvent> events_;
   uint64_t* words_ = nullptr;
   GpuAddress words_device_ = 0;
 };

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/core/types.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 
 namespace specd {
 

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <deque>
 
-#include "tests/support/fake_gpu_context.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/support/gpu_peer.h"
 #include "tests/support/script_engine.h"
 

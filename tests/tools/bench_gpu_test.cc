@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/tools/gpu_suite_run.h"
 #include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <memory>
 
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tools/bench/probes/gpu_probes.h"
 
 namespace specd::bench {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/cuda/make_cuda_backend.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/tools/fake_gpu_probes.h"
 #include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"

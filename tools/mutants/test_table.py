@@ -23,7 +23,7 @@ LIBRARIES = ("-lboost_context", "-lfmt", "-lspdlog", "-pthread")
 _COMMON = (
     "kernels/cpu/cpu_tile.cc", "kernels/cpu/spin_barrier.cc", "tests/main.cc",
     "tests/kernels/bodies/run_chain.cc",
-    "tools/emulation/emulated_block.cc",
+    "tests/gpu/emulation/emulated_block.cc",
     *(f"tests/support/{name}.cc" for name in ("chi_square", "oracle", "rows")))
 # A test file, and what it needs of tests/ beside _COMMON.
 _KERNEL_TESTS = {
@@ -79,9 +79,9 @@ BINARIES["decision_test"] = Binary(
 BINARIES["speculative"] = Binary(
     sources=("tests/main.cc", *_sources_of("tests/speculative"),
              *_sources_of("speculative", "**/*.cc"), *_sources_of("detokenizer"),
-             "tools/emulation/emulated_block.cc",
-             *(f"tests/support/{name}.cc" for name in (
-                 "fake_gpu_driver", "fake_gpu_launches", "grammar_reference")),
+             "tests/gpu/emulation/emulated_block.cc",
+             "tests/gpu/driver/fake_gpu_driver.cc", "tests/gpu/driver/fake_gpu_launches.cc",
+             "tests/support/grammar_reference.cc",
              *_BACKENDS),
     packages=("absl_status", "absl_statusor", "absl_raw_hash_set", "absl_hash", "simdjson"))
 

@@ -10,7 +10,7 @@
 #include "kernels/cuda/cuda_driver.h"
 #include "kernels/cuda/make_cuda_backend.h"
 #if defined(SPECD_REPLAY_EMULATION)
-#include "tools/emulation/emulated_backend.h"
+#include "tests/gpu/emulation/emulated_backend.h"
 #endif
 
 namespace specd::replay {

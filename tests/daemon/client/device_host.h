@@ -17,7 +17,7 @@
 #include "kernels/cuda/make_cuda_backend.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/daemon/session/device_fixture.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/support/script_engine.h"
 
 namespace specd::test {

@@ -8,8 +8,8 @@
 
 #include "kernels/core/gpu_context.h"
 #include "tests/daemon/client/graph_generator.h"
-#include "tests/support/fake_gpu_context.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 
 namespace specd::test {
 

@@ -6,9 +6,9 @@
 
 #include "ipc/segment/round_words.h"
 #include "tests/daemon/server/server_fixture.h"
+#include "tests/gpu/driver/fake_cuda.h"
 #include "tests/support/c_drafts.h"
 #include "tests/support/eventually.h"
-#include "tests/support/fake_cuda.h"
 #include "tests/support/session_steps.h"
 
 namespace specd::test {

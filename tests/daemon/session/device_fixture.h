@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "ipc/memory/device_region.h"
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 
 namespace specd::test {

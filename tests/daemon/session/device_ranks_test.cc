@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tests/daemon/client/device_host.h"
-#include "tests/support/fake_gpu_block.h"
+#include "tests/gpu/driver/fake_gpu_block.h"
 
 namespace specd {
 namespace {

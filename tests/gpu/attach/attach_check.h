@@ -34,7 +34,6 @@ struct AttachSetting {
   int held_up_ms = 1000;                      // an event that has not happened by then is held up
   uint64_t num_batches = 20;                  // hand-overs that are timed
   uint64_t copy_bytes = uint64_t{128} << 20;  // size of each copy that other work happens beside
-  uint64_t max_events = 1024;
 };
 
 struct AttachCheck {

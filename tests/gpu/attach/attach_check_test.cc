@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "tests/support/fake_peer_gpu.h"
+#include "tests/gpu/driver/fake_peer_gpu.h"
 #include "tests/support/pid_namespace.h"
 
 namespace specd {
@@ -21,7 +21,6 @@ struct Setting {
     setting.device = options.devices[0];
     setting.num_batches = 2;
     setting.copy_bytes = uint64_t{1} << 20;
-    setting.max_events = 40;
     setting.held_up_ms = 300;
     setting.start_peer = [](const PeerEnvironment& environment) {
       return std::make_unique<GpuPeer>(0, environment);
@@ -40,7 +39,7 @@ struct Setting {
   AttachSetting setting;
 };
 
-// A GPU whose launches or captures differ from the requested ones.
+// A GPU whose launches differ from the requested ones.
 struct WrongPeerGpu final : PeerGpu {
   explicit WrongPeerGpu(PeerGpu* given) : gpu(*given) {}
 
@@ -58,20 +57,8 @@ struct WrongPeerGpu final : PeerGpu {
     if (change) change(&wrong);
     return gpu.Launch(stream, wrong);
   }
-  GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch, GpuEvent recorded,
-                    std::function<GpuResult()>* replay) override {
-    if (capture_code != kGpuOk) return GpuResult::Error("no such capture", capture_code);
-    GpuEvent own;
-    (void)context().CreateEvent(&own);
-    return gpu.Capture(stream, loses_wait ? own : waited, launch, loses_record ? own : recorded,
-                       replay);
-  }
-
   PeerGpu& gpu;
   std::function<void(PeerLaunch*)> change = {};
-  int capture_code = kGpuOk;
-  bool loses_wait = false;
-  bool loses_record = false;
 };
 
 double FigureOf(const AttachResult& result, const std::string& name) {
@@ -90,20 +77,10 @@ TEST_SUITE("process") {
       const AttachResult result = check.run(own.setting);
       INFO(result.detail);
       const std::string name = check.name;
-      const std::set<std::string> open = {"mps",
-                                          "pid_namespace",
-                                          "hand_off_latency",
-                                          "event_hand_off",
-                                          "busy_hand_off",
-                                          "late_writer",
-                                          "many_events",
-                                          "many_streams",
-                                          "host_functions",
-                                          "graph_events",
-                                          "first_launch",
-                                          "waiting_words",
-                                          "exporter_killed",
-                                          "exporter_killed_in_read"};
+      const std::set<std::string> open = {
+          "mps",           "pid_namespace",   "hand_off_latency",       "busy_hand_off",
+          "late_writer",   "many_streams",    "host_functions",         "first_launch",
+          "waiting_words", "exporter_killed", "exporter_killed_in_read"};
       const bool is_skipped =  // without MPS, or without a namespace
           name == "client_killed" || (name == "pid_namespace" && !WhyNoPidNamespace().empty());
       const std::string expected = is_skipped            ? "skipped"
@@ -127,19 +104,14 @@ TEST_SUITE("process") {
                                                           {"words", "WaitValue"},
                                                           {"release_by_store", "RegisterHost"},
                                                           {"hand_off_latency", "WriteValue"},
-                                                          {"event_hand_off", "RecordEvent"},
                                                           {"busy_hand_off", "DestroyStream"},
                                                           {"late_writer", "Close"},
-                                                          {"events", "OpenEvent"},
-                                                          {"many_events", "DestroyEvent"},
                                                           {"many_streams", "CreateStream"},
                                                           {"host_functions", "LaunchHostFunction"},
                                                           {"imported_read", "LaunchKernel"},
                                                           {"imported_read", "Close"},
                                                           {"kernel_store", "LaunchKernel"},
                                                           {"kernel_store", "Query"},
-                                                          {"graph_events", "ExportEvent"},
-                                                          {"graph_events", "Check"},
                                                           {"first_launch", "RegisterHost"},
                                                           {"waiting_words", "Copy"},
                                                           {"waiting_words", "Free"},
@@ -222,7 +194,6 @@ TEST_SUITE("process") {
     CHECK(result.status == AttachStatus::kObserved);
     CHECK(FigureOf(result, "code_descriptor") == kGpuOk);
     CHECK(FigureOf(result, "code_handle") != kGpuOk);
-    CHECK(FigureOf(result, "code_event") != kGpuOk);
     Setting here;
     here.setting.start_peer = [](const PeerEnvironment&) { return std::make_unique<GpuPeer>(); };
     CHECK(here.Run("pid_namespace").status == AttachStatus::kFail);
@@ -275,27 +246,6 @@ TEST_SUITE("process") {
     }
   }
 
-  TEST_CASE("gpu attach: a graph says which of the two events it keeps, and why it takes none") {
-    Setting own;
-    WrongPeerGpu wrong(&own.gpu);
-    own.setting.gpu = &wrong;
-    const auto figures = [&] {
-      const AttachResult result = own.Run("graph_events");
-      CHECK(result.status == AttachStatus::kObserved);
-      return 10 * FigureOf(result, "waits") + FigureOf(result, "records");
-    };
-    CHECK(figures() == 11);
-    wrong.loses_wait = true;
-    CHECK(figures() == 1);
-    wrong.loses_wait = false;
-    wrong.loses_record = true;
-    CHECK(figures() == 10);
-    wrong.capture_code = kGpuNotSupported;
-    const AttachResult result = own.Run("graph_events");
-    CHECK(result.status == AttachStatus::kObserved);
-    CHECK(FigureOf(result, "refusal_code") == kGpuNotSupported);
-  }
-
   TEST_CASE("gpu attach: a first launch may wait or not, but not with EAGER") {
     const AttachResult lazy = Setting().Run("first_launch");
     CHECK(FigureOf(lazy, "held_by_stream") == 1);
@@ -344,47 +294,13 @@ TEST_SUITE("process") {
     CHECK(FigureOf(many.Run("many_streams"), "streams_until_held_up") == 0);
   }
 
-  TEST_CASE("gpu attach: a hand-over by an event has figures beside one by a word") {
-    const AttachResult result = Setting().Run("event_hand_off");
-    CHECK(result.status == AttachStatus::kObserved);
-    for (const std::string kind : {"event_", "word_"}) {
-      CAPTURE(kind);
-      CHECK(FigureOf(result, kind + "p50_us") > 0);
-      CHECK(FigureOf(result, kind + "p99_us") >= FigureOf(result, kind + "p50_us"));
-    }
-    // Two batches of 50 each.
-    const size_t first = result.detail.find(" of 100; ");
-    CHECK(first != std::string::npos);
-    CHECK(result.detail.find(" of 100", first + 1) != std::string::npos);
-  }
-
-  TEST_CASE("gpu attach: events are counted until one is refused, with the code") {
-    CHECK(FigureOf(Setting().Run("many_events"), "events") == 40);
-    for (const char* call : {"OpenEvent", "WaitEvent"}) {
-      CAPTURE(call);
-      Setting own;
-      own.gpu.context().Inject({.call = call, .after = 5, .code = kGpuOutOfMemory});
-      const AttachResult result = own.Run("many_events");
-      CHECK(FigureOf(result, "events") == 5);
-      CHECK(FigureOf(result, "refusal_code") == kGpuOutOfMemory);
-    }
-  }
-
   TEST_CASE("gpu attach: a device without what a check is about skips it") {
     FakeGpuOptions options;
     options.devices[0].has_64_bit_words = false;
-    for (const char* name : {"words", "release_by_store", "hand_off_latency", "event_hand_off",
-                             "busy_hand_off", "late_writer", "many_events", "many_streams",
-                             "graph_events", "first_launch", "waiting_words"}) {
+    for (const char* name : {"words", "release_by_store", "hand_off_latency", "busy_hand_off",
+                             "late_writer", "many_streams", "first_launch", "waiting_words"}) {
       CHECK(Setting(options).Run(name).status == AttachStatus::kSkipped);
     }
-    options = {};
-    options.devices[0].has_ipc_events = false;
-    CHECK(Setting(options).Run("events").status == AttachStatus::kSkipped);
-    CHECK(Setting(options).Run("event_hand_off").status == AttachStatus::kSkipped);
-    CHECK(Setting(options).Run("hand_off_latency").status == AttachStatus::kObserved);
-    CHECK(Setting(options).Run("many_events").status == AttachStatus::kSkipped);
-    CHECK(Setting(options).Run("graph_events").status == AttachStatus::kSkipped);
   }
 }
 

@@ -128,34 +128,6 @@ class CudaPeerGpu final : public PeerGpu {
                        "launching a kernel");
   }
 
-  // A capture that fails in the middle is ended too, with the first error.
-  GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch, GpuEvent recorded,
-                    std::function<GpuResult()>* replay) override {
-    const auto on = static_cast<cudaStream_t>(stream.handle);
-    GpuResult result = CallRuntime(cudaStreamBeginCapture(on, cudaStreamCaptureModeThreadLocal),
-                                   "cudaStreamBeginCapture");
-    if (!result.ok()) return result;
-    result = CallRuntime(
-        cudaStreamWaitEvent(on, static_cast<cudaEvent_t>(waited.handle), cudaEventWaitExternal),
-        "cudaStreamWaitEvent of an external event");
-    if (result.ok()) result = Launch(stream, launch);
-    if (result.ok()) {
-      result = CallRuntime(cudaEventRecordWithFlags(static_cast<cudaEvent_t>(recorded.handle), on,
-                                                    cudaEventRecordExternal),
-                           "cudaEventRecordWithFlags of an external event");
-    }
-    cudaGraph_t captured = nullptr;
-    const GpuResult ended =
-        CallRuntime(cudaStreamEndCapture(on, &captured), "cudaStreamEndCapture");
-    if (result.ok()) result = ended;
-    cudaGraphExec_t graph = nullptr;
-    if (result.ok()) {
-      result = CallRuntime(cudaGraphInstantiate(&graph, captured, 0), "cudaGraphInstantiate");
-    }
-    *replay = [graph, on] { return CallRuntime(cudaGraphLaunch(graph, on), "cudaGraphLaunch"); };
-    return result;
-  }
-
  private:
   GpuResult Call(int error, const char* name) const { return cuda::ResultOf(api_, error, name); }
   static GpuResult CallRuntime(cudaError_t error, const char* name) {

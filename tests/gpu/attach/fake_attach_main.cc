@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "tests/gpu/attach/attach_program.h"
-#include "tests/support/fake_peer_gpu.h"
+#include "tests/gpu/driver/fake_peer_gpu.h"
 
 int main(int argc, char** argv) {
   return specd::RunAttachProgram(

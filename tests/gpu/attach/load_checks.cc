@@ -58,49 +58,9 @@ class HandOvers {
     return microseconds;
   }
 
-  // The same with one hand-over on the CUDA streams at a time. The next hand-over is enqueued over
-  // the peer's pipe, and only after the one before it is done. Its wait is seen before its time
-  // begins.
-  std::vector<double> TimeSingly(uint64_t num_batches) {
-    return TimeEach(num_batches, [&](uint64_t value) {
-      ExpectOk(scene_.gpu().WriteValue(scene_.stream(), words_.at(1), kWord, value), "writing");
-      scene_.Ask({.op = PeerOp::kWaitValue, .word = 1, .value = value});
-    });
-  }
-
-  // The same with an event of the peer in the place of word 1. A wait is for the record before it,
-  // so there cannot be more than one hand-over at a time.
-  std::vector<double> TimeEvent(uint64_t num_batches) {
-    GpuEvent event;
-    ExpectOk(scene_.gpu().OpenEvent(scene_.Ask({.op = PeerOp::kCreateEvent}).handle, &event),
-             "opening the event");
-    const std::vector<double> microseconds = TimeEach(num_batches, [&](uint64_t) {
-      ExpectOk(scene_.gpu().RecordEvent(event, scene_.stream()), "recording");
-      scene_.Ask({.op = PeerOp::kWaitEvent});
-    });
-    ExpectOk(scene_.gpu().DestroyEvent(event), "closing the event");
-    scene_.Ask({.op = PeerOp::kDestroyEvent});
-    return microseconds;
-  }
-
  private:
   // A CUDA stream takes a limited number of commands before the next one waits for room.
   static constexpr uint64_t kPerBatch = 50;
-
-  // `enqueue` makes our CUDA stream pass on the value between the two CUDA streams, and the peer's
-  // wait for it.
-  std::vector<double> TimeEach(uint64_t num_batches, const std::function<void(uint64_t)>& enqueue) {
-    std::vector<double> microseconds;
-    for (const uint64_t end = first_ + num_batches * kPerBatch; first_ < end; ++first_) {
-      ExpectOk(scene_.gpu().WaitValue(scene_.stream(), words_.at(0), kWord, first_), "waiting");
-      enqueue(first_);
-      scene_.Ask({.op = PeerOp::kWriteValue, .word = 2, .value = first_});
-      Expect(!scene_.IsPeerIdle() && words_.Load(2) != first_,
-             "the other process's stream does not wait");
-      microseconds.push_back(TimeOne(first_, [] {}));
-    }
-    return microseconds;
-  }
 
   // Times from the CPU's store until the CPU sees the answer.
   double TimeOne(uint64_t value, const std::function<void()>& meanwhile) {
@@ -276,20 +236,6 @@ AttachResult CheckHandOffLatency(const AttachSetting& setting) {
     HandOvers hand_overs(&scene);
     return Observed({{"CPU to stream to other process's stream to CPU", "",
                       hand_overs.Time(setting.num_batches, [] {})}});
-  });
-}
-
-// Times an event of another process in the place of a word. specd does not use such events:
-// docs/decisions/027-host-functions-not-events.md says why.
-AttachResult CheckEventHandOff(const AttachSetting& setting) {
-  return PlayScene(setting, [&](Scene& scene) {
-    NeedWords(scene);
-    NeedEvents(scene);
-    HandOvers hand_overs(&scene);
-    return Observed({{"CPU to stream to event to other process's stream to CPU, one at a time",
-                      "event_", hand_overs.TimeEvent(setting.num_batches)},
-                     {"with a word in the event's place", "word_",
-                      hand_overs.TimeSingly(setting.num_batches)}});
   });
 }
 

@@ -213,10 +213,6 @@ AttachResult CheckPidNamespace(const AttachSetting& setting) {
       Expect(scene.ByteAt(mapping.address + kMiB) == 0x77, "the bytes are others");
       ExpectOk(scene.gpu().Close(mapping), "closing");
     }
-    if (scene.device().has_ipc_events) {
-      GpuEvent event;
-      add("event", scene.gpu().OpenEvent(scene.Ask({.op = PeerOp::kCreateEvent}).handle, &event));
-    }
     return result;
   });
 }

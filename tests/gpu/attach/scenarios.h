@@ -17,20 +17,16 @@ AttachResult CheckPidNamespace(const AttachSetting& setting);
 
 AttachResult CheckWords(const AttachSetting& setting);
 AttachResult CheckReleaseByStore(const AttachSetting& setting);
-AttachResult CheckEvents(const AttachSetting& setting);
-AttachResult CheckManyEvents(const AttachSetting& setting);
 AttachResult CheckManyStreams(const AttachSetting& setting);
 
 AttachResult CheckHostFunctions(const AttachSetting& setting);
 
 AttachResult CheckHandOffLatency(const AttachSetting& setting);
-AttachResult CheckEventHandOff(const AttachSetting& setting);
 AttachResult CheckBusyHandOff(const AttachSetting& setting);
 AttachResult CheckLateWriter(const AttachSetting& setting);
 
 AttachResult CheckImportedRead(const AttachSetting& setting);
 AttachResult CheckKernelStore(const AttachSetting& setting);
-AttachResult CheckGraphEvents(const AttachSetting& setting);
 
 AttachResult CheckFirstLaunch(const AttachSetting& setting);
 AttachResult CheckWaitingWords(const AttachSetting& setting);

@@ -177,11 +177,6 @@ void NeedWords(const Scene& scene) {
   throw SceneOver{AttachStatus::kSkipped, "this device's streams have no 64-bit words"};
 }
 
-void NeedEvents(const Scene& scene) {
-  if (scene.device().has_ipc_events) return;
-  throw SceneOver{AttachStatus::kSkipped, "this device has no events for other processes"};
-}
-
 AttachResult PlayScene(const AttachSetting& setting,
                        const std::function<AttachResult(Scene&)>& scenario) {
   try {

@@ -112,9 +112,8 @@ class Scene {
   std::unique_ptr<GpuPeer> peer_;
 };
 
-// Skip the check if CUDA streams have no words of 64 bits, or processes share no events.
+// Skips the check if CUDA streams have no words of 64 bits.
 void NeedWords(const Scene& scene);
-void NeedEvents(const Scene& scene);
 
 // Plays the scenario and returns its result.
 AttachResult PlayScene(const AttachSetting& setting,

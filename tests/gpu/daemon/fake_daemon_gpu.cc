@@ -13,7 +13,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/make_cuda_backend.h"
 #include "tests/gpu/daemon/fake_process_gpu.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 
 namespace specd {
 namespace {

@@ -10,7 +10,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/sockets/unix_socket.h"
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 #include "tests/support/open_fds.h"
 

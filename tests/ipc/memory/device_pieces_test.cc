@@ -16,8 +16,8 @@
 #include "ipc/include/specd/specd.h"
 #include "ipc/memory/device_region.h"
 #include "ipc/sockets/unix_socket.h"
-#include "tests/support/borrowed_gpu_context.h"
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/borrowed_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 #include "tests/support/open_fds.h"
 

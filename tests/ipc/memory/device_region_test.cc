@@ -14,7 +14,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/memory/device_export.h"
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 
 namespace specd {

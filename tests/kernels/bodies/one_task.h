@@ -12,9 +12,9 @@
 #include "kernels/bodies/resolve.h"
 #include "kernels/warps/fused_round.h"
 #include "kernels/warps/list_rows.h"
+#include "tests/gpu/emulation/emulated_block.h"
 #include "tests/kernels/bodies/run_chain.h"
 #include "tests/support/rows.h"
-#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "kernels/bodies/resolve.h"
+#include "tests/gpu/emulation/emulated_block.h"
 #include "tests/support/slot_rounds.h"
-#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 

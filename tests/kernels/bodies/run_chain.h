@@ -10,7 +10,7 @@
 
 #include "kernels/bodies/verify.h"
 #include "kernels/cpu/scalar_team.h"
-#include "tools/emulation/emulated_block.h"
+#include "tests/gpu/emulation/emulated_block.h"
 
 namespace specd {
 

@@ -12,11 +12,11 @@
 
 #include "kernels/bodies/team.h"
 #include "kernels/cpu/scalar_team.h"
+#include "tests/gpu/emulation/emulated_block.h"
 #include "tests/kernels/bodies/element_functions.h"
 #include "tests/kernels/cuda/mask_cases.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/rows.h"
-#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 namespace {

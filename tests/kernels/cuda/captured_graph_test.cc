@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kernels/cuda/upload_arena.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 
 namespace specd {
 namespace {

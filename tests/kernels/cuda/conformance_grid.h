@@ -12,9 +12,9 @@
 #include <span>
 #include <string>
 
+#include "tests/gpu/emulation/emulated_block.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/round_case.h"
-#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 

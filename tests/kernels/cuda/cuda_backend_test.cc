@@ -10,8 +10,8 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/make_cuda_backend.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/kernels/cuda/mixed_rounds.h"
-#include "tests/support/fake_gpu_driver.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/round_case.h"
 

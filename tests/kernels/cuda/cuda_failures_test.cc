@@ -8,8 +8,8 @@
 
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/make_cuda_backend.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/kernels/cuda/mixed_rounds.h"
-#include "tests/support/fake_gpu_driver.h"
 #include "tests/support/round_case.h"
 
 namespace specd {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/kernels/cuda/device_slots.h"
-#include "tests/support/fake_gpu_driver.h"
 #include "tests/support/slot_rounds.h"
 
 namespace specd {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kernels/cuda/cuda_backend.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 
 namespace specd {
 namespace {

@@ -9,11 +9,11 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/kernels/cuda/conformance_grid.h"
 #include "tests/kernels/cuda/run_round.h"
 #include "tests/kernels/cuda/staged_open.h"
 #include "tests/support/decision_text.h"
-#include "tests/support/fake_gpu_driver.h"
 
 namespace specd {
 namespace {

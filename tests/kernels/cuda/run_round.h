@@ -11,9 +11,9 @@
 
 #include "kernels/bodies/resolve.h"
 #include "kernels/warps/fused_round.h"
+#include "tests/gpu/emulation/emulated_block.h"
 #include "tests/kernels/bodies/run_chain.h"
 #include "tests/support/round_case.h"
-#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 

@@ -22,9 +22,9 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/kernels/cuda/run_round.h"
 #include "tests/support/decision_text.h"
-#include "tests/support/fake_gpu_driver.h"
 #include "tests/support/imported_memory.h"
 #include "tests/support/round_case.h"
 

@@ -1,4 +1,4 @@
-#include "tools/emulation/emulated_block.h"
+#include "tests/gpu/emulation/emulated_block.h"
 
 #include <doctest/doctest.h>
 

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -13,28 +12,6 @@
 
 namespace specd {
 namespace {
-
-std::vector<std::string> EmulatedAnswers(RoundCase& round, int32_t batch_size,
-                                         const EmulationOptions& options) {
-  const RoundBatch batch = round.All();
-  std::vector<TaskOutcome> outcomes(options.num_threads);
-  for (int32_t i = 0; i < batch_size; ++i) {
-    const Task& task = batch.tasks[i];
-    const OwnedWorkspace workspace(batch.target.vocab_size, task.draft.num_nodes);
-    const std::string error = RunEmulatedBlock(options, [&](EmulatedThread thread) {
-      EmulatedTeam team(thread);
-      outcomes[thread.warp() * 32 + thread.lane()] =
-          RunTask(team, batch, task, *workspace, KeyedCoins(task.seed), OutputOf(batch, i));
-    });
-    REQUIRE(error == "");
-    for (const TaskOutcome& outcome : outcomes) {
-      REQUIRE(outcome.status == outcomes[0].status);
-      REQUIRE(outcome.num_tokens == outcomes[0].num_tokens);
-    }
-    batch.outcomes[i] = outcomes[0];
-  }
-  return AnswersOf(round, batch_size);
-}
 
 TEST_SUITE("invariance") {
   TEST_CASE("a round in one launch, of any number of blocks, gives the scalar team's answers") {
@@ -60,29 +37,6 @@ TEST_SUITE("invariance") {
         REQUIRE(result.error == "");
         REQUIRE(result.counts_are_back);
         for (int32_t i = 0; i < options.batch; ++i) REQUIRE(result.answers[i] == expected[i]);
-      }
-    }
-  }
-
-  TEST_CASE("an emulated block of any size gives the scalar team's answers") {
-    std::mt19937_64 random(80);
-    for (int repeat = 0; repeat < 8; ++repeat) {
-      RoundCase::Options options{.vocab_size = repeat % 2 == 0 ? 2 * kTileSize + 77 : 300,
-                                 .batch = GridSize({.full = 24, .sanitized = 8}),
-                                 .max_draft = 3,
-                                 .seed = 81 + uint64_t(repeat)};
-      if (repeat < 3) options.dtype = static_cast<DType>(repeat);
-      if (repeat == 4) options.target_kind = options.draft_kind = RowKind::kProbabilities;
-      if (repeat == 5) options.target_kind = options.draft_kind = RowKind::kFinalProbabilities;
-      options.scaled = repeat == 3;
-      RoundCase round(options);
-      const std::vector<std::string> expected = ScalarAnswers(round);
-      for (const int32_t num_threads : {32, 96, 256}) {
-        CAPTURE(repeat);
-        CAPTURE(num_threads);
-        const std::vector<std::string> answers = EmulatedAnswers(
-            round, options.batch, {.num_threads = num_threads, .schedule_seed = random()});
-        for (int32_t i = 0; i < options.batch; ++i) REQUIRE(answers[i] == expected[i]);
       }
     }
   }

@@ -10,9 +10,9 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/kernels/cuda/device_or_reason.h"
 #include "tests/kernels/cuda/device_slots.h"
-#include "tests/support/fake_gpu_driver.h"
 
 namespace specd {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kernels/core/elements.h"
+#include "tests/gpu/emulation/emulated_block.h"
 #include "tests/support/guarded_bytes.h"
-#include "tools/emulation/emulated_block.h"
 
 namespace specd {
 namespace {

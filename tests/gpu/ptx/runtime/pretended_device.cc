@@ -4,10 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <utility>
-
-#include "tests/gpu/ptx/runtime/coverage.h"
 
 namespace specd::ptx {
 
@@ -40,7 +37,8 @@ PretendedDevice::PretendedDevice()
                .poisons_registers = NumberOf("SPECD_PTX_POISON", 0) != 0},
       worker_(options_.seed) {
   streams_[cudaStreamLegacy] = std::make_unique<Stream>();
-  std::atexit([] { Get().ReportAtExit(); });
+  // The work that is left at the end still runs, and says what fails.
+  std::atexit([] { Get().worker_.AwaitAll(); });
 }
 
 void PretendedDevice::RegisterKernel(const void* stub, const std::string& name) {
@@ -262,21 +260,6 @@ cudaError_t PretendedDevice::EndCapture(cudaStream_t stream, std::vector<Work>* 
 
 cudaError_t PretendedDevice::state() {
   return worker_.status().ok() ? cudaSuccess : cudaErrorLaunchFailure;
-}
-
-void PretendedDevice::ReportAtExit() {
-  worker_.AwaitAll();
-  const std::string path = TextOf("SPECD_PTX_COVERAGE");
-  if (path.empty() || files_ == nullptr) return;
-  // A file none of whose kernels was asked for has lines that never ran, too.
-  const absl::StatusOr<std::vector<const Module*>> modules = files_->LoadAll();
-  if (!modules.ok()) return;
-  std::ofstream file(path);
-  for (const Module* const module : *modules) {
-    for (const KernelCoverage& kernel : CoverageOf(*module)) file << TextOf(kernel);
-  }
-  fmt::print(stderr, "ptx: {} launches, {} warp instructions, {} switches; coverage in {}\n",
-             counts_.num_launches, counts_.num_warp_instructions, counts_.num_switches, path);
 }
 
 }  // namespace specd::ptx

@@ -13,7 +13,6 @@
 //   SPECD_PTX_SEED        LaunchOptions::seed, and that of the CUDA streams' order
 //   SPECD_PTX_CLUSTERS    LaunchOptions::resident_clusters; likewise _QUANTUM, _ROUGH, _POISON
 //   SPECD_PTX_PROCESSORS  of the device; 2
-//   SPECD_PTX_COVERAGE    a file for the lines of each kernel that never ran
 //
 // Thread-safe.
 #pragma once
@@ -116,7 +115,6 @@ class PretendedDevice {
   cudaError_t Push(cudaStream_t stream, StreamWorker::Piece piece, Mark* mark);
   absl::Status Run(const Function& kernel, const LaunchShape& shape,
                    const std::vector<std::vector<char>>& arguments);
-  void ReportAtExit();
 
   const int arch_;
   const int num_processors_;

@@ -80,16 +80,6 @@ absl::StatusOr<const Function*> PtxFiles::Find(const std::string& kernel) {
   return found;
 }
 
-absl::StatusOr<std::vector<const Module*>> PtxFiles::LoadAll() {
-  std::vector<const Module*> modules;
-  for (const auto& [path, loaded] : modules_) {
-    const absl::StatusOr<const Module*> module = Load(path);
-    if (!module.ok()) return module.status();
-    modules.push_back(*module);
-  }
-  return modules;
-}
-
 std::string NameWithoutHash(const std::string& kernel) {
   static const std::regex hash(
       "(_GLOBAL__N__|_INTERNAL_)[0-9a-f]{8}_[0-9]+_(\\w+?_cu)_[0-9a-f]{8}");

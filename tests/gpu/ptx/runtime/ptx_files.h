@@ -27,9 +27,6 @@ class PtxFiles {
   // Null if no file has the kernel.
   absl::StatusOr<const Function*> Find(const std::string& kernel);
 
-  // The modules of all files.
-  absl::StatusOr<std::vector<const Module*>> LoadAll();
-
  private:
   absl::StatusOr<const Module*> Load(const std::string& path);
 

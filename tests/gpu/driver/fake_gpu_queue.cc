@@ -1,4 +1,4 @@
-#include "tests/support/fake_gpu_queue.h"
+#include "tests/gpu/driver/fake_gpu_queue.h"
 
 #include <utility>
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "kernels/core/gpu_driver.h"
-#include "tools/emulation/emulated_block.h"
+#include "tests/gpu/emulation/emulated_block.h"
 
 namespace specd {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 #include "tests/support/open_fds.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/core/check.h"
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 
 namespace specd {
 

@@ -1,6 +1,5 @@
-// The rules of order that the pretended GPU keeps: CUDA streams, words, events, within a process
-// and between two (<cuda.h> at cuStreamWaitValue, cuEventRecord, cuStreamWaitEvent,
-// cuIpcOpenEventHandle).
+// The rules of order that the pretended GPU keeps: CUDA streams, words and events within a process,
+// and words between two (<cuda.h> at cuStreamWaitValue, cuEventRecord, cuStreamWaitEvent).
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 
 namespace specd {
@@ -177,7 +176,7 @@ TEST_SUITE("unit") {
     GpuStream other;
     GpuEvent event;
     REQUIRE(own.gpu.CreateStream(&other).ok());
-    REQUIRE(own.gpu.CreateSharedEvent(&event).ok());
+    REQUIRE(own.gpu.CreateEvent(&event).ok());
     REQUIRE(own.gpu.WaitEvent(other, event).ok());
     REQUIRE(own.gpu.Synchronize(other).ok());
     // A wait includes a record that was called, even if its CUDA stream is held up.
@@ -299,54 +298,6 @@ TEST_SUITE("process") {
     REQUIRE(own.Wait(own.stream, 4, 2).ok());
     REQUIRE(peer.Call({.op = PeerOp::kStore, .word = 4, .value = 2}).code == kGpuOk);
     CHECK(own.gpu.Synchronize(own.stream).ok());
-  }
-
-  TEST_CASE("fake gpu: an event of another process orders streams, and its owner must live") {
-    Gpu own;
-    GpuPeer peer;
-    REQUIRE(peer.Call({.op = PeerOp::kWords}, own.words.fd.get()).code == kGpuOk);
-    const PeerReply made = peer.Call({.op = PeerOp::kCreateEvent});
-    REQUIRE(made.code == kGpuOk);
-    GpuEvent event;
-    REQUIRE(own.gpu.OpenEvent(made.handle, &event).ok());
-    GpuHandle again;
-    CHECK(own.gpu.ExportEvent(event, &again).code() == kGpuInvalidHandle);
-    REQUIRE(peer.Call({.op = PeerOp::kWaitValue, .word = 0, .value = 1}).code == kGpuOk);
-    REQUIRE(peer.Call({.op = PeerOp::kRecordEvent}).code == kGpuOk);
-    REQUIRE(own.gpu.WaitEvent(own.stream, event).ok());
-    REQUIRE(own.Write(own.stream, 1, 1).ok());
-    CHECK_FALSE(own.IsIdle(own.stream));
-    own.words.Store(0, 1);
-    REQUIRE(own.gpu.Synchronize(own.stream).ok());
-    // Either side may record; the other waits.
-    REQUIRE(own.Wait(own.stream, 2, 1).ok());
-    REQUIRE(own.gpu.RecordEvent(event, own.stream).ok());
-    REQUIRE(peer.Call({.op = PeerOp::kWaitEvent}).code == kGpuOk);
-    CHECK(peer.Call({.op = PeerOp::kQuery}).code == kGpuNotReady);
-    own.words.Store(2, 1);
-    while (peer.Call({.op = PeerOp::kQuery}).code == kGpuNotReady) std::this_thread::yield();
-    CHECK(own.gpu.violations().empty());
-
-    REQUIRE(peer.Call({.op = PeerOp::kDestroyEvent}).code == kGpuOk);
-    CHECK(peer.Call({.op = PeerOp::kCountViolations}).value == 1);
-    (void)own.gpu.WaitEvent(own.stream, event);
-    CHECK(own.gpu.violations().size() == 1);
-    CHECK(own.gpu.DestroyEvent(event).ok());
-    CHECK(own.gpu.OpenEvent(made.handle, &event).code() == kGpuInvalidValue);
-  }
-
-  TEST_CASE("fake gpu: nobody opens their own event, nor memory as an event") {
-    Gpu own;
-    GpuPeer peer;
-    GpuEvent event;
-    GpuHandle handle;
-    REQUIRE(own.gpu.CreateSharedEvent(&event).ok());
-    REQUIRE(own.gpu.ExportEvent(event, &handle).ok());
-    GpuEvent opened;
-    CHECK(own.gpu.OpenEvent(handle, &opened).code() == kGpuInvalidContext);
-    CHECK(peer.Call({.op = PeerOp::kOpenEvent, .handle = handle}).code == kGpuOk);
-    CHECK(peer.Call({.op = PeerOp::kImport, .size_bytes = 4096, .handle = handle}).code ==
-          kGpuInvalidValue);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "tests/support/stub_cuda.h"
+#include "tests/gpu/driver/stub_cuda.h"
 
 #include <cstring>
 #include <utility>

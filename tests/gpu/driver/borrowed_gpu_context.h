@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/core/gpu_context.h"
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 
 namespace specd {
 
@@ -54,13 +54,6 @@ class BorrowedGpuContext : public GpuContext {
     return gpu_.LaunchHostFunction(stream, function, argument);
   }
   GpuResult CreateEvent(GpuEvent* event) override { return gpu_.CreateEvent(event); }
-  GpuResult CreateSharedEvent(GpuEvent* event) override { return gpu_.CreateSharedEvent(event); }
-  GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override {
-    return gpu_.ExportEvent(event, handle);
-  }
-  GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) override {
-    return gpu_.OpenEvent(handle, event);
-  }
   GpuResult DestroyEvent(GpuEvent event) override { return gpu_.DestroyEvent(event); }
   GpuResult RecordEvent(GpuEvent event, GpuStream stream) override {
     return gpu_.RecordEvent(event, stream);

@@ -9,7 +9,7 @@
 #include "kernels/warps/fused_round.h"
 #include "kernels/warps/record.h"
 #include "kernels/warps/staged_turn.h"
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/support/host_words.h"
 
 namespace specd {

@@ -1,4 +1,4 @@
-#include "tests/support/fake_cuda.h"
+#include "tests/gpu/driver/fake_cuda.h"
 
 #include <array>
 #include <atomic>
@@ -17,10 +17,8 @@ std::atomic<int> unregistered{0};
 FakeGpuOptions Options() {
   FakeGpuOptions options;
   options.devices[1].has_64_bit_words = false;
-  options.devices.push_back({.name = "Fake GPU 2",
-                             .uuid = "GPU-22222222-2222-2222-2222-222222222222",
-                             .has_ipc_events = true,
-                             .has_mps = false});
+  options.devices.push_back(
+      {.name = "Fake GPU 2", .uuid = "GPU-22222222-2222-2222-2222-222222222222", .has_mps = false});
   return options;
 }
 
@@ -108,8 +106,7 @@ int cuDeviceGetUuid_v2(Uuid* uuid, int device) {
   return kGpuOk;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
-  *value =
-      attribute == kIpcEventSupported || (attribute == kCanUse64BitStreamMemOps && device == 0);
+  *value = attribute == kCanUse64BitStreamMemOps && device == 0;
   return kGpuOk;
 }
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer_worker.h"
 
 namespace specd {
@@ -31,8 +31,6 @@ class FakePeerGpu final : public PeerGpu {
   GpuResult Free(GpuAddress address) override;
   GpuResult LoadKernel(PeerKernel kernel) override;
   GpuResult Launch(GpuStream stream, const PeerLaunch& launch) override;
-  GpuResult Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch, GpuEvent recorded,
-                    std::function<GpuResult()>* replay) override;
 
  private:
   FakeGpuContext gpu_;

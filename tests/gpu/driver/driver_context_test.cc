@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/cuda/driver_platform.h"
-#include "tests/support/stub_cuda.h"
+#include "tests/gpu/driver/stub_cuda.h"
 
 namespace specd {
 namespace {
@@ -53,7 +53,6 @@ TEST_SUITE("unit") {
     REQUIRE(devices.size() == 1);
     CHECK(devices[0].name == "Stub");
     CHECK(devices[0].uuid == "GPU-f0f1f2f3-f4f5-f6f7-f8f9-fafbfcfdfeff");
-    CHECK(devices[0].has_ipc_events);
     CHECK(devices[0].has_64_bit_words);
     CHECK(devices[0].has_mps == true);
     CHECK(devices[0].granularity_bytes == 0x2000);
@@ -334,7 +333,7 @@ TEST_SUITE("unit") {
                                  "cuMemPoolExportToShareableHandle"});
   }
 
-  TEST_CASE("driver: words in their width, waits that compare, events for other processes") {
+  TEST_CASE("driver: words in their width, waits that compare, events without times") {
     Driver driver;
     const GpuStream stream;
     REQUIRE(driver.gpu->WriteValue(stream, 64, GpuWord::k32, 0x1'0000'0002).ok());
@@ -347,8 +346,6 @@ TEST_SUITE("unit") {
     CHECK(driver.Made() == Calls{"cuStreamWriteValue32_v2", "cuStreamWriteValue64_v2",
                                  "cuStreamWaitValue32_v2", "cuStreamWaitValue64_v2"});
     GpuEvent event;
-    REQUIRE(driver.gpu->CreateSharedEvent(&event).ok());
-    CHECK(TheStubCuda().last_value == 6);  // CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING
     REQUIRE(driver.gpu->CreateEvent(&event).ok());
     CHECK(TheStubCuda().last_value == 2);  // CU_EVENT_DISABLE_TIMING
     driver.Made();

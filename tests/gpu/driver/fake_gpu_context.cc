@@ -1,4 +1,4 @@
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>

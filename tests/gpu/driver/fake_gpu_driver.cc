@@ -1,4 +1,4 @@
-#include "tests/support/fake_gpu_driver.h"
+#include "tests/gpu/driver/fake_gpu_driver.h"
 
 #include <algorithm>
 #include <cstring>

@@ -13,6 +13,7 @@
 // only the state that the driver shares: use one.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -21,21 +22,19 @@
 #include <vector>
 
 #include "kernels/core/gpu_context.h"
-#include "tests/support/fake_gpu_block.h"
-#include "tests/support/fake_gpu_queue.h"
+#include "tests/gpu/driver/fake_gpu_block.h"
+#include "tests/gpu/driver/fake_gpu_queue.h"
 
 namespace specd {
 
 struct FakeGpuOptions {
   std::vector<GpuDevice> devices = {{.name = "Fake GPU 0",
                                      .uuid = "GPU-00000000-0000-0000-0000-000000000000",
-                                     .has_ipc_events = true,
                                      .has_64_bit_words = true,
                                      .has_mps = false,
                                      .granularity_bytes = uint64_t{2} << 20},
                                     {.name = "Fake GPU 1",
                                      .uuid = "GPU-11111111-1111-1111-1111-111111111111",
-                                     .has_ipc_events = true,
                                      .has_64_bit_words = true,
                                      .has_mps = false,
                                      .granularity_bytes = uint64_t{2} << 20}};
@@ -110,9 +109,6 @@ class FakeGpuContext final : public GpuContext {
   GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override;
   GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function, void* argument) override;
   GpuResult CreateEvent(GpuEvent* event) override;
-  GpuResult CreateSharedEvent(GpuEvent* event) override;
-  GpuResult ExportEvent(GpuEvent event, GpuHandle* handle) override;
-  GpuResult OpenEvent(const GpuHandle& handle, GpuEvent* event) override;
   GpuResult DestroyEvent(GpuEvent event) override;
   GpuResult RecordEvent(GpuEvent event, GpuStream stream) override;
   GpuResult WaitEvent(GpuStream stream, GpuEvent event) override;
@@ -122,6 +118,11 @@ class FakeGpuContext final : public GpuContext {
   struct Stream {
     FakeGpuQueue* queue = nullptr;
     uint64_t last_ticket = 0;
+  };
+  // The number of records that were called, and the last one that is done.
+  struct Event {
+    std::atomic<uint64_t> recorded = 0;
+    std::atomic<uint64_t> completed = 0;
   };
   using Blocks = std::vector<std::unique_ptr<FakeGpuBlock>>;
   struct Imported {
@@ -152,13 +153,11 @@ class FakeGpuContext final : public GpuContext {
   void Violation(std::string text);
   // Checks a use of another process's block, and records a violation if its owner is gone.
   void CheckAlive(const FakeGpuBlock& block, const char* use);
-  GpuResult MakeEvent(const char* call, GpuEvent* event);
   Stream* Find(GpuStream stream);
-  std::shared_ptr<FakeGpuBlock> Find(GpuEvent event);
   // `push` puts work on the CUDA stream's queue and returns its ticket.
   GpuResult EnqueueWith(
       const char* call, GpuEvent event, GpuStream stream,
-      const std::function<uint64_t(FakeGpuQueue&, const std::shared_ptr<FakeGpuBlock>&)>& push);
+      const std::function<uint64_t(FakeGpuQueue&, const std::shared_ptr<Event>&)>& push);
 
   const FakeGpuOptions options_;
   const size_t device_index_;
@@ -176,7 +175,7 @@ class FakeGpuContext final : public GpuContext {
   std::map<GpuAddress, Imported> imports_;
   std::map<void*, HostRange> host_ranges_;
   std::map<void*, Stream> streams_;
-  std::map<void*, std::shared_ptr<FakeGpuBlock>> events_;
+  std::map<void*, std::shared_ptr<Event>> events_;
   // The last members: their threads end before the memory that they touch.
   std::unique_ptr<FakeGpuQueue> host_functions_;  // made at the first use
   std::vector<std::unique_ptr<FakeGpuQueue>> queues_;

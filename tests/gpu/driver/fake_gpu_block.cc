@@ -1,4 +1,4 @@
-#include "tests/support/fake_gpu_block.h"
+#include "tests/gpu/driver/fake_gpu_block.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // FakeGpuBlock is a piece of fake GPU state that real processes of tests share. It holds device
-// memory, a memory pool or an event, as a memfd with a header.
+// memory or a memory pool, as a memfd with a header.
 //
 // The process that makes a block is its exporter. Another process opens the block from 64 bytes,
 // through the exporter's descriptor in /proc. That works while the exporter lives and has not freed
@@ -20,7 +20,7 @@
 
 namespace specd {
 
-enum class FakeBlockKind : uint32_t { kIpc = 1, kVmm = 2, kPoolMemory = 3, kPool = 4, kEvent = 5 };
+enum class FakeBlockKind : uint32_t { kIpc = 1, kVmm = 2, kPoolMemory = 3, kPool = 4 };
 
 // Page 0 of the memfd; the data follow.
 struct FakeBlockHeader {
@@ -32,9 +32,6 @@ struct FakeBlockHeader {
   uint64_t pool_id;    // 0: in no shared pool
   uint64_t base;       // the exporter's address of the data
   char device_uuid[48];
-  // For an event: the number of records that were called, and the last one that is done.
-  std::atomic<uint64_t> recorded;
-  std::atomic<uint64_t> completed;
 };
 
 class FakeGpuBlock {

@@ -1,4 +1,4 @@
-#include "tools/emulation/emulated_backend.h"
+#include "tests/gpu/emulation/emulated_backend.h"
 
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 #include "kernels/core/fp_environment.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/warps/recording_team.h"
-#include "tools/emulation/emulated_block.h"
+#include "tests/gpu/emulation/emulated_block.h"
 
 namespace specd {
 namespace {

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/support/fake_peer_gpu.h"
+#include "tests/gpu/driver/fake_peer_gpu.h"
 #include "tests/support/host_words.h"
 
 namespace specd {
@@ -102,18 +102,6 @@ GpuResult FakePeerGpu::Launch(GpuStream stream, const PeerLaunch& launch) {
       RunPeerEcho(HostDevice(), launch);
     }
   });
-}
-
-// Nodes look at their events when they are reached by a replay's turn to be enqueued, so a replay
-// is no more than its parts.
-GpuResult FakePeerGpu::Capture(GpuStream stream, GpuEvent waited, const PeerLaunch& launch,
-                               GpuEvent recorded, std::function<GpuResult()>* replay) {
-  *replay = [=, this] {
-    GpuResult result = gpu_.WaitEvent(stream, waited);
-    if (result.ok()) result = Launch(stream, launch);
-    return result.ok() ? gpu_.RecordEvent(recorded, stream) : result;
-  };
-  return GpuResult::Ok();
 }
 
 }  // namespace specd

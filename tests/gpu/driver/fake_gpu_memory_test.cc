@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/fake_gpu_context.h"
+#include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 
 namespace specd {
