@@ -10,13 +10,23 @@ if(PROJECT_IS_TOP_LEVEL)
   if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
   endif()
+  # Another checkout of the same text takes the same objects: ccache names files from the folder of the
+  # build, and no object says where its checkout lies. The sloppiness is for precompiled headers: without
+  # it ccache keeps nothing that was compiled with them.
   find_program(SPECD_CCACHE ccache)
   if(SPECD_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # Without these ccache keeps nothing that was compiled with precompiled headers.
-    set(CMAKE_CXX_COMPILER_LAUNCHER env
+    set(launcher env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_ctime,include_file_mtime ${SPECD_CCACHE})
-    set(CMAKE_C_COMPILER_LAUNCHER ${SPECD_CCACHE})
+    set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${launcher})
   endif()
+  # A file is called ./kernels/backend.cc, whether its path came from CMake or, shortened, from ccache.
+  file(RELATIVE_PATH up ${PROJECT_BINARY_DIR} ${PROJECT_SOURCE_DIR})
+  foreach(path ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR} ${up})
+    string(REGEX REPLACE "/$" "" path ${path})
+    add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-ffile-prefix-map=${path}=.>")
+  endforeach()
 endif()
 
 add_library(specd_flags INTERFACE)

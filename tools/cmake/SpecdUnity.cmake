@@ -4,7 +4,11 @@
 #
 # A name in a namespace without a name hides the name of a header from the files behind it. Two files are
 # kept apart if one contains a name that the other declares in its nameless namespace. A file with compile
-# options of its own is always compiled alone, and so are the files of a target with SPECD_ALONE.
+# options or definitions of its own is always compiled alone, and so are the files of a target with
+# SPECD_ALONE.
+#
+# CMake could do this (UNITY_BUILD), but its files name the sources from the root of the machine: ccache
+# then finds no object of another checkout.
 #
 # A program takes whole objects out of a library. The linker drops functions that nobody calls
 # (SpecdFlags.cmake), but not what runs before main, such as the registration of CUDA kernels.
@@ -73,8 +77,13 @@ function(specd_put_together target)
   set(groups 0)
   foreach(source IN LISTS sources)
     get_filename_component(path "${source}" ABSOLUTE BASE_DIR ${folder})
+    if(NOT source MATCHES "\\.cc$" OR NOT EXISTS "${path}")
+      continue()
+    endif()
     get_source_file_property(options "${path}" DIRECTORY ${folder} COMPILE_OPTIONS)
-    if(NOT source MATCHES "\\.cc$" OR NOT EXISTS "${path}" OR options)
+    get_source_file_property(definitions "${path}" DIRECTORY ${folder} COMPILE_DEFINITIONS)
+    get_source_file_property(alone "${path}" DIRECTORY ${folder} SKIP_UNITY_BUILD_INCLUSION)
+    if(options OR definitions OR alone)
       continue()
     endif()
     specd_names(own said ${path})
@@ -106,11 +115,18 @@ function(specd_put_together target)
   if(groups EQUAL 0)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  get_target_property(build ${target} BINARY_DIR)
   math(EXPR last "${groups} - 1")
   foreach(group RANGE ${last})
-    set_source_files_properties(${files_${group}} TARGET_DIRECTORY ${target}
-      PROPERTIES UNITY_GROUP ${target}_${group})
+    set(text "")
+    foreach(file IN LISTS files_${group})
+      file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR} ${file})
+      string(APPEND text "#include \"${name}\"\n")
+    endforeach()
+    set(together ${build}/together/${target}_${group}.cc)
+    file(CONFIGURE OUTPUT ${together} CONTENT "${text}" @ONLY)
+    target_sources(${target} PRIVATE ${together})
+    set_source_files_properties(${files_${group}} TARGET_DIRECTORY ${target} PROPERTIES HEADER_FILE_ONLY ON)
   endforeach()
 endfunction()
 

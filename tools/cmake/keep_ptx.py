@@ -1,74 +1,46 @@
 #!/usr/bin/env python3
-"""keep_ptx: runs nvcc on a CUDA file, and keeps the PTX that nvcc makes for ptxas.
+"""keep_ptx: runs the compiler of a CUDA file, and keeps the PTX that carry_ptx.py put into the object.
 
-nvcc makes PTX for each architecture and throws it away. Tests run that PTX on a CPU
-(tests/gpu/ptx), and to compile it again would take as long as before. An architecture that nvcc is
-not asked for is compiled to PTX alone.
-
-PTX in which ptxas might make one rounding of two is an error: a float add, sub, mul or mad without
-.rn or another rounding.
-
-  keep_ptx.py FOLDER ARCHS -- COMPILER [ARGUMENT ...]
+  keep_ptx.py FOLDER ARCHS -- [LAUNCHER ...] COMPILER [ARGUMENT ...]
 
 The PTX of a file for 8.0 goes into FOLDER/sm_80, under the file's name with another ending. ARCHS is
-a list such as 80,90. A call that compiles no CUDA file is passed on. Exit status: that of the compiler;
-1 for PTX that might be fused; 2 for wrong usage.
+a list such as 80,90. If ccache is the launcher, it runs carry_ptx.py for what it does not have. A call
+that compiles no CUDA file is passed on. Exit status: that of the command; 2 for wrong usage.
 """
 
 import os
-import re
 import subprocess
 import sys
-import tempfile
 
-WITHOUT_VALUE = re.compile(r"-(?:c|dc|dw)$")
-WITH_VALUE = ("-o", "-MF", "-MT", "-MQ", "-x")
-OF_OBJECTS = re.compile(r"(?:--generate-code|-gencode|-arch|--gpu-architecture|-code|--compress-mode"
-                        r"|-Xptxas|-MD$|-MMD$)")
-
-MAY_BE_FUSED = re.compile(r"^\s*(?:\{\s*)?(?:@!?%p\d+\s+)?(?:add|sub|mul|mad)(?:\.ftz)?(?:\.sat)?"
-                          r"\.(?:bf16|f16|f32|f64)(?:x2)?\s")
+CARRY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "carry_ptx.py")
 
 
-def check_roundings(path, source):
-    """Returns whether every float operation of the PTX says how it rounds."""
-    with open(path, encoding="utf-8") as file:
-        found = [(number, line.strip()) for number, line in enumerate(file, 1) if MAY_BE_FUSED.match(line)]
-    for number, line in found:
-        print(f"{source}: PTX line {number}: '{line}' may be fused by ptxas: compile with --fmad=false",
-              file=sys.stderr)
-    return not found
-
-
-def ptx_command(command, arch, out):
-    """The command that makes the PTX alone."""
-    kept, skip = [], False
-    for argument in command:
-        if skip or WITHOUT_VALUE.match(argument) or OF_OBJECTS.match(argument):
-            skip = False
-        elif argument in WITH_VALUE:
-            skip = True
-        else:
-            kept.append(argument)
-    return kept + [f"-arch=compute_{arch}", "-ptx", "-o", out]
+def carried(command, archs):
+    """Runs the command with carry_ptx.py between launcher and compiler."""
+    environment = dict(os.environ, SPECD_PTX_ARCHS=archs)
+    if any(os.path.basename(argument) == "ccache" for argument in command):
+        # ccache looks for its prefix on PATH, and takes a blank for the end of a name.
+        environment.update(CCACHE_PREFIX=os.path.basename(CARRY), CCACHE_EXTRAFILES=CARRY,
+                           CCACHE_NAMESPACE=f"ptx-{archs}",
+                           PATH=os.path.dirname(CARRY) + os.pathsep + os.environ.get("PATH", os.defpath))
+    else:
+        command = [sys.executable, "-B", CARRY, *command]
+    return subprocess.run(command, check=False, env=environment).returncode
 
 
 def keep(command, source, folder, archs):
+    status = carried(command, archs)
     name = os.path.splitext(os.path.basename(source))[0]
-    os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder) as work:
-        status = subprocess.run(command + ["--keep", "--keep-dir", work], check=False).returncode
-        for arch in archs:
-            if status != 0:
-                return status
-            made = os.path.join(work, f"{name}.compute_{arch}.ptx")
-            if not os.path.exists(made):
-                status = subprocess.run(ptx_command(command, arch, made), check=False).returncode
-            if status == 0 and not check_roundings(made, source):
-                return 1
-            if status == 0:
-                os.makedirs(os.path.join(folder, f"sm_{arch}"), exist_ok=True)
-                os.replace(made, os.path.join(folder, f"sm_{arch}", f"{name}.ptx"))
+    for arch in archs.split(","):
+        if status != 0:
+            return status
+        kept = os.path.join(folder, f"sm_{arch}", f"{name}.ptx")
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        # objcopy always writes an object too.
+        status = subprocess.run(
+            ["objcopy", "--dump-section", f".specd_ptx_{arch}={kept}", command[command.index("-o") + 1],
+             f"{kept}.o"], check=False).returncode
+        os.remove(f"{kept}.o")
     return status
 
 
@@ -76,7 +48,7 @@ def main(arguments):
     if len(arguments) < 4 or arguments[2] != "--":
         print(__doc__, file=sys.stderr)
         return 2
-    folder, archs, command = arguments[0], arguments[1].split(","), arguments[3:]
+    folder, archs, command = arguments[0], arguments[1], arguments[3:]
     sources = [argument for argument in command if argument.endswith(".cu")]
     if len(sources) != 1 or "-c" not in command:
         return subprocess.run(command, check=False).returncode
