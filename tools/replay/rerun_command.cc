@@ -14,7 +14,7 @@
 #include "tools/replay/replay_backend.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/sequence_book.h"
-#include "tools/replay/text_table.h"
+#include "tools/terminal/text_table.h"
 #include "tools/replay/what_if.h"
 
 namespace specd::replay {

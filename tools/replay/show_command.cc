@@ -16,7 +16,7 @@
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/task_rules.h"
-#include "tools/replay/text_table.h"
+#include "tools/terminal/text_table.h"
 #include "tools/replay/token_text.h"
 
 namespace specd::replay {

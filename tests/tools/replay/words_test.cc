@@ -21,7 +21,7 @@
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/step_comparison.h"
 #include "tools/replay/step_digest.h"
-#include "tools/replay/terminal.h"
+#include "tools/terminal/terminal.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/what_if.h"
 

@@ -1,4 +1,4 @@
-// TextTable lays out lines of cells in aligned columns for the commands.
+// TextTable lays out lines of cells in aligned columns, or in Markdown, for the programs.
 //
 // Widths are counted in code points, and colours take no room. A long table may be printed in
 // pieces, so that its memory stays bounded: Flush prints the lines so far. Their widths then hold
@@ -11,16 +11,18 @@
 #include <string_view>
 #include <vector>
 
-#include "tools/replay/terminal.h"
+#include "tools/terminal/terminal.h"
 
-namespace specd::replay {
+namespace specd {
 
 class TextTable {
  public:
   enum class Align { kLeft, kRight };
+  enum class Style { kAligned, kMarkdown };
   struct Column {
     std::string_view title;
     Align align = Align::kRight;
+    size_t width = 0;  // at least
   };
   struct Cell {
     std::string text;
@@ -30,7 +32,8 @@ class TextTable {
     Cell(const char* text_in) : text(text_in) {}  // NOLINT
   };
 
-  TextTable(std::vector<Column> columns, Paint paint, std::FILE* out = stdout);
+  TextTable(std::vector<Column> columns, Paint paint, std::FILE* out = stdout,
+            Style style = Style::kAligned);
   ~TextTable() { Flush(); }
   TextTable(const TextTable&) = delete;
   TextTable& operator=(const TextTable&) = delete;
@@ -45,6 +48,7 @@ class TextTable {
   std::vector<Column> columns_;
   Paint paint_;
   std::FILE* out_;
+  Style style_;
   std::vector<size_t> widths_;
   std::vector<std::vector<Cell>> lines_;
   bool has_titles_ = false;
@@ -53,4 +57,4 @@ class TextTable {
 // The number of code points of valid UTF-8.
 size_t NumCodePoints(std::string_view text);
 
-}  // namespace specd::replay
+}  // namespace specd

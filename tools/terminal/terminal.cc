@@ -1,4 +1,4 @@
-#include "tools/replay/terminal.h"
+#include "tools/terminal/terminal.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -7,11 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-namespace specd::replay {
+namespace specd {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{1000};
-constexpr std::chrono::milliseconds kBetween{100};
 constexpr size_t kBarCells = 30;
 
 // The bytes of the character of UTF-8 that begins the text; 0: none, or a control character of C1.
@@ -79,19 +77,28 @@ std::string Paint::operator()(Colour colour, std::string_view text) const {
   return fmt::format("{}{}\x1b[0m", CodeOf(colour), text);
 }
 
-Progress::Progress() : is_terminal_(isatty(STDERR_FILENO) == 1) {}
+Progress::Progress(Clock::duration patience)
+    : is_terminal_(isatty(STDERR_FILENO) == 1), patience_(patience) {}
 
-void Progress::Show(uint64_t done_bytes, uint64_t all_bytes) {
-  if (!is_terminal_ || all_bytes == 0) return;
+bool Progress::IsDue() const {
   const Clock::time_point now = Clock::now();
-  if (now - start_ < kPatience || now - shown_at_ < kBetween) return;
-  shown_at_ = now;
+  return is_terminal_ && now - start_ >= patience_ && now - shown_at_ >= patience_ / 10;
+}
+
+void Progress::Show(std::string_view text) {
+  if (!IsDue()) return;
+  shown_at_ = Clock::now();
   is_shown_ = true;
+  fmt::print(stderr, "\r\x1b[K{}", text);
+}
+
+void Progress::ShowBytes(uint64_t done_bytes, uint64_t all_bytes) {
+  if (all_bytes == 0 || !IsDue()) return;
   const double share = std::min(1.0, static_cast<double>(done_bytes) / double(all_bytes));
   const auto full = static_cast<size_t>(share * kBarCells);
-  fmt::print(stderr, "\r\x1b[K[{}{}] {:3.0f} % of {:.1f} MiB", std::string(full, '#'),
-             std::string(kBarCells - full, ' '), 100 * share,
-             static_cast<double>(all_bytes) / 1048576);
+  Show(fmt::format("[{}{}] {:3.0f} % of {:.1f} MiB", std::string(full, '#'),
+                   std::string(kBarCells - full, ' '), 100 * share,
+                   static_cast<double>(all_bytes) / 1048576));
 }
 
 void Progress::Clear() {
@@ -99,4 +106,4 @@ void Progress::Clear() {
   is_shown_ = false;
 }
 
-}  // namespace specd::replay
+}  // namespace specd

@@ -1,4 +1,4 @@
-#include "tools/replay/text_table.h"
+#include "tools/terminal/text_table.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "kernels/core/check.h"
 
-namespace specd::replay {
+namespace specd {
 namespace {
 
 constexpr size_t kLinesAtOnce = 1000;
@@ -20,9 +20,11 @@ size_t NumCodePoints(std::string_view text) {
   }));
 }
 
-TextTable::TextTable(std::vector<Column> columns, Paint paint, std::FILE* out)
-    : columns_(std::move(columns)), paint_(paint), out_(out) {
-  for (const Column& column : columns_) widths_.push_back(column.title.size());
+TextTable::TextTable(std::vector<Column> columns, Paint paint, std::FILE* out, Style style)
+    : columns_(std::move(columns)), paint_(paint), out_(out), style_(style) {
+  for (const Column& column : columns_) {
+    widths_.push_back(std::max(column.title.size(), column.width));
+  }
 }
 
 void TextTable::Add(std::vector<Cell> cells) {
@@ -43,14 +45,19 @@ void TextTable::Flush() {
       titles.emplace_back(std::string(column.title), Colour::kDim);
     }
     Print(titles);
+    if (style_ == Style::kMarkdown) Print(std::vector<Cell>(columns_.size(), "---"));
   }
   for (const std::vector<Cell>& cells : lines_) Print(cells);
   lines_.clear();
 }
 
 void TextTable::Print(const std::vector<Cell>& cells) const {
-  std::string line;
+  std::string line = style_ == Style::kMarkdown ? "|" : "";
   for (size_t i = 0; i < cells.size(); ++i) {
+    if (style_ == Style::kMarkdown) {
+      line += fmt::format(" {} |", cells[i].text);
+      continue;
+    }
     const std::string room(widths_[i] - NumCodePoints(cells[i].text), ' ');
     const bool is_last = i + 1 == cells.size();
     if (columns_[i].align == Align::kRight) line += room;
@@ -62,4 +69,4 @@ void TextTable::Print(const std::vector<Cell>& cells) const {
   fmt::print(out_, "{}\n", line);
 }
 
-}  // namespace specd::replay
+}  // namespace specd

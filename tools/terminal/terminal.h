@@ -1,5 +1,5 @@
-// Paint colours text for a terminal, Printable makes it harmless, and Progress shows how much of
-// the trace is read.
+// Paint colours text for a terminal, Printable makes it harmless, and Progress shows what a program
+// is at.
 //
 // One thread.
 #pragma once
@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace specd::replay {
+namespace specd {
 
 // False for a file, for a terminal without colours, and where NO_COLOR is set.
 bool IsColourful(int fd);
@@ -30,23 +30,30 @@ class Paint {
 // \x.., so that names from a trace cannot steer the terminal.
 std::string Printable(std::string_view text);
 
-// A bar on stderr, after one second, if stderr is a terminal.
+// One line on stderr, which each text replaces; nothing if stderr is no terminal.
 class Progress {
  public:
-  Progress();
+  using Clock = std::chrono::steady_clock;
+
+  // Shows nothing before `patience` is over, and then at most one text in each tenth of it.
+  explicit Progress(Clock::duration patience = {});
   ~Progress() { Clear(); }
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  void Show(uint64_t done_bytes, uint64_t all_bytes);
+  void Show(std::string_view text);
+  // A bar.
+  void ShowBytes(uint64_t done_bytes, uint64_t all_bytes);
   void Clear();
 
  private:
-  using Clock = std::chrono::steady_clock;
+  bool IsDue() const;
+
   const bool is_terminal_;
+  const Clock::duration patience_;
   const Clock::time_point start_ = Clock::now();
   Clock::time_point shown_at_;
   bool is_shown_ = false;
 };
 
-}  // namespace specd::replay
+}  // namespace specd
