@@ -57,7 +57,7 @@ bool IsColourful(int fd) {
          std::string_view(terminal) != "dumb";
 }
 
-std::string Printable(std::string_view text) {
+std::string SafeText(std::string_view text) {
   std::string safe;
   while (!text.empty()) {
     const auto first = static_cast<unsigned char>(text[0]);

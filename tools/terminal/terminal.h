@@ -1,4 +1,4 @@
-// Paint colours text for a terminal, Printable makes it harmless, and Progress shows what a program
+// Paint colours text for a terminal, SafeText makes it harmless, and Progress shows what a program
 // is at.
 //
 // One thread.
@@ -28,7 +28,7 @@ class Paint {
 
 // The text of one line with control characters (C0, DEL and C1) and bytes that are no UTF-8 as
 // \x.., so that names from a trace cannot steer the terminal.
-std::string Printable(std::string_view text);
+std::string SafeText(std::string_view text);
 
 // One line on stderr, which each text replaces; nothing if stderr is no terminal.
 class Progress {

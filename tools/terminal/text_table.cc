@@ -30,7 +30,7 @@ TextTable::TextTable(std::vector<Column> columns, Paint paint, std::FILE* out, S
 void TextTable::Add(std::vector<Cell> cells) {
   SPECD_CHECK(cells.size() == columns_.size());
   for (size_t i = 0; i < cells.size(); ++i) {
-    cells[i].text = Printable(cells[i].text);
+    cells[i].text = SafeText(cells[i].text);
     widths_[i] = std::max(widths_[i], NumCodePoints(cells[i].text));
   }
   lines_.push_back(std::move(cells));
