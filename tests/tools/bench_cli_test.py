@@ -92,22 +92,22 @@ class BenchTest(unittest.TestCase):
     def test_refusals_name_field_value_and_remedy(self):
         for arguments, parts in (
                 ((), ("suite", "--help")),
-                (("detok",), ("suite = detok", "verify", "ipc")),
+                (("detok",), ("suite = detok", "verify", "ipc", "ptx")),
                 (("ipc", "--case=fast"), ("case = fast", "ipc --list")),
                 (("ipc", "--gap=-1"), ("gap = -1", "100000")),
                 (("ipc", "--batch=8"), ("batch", "ipc", "vocab")),
                 (("stall", "--gap=5"), ("gap", "stall", "threads")),
                 (("ipc", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("gpu", "--case=reject_all"), ("case = reject_all", "gpu --list")),
-                (("gpu", "--state=warm"), ("state", "verify")),
-                (("gpu", "--base=read"), ("base", "verify")),
+                (("gpu", "--state=warm"), ("state is no flag of gpu", "batch")),
+                (("gpu", "--base=read"), ("base is no flag of gpu", "batch")),
                 (("opening", "--batch=1"), ("batch", "opening", "seconds")),
                 (("opening", "--seconds=-1"), ("seconds = -1", "3600")),
                 (("stall", "--batch=1"), ("batch", "stall", "threads")),
                 (("stall", "--case=fast"), ("case = fast", "stall --list")),
                 (("stall", "--threads=17"), ("threads = 17", "16")),
                 (("nonsense",), ("suite = nonsense", "verify", "opening")),
-                (("grammar", "--case=fast"), ("case = fast", "round_k5")),
+                (("grammar", "--case=fast"), ("case = fast", "grammar --list")),
                 (("grammar", "--constraint=none"), ("constraint = none", "tool_call")),
                 (("grammar", "--base=read"), ("base = read", "xgrammar")),
                 (("grammar", "--vocab=100"), ("vocab = 100", "512")),
@@ -126,6 +126,14 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(process.stdout, "")
             for part in parts:
                 self.assertIn(part, process.stderr)
+
+    def test_help_has_the_flags_their_defaults_and_examples(self):
+        self.assertIn("specd-bench verify --quick", "".join(self.lines("--help")))
+        text = "\n".join(self.lines("stall", "--help"))
+        for part in ("specd-bench stall --quick --markdown", "--threads", "0 .. 16", "default 20, with --quick 5",
+                     "--case"):
+            self.assertIn(part, text)
+        self.assertNotIn("--vocab", text)
 
     @unittest.skipIf(os.environ["SPECD_LLAMA"], "built with llama.cpp")
     def test_llama_is_refused_where_it_is_not_built_in(self):
@@ -244,7 +252,7 @@ class BenchTest(unittest.TestCase):
 
     def test_rows_that_cannot_be_read_are_an_error(self):
         process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)
-        self.assertEqual(process.returncode, 1)
+        self.assertEqual(process.returncode, 2)
         self.assertIn("rows = /dev/null/rows.f32", process.stderr)
 
 

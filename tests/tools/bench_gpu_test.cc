@@ -13,9 +13,8 @@
 
 #include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/tools/gpu_suite_run.h"
-#include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"
-#include "tools/bench/report.h"
+#include "tools/bench/output.h"
 
 namespace specd::bench {
 namespace {
@@ -24,14 +23,20 @@ namespace {
 std::string Printed(const SuiteRun& run) {
   char* text = nullptr;
   size_t size = 0;
-  std::FILE* const out = open_memstream(&text, &size);
-  Report report({.out = out}, Machine());
-  for (const Measurement& measurement : run.measurements) report.Print(measurement);
-  report.PrintEnd();
-  REQUIRE(std::fclose(out) == 0);
+  std::FILE* const file = open_memstream(&text, &size);
+  Output out({.suite = "gpu", .command = "", .format = Format::kTable, .out = file});
+  for (const Measurement& measurement : run.measurements) Print(measurement, &out);
+  out.End();
+  REQUIRE(std::fclose(file) == 0);
   std::string printed(text, size);
   std::free(text);
   return printed;
+}
+
+std::string JsonOf(const Measurement& measurement) {
+  Output out({.suite = "gpu", .command = "", .format = Format::kJson});
+  out.Begin("Fake", "");
+  return out.JsonOf(LineOf(measurement));
 }
 
 TEST_SUITE("unit") {
@@ -117,34 +122,6 @@ TEST_SUITE("unit") {
     CHECK(Mentions(RunSuite(OnlyCase("logprobs5"), &gpu).status, "sequence 0, place 2, score 5"));
   }
 
-  TEST_CASE("specd-bench gpu: a case of the name of one of verify's asks for the same") {
-    int32_t num_shared = 0;
-    for (const VerifyCase& gpu : GpuCases()) {
-      const VerifyCase* const cpu = FindVerifyCase(gpu.name);
-      if (cpu == nullptr) continue;
-      CAPTURE(std::string(gpu.name));
-      ++num_shared;
-      CHECK(gpu.method == cpu->method);
-      CHECK(gpu.plan == cpu->plan);
-      CHECK(gpu.shape == cpu->shape);
-      CHECK(gpu.temperature == cpu->temperature);
-      CHECK(gpu.top_k == cpu->top_k);
-      CHECK(gpu.top_p == cpu->top_p);
-      CHECK(gpu.min_p == cpu->min_p);
-      CHECK(gpu.penalties.repetition == cpu->penalties.repetition);
-      CHECK(gpu.penalties.frequency == cpu->penalties.frequency);
-      CHECK(gpu.penalties.presence == cpu->penalties.presence);
-      CHECK(gpu.num_penalised == cpu->num_penalised);
-      CHECK(gpu.grammar == cpu->grammar);
-      CHECK(gpu.side_channel == cpu->side_channel);
-      CHECK(gpu.logprobs == cpu->logprobs);
-    }
-    CHECK(num_shared == 8);
-    for (const char* name : {"block", "flat_topp95", "logprobs5"}) {
-      CHECK(FindGpuCase(name) != nullptr);
-    }
-  }
-
   TEST_CASE("specd-bench gpu: a side channel holds what the drafter's row gives, at .8") {
     constexpr int32_t kVocabSize = 700;
     const RowSpec spec{.vocab_size = kVocabSize, .num_rows = 2 * 9};
@@ -158,7 +135,7 @@ TEST_SUITE("unit") {
     const auto cpu = *MakeBackend("cpu");
     REQUIRE(cpu->Prepare({.vocab_size = kVocabSize, .max_batch = 3, .max_draft = 2}).ok());
     const auto set =
-        RoundSet::Make(*FindGpuCase("reject_side"), shape, *targets, &*drafts, cpu.get());
+        RoundSet::Make(*FindCase(GpuCases(), "reject_side"), shape, *targets, &*drafts, cpu.get());
     REQUIRE(set.ok());
     for (int32_t round = 0; round < 2; ++round) {
       RoundAnswer answer = (*set)->MakeAnswer();
@@ -257,8 +234,7 @@ TEST_SUITE("unit") {
       CHECK_FALSE(run.measurements[1].HasTarget());
 
       simdjson::dom::parser parser;
-      const simdjson::dom::object object =
-          parser.parse(ToJson(cold, Machine{.processor = "Fake"})).get_object();
+      const simdjson::dom::object object = parser.parse(JsonOf(cold)).get_object();
       CHECK(double(object["target_us"]) == 6);
       CHECK(bool(object["met"]) == (round_us == 6));
       CHECK(object["target"].error() != simdjson::SUCCESS);
@@ -268,7 +244,7 @@ TEST_SUITE("unit") {
                                      : "greedy            bf16     9.00 us  <= 6.00 us   "
                                        "missed by 50 %\n") != std::string::npos);
     }
-    CHECK(FindGpuCase("one_hot")->target_gpu_us == 10);
+    CHECK(FindCase(GpuCases(), "one_hot")->target_gpu_us == 10);
   }
 
   TEST_CASE("specd-bench gpu: a table says where nothing that was timed is checked") {
@@ -290,8 +266,7 @@ TEST_SUITE("unit") {
     REQUIRE(run.measurements.size() == 2);
     simdjson::dom::parser parser;
     for (const Measurement& measurement : run.measurements) {
-      const simdjson::dom::object object =
-          parser.parse(ToJson(measurement, Machine{.processor = "Fake"})).get_object();
+      const simdjson::dom::object object = parser.parse(JsonOf(measurement)).get_object();
       const auto text = [&](const char* name) {
         return std::string(std::string_view(object[name].get_string()));
       };

@@ -106,7 +106,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench: llama.cpp is given the penalties and the history, and accepts") {
-    VerifyCase penalised = *FindVerifyCase("penalties");
+    VerifyCase penalised = *FindCase(VerifyCases(), "penalties");
     penalised.method = VerifyMethod::kGreedy;
     penalised.temperature = 0;
     penalised.penalties.frequency = 2;

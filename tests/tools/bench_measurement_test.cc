@@ -5,6 +5,7 @@
 
 #include "tools/bench/measurement.h"
 #include "tools/bench/read_floor.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tools/bench/report.h"
+#include "tools/bench/output.h"
 #include "tools/bench/textbook.h"
 #include "tools/bench/verify_suite.h"
 
@@ -77,13 +77,19 @@ void LeaveAlone(const RoundBatch&, int64_t) {}
 VerifyRun RunCase(std::string_view name, TamperingBackend::Tamper tamper) {
   VerifyOptions options = SmallOptions();
   options.dtypes = {DType::kFloat32};
-  REQUIRE(FindVerifyCase(name) != nullptr);
-  options.cases = {FindVerifyCase(name)};
+  REQUIRE(FindCase(VerifyCases(), name) != nullptr);
+  options.cases = {FindCase(VerifyCases(), name)};
   return RunSuite(options, std::move(tamper));
 }
 
 bool Mentions(const absl::Status& status, std::string_view text) {
   return std::string(status.message()).find(text) != std::string::npos;
+}
+
+std::string JsonOf(const Measurement& measurement, const std::string& processor) {
+  Output out({.suite = "verify", .command = "", .format = Format::kJson});
+  out.Begin(processor, "");
+  return out.JsonOf(LineOf(measurement));
 }
 
 // The final token of the last sequence, which every case has.
@@ -123,7 +129,7 @@ TEST_SUITE("unit") {
   TEST_CASE("specd-bench: cold rounds with draft rows after cold rounds without") {
     VerifyOptions options = SmallOptions();
     options.cold = true;
-    options.cases = {FindVerifyCase("greedy"), FindVerifyCase("token")};
+    options.cases = {FindCase(VerifyCases(), "greedy"), FindCase(VerifyCases(), "token")};
     const VerifyRun run = RunSuite(options, LeaveAlone, 1 << 20);
     CHECK(run.status.message() == "");
     CHECK(run.measurements.size() == 2 * 2);
@@ -210,7 +216,7 @@ TEST_SUITE("unit") {
     REQUIRE(run.measurements.size() == 1);
     Measurement measurement = run.measurements[0];
     measurement.target = 1.4;
-    const std::string line = ToJson(measurement, Machine{.processor = "a \"quoted\" name"});
+    const std::string line = JsonOf(measurement, "a \"quoted\" name");
     CHECK(line.find('\n') == std::string::npos);
     simdjson::dom::parser parser;
     const simdjson::dom::object object = parser.parse(line).get_object();

@@ -14,7 +14,6 @@
 #include "kernels/cuda/make_cuda_backend.h"
 #include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/tools/fake_gpu_probes.h"
-#include "tools/bench/gpu_case.h"
 #include "tools/bench/gpu_suite.h"
 
 namespace specd::bench {
@@ -62,8 +61,8 @@ inline SuiteRun RunSuite(
 
 inline VerifyOptions OnlyCase(std::string_view name) {
   VerifyOptions options = SmallOptions();
-  REQUIRE(FindGpuCase(name) != nullptr);
-  options.cases = {FindGpuCase(name)};
+  REQUIRE(FindCase(GpuCases(), name) != nullptr);
+  options.cases = {FindCase(GpuCases(), name)};
   options.dtypes = {DType::kBFloat16};
   return options;
 }

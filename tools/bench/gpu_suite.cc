@@ -8,8 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/captured_graph.h"
-#include "tools/bench/timing.h"
-#include "tools/bench/whole_rounds.h"
+#include "tools/bench/answer_difference.h"
 
 namespace specd::bench {
 namespace {
@@ -17,9 +16,6 @@ namespace {
 // Launches of the warm round in a replay. With this many, an event's resolution of half a
 // microsecond does not show in a time.
 constexpr int32_t kWarmLaunches = 16;
-// Enough replays for a median, and a bound on the kept times of very short ones.
-constexpr size_t kReplaysMin = 5;
-constexpr size_t kReplaysMax = 100'000;
 // Rounds may be far apart: decisions do not need every row.
 constexpr int64_t kCachesBetween = 4;
 // The share of a measurement's time for whole rounds. With one sequence there are thousands of
@@ -118,40 +114,28 @@ absl::Status GpuSuite::Run() {
   std::vector<Cell> cells = CellsOf(options_, [](const VerifyCase&, DType) { return true; });
   for (Cell& cell : cells) cell.shape.num_rounds = NumRounds(cell);
   for (size_t i = 0; i < cells.size(); ++i) {
-    absl::Status status =
-        RunCell(cells[i], static_cast<int64_t>(i + 1), static_cast<int64_t>(cells.size()));
-    if (!status.ok()) return status;
+    hooks_.on_progress(fmt::format("[{}/{}] {}", i + 1, cells.size(), Describe(cells[i])));
+    if (absl::Status status = RunCell(cells[i]); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cells) {
+absl::Status GpuSuite::RunCell(const Cell& cell) {
   const VerifyCase& verify_case = *cell.verify_case;
-  hooks_.on_progress(fmt::format("[{}/{}] {}", index, num_cells, Describe(cell)));
   const absl::StatusOr<Pools> pools = pools_.For(cell);
   if (!pools.ok()) return pools.status();
   absl::StatusOr<std::unique_ptr<Backend>> cpu = MakeBackend("cpu");
   if (!cpu.ok()) return cpu.status();
-  absl::Status status = (*cpu)->Prepare({.vocab_size = cell.vocab_size,
-                                         .max_batch = cell.shape.batch,
-                                         .max_draft = cell.shape.draft,
-                                         .threads = options_.threads});
+  absl::Status status = Prepare(cell, options_.threads, cpu->get());
   if (!status.ok()) return status;
   const absl::StatusOr<std::unique_ptr<RoundSet>> set =
       RoundSet::Make(verify_case, cell.shape, *pools->target, pools->draft, cpu->get());
   if (!set.ok()) return set.status();
 
-  Measurement measurement{
-      .suite = "gpu",
-      .case_name = verify_case.name,
-      .method = MethodName(verify_case.method),
-      .rows = RowShapeName(pools->target->spec().shape),
-      .dtype = cell.dtype,
-      .vocab_size = cell.vocab_size,
-      .batch = cell.shape.batch,
-      .draft = cell.shape.draft,
-      .threads = 0,
-      .ratio_of = verify_case.weights_only ? kApproximateExp2 : BaselineName(Baseline::kRead)};
+  Measurement measurement = MeasurementOf(cell, *pools);
+  measurement.threads = 0;
+  measurement.ratio_of =
+      verify_case.weights_only ? kApproximateExp2 : BaselineName(Baseline::kRead);
   std::vector<RoundAnswer> expected;
   for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {
     RoundAnswer answer = (*set)->MakeAnswer();
@@ -178,6 +162,8 @@ absl::Status GpuSuite::RunCell(const Cell& cell, int64_t index, int64_t num_cell
   return absl::OkStatus();
 }
 
+// The launches of GpuRounds are the device's work once all data is there. Here a round begins with
+// its tasks in host memory and its rows on the device, and ends when its answer is in host memory.
 // Whole rounds are timed apart from the replays, whose first rounds would otherwise find their rows
 // in the cache.
 absl::Status GpuSuite::TimeWhole(const Cell& cell, const RoundSet& set, const GpuRounds& rounds,
@@ -189,16 +175,28 @@ absl::Status GpuSuite::TimeWhole(const Cell& cell, const RoundSet& set, const Gp
   };
   absl::StatusOr<std::unique_ptr<Backend>> backend = hooks_.make_backend();
   if (!backend.ok()) return failure(backend.status());
-  const absl::Status prepared = (*backend)->Prepare({.vocab_size = cell.vocab_size,
-                                                     .max_batch = cell.shape.batch,
-                                                     .max_draft = cell.shape.draft});
-  if (!prepared.ok()) return failure(prepared);
-  WholeRounds whole(set, rounds, expected, backend->get());
+  absl::Status status = Prepare(cell, 1, backend->get());
+  if (!status.ok()) return failure(status);
   for (Measurement* const measurement : {cold, warm}) {
-    const absl::StatusOr<Summary> times =
-        whole.Time(measurement->cold ? cell.shape.num_rounds : 1, kWholeShare * options_.seconds);
-    if (!times.ok()) return failure(times.status());
-    measurement->whole_us = *times;
+    const auto num_rounds = static_cast<size_t>(measurement->cold ? cell.shape.num_rounds : 1);
+    std::vector<double> times_us;
+    const auto run_once = [&](size_t index) -> absl::Status {
+      const auto round = static_cast<int32_t>(index % num_rounds);
+      RoundAnswer answer = set.MakeAnswer();  // a new answer, so that a missing write is noticed
+      const RoundBatch batch = rounds.Batch(round, &answer);
+      const SteadyClock::time_point start = SteadyClock::now();
+      const absl::Status run = (*backend)->Run(batch);
+      times_us.push_back(MicrosSince(start));
+      if (!run.ok()) return run;
+      const std::string difference =
+          DifferenceOf(set, round, answer, expected[static_cast<size_t>(round)]);
+      return difference.empty() ? run : absl::InternalError("as a whole, " + difference);
+    };
+    for (size_t i = 0; i < num_rounds && status.ok(); ++i) status = run_once(i);
+    times_us.clear();
+    if (status.ok()) status = Repeat({kWholeShare * options_.seconds}, run_once);
+    if (!status.ok()) return failure(status);
+    measurement->whole_us = Summarise(std::move(times_us));
   }
   return absl::OkStatus();
 }
@@ -237,24 +235,25 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
   absl::Status status = check();  // also warms up: the first replay is not timed
   if (!status.ok()) return status;
   const auto num_rounds = static_cast<double>(order.size());
-  const absl::StatusOr<PairedTimes> times =
-      TimePairs({options_.seconds, kReplaysMin, kReplaysMax}, [&]() -> absl::StatusOr<TimedPair> {
-        TimedPair pair;
-        GpuResult timed = replay();
-        if (timed.ok()) timed = probes_->ElapsedUs(events.start, events.middle, &pair.case_us);
-        if (timed.ok()) timed = probes_->ElapsedUs(events.middle, events.end, &pair.base_us);
-        if (!timed.ok()) return Failure(cell, timed);
-        return TimedPair{.case_us = pair.case_us / num_rounds,
-                         .base_us = pair.base_us / num_rounds};
-      });
-  if (!times.ok()) return times.status();
+  PairedTimes times;
+  status = Repeat({options_.seconds}, [&](size_t) {
+    double case_us = 0;
+    double base_us = 0;
+    GpuResult timed = replay();
+    if (timed.ok()) timed = probes_->ElapsedUs(events.start, events.middle, &case_us);
+    if (timed.ok()) timed = probes_->ElapsedUs(events.middle, events.end, &base_us);
+    times.case_us.push_back(case_us / num_rounds);
+    times.base_us.push_back(base_us / num_rounds);
+    return timed.ok() ? absl::OkStatus() : Failure(cell, timed);
+  });
+  if (!status.ok()) return status;
   status = check();  // the timed rounds must still give these answers
   if (!status.ok()) return status;
 
   double read_bytes = 0;
   for (const int32_t round : order) read_bytes += rounds->read_bytes(round);
   measurement->cold = cold;
-  SetTimes(*times, measurement);
+  SetTimes(times, measurement);
   measurement->base_gigabytes_per_s = read_bytes / num_rounds / measurement->base_us.median / 1e3;
   const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.draft == 5 &&
                           cell.dtype == DType::kBFloat16 &&

@@ -8,7 +8,8 @@
 //
 // Cold rounds run in turn over so many rows that the L2 cache forgets a round before it comes
 // again. Warm rounds repeat the first round. Times are those of events on the device. The suite
-// also gives the wall time of a whole round (whole_rounds.h). It runs on the calling thread.
+// also gives the wall time of a whole round as a backend runs it. The suite runs on the calling
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +67,7 @@ class GpuSuite {
 
  private:
   int32_t NumRounds(const Cell& cell) const;
-  absl::Status RunCell(const Cell& cell, int64_t index, int64_t num_cells);
+  absl::Status RunCell(const Cell& cell);
   absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,
                     GpuRounds* rounds, Measurement* measurement);
   // Times the cold and the warm state.

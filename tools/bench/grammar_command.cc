@@ -1,144 +1,157 @@
-#include "tools/bench/grammar_command.h"
-
+// The command `specd-bench grammar`: the flags and the lines of GrammarSuite.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/flags/flag.h"
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_split.h"
-#include "tools/bench/command.h"
+#include "tools/bench/grammar_fill.h"
 #include "tools/bench/grammar_peer.h"
-#include "tools/bench/grammar_report.h"
 #include "tools/bench/grammar_suite.h"
-#include "tools/bench/machine.h"
-
-ABSL_DECLARE_FLAG(std::string, python);
-
-ABSL_FLAG(std::string, constraint, "",
-          "constraints of grammar by name, separated by commas; empty: all but large ones");
-ABSL_FLAG(bool, each, false, "grammar: lines for single constraints too");
+#include "tools/bench/suite.h"
 
 namespace specd::bench {
 namespace {
 
-std::vector<GrammarCase> AllCases() {
-  std::vector<GrammarCase> cases;
-  for (size_t i = 0; i < kNumGrammarCases; ++i) cases.push_back(static_cast<GrammarCase>(i));
-  return cases;
+int32_t DraftOf(GrammarCase grammar_case) {
+  if (grammar_case == GrammarCase::kRoundK5) return GrammarReplay::kDraft;
+  return grammar_case == GrammarCase::kFillThreads ? GrammarFill::kDraft : 0;
 }
 
-int List() {
-  for (const GrammarCase known : AllCases()) {
-    fmt::print("{:<12} {}\n", GrammarCaseName(known), GrammarCaseSummary(known));
+std::vector<CaseWords> Words() {
+  std::vector<CaseWords> words;
+  for (size_t i = 0; i < kNumGrammarCases; ++i) {
+    const auto known = static_cast<GrammarCase>(i);
+    words.push_back({GrammarCaseName(known), GrammarCaseSummary(known)});
   }
-  return 0;
+  return words;
 }
 
-// The entries of `all` that the text names; all of them if it is empty.
-template <typename T, typename NameOf>
-absl::StatusOr<std::vector<T>> Choose(std::string_view flag, const std::string& text,
-                                      const std::vector<T>& all, const NameOf& name_of) {
-  if (text.empty()) return all;
-  std::vector<T> chosen;
-  for (const absl::string_view item : absl::StrSplit(text, ',')) {
-    const std::string_view name(item.data(), item.size());
-    const auto found = std::find_if(all.begin(), all.end(),
-                                    [&](const T& known) { return name_of(known) == name; });
-    if (found == all.end()) {
-      std::vector<std::string_view> names;
-      for (const T& known : all) names.push_back(name_of(known));
-      return absl::InvalidArgumentError(
-          fmt::format("{} = {} is unknown: there are {}", flag, name, fmt::join(names, ", ")));
-    }
-    chosen.push_back(*found);
+// Refusals and targets, below the table.
+void Explain(const GrammarMeasurement& m, Output* out) {
+  if (m.IsRefused()) {
+    out->Note(fmt::format("{} is refused by {}: {}", m.constraint, m.refused_by, m.refusal));
+  } else if (m.HasTarget()) {
+    out->Note(fmt::format("{}: p50 {:.2f} us, target {:.0f}; p99 {:.2f} us, target {:.0f}: {}",
+                          GrammarCaseName(m.grammar_case), m.value.median, m.target, m.value.p99,
+                          m.target_p99, m.IsMet() ? "met" : "missed"));
   }
-  return chosen;
 }
 
-absl::StatusOr<GrammarOptions> OptionsFromFlags() {
-  const bool quick = absl::GetFlag(FLAGS_quick);
+GrammarOptions OptionsOf(const Flags& flags) {
   GrammarOptions options;
-  absl::StatusOr<std::vector<GrammarCase>> cases =
-      Choose("case", absl::GetFlag(FLAGS_case), AllCases(), GrammarCaseName);
-  if (!cases.ok()) return cases.status();
-  options.cases = *std::move(cases);
-  std::vector<const GrammarText*> usual;
-  for (const GrammarText& text : GrammarTexts()) usual.push_back(&text);
-  std::vector<const GrammarText*> all = usual;
-  for (const GrammarText& text : LargeGrammarTexts()) all.push_back(&text);
-  absl::StatusOr<std::vector<const GrammarText*>> texts =
-      Choose("constraint", absl::GetFlag(FLAGS_constraint), all,
-             [](const GrammarText* text) { return text->name; });
-  if (!texts.ok()) return texts.status();
-  options.texts = absl::GetFlag(FLAGS_constraint).empty() ? usual : *std::move(texts);
-  const absl::StatusOr<std::vector<int32_t>> sizes =
-      ParseNumbers({.flag = "vocab",
-                    .text = absl::GetFlag(FLAGS_vocab),
-                    .minimum = SyntheticVocabulary::kSizeMin,
-                    .maximum = kVocabSizeMax,
-                    .quick = {128256},
-                    .full = {128256}},
-                   quick);
-  if (!sizes.ok()) return sizes.status();
-  if (sizes->size() != 1) {
-    return absl::InvalidArgumentError(fmt::format("vocab = {} has {} sizes; grammar measures one",
-                                                  absl::GetFlag(FLAGS_vocab), sizes->size()));
+  const std::vector<CaseWords> words = Words();
+  for (const CaseWords* const chosen : Chosen(flags, words)) {
+    options.cases.push_back(static_cast<GrammarCase>(chosen - words.data()));
   }
-  options.vocab_size = sizes->front();
-  options.each = absl::GetFlag(FLAGS_each);
-  options.seconds = absl::GetFlag(FLAGS_seconds);
-  if (!(options.seconds >= 0 && options.seconds <= 3600)) {
-    return absl::InvalidArgumentError(
-        fmt::format("seconds = {} is outside 0 .. 3600", options.seconds));
+  const std::vector<std::string> names = flags.List("constraint");
+  for (const auto& texts : {GrammarTexts(), LargeGrammarTexts()}) {
+    for (const GrammarText& text : texts) {
+      const bool is_named = std::find(names.begin(), names.end(), text.name) != names.end();
+      const bool is_usual = names.empty() && texts.data() == GrammarTexts().data();
+      if (is_named || is_usual) options.texts.push_back(&text);
+    }
   }
-  if (options.seconds == 0) options.seconds = quick ? 20 : 120;
+  options.vocab_size = flags.Number("vocab");
+  options.each = flags.IsOn("each");
+  options.seconds = flags.Real("seconds");
   return options;
+}
+
+absl::Status RunGrammar(const Flags& flags, Output* out) {
+  const GrammarOptions options = OptionsOf(flags);
+  const Machine machine = ReadMachine();
+  const bool has_peer = !flags.Text("base").empty();
+  GrammarSuite::Hooks hooks = {.make_peer = nullptr,
+                               .on_progress = [&](std::string_view text) { out->Show(text); },
+                               .on_result =
+                                   [&](const GrammarMeasurement& measurement) {
+                                     out->Print(LineOf(measurement));
+                                     Explain(measurement, out);
+                                   }};
+  if (has_peer) {
+    hooks.make_peer = [&](const SyntheticVocabulary& vocabulary) {
+      return GrammarPeer::Start(flags.Text("python"), vocabulary, options.vocab_size);
+    };
+  }
+  out->Begin(machine.processor, Describe(machine, 1));
+  out->Caption(fmt::format(
+      "V = {}; {}", options.vocab_size,
+      has_peer ? fmt::format("base = {}, ratio = specd / base", GrammarPeer::kName) : "no peer"));
+  return GrammarSuite(options, std::move(hooks)).Run();
 }
 
 }  // namespace
 
-int RunGrammar(const std::string& command) {
-  if (absl::GetFlag(FLAGS_list)) return List();
-  const absl::StatusOr<GrammarOptions> options = OptionsFromFlags();
-  if (!options.ok()) return Fail(kExitUsage, std::string(options.status().message()));
-  const absl::StatusOr<ReportOptions> report_options = ReportOptionsFromFlags();
-  if (!report_options.ok()) return Fail(kExitUsage, std::string(report_options.status().message()));
-  const std::string base = absl::GetFlag(FLAGS_base);
-  if (!base.empty() && base != GrammarPeer::kName) {
-    return Fail(kExitUsage, fmt::format("base = {} is not {}, the one peer of grammar", base,
-                                        GrammarPeer::kName));
+Line LineOf(const GrammarMeasurement& m) {
+  Line line;
+  line.Name("case", GrammarCaseName(m.grammar_case), 10).Name("constraint", m.constraint, 11);
+  line.Json("vocab", m.vocab_size);
+  if (m.IsRefused()) {
+    return line.Cell("unit", 5, "refused")
+        .Json("refused_by", m.refused_by)
+        .Json("refusal", m.refusal);
   }
-  const Progress progress;
-  const Machine machine = ReadMachine();
-  GrammarReport report(*report_options, machine);
-  GrammarSuite::Hooks hooks = {.make_peer = nullptr,
-                               .on_progress = [&](std::string_view text) { progress.Show(text); },
-                               .on_result =
-                                   [&](const GrammarMeasurement& measurement) {
-                                     progress.Clear();
-                                     report.Print(measurement);
-                                   }};
-  if (!base.empty()) {
-    hooks.make_peer = [&](const SyntheticVocabulary& vocabulary) {
-      return GrammarPeer::Start(absl::GetFlag(FLAGS_python), vocabulary, options->vocab_size);
-    };
+  const auto add = [&](std::string_view title, size_t width, double value) {
+    line.Cell(title, width, "{:.{}f}", value, m.unit == "us" ? 2 : 0);
+  };
+  line.Cell("unit", 5, "{}", m.unit).Json("unit", m.unit).Json("draft", DraftOf(m.grammar_case));
+  add("p50", 9, m.value.median);
+  add("p90", 9, m.value.p90);
+  add("p99", 9, m.value.p99);
+  line.Cell("samples", 7, "{}", m.value.num_samples)
+      .Times("", m.value)
+      .Json("checked", m.num_checked);
+  if (m.HasBase()) {
+    add("base p50", 10, m.base.median);
+    add("base p90", 10, m.base.p90);
+    add("base p99", 10, m.base.p99);
+    line.Cell("ratio p50", 9, "{:.3f}", m.value.median / m.base.median)
+        .Cell("ratio p90", 9, "{:.3f}", m.value.p90 / m.base.p90)
+        .Cell("ratio p99", 9, "{:.3f}", m.value.p99 / m.base.p99)
+        .Json("ratio", m.value.median / m.base.median)
+        .Json("ratio_p90", m.value.p90 / m.base.p90)
+        .Json("ratio_p99", m.value.p99 / m.base.p99)
+        .Json("ratio_of", m.base_of)
+        .Times("base_", m.base);
   }
-  report.PrintHead(command, Describe(machine, 1));
-  const absl::Status status = GrammarSuite(*options, std::move(hooks)).Run();
-  progress.Clear();
-  if (absl::IsFailedPrecondition(status)) {
-    return Fail(kExitUsage, std::string(status.message()));
+  if (m.HasTarget()) {
+    line.Json("target", m.target).Json("target_p99", m.target_p99).Json("met", m.IsMet());
   }
-  if (!status.ok()) return Fail(kExitError, std::string(status.message()));
-  report.PrintEnd();
-  return 0;
+  return line.LoadOfAll(m.load);
+}
+
+Suite GrammarCommand() {
+  Flag constraint = {.name = "constraint",
+                     .help = "constraints by name, separated by commas; empty: all but large ones",
+                     .is_list = true};
+  for (const auto& texts : {GrammarTexts(), LargeGrammarTexts()}) {
+    for (const GrammarText& text : texts) constraint.choices.push_back(text.name);
+  }
+  return {.name = "grammar",
+          .summary = "compiling constraints, and their masks along texts",
+          .examples = {"--quick --base=xgrammar --python=build/xgrammar/bin/python",
+                       "--quick --each --case=compile,cold_mask"},
+          .cases = Words(),
+          .seconds = "120",
+          .quick_seconds = "20",
+          .flags = {constraint,
+                    {.name = "vocab",
+                     .kind = Flag::Kind::kWhole,
+                     .help = "the vocabulary's size",
+                     .usual = "128256",
+                     .minimum = SyntheticVocabulary::kSizeMin,
+                     .maximum = kVocabSizeMax},
+                    {.name = "each",
+                     .kind = Flag::Kind::kSwitch,
+                     .help = "lines for single constraints too"},
+                    {.name = "base",
+                     .help = "xgrammar, by --python; without it no peer",
+                     .choices = {GrammarPeer::kName}},
+                    {.name = "python", .help = "an interpreter with xgrammar", .usual = "python3"}},
+          .run = &RunGrammar};
 }
 
 }  // namespace specd::bench

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <span>
 
 #include "kernels/core/check.h"
@@ -11,7 +10,7 @@
 #include "speculative/grammar/compiler/grammar_compiler.h"
 #include "speculative/round/mask_filler.h"
 #include "speculative/sequence/sequence_table.h"
-#include "tools/bench/steady_clock.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 namespace {
@@ -74,8 +73,7 @@ GrammarFill::Samples GrammarFill::Run(const Batch& batch) const {
     for (size_t num_filled = 0; num_filled < jobs.size();) {
       num_filled += filler.Fill(std::span(jobs).subspan(num_filled));
     }
-    const std::chrono::duration<double, std::micro> time = SteadyClock::now() - begin;
-    (fill == 0 ? samples.cold : samples.warm).push_back(time.count());
+    (fill == 0 ? samples.cold : samples.warm).push_back(MicrosSince(begin));
   }
   for (const Member& member : members) {
     SPECD_CHECK(!member.sequence.grammar_failed && member.places[kDraft].grammar_mask != nullptr);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <span>
 
 #include "absl/functional/function_ref.h"
@@ -13,7 +12,8 @@
 #include "kernels/core/edits.h"
 #include "speculative/grammar/compiler/grammar_compiler.h"
 #include "speculative/sequence/sequence_grammar.h"
-#include "tools/bench/steady_clock.h"
+#include "tools/bench/suite.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 namespace {
@@ -21,15 +21,10 @@ namespace {
 void Time(GrammarCase grammar_case, GrammarSamples* samples, absl::FunctionRef<void()> work) {
   const SteadyClock::time_point start = SteadyClock::now();
   work();
-  const SteadyClock::duration time = SteadyClock::now() - start;
-  (*samples)[static_cast<size_t>(grammar_case)].push_back(
-      std::chrono::duration<double, std::micro>(time).count());
+  const double time_us = MicrosSince(start);
+  (*samples)[static_cast<size_t>(grammar_case)].push_back(time_us);
 }
 
-struct CaseWords {
-  std::string_view name;
-  std::string_view summary;
-};
 constexpr std::array<CaseWords, kNumGrammarCases> kCaseWords = {{
     {"compile", "compile a constraint that was not seen before"},
     {"first_mask", "the first mask of a grammar that was just compiled"},

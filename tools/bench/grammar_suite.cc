@@ -3,22 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "daemon/base/cpus.h"
+#include "kernels/core/check.h"
 #include "tools/bench/grammar_fill.h"
-#include "tools/bench/steady_clock.h"
+#include "tools/bench/suite.h"
 
 namespace specd::bench {
 namespace {
 
-constexpr size_t kRunsMin = 2;
 // The samples of a run are kept, some thousands of them.
-constexpr size_t kRunsMax = 1000;
+TimingBounds RunsFor(double seconds) { return {.seconds = seconds, .least = 2, .most = 1000}; }
 
 struct Target {
   GrammarCase grammar_case;
@@ -32,11 +31,6 @@ constexpr int32_t kTargetVocabSize = 128256;
 
 // The batches of kFillThreads: constrained sequences.
 constexpr int32_t kBatches[] = {1, 8, 64};
-
-SteadyClock::time_point EndAfter(double seconds) {
-  return SteadyClock::now() +
-         std::chrono::duration_cast<SteadyClock::duration>(std::chrono::duration<double>(seconds));
-}
 
 }  // namespace
 
@@ -136,20 +130,21 @@ bool GrammarSuite::Has(GrammarCase grammar_case) const {
 
 absl::Status GrammarSuite::Replay() {
   const LoadMeter meter;
-  const SteadyClock::time_point end = EndAfter(options_.seconds);
-  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && SteadyClock::now() < end); ++run) {
-    for (Lane& lane : lanes_) {
+  const absl::Status status = Repeat(RunsFor(options_.seconds), [&](size_t run) {
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      Lane& lane = lanes_[i];
       hooks_.on_progress(fmt::format("run {}: {}", run + 1, lane.text->name));
       // The engines take turns to be the first.
-      const auto number = static_cast<size_t>(&lane - lanes_.data());
       const bool is_own_first = run % 2 == 0;
       if (is_own_first) lane.replay.Run(&lane.own);
       if (peer_ != nullptr) {
-        if (absl::Status status = peer_->Run(number, &lane.peer); !status.ok()) return status;
+        if (absl::Status s = peer_->Run(i, &lane.peer); !s.ok()) return s;
       }
       if (!is_own_first) lane.replay.Run(&lane.own);
     }
-  }
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
   const ForeignLoad load = meter.Read();
   Report(kAllConstraints, load);
   if (!options_.each) return absl::OkStatus();
@@ -177,15 +172,16 @@ void GrammarSuite::Fill() {
   }
   std::vector<GrammarFill::Samples> samples(batches.size());
   const LoadMeter meter;
-  const SteadyClock::time_point end = EndAfter(options_.seconds);
-  for (size_t run = 0; run < kRunsMin || (run < kRunsMax && SteadyClock::now() < end); ++run) {
+  const absl::Status status = Repeat(RunsFor(options_.seconds), [&](size_t run) {
     hooks_.on_progress(fmt::format("run {}: fill_threads", run + 1));
     for (size_t i = 0; i < batches.size(); ++i) {
       const GrammarFill::Samples made = fill.Run(batches[i]);
       samples[i].cold.insert(samples[i].cold.end(), made.cold.begin(), made.cold.end());
       samples[i].warm.insert(samples[i].warm.end(), made.warm.begin(), made.warm.end());
     }
-  }
+    return absl::OkStatus();
+  });
+  SPECD_CHECK(status.ok());
   const ForeignLoad load = meter.Read();
   for (size_t i = 0; i < batches.size(); ++i) {
     for (const bool is_cold : {true, false}) {

@@ -21,8 +21,7 @@
 #include "tools/bench/grammar_peer.h"
 #include "tools/bench/grammar_replay.h"
 #include "tools/bench/grammar_text.h"
-#include "tools/bench/machine.h"
-#include "tools/bench/measurement.h"
+#include "tools/bench/output.h"
 #include "tools/bench/synthetic_vocabulary.h"
 
 namespace specd::bench {
@@ -59,6 +58,9 @@ struct GrammarMeasurement {
 };
 
 inline constexpr std::string_view kAllConstraints = "all";
+
+// A refusal has cells for the case and the constraint alone.
+Line LineOf(const GrammarMeasurement& measurement);
 
 class GrammarSuite {
  public:

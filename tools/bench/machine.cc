@@ -23,19 +23,6 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-std::vector<int> UsableCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-    }
-  }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
-}
-
 // "key : value" of the first processor in /proc/cpuinfo.
 std::string CpuInfo(std::string_view key) {
   std::ifstream file("/proc/cpuinfo");
@@ -110,6 +97,19 @@ int64_t ToTicks(const timeval& time) {
 }
 
 }  // namespace
+
+std::vector<int> UsableCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
 
 Machine ReadMachine() {
   Machine machine;

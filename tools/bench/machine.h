@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace specd::bench {
 
@@ -18,6 +19,9 @@ struct Machine {
 };
 
 Machine ReadMachine();
+
+// The CPUs that this process's affinity allows; one at least.
+std::vector<int> UsableCpus();
 
 // One line for people, with the number of threads that were used.
 std::string Describe(const Machine& machine, int32_t threads);

@@ -1,28 +1,10 @@
 #include "tools/bench/measurement.h"
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
+#include <fmt/format.h>
 
 #include "kernels/core/check.h"
 
 namespace specd::bench {
-
-Summary Summarise(std::vector<double> values) {
-  SPECD_CHECK(!values.empty());
-  std::sort(values.begin(), values.end());
-  // The smallest value that this share of all values does not exceed.
-  const auto at = [&](double share) {
-    const double rank = std::ceil(share * static_cast<double>(values.size()));
-    return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
-  };
-  return {.median = at(0.5),
-          .p10 = at(0.1),
-          .p90 = at(0.9),
-          .p99 = at(0.99),
-          .max = values.back(),
-          .num_samples = static_cast<int64_t>(values.size())};
-}
 
 void SetTimes(const PairedTimes& times, Measurement* measurement) {
   SPECD_CHECK(times.case_us.size() == times.base_us.size());
@@ -40,6 +22,83 @@ void SetTimes(const PairedTimes& times, Measurement* measurement) {
   const Summary spread = Summarise(std::move(ratios));
   measurement->ratio_p10 = spread.p10;
   measurement->ratio_p90 = spread.p90;
+}
+
+Line LineOf(const Measurement& m) {
+  const double num_rows = static_cast<double>(m.batch) * (m.draft + 1);
+  Line line;
+  line.Name("case", m.case_name, 16)
+      .Name("method", m.method, 11)
+      .Name("dtype", DTypeName(m.dtype), 5)
+      .Count("vocab", m.vocab_size, 6)
+      .Count("batch", m.batch, 5)
+      .Count("draft", m.draft, 5)
+      .Cell("median us", 9, "{:.1f}", m.time_us.median)
+      .Cell("p99 us", 9, "{:.1f}", m.time_us.p99)
+      .Cell("us/row", 7, "{:.2f}", m.time_us.median / num_rows)
+      .Cell("base us", 9, "{:.1f}", m.base_us.median)
+      .CellIf(!m.IsSpeedUp(), "GB/s", 5, fmt::format("{:.1f}", m.base_gigabytes_per_s))
+      .Cell("ratio", 6, "{:.2f}", m.ratio)
+      .Cell("p10..p90", 16, "{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90)
+      .Cell("checked", 7, "{}", m.num_checked == 0 ? "none" : fmt::format("{}", m.num_checked))
+      .Json("state", m.cold ? "cold" : "warm")
+      .Json("rows", m.rows)
+      .Json("unit", "us")
+      .Times("", m.time_us)
+      .Times("base_", m.base_us)
+      .Json("ratio", m.ratio)
+      .Json("ratio_p10", m.ratio_p10)
+      .Json("ratio_p90", m.ratio_p90)
+      .Json("ratio_of", m.ratio_of)
+      .Json("checked", m.num_checked);
+  if (!m.IsSpeedUp()) line.Json("base_gb_per_s", m.base_gigabytes_per_s);
+  if (m.target > 0) line.Json("target", m.target);
+  if (m.target_us > 0) line.Json("target_us", m.target_us);
+  if (m.HasTarget()) line.Json("met", m.IsMet());
+  if (!m.IsOnDevice()) return line.Json("threads", m.threads).Load(m.load);
+  // Cold and warm take turns on a device, and a whole round has a time of its own.
+  const Summary& whole = m.whole_us;
+  const bool has_whole = whole.num_samples > 0;
+  if (has_whole) line.Times("whole_", whole);
+  return line.Cell("state", 5, "{}", m.cold ? "cold" : "warm")
+      .CellIf(has_whole, "whole us", 9, fmt::format("{:.1f}", whole.median))
+      .CellIf(has_whole, "whole p10..p90", 16, fmt::format("{:.1f}..{:.1f}", whole.p10, whole.p90));
+}
+
+std::string CaptionOf(const Measurement& m) {
+  const std::string_view base =
+      m.ratio_of == kApproximateExp2 ? "ratio = time of sums of weights / the same with ex2.approx"
+      : !m.IsSpeedUp()               ? "ratio = time of specd / time of a read of the same rows"
+      : m.ratio_of == "llama" ? "ratio = time of llama.cpp's sample-and-accept loop / time of specd"
+                              : "ratio = time of a textbook sampler / time of specd";
+  if (m.IsOnDevice()) {
+    return fmt::format("{}, on the device; whole = wall time of a round of the backend", base);
+  }
+  return fmt::format("{}; {} rows, {} thread{}", base, m.cold ? "cold" : "warm", m.threads,
+                     m.threads == 1 ? "" : "s");
+}
+
+std::optional<Goal> GoalOf(const Measurement& m) {
+  if (!m.HasTarget()) return std::nullopt;
+  const bool is_time = m.target_us > 0;
+  const double ratio = is_time         ? m.time_us.median / m.target_us
+                       : m.IsSpeedUp() ? m.target / m.ratio
+                                       : m.ratio / m.target;
+  return Goal{.name = std::string(m.case_name),
+              .dtype = std::string(DTypeName(m.dtype)),
+              .measured = is_time ? fmt::format("{:.2f} us", m.time_us.median)
+                                  : fmt::format("{:.2f}", m.ratio),
+              .target = is_time ? fmt::format("<= {:.2f} us", m.target_us)
+                                : fmt::format("{} {:.2f}", m.IsSpeedUp() ? ">=" : "<=", m.target),
+              .is_met = m.IsMet(),
+              .is_disturbed = IsDisturbed(m.load),
+              .missing = ratio - 1};
+}
+
+void Print(const Measurement& measurement, Output* out) {
+  out->Caption(CaptionOf(measurement));
+  out->Print(LineOf(measurement));
+  if (std::optional<Goal> goal = GoalOf(measurement)) out->Take(*std::move(goal));
 }
 
 std::string_view DTypeName(DType dtype) {

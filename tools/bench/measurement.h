@@ -1,29 +1,21 @@
-// Measurement holds the times of one case, the times of its bound or peer, and their ratio, for the
-// report.
+// Measurement holds the times of one case of `verify` or `gpu`, the times of its bound or peer, and
+// their ratio.
 //
-// Plain data.
+// Plain data; LineOf and GoalOf print it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "kernels/core/types.h"
 #include "tools/bench/machine.h"
+#include "tools/bench/output.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
-
-struct Summary {
-  double median = 0;
-  double p10 = 0;
-  double p90 = 0;
-  double p99 = 0;
-  double max = 0;
-  int64_t num_samples = 0;
-};
-
-// REQUIRES: at least one value.
-Summary Summarise(std::vector<double> values);
 
 // Times of a case and of its bound or peer, taken in turn. Entry i of one was measured right beside
 // entry i of the other. A disturbance of the machine therefore disturbs both.
@@ -37,7 +29,6 @@ struct PairedTimes {
 inline constexpr std::string_view kApproximateExp2 = "ex2.approx";
 
 struct Measurement {
-  std::string_view suite = "verify";
   std::string_view case_name;
   std::string_view method;
   std::string_view rows;
@@ -50,10 +41,11 @@ struct Measurement {
 
   Summary time_us = {};
   Summary base_us = {};
-  Summary whole_us = {};      // on a device: from whole_rounds.h; no samples if it was not timed
-  std::string_view ratio_of;  // baseline of base_us: BaselineName, or kApproximateExp2
-  double ratio = 0;           // of the medians: case / read or ex2.approx, or peer / case
-  double ratio_p10 = 0;       // over neighbouring pairs
+  Summary whole_us = {};  // on a device: of the backend's rounds; no samples if not timed
+  // The baseline of base_us: read, textbook, llama or kApproximateExp2.
+  std::string_view ratio_of = {};
+  double ratio = 0;      // of the medians: case / read or ex2.approx, or peer / case
+  double ratio_p10 = 0;  // over neighbouring pairs
   double ratio_p90 = 0;
   double base_gigabytes_per_s = 0;  // for a read
   double target = 0;                // the ratio to stay below (read) or above (a peer); 0: none
@@ -73,6 +65,13 @@ struct Measurement {
 
 // Fills the times and ratios. REQUIRES: ratio_of is set.
 void SetTimes(const PairedTimes& times, Measurement* measurement);
+
+Line LineOf(const Measurement& measurement);
+// What the ratio is of, and where.
+std::string CaptionOf(const Measurement& measurement);
+std::optional<Goal> GoalOf(const Measurement& measurement);
+// Prints all of it.
+void Print(const Measurement& measurement, Output* out);
 
 std::string_view DTypeName(DType dtype);
 

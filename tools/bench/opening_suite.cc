@@ -1,102 +1,141 @@
-#include "tools/bench/opening_suite.h"
-
+// The suite `opening`: the rounds of one engine while another opens sequences on the same verify
+// thread.
+//
+// A longer prompt makes an opening take longer. The rounds of other engines must not become longer
+// with it.
 #include <fmt/format.h>
 
-#include <array>
-#include <chrono>
 #include <memory>
-#include <utility>
+#include <vector>
 
 #include "daemon/session/open_request.h"
-#include "tools/bench/steady_clock.h"
+#include "tools/bench/neighbour.h"
+#include "tools/bench/slices.h"
+#include "tools/bench/suite.h"
 
 namespace specd::bench {
 namespace {
 
-constexpr OpeningCase kCases[] = {
-    {"idle", 0, "the neighbour opens nothing"},
-    {kTinyOpenings, 1, "the neighbour opens and closes sequences with a prompt of one id"},
-    {"million", kListIdsMax, "the same, with the longest prompt that one opening may bring"},
+struct OpeningCase {
+  std::string_view name;
+  std::string_view summary;
+  size_t num_prompt_ids;  // 0: the neighbour opens nothing
 };
-constexpr int kSlices = 5;  // of each case
-constexpr int kWarmRounds = 100;
+constexpr OpeningCase kOpeningCases[] = {
+    {"idle", "the neighbour opens nothing", 0},
+    {"tiny", "the neighbour opens and closes sequences with a prompt of one id", 1},
+    {"million", "the same, with the longest prompt that one opening may bring", kListIdsMax},
+};
+constexpr size_t kTiny = 1;  // the base of `million`
 
-void SetRatios(const Summary& base, OpeningMeasurement* measurement) {
-  measurement->ratio = measurement->round_us.median / base.median;
-  measurement->ratio_p99 = measurement->round_us.p99 / base.p99;
-  measurement->ratio_max = measurement->round_us.max / base.max;
-}
+// Two engines. The neighbour's round is submitted before the engine's: the verify thread therefore
+// asks for the neighbour's lock before it comes to the engine's round.
+struct OpeningScene {
+  LoopScene loop;
+  std::unique_ptr<SessionEngine> neighbour;
+  std::unique_ptr<SessionEngine> engine;
 
-}  // namespace
-
-std::span<const OpeningCase> OpeningCases() { return kCases; }
-
-absl::Status OpeningSuite::RunSlice(const OpeningCase& opening_case, OpeningScene* scene,
-                                    Samples* samples) {
-  std::unique_ptr<Openings> openings;
-  if (opening_case.num_prompt_ids > 0) {
-    openings = std::make_unique<Openings>(scene->neighbour(), opening_case.num_prompt_ids);
-  }
-  const auto run_while = [&](auto condition, std::vector<double>* times_us) -> absl::Status {
-    while (condition()) {
-      const absl::StatusOr<double> time_us = scene->RunRound();
-      if (!time_us.ok()) return time_us.status();
-      if (times_us != nullptr) times_us->push_back(*time_us);
+  absl::Status Start() {
+    for (std::unique_ptr<SessionEngine>* const each : {&neighbour, &engine}) {
+      SessionOptions options;
+      options.limits = LimitsOf(4, 1);
+      auto attached = loop.Attach(options, kBest, /*has_drafts=*/false);
+      if (!attached.ok()) return attached.status();
+      *each = *std::move(attached);
+      const char* const name = each == &engine ? "rounds" : "rounds of the neighbour";
+      if (absl::Status status = (*each)->Open(name, Greedy()); !status.ok()) return status;
     }
     return absl::OkStatus();
-  };
-  // The thread makes its prompt before its first opening.
-  int num_warm = 0;
-  absl::Status status = run_while(
-      [&] {
-        return num_warm++ < kWarmRounds || (openings != nullptr && openings->num_begun() == 0);
-      },
-      nullptr);
-  if (!status.ok()) return status;
+  }
+
+  // Runs a round of both, and adds the time of the engine's.
+  absl::Status RunRound(std::vector<double>* times_us) {
+    absl::Status status = neighbour->Submit();
+    const SteadyClock::time_point start = SteadyClock::now();
+    if (status.ok()) status = engine->RunRound();
+    times_us->push_back(MicrosSince(start));
+    return status.ok() ? neighbour->Finish() : status;
+  }
+};
+
+absl::Status RunOpeningSlice(double seconds, OpeningScene* scene, Samples* samples) {
+  constexpr size_t kWarmRounds = 100;
+  const size_t num_ids = kOpeningCases[samples->index].num_prompt_ids;
+  std::unique_ptr<Neighbour> openings;
+  if (num_ids > 0) {
+    openings = std::make_unique<Neighbour>(scene->neighbour.get(),
+                                           Neighbour::LongPrompt(num_ids, kSmallVocabSize));
+  }
+  std::vector<double> warm_us;
+  while (warm_us.size() < kWarmRounds || (openings != nullptr && openings->num_begun() == 0)) {
+    if (absl::Status status = scene->RunRound(&warm_us); !status.ok()) return status;
+  }
   // A slice lasts at least until one opening has ended.
-  const SteadyClock::time_point end =
-      SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(
-                               std::chrono::duration<double>(seconds_ / kSlices));
   const int64_t num_before = openings == nullptr ? 0 : openings->num_done();
-  status = run_while(
-      [&] {
-        return SteadyClock::now() < end || samples->rounds_us.empty() ||
-               (openings != nullptr && openings->num_done() == num_before);
-      },
-      &samples->rounds_us);
-  if (!status.ok() || openings == nullptr) return status;
-  absl::StatusOr<std::vector<double>> times_us = openings->Stop();
+  const SteadyClock::time_point start = SteadyClock::now();
+  do {
+    if (absl::Status s = scene->RunRound(&samples->times_us); !s.ok()) return s;
+  } while (MicrosSince(start) < 1e6 * seconds ||
+           (openings != nullptr && openings->num_done() == num_before));
+  if (openings == nullptr) return absl::OkStatus();
+  const absl::StatusOr<std::vector<double>> times_us = openings->Stop();
   if (!times_us.ok()) return times_us.status();
   samples->openings_us.insert(samples->openings_us.end(), times_us->begin(), times_us->end());
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<OpeningMeasurement>> OpeningSuite::Run() {
-  absl::StatusOr<std::unique_ptr<OpeningScene>> scene = OpeningScene::Create();
-  if (!scene.ok()) return scene.status();
-  std::array<Samples, std::size(kCases)> samples;
+absl::Status RunOpening(const Flags& flags, Output* out) {
+  std::vector<Samples> samples;
+  for (const OpeningCase* const each : Chosen(flags, kOpeningCases)) {
+    const auto index = static_cast<size_t>(each - kOpeningCases);
+    samples.push_back({.index = index});
+    if (index > kTiny) samples.back().base = kTiny;
+  }
+  const Machine machine = ReadMachine();
+  OpeningScene scene;
+  if (absl::Status status = scene.Start(); !status.ok()) return status;
+  out->Begin(machine.processor, Describe(machine, machine.usable_cpus));
+  out->Caption(
+      "rounds of one engine while its neighbour opens sequences; ratio = beside prompts of this "
+      "length / beside prompts of one id");
   const LoadMeter meter;
-  for (int slice = 0; slice < kSlices; ++slice) {
-    for (size_t i = 0; i < std::size(kCases); ++i) {
-      on_progress_(fmt::format("[{}/{}] {}", slice + 1, kSlices, kCases[i].name));
-      const absl::Status status = RunSlice(kCases[i], scene->get(), &samples[i]);
-      if (!status.ok()) return status;
-    }
-  }
-  const ForeignLoad load = meter.Read();
-  std::vector<OpeningMeasurement> measurements;
-  for (size_t i = 0; i < std::size(kCases); ++i) {
-    OpeningMeasurement measurement{.opening_case = &kCases[i], .load = load};
-    measurement.round_us = Summarise(std::move(samples[i].rounds_us));
-    if (!samples[i].openings_us.empty()) {
-      measurement.opening_us = Summarise(std::move(samples[i].openings_us));
-    }
-    if (i > 0 && kCases[i - 1].name == kTinyOpenings) {
-      SetRatios(measurements.back().round_us, &measurement);
-    }
-    measurements.push_back(measurement);
-  }
-  return measurements;
+  const double seconds = flags.Real("seconds") / kSlices;
+  const absl::Status status =
+      TakeTurns(&samples, out, [&](Samples* of) { return RunOpeningSlice(seconds, &scene, of); });
+  if (!status.ok()) return status;
+  PrintAll(samples, meter.Read(), out, [](const Samples& of, const Summary& times) {
+    const bool has_openings = !of.openings_us.empty();
+    const Summary openings = has_openings ? Summarise(of.openings_us) : Summary();
+    Line line;
+    line.Name("case", kOpeningCases[of.index].name, 12)
+        .Cell("prompt ids", 10, "{}", kOpeningCases[of.index].num_prompt_ids)
+        .Cell("openings", 8, "{}", openings.num_samples)
+        .CellIf(has_openings, "opening us", 10, fmt::format("{:.1f}", openings.median))
+        .Cell("rounds", 8, "{}", times.num_samples)
+        .Cell("median us", 9, "{:.1f}", times.median)
+        .Cell("p99 us", 9, "{:.1f}", times.p99)
+        .Cell("max us", 10, "{:.1f}", times.max)
+        .Json("prompt_ids", kOpeningCases[of.index].num_prompt_ids)
+        .Json("openings", openings.num_samples)
+        .Json("opening_median", openings.median)
+        .Json("unit", "us")
+        .Times("", times);
+    if (of.base.has_value()) line.Json("ratio_of", kOpeningCases[*of.base].name);
+    return line;
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Suite OpeningCommand() {
+  return {.name = "opening",
+          .summary = "rounds of an engine while another opens sequences with long prompts",
+          .examples = {"--markdown"},
+          .cases = WordsOf(kOpeningCases),
+          .seconds = "10",
+          .quick_seconds = "2",
+          .run = &RunOpening};
 }
 
 }  // namespace specd::bench

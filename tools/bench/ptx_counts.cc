@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <utility>
 
 #include "absl/strings/str_split.h"
 #include "simdjson.h"
@@ -20,18 +21,28 @@ std::string ToJson(const std::map<std::string, int64_t>& numbers) {
   return text;
 }
 
+// The members that are numbers, by their names in a file.
+constexpr std::pair<const char*, int64_t LaunchCounts::*> kNumbers[] = {
+    {"blocks", &LaunchCounts::num_blocks},
+    {"threads", &LaunchCounts::threads_per_block},
+    {"idle_lanes", &LaunchCounts::num_idle_lanes},
+    {"asked_bytes", &LaunchCounts::asked_bytes},
+    {"asked_sectors", &LaunchCounts::asked_sectors},
+    {"needed_sectors", &LaunchCounts::needed_sectors},
+    {"asked_row_sectors", &LaunchCounts::asked_row_sectors},
+    {"repeated_row_sectors", &LaunchCounts::repeated_row_sectors},
+    {"shared_turns", &LaunchCounts::num_shared_turns},
+    {"bank_conflicts", &LaunchCounts::num_bank_conflicts},
+    {"chain_cycles", &LaunchCounts::chain_cycles},
+    {"chain_instructions", &LaunchCounts::chain_instructions}};
+
 std::string ToJson(const LaunchCounts& launch) {
-  return fmt::format(
-      "{{\"kernel\": \"{}\", \"blocks\": {}, \"threads\": {}, \"idle_lanes\": {}, \"asked_bytes\": "
-      "{}, \"asked_sectors\": {}, \"needed_sectors\": {}, \"asked_row_sectors\": {}, "
-      "\"repeated_row_sectors\": {}, \"shared_turns\": {}, \"bank_conflicts\": {}, "
-      "\"chain_cycles\": {}, \"chain_instructions\": {}, \"chain_functions\": {{{}}}, "
-      "\"classes\": {{{}}}}}",
-      launch.kernel, launch.num_blocks, launch.threads_per_block, launch.num_idle_lanes,
-      launch.asked_bytes, launch.asked_sectors, launch.needed_sectors, launch.asked_row_sectors,
-      launch.repeated_row_sectors, launch.num_shared_turns, launch.num_bank_conflicts,
-      launch.chain_cycles, launch.chain_instructions, ToJson(launch.chain_functions),
-      ToJson(launch.num_by_class));
+  std::string text = fmt::format("{{\"kernel\": \"{}\"", launch.kernel);
+  for (const auto& [name, member] : kNumbers) {
+    text += fmt::format(", \"{}\": {}", name, launch.*member);
+  }
+  return text + fmt::format(", \"chain_functions\": {{{}}}, \"classes\": {{{}}}}}",
+                            ToJson(launch.chain_functions), ToJson(launch.num_by_class));
 }
 
 std::string ToJson(const std::vector<LaunchCounts>& launches) {
@@ -77,18 +88,7 @@ class Reader {
   LaunchCounts TakeLaunch(const element& from) {
     LaunchCounts launch;
     Take(from, "kernel", &launch.kernel);
-    Take(from, "blocks", &launch.num_blocks);
-    Take(from, "threads", &launch.threads_per_block);
-    Take(from, "idle_lanes", &launch.num_idle_lanes);
-    Take(from, "asked_bytes", &launch.asked_bytes);
-    Take(from, "asked_sectors", &launch.asked_sectors);
-    Take(from, "needed_sectors", &launch.needed_sectors);
-    Take(from, "asked_row_sectors", &launch.asked_row_sectors);
-    Take(from, "repeated_row_sectors", &launch.repeated_row_sectors);
-    Take(from, "shared_turns", &launch.num_shared_turns);
-    Take(from, "bank_conflicts", &launch.num_bank_conflicts);
-    Take(from, "chain_cycles", &launch.chain_cycles);
-    Take(from, "chain_instructions", &launch.chain_instructions);
+    for (const auto& [name, member] : kNumbers) Take(from, name, &(launch.*member));
     Take(from, "chain_functions", &launch.chain_functions);
     Take(from, "classes", &launch.num_by_class);
     return launch;

@@ -48,7 +48,8 @@ PythonProcess::~PythonProcess() {
 }
 
 absl::StatusOr<std::string> PythonProcess::Ask(std::string_view line) {
-  fmt::print(to_, "{}\n", line);
+  // fmt::print throws where the interpreter has ended; ReadLine says so.
+  std::fputs(fmt::format("{}\n", line).c_str(), to_);
   fflush(to_);
   return ReadLine();
 }

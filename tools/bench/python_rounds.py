@@ -19,7 +19,7 @@ PLACES = BATCH * (DRAFT + 1)
 
 
 class Scene:
-    """The rows, drafts and openings of tools/bench/python_scene.cc."""
+    """The rows, drafts and openings of tools/bench/batch_engine.cc."""
 
     def __init__(self, uri, vocab_size):
         self.engine = specd.Engine(uri, vocab_size=vocab_size, max_batch=BATCH,

@@ -1,137 +1,230 @@
-#include "tools/bench/python_suite.h"
-
+// The suite `python`: what Python adds to the calls for many sequences.
+//
+// A C engine and a Python engine do the same work in blocks by turns, so that a disturbance of the
+// machine disturbs both: the call for all sequences and the calls for single ones.
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "tools/bench/ipc_scene.h"
-#include "tools/bench/steady_clock.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "tools/bench/batch_engine.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/python_process.h"
+#include "tools/bench/python_script.h"
+#include "tools/bench/suite.h"
 
 namespace specd::bench {
 namespace {
 
-constexpr double kOpenings = kPythonBatch;
-constexpr PythonCase kCases[] = {
-    {"batch256", false, BatchWork::kRoundBatch, BatchWork::kRoundEach, 16, 1, 1.5, 0,
-     "a round of 256 sequences with 4 drafts each, embedded"},
-    {"batch256_attached", true, BatchWork::kRoundBatch, BatchWork::kRoundEach, 16, 1, 1.5, 0,
-     "the same, attached to a daemon"},
-    {"open256", false, BatchWork::kOpenBatch, BatchWork::kOpenEach, 2, kOpenings, 0, 10,
-     "256 openings with prompts of 32 ids, embedded; times are for one opening"},
-    {"open256_attached", true, BatchWork::kOpenBatch, BatchWork::kOpenEach, 2, kOpenings, 0, 10,
-     "the same, attached to a daemon"},
-    {"drafts", false, BatchWork::kDrawBatch, BatchWork::kDrawEach, 16, 1, 0, 0,
-     "a draft token for each of 256 sequences, from rows of the drafter, embedded"},
-    {"drafts_attached", true, BatchWork::kDrawBatch, BatchWork::kDrawEach, 2, 1, 0, 0,
-     "the same, attached to a daemon"},
+struct PythonCase {
+  std::string_view name;
+  std::string_view summary;
+  std::string_view work;  // of BatchEngine, without _batch and _each
+  bool is_attached;
+  int block;            // repetitions in a block
+  double divisor;       // of the times: 1, or the number of sequences
+  double target_ratio;  // of Python to C; 0: none
+  double target_us;     // of C and Python; 0: none
 };
-
+constexpr PythonCase kCases[] = {
+    {"batch256", "a round of 256 sequences with 4 drafts each, embedded", "round", false, 16, 1,
+     1.5, 0},
+    {"batch256_attached", "the same, attached to a daemon", "round", true, 16, 1, 1.5, 0},
+    {"open256", "256 openings with prompts of 32 ids, embedded; times are for one opening", "open",
+     false, 2, kPythonBatch, 0, 10},
+    {"open256_attached", "the same, attached to a daemon", "open", true, 2, kPythonBatch, 0, 10},
+    {"drafts", "a draft token for each of 256 sequences, from rows of the drafter, embedded",
+     "draw", false, 16, 1, 0, 0},
+    {"drafts_attached", "the same, attached to a daemon", "draw", true, 2, 1, 0, 0},
+};
 constexpr size_t kLeastBlocks = 10;
 // The calls for single sequences take longer, and are a comparison only.
 constexpr int kEachRepetitions = 2;
 
-// The last CPU that this process may use.
-int ChooseDaemonCpu() {
-  cpu_set_t usable;
-  int last = 0;
-  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return last;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &usable)) last = cpu;
+// The interpreter with tools/bench/python_rounds.py, as BatchEngine.
+class PythonEngine {
+ public:
+  // `interpreter` has numpy and finds the package specd.
+  absl::Status Start(const std::string& interpreter, const std::string& uri, int32_t vocab_size) {
+    absl::StatusOr<std::unique_ptr<PythonProcess>> process =
+        PythonProcess::Start({.interpreter = interpreter,
+                              .script = kPythonScript,
+                              .arguments = {uri, fmt::format("{}", vocab_size)}});
+    if (!process.ok()) return process.status();
+    process_ = *std::move(process);
+    const absl::StatusOr<std::string> line = process_->ReadLine();
+    if (line.ok() && *line == "ready") return absl::OkStatus();
+    return absl::InternalError(
+        fmt::format("python: {} did not get ready; give --python an interpreter with numpy, and "
+                    "set PYTHONPATH to the package specd",
+                    interpreter));
   }
-  return last;
-}
+
+  absl::Status Run(std::string_view work, int count, std::vector<double>* times_us) {
+    const absl::StatusOr<std::string> line = process_->Ask(fmt::format("{} {}", work, count));
+    if (!line.ok()) return line.status();
+    const std::vector<std::string> words = absl::StrSplit(*line, ' ');
+    bool is_right =
+        words.size() == static_cast<size_t>(count) + 1 && absl::SimpleAtoi(words.back(), &digest_);
+    for (int i = 0; i < count && is_right; ++i) {
+      is_right = absl::SimpleAtod(words[static_cast<size_t>(i)], &times_us->emplace_back());
+    }
+    if (is_right) return absl::OkStatus();
+    return absl::InternalError(fmt::format("python: the interpreter said \"{}\"", *line));
+  }
+
+  uint32_t digest() const { return digest_; }
+
+ private:
+  std::unique_ptr<PythonProcess> process_;
+  uint32_t digest_ = 0;
+};
 
 // The times of all blocks, and the median of the last one.
 struct Times {
-  std::vector<double> all_us;
+  std::vector<double> all_us = {};
   double last_us = 0;
 
-  void Add(std::vector<double> block_us, double divisor) {
+  template <class Engine>
+  absl::Status RunBlock(Engine* engine, const std::string& work, int count, double divisor) {
+    std::vector<double> block_us;
+    const absl::Status status = engine->Run(work, count, &block_us);
+    if (!status.ok()) return status;
     for (double& time : block_us) time /= divisor;
     all_us.insert(all_us.end(), block_us.begin(), block_us.end());
     last_us = Summarise(std::move(block_us)).median;
+    return status;
   }
 };
 
-template <class Engine>
-absl::Status RunBlock(Engine* engine, BatchWork work, int count, double divisor, Times* times) {
-  std::vector<double> block_us;
-  const absl::Status status = engine->Run(work, count, &block_us);
-  if (status.ok()) times->Add(std::move(block_us), divisor);
-  return status;
+struct Sides {
+  Times c, python, c_each, python_each;
+};
+
+Line LineOf(const PythonCase& what, int32_t vocab_size, const Sides& sides,
+            const std::vector<double>& ratios) {
+  const Summary c = Summarise(sides.c.all_us);
+  const Summary python = Summarise(sides.python.all_us);
+  const Summary ratio = Summarise(ratios);
+  const Summary c_each = Summarise(sides.c_each.all_us);
+  const Summary python_each = Summarise(sides.python_each.all_us);
+  const bool is_met =
+      (what.target_ratio == 0 || ratio.median <= what.target_ratio) &&
+      (what.target_us == 0 || (c.median <= what.target_us && python.median <= what.target_us));
+  const auto times = [](const Summary& s) {
+    return fmt::format("{:.1f} ({:.1f} .. {:.1f})", s.median, s.p10, s.p90);
+  };
+  Line line;
+  line.Name("case", what.name, 17)
+      .Count("vocab", vocab_size, 6)
+      .Cell("C us", 23, "{}", times(c))
+      .Cell("Python us", 23, "{}", times(python))
+      .Cell("ratio", 19, "{:.2f} ({:.2f} .. {:.2f})", ratio.median, ratio.p10, ratio.p90)
+      .Cell("C each us", 9, "{:.1f}", c_each.median)
+      .Cell("Python each us", 14, "{:.1f}", python_each.median)
+      .CellIf(what.target_ratio > 0 || what.target_us > 0, "target", 6, is_met ? "met" : "missed")
+      .Count("samples", c.num_samples, 7);
+  for (const auto& [name, s] :
+       {std::pair("c_us", c), std::pair("python_us", python), std::pair("ratio", ratio),
+        std::pair("c_each_us", c_each), std::pair("python_each_us", python_each)}) {
+    line.Json(name, s.median)
+        .Json(fmt::format("{}_p10", name), s.p10)
+        .Json(fmt::format("{}_p90", name), s.p90);
+  }
+  return line;
+}
+
+absl::Status Measure(const PythonCase& what, int32_t vocab_size, const std::string& uri,
+                     const Flags& flags, Output* out) {
+  BatchEngine c;
+  PythonEngine python;
+  absl::Status status = c.Start(uri, static_cast<uint32_t>(vocab_size));
+  if (status.ok()) status = python.Start(flags.Text("python"), uri, vocab_size);
+  if (!status.ok()) return status;
+  const std::string batch = fmt::format("{}_batch", what.work);
+  const std::string each = fmt::format("{}_each", what.work);
+  Sides sides;
+  const auto run_block = [&](size_t) {
+    absl::Status s = sides.c.RunBlock(&c, batch, what.block, what.divisor);
+    if (s.ok()) s = sides.python.RunBlock(&python, batch, what.block, what.divisor);
+    if (s.ok()) s = sides.c_each.RunBlock(&c, each, kEachRepetitions, what.divisor);
+    if (s.ok()) s = sides.python_each.RunBlock(&python, each, kEachRepetitions, what.divisor);
+    return s;
+  };
+  status = run_block(0);  // the first block warms everything up
+  if (!status.ok()) return status;
+  sides = {};
+  std::vector<double> ratios;
+  const LoadMeter meter;
+  status = Repeat({flags.Real("seconds"), kLeastBlocks}, [&](size_t index) {
+    const absl::Status s = run_block(index);
+    ratios.push_back(sides.python.last_us / sides.c.last_us);
+    return s;
+  });
+  if (!status.ok()) return status;
+  const ForeignLoad load = meter.Read();
+  if (c.digest() != python.digest()) {
+    return absl::InternalError("python: the two engines have kept different tokens");
+  }
+  out->Print(LineOf(what, vocab_size, sides, ratios).Load(load));
+  return absl::OkStatus();
+}
+
+absl::Status RunPython(const Flags& flags, Output* out) {
+  const Machine machine = ReadMachine();
+  out->Begin(machine.processor, Describe(machine, 1));
+  out->Caption(
+      "times in us: median (p10 .. p90); ratio = Python / C, of neighbouring blocks; each: the "
+      "calls "
+      "for single sequences");
+  for (const PythonCase* const what : Chosen(flags, kCases)) {
+    std::unique_ptr<DaemonProcess> daemon;
+    if (what->is_attached) {
+      auto started =
+          DaemonProcess::Start(DaemonProgram(flags.Text("specd")), UsableCpus().back(), 0);
+      if (!started.ok()) return started.status();
+      daemon = *std::move(started);
+    }
+    for (const int32_t vocab_size : flags.Numbers("vocab")) {
+      out->Show(fmt::format("{}: vocabulary {}", what->name, vocab_size));
+      const absl::Status status = Measure(
+          *what, vocab_size, daemon == nullptr ? "embedded:cpu" : daemon->uri(), flags, out);
+      if (!status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-std::span<const PythonCase> PythonCases() { return kCases; }
-
-const PythonCase* FindPythonCase(std::string_view name) {
-  const auto found = std::find_if(std::begin(kCases), std::end(kCases),
-                                  [name](const PythonCase& known) { return known.name == name; });
-  return found == std::end(kCases) ? nullptr : found;
-}
-
-absl::Status PythonSuite::Run() {
-  for (const PythonCase* const python_case : options_.cases) {
-    std::unique_ptr<IpcDaemon> daemon;
-    if (python_case->is_attached) {
-      auto started = IpcDaemon::Start(options_.specd, ChooseDaemonCpu(), 0);
-      if (!started.ok()) return started.status();
-      daemon = *std::move(started);
-    }
-    for (const int32_t vocab_size : options_.vocab_sizes) {
-      hooks_.on_progress(fmt::format("{}: vocabulary {}", python_case->name, vocab_size));
-      const absl::Status status = Measure(daemon == nullptr ? "embedded:cpu" : daemon->uri(),
-                                          {.python_case = python_case, .vocab_size = vocab_size});
-      if (!status.ok()) return status;
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status PythonSuite::Measure(const std::string& uri, PythonMeasurement measurement) {
-  const PythonCase& work = *measurement.python_case;
-  const auto vocab_size = static_cast<uint32_t>(measurement.vocab_size);
-  const auto c = BatchEngine::Open(uri, vocab_size);
-  if (!c.ok()) return c.status();
-  const auto python = PythonEngine::Start(options_.python, uri, vocab_size);
-  if (!python.ok()) return python.status();
-  Times c_times, python_times, c_each, python_each;
-  std::vector<double> ratios;
-  std::optional<LoadMeter> meter;
-  const SteadyClock::time_point end =
-      SteadyClock::now() + std::chrono::duration_cast<SteadyClock::duration>(
-                               std::chrono::duration<double>(options_.seconds));
-  for (size_t block = 0; block <= kLeastBlocks || SteadyClock::now() < end; ++block) {
-    for (absl::Status status :
-         {RunBlock(c->get(), work.batch, work.block, work.divisor, &c_times),
-          RunBlock(python->get(), work.batch, work.block, work.divisor, &python_times),
-          RunBlock(c->get(), work.each, kEachRepetitions, work.divisor, &c_each),
-          RunBlock(python->get(), work.each, kEachRepetitions, work.divisor, &python_each)}) {
-      if (!status.ok()) return status;
-    }
-    if (block == 0) {  // the first block warms everything up
-      c_times = python_times = c_each = python_each = {};
-      meter.emplace();
-      continue;
-    }
-    ratios.push_back(python_times.last_us / c_times.last_us);
-  }
-  measurement.load = meter->Read();
-  if ((*c)->digest() != (*python)->digest()) {
-    return absl::InternalError("python: the two engines have kept different tokens");
-  }
-  measurement.c_us = Summarise(std::move(c_times.all_us));
-  measurement.python_us = Summarise(std::move(python_times.all_us));
-  measurement.c_each_us = Summarise(std::move(c_each.all_us));
-  measurement.python_each_us = Summarise(std::move(python_each.all_us));
-  measurement.ratio = Summarise(std::move(ratios));
-  hooks_.on_result(measurement);
-  return absl::OkStatus();
+Suite PythonCommand() {
+  return {
+      .name = "python",
+      .summary = "rounds and openings of 256 sequences in one call, from Python and C",
+      .examples = {"--quick", "--case=batch256 --python=.venv/bin/python"},
+      .cases = WordsOf(kCases),
+      .seconds = "10",
+      .quick_seconds = "2",
+      .flags = {{.name = "vocab",
+                 .kind = Flag::Kind::kWhole,
+                 .help = "vocabulary sizes",
+                 .usual = "1024,32000",
+                 .quick = "1024",
+                 .minimum = 16,
+                 .maximum = 1 << 17,
+                 .is_list = true},
+                {.name = "specd",
+                 .help = "the daemon's program; without it the one beside specd-bench"},
+                {.name = "python",
+                 .help = "an interpreter with numpy, which finds the package specd (PYTHONPATH, "
+                         "SPECD_LIBRARY)",
+                 .usual = "python3"}},
+      .run = &RunPython};
 }
 
 }  // namespace specd::bench

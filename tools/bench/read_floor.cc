@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/core/check.h"
-#include "tools/bench/steady_clock.h"
+#include "tools/bench/timing.h"
 
 // One clone for each vector width, chosen when the program is loaded.
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \

@@ -161,9 +161,10 @@ class SequenceCheck {
         const double expected = logprobs[static_cast<size_t>(ids[j])];
         if (scores[j].id != ids[j] || scores[j].rank != rank ||
             !(std::abs(scores[j].value - expected) <= kLogprobSlack)) {
-          return Wrong(i, fmt::format("has score {} = (id {}, {}, rank {}), not (id {}, {}, rank {})",
-                                      j, scores[j].id, scores[j].value, scores[j].rank, ids[j],
-                                      expected, rank));
+          return Wrong(
+              i,
+              fmt::format("has score {} = (id {}, {}, rank {}), not (id {}, {}, rank {})", j,
+                          scores[j].id, scores[j].value, scores[j].rank, ids[j], expected, rank));
         }
       }
     }
@@ -212,8 +213,8 @@ class SequenceCheck {
   }
 
   bool IsSample(int32_t place) const {
-    const double u = CoinToDouble(
-        coins_(SampleCoin(task_.first_position + static_cast<uint32_t>(place))));
+    const double u =
+        CoinToDouble(coins_(SampleCoin(task_.first_position + static_cast<uint32_t>(place))));
     const auto is_draw = [&](double slack) {
       return oracle::IsDraw(Target(place, slack), Token(place), u, kCoinSlack);
     };

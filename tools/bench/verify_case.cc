@@ -1,6 +1,10 @@
 #include "tools/bench/verify_case.h"
 
+#include <algorithm>
 #include <array>
+#include <span>
+
+#include "kernels/core/check.h"
 
 namespace specd::bench {
 namespace {
@@ -9,6 +13,10 @@ constexpr Penalties kPenalties{.repetition = 1.1f, .frequency = 0.2f, .presence 
 
 // Targets: docs/BENCHMARKS.md, "What specd is designed for".
 constexpr double kBFloat16Target = 2.0;
+constexpr double kOneLookTarget = 1.25;
+constexpr double kRejectTarget = 1.7;
+constexpr double kGreedyTargetUs = 6;
+constexpr double kRandomTargetUs = 10;
 
 constexpr std::array kCases{
     VerifyCase{.name = "greedy",
@@ -17,12 +25,15 @@ constexpr std::array kCases{
                .temperature = 0,
                .target_fp32 = 1.15,
                .target_bf16 = kBFloat16Target,
-               .target_llama = 12},
+               .target_llama = 12,
+               .target_gpu = kOneLookTarget,
+               .target_gpu_us = kGreedyTargetUs},
     VerifyCase{.name = "temperature",
                .summary = "temperature .8, no filter",
                .target_fp32 = 1.6,
                .target_bf16 = kBFloat16Target,
-               .target_llama = 40},
+               .target_llama = 40,
+               .target_gpu_us = kRandomTargetUs},
     VerifyCase{
         .name = "topk40", .summary = "temperature .8, top_k 40", .top_k = 40, .target_llama = 12},
     VerifyCase{.name = "topp95",
@@ -82,14 +93,62 @@ constexpr std::array kCases{
                .summary = "sampled drafts, block verification, every sequence rejected once",
                .method = VerifyMethod::kBlock,
                .plan = DraftPlan::kRejected},
+    VerifyCase{.name = "one_hot",
+               .summary = "temperature .8, one-hot drafts of the most probable id",
+               .method = VerifyMethod::kToken,
+               .plan = DraftPlan::kLikely,
+               .target_gpu = kOneLookTarget,
+               .target_gpu_us = kRandomTargetUs},
+    VerifyCase{.name = "reject_side",
+               .summary = "sampled drafts with their probabilities, every sequence rejected once",
+               .method = VerifyMethod::kToken,
+               .plan = DraftPlan::kRejected,
+               .side_channel = true,
+               .target_gpu = kRejectTarget,
+               .target_gpu_us = kRandomTargetUs},
+    VerifyCase{.name = "reject_rows",
+               .summary = "sampled drafts with rows alone, every sequence rejected once",
+               .method = VerifyMethod::kToken,
+               .plan = DraftPlan::kRejected},
+    VerifyCase{.name = "exp2",
+               .summary = "the sums of weights alone, beside the same with ex2.approx",
+               .weights_only = true},
 };
+
+// flat_topp95 comes late: it has rows of its own, while neighbours share theirs (pool_cache.h).
+constexpr std::string_view kOfVerify[] = {"greedy",  "temperature",     "topk40",    "topp95",
+                                          "minp05",  "topk40_topp95",   "penalties", "logprobs5",
+                                          "grammar", "flat_topp95",     "token",     "reject_all",
+                                          "block",   "block_reject_all"};
+constexpr std::string_view kOfGpu[] = {
+    "greedy",    "one_hot",   "reject_side", "reject_rows", "temperature", "topk40_topp95",
+    "penalties", "logprobs5", "grammar",     "block",       "exp2",        "flat_topp95"};
+
+std::vector<VerifyCase> CasesOf(std::span<const std::string_view> names) {
+  std::vector<VerifyCase> cases;
+  for (const std::string_view name : names) {
+    const auto* const found = std::find_if(
+        kCases.begin(), kCases.end(), [&](const VerifyCase& each) { return each.name == name; });
+    SPECD_CHECK(found != kCases.end());
+    cases.push_back(*found);
+  }
+  return cases;
+}
 
 }  // namespace
 
-std::span<const VerifyCase> VerifyCases() { return kCases; }
+const std::vector<VerifyCase>& VerifyCases() {
+  static const std::vector<VerifyCase> cases = CasesOf(kOfVerify);
+  return cases;
+}
 
-const VerifyCase* FindVerifyCase(std::string_view name) {
-  for (const VerifyCase& known : kCases) {
+const std::vector<VerifyCase>& GpuCases() {
+  static const std::vector<VerifyCase> cases = CasesOf(kOfGpu);
+  return cases;
+}
+
+const VerifyCase* FindCase(const std::vector<VerifyCase>& cases, std::string_view name) {
+  for (const VerifyCase& known : cases) {
     if (known.name == name) return &known;
   }
   return nullptr;

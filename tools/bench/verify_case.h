@@ -1,4 +1,5 @@
-// VerifyCase describes the sequences of a round for `specd-bench verify`, under a stable name.
+// VerifyCase describes the sequences of a round for the suites `verify` and `gpu`, under a stable
+// name.
 //
 // Constant data, safe from any thread. A case has a user's words (temperature, top_p). round_set.h
 // makes the backend's input from them, and round_check.h the expected result.
@@ -6,9 +7,9 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kernels/core/round.h"
 #include "tools/bench/rows.h"
@@ -59,10 +60,12 @@ inline bool HasDraftRows(const VerifyCase& verify_case) {
   return verify_case.plan == DraftPlan::kAccepted || verify_case.plan == DraftPlan::kRejected;
 }
 
-std::span<const VerifyCase> VerifyCases();
+// The cases of each suite, in its order. A name means the same in both.
+const std::vector<VerifyCase>& VerifyCases();
+const std::vector<VerifyCase>& GpuCases();
 
-// Null if no case has that name.
-const VerifyCase* FindVerifyCase(std::string_view name);
+// Null if the suite has no case of that name.
+const VerifyCase* FindCase(const std::vector<VerifyCase>& cases, std::string_view name);
 
 std::string_view MethodName(VerifyMethod method);
 

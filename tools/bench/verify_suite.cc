@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "tools/bench/peer.h"
 #include "tools/bench/read_floor.h"
 #include "tools/bench/round_check.h"
-#include "tools/bench/steady_clock.h"
 #include "tools/bench/textbook.h"
 #include "tools/bench/timing.h"
 
@@ -21,13 +19,6 @@ namespace {
 
 // Elements that a check may compute again: half a second of std::exp and sorting.
 constexpr int64_t kCheckedElementsMax = 8'000'000;
-// Pairs of samples: enough for a median, and a bound on the kept times of very short rounds.
-constexpr size_t kPairsMin = 5;
-constexpr size_t kPairsMax = 200'000;
-
-double ToMicroseconds(SteadyClock::duration duration) {
-  return std::chrono::duration<double, std::micro>(duration).count();
-}
 
 bool Supports(Baseline baseline, const VerifyCase& verify_case, DType dtype) {
   if (baseline == Baseline::kRead) return true;
@@ -80,16 +71,79 @@ bool IsSameAnswer(const RoundAnswer& a, const RoundAnswer& b, int32_t stride) {
 
 }  // namespace
 
-std::string_view BaselineName(Baseline baseline) {
-  switch (baseline) {
-    case Baseline::kRead:
-      return "read";
-    case Baseline::kTextbook:
-      return "textbook";
-    case Baseline::kLlama:
-      return "llama";
+std::vector<Flag> RoundFlags(std::string batches, std::string quick_batches, std::string drafts) {
+  using Kind = Flag::Kind;
+  return {{.name = "vocab",
+           .kind = Kind::kWhole,
+           .help = "vocabulary sizes",
+           .usual = "32000,128256,151936,262144",
+           .quick = "128256",
+           .minimum = 1,
+           .maximum = kVocabSizeMax,
+           .is_list = true},
+          {.name = "batch",
+           .kind = Kind::kWhole,
+           .help = "sequences of a round",
+           .usual = std::move(batches),
+           .quick = std::move(quick_batches),
+           .minimum = 1,
+           .maximum = 4096,
+           .is_list = true},
+          {.name = "draft",
+           .kind = Kind::kWhole,
+           .help = "draft tokens of a sequence",
+           .usual = std::move(drafts),
+           .quick = "5",
+           .maximum = 64,
+           .is_list = true},
+          {.name = "dtype",
+           .help = "types of the rows",
+           .usual = "fp32,bf16",
+           .is_list = true,
+           .choices = {"fp32", "bf16"}},
+          {.name = "threads",
+           .kind = Kind::kWhole,
+           .help = "threads of the CPU backend and of the floor; 0: all usable CPUs",
+           .usual = "0",
+           .maximum = 1024},
+          {.name = "rows",
+           .help = "llm, spikes, flat, ascending, or a file of recorded fp32 logits of one --vocab",
+           .usual = "llm"}};
+}
+
+VerifyOptions OptionsOf(const Flags& flags, const std::vector<VerifyCase>& cases,
+                        const Machine& machine) {
+  VerifyOptions options;
+  options.cases = Chosen(flags, cases);
+  for (const std::string& name : flags.List("dtype")) {
+    options.dtypes.push_back(name == "bf16" ? DType::kBFloat16 : DType::kFloat32);
   }
-  return "unknown";
+  options.vocab_sizes = flags.Numbers("vocab");
+  options.batches = flags.Numbers("batch");
+  options.drafts = flags.Numbers("draft");
+  const int32_t threads = flags.Number("threads");
+  options.threads = threads == 0 ? machine.usable_cpus : threads;
+  options.rows_path = flags.Text("rows");
+  options.shape = ParseRowShape(options.rows_path);
+  options.seconds = flags.Real("seconds");
+  return options;
+}
+
+Measurement MeasurementOf(const Cell& cell, const Pools& pools) {
+  return {.case_name = cell.verify_case->name,
+          .method = MethodName(cell.verify_case->method),
+          .rows = RowShapeName(pools.target->spec().shape),
+          .dtype = cell.dtype,
+          .vocab_size = cell.vocab_size,
+          .batch = cell.shape.batch,
+          .draft = cell.shape.draft};
+}
+
+absl::Status Prepare(const Cell& cell, int32_t threads, Backend* backend) {
+  return backend->Prepare({.vocab_size = cell.vocab_size,
+                           .max_batch = cell.shape.batch,
+                           .max_draft = cell.shape.draft,
+                           .threads = threads});
 }
 
 std::vector<Cell> CellsOf(const VerifyOptions& options,
@@ -119,8 +173,6 @@ std::vector<Cell> VerifySuite::Cells() const {
   return cells;
 }
 
-int64_t VerifySuite::num_measurements() const { return static_cast<int64_t>(Cells().size()); }
-
 // In a cold measurement at least twice the last-level cache is read between two visits of a round.
 // The number is odd, so that floor and case, taken in turn, both come to every round.
 int32_t VerifySuite::NumRounds(const Cell& cell) const {
@@ -131,41 +183,30 @@ int32_t VerifySuite::NumRounds(const Cell& cell) const {
 }
 
 absl::Status VerifySuite::Run() {
-  num_done_ = 0;
-  for (const Cell& cell : Cells()) {
-    if (absl::Status status = RunCell(cell); !status.ok()) return status;
-    ++num_done_;
+  const std::vector<Cell> cells = Cells();
+  for (size_t i = 0; i < cells.size(); ++i) {
+    hooks_.on_progress(fmt::format("[{}/{}] {}", i + 1, cells.size(), Describe(cells[i])));
+    if (absl::Status status = RunCell(cells[i]); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
 absl::Status VerifySuite::RunCell(const Cell& cell) {
-  const VerifyCase& verify_case = *cell.verify_case;
-  hooks_.on_progress(fmt::format("[{}/{}] {}", num_done_ + 1, num_measurements(), Describe(cell)));
   const absl::StatusOr<Pools> pools = pools_.For(cell);
   if (!pools.ok()) return pools.status();
 
   absl::StatusOr<std::unique_ptr<Backend>> backend = hooks_.make_backend();
   if (!backend.ok()) return backend.status();
-  absl::Status status = (*backend)->Prepare({.vocab_size = cell.vocab_size,
-                                             .max_batch = cell.shape.batch,
-                                             .max_draft = cell.shape.draft,
-                                             .threads = options_.threads});
+  absl::Status status = Prepare(cell, options_.threads, backend->get());
   if (!status.ok()) return status;
   const absl::StatusOr<std::unique_ptr<RoundSet>> set =
-      RoundSet::Make(verify_case, cell.shape, *pools->target, pools->draft, backend->get());
+      RoundSet::Make(*cell.verify_case, cell.shape, *pools->target, pools->draft, backend->get());
   if (!set.ok()) return set.status();
 
-  Measurement measurement{.case_name = verify_case.name,
-                          .method = MethodName(verify_case.method),
-                          .rows = RowShapeName(pools->target->spec().shape),
-                          .dtype = cell.dtype,
-                          .vocab_size = cell.vocab_size,
-                          .batch = cell.shape.batch,
-                          .draft = cell.shape.draft,
-                          .threads = options_.threads,
-                          .cold = options_.cold,
-                          .ratio_of = BaselineName(options_.baseline)};
+  Measurement measurement = MeasurementOf(cell, *pools);
+  measurement.threads = options_.threads;
+  measurement.cold = options_.cold;
+  measurement.ratio_of = BaselineName(options_.baseline);
   // Runs every round once. These answers are checked, and later runs must repeat them.
   std::vector<RoundAnswer> answers;
   const int64_t max_rows = std::max<int64_t>(kCheckedElementsMax / cell.vocab_size, 1);
@@ -199,13 +240,17 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
     for (const MemorySpan& span : spans) needed_bytes += static_cast<double>(span.size_bytes);
     parts.push_back(SplitEvenly(spans, options_.threads));
   }
-  const auto measure_base = [&](int32_t round) {
-    if (peer == nullptr) return floor.Measure(parts[static_cast<size_t>(round)]);
+  const auto measure_base_us = [&](int32_t round) {
+    if (peer == nullptr) {
+      return std::chrono::duration<double, std::micro>(
+                 floor.Measure(parts[static_cast<size_t>(round)]))
+          .count();
+    }
     tokens.clear();
     peer->Prepare(round);
     const SteadyClock::time_point start = SteadyClock::now();
     peer->Run(&tokens);
-    return SteadyClock::now() - start;
+    return MicrosSince(start);
   };
   RoundAnswer answer = set.MakeAnswer();
   int32_t round = 0;
@@ -216,30 +261,90 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
   };
 
   const LoadMeter meter;
-  const absl::StatusOr<PairedTimes> times =
-      TimePairs({options_.seconds, kPairsMin, kPairsMax}, [&]() -> absl::StatusOr<TimedPair> {
-        TimedPair pair;
-        pair.base_us = ToMicroseconds(measure_base(next_round()));
-        const int32_t case_round = next_round();
-        const RoundBatch batch = set.Batch(case_round, &answer);
-        const SteadyClock::time_point start = SteadyClock::now();
-        const absl::Status status = backend->Run(batch);
-        pair.case_us = ToMicroseconds(SteadyClock::now() - start);
-        if (!status.ok()) return status;
-        if (!IsSameAnswer(answers[static_cast<size_t>(case_round)], answer,
-                          cell.shape.rows_of_sequence())) {
-          return absl::InternalError(fmt::format(
-              "{}: a round was answered otherwise than the first time", Describe(cell)));
-        }
-        return pair;
-      });
-  if (!times.ok()) return times.status();
+  PairedTimes times;
+  const absl::Status timed = Repeat({options_.seconds}, [&](size_t) -> absl::Status {
+    times.base_us.push_back(measure_base_us(next_round()));
+    const int32_t case_round = next_round();
+    const RoundBatch batch = set.Batch(case_round, &answer);
+    const SteadyClock::time_point start = SteadyClock::now();
+    const absl::Status status = backend->Run(batch);
+    times.case_us.push_back(MicrosSince(start));
+    if (!status.ok() || IsSameAnswer(answers[static_cast<size_t>(case_round)], answer,
+                                     cell.shape.rows_of_sequence())) {
+      return status;
+    }
+    return absl::InternalError(
+        fmt::format("{}: a round was answered otherwise than the first time", Describe(cell)));
+  });
+  if (!timed.ok()) return timed;
   measurement->load = meter.Read();
-  SetTimes(*times, measurement);
+  SetTimes(times, measurement);
   measurement->base_gigabytes_per_s =
       needed_bytes / cell.shape.num_rounds / measurement->base_us.median / 1e3;
   measurement->target = TargetOf(*cell.verify_case, options_.baseline, *measurement, machine_);
   return absl::OkStatus();
+}
+
+namespace {
+
+// Options for the second half of --quick: one thread, with rows that a cache holds.
+VerifyOptions PeerOptions(VerifyOptions options) {
+  options.baseline = Baseline::kTextbook;
+  options.dtypes = {DType::kFloat32};
+  options.batches = {1};
+  options.threads = 1;
+  options.cold = false;
+  return options;
+}
+
+absl::Status RunVerify(const Flags& flags, Output* out) {
+  const Machine machine = ReadMachine();
+  VerifyOptions options = OptionsOf(flags, VerifyCases(), machine);
+  options.cold = flags.Text("state") == "cold";
+  const std::string& base = flags.Text("base");
+  for (const Baseline known : {Baseline::kTextbook, Baseline::kLlama}) {
+    if (base == BaselineName(known)) options.baseline = known;
+  }
+  if (options.baseline == Baseline::kLlama && !IsLlamaBuiltIn()) {
+    return absl::InvalidArgumentError(
+        "base = llama needs llama.cpp, which this specd-bench was built without: configure with "
+        "-DSPECD_LLAMA=PREFIX of an installed llama.cpp, or give --base=textbook");
+  }
+  out->Begin(machine.processor, Describe(machine, options.threads));
+  const VerifySuite::Hooks hooks{
+      .make_backend = [] { return MakeBackend("cpu"); },
+      .on_progress = [&](std::string_view text) { out->Show(text); },
+      .on_result = [&](const Measurement& measurement) { Print(measurement, out); }};
+  const absl::Status status = VerifySuite(options, machine, hooks).Run();
+  if (!status.ok() || !flags.IsOn("quick") || !base.empty()) return status;
+  return VerifySuite(PeerOptions(options), machine, hooks).Run();
+}
+
+}  // namespace
+
+Suite VerifyCommand() {
+  Suite suite = {.name = "verify",
+                 .summary = "rounds of the CPU backend beside a read of the same rows",
+                 .examples = {"--quick", "--quick --json > verify.jsonl",
+                              "--case=topk40,flat_topp95 --vocab=151936 --batch=8 --draft=3",
+                              "--quick --threads=1 --state=warm --batch=1",
+                              "--quick --base=textbook --threads=1 --batch=1",
+                              "--rows=logits.f32 --vocab=128256 --batch=1 --draft=0"},
+                 .cases = WordsOf(VerifyCases()),
+                 .seconds = "0.5",
+                 .quick_seconds = "1",
+                 .flags = RoundFlags("1,8,32,64", "32", "0,3,5,8"),
+                 .run = &RunVerify};
+  suite.flags.push_back({.name = "state",
+                         .help = "cold: rows come from memory; warm: the same rows again and again",
+                         .usual = "cold",
+                         .choices = {"cold", "warm"}});
+  suite.flags.push_back(
+      {.name = "base",
+       .help = "what to compare with: read, textbook (a plain sampler) or llama (llama.cpp's "
+               "samplers); without it read, and with --quick then textbook for one warm sequence",
+       .choices = {std::begin(kBaselineNames), std::end(kBaselineNames)}});
+  return suite;
 }
 
 }  // namespace specd::bench

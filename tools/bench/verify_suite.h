@@ -23,6 +23,7 @@
 #include "tools/bench/pool_cache.h"
 #include "tools/bench/round_set.h"
 #include "tools/bench/rows.h"
+#include "tools/bench/suite.h"
 #include "tools/bench/verify_case.h"
 
 namespace specd::bench {
@@ -34,7 +35,10 @@ enum class Baseline {
   kLlama,     // llama.cpp's loop, for the same cases on rows of fp32; see llama_loop.h
 };
 
-std::string_view BaselineName(Baseline baseline);
+inline constexpr std::string_view kBaselineNames[] = {"read", "textbook", "llama"};
+inline std::string_view BaselineName(Baseline baseline) {
+  return kBaselineNames[static_cast<size_t>(baseline)];
+}
 
 struct VerifyOptions {
   Baseline baseline = Baseline::kRead;
@@ -49,6 +53,16 @@ struct VerifyOptions {
   std::string rows_path = {};  // for RowShape::kFile
   double seconds = 1;          // of timing, for each measurement
 };
+
+// The flags that `verify` and `gpu` share, with the defaults of each, and the options that they
+// give.
+std::vector<Flag> RoundFlags(std::string batches, std::string quick_batches, std::string drafts);
+VerifyOptions OptionsOf(const Flags& flags, const std::vector<VerifyCase>& cases,
+                        const Machine& machine);
+
+// A measurement of the cell, without times.
+Measurement MeasurementOf(const Cell& cell, const Pools& pools);
+absl::Status Prepare(const Cell& cell, int32_t threads, Backend* backend);
 
 // All combinations that were asked for and make sense, one round each. Sampled drafts need a draft.
 std::vector<Cell> CellsOf(const VerifyOptions& options,
@@ -70,10 +84,6 @@ class VerifySuite {
 
   absl::Status Run();
 
-  // The number of measurements that Run will make. Sampled drafts need a draft, and are left out if
-  // the draft is 0.
-  int64_t num_measurements() const;
-
  private:
   std::vector<Cell> Cells() const;
   int32_t NumRounds(const Cell& cell) const;
@@ -84,7 +94,6 @@ class VerifySuite {
   VerifyOptions options_;
   Machine machine_;
   Hooks hooks_;
-  int64_t num_done_ = 0;
   PoolCache pools_;
 };
 

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/core/round.h"
 #include "kernels/core/sequence_round.h"
-#include "tools/replay/terminal.h"
+#include "tools/terminal/terminal.h"
 #include "tools/replay/trace_reader.h"
 
 namespace specd::replay {

@@ -128,7 +128,7 @@ const Command* FindCommand(std::string_view name) {
 void PrintWarnings(const TraceReader& reader) {
   std::fflush(stdout);
   for (const std::string& warning : reader.warnings()) {
-    fmt::print(stderr, "specd-replay: warning: {}\n", Printable(warning));
+    fmt::print(stderr, "specd-replay: warning: {}\n", SafeText(warning));
   }
 }
 

@@ -210,7 +210,7 @@ class Diff {
     if (num_different_++ >= static_cast<uint64_t>(options_.limit)) return absl::OkStatus();
     const std::string label =
         name.second == 0 ? name.first : fmt::format("{} ({})", name.first, name.second + 1);
-    fmt::print("{}\n", options_.paint(Colour::kBold, fmt::format("request {}", Printable(label))));
+    fmt::print("{}\n", options_.paint(Colour::kBold, fmt::format("request {}", SafeText(label))));
     if (is_a_over || is_b_over) {
       fmt::print("  equal for {} rounds; then {} goes on alone\n", step, is_a_over ? "B" : "A");
       PrintOpenings(a, b);
@@ -239,7 +239,7 @@ class Diff {
   }
 
   void PrintCause(Colour colour, std::string_view cause, std::string_view text) const {
-    fmt::print("  {}: {}\n", options_.paint(colour, cause), Printable(text));
+    fmt::print("  {}: {}\n", options_.paint(colour, cause), SafeText(text));
   }
 
   // The parameters that no round records end a sequence, or explain what its rounds record.

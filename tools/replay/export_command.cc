@@ -262,18 +262,18 @@ absl::StatusOr<int> RunExport(const CommandOptions& options) {
     }
     ++num_rounds;
     absl::Status status = exporter.Take({.round = *round,
-                                          .info = *reader.info(),
-                                          .book = book,
-                                          .filter = options.filter,
-                                          .file = item.file,
-                                          .rows = rows});
+                                         .info = *reader.info(),
+                                         .book = book,
+                                         .filter = options.filter,
+                                         .file = item.file,
+                                         .rows = rows});
     if (!status.ok()) return status;
   }
   PrintWarnings(reader);
   if (absl::Status status = exporter.Finish(book, &*out); !status.ok()) return status;
   const uint64_t size_bytes = out->size_bytes();
   if (absl::Status status = out->Commit(); !status.ok()) return status;
-  fmt::print("{}: {} rounds, {} bytes\n", Printable(options.output), num_rounds, size_bytes);
+  fmt::print("{}: {} rounds, {} bytes\n", SafeText(options.output), num_rounds, size_bytes);
   return kExitOk;
 }
 

@@ -76,7 +76,7 @@ class Info {
   }
 
   static void Line(std::string_view name, const std::string& text) {
-    fmt::print("{:<16} {}\n", name, Printable(text));
+    fmt::print("{:<16} {}\n", name, SafeText(text));
   }
 
   template <class Counts, class E>

@@ -51,7 +51,7 @@ int PrintHelp(const Command* command) {
 
 int Fail(std::string_view message) {
   std::fflush(stdout);
-  fmt::print(stderr, "specd-replay: {}\n", Printable(message));
+  fmt::print(stderr, "specd-replay: {}\n", SafeText(message));
   return kExitError;
 }
 

@@ -48,7 +48,7 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
   const uint64_t size_bytes = out->size_bytes();
   if (status.ok()) status = out->Commit();
   if (!status.ok()) return status;
-  fmt::print("{}: {} bytes\n", Printable(options.output), size_bytes);
+  fmt::print("{}: {} bytes\n", SafeText(options.output), size_bytes);
   return kExitOk;
 }
 

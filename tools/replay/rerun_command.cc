@@ -14,8 +14,8 @@
 #include "tools/replay/replay_backend.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/sequence_book.h"
-#include "tools/replay/text_table.h"
 #include "tools/replay/what_if.h"
+#include "tools/terminal/text_table.h"
 
 namespace specd::replay {
 namespace {
@@ -178,7 +178,7 @@ class Rerun {
 
   void Print() const {
     for (const auto& reason : left_out_) {
-      fmt::print("drafts left out: {} ({})\n", reason.second.count, Printable(TextOf(reason)));
+      fmt::print("drafts left out: {} ({})\n", reason.second.count, SafeText(TextOf(reason)));
     }
     if (groups_.empty()) return;
     std::vector<uint32_t> distinct = groups_;

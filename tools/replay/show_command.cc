@@ -16,8 +16,8 @@
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/task_rules.h"
-#include "tools/replay/text_table.h"
 #include "tools/replay/token_text.h"
+#include "tools/terminal/text_table.h"
 
 namespace specd::replay {
 namespace {
@@ -108,7 +108,7 @@ class Show {
       is_found = true;
       PrintHead(*answer, &task);
       if (const absl::Status status = CheckTask(round, task, vocab_size); !status.ok()) {
-        fmt::print("The record cannot be shown: {}\n", Printable(std::string(status.message())));
+        fmt::print("The record cannot be shown: {}\n", SafeText(std::string(status.message())));
         continue;
       }
       if (absl::Status status = PrintTask(task, rebuilder, i); !status.ok()) return status;
@@ -148,7 +148,7 @@ class Show {
   void PrintHead(const TraceAnswer& answer, const TraceTask* task) const {
     fmt::print("\n{}\n", options_.paint(Colour::kBold,
                                         fmt::format("sequence {} {}", HandleText(answer.sequence),
-                                                    Printable(book_.RequestOf(answer.sequence)))));
+                                                    SafeText(book_.RequestOf(answer.sequence)))));
     fmt::print("answer: {}, {} kept, {} of them accepted", NameOf(answer.status), answer.num_kept,
                answer.num_accepted);
     if (answer.refusal != Refusal::kNone) fmt::print("; {}", RefusalText(answer.refusal));

@@ -13,7 +13,7 @@
 #include "tools/replay/names.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/sequence_book.h"
-#include "tools/replay/text_table.h"
+#include "tools/terminal/text_table.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/trace_reader.h"
 

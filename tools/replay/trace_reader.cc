@@ -67,7 +67,7 @@ absl::StatusOr<bool> TraceReader::Next(TraceItem* item) {
       file_ = nullptr;
       continue;
     }
-    progress_.Show(message.chunk_offset, message.file_size_bytes);
+    progress_.ShowBytes(message.chunk_offset, message.file_size_bytes);
     const absl::StatusOr<bool> is_record = Decode(message, item);
     if (!is_record.ok()) return is_record.status();
     if (!*is_record) continue;

@@ -24,7 +24,7 @@
 #include "daemon/trace/mcap_reader.h"
 #include "daemon/trace/row_file.h"
 #include "daemon/trace/trace_record.h"
-#include "tools/replay/terminal.h"
+#include "tools/terminal/terminal.h"
 
 namespace specd::replay {
 
@@ -90,7 +90,7 @@ class TraceReader {
   std::vector<uint64_t> sizes_;
   std::vector<std::string> warnings_;
   bool has_foreign_ = false;
-  Progress progress_;
+  Progress progress_{std::chrono::seconds(1)};
 };
 
 // The paths, with the .mcap files in a directory in the place of it, in the order of their names.

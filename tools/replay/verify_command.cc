@@ -158,7 +158,7 @@ void Print(const VerifyReport& report, const CommandOptions& options) {
   line("not checkable", report.num_not_checkable, Colour::kYellow);
   if (!report.why_not.empty()) fmt::print("\nnot run again, because\n");
   for (const auto& reason : report.why_not) {
-    fmt::print("{:>9}  {}\n", reason.second.count, Printable(TextOf(reason)));
+    fmt::print("{:>9}  {}\n", reason.second.count, SafeText(TextOf(reason)));
   }
   if (report.num_states_not_compared > 0) {
     fmt::print(
@@ -169,7 +169,7 @@ void Print(const VerifyReport& report, const CommandOptions& options) {
   if (!report.differences.empty()) fmt::print("\nthe first differences\n");
   for (const VerifyReport::Difference& difference : report.differences) {
     fmt::print("  round {}, sequence {}: {}\n", difference.round, HandleText(difference.sequence),
-               Printable(difference.text));
+               SafeText(difference.text));
   }
 }
 

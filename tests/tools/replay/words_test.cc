@@ -21,9 +21,9 @@
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/step_comparison.h"
 #include "tools/replay/step_digest.h"
-#include "tools/replay/terminal.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/what_if.h"
+#include "tools/terminal/terminal.h"
 
 namespace specd::replay {
 namespace {
@@ -239,14 +239,14 @@ TEST_SUITE("replay") {
   }
 
   TEST_CASE("names from a trace cannot steer the terminal") {
-    CHECK(Printable("a\x1b[2J\r\n\x7f") == "a\\x1b[2J\\x0d\\x0a\\x7f");
-    CHECK(Printable("\xc2\x9b"
-                    "31m") == "\\xc2\\x9b31m");  // CSI of C1 as UTF-8
-    CHECK(Printable("\x9b"
-                    "31m\xe4") == "\\x9b31m\\xe4");  // and as a byte
-    CHECK(Printable("\xc3\xa4 \xe2\x82\xac") == "\xc3\xa4 \xe2\x82\xac");
-    CHECK(Printable("\xe0\x82\x9b\xf0\x80") == "\\xe0\\x82\\x9b\\xf0\\x80");
-    CHECK(Printable("").empty());
+    CHECK(SafeText("a\x1b[2J\r\n\x7f") == "a\\x1b[2J\\x0d\\x0a\\x7f");
+    CHECK(SafeText("\xc2\x9b"
+                   "31m") == "\\xc2\\x9b31m");  // CSI of C1 as UTF-8
+    CHECK(SafeText("\x9b"
+                   "31m\xe4") == "\\x9b31m\\xe4");  // and as a byte
+    CHECK(SafeText("\xc3\xa4 \xe2\x82\xac") == "\xc3\xa4 \xe2\x82\xac");
+    CHECK(SafeText("\xe0\x82\x9b\xf0\x80") == "\\xe0\\x82\\x9b\\xf0\\x80");
+    CHECK(SafeText("").empty());
   }
 
   TEST_CASE("text of tokens is safe for a terminal and for a page") {

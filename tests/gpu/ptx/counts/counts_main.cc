@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "tests/gpu/ptx/counts/round_counter.h"
-#include "tools/bench/gpu_case.h"
+#include "tools/bench/verify_case.h"
 
 namespace specd::ptx {
 namespace {
@@ -47,7 +47,7 @@ int Main(int argc, char** argv) {
   }
   std::vector<const bench::VerifyCase*> cases;
   for (int i = 2; i < argc; ++i) {
-    cases.push_back(bench::FindGpuCase(argv[i]));
+    cases.push_back(bench::FindCase(bench::GpuCases(), argv[i]));
     if (cases.back() == nullptr) {
       return Fail(2,
                   fmt::format("CASE = {} is unknown: specd-bench gpu --list names them", argv[i]));

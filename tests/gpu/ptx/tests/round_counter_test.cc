@@ -3,7 +3,7 @@
 
 #include <doctest/doctest.h>
 
-#include "tools/bench/gpu_case.h"
+#include "tools/bench/verify_case.h"
 
 namespace specd::ptx {
 namespace {

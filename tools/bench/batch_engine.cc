@@ -1,0 +1,238 @@
+#include "tools/bench/batch_engine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "daemon/trace/crc32.h"
+#include "kernels/core/check.h"
+#include "tools/bench/timing.h"
+
+namespace specd::bench {
+namespace {
+
+constexpr uint32_t kPlaces = kPythonBatch * (kPythonDraft + 1);
+constexpr uint32_t kPromptIds = 32;
+
+int32_t BestId(uint32_t row, uint32_t vocab_size) {
+  return static_cast<int32_t>((7 * row + 3) % vocab_size);
+}
+
+}  // namespace
+
+absl::Status BatchEngine::Start(const std::string& uri, uint32_t vocab_size) {
+  specd_options options;
+  specd_options_init(&options);
+  options.vocab_size = vocab_size;
+  options.max_batch = kPythonBatch;
+  options.max_sequences = 2 * kPythonBatch;
+  options.max_draft = kPythonDraft;
+  absl::Status status = engine_.Open(uri, options);
+  if (status.ok()) status = BindRows(vocab_size);
+  if (!status.ok()) return status;
+  tokens_.resize(kPlaces);
+  drawn_.resize(kPythonBatch);
+  status_.resize(kPythonBatch);
+  num_kept_.resize(kPythonBatch);
+  MakeOpenings(vocab_size);
+  return OpenForRounds();
+}
+
+// The best id of every row is known, and every second sequence has a wrong draft token.
+absl::Status BatchEngine::BindRows(uint32_t vocab_size) {
+  const absl::StatusOr<float*> rows = engine_.Bind(SPECD_TARGET_ROWS, kPlaces, vocab_size);
+  if (!rows.ok()) return rows.status();
+  const absl::StatusOr<float*> draft_rows =
+      engine_.Bind(SPECD_DRAFT_ROWS, kPythonBatch, vocab_size);
+  if (!draft_rows.ok()) return draft_rows.status();
+  for (uint32_t i = 0; i < kPlaces; ++i) {
+    const uint64_t at = uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size));
+    (*rows)[at] = 8;
+    // With this logit any coin draws the id.
+    if (i < kPythonBatch) (*draft_rows)[at] = 100;
+    rows_.push_back(i);
+  }
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    offsets_.push_back(i * kPythonDraft);
+    for (uint32_t k = 0; k < kPythonDraft; ++k) {
+      const int32_t best = BestId(i * (kPythonDraft + 1) + k, vocab_size);
+      const bool is_wrong = i % 2 == 1 && k == 2;
+      drafts_.push_back(is_wrong ? (best + 1) % static_cast<int32_t>(vocab_size) : best);
+    }
+  }
+  offsets_.push_back(kPythonBatch * kPythonDraft);
+  return absl::OkStatus();
+}
+
+void BatchEngine::MakeOpenings(uint32_t vocab_size) {
+  for (uint32_t i = 0; i < kPythonBatch * kPromptIds; ++i) {
+    prompts_.push_back(static_cast<int32_t>(i % vocab_size));
+  }
+  params_.resize(kPythonBatch);
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    specd_params_init(&params_[i]);
+    params_[i].top_p = 0.9;
+    params_[i].temperature = 0.5 + i / 512.0;
+    params_[i].has_seed = 1;
+    params_[i].seed = i;
+    params_[i].prompt_ids = {prompts_.data() + size_t{i} * kPromptIds, kPromptIds};
+    names_.push_back(fmt::format("bench-{}-{}", getpid(), i));
+  }
+  for (const std::string& name : names_) name_pointers_.push_back(name.c_str());
+  specd_sequence_info info = {};
+  info.struct_size = sizeof(info);
+  infos_.assign(kPythonBatch, info);
+}
+
+absl::Status BatchEngine::OpenForRounds() {
+  specd_params params;
+  specd_params_init(&params);
+  params.temperature = 0;
+  params.max_tokens = INT32_MAX;
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    const absl::StatusOr<specd_sequence_info> info =
+        engine_.OpenSequence(fmt::format("rounds-{}-{}", getpid(), i), params);
+    if (!info.ok()) return info.status();
+    sequences_.push_back(info->sequence);
+    specd_draft_request& request = requests_.emplace_back();
+    request.struct_size = sizeof(request);
+    request.sequence = info->sequence;
+    request.row = i;
+    request.mask_row = -1;
+    request.num_children = 1;
+  }
+  children_.resize(kPythonBatch);
+  for (specd_draft_children& each : children_) each.struct_size = sizeof(each);
+  return absl::OkStatus();
+}
+
+void BatchEngine::AddToDigest(const std::vector<int32_t>& ids) {
+  const std::string_view bytes(reinterpret_cast<const char*>(ids.data()),
+                               ids.size() * sizeof(int32_t));
+  digest_ = JoinCrc32(digest_, Crc32(bytes), bytes.size());
+}
+
+absl::StatusOr<double> BatchEngine::RoundBatch() {
+  specd_batch batch;
+  specd_batch_init(&batch);
+  batch.num_sequences = kPythonBatch;
+  batch.sequences = sequences_.data();
+  batch.draft_offsets = offsets_.data();
+  batch.tokens = drafts_.data();
+  specd_batch_results results;
+  specd_batch_results_init(&results);
+  results.max_results = kPythonBatch;
+  results.tokens_stride = kPythonDraft + 1;
+  results.status = status_.data();
+  results.num_kept = num_kept_.data();
+  results.tokens = tokens_.data();
+  const SteadyClock::time_point start = SteadyClock::now();
+  if (specd_verify_batch(engine_.get(), engine_.NextRound(), &batch, &results,
+                         CEngine::kTimeoutMs) != SPECD_OK) {
+    return Refused("specd_verify_batch");
+  }
+  const double time_us = MicrosSince(start);
+  for (const uint32_t status : status_) {
+    if (status != SPECD_STATUS_OK) return absl::InternalError("a sequence was not verified");
+  }
+  AddToDigest(tokens_);
+  return time_us;
+}
+
+absl::StatusOr<double> BatchEngine::RoundEach() {
+  const SteadyClock::time_point start = SteadyClock::now();
+  std::vector<specd_draft> parts(kPythonBatch);
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    parts[i].struct_size = sizeof(specd_draft);
+    parts[i].sequence = sequences_[i];
+    parts[i].num_nodes = kPythonDraft;
+    parts[i].tokens = drafts_.data() + offsets_[i];
+    parts[i].target_rows = rows_.data() + offsets_[i] + i;
+  }
+  const double made_us = MicrosSince(start);
+  specd_completion done;
+  const absl::StatusOr<double> time_us = engine_.RunRound(parts, &done);
+  if (!time_us.ok()) return time_us;
+  std::fill(tokens_.begin(), tokens_.end(), -1);
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    const specd_result& result = done.results[i];
+    std::copy_n(result.tokens, result.num_kept, tokens_.data() + size_t{i} * (kPythonDraft + 1));
+  }
+  AddToDigest(tokens_);
+  return made_us + *time_us;
+}
+
+absl::StatusOr<double> BatchEngine::OpenBatch() {
+  specd_openings openings;
+  specd_openings_init(&openings);
+  openings.num_openings = openings.max_infos = kPythonBatch;
+  openings.request_ids = name_pointers_.data();
+  openings.params = params_.data();
+  openings.infos = infos_.data();
+  const SteadyClock::time_point start = SteadyClock::now();
+  if (specd_open_sequences(engine_.get(), &openings) != SPECD_OK) {
+    return Refused("specd_open_sequences");
+  }
+  return CloseAll(MicrosSince(start));
+}
+
+absl::StatusOr<double> BatchEngine::OpenEach() {
+  const SteadyClock::time_point start = SteadyClock::now();
+  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+    if (specd_open_sequence(engine_.get(), name_pointers_[i], &params_[i], &infos_[i]) !=
+        SPECD_OK) {
+      return Refused("specd_open_sequence");
+    }
+  }
+  return CloseAll(MicrosSince(start));
+}
+
+absl::StatusOr<double> BatchEngine::Draw(uint32_t count) {
+  const SteadyClock::time_point start = SteadyClock::now();
+  for (uint32_t first = 0; first < kPythonBatch; first += count) {
+    if (specd_sample_draft(engine_.get(), &requests_[first], count, &children_[first]) !=
+        SPECD_OK) {
+      return Refused("specd_sample_draft");
+    }
+    for (uint32_t i = first; i < first + count; ++i) {
+      if (children_[i].status != SPECD_STATUS_OK) {
+        return absl::InternalError("a sequence has no draft token");
+      }
+      drawn_[i] = children_[i].children[0].id;
+    }
+  }
+  const double time_us = MicrosSince(start);
+  AddToDigest(drawn_);
+  return time_us;
+}
+
+absl::StatusOr<double> BatchEngine::CloseAll(double time_us) {
+  for (const specd_sequence_info& info : infos_) {
+    if (specd_close_sequence(engine_.get(), info.sequence) != SPECD_OK) {
+      return Refused("specd_close_sequence");
+    }
+  }
+  return time_us;
+}
+
+absl::Status BatchEngine::Run(std::string_view work, int count, std::vector<double>* times_us) {
+  using Work = absl::StatusOr<double> (BatchEngine::*)();
+  constexpr std::pair<std::string_view, Work> kWorks[] = {
+      {"round_batch", &BatchEngine::RoundBatch}, {"round_each", &BatchEngine::RoundEach},
+      {"open_batch", &BatchEngine::OpenBatch},   {"open_each", &BatchEngine::OpenEach},
+      {"draw_batch", &BatchEngine::DrawBatch},   {"draw_each", &BatchEngine::DrawEach}};
+  const auto* const found = std::find_if(std::begin(kWorks), std::end(kWorks),
+                                         [work](const auto& each) { return each.first == work; });
+  SPECD_CHECK(found != std::end(kWorks));
+  for (int i = 0; i < count; ++i) {
+    const absl::StatusOr<double> time_us = (this->*found->second)();
+    if (!time_us.ok()) return time_us.status();
+    times_us->push_back(*time_us);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,68 @@
+// BatchEngine is the C side that `specd-bench python` compares with: rounds, openings and draws of
+// 256 sequences through the C interface. tools/bench/python_rounds.py has the same rows, drafts and
+// openings.
+//
+// One thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/c_engine.h"
+
+namespace specd::bench {
+
+inline constexpr uint32_t kPythonBatch = 256;
+inline constexpr uint32_t kPythonDraft = 4;
+
+class BatchEngine {
+ public:
+  absl::Status Start(const std::string& uri, uint32_t vocab_size);
+
+  // Does the work of this name `count` times, and appends the time of each in us: round_batch,
+  // open_batch and draw_batch in one call, round_each, open_each and draw_each in the calls for
+  // single sequences.
+  absl::Status Run(std::string_view work, int count, std::vector<double>* times_us);
+
+  // The checksum of the kept tokens of all rounds, and of all drawn tokens.
+  uint32_t digest() const { return digest_; }
+
+ private:
+  absl::Status BindRows(uint32_t vocab_size);
+  void MakeOpenings(uint32_t vocab_size);
+  absl::Status OpenForRounds();
+  absl::StatusOr<double> RoundBatch();
+  absl::StatusOr<double> RoundEach();
+  absl::StatusOr<double> OpenBatch();
+  absl::StatusOr<double> OpenEach();
+  absl::StatusOr<double> DrawBatch() { return Draw(kPythonBatch); }
+  absl::StatusOr<double> DrawEach() { return Draw(1); }
+  // Draws for all sequences, `count` in a call.
+  absl::StatusOr<double> Draw(uint32_t count);
+  absl::StatusOr<double> CloseAll(double time_us);
+  void AddToDigest(const std::vector<int32_t>& ids);
+
+  CEngine engine_;
+  uint32_t digest_ = 0;
+  std::vector<specd_sequence> sequences_;
+  std::vector<int32_t> drafts_;
+  std::vector<uint32_t> offsets_;
+  std::vector<uint32_t> rows_;
+  std::vector<int32_t> tokens_;  // kept tokens of a round
+  std::vector<int32_t> drawn_;
+  std::vector<specd_draft_request> requests_;
+  std::vector<specd_draft_children> children_;
+  std::vector<uint32_t> status_;
+  std::vector<uint32_t> num_kept_;
+  std::vector<int32_t> prompts_;
+  std::vector<std::string> names_;
+  std::vector<const char*> name_pointers_;
+  std::vector<specd_params> params_;
+  std::vector<specd_sequence_info> infos_;
+};
+
+}  // namespace specd::bench

@@ -1,0 +1,152 @@
+#include "tools/bench/session_engine.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "kernels/backend.h"
+
+namespace specd::bench {
+namespace {
+
+// A round takes microseconds. A scene that waits longer is broken.
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionEngine>> SessionEngine::Create(SessionOptions options) {
+  std::unique_ptr<SessionEngine> engine(new SessionEngine);
+  options.identity.daemon_epoch = 1;
+  options.clock = Clock::Real();
+  if (options.profile == nullptr) options.profile = &engine->profile_;
+  if (options.names == nullptr) options.names = &engine->names_;
+  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend("cpu");
+  if (!backend.ok()) return backend.status();
+  absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
+  if (!session.ok()) return session.status();
+  engine->session_ = *std::move(session);
+  absl::StatusOr<Segment> segment =
+      Segment::Attach(UniqueFd(fcntl(engine->session_->segment().fd(), F_DUPFD_CLOEXEC, 0)));
+  if (!segment.ok()) return segment.status();
+  engine->segment_ = std::make_unique<Segment>(*std::move(segment));
+  engine->channel_ = std::make_unique<EngineChannel>(engine->segment_.get());
+  return engine;
+}
+
+absl::Status SessionEngine::BindOneRow(TokenId best, bool has_drafts) {
+  const SessionLimits& limits = session_->options().limits;
+  best_ = best;
+  drafts_.assign(has_drafts ? limits.max_draft : 0, best);
+  rows_.assign(drafts_.size() + 1, 0);
+  std::vector<float> row(limits.vocab_size);
+  row[static_cast<size_t>(best)] = 100;
+  const uint64_t size_bytes = row.size() * sizeof(float);
+  UniqueFd fd(memfd_create("row", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (write(fd.get(), row.data(), size_bytes) != static_cast<ssize_t>(size_bytes) ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    return Broken("its row has no memory");
+  }
+  const absl::StatusOr<uint32_t> region = session_->RegisterRegion(std::move(fd), size_bytes);
+  if (!region.ok()) return region.status();
+  TensorSpec spec;
+  spec.num_rows = 1;
+  return session_->Bind(TensorRole::kTargetRows, *region, spec);
+}
+
+absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& params,
+                                 const SequenceHistory& history) {
+  const auto opened = session_->OpenSequences(name, params, history);
+  if (!opened.ok()) return opened.status();
+  SequenceInput input;
+  input.sequence = opened->front().handle;
+  input.draft = {.num_nodes = static_cast<int32_t>(drafts_.size()),
+                 .tokens = drafts_.data(),
+                 .target_rows = rows_.data()};
+  inputs_.push_back(input);
+  return absl::OkStatus();
+}
+
+absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& params,
+                                 const Draft& draft) {
+  absl::Status status = Open(name, params);
+  if (status.ok()) inputs_.back().draft = draft;
+  return status;
+}
+
+absl::Status SessionEngine::CloseAll() {
+  for (const SequenceInput& input : std::exchange(inputs_, {})) {
+    if (absl::Status status = session_->CloseSequence(input.sequence); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionEngine::Submit() {
+  const PushResult pushed =
+      channel_->Submit(++round_id_, inputs_, static_cast<uint64_t>(Clock::Real()->NowNs()));
+  return pushed == PushResult::kOk ? absl::OkStatus() : Broken("a round was not taken");
+}
+
+absl::StatusOr<bool> SessionEngine::Poll() {
+  CompletionView done;
+  if (!channel_->Poll(&done)) return false;
+  for (const SequenceResult& result : done.results) {
+    if (result.status != RoundStatus::kOk) return Broken("a sequence was not verified");
+  }
+  return true;
+}
+
+absl::Status SessionEngine::Finish() {
+  CompletionView done;
+  if (!channel_->WaitCompletion({.spin_ns = 0, .timeout = kTimeout}) || !channel_->Poll(&done)) {
+    return Broken("a round was not answered");
+  }
+  const bool is_right = done.round_id == round_id_ && done.results.size() == 1 &&
+                        done.results[0].status == RoundStatus::kOk &&
+                        done.results[0].num_accepted == drafts_.size() &&
+                        done.results[0].tokens[drafts_.size()] == best_;
+  return is_right ? absl::OkStatus()
+                  : Broken(fmt::format("round {} has a wrong answer", round_id_));
+}
+
+absl::Status SessionEngine::RunRound() {
+  absl::Status status = Submit();
+  return status.ok() ? Finish() : status;
+}
+
+LoopScene::LoopScene()
+    : loop_(&sessions_, {.spin_ns = 0,
+                         .on_device_failure = [](std::string_view) {},
+                         .on_channel_fault = [](Session&, ChannelFault) {}}),
+      verify_([this] { loop_.Run(); }) {}
+
+LoopScene::~LoopScene() {
+  loop_.Stop();
+  verify_.join();
+}
+
+absl::StatusOr<std::unique_ptr<SessionEngine>> LoopScene::Attach(SessionOptions options,
+                                                                 TokenId best, bool has_drafts) {
+  options.identity.session_id = ++num_attached_;
+  options.names = &names_;
+  if (options.profile == nullptr) options.profile = &profile_;
+  absl::StatusOr<std::unique_ptr<SessionEngine>> engine = SessionEngine::Create(options);
+  if (!engine.ok()) return engine;
+  if (absl::Status s = (*engine)->BindOneRow(best, has_drafts); !s.ok()) return s;
+  // The verify thread serves sessions in the order in which they came.
+  sessions_.Add((*engine)->session());
+  loop_.Wake();
+  return engine;
+}
+
+void LoopScene::Detach(const SessionEngine& engine) {
+  engine.session()->EndAll();
+  sessions_.Remove(engine.session().get());
+  loop_.Wake();
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,96 @@
+// SessionEngine is an engine in this process, at its end of a session, and LoopScene serves such
+// engines as the daemon does, without its sockets and its text side: sessions in a list, and a
+// verify thread for all of them.
+//
+// One thread at a time uses an engine, and one thread a scene.
+//
+//   auto scene = LoopScene::Create();
+//   auto engine = (*scene)->Attach({.limits = {.vocab_size = 32000, ...}});
+//   absl::Status status = (*engine)->Open("a", params);
+//   status = (*engine)->RunRound();
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/server/verify_loop.h"
+#include "daemon/session/session.h"
+#include "daemon/session/session_list.h"
+#include "ipc/segment/engine_channel.h"
+
+namespace specd::bench {
+
+inline absl::Status Broken(std::string_view what) {
+  return absl::InternalError("the scene is broken: " + std::string(what));
+}
+
+class SessionEngine {
+ public:
+  // A session over the CPU backend. Clock, profile and names need not be set.
+  static absl::StatusOr<std::unique_ptr<SessionEngine>> Create(SessionOptions options);
+  ~SessionEngine() { session_->EndAll(); }
+
+  const std::shared_ptr<Session>& session() const { return session_; }
+
+  // All rows of later rounds are one row, which every coin draws `best` from. So are draft tokens:
+  // as many as the limits of the session allow, or none.
+  absl::Status BindOneRow(TokenId best, bool has_drafts);
+  // Opens another sequence of the next rounds.
+  absl::Status Open(const std::string& name, const SequenceParams& params,
+                    const SequenceHistory& history = {});
+  // The same, for rows and drafts that the caller has bound; `draft` points at its memory.
+  absl::Status Open(const std::string& name, const SequenceParams& params, const Draft& draft);
+  absl::Status CloseAll();
+
+  absl::Status Submit();
+  // Takes the answer to the last round, if it is there. Each sequence must be verified.
+  absl::StatusOr<bool> Poll();
+  // Waits for that answer, and checks that all drafts stand and `best` follows. REQUIRES: one
+  // sequence.
+  absl::Status Finish();
+  absl::Status RunRound();
+
+ private:
+  SessionEngine() = default;
+
+  // Of this engine alone, where the options name none.
+  ModelProfile profile_;
+  SharedNames names_;
+  std::shared_ptr<Session> session_;
+  std::unique_ptr<Segment> segment_;
+  std::unique_ptr<EngineChannel> channel_;
+  std::vector<TokenId> drafts_;
+  std::vector<uint32_t> rows_;
+  TokenId best_ = 0;
+  std::vector<SequenceInput> inputs_;
+  uint64_t round_id_ = 0;
+};
+
+class LoopScene {
+ public:
+  LoopScene();
+  ~LoopScene();
+  LoopScene(const LoopScene&) = delete;
+  LoopScene& operator=(const LoopScene&) = delete;
+
+  // The engine is detached before it ends.
+  absl::StatusOr<std::unique_ptr<SessionEngine>> Attach(SessionOptions options, TokenId best,
+                                                        bool has_drafts);
+  void Detach(const SessionEngine& engine);
+
+ private:
+  ModelProfile profile_;
+  SharedNames names_;
+  SessionList sessions_;
+  VerifyLoop loop_;
+  uint64_t num_attached_ = 0;
+  std::thread verify_;
+};
+
+}  // namespace specd::bench
