@@ -52,6 +52,16 @@ bool IsSocketUri(std::string_view uri) { return uri.substr(0, 5) == "unix:"; }
 
 }  // namespace
 
+SessionLimits Engine::LimitsOf(const specd_options& options) {
+  return {.vocab_size = options.vocab_size,
+          .max_batch = options.max_batch,
+          .max_sequences = options.max_sequences == 0 ? options.max_batch : options.max_sequences,
+          .max_draft = options.max_draft,
+          .ring_depth = options.ring_depth,
+          .max_scores = options.max_scores_per_token,
+          .max_path = options.max_path};
+}
+
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
                                                      const specd_options& options) {
   if (absl::Status status = CheckTimeout("timeout_ms", options.timeout_ms, 1); !status.ok()) {
@@ -72,14 +82,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
     return Invalid("spin_us",
                    fmt::format("spin_us = {} is outside -1 .. {}", options.spin_us, kSpinUsMax));
   }
-  hello.limits = {
-      .vocab_size = options.vocab_size,
-      .max_batch = options.max_batch,
-      .max_sequences = options.max_sequences == 0 ? options.max_batch : options.max_sequences,
-      .max_draft = options.max_draft,
-      .ring_depth = options.ring_depth,
-      .max_scores = options.max_scores_per_token,
-      .max_path = options.max_path};
+  hello.limits = LimitsOf(options);
   if (absl::Status status = ValidateLimits(hello.limits); !status.ok()) return status;
 
   absl::StatusOr<EmbeddedModel> model = EmbeddedModelOf(options);

@@ -27,6 +27,8 @@ class Engine {
  public:
   static absl::StatusOr<std::unique_ptr<Engine>> Open(const std::string& uri,
                                                       const specd_options& options);
+  // The limits of the session that it opens, unchecked.
+  static SessionLimits LimitsOf(const specd_options& options);
   ~Engine();
 
   absl::Status Alloc(uint64_t size_bytes, specd_region* region);

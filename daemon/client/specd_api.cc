@@ -7,6 +7,7 @@
 
 #include "daemon/client/engine_device.h"
 #include "daemon/client/engine_handle.h"
+#include "daemon/client/params_check.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "kernels/backend_plugin.h"
@@ -143,6 +144,20 @@ int specd_open_sequence(specd_engine* engine, const char* request_id, const spec
       return status;
     }
     return SPECD_OK;
+  });
+}
+
+int specd_params_check(const specd_params* params, const specd_options* options) {
+  if (params == nullptr) return NullArgument("params");
+  if (options == nullptr) return NullArgument("options");
+  return Guard([&]() -> absl::Status {
+    specd_params known;
+    specd_options model;
+    for (absl::Status status :
+         {Adopt(params, specd_params_init, &known), Adopt(options, specd_options_init, &model)}) {
+      if (!status.ok()) return status;
+    }
+    return specd::CheckParams(known, model);
   });
 }
 

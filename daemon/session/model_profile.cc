@@ -169,12 +169,16 @@ absl::Status CheckTokenizer(const ModelProfile& profile, uint64_t engine_hash) {
                   own));
 }
 
+static absl::Status WrongModel(std::string_view text) {
+  return MakeError(SPECD_ERROR_VOCABULARY, "vocab_size", text);
+}
+
 absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_size) {
   for (const auto& [what, ids] : {std::pair{"EOS", profile.eos_token_ids},
                                   std::pair{"thinking", ThinkingIds(profile.thinking)}}) {
     for (const TokenId id : ids) {
       if (static_cast<uint32_t>(id) < engine_vocab_size) continue;
-      return absl::FailedPreconditionError(
+      return WrongModel(
           fmt::format("vocab_size = {}, but the model profile has the {} id {}; use the profile of "
                       "your model",
                       engine_vocab_size, what, id));
@@ -182,7 +186,7 @@ absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_s
   }
   if (profile.vocab_size != 0) {
     if (engine_vocab_size == static_cast<uint32_t>(profile.vocab_size)) return absl::OkStatus();
-    return absl::FailedPreconditionError(
+    return WrongModel(
         profile.embedded
             ? fmt::format("vocab_size = {}, but the profile_file has vocab_size = {}; correct one "
                           "of them",
@@ -194,7 +198,7 @@ absl::Status CheckVocabSize(const ModelProfile& profile, uint32_t engine_vocab_s
   if (!profile.vocabulary.has_value()) return absl::OkStatus();
   const int32_t columns_min = profile.vocabulary->MinColumns();
   if (engine_vocab_size >= static_cast<uint32_t>(columns_min)) return absl::OkStatus();
-  return absl::FailedPreconditionError(fmt::format(
+  return WrongModel(fmt::format(
       "vocab_size = {}, but the model of {} has ids up to {}, so {} columns or more fit; "
       "use the tokenizer of your model{}",
       engine_vocab_size, profile.embedded ? "tokenizer" : "the daemon's --tokenizer",

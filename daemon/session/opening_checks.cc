@@ -11,6 +11,10 @@
 namespace specd {
 
 absl::Status OpeningChecks::Check(const SequenceParams& params) const {
+  if (params.n < 1 || params.n > kSamplesMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
+                     fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
+  }
   for (const auto check :
        {&OpeningChecks::CheckText, &OpeningChecks::CheckEos, &OpeningChecks::CheckScores}) {
     if (absl::Status status = (this->*check)(params); !status.ok()) return status;

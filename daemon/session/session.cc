@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/session/memory_cost.h"
+#include "daemon/session/round_limits.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 
@@ -45,13 +46,10 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   if (absl::Status status = ValidateLimits(options.limits); !status.ok()) return status;
   if (absl::Status status = CheckVocabSize(*options.profile, options.limits.vocab_size);
       !status.ok()) {
-    return MakeError(SPECD_ERROR_VOCABULARY, "vocab_size", std::string(status.message()));
+    return status;
   }
   VerifierOptions verifier_options;
-  verifier_options.limits.vocab_size = static_cast<int32_t>(options.limits.vocab_size);
-  verifier_options.limits.max_batch = static_cast<int32_t>(options.limits.max_batch);
-  verifier_options.limits.max_draft = static_cast<int32_t>(options.limits.max_draft);
-  verifier_options.limits.max_path = static_cast<int32_t>(options.limits.max_path);
+  verifier_options.limits = RoundLimitsOf(options.limits);
   verifier_options.limits.threads = options.threads;
   verifier_options.limits.records_staged = options.recorder != nullptr;
   verifier_options.max_sequences = options.limits.max_sequences;

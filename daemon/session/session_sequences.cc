@@ -41,10 +41,6 @@ absl::Status SessionSequences::CheckRoom(size_t count) {
 
 absl::StatusOr<std::vector<SessionSequences::Built>> SessionSequences::Build(
     const SequenceParams& params, const SequenceHistory& history) const {
-  if (params.n < 1 || params.n > kSamplesMax) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
-                     fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
-  }
   // Held until the sequences are built and have shares of their own.
   const absl::StatusOr<MemoryShare> building =
       TakeMemory(state_.memory.get(), "the opening", BuildBytes(params, history));

@@ -218,6 +218,12 @@ SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
  * alone. For any other name the answer is NULL. The text is valid for the life of the library. */
 SPECD_API const char* specd_refused_param(const char* name, const char* value);
 
+/* Refuses what an embedded engine with these options would refuse when it opens a sequence, with
+ * the same code and text. No engine is needed: call it where requests come in, from any thread.
+ * Stop strings need a daemon, so they are refused. If the options name a tokenizer, each call reads
+ * it and compiles the constraint. */
+SPECD_API int specd_params_check(const specd_params* params, const specd_options* options);
+
 typedef struct specd_sequence_info {
   uint32_t struct_size; /* sizeof(specd_sequence_info): set it in every element before the call */
   uint32_t verify;      /* GREEDY if the parameters leave no choice, otherwise as asked for */

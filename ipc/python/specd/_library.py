@@ -55,6 +55,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_params_init": (None, POINTER(s.Params)),
     "specd_get_param_info": (c_int, c_uint32, POINTER(s.ParamInfo)),
     "specd_refused_param": (c_char_p, c_char_p, c_char_p),
+    "specd_params_check": (c_int, POINTER(s.Params), POINTER(s.Options)),
     "specd_open_sequence": (c_int, c_void_p, c_char_p, POINTER(s.Params), POINTER(s.SequenceInfo)),
     "specd_opening_warnings": (c_char_p, c_void_p),
     "specd_fork": (c_int, c_void_p, c_uint64, c_char_p, POINTER(c_uint64), POINTER(s.SequenceInfo)),

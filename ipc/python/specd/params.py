@@ -15,7 +15,8 @@ from . import _library as c
 from . import _structs as s
 from .arrays import floats, id_array, pointer
 from .attributes import Known, known_dataclass, nearest
-from ._library import refusal
+from ._library import check, refusal
+from .options import to_options
 from .param_table import NUMBERS, PYTHON_TYPES, Number, refused
 from .structured import StructuredOutputs
 
@@ -47,23 +48,23 @@ class _Lists(Known):
     structured_outputs: StructuredOutputs | None = None
 
     def check(self: Any, *, vocab_size: int | None = None, **options: Any) -> None:
-        """Refuses what an engine would refuse when it opens a sequence, with the same Error. It opens one in
-        an embedded engine of its own, which takes 1 to 2 ms, and longer for long lists. Call it where
-        requests come in.
+        """Refuses what an embedded engine would refuse when it opens a sequence, with the same Error. No
+        engine is opened. Call it where requests come in.
 
         vocab_size: that of the model. Without it, any id may be in the vocabulary: an id such as that of a
           bad word is refused only when the sequence is opened
         options: those of Engine that parameters depend on. ignore_eos needs eos_token_ids, and
-          structured_outputs need tokenizer. Stop strings need a daemon, so they are refused: leave
-          them out.
+          structured_outputs need tokenizer, which each call reads. Stop strings need a daemon, so they
+          are refused: leave them out.
         """
-        from .engine import Engine  # which needs this file
         numbers = self.numbers
         if vocab_size is None:
             vocab_size = int(numbers["thinking_start_id"].maximum) + 1
         widest = {"max_sequences": int(numbers["n"].maximum), "max_scores_per_token": MAX_SCORES}
-        with Engine(vocab_size=vocab_size, **{**widest, **options}) as engine:
-            engine.open_all(self)
+        model, kept_options = to_options({"vocab_size": vocab_size, **widest, **options})
+        struct, kept = to_struct(self)
+        check(c.load().specd_params_check(ctypes.byref(struct), ctypes.byref(model)))
+        del kept, kept_options
 
 
 def make_sampling_params(numbers: Iterable[Number]) -> Any:

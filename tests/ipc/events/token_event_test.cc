@@ -11,6 +11,7 @@
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "tests/ipc/events/event_bytes.h"
 
 namespace specd {
 namespace {
@@ -64,35 +65,6 @@ TextEvent SampleText() {
   event.accepted = 2;
   event.late = 1;
   return event;
-}
-
-template <class Append, class Message>
-std::string Bytes(Append append, const Message& message) {
-  std::string bytes;
-  append(message, &bytes);
-  return bytes;
-}
-
-// The value of a key, as any msgpack library would find it.
-struct Reader {
-  explicit Reader(const std::string& bytes) : handle(msgpack::unpack(bytes.data(), bytes.size())) {
-    handle.get().convert(map);
-  }
-  msgpack::object_handle handle;
-  std::map<std::string, msgpack::object> map;
-};
-
-// The same map with one entry changed, removed (a null value) or added.
-std::string With(const std::string& bytes, const std::string& key, const msgpack::object* value) {
-  Reader reader(bytes);
-  if (value == nullptr) {
-    reader.map.erase(key);
-  } else {
-    reader.map[key] = *value;
-  }
-  msgpack::sbuffer buffer;
-  msgpack::pack(buffer, reader.map);
-  return {buffer.data(), buffer.size()};
 }
 
 TEST_SUITE("unit") {
@@ -214,7 +186,7 @@ TEST_SUITE("unit") {
     CHECK(read->events[1].logprobs == batch.events[1].logprobs);
     CHECK(read->events[2].logprobs.empty());
     CHECK(read->events[3].cumulative_logprob == batch.events[3].cumulative_logprob);
-    const Reader found(Bytes(AppendTokenBatch, batch));
+    const EventMap found(Bytes(AppendTokenBatch, batch));
     std::vector<std::map<std::string, msgpack::object>> events;
     found.map.at("events").convert(events);
     CHECK(events[0].size() == 10);
@@ -227,18 +199,18 @@ TEST_SUITE("unit") {
     TextEvent text = SampleText();
     text.cumulative_logprob = -3.25;
     const std::string bytes = Bytes(AppendTextEvent, text);
-    CHECK(Reader(bytes).map.size() == 17);
+    CHECK(EventMap(bytes).map.size() == 17);
     CHECK(DecodeTextEvent(bytes)->cumulative_logprob == -3.25);
     CHECK(std::isnan(DecodeTextEvent(Bytes(AppendTextEvent, SampleText()))->cumulative_logprob));
     const msgpack::object wrong(7);
     CHECK(ErrorFieldOf(DecodeTextEvent(With(bytes, "cumulative_logprob", &wrong)).status()) ==
           "cumulative_logprob");
     text.kind = TextEventKind::kText;  // not the end: nothing to rank by yet
-    CHECK(Reader(Bytes(AppendTextEvent, text)).map.size() == 11);
+    CHECK(EventMap(Bytes(AppendTextEvent, text)).map.size() == 11);
   }
 
   TEST_CASE("events: a stranger's msgpack library finds the documented keys and types") {
-    const Reader text(Bytes(AppendTextEvent, SampleText()));
+    const EventMap text(Bytes(AppendTextEvent, SampleText()));
     CHECK(text.map.size() == 16);
     CHECK(text.map.at("v").as<int>() == 1);
     CHECK(text.map.at("kind").as<std::string>() == "end");
@@ -250,24 +222,24 @@ TEST_SUITE("unit") {
     CHECK(text.map.at("stop").as<std::string>() == "END");
     TextEvent open;
     open.kind = TextEventKind::kOpen;
-    CHECK(Reader(Bytes(AppendTextEvent, open)).map.size() == 6);
+    CHECK(EventMap(Bytes(AppendTextEvent, open)).map.size() == 6);
     TextEvent piece;
     piece.kind = TextEventKind::kText;
-    CHECK(Reader(Bytes(AppendTextEvent, piece)).map.size() == 11);
+    CHECK(EventMap(Bytes(AppendTextEvent, piece)).map.size() == 11);
     TextEvent unstopped = SampleText();
     unstopped.stop_string.clear();
-    CHECK(Reader(Bytes(AppendTextEvent, unstopped)).map.at("stop").is_nil());
+    CHECK(EventMap(Bytes(AppendTextEvent, unstopped)).map.at("stop").is_nil());
 
     std::vector<std::map<std::string, msgpack::object>> named_events;
     TokenBatch named = SampleBatch();
     named.events[0].profile = "qwen3";
     CHECK(DecodeTokenBatch(Bytes(AppendTokenBatch, named))->events[0].profile == "qwen3");
-    const Reader with_name(Bytes(AppendTokenBatch, named));
+    const EventMap with_name(Bytes(AppendTokenBatch, named));
     with_name.map.at("events").convert(named_events);
     CHECK(named_events[0].at("profile").as<std::string>() == "qwen3");
     CHECK(named_events[0].size() == 10);
 
-    const Reader batch(Bytes(AppendTokenBatch, SampleBatch()));
+    const EventMap batch(Bytes(AppendTokenBatch, SampleBatch()));
     std::vector<std::map<std::string, msgpack::object>> events;
     batch.map.at("events").convert(events);
     REQUIRE(events.size() == 4);
@@ -316,14 +288,14 @@ TEST_SUITE("unit") {
   TEST_CASE("events: a missing key or a wrong type is refused by name") {
     const std::string good = Bytes(AppendTextEvent, SampleText());
     const msgpack::object wrong(1.5);  // no field that must be there is a float
-    for (const auto& field : Reader(good).map) {
+    for (const auto& field : EventMap(good).map) {
       const std::string& key = field.first;
       CAPTURE(key);
       CHECK(ErrorFieldOf(DecodeTextEvent(With(good, key, nullptr)).status()) == key);
       CHECK(ErrorFieldOf(DecodeTextEvent(With(good, key, &wrong)).status()) == key);
     }
     const std::string abort = Bytes(AppendAbortRequest, AbortRequest{1, 2, 3, SPECD_FINISH_STOP});
-    for (const auto& field : Reader(abort).map) {
+    for (const auto& field : EventMap(abort).map) {
       const std::string& key = field.first;
       CAPTURE(key);
       CHECK(ErrorFieldOf(DecodeAbortRequest(With(abort, key, nullptr)).status()) == key);
@@ -332,7 +304,7 @@ TEST_SUITE("unit") {
     // Inside a batch the error names the event's key in its text.
     const std::string batch = Bytes(AppendTokenBatch, SampleBatch());
     for (int i = 0; i < 4; ++i) {
-      Reader reader(batch);
+      EventMap reader(batch);
       std::vector<std::map<std::string, msgpack::object>> events;
       reader.map.at("events").convert(events);
       for (const auto& field : std::map(events[i])) {

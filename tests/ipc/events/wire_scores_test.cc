@@ -17,6 +17,7 @@
 #include "ipc/base/limits.h"
 #include "ipc/events/token_event.h"
 #include "ipc/include/specd/specd.h"
+#include "tests/ipc/events/event_bytes.h"
 
 namespace specd {
 namespace {
@@ -46,18 +47,6 @@ TextEvent TextWith(uint64_t token_offset, uint64_t tokens, std::vector<TokenScor
   return event;
 }
 
-std::string Bytes(const TokenBatch& batch) {
-  std::string bytes;
-  AppendTokenBatch(batch, &bytes);
-  return bytes;
-}
-
-std::string Bytes(const TextEvent& event) {
-  std::string bytes;
-  AppendTextEvent(event, &bytes);
-  return bytes;
-}
-
 void CheckEqual(const std::vector<TokenScore>& found, const std::vector<TokenScore>& wanted) {
   REQUIRE(found.size() == wanted.size());
   for (size_t i = 0; i < found.size(); ++i) {
@@ -67,62 +56,52 @@ void CheckEqual(const std::vector<TokenScore>& found, const std::vector<TokenSco
   }
 }
 
-using Map = std::map<std::string, msgpack::object>;
-
 // The same text event with other scores, as a stranger may send it.
 absl::Status RefusalOf(const std::function<void(msgpack::packer<msgpack::sbuffer>*)>& write,
                        uint64_t tokens = 2) {
-  const std::string bytes = Bytes(TextWith(0, tokens, {}));
-  const msgpack::object_handle handle = msgpack::unpack(bytes.data(), bytes.size());
+  const std::string bytes = Bytes(AppendTextEvent, TextWith(0, tokens, {}));
   msgpack::sbuffer scores;
   msgpack::packer<msgpack::sbuffer> packer(scores);
   write(&packer);
   const msgpack::object_handle value = msgpack::unpack(scores.data(), scores.size());
-  Map map;
-  handle.get().convert(map);
-  map["scores"] = value.get();
-  msgpack::sbuffer all;
-  msgpack::pack(all, map);
-  return DecodeTextEvent({all.data(), all.size()}).status();
+  return DecodeTextEvent(With(bytes, "scores", &value.get())).status();
 }
 
 TEST_SUITE("unit") {
   TEST_CASE("scores survive the way in token and text events, bit for bit") {
-    const auto batch = DecodeTokenBatch(Bytes(BatchWith({15, 300}, kScores)));
+    const auto batch = DecodeTokenBatch(Bytes(AppendTokenBatch, BatchWith({15, 300}, kScores)));
     REQUIRE(batch.ok());
     CheckEqual(batch->events[0].scores, kScores);
     for (const TextEventKind kind : {TextEventKind::kText, TextEventKind::kEnd}) {
       TextEvent sent = TextWith(8, 10, kScores);
       sent.kind = kind;
       sent.finish_reason = SPECD_FINISH_STOP;
-      const auto text = DecodeTextEvent(Bytes(sent));
+      const auto text = DecodeTextEvent(Bytes(AppendTextEvent, sent));
       REQUIRE(text.ok());
       CheckEqual(text->scores, kScores);
     }
-    const auto nan = DecodeTokenBatch(Bytes(BatchWith({15}, {{15, NAN, 0}})));
+    const auto nan = DecodeTokenBatch(Bytes(AppendTokenBatch, BatchWith({15}, {{15, NAN, 0}})));
     REQUIRE(nan.ok());
     CHECK(std::isnan(nan->events[0].scores[0].value));
   }
 
   TEST_CASE("an event without scores has no such key, and one with scores has one key more") {
-    const std::string bytes = Bytes(BatchWith({15, 300}, {}));
+    const std::string bytes = Bytes(AppendTokenBatch, BatchWith({15, 300}, {}));
     CHECK(bytes.find("scores") == std::string::npos);
     CHECK(DecodeTokenBatch(bytes)->events[0].scores.empty());
-    CHECK(Bytes(TextWith(0, 2, {})).find("scores") == std::string::npos);
+    CHECK(Bytes(AppendTextEvent, TextWith(0, 2, {})).find("scores") == std::string::npos);
   }
 
   TEST_CASE("a stranger's msgpack library finds an array of triples for each token") {
-    const std::string bytes = Bytes(TextWith(8, 10, kScores));
-    const msgpack::object_handle handle = msgpack::unpack(bytes.data(), bytes.size());
-    Map map;
-    handle.get().convert(map);
+    const std::string bytes = Bytes(AppendTextEvent, TextWith(8, 10, kScores));
+    const EventMap event(bytes);
     using Triple = std::tuple<int32_t, float, int32_t>;
-    const auto tokens = map.at("scores").as<std::vector<std::vector<Triple>>>();
+    const auto tokens = event.map.at("scores").as<std::vector<std::vector<Triple>>>();
     REQUIRE(tokens.size() == 2);
     CHECK(tokens[0] == std::vector<Triple>{{15, 1.0f, 1}, {15, -0.0f, 1}, {7, -kInf, 3}});
     CHECK(tokens[1] == std::vector<Triple>{{300, -2.5f, 2}, {70000, kInf, 1}, {-1, -kInf, 0}});
     // 1.0 is a float on the wire, not the integer 1.
-    CHECK(map.at("scores").via.array.ptr[0].via.array.ptr[0].via.array.ptr[1].type ==
+    CHECK(event.map.at("scores").via.array.ptr[0].via.array.ptr[0].via.array.ptr[1].type ==
           msgpack::type::FLOAT32);
   }
 
@@ -135,9 +114,9 @@ TEST_SUITE("unit") {
       scores.push_back({kMost, -static_cast<float>(i), kMost});
     }
     TokenBatch batch = BatchWith(std::vector<TokenId>(kTokens, kMost), {});
-    const size_t without = Bytes(batch).size();
+    const size_t without = Bytes(AppendTokenBatch, batch).size();
     batch.events[0].scores = scores;
-    const std::string bytes = Bytes(batch);
+    const std::string bytes = Bytes(AppendTokenBatch, batch);
     const size_t added = bytes.size() - without;
     CHECK(added <= WireScoresBytes(kTokens, kNumScores));
     CHECK(added + 64 >= WireScoresBytes(kTokens, kNumScores));  // and the bound is close
@@ -167,7 +146,7 @@ TEST_SUITE("unit") {
     CHECK(RefusalOf(write(65, 1), 65).ok());
     // In a batch the error names the event's key in its text.
     TokenBatch batch = BatchWith({15, 300}, kScores);
-    std::string bytes = Bytes(batch);
+    std::string bytes = Bytes(AppendTokenBatch, batch);
     const size_t at = bytes.find("ids") + 3;
     bytes.replace(at, 5, std::string("\x91\x0f", 2));  // [15, 300] becomes [15]
     const absl::Status status = DecodeTokenBatch(bytes).status();
@@ -210,7 +189,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a payload with scores that is cut at any byte is refused") {
-    const std::string batch = Bytes(BatchWith({15, 300}, kScores));
+    const std::string batch = Bytes(AppendTokenBatch, BatchWith({15, 300}, kScores));
     for (size_t size = 0; size < batch.size(); ++size) {
       CHECK_FALSE(DecodeTokenBatch(std::string_view(batch).substr(0, size)).ok());
     }
