@@ -12,6 +12,7 @@
 #include "detokenizer/json_words.h"
 #include "detokenizer/open_regular_file.h"
 #include "detokenizer/rank_file.h"
+#include "detokenizer/sentence_piece_model.h"
 #include "detokenizer/special_tokens.h"
 #include "detokenizer/tekken_json.h"
 #include "detokenizer/tokenizer_json.h"
@@ -114,6 +115,7 @@ absl::StatusOr<Vocabulary> OpenTokenizer(const std::string& path) {
     return ParseRankFile(*bytes, path,
                          [&path](size_t count) { return FindSpecialTokens(path, count); });
   }
+  if (IsSentencePieceModel(*bytes)) return ParseSentencePieceModel(*bytes, path);
   return ReadJson(*bytes, path);
 }
 
