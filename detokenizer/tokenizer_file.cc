@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "detokenizer/gguf_tokenizer.h"
 #include "detokenizer/json_root.h"
 #include "detokenizer/json_words.h"
 #include "detokenizer/open_regular_file.h"
@@ -75,10 +76,17 @@ struct OtherKind {
   std::string_view words;
 };
 constexpr OtherKind kOtherKinds[] = {
-    {"GGUF", "a GGUF file of llama.cpp"},
     {"PK\x03\x04", "a ZIP archive, such as a checkpoint of PyTorch"},
     {"\x1F\x8B", "a gzip file"},
 };
+
+// A GGUF file has the weights of its model, too, and may be larger than the memory.
+bool IsGguf(std::FILE* file) {
+  char begin[kGgufMagic.size()] = {};
+  const size_t size_bytes = std::fread(begin, 1, sizeof begin, file);
+  std::rewind(file);
+  return std::string_view(begin, size_bytes) == kGgufMagic;
+}
 
 absl::StatusOr<Vocabulary> ReadJson(std::string_view json, std::string_view name) {
   JsonRoot file;
@@ -104,6 +112,7 @@ absl::StatusOr<Vocabulary> OpenTokenizer(const std::string& path) {
   constexpr FileRole kRole = {.what = "the tokenizer file", .example = "tokenizer.json"};
   const absl::StatusOr<OpenedFile> file = OpenRegularFile(path, kRole);
   if (!file.ok()) return file.status();
+  if (IsGguf(file->get())) return ReadGgufTokenizer(file->get(), path);
   const absl::StatusOr<std::string> bytes = ReadAll(file->get(), path, kRole);
   if (!bytes.ok()) return bytes.status();
   for (const OtherKind& kind : kOtherKinds) {
