@@ -13,6 +13,7 @@
 #include "detokenizer/json_words.h"
 #include "detokenizer/open_regular_file.h"
 #include "detokenizer/rank_file.h"
+#include "detokenizer/rwkv_vocabulary.h"
 #include "detokenizer/sentence_piece_model.h"
 #include "detokenizer/special_tokens.h"
 #include "detokenizer/tekken_json.h"
@@ -125,6 +126,7 @@ absl::StatusOr<Vocabulary> OpenTokenizer(const std::string& path) {
                          [&path](size_t count) { return FindSpecialTokens(path, count); });
   }
   if (IsSentencePieceModel(*bytes)) return ParseSentencePieceModel(*bytes, path);
+  if (IsRwkvVocabulary(*bytes)) return ParseRwkvVocabulary(*bytes, path);
   return ReadJson(*bytes, path);
 }
 
