@@ -30,7 +30,8 @@ ABSL_FLAG(std::vector<std::string>, backend_plugin, {},
           "paths of shared objects with further backends, see docs/BACKENDS.md");
 ABSL_FLAG(
     std::string, tokenizer, "",
-    "tokenizer.json, tekken.json or rank file of the model; without it the daemon serves ids only");
+    "file with the model's tokenizer, such as its tokenizer.json, tokenizer.model or GGUF file "
+    "(docs/DAEMON.md, \"Text\"); without it the daemon serves ids only");
 ABSL_FLAG(std::vector<std::string>, eos_tokens, {},
           "contents of the tokens that end a reply, comma separated, such as <|endoftext|>");
 ABSL_FLAG(std::vector<std::string>, eos_token_ids, {},

@@ -9,11 +9,11 @@
 namespace specd {
 
 const std::string_view kReadableTokenizers =
-    "specd reads tekken.json, rank files of tiktoken, and two kinds of tokenizer.json: byte-level "
-    "(a BPE model with a ByteLevel decoder, alone or as the only member of a Sequence), and "
-    "SentencePiece with byte fallback (a BPE or Unigram model with a Sequence of Replace, "
-    "ByteFallback, Fuse and perhaps Strip). Use a model with such a file, or take the token ids "
-    "from the token events and decode them in the client";
+    "specd reads tekken.json, rank files of tiktoken, SentencePiece models, GGUF files with a "
+    "tokenizer of the kind llama, t5 or gpt2, RWKV's vocabulary, and a tokenizer.json with a "
+    "BPE, Unigram, WordPiece or WordLevel model and a decoder of ByteLevel, ByteFallback, "
+    "Replace, Strip, Fuse, Metaspace, WordPiece or BPEDecoder. Use such a file, or take the "
+    "token ids from the token events and decode them in the client";
 
 std::string Quote(std::string_view text) {
   constexpr size_t kQuotedSizeBytesMax = 60;

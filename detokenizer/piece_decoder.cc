@@ -2,167 +2,137 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 
 #include "absl/status/status.h"
-#include "absl/strings/numbers.h"
-#include "detokenizer/byte_level.h"
 #include "detokenizer/json_words.h"
 
 namespace specd {
 namespace {
 
 using simdjson::dom::element;
+using Kind = DecoderStep::Kind;
 
-constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
-constexpr int64_t kStrippedSpacesMax = 64;
-
-absl::Status Invalid(std::string_view text) {
-  return absl::InvalidArgumentError({text.data(), text.size()});
-}
-
-absl::Status Unsupported(std::string_view text) {
-  return absl::UnimplementedError(fmt::format("{}; {}", text, kReadableTokenizers));
-}
-
-absl::Status CheckByteLevel(const element& decoder, std::string_view field) {
-  element type;
-  if (decoder["type"].get(type)) return Unsupported(fmt::format("{}.type is missing", field));
-  std::string_view text;
-  if (!type.get(text) && text == "ByteLevel") return absl::OkStatus();
-  return Unsupported(fmt::format("{}.type is {}", field, Describe(type)));
-}
-
-// The value at `key` as text for an error.
-std::string Shown(const element& object, std::string_view key) {
-  element value;
-  return object[key].get(value) ? "missing" : Describe(value);
-}
-
-// SentencePiece's decoder begins with the step that turns the marks of spaces into spaces.
-absl::Status CheckReplace(const element& member) {
-  std::string_view from;
-  std::string_view to;
-  element pattern;
-  if (member["pattern"].get(pattern) || pattern["String"].get(from) || from != kSpaceMark) {
-    return Unsupported(fmt::format(
-        "decoder.decoders[0].pattern.String is {}, expected \"{}\"",
-        member["pattern"].get(pattern) ? "missing" : Shown(pattern, "String"), kSpaceMark));
-  }
-  if (!member["content"].get(to) && to == " ") return absl::OkStatus();
-  return Unsupported(
-      fmt::format("decoder.decoders[0].content is {}, expected a space", Shown(member, "content")));
-}
-
-// The number of leading spaces that the last step takes.
-absl::StatusOr<uint32_t> ReadStrip(const element& member) {
-  std::string_view content;
-  if (member["content"].get(content) || content != " ") {
-    return Unsupported(fmt::format("decoder.decoders[3].content is {}, expected a space",
-                                   Shown(member, "content")));
-  }
-  int64_t stop = 0;
-  if (member["stop"].get(stop) || stop != 0) {
-    return Unsupported(fmt::format(
-        "decoder.decoders[3].stop is {}, expected 0: a text that is given out as it grows cannot "
-        "lose its end",
-        Shown(member, "stop")));
-  }
-  int64_t start = 0;
-  if (member["start"].get(start) || start < 0 || start > kStrippedSpacesMax) {
-    return Unsupported(fmt::format("decoder.decoders[3].start is {}, allowed are 0..{}",
-                                   Shown(member, "start"), kStrippedSpacesMax));
-  }
-  return static_cast<uint32_t>(start);
-}
-
-std::string TypesOf(const simdjson::dom::array& members) {
-  std::string types;
-  for (const element member : members) {
-    std::string_view type = "?";
-    if (member["type"].get(type)) type = "?";
-    types += types.empty() ? "" : ", ";
-    types += type;
-  }
-  return types;
-}
-
-// The byte of a piece such as <0x0A>.
-std::optional<char> ByteOf(std::string_view piece) {
-  constexpr size_t kSizeBytes = 6;
-  uint32_t value = 0;
-  if (piece.size() != kSizeBytes || piece.substr(0, 3) != "<0x" || piece.back() != '>' ||
-      piece.find_first_not_of("0123456789abcdefABCDEF", 3) != kSizeBytes - 1 ||
-      !absl::SimpleHexAtoi(absl::string_view(piece.data() + 3, 2), &value)) {
-    return std::nullopt;
-  }
-  return static_cast<char>(value);
-}
+constexpr size_t kStepsMax = 16;
 
 }  // namespace
 
 absl::StatusOr<PieceDecoder> PieceDecoder::Read(const element& root) {
+  PieceDecoder read;
   element decoder;
   if (root["decoder"].get(decoder) || decoder.is_null()) {
-    return Unsupported(fmt::format("decoder is {}", root["decoder"].error() ? "missing" : "null"));
+    read.steps_.push_back({.kind = Kind::kJoinBySpace});
+    return read;
   }
   std::string_view type;
-  if (!decoder["type"].get(type) && type == "Sequence") return ReadSequence(decoder);
-  if (absl::Status status = CheckByteLevel(decoder, "decoder"); !status.ok()) return status;
-  return PieceDecoder(true);
-}
-
-absl::StatusOr<PieceDecoder> PieceDecoder::ReadSequence(const element& decoder) {
+  if (decoder["type"].get(type) || type != "Sequence") {
+    if (absl::Status status = read.Add(decoder, "decoder"); !status.ok()) return status;
+    return read;
+  }
   simdjson::dom::array members;
   if (decoder["decoders"].get(members)) {
-    return Invalid(
+    return absl::InvalidArgumentError(
         "decoder.decoders is missing or not an array, but decoder.type is \"Sequence\"; "
         "download the file again");
   }
-  if (members.size() == 1) {
-    const element only = members.at(0).value();
-    if (absl::Status status = CheckByteLevel(only, "decoder.decoders[0]"); !status.ok()) {
-      return status;
+  if (members.size() > kStepsMax) {
+    return UnsupportedDecoder(fmt::format("decoder.decoders has {} members, allowed are 0..{}",
+                                          members.size(), kStepsMax));
+  }
+  size_t index = 0;
+  for (const element member : members) {
+    const std::string field = fmt::format("decoder.decoders[{}]", index++);
+    if (absl::Status status = read.Add(member, field); !status.ok()) return status;
+  }
+  return read;
+}
+
+absl::Status PieceDecoder::Add(const element& step, std::string_view field) {
+  const absl::StatusOr<DecoderStep> read = ReadDecoderStep(step, field);
+  if (!read.ok()) return read.status();
+  if (absl::Status status = CheckOrder(*read, field); !status.ok()) return status;
+  if (is_joined_) return AddToText(*read, field);
+  steps_.push_back(*read);
+  is_joined_ = read->kind == Kind::kFuse || read->kind == Kind::kByteLevel;
+  if (read->kind == Kind::kByteFallback) rules_.replacement = Utf8Replacement::kByte;
+  if (read->kind == Kind::kSuffix) rules_.holds_last_space = true;
+  return absl::OkStatus();
+}
+
+// A step that finds a single character in the joined text finds it in the pieces. If byte pieces
+// spell the character, their bytes stay, as in SentencePiece.
+absl::Status PieceDecoder::AddToText(const DecoderStep& step, std::string_view field) {
+  if (step.kind == Kind::kFuse) return absl::OkStatus();
+  if (step.kind == Kind::kReplace && step.from == kSpaceMark && rules_.stripped_spaces == 0) {
+    steps_.push_back(step);
+    return absl::OkStatus();
+  }
+  if (step.kind != Kind::kStrip) {
+    return UnsupportedDecoder(
+        fmt::format("{} comes after the pieces are joined, where only Fuse, Strip, and before it a "
+                    "Replace of \"{}\" can be followed",
+                    field, kSpaceMark));
+  }
+  if (step.from != " " || step.stop != 0 || rules_.stripped_spaces != 0) {
+    return UnsupportedDecoder(
+        fmt::format("{} is a Strip with content {}, start {} and stop {} of the whole text; once, "
+                    "and with a space and stop 0 it can be followed, because a text that is given "
+                    "out as it grows cannot lose its end",
+                    field, Quote(step.from), step.start, step.stop));
+  }
+  rules_.stripped_spaces = step.start;
+  return absl::OkStatus();
+}
+
+// Byte pieces that stand side by side are one piece for the steps after ByteFallback. To a step
+// that changes both ends of a piece, or adds to it, they are therefore unknown.
+absl::Status PieceDecoder::CheckOrder(const DecoderStep& step, std::string_view field) const {
+  const Kind kind = step.kind;
+  if (Has(Kind::kByteFallback) && !is_joined_ && kind != Kind::kFuse && kind != Kind::kMetaspace &&
+      !(kind == Kind::kReplace && step.from == kSpaceMark)) {
+    return UnsupportedDecoder(
+        fmt::format("{} comes after ByteFallback, where only Fuse, Strip after Fuse, Metaspace and "
+                    "a Replace of \"{}\" can be followed",
+                    field, kSpaceMark));
+  }
+  const bool is_suffix = kind == Kind::kSuffix;
+  if ((Has(Kind::kSuffix) && kind != Kind::kFuse) ||
+      (is_suffix && std::any_of(steps_.begin(), steps_.end(), [](const DecoderStep& earlier) {
+         return earlier.kind != Kind::kReplace;
+       }))) {
+    return UnsupportedDecoder(fmt::format(
+        "{} stands beside a BPEDecoder, beside which only Replace before and Fuse after can be "
+        "followed",
+        field));
+  }
+  return absl::OkStatus();
+}
+
+bool PieceDecoder::Has(Kind kind) const {
+  return std::any_of(steps_.begin(), steps_.end(),
+                     [kind](const DecoderStep& step) { return step.kind == kind; });
+}
+
+absl::StatusOr<PieceText> PieceDecoder::Decode(std::string_view piece, bool is_added) const {
+  PieceText text{.bytes = std::string(piece), .front = std::string(piece)};
+  for (const DecoderStep& step : steps_) {
+    if (text.is_byte) break;
+    if (is_added && step.kind == Kind::kByteLevel) continue;
+    if (step.kind == Kind::kSuffix) {
+      const size_t begin = text.bytes.find(step.from);
+      const bool is_last =
+          begin == std::string::npos || begin + step.from.size() == text.bytes.size();
+      const std::string_view stem = std::string_view(text.bytes).substr(0, begin);
+      if (!is_last || (!stem.empty() && stem.back() == ' ')) {
+        return UnsupportedDecoder(
+            fmt::format("the token {} has the suffix {} inside, or a space of its own at the end",
+                        Quote(piece), Quote(step.from)));
+      }
     }
-    return PieceDecoder(true);
+    ApplyStep(step, &text);
   }
-  const std::string types = TypesOf(members);
-  if (types == "Replace, ByteFallback, Fuse" || types == "Replace, ByteFallback, Fuse, Strip") {
-    return ReadSentencePiece(members);
-  }
-  return Unsupported(fmt::format("decoder.type is \"Sequence\" of {} decoders ({})", members.size(),
-                                 Quote(types)));
-}
-
-absl::StatusOr<PieceDecoder> PieceDecoder::ReadSentencePiece(const simdjson::dom::array& members) {
-  if (absl::Status status = CheckReplace(members.at(0).value()); !status.ok()) return status;
-  PieceDecoder decoder(false);
-  decoder.rules_.replacement = Utf8Replacement::kByte;
-  if (members.size() == 4) {
-    const absl::StatusOr<uint32_t> spaces = ReadStrip(members.at(3).value());
-    if (!spaces.ok()) return spaces.status();
-    decoder.rules_.stripped_spaces = *spaces;
-  }
-  return decoder;
-}
-
-std::string PieceDecoder::Bytes(std::string_view piece) const {
-  if (is_byte_level_) return ByteLevelBytes(piece);
-  if (const std::optional<char> byte = ByteOf(piece); byte.has_value()) return {*byte};
-  std::string bytes;
-  while (true) {
-    const size_t mark = piece.find(kSpaceMark);
-    bytes += piece.substr(0, mark);
-    if (mark == std::string_view::npos) return bytes;
-    bytes += ' ';
-    piece.remove_prefix(mark + kSpaceMark.size());
-  }
-}
-
-std::string PieceDecoder::AddedBytes(std::string_view content) const {
-  return is_byte_level_ ? std::string(content) : Bytes(content);
+  return text;
 }
 
 }  // namespace specd

@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "detokenizer/json_words.h"
+#include "detokenizer/text_lines.h"
 
 namespace specd {
 namespace {
@@ -17,15 +18,6 @@ struct Line {
   std::string bytes;
   TokenId rank = 0;
 };
-
-// The first line of `text` without its end, which is taken from `text`.
-std::string_view TakeLine(std::string_view* text) {
-  const size_t end = text->find('\n');
-  std::string_view line = text->substr(0, end);
-  text->remove_prefix(end == std::string_view::npos ? text->size() : end + 1);
-  if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-  return line;
-}
 
 // Nothing if the line is not base64, a space and a number. Base64 has one spelling of any bytes; a
 // decoder that takes others would also take words of a text.
@@ -41,14 +33,6 @@ std::optional<Line> ReadLine(std::string_view line) {
     return std::nullopt;
   }
   return read;
-}
-
-// The beginning of a line that may be no UTF-8.
-std::string QuoteBytes(std::string_view line) {
-  constexpr size_t kQuotedSizeBytesMax = 60;
-  const bool is_cut = line.size() > kQuotedSizeBytesMax;
-  return fmt::format("\"{}{}\"", absl::CHexEscape(std::string(line.substr(0, kQuotedSizeBytesMax))),
-                     is_cut ? "..." : "");
 }
 
 absl::Status AddSpecialTokens(const std::vector<SpecialToken>& tokens, std::string_view name,

@@ -66,20 +66,27 @@ TextStream::TextStream(const Vocabulary* vocabulary, std::shared_ptr<const StopS
   const TextRules& rules = vocabulary->text_rules();
   utf8_ = Utf8Stream(rules.replacement);
   stripped_spaces_ = options.continues ? 0 : rules.stripped_spaces;
+  is_front_ = !options.continues && vocabulary->HasFront();
 }
 
 void TextStream::Prime(std::span<const TokenId> prompt_ids, std::span<const TokenId> output_ids) {
   SPECD_CHECK(num_tokens_ == 0);
-  std::string text;
-  for (const TokenId id : prompt_ids) utf8_.Push(BytesOf(id), &text);
-  if (stripped_spaces_ > 0) Strip(&text, &stripped_spaces_);
-  text.clear();
-  for (const TokenId id : output_ids) utf8_.Push(BytesOf(id), &text);
-  if (stripped_spaces_ > 0) Strip(&text, &stripped_spaces_);
+  PrimedText(prompt_ids);
+  const std::string text = PrimedText(output_ids);
   if (stops_ != nullptr) stops_->Pass(&stop_state_, text);
   std::string replacement;
   Utf8Stream(utf8_).Finish(&replacement);
   given_size_bytes_ = replacement.size();
+}
+
+std::string TextStream::PrimedText(std::span<const TokenId> ids) {
+  std::string bytes = holds_space_ ? " " : "";
+  for (const TokenId id : ids) bytes += TakeBytes(id);
+  std::string text;
+  utf8_.Push(bytes, &text);
+  if (stripped_spaces_ > 0) Strip(&text, &stripped_spaces_);
+  holds_space_ = TakeLastSpace(utf8_, &text);
+  return text;
 }
 
 TextStream TextStream::Fork() const {
@@ -89,9 +96,24 @@ TextStream TextStream::Fork() const {
 }
 
 // The bytes before and after a skipped token may belong to one code point.
-std::string_view TextStream::BytesOf(TokenId id) const {
+std::string_view TextStream::TakeBytes(TokenId id) {
   if (options_.skip_special_tokens && vocabulary_->IsSpecial(id)) return {};
-  return vocabulary_->Bytes(id);
+  const std::string_view bytes = vocabulary_->Bytes(id);
+  if (!is_front_) return bytes;
+  const std::string_view front = vocabulary_->FrontBytes(id);
+  const bool ends_at_token = vocabulary_->text_rules().front_end == FrontEnd::kToken;
+  is_front_ = front.empty() && (bytes.empty() || !ends_at_token);
+  return front;
+}
+
+// Pending bytes follow the space.
+bool TextStream::TakeLastSpace(const Utf8Stream& utf8, std::string* text) const {
+  if (!vocabulary_->text_rules().holds_last_space || utf8.HasPending() || text->empty() ||
+      text->back() != ' ') {
+    return false;
+  }
+  text->pop_back();
+  return true;
 }
 
 std::string_view TextStream::Step::NewText(size_t end) const {
@@ -104,7 +126,9 @@ std::string_view TextStream::Step::NewText(size_t end) const {
 TextStream::Step TextStream::Decode(std::string_view bytes) const {
   Step step{.utf8 = utf8_, .stop_state = stop_state_, .stripped_spaces = stripped_spaces_};
   if (given_size_bytes_ > 0 && !utf8_.Continues(bytes)) step.given_size_bytes = given_size_bytes_;
+  if (holds_space_) step.text = " ";
   step.utf8.Push(bytes, &step.text);
+  step.holds_space = TakeLastSpace(step.utf8, &step.text);
   if (step.stripped_spaces > 0) Strip(&step.text, &step.stripped_spaces);
   if (stops_ == nullptr) return step;
   if (num_tokens_ > options_.min_tokens) {
@@ -127,7 +151,7 @@ void TextStream::Strip(std::string* text, uint32_t* stripped_spaces) {
 std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
   ++num_tokens_;
-  const std::string_view bytes = BytesOf(id);
+  const std::string_view bytes = TakeBytes(id);
   if (bytes.empty()) return std::nullopt;
 
   const Step step = Decode(bytes);
@@ -135,6 +159,7 @@ std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* 
   utf8_ = step.utf8;
   stop_state_ = step.stop_state;
   stripped_spaces_ = step.stripped_spaces;
+  holds_space_ = step.holds_space;
   if (!step.text.empty()) given_size_bytes_ = 0;
   pending_accepted_draft_ = accepted_draft;
   const std::string_view text = step.NewText(step.text.size());
@@ -153,7 +178,7 @@ std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* 
 std::optional<int> TextStream::PushWithheld(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
   ++num_tokens_;
-  const std::string_view bytes = BytesOf(id);
+  const std::string_view bytes = TakeBytes(id);
   if (bytes.empty()) return std::nullopt;
   const Step step = Decode(bytes);
   if (!step.match) return std::nullopt;

@@ -5,7 +5,8 @@
 // soon as the text is certain: a code point when its last byte arrives. It holds back only text
 // that may still become a stop string. All released text together equals the decoding of all ids at
 // once, cut at the first stop string, however the ids were grouped. If the tokenizer's decoder
-// strips leading spaces, the text loses them where it has a front: where no text comes before it.
+// strips leading spaces, or begins a text otherwise than it goes on, that happens where the text
+// has a front: where no text comes before it.
 //
 // A sequence that had tokens before its stream begins with Prime. A copy of a running sequence
 // begins with Fork.
@@ -113,6 +114,11 @@ class TextStream {
 
   bool ended() const { return ended_; }
 
+  // True if no text ended the front yet.
+  bool AtFront() const { return is_front_ || stripped_spaces_ > 0; }
+  // True if the next token's text depends on bytes or a space that this stream has not given out.
+  bool HasPending() const { return utf8_.HasPending() || holds_space_; }
+
  private:
   // Text that may begin a stop string, consumed from the front. A removal only moves a mark, so a
   // long stop string does not make every token move a long text.
@@ -138,14 +144,18 @@ class TextStream {
     Utf8Stream utf8;
     StopState stop_state;
     uint32_t stripped_spaces = 0;
+    bool holds_space = false;
     size_t given_size_bytes = 0;  // of this token's text, at its front
     std::string text = {};
     std::optional<StopMatch> match = {};
 
     std::string_view NewText(size_t end) const;
   };
-  // The bytes of the token's text: none if it is skipped.
-  std::string_view BytesOf(TokenId id) const;
+  // The bytes of the token's text: none if it is skipped. Updates is_front_.
+  std::string_view TakeBytes(TokenId id);
+  // Turns the bytes of all ids into text, which loses what Decode would take from its ends.
+  std::string PrimedText(std::span<const TokenId> ids);
+  bool TakeLastSpace(const Utf8Stream& utf8, std::string* text) const;
   Step Decode(std::string_view bytes) const;
   static void Strip(std::string* text, uint32_t* stripped_spaces);
   int StopAt(const Step& step, bool accepted_draft, TextChunk* chunk);
@@ -157,6 +167,8 @@ class TextStream {
   Utf8Stream utf8_;
   StopState stop_state_;
   uint32_t stripped_spaces_ = 0;  // that the text's front may still lose
+  bool is_front_ = false;         // the next token has its FrontBytes
+  bool holds_space_ = false;      // the last token ended with a space, text if another one follows
   // The U+FFFD for the bytes that Prime left pending were given before. 0 once these bytes are
   // text.
   size_t given_size_bytes_ = 0;

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "detokenizer/gguf_tokenizer.h"
 #include "detokenizer/json_root.h"
 #include "detokenizer/json_words.h"
 #include "detokenizer/open_regular_file.h"
 #include "detokenizer/rank_file.h"
+#include "detokenizer/rwkv_vocabulary.h"
+#include "detokenizer/sentence_piece_model.h"
 #include "detokenizer/special_tokens.h"
 #include "detokenizer/tekken_json.h"
 #include "detokenizer/tokenizer_json.h"
@@ -27,10 +30,8 @@ absl::Status CheckSize(std::string_view bytes, std::string_view name) {
                   name, kTokenizerFileSizeBytesMax));
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path, const FileRole& role) {
-  const absl::StatusOr<OpenedFile> file = OpenRegularFile(path, role);
-  if (!file.ok()) return file.status();
-
+absl::StatusOr<std::string> ReadAll(std::FILE* file, const std::string& path,
+                                    const FileRole& role) {
   // Reads by growing: the file may grow meanwhile. One byte more than the limit is enough to refuse
   // the file.
   std::string bytes;
@@ -39,10 +40,10 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, const FileRole& ro
     constexpr size_t kStepSizeBytes = size_t{1} << 20;
     const size_t size_bytes = bytes.size();
     bytes.resize(size_bytes + kStepSizeBytes);
-    num_read = std::fread(bytes.data() + size_bytes, 1, kStepSizeBytes, file->get());
+    num_read = std::fread(bytes.data() + size_bytes, 1, kStepSizeBytes, file);
     bytes.resize(size_bytes + num_read);
   }
-  if (std::ferror(file->get()) != 0) return UnreadableFile(path, role, errno);
+  if (std::ferror(file) != 0) return UnreadableFile(path, role, errno);
   if (absl::Status status = CheckSize(bytes, path); !status.ok()) return status;
   return bytes;
 }
@@ -54,9 +55,13 @@ absl::StatusOr<std::vector<SpecialToken>> FindSpecialTokens(const std::string& p
   const std::string config_path = path.substr(0, begin) + "tokenizer_config.json";
   constexpr FileRole kRole = {.what = "the file of special tokens",
                               .example = "tokenizer_config.json"};
-  const absl::StatusOr<std::string> config = ReadFile(config_path, kRole);
-  if (config.ok()) return ParseTokenizerConfig(*config, config_path);
-  if (!absl::IsNotFound(config.status())) return config.status();
+  const absl::StatusOr<OpenedFile> file = OpenRegularFile(config_path, kRole);
+  if (file.ok()) {
+    const absl::StatusOr<std::string> config = ReadAll(file->get(), config_path, kRole);
+    if (!config.ok()) return config.status();
+    return ParseTokenizerConfig(*config, config_path);
+  }
+  if (!absl::IsNotFound(file.status())) return file.status();
   std::vector<SpecialToken> known = KnownSpecialTokens(path.substr(begin), num_ranks);
   if (!known.empty()) return known;
   return absl::InvalidArgumentError(fmt::format(
@@ -72,10 +77,17 @@ struct OtherKind {
   std::string_view words;
 };
 constexpr OtherKind kOtherKinds[] = {
-    {"GGUF", "a GGUF file of llama.cpp"},
     {"PK\x03\x04", "a ZIP archive, such as a checkpoint of PyTorch"},
     {"\x1F\x8B", "a gzip file"},
 };
+
+// A GGUF file has the weights of its model, too, and may be larger than the memory.
+bool IsGguf(std::FILE* file) {
+  char begin[kGgufMagic.size()] = {};
+  const size_t size_bytes = std::fread(begin, 1, sizeof begin, file);
+  std::rewind(file);
+  return std::string_view(begin, size_bytes) == kGgufMagic;
+}
 
 absl::StatusOr<Vocabulary> ReadJson(std::string_view json, std::string_view name) {
   JsonRoot file;
@@ -99,7 +111,10 @@ absl::StatusOr<Vocabulary> ParseTokenizerJson(std::string_view json, std::string
 
 absl::StatusOr<Vocabulary> OpenTokenizer(const std::string& path) {
   constexpr FileRole kRole = {.what = "the tokenizer file", .example = "tokenizer.json"};
-  const absl::StatusOr<std::string> bytes = ReadFile(path, kRole);
+  const absl::StatusOr<OpenedFile> file = OpenRegularFile(path, kRole);
+  if (!file.ok()) return file.status();
+  if (IsGguf(file->get())) return ReadGgufTokenizer(file->get(), path);
+  const absl::StatusOr<std::string> bytes = ReadAll(file->get(), path, kRole);
   if (!bytes.ok()) return bytes.status();
   for (const OtherKind& kind : kOtherKinds) {
     if (bytes->compare(0, kind.begin.size(), kind.begin) != 0) continue;
@@ -110,6 +125,8 @@ absl::StatusOr<Vocabulary> OpenTokenizer(const std::string& path) {
     return ParseRankFile(*bytes, path,
                          [&path](size_t count) { return FindSpecialTokens(path, count); });
   }
+  if (IsSentencePieceModel(*bytes)) return ParseSentencePieceModel(*bytes, path);
+  if (IsRwkvVocabulary(*bytes)) return ParseRwkvVocabulary(*bytes, path);
   return ReadJson(*bytes, path);
 }
 

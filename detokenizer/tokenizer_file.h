@@ -1,8 +1,10 @@
 // OpenTokenizer reads a tokenizer file of any kind that specd knows into a Vocabulary, at start-up.
 //
 // It tells the kinds apart by their first bytes, and JSON files by their fields, never by the name
-// of the file: tokenizer.json (tokenizer_json.h), tekken.json (tekken_json.h) and rank files of
-// tiktoken (rank_file.h). A file of another kind is refused by name. Safe from any thread.
+// of the file: tokenizer.json (tokenizer_json.h), tekken.json (tekken_json.h), rank files of
+// tiktoken (rank_file.h), SentencePiece models (sentence_piece_model.h), GGUF files
+// (gguf_tokenizer.h) and RWKV's vocabulary (rwkv_vocabulary.h). A file of another kind is refused
+// by name. Safe from any thread.
 #pragma once
 
 #include <cstddef>

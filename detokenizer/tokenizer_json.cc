@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,8 +36,8 @@ class Loader {
   absl::Status ReadVocabToken(std::string_view content, const element& id_value);
   absl::Status ReadPieces(const simdjson::dom::array& pieces);
   absl::Status AddPiece(std::string_view content, TokenId id);
+  absl::Status Set(TokenId id, std::string_view content, std::string_view field, TokenFlags flags);
   absl::StatusOr<TokenId> ReadId(const element& value, std::string_view field) const;
-  absl::Status CheckSize(std::string_view content, std::string_view field) const;
 
   absl::Status Invalid(std::string_view message) const {
     return absl::InvalidArgumentError(fmt::format("{}: {}", name_, message));
@@ -97,9 +99,10 @@ absl::Status Loader::CheckModelType(const element& model) const {
                     "not BPE; {}",
                     kReadableTokenizers));
   }
+  constexpr std::string_view kTypes[] = {"BPE", "Unigram", "WordPiece", "WordLevel"};
   std::string_view text;
-  const bool is_text = type.get(text) == simdjson::SUCCESS;
-  if (is_text && (text == "BPE" || (text == "Unigram" && !decoder_->is_byte_level()))) {
+  if (!type.get(text) &&
+      std::find(std::begin(kTypes), std::end(kTypes), text) != std::end(kTypes)) {
     return absl::OkStatus();
   }
   return Unsupported(fmt::format("model.type is {}; {}", Describe(type), kReadableTokenizers));
@@ -116,12 +119,20 @@ absl::StatusOr<TokenId> Loader::ReadId(const element& value, std::string_view fi
   return static_cast<TokenId>(id);
 }
 
-absl::Status Loader::CheckSize(std::string_view content, std::string_view field) const {
-  if (content.size() <= Vocabulary::kTokenSizeBytesMax) return absl::OkStatus();
-  return Invalid(
-      fmt::format("{} is a token of {} bytes, allowed are 0..{}; take the entry out of "
-                  "the file",
-                  field, content.size(), Vocabulary::kTokenSizeBytesMax));
+absl::Status Loader::Set(TokenId id, std::string_view content, std::string_view field,
+                         TokenFlags flags) {
+  const absl::StatusOr<PieceText> text = decoder_->Decode(content, flags.added);
+  if (!text.ok()) return Unsupported(std::string(text.status().message()));
+  const size_t size_bytes = std::max(text->bytes.size(), text->front.size());
+  if (size_bytes > Vocabulary::kTokenSizeBytesMax) {
+    return Invalid(
+        fmt::format("{} is a token of {} bytes, allowed are 0..{}; take the entry out of "
+                    "the file",
+                    field, size_bytes, Vocabulary::kTokenSizeBytesMax));
+  }
+  builder_.Set(id, text->bytes, flags);
+  builder_.SetFront(id, text->front);
+  return absl::OkStatus();
 }
 
 absl::Status Loader::ReadAddedTokens() {
@@ -159,14 +170,10 @@ absl::Status Loader::ReadAddedToken(const element& token, std::string_view field
   }
   const absl::StatusOr<TokenId> id = ReadId(id_value, fmt::format("{}.id", field));
   if (!id.ok()) return id.status();
-  if (absl::Status status = CheckSize(content, fmt::format("{}.content", field)); !status.ok()) {
-    return status;
-  }
   const auto [entry, is_new] = content_of_.emplace(*id, content);
   if (is_new) {
     if (special) special_contents_.insert(content);
-    builder_.Set(*id, decoder_->AddedBytes(content), {.added = true, .special = special});
-    return absl::OkStatus();
+    return Set(*id, content, fmt::format("{}.content", field), {.added = true, .special = special});
   }
   if (entry->second != content) {
     return Invalid(
@@ -188,8 +195,10 @@ absl::Status Loader::ReadVocab() {
   }
   if (absl::Status status = CheckModelType(model); !status.ok()) return status;
   simdjson::dom::array pieces;
-  if (!decoder_->is_byte_level() && model["vocab"].get(pieces) == simdjson::SUCCESS) {
-    return ReadPieces(pieces);
+  std::string_view type;
+  if (!model["type"].get(type) && type == "Unigram") {
+    if (!model["vocab"].get(pieces)) return ReadPieces(pieces);
+    return Invalid("model.vocab is missing or not an array of pieces; download the file again");
   }
   simdjson::dom::object vocab;
   if (model["vocab"].get(vocab)) {
@@ -233,14 +242,12 @@ absl::Status Loader::ReadVocabToken(std::string_view content, const element& id_
 }
 
 absl::Status Loader::AddPiece(std::string_view content, TokenId id) {
-  if (absl::Status status = CheckSize(content, "model.vocab[...]"); !status.ok()) return status;
   const auto [entry, is_new] = content_of_.emplace(id, content);
   if (is_new) {
     // Hugging Face knows special tokens by their text. An entry of the model with the same text is
     // therefore special too.
     const bool special = special_contents_.contains(content);
-    builder_.Set(id, decoder_->Bytes(content), {.added = false, .special = special});
-    return absl::OkStatus();
+    return Set(id, content, "model.vocab[...]", {.added = false, .special = special});
   }
   if (entry->second == content) return absl::OkStatus();  // the added token's literal content wins
   return Invalid(

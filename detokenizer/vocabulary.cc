@@ -32,24 +32,37 @@ uint64_t Vocabulary::Hash() const {
 
 void Vocabulary::Builder::Set(TokenId id, std::string_view bytes, TokenFlags flags) {
   SPECD_CHECK(id >= 0 && id < kVocabSizeMax);
-  SPECD_CHECK(bytes.size() <= kTokenSizeBytesMax);
   SPECD_CHECK(!vocabulary_.Contains(id));
-  std::string& blob = vocabulary_.blob_;
-  SPECD_CHECK(blob.size() <= std::numeric_limits<uint32_t>::max() - bytes.size());
-
   const auto index = static_cast<size_t>(id);
   if (index >= vocabulary_.entries_.size()) vocabulary_.entries_.resize(index + 1);
   Entry& entry = vocabulary_.entries_[index];
-  entry.offset = static_cast<uint32_t>(blob.size());
-  entry.size_bytes = static_cast<uint16_t>(bytes.size());
-  entry.flags = kPresent;
+  entry = Append(bytes);
   if (flags.added) entry.flags |= kAdded;
   if (flags.special) entry.flags |= kSpecial;
+}
+
+void Vocabulary::Builder::SetFront(TokenId id, std::string_view bytes) {
+  SPECD_CHECK(vocabulary_.Contains(id));
+  if (vocabulary_.Bytes(id) == bytes) return;
+  const auto index = static_cast<size_t>(id);
+  if (index >= vocabulary_.fronts_.size()) vocabulary_.fronts_.resize(index + 1);
+  vocabulary_.fronts_[index] = Append(bytes);
+}
+
+Vocabulary::Entry Vocabulary::Builder::Append(std::string_view bytes) {
+  std::string& blob = vocabulary_.blob_;
+  SPECD_CHECK(bytes.size() <= kTokenSizeBytesMax);
+  SPECD_CHECK(blob.size() <= std::numeric_limits<uint32_t>::max() - bytes.size());
+  const Entry entry{.offset = static_cast<uint32_t>(blob.size()),
+                    .size_bytes = static_cast<uint16_t>(bytes.size()),
+                    .flags = kPresent};
   blob.append(bytes);
+  return entry;
 }
 
 Vocabulary Vocabulary::Builder::Build() && {
   vocabulary_.entries_.shrink_to_fit();
+  vocabulary_.fronts_.shrink_to_fit();
   vocabulary_.blob_.shrink_to_fit();
   return std::move(vocabulary_);
 }

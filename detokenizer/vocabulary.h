@@ -28,12 +28,21 @@ struct TokenFlags {
   bool special = false;  // control text that skip_special_tokens hides
 };
 
+// Ends the front of a text, where a token has its FrontBytes.
+enum class FrontEnd : uint8_t {
+  kToken,  // the first token that has bytes, at the front or elsewhere
+  kText,   // the first token that has FrontBytes
+};
+
 // The changes that a tokenizer's decoder makes to a text after it joined the bytes of its tokens.
 struct TextRules {
   // SentencePiece's decoders replace each byte of an unfinished code point.
   Utf8Replacement replacement = Utf8Replacement::kSubpart;
   // The spaces that are taken from the front of a text, where it has so many.
   uint32_t stripped_spaces = 0;
+  FrontEnd front_end = FrontEnd::kToken;
+  // The space at the end of a token is text only if another token follows.
+  bool holds_last_space = false;
 };
 
 class Vocabulary {
@@ -58,6 +67,17 @@ class Vocabulary {
     return {blob_.data() + entry.offset, entry.size_bytes};
   }
 
+  // The token's bytes where no token with text precedes it. Most tokens have the same everywhere.
+  std::string_view FrontBytes(TokenId id) const {
+    if (id < 0 || static_cast<size_t>(id) >= fronts_.size()) return Bytes(id);
+    const Entry& entry = fronts_[static_cast<size_t>(id)];
+    if ((entry.flags & kPresent) == 0) return Bytes(id);
+    return {blob_.data() + entry.offset, entry.size_bytes};
+  }
+
+  // True if a text depends on where its front ends.
+  bool HasFront() const { return !fronts_.empty() || text_rules_.stripped_spaces > 0; }
+
   bool Contains(TokenId id) const { return InRange(id) && Has(id, kPresent); }
   bool IsAdded(TokenId id) const { return InRange(id) && Has(id, kAdded); }
   bool IsSpecial(TokenId id) const { return InRange(id) && Has(id, kSpecial); }
@@ -65,8 +85,9 @@ class Vocabulary {
   const TextRules& text_rules() const { return text_rules_; }
 
   // Tells vocabularies apart: FNV-1a with 64 bits over the ids in order. Each has its length as
-  // four bytes, lowest first, and its bytes; an id that is not there has the length 2^32 - 1. The
-  // flags do not count. 0 is the hash of no vocabulary. The time is proportional to the bytes.
+  // four bytes, lowest first, and its bytes; an id that is not there has the length 2^32 - 1. Flags
+  // and FrontBytes do not count. 0 is the hash of no vocabulary. The time is proportional to the
+  // bytes.
   uint64_t Hash() const;
 
   // Returns the lowest id of an added token with exactly this content, as in FindAdded("</think>").
@@ -89,6 +110,7 @@ class Vocabulary {
   }
 
   std::vector<Entry> entries_;
+  std::vector<Entry> fronts_;  // an entry that is not present is the one of entries_
   std::string blob_;
   TextRules text_rules_;
 };
@@ -101,6 +123,9 @@ class Vocabulary::Builder {
   // less than 4 GiB in total.
   void Set(TokenId id, std::string_view bytes, TokenFlags flags);
 
+  // Gives a token that was set other bytes for the front of a text. The same limits hold.
+  void SetFront(TokenId id, std::string_view bytes);
+
   bool Contains(TokenId id) const { return vocabulary_.Contains(id); }
 
   void SetTextRules(const TextRules& rules) { vocabulary_.text_rules_ = rules; }
@@ -108,6 +133,8 @@ class Vocabulary::Builder {
   Vocabulary Build() &&;
 
  private:
+  Entry Append(std::string_view bytes);
+
   Vocabulary vocabulary_;
 };
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "detokenizer/utf8_stream.h"
+#include "detokenizer/text_stream.h"
 #include "ipc/events/token_event.h"
 
 namespace specd {
@@ -22,6 +22,8 @@ class TailPicker {
       : vocabulary_(profile.vocabulary.has_value() ? &*profile.vocabulary : nullptr),
         skip_special_tokens_(skip_special_tokens) {}
 
+  // True if a text depends on whether text precedes it.
+  bool HasFront() const { return vocabulary_ != nullptr && vocabulary_->HasFront(); }
   // The spaces that the decoder may strip from the front of a text.
   size_t NumStripped() const {
     return vocabulary_ == nullptr ? 0 : vocabulary_->text_rules().stripped_spaces;
@@ -46,40 +48,37 @@ class TailPicker {
       ids = ids.last(std::min(ids.size(), kPromptTailMax));
       return {ids.begin(), ids.end()};
     }
-    const size_t wanted_bytes = std::max(kPendingBytesMax, NumStripped());
     std::vector<TokenId> found;
     size_t found_bytes = 0;
-    for (size_t i = ids.size();
-         i > 0 && found.size() < kPromptTailMax && found_bytes < wanted_bytes; --i) {
+    for (size_t i = ids.size(); i > 0 && found.size() < kPromptTailMax; --i) {
+      if (found_bytes >= kPendingBytesMax && !MayBeFront(found)) break;
       const size_t size_bytes = SizeBytes(ids[i - 1]);
-      if (size_bytes > 0) found.push_back(ids[i - 1]);
+      if (size_bytes > 0) found.insert(found.begin(), ids[i - 1]);
       found_bytes += size_bytes;
     }
-    std::reverse(found.begin(), found.end());
     return found;
   }
 
-  // True if these ids do not have the bytes that surely end the front of a text.
+  // True if these ids do not surely end the front of a text.
   bool MayBeFront(std::span<const TokenId> ids) const {
-    size_t size_bytes = 0;
-    for (const TokenId id : ids) size_bytes += SizeBytes(id);
-    return size_bytes < NumStripped();
+    return HasFront() && StreamAfter(ids).AtFront();
   }
 
   // True if the ids may end in the middle of a code point.
   bool MayEndInside(std::span<const TokenId> ids) const {
-    if (vocabulary_ == nullptr) return !ids.empty();
-    Utf8Stream utf8;
-    std::string text;
-    for (const TokenId id : ids) utf8.Push(IsSkipped(id) ? "" : vocabulary_->Bytes(id), &text);
-    return utf8.HasPending();
+    return vocabulary_ == nullptr ? !ids.empty() : StreamAfter(ids).HasPending();
   }
 
  private:
-  bool IsSkipped(TokenId id) const { return skip_special_tokens_ && vocabulary_->IsSpecial(id); }
+  TextStream StreamAfter(std::span<const TokenId> ids) const {
+    TextStream stream(vocabulary_, nullptr, {.skip_special_tokens = skip_special_tokens_});
+    stream.Prime(ids, {});
+    return stream;
+  }
   size_t SizeBytes(TokenId id) const {
     if (vocabulary_ == nullptr) return 1;
-    return IsSkipped(id) ? 0 : vocabulary_->Bytes(id).size();
+    if (skip_special_tokens_ && vocabulary_->IsSpecial(id)) return 0;
+    return vocabulary_->Bytes(id).size();
   }
 
   const Vocabulary* vocabulary_;
@@ -106,7 +105,7 @@ TextTail MakeTextTail(const ModelProfile& profile, const SequenceParams& params,
   const bool has_all_outputs = outputs.size() == history.outputs.size();
   if (has_all_outputs && params.text_of == DecodedIds::kPromptAndOutputs) {
     prompt = picker.LastOfPrompt(history.prompt);
-    if (picker.NumStripped() == 0 && !picker.MayEndInside(prompt)) prompt.clear();
+    if (!picker.HasFront() && !picker.MayEndInside(prompt)) prompt.clear();
   }
   if (params.stop_strings.empty() && prompt.empty() && !picker.MayEndInside(outputs) &&
       !picker.MayBeFront(outputs)) {

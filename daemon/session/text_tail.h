@@ -21,7 +21,7 @@ struct TextTail {
   std::vector<TokenId> output_ids;
 };
 
-// If the decoder strips nothing, most openings have an empty tail. Ids of the prompt without text
+// If the decoder changes no front, most openings have an empty tail. Ids of the prompt without text
 // are left out. If the profile has no tokenizer, every id of the outputs counts as one byte, and
 // the last ids of the prompt come along.
 TextTail MakeTextTail(const ModelProfile& profile, const SequenceParams& params,

@@ -3,38 +3,17 @@
 #include "detokenizer/tokenizer_file.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 
+#include "tests/detokenizer/folder.h"
+
 namespace specd {
 namespace {
-
-// A folder of its own, removed with its files.
-class Folder {
- public:
-  Folder() { REQUIRE(mkdtemp(path_.data()) != nullptr); }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string Write(const std::string& name, const std::string& bytes) const {
-    std::string path = path_ + "/" + name;
-    std::ofstream(path, std::ios::binary) << bytes;
-    return path;
-  }
-
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_ = std::filesystem::temp_directory_path() / "tokenizers_XXXXXX";
-};
 
 std::string ErrorOf(const std::string& path) {
   const auto vocabulary = OpenTokenizer(path);
@@ -184,15 +163,17 @@ TEST_SUITE("unit") {
 
   TEST_CASE("tokenizer.json: it is known by its fields") {
     const Folder folder;
+    // A wrong class in the tokenizer_config.json beside it changes nothing.
+    folder.Write("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer"})");
     const auto read = OpenTokenizer(folder.Write("any.name", R"({"version": "1.0",
         "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": {"\u0120b": 1}}})"));
     REQUIRE(read.ok());
     CHECK(read->Bytes(1) == " b");
+    CHECK_FALSE(read->HasFront());
   }
 
   TEST_CASE("a file of another kind is refused by name") {
     const Folder folder;
-    CHECK(Has(ErrorOf(folder.Write("m", "GGUF\x03")), "this is a GGUF file of llama.cpp"));
     CHECK(Has(ErrorOf(folder.Write("m", "PK\x03\x04zip")), "this is a ZIP archive"));
     CHECK(Has(ErrorOf(folder.Write("m", "\x1F\x8B")), "this is a gzip file"));
     CHECK(Has(ErrorOf(folder.Write("m", kConfig)), "this is a tokenizer_config.json"));

@@ -26,17 +26,21 @@ inline void CheckVocabulary(const Vocabulary& vocabulary) {
   TextStream stream(&vocabulary, nullptr, {.skip_special_tokens = false});
   TextChunk chunk;
   std::string bytes;
+  const TextRules& rules = vocabulary.text_rules();
+  bool is_front = true;
   for (TokenId id = -1; id <= vocabulary.size(); ++id) {
     SPECD_CHECK(vocabulary.Contains(id) || vocabulary.Bytes(id).empty());
     SPECD_CHECK(vocabulary.Contains(id) || !vocabulary.IsAdded(id));
     if (vocabulary.IsAdded(id) && vocabulary.size() <= kSearchedSizeMax) {
       SPECD_CHECK(vocabulary.FindAdded(vocabulary.Bytes(id)) <= id);
     }
-    bytes += vocabulary.Bytes(id);
+    bytes += is_front ? vocabulary.FrontBytes(id) : vocabulary.Bytes(id);
+    if (rules.front_end == FrontEnd::kToken && !vocabulary.Bytes(id).empty()) is_front = false;
+    if (!vocabulary.FrontBytes(id).empty()) is_front = false;
     stream.Push(id, false, &chunk);
   }
   stream.Finish(TextEnd::kFlush, &chunk);
-  const TextRules& rules = vocabulary.text_rules();
+  if (rules.holds_last_space && !bytes.empty() && bytes.back() == ' ') bytes.pop_back();
   const bool each_byte = rules.replacement == Utf8Replacement::kByte;
   reference::Decoded expected = reference::DecodeUtf8(bytes, each_byte);
   const size_t num_replaced = each_byte ? expected.pending_bytes : (expected.pending ? 1 : 0);

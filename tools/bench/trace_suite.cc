@@ -22,6 +22,7 @@
 #include "daemon/trace/row_hash.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/base/mapping.h"
+#include "tests/support/session_steps.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/session_engine.h"
 #include "tools/bench/suite.h"
@@ -92,7 +93,7 @@ class Scene {
   absl::Status RunRound(std::vector<double>* times_us) {
     const SteadyClock::time_point start = SteadyClock::now();
     if (absl::Status status = engine_->Submit(); !status.ok()) return status;
-    if (!engine_->session()->Step()) return Broken("a round was not taken");
+    if (!StepSession(engine_->session())) return Broken("a round was not taken");
     const absl::StatusOr<bool> is_answered = engine_->Poll();
     times_us->push_back(MicrosSince(start));
     if (!is_answered.ok()) return is_answered.status();

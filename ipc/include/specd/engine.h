@@ -41,7 +41,7 @@ typedef struct specd_options {
   uint32_t max_path; /* draft tokens on one path of a tree draft, 0 .. max_draft; default 0 =
                         max_draft. A sequence gains at most max_path + 1 tokens in a round */
   uint32_t reserved; /* 0 */
-  /* The path of the model's tokenizer.json, tekken.json or rank file. Embedded mode: sequences may
+  /* The path of the model's tokenizer (docs/DAEMON.md, "Text"). Embedded mode: sequences may
    * have constraints (specd_params.grammar); NULL (default): ids only. Attached: a daemon has
    * --tokenizer. If a path is given, the library sends a hash of its ids and their bytes. A daemon
    * with another tokenizer refuses the engine with SPECD_ERROR_VOCABULARY, because its texts would

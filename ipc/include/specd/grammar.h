@@ -58,7 +58,7 @@ typedef struct specd_tokenizer_options {
   uint32_t vocab_size;     /* columns of a row of logits, at least the ids of the tokenizer's model,
                               .. 2^20; required. Columns past the tokenizer's ids are padding and
                               never allowed. Added tokens past the columns are never drawn */
-  const char* path;        /* of a tokenizer.json, tekken.json or rank file */
+  const char* path;        /* of a file that docs/DAEMON.md, "Text", lists */
   const char* json;        /* the text of one of the JSON files */
   uint64_t json_bytes;     /* default 0 = a NUL ends the text */
   specd_tokens tokens;     /* every id's text; copied */

@@ -43,7 +43,7 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, spin_us, cuda_stream (torch's, or its
     address; 0 is CUDA's default stream, and without it specd makes a CUDA stream of its own),
-    tokenizer (the path of a tokenizer.json, tekken.json or rank file: embedded, sequences may then
+    tokenizer (the path of a file that docs/DAEMON.md, "Text", lists: embedded, sequences may then
     have structured_outputs; attached, a daemon with another tokenizer refuses the engine).
     Embedded engines also take eos_token_ids, eos_tokens (their texts), reasoning_start,
     reasoning_end, profile_file (the path of a model profile with these and more), compile_ms and

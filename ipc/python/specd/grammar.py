@@ -64,8 +64,8 @@ class _Object:
 class Tokenizer(_Object):
     """The texts of a model's ids, and the width of its logits.
 
-    Give a path to a tokenizer.json (byte-level, or SentencePiece), tekken.json or rank file, the
-    text of one of the two JSON files as json=, or each id's bytes as tokens= (None for an id
+    Give a path to a tokenizer file of a kind that docs/DAEMON.md, "Text", lists, the
+    text of a tokenizer.json or tekken.json as json=, or each id's bytes as tokens= (None for an id
     without a text), with special_token_ids= for control tokens. vocab_size is the number of columns
     of a row of logits; it may be more than the tokenizer has ids, and added tokens past it are never
     drawn. eos_token_ids end every text.

@@ -36,8 +36,9 @@ ModelProfile MakeProfile() {
   return profile;
 }
 
-// The same tokens and two with spaces, of a decoder that strips some.
-Vocabulary Stripping(uint32_t num_spaces) {
+// The same tokens and two with spaces, of a decoder that strips some. If `has_fronts`, tokens lose
+// a leading space at the front.
+Vocabulary Spaced(const TextRules& rules, bool has_fronts) {
   Vocabulary::Builder builder;
   const ModelProfile plain = MakeProfile();
   for (TokenId id = 0; id < plain.vocabulary->size(); ++id) {
@@ -45,8 +46,16 @@ Vocabulary Stripping(uint32_t num_spaces) {
   }
   builder.Set(kWord + 1, " ", {});
   builder.Set(kWord + 2, " a", {});
-  builder.SetTextRules({.replacement = Utf8Replacement::kByte, .stripped_spaces = num_spaces});
+  if (has_fronts) {
+    builder.SetFront(kWord + 1, "");
+    builder.SetFront(kWord + 2, "a");
+  }
+  builder.SetTextRules(rules);
   return std::move(builder).Build();
+}
+
+Vocabulary Stripping(uint32_t num_spaces) {
+  return Spaced({.replacement = Utf8Replacement::kByte, .stripped_spaces = num_spaces}, false);
 }
 
 TextTail Tail(const Ids& prompt, const Ids& outputs, std::vector<std::string> stops = {},
@@ -142,9 +151,13 @@ TEST_SUITE("unit") {
     const auto below = [&random](size_t bound) { return random() % bound; };
     size_t num_differing = 0;
     for (int trial = 0; trial < 20000; ++trial) {
-      const uint32_t num_stripped = static_cast<uint32_t>(below(4));
+      TextRules rules{.replacement = Utf8Replacement::kByte};
+      const bool has_fronts = below(2) == 0;
+      if (!has_fronts) rules.stripped_spaces = static_cast<uint32_t>(below(4));
+      if (below(2) == 0) rules.front_end = FrontEnd::kText;
+      rules.holds_last_space = below(3) == 0;
       ModelProfile profile;
-      profile.vocabulary = Stripping(num_stripped);
+      profile.vocabulary = Spaced(rules, has_fronts);
       const auto draw = [&](size_t count) {
         Ids ids;
         for (size_t i = below(count); i > 0; --i) ids.push_back(static_cast<TokenId>(below(8)));
