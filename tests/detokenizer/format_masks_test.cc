@@ -72,14 +72,14 @@ void CheckMasks(const Vocabulary& vocabulary, const std::vector<std::string>& by
     for (size_t id = 1; id < bytes.size(); ++id) {
       CAPTURE(id);
       const std::string after = begun[i] + bytes[id];
-      const bool allowed = IsPrefixOfText(after);
+      const bool allowed = !bytes[id].empty() && IsPrefixOfText(after);
       CHECK(mask.Allows(static_cast<TokenId>(id)) == allowed);
       if (!allowed) continue;
       ++num_allowed;
       begun.push_back(after);
     }
   }
-  CHECK(num_allowed > 15);
+  CHECK(num_allowed > 5);  // some of each vocabulary
 }
 
 TEST_SUITE("grammar") {
