@@ -119,8 +119,10 @@ int Main(std::vector<std::string> arguments) {
                                   [](const std::string& each) { return !each.starts_with("-"); });
   if (named == arguments.end()) {
     if (!wants_help) {
+      const std::string flags =
+          arguments.empty() ? "" : fmt::format("{} stands alone; ", fmt::join(arguments, " "));
       return Fail(kExitBadCommandLine,
-                  "give one suite, such as specd-bench verify --quick; see --help");
+                  flags + "give one suite, such as specd-bench verify --quick; see --help");
     }
     fmt::print("{}", Usage());
     return 0;

@@ -24,7 +24,8 @@ _COMMON = (
     "kernels/cpu/cpu_tile.cc", "kernels/cpu/spin_barrier.cc", "tests/main.cc",
     "tests/kernels/bodies/run_chain.cc",
     "tests/gpu/emulation/emulated_block.cc",
-    *(f"tests/support/{name}.cc" for name in ("chi_square", "oracle", "rows")))
+    "tools/oracle/oracle.cc",
+    *(f"tests/support/{name}.cc" for name in ("chi_square", "rows")))
 # A test file, and what it needs of tests/ beside _COMMON.
 _KERNEL_TESTS = {
     "bodies/chain_cases_test": (),
@@ -34,7 +35,7 @@ _KERNEL_TESTS = {
     "bodies/far_rows_test": (),
     "bodies/narrow_filters_test": (),
     "bodies/read_ahead_test": (),
-    "bodies/resolve_test": ("support/round_case", "support/slot_rounds"),
+    "bodies/resolve_test": ("support/round_case", "support/slot_rounds", "kernels/cuda/run_round"),
     "bodies/row_cases_test": (),
     "bodies/row_steps_test": (),
     "bodies/sample_test": (),

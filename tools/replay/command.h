@@ -15,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/core/round.h"
 #include "kernels/core/sequence_round.h"
-#include "tools/terminal/terminal.h"
 #include "tools/replay/trace_reader.h"
+#include "tools/terminal/terminal.h"
 
 namespace specd::replay {
 

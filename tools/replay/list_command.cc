@@ -7,8 +7,8 @@
 
 #include "tools/replay/names.h"
 #include "tools/replay/sequence_book.h"
-#include "tools/terminal/text_table.h"
 #include "tools/replay/trace_reader.h"
+#include "tools/terminal/text_table.h"
 
 namespace specd::replay {
 namespace {

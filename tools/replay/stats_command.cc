@@ -13,9 +13,9 @@
 #include "tools/replay/names.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/sequence_book.h"
-#include "tools/terminal/text_table.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/trace_reader.h"
+#include "tools/terminal/text_table.h"
 
 namespace specd::replay {
 namespace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kernels/core/round.h"
-#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd {
 

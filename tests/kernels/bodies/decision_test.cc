@@ -10,8 +10,8 @@
 #include "kernels/backend.h"
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tools/oracle/oracle.h"
 #include "tests/support/round_case.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd {
 namespace {

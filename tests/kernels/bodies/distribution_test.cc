@@ -9,8 +9,8 @@
 #include "kernels/bodies/argmax.h"
 #include "kernels/cpu/scalar_team.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd {
 namespace {

@@ -15,8 +15,8 @@
 
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd {
 

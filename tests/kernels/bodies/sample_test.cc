@@ -9,8 +9,8 @@
 #include "kernels/cpu/scalar_team.h"
 #include "tests/kernels/bodies/run_chain.h"
 #include "tests/support/grid_size.h"
-#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd {
 namespace {

@@ -16,8 +16,8 @@
 #include "kernels/backend.h"
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/support/chi_square.h"
-#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd {
 namespace {

@@ -9,8 +9,8 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "tests/kernels/bodies/run_chain.h"
 #include "tests/support/chi_square.h"
-#include "tools/oracle/oracle.h"
 #include "tests/support/rows.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd {
 namespace {
