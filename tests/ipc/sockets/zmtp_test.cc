@@ -181,7 +181,9 @@ TEST_SUITE("unit") {
         {hello + std::string("\3\0\0\0\0\0\0\x10\1"sv), "4097 bytes"},
         {hello + std::string("\1\1a\2\0\0\0\0\0\0\x10\1"sv), "4097 bytes"},
     };
-    for (const auto& [bytes, word] : cases) {
+    for (const auto& each : cases) {
+      const std::string& bytes = each.first;
+      const char* const word = each.second;
       CAPTURE(word);
       ZmtpReader reader(ZmtpRole::kPuller);
       Taken taken;
