@@ -222,10 +222,11 @@ BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t
 }
 
 PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids) {
-  return {
-      .accept = RulesFor(endpoint, allowed_uids), .on_trouble = [endpoint](std::string_view what) {
-        LogOfPeer({"egress", spdlog::level::warn, endpoint}, "a sender of {}, {}", endpoint, what);
-      }};
+  return {.accept = RulesFor(endpoint, allowed_uids),
+          .on_trouble = [endpoint](std::string_view what) {
+            LogOfPeer({"egress", spdlog::level::warn, endpoint}, "a sender of {}, {}", endpoint,
+                      Printable(what));
+          }};
 }
 
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint) {

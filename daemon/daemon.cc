@@ -81,8 +81,10 @@ void LogCompile(const grammar::GrammarRequest& request, const grammar::CompileRe
     Log("grammar").log(level, "compiled {} of {} bytes in {:.1f} ms: {} KiB", kind,
                        request.text.size(), ms, (*result)->size_bytes() / 1024);
   } else {
-    Log("grammar").log(level, "refused {} of {} bytes after {:.1f} ms: {}", kind,
-                       request.text.size(), ms, std::string(result.status().message()));
+    // Its text has names out of the request.
+    LogOfPeer({"grammar", level, "refused constraints"},
+              "refused {} of {} bytes after {:.1f} ms: {}", kind, request.text.size(), ms,
+              Printable(std::string(result.status().message())));
   }
 }
 

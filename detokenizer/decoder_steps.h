@@ -30,7 +30,7 @@ struct DecoderStep {
     kReplace,      // `from` by `to`
     kStrip,        // up to `start` of the character `from` at the front, up to `stop` at the end
     kFuse,         // joins all pieces
-    kMetaspace,    // `from` is a space, which the first piece loses if `is_first_other`
+    kMetaspace,    // each `from` is a space; the first piece loses its if `is_first_other`
     kWordPiece,    // `from` begins a piece that continues a word; cleans up if `cleanup`
     kSuffix,       // BPEDecoder: `from` ends a word
     kJoinBySpace,  // no decoder

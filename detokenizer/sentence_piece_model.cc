@@ -53,6 +53,7 @@ class ModelReader {
 
   const std::string_view bytes_;
   const std::string_view name_;
+  bool has_unknown_ = false;
   std::string_view unk_surface_ = " \xE2\x81\x87 ";
   FrontSpaces spaces_{.strips_first = true, .strips_all = true};
   Vocabulary::Builder builder_;
@@ -154,6 +155,9 @@ absl::Status ModelReader::AddPiece(TokenId id, std::string_view text, uint64_t t
       AddSentencePiece(id, text, {.added = true}, spaces_, &builder_);
       return absl::OkStatus();
     case PieceType::kUnknown:
+      // The surface is of any length: many of them would make a large table of a small file.
+      if (has_unknown_) return Invalid(fmt::format("pieces[{}] is a second unknown piece", id));
+      has_unknown_ = true;
       builder_.Set(id, unk_surface_, {});
       return absl::OkStatus();
     case PieceType::kControl:

@@ -49,7 +49,7 @@ def readers_of(changed, texts):
         names = [re.escape(name) for name in (
             str(path), *[str(path.parent)] * (len(path.parts) > 2 and path.suffix != ".py"), *[path.name] * ("." in path.name))
             if name not in ("README.md", "CMakeLists.txt")]
-        said = re.compile(rf"""["'/}}(](?:{'|'.join(names)})["'/)\s]""")
+        said = re.compile(rf"""["'/}}(](?:{'|'.join(names) or '(?!)'})["'/)\s]""")
         imported = re.compile(rf"^\s*(?:import|from) {re.escape(path.stem)}\b", re.M)
         for reader, text in texts.items():
             if reader in found or reader == str(path):

@@ -50,11 +50,13 @@ class TailPicker {
     }
     std::vector<TokenId> found;
     size_t found_bytes = 0;
-    for (size_t i = ids.size(); i > 0 && found.size() < kPromptTailMax; --i) {
-      if (found_bytes >= kPendingBytesMax && !MayBeFront(found)) break;
+    bool is_enough = false;
+    for (size_t i = ids.size(); i > 0 && found.size() < kPromptTailMax && !is_enough; --i) {
       const size_t size_bytes = SizeBytes(ids[i - 1]);
-      if (size_bytes > 0) found.insert(found.begin(), ids[i - 1]);
+      if (size_bytes == 0) continue;
+      found.insert(found.begin(), ids[i - 1]);
       found_bytes += size_bytes;
+      is_enough = found_bytes >= kPendingBytesMax && !MayBeFront(found);
     }
     return found;
   }
@@ -100,6 +102,12 @@ TextTail MakeTextTail(const ModelProfile& profile, const SequenceParams& params,
   const TailPicker picker(profile, params.skip_special_tokens);
   const size_t output_bytes = std::max(OutputBytes(params.stop_strings), picker.NumStripped());
   std::span<const TokenId> outputs = picker.Last(history.outputs, output_bytes, kOutputTailMax);
+  // Ids behind the last of them tell whether the front is over.
+  while (outputs.size() < std::min(history.outputs.size(), kOutputTailMax) &&
+         picker.MayBeFront(outputs)) {
+    const size_t count = std::max<size_t>(2 * outputs.size(), 1);
+    outputs = history.outputs.last(std::min({count, history.outputs.size(), kOutputTailMax}));
+  }
   std::vector<TokenId> prompt;
   // A code point of the prompt goes on in the first outputs, and these go along with it.
   const bool has_all_outputs = outputs.size() == history.outputs.size();

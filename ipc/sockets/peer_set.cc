@@ -19,7 +19,7 @@ namespace specd {
 namespace {
 
 constexpr size_t kReadBytes = 16 * 1024;
-constexpr int kTurnsMax = 64;
+constexpr int kEventsMax = 64;
 
 bool Watch(int poller, int operation, int fd, uint32_t events, void* who) {
   epoll_event event = {.events = events, .data = {.ptr = who}};
@@ -64,9 +64,9 @@ absl::Time PeerSet::Now() {
 }
 
 void PeerSet::Step(absl::Duration timeout) {
-  std::array<epoll_event, kTurnsMax> events;
+  std::array<epoll_event, kEventsMax> events;
   const int num_events =
-      epoll_wait(poller_.get(), events.data(), std::min(options_.turns_max, kTurnsMax),
+      epoll_wait(poller_.get(), events.data(), std::min(options_.turns_max, kEventsMax),
                  static_cast<int>(absl::ToInt64Milliseconds(timeout)));
   for (const epoll_event& event : std::span(events.data(), std::max(num_events, 0))) {
     if (event.data.ptr == nullptr) {

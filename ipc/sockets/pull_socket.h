@@ -36,8 +36,8 @@ class PullSocket {
 
   absl::Status Bind(const std::string& endpoint);
 
-  // Waits until there is a message, and takes no more than a few of each peer's. False: none came
-  // within the timeout.
+  // Waits for the peers of the first endpoint, or for threads if there is none, and takes no more
+  // than a few messages of each. False: no message was complete; the timeout may not be over.
   bool Receive(absl::Duration timeout, Take take);
 
  private:

@@ -63,6 +63,8 @@ TEST_SUITE("unit") {
     CHECK(Has(with({""}), "pieces[1].piece has 0 bytes"));
     CHECK(Has(with({"<0xGG>", kByte}), "pieces[1] is \"<0xGG>\" of type 6"));
     CHECK(Has(with({"a", 7}), "pieces[1] is \"a\" of type 7, known are 1..6"));
+    CHECK(Has(ErrorOf(SentencePieceModel({{"<unk>", kUnknown}, {"a"}, {"<u>", kUnknown}}, "")),
+              "pieces[2] is a second unknown piece"));
     // Text that begins with the byte of a model is none.
     CHECK(Has(ErrorOf("\n{\n  \"a\": \"                                    \"\n"), "JSON"));
   }

@@ -69,7 +69,7 @@ class ChangedTestsTest(unittest.TestCase):
         for changed, readers in ((["pages/A.md"], {"tests/doc_test.cc"}), (["pages/C.md"], set()),
                                  (["tests/data/rounds/1.bin"], {"tests/data_test.cc"}),
                                  (["pages/B.md"], {"tests/support.py", "tests/run_test.py"}),
-                                 (["daemon/a.h"], set())):
+                                 (["README.md"], set()), (["CMakeLists.txt"], set()), (["daemon/a.h"], set())):
             with self.subTest(changed=changed):
                 self.assertEqual(changed_tests.readers_of(changed, texts), readers)
 

@@ -145,6 +145,20 @@ TEST_SUITE("unit") {
     CHECK(tail({}, {kLetter}).output_ids.empty());            // it is over
   }
 
+  TEST_CASE("outputs of spaces alone come along until the front is over, or all of them") {
+    ModelProfile profile;
+    profile.vocabulary = Spaced({.front_end = FrontEnd::kText}, true);
+    const TokenId space = kWord + 1;
+    const auto tail = [&profile](const Ids& outputs) {
+      SequenceParams params;
+      params.text_of = DecodedIds::kOutputs;
+      return MakeTextTail(profile, params, {{}, outputs}).output_ids;
+    };
+    CHECK(tail(Ids(4, space)) == Ids(4, space));
+    CHECK(tail(Ids(100, space)) == Ids(100, space));
+    CHECK(tail(Ids{kLetter, space, space, space, space}).empty());
+  }
+
   // The stream that gets the tail alone gives the text of the stream that gets everything.
   TEST_CASE("the tail is as good as the whole prompt and all outputs") {
     std::mt19937 random(31);
