@@ -144,7 +144,9 @@ void PeerSet::Disconnect(std::string_view why, ZmtpPeer* peer) {
 
 void PeerSet::Close(ZmtpPeer* peer) {
   if (!peer->fd.valid()) return;
-  peer->fd.Reset();  // epoll forgets it
+  // A forked process may have the connection too, and epoll forgets it with the last of them.
+  Watch(poller_.get(), EPOLL_CTL_DEL, peer->fd.get(), 0, nullptr);
+  peer->fd.Reset();
   handlers_.leave(peer);
   const auto at = std::find_if(peers_.begin(), peers_.end(),
                                [&](const auto& one) { return one.get() == peer; });

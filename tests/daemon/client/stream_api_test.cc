@@ -228,7 +228,7 @@ TEST_SUITE("unit") {
       f.Words(1).passed.store(0);
       channel.Complete(copy, std::span<const SequenceResult>(&result, 1), 0);
       // The server's thread uses the channel after this, under the lock that this call takes.
-      (void)f.server.session.session->counters();
+      CHECK_FALSE(f.server.session.session->AbortSequence({}).ok());
       specd_completion done = SizedCompletion();
       REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
