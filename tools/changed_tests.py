@@ -9,8 +9,8 @@ committed and not tracked. A program is touched if ninja's log of dependencies s
 objects read a changed file. A changed file that a program does not compile touches the tests that say
 its name in a string: documents, data, scripts. A CMakeLists.txt stands for the sources of its folder.
 
-Tests that are scripts run programs, and which ones nobody knows: each of them is touched once a
-program in bin/ is, or a library. The touched tests take BUDGET_S of processor time at most, by the
+No list says which programs a script runs. So a change to a program in bin/, or to a library, touches
+every test that is a script. The touched tests take BUDGET_S of processor time at most, by the
 times of their last runs: first those of touched programs, then the shortest.
 """
 

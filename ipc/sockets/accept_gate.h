@@ -1,4 +1,4 @@
-// AcceptGate accepts the connections of a listening socket, but for peers that may not connect.
+// AcceptGate accepts connections of a listening socket, and turns away peers that may not connect.
 //
 // For StreamListener. It keeps a descriptor in reserve: if the process has no other, it takes a
 // connection with that one and closes it, so that the listener is not ready for ever. Movable; not

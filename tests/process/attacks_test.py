@@ -47,7 +47,7 @@ class AttacksTest(fault_test.UsersCase, subscriber_test.PeerCase):
                          "--stats=none", *flags,
                          user=self.NOBODY)
 
-    # ---- attacks, each of which is repeated
+    # ---- attacks: a thread for each repeats it
 
     def subscriptions_and_frames_without_end(self):
         for endpoint in "tokens", "text":
