@@ -65,7 +65,8 @@ absl::StatusOr<Flags> Flags::Read(std::string_view suite, std::vector<Flag> tabl
                                   std::span<const std::string> arguments) {
   Flags flags;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    const size_t dashes = std::min<size_t>(arguments[i].find_first_not_of('-'), 2);
+    const size_t dashes =
+        std::min({arguments[i].find_first_not_of('-'), arguments[i].size(), size_t{2}});
     const std::string given = arguments[i].substr(dashes);
     const size_t equal = std::min(given.find('='), given.size());
     const auto flag = std::find_if(table.begin(), table.end(), [&](const Flag& known) {

@@ -27,7 +27,8 @@ ABSL_FLAG(
     "device_error or aborted");
 ABSL_FLAG(bool, rejected, false, "only where a draft token was not accepted");
 ABSL_FLAG(std::string, o, "", "the file to write; it appears whole or not at all");
-ABSL_FLAG(std::string, tokenizer, "", "tokenizer.json of the model, to show text");
+ABSL_FLAG(std::string, tokenizer, "",
+          "tokenizer file of the model (docs/DAEMON.md lists the kinds), to show text");
 ABSL_FLAG(int32_t, top, 8, "candidates of each row, 0 .. 64");
 ABSL_FLAG(std::string, backend, "cpu", "runs recorded rows again: cpu, scalar, emulated or cuda");
 ABSL_FLAG(int32_t, threads, 1, "threads of the CPU backend, 1 .. 64; the bits do not depend on it");
