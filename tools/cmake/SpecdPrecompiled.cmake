@@ -5,10 +5,10 @@
 # macros that the header asks for are the same. A file with flags of its own is left out by its
 # property SKIP_PRECOMPILE_HEADERS.
 #
-# ccache has to find such a header of another checkout too (SpecdFlags.cmake). clang's names the file that
-# it was made of, and is refused if that file has another time or size. So it has no times, and its folder
-# has a name of its own for each list of headers. CMake's own options for clang name files from the root,
-# and only to the compiler behind the driver, where ccache leaves them as they are.
+# clang's precompiled header names the folder that it was made in, and is refused where that folder is not.
+# So each checkout makes its own, without ccache; it holds no times, so that a second build at that path is
+# the same. CMake's own options for clang reach only the compiler behind the driver, where ccache does not
+# see them.
 
 set(specd_common_headers
   <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <functional> <map> <memory> <mutex>
@@ -21,20 +21,19 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
 endif()
 
-# specd_precompiled_headers(NAME PIC ON|OFF OPTIONS ... LIBRARIES ... HEADERS ...): the target that they are
-# compiled for.
+# specd_precompiled_headers(NAME PIC ON|OFF OPTIONS ... LIBRARIES ... HEADERS ...): NAME is the target.
 function(specd_precompiled_headers name)
   cmake_parse_arguments(arg "" "PIC" "OPTIONS;LIBRARIES;HEADERS" ${ARGN})
   set(headers ${specd_common_headers} ${arg_HEADERS})
-  string(MD5 list "${headers}")
-  set(target ${name}_${list})
-  set_property(GLOBAL PROPERTY ${name} ${target})
-  add_library(${target} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
-  target_link_libraries(${target} PRIVATE specd_flags absl::statusor fmt::fmt ${arg_LIBRARIES})
-  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/CMakeFiles/${target}.dir)
-  target_precompile_headers(${target} PRIVATE ${headers})
-  target_compile_options(${target} PRIVATE ${arg_OPTIONS})
-  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ${arg_PIC})
+  add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/precompiled.cc)
+  target_link_libraries(${name} PRIVATE specd_flags absl::statusor fmt::fmt ${arg_LIBRARIES})
+  target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/CMakeFiles/${name}.dir)
+  target_precompile_headers(${name} PRIVATE ${headers})
+  target_compile_options(${name} PRIVATE ${arg_OPTIONS})
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ${arg_PIC})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    set_target_properties(${name} PROPERTIES CXX_COMPILER_LAUNCHER "")
+  endif()
 endfunction()
 
 if(SPECD_PRECOMPILE)
@@ -60,7 +59,6 @@ endif()
 # specd_precompile(TARGET FROM): TARGET takes the headers that were compiled for the name FROM.
 function(specd_precompile target from)
   if(SPECD_PRECOMPILE)
-    get_property(headers GLOBAL PROPERTY ${from})
-    target_precompile_headers(${target} REUSE_FROM ${headers})
+    target_precompile_headers(${target} REUSE_FROM ${from})
   endif()
 endfunction()
