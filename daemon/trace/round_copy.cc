@@ -16,8 +16,10 @@ namespace {
 constexpr uint64_t kArenaAlign = 16;
 
 // The places whose rows the task's method reads. Rows behind the place where the draft ended were
-// not read, except by `block`, which looks at the whole draft before it decides.
+// not read, except by `block`, which looks at the whole draft before it decides. Places of a tree
+// are in no such order, so all of them count.
 int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome) {
+  if (IsTree(task)) return task.draft.num_nodes + 1;
   const int32_t last =
       task.method == VerifyMethod::kBlock ? outcome.num_drafts : outcome.num_accepted;
   return std::min(last, task.draft.num_nodes) + 1;
@@ -178,7 +180,7 @@ void RoundCopier::ListPlaces(const RanRound& round, int32_t task_index, bool all
       const uint32_t row = draft.target_rows[i];
       rows_.push_back({TraceTensor::kTarget, row, RowBytesAt(round.batch.target, row)});
     }
-    if (has_draft && i < draft.num_nodes && draft.kinds[i] == DraftKind::kSampled) {
+    if (has_draft && i < draft.num_nodes && IsDrawn(draft, i)) {
       const uint32_t row = draft.draft_rows[i];
       rows_.push_back({TraceTensor::kDraft, row, RowBytesAt(round.batch.draft, row)});
     }

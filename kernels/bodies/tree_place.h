@@ -3,9 +3,9 @@
 //
 // docs/ALGORITHMS.md, "Trees". The target at a place is t = r / S with r = (a p - c d)+, where d is
 // the latest proposal of a drawn child: the draft row, without the ids of earlier siblings if the
-// child is kSampledRest. Two numbers therefore describe a place, whatever has fallen there, with
-// these exceptions, which the draft itself lists: an id whose one-hot child fell has r = 0, and an
-// id that has left d keeps the r that it had (`held`). No row of V numbers is written.
+// child is kSampledRest. Two numbers therefore describe a place, whatever has fallen there, and the
+// draft itself lists the ids with r = 0: those of one-hot children that fell, and those that have
+// left d. No row of V numbers is written.
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
@@ -23,7 +23,6 @@ struct TreeFacts {
   double mass = 1;       // S
   double path = 1;       // P, the probability with which the path to this place stands (traversal)
   double whole = 1;      // P = mass / whole once a child fell
-  double held = 0;       // of the node before the place: its r / a at the place where it fell
   int32_t base = kRoot;  // the drawn child whose proposal is d; kRoot: none
   int32_t last = kRoot;  // the last child that fell; kRoot: none
   TokenId point = kNoToken;  // d had all its mass on this id, which has left r
@@ -56,10 +55,7 @@ class TreePlace {
   // Keeps the place in the workspace until Resume. REQUIRES: Begin found no fault.
   SPECD_HD void Keep() {
     team_.Sync();
-    if (team_.leader()) {
-      facts_.held = FactsAt(place_)->held;
-      *FactsAt(place_) = facts_;
-    }
+    if (team_.leader()) *FactsAt(place_) = facts_;
     team_.Sync();
   }
   SPECD_HD void Resume(int32_t place) {
@@ -112,13 +108,13 @@ class TreePlace {
     if (IsDrawn(draft_, child) && q_.point == kNoToken) {
       facts_.c += 1.0;
       ReadResidualHere();
-      facts_.mass = residual_.mass + facts_.a * HeldMass();
+      facts_.mass = residual_.mass;
     } else {
       if (IsDrawn(draft_, child)) facts_.point = q_.point;
       Remove(gone_, ListGone(), &p_.row);
       is_read_ = false;
       const double left = path - Rest(x) / x.one;
-      facts_.mass = facts_.c == 0.0 ? MassWithoutGone() + facts_.a * HeldMass() : left;
+      facts_.mass = facts_.c == 0.0 ? MassWithoutGone() : left;
     }
     facts_.whole = facts_.mass + (1.0 - path);
     facts_.path = facts_.whole <= 0.0 ? 1.0 : facts_.mass / facts_.whole;
@@ -194,16 +190,14 @@ class TreePlace {
     }
     return count;
   }
-  // Whether the id of a drawn child has left d.
-  SPECD_HD bool IsHeld(int32_t node) const {
-    return KindOf(draft_, node) == DraftKind::kSampledRest && node < facts_.base;
-  }
-  // The ids that p has lost, and those whose r is held.
+  // The ids with r = 0: of one-hot children that fell, and those that have left d. A child falls
+  // only where P t(x) < d(x), so a drawn one has left nothing of its id.
   SPECD_HD int32_t ListGone() {
     int32_t count = 0;
     for (int32_t node = NextChildAfter(kRoot); node != kRoot; node = NextChildAfter(node)) {
       const bool fell = node <= facts_.last && !IsDrawn(draft_, facts_.last);
-      if (IsDrawn(draft_, node) ? IsHeld(node) : fell) AddGone(rows_.DraftToken(node), &count);
+      const bool has_left = KindOf(draft_, node) == DraftKind::kSampledRest && node < facts_.base;
+      if (IsDrawn(draft_, node) ? has_left : fell) AddGone(rows_.DraftToken(node), &count);
     }
     if (facts_.point != kNoToken) AddGone(facts_.point, &count);
     return count;
@@ -213,13 +207,6 @@ class TreePlace {
       if (gone_[i] == id) return;
     }
     gone_[(*count)++] = id;
-  }
-  SPECD_HD double HeldMass() const {
-    double sum = 0;
-    for (int32_t node = NextChildAfter(kRoot); node != kRoot; node = NextChildAfter(node)) {
-      if (IsDrawn(draft_, node) && IsHeld(node)) sum += FactsAt(PlaceAfter(node))->held;
-    }
-    return sum;
   }
   // The mass of a p if nothing but p's ids have left.
   SPECD_HD double MassWithoutGone() const {
@@ -237,19 +224,11 @@ class TreePlace {
     const int32_t before = facts_.base;
     if (before != kRoot && KindOf(draft_, child) == DraftKind::kSampled) return RowFault::kNone;
     const RowFacts of_before = facts_.draft;
-    double held = 0;
-    // Where t(x) < d(x), nothing of x is left: in tree a child falls nowhere else.
-    if (before != kRoot && rows_.task().method == VerifyMethod::kTraversal) {
-      const Ratios x = RatiosOf(rows_.DraftToken(before));
-      held = Rest(x) / (facts_.a * x.one);
-    }
     q_ = ReadRest(child);
     if (q_.bad()) return q_.fault;
     facts_.base = child;
     facts_.draft = rows_.FactsOf(q_);
     if (before == kRoot) return RowFault::kNone;
-    if (team_.leader()) FactsAt(PlaceAfter(before))->held = held;
-    team_.Sync();
     if (facts_.c > 0) {
       // The proposal before is d times this ratio, at every id that both have.
       const float weight = Exp2((facts_.draft.max - of_before.max) * facts_.draft.scale);
@@ -285,15 +264,6 @@ class TreePlace {
   }
 
   SPECD_HD TokenId Replacement(uint64_t coin, bool is_fresh) {
-    const double held = facts_.a * HeldMass();
-    if (held > 0) {
-      // Ids that left d have the upper end of the coin, in the order of their nodes.
-      double left = CoinToDouble(coin) * facts_.mass;
-      const double rest = facts_.mass - held;
-      if (left >= rest) return HeldAt(left - rest);
-      coin = static_cast<uint64_t>(left / rest * 9007199254740992.0);
-      coin = coin >> kCoinBits == 0 ? coin : (uint64_t{1} << kCoinBits) - 1;
-    }
     if (facts_.c == 0.0) {
       const int32_t num_gone = p_.row.num_removed;
       if (!is_fresh) p_ = rows_.ReadTarget(place_);
@@ -301,17 +271,6 @@ class TreePlace {
     }
     if (!is_read_) ReadResidualHere();
     return SampleResidual(team_, residual_, coin);
-  }
-  SPECD_HD TokenId HeldAt(double left) const {
-    TokenId token = kNoToken;
-    for (int32_t node = NextChildAfter(kRoot); node != kRoot; node = NextChildAfter(node)) {
-      if (!IsDrawn(draft_, node) || !IsHeld(node)) continue;
-      const double mass = facts_.a * FactsAt(PlaceAfter(node))->held;
-      if (mass > 0) token = rows_.DraftToken(node);
-      if (left < mass) break;
-      left -= mass;
-    }
-    return token;
   }
   // Draws from p without the first `count` of gone_. REQUIRES: p's tiles are in the workspace.
   SPECD_HD TokenId SampleWithoutGone(int32_t count, uint64_t coin) {

@@ -115,7 +115,7 @@ void TreeOracle::WalkTargetOnly() {
     if (chosen == static_cast<int>(children.size())) {
       const double mass = SumOf(rest);
       for (double& x : rest) x /= mass;
-      result_.token = world_.Replace(place, rest, mass, {});
+      result_.token = world_.Replace(place, rest, mass);
       return;
     }
     result_.path.push_back(children[size_t(chosen)]);
@@ -140,7 +140,7 @@ void TreeOracle::WalkTree() {
       fell = true;
     }
     if (next < 0) {
-      result_.token = fell ? world_.Replace(place, t, mass, {}) : world_.Sample(place, t);
+      result_.token = fell ? world_.Replace(place, t, mass) : world_.Sample(place, t);
       return;
     }
     result_.path.push_back(next);
@@ -153,7 +153,6 @@ bool TreeOracle::Traverse(int place, double path, double mass) {
   Probabilities t = world_.TargetAt(place);
   double of_path = mass;
   bool changed = false;
-  std::vector<int> rests;  // ids that later proposals leave out
   for (const int child : ChildrenOf(place)) {
     const Probabilities d = ProposalOf(place, child);
     const auto x = size_t(world_.TokenOf(child));
@@ -166,11 +165,9 @@ bool TreeOracle::Traverse(int place, double path, double mass) {
     of_path = whole <= 0 ? mass : mass * whole;
     mass *= sum;
     changed = true;
-    if (tree_.kinds[size_t(child)] == DraftKind::kSampledRest) rests.push_back(int(x));
   }
-  if (!rests.empty()) rests.pop_back();  // no proposal came after the last one
   if (place > 0 && !world_.Accepts(place - 1, path, of_path)) return false;
-  result_.token = changed ? world_.Replace(place, t, mass, rests) : world_.Sample(place, t);
+  result_.token = changed ? world_.Replace(place, t, mass) : world_.Sample(place, t);
   return true;
 }
 

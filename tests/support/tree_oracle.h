@@ -51,9 +51,7 @@ class TreeWorld {
   virtual bool Accepts(int node, double probability, double mass) = 0;
   // A token with the SAMPLE coin, or with the RESIDUAL coin of the place.
   virtual int Sample(int place, const Probabilities& law) = 0;
-  // The ids in `last` have the upper end of the RESIDUAL coin, in this order.
-  virtual int Replace(int place, const Probabilities& law, double mass,
-                      const std::vector<int>& last) = 0;
+  virtual int Replace(int place, const Probabilities& law, double mass) = 0;
   // The interval of the place's TREE coin.
   virtual int Choose(int place, const std::vector<double>& ends) = 0;
 };

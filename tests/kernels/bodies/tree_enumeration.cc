@@ -69,17 +69,8 @@ class Enumeration::TreeRound : public oracle::TreeWorld {
     const auto position = static_cast<uint32_t>(text_.size()) + DepthOf(place);
     return Choose(SampleCoin(position), law, 1);
   }
-  int Replace(int place, const oracle::Probabilities& law, double mass,
-              const std::vector<int>& last) override {
-    std::vector<int> ids(law.size());
-    std::iota(ids.begin(), ids.end(), 0);
-    for (const int id : last) {
-      ids.erase(std::find(ids.begin(), ids.end(), id));
-      ids.push_back(id);
-    }
-    oracle::Probabilities ordered;
-    for (const int id : ids) ordered.push_back(law[size_t(id)]);
-    return ids[size_t(Choose(CoinOf(place, Purpose::kResidual), ordered, mass))];
+  int Replace(int place, const oracle::Probabilities& law, double mass) override {
+    return Choose(CoinOf(place, Purpose::kResidual), law, mass);
   }
   int Choose(int place, const std::vector<double>& ends) override {
     std::vector<double> below_1 = ends;  // the last end is 1, and the others have margins
