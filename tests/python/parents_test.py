@@ -80,7 +80,8 @@ class ParentsTest(unittest.TestCase):
         for fields, text in (
             ({"sampled": [1, 1, 0], "draft_rows": [0, 1, 0]}, "draft_rows: two drawn children"),
             ({"sampled": [1, 2, 0], "draft_rows": [0, 0, 0]}, "kinds: SPECD_SAMPLED and"),
-            ({"sampled": [0, 0, 0], "tokens": [4, 4, 1]}, "tokens: two children"),
+            ({"sampled": [0, 0, 0], "draft_rows": [0, 0, 0], "tokens": [4, 4, 1]},
+             "tokens: two children"),
             ({"sampled": [2, 0, 0], "draft_rows": [0, 0, 0], "tokens": [4, 4, 1]},
              "tokens: two children"),
             ({"sampled": [1, 1, 0], "draft_rows": [0, 0, 0], "tokens": [4, 4, 1]}, ""),

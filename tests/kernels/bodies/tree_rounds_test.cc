@@ -54,6 +54,85 @@ std::vector<std::string> Answers(RoundCase& round, CpuTarget target, int32_t voc
   return answers;
 }
 
+// A tree that can be verified with its nodes in any order. Where the coins follow the nodes, their
+// numbers change nothing.
+class SmallTree {
+ public:
+  static constexpr int32_t kNodes = 7;
+
+  SmallTree(int32_t vocab_size, bool with_replacement, std::mt19937_64& random)
+      : target_({.vocab_size = vocab_size, .num_rows = kNodes + 1}),
+        draft_({.vocab_size = vocab_size, .num_rows = kNodes + 1}) {
+    for (int row = 0; row <= kNodes; ++row) {
+      target_.Set(row, RandomLogits(random, vocab_size, 1));
+      draft_.Set(row, RandomLogits(random, vocab_size, 1));
+    }
+    const auto drawn = with_replacement ? DraftKind::kSampled : DraftKind::kSampledRest;
+    for (int32_t node = 0; node < kNodes; ++node) {
+      parents_.push_back(int32_t(random() % uint64_t(node + 1)) - 1);
+      tokens_.push_back(TokenId(random() % uint64_t(vocab_size + 1)));  // at times past the end
+      kinds_.push_back(random() % 2 == 0 ? DraftKind::kOneHot : drawn);
+    }
+  }
+
+  // An order in which parents come first, and siblings keep theirs.
+  std::vector<int32_t> OtherOrder(std::mt19937_64& random) const {
+    std::vector<int32_t> order;
+    std::vector<bool> is_listed(kNodes + 1);  // by place
+    is_listed[0] = true;
+    while (order.size() < kNodes) {
+      const auto node = int32_t(random() % kNodes);
+      bool is_next = !is_listed[size_t(node + 1)] && is_listed[size_t(ParentPlace(node))];
+      for (int32_t other = 0; other < node; ++other) {
+        if (ParentPlace(other) == ParentPlace(node)) is_next &= is_listed[size_t(other + 1)];
+      }
+      if (!is_next) continue;
+      is_listed[size_t(node + 1)] = true;
+      order.push_back(node);
+    }
+    return order;
+  }
+
+  // The result, with the numbers that the nodes have here.
+  ChainResult Run(VerifyMethod method, const std::vector<int32_t>& nodes,
+                  const KeyedCoins& coins) const {
+    std::vector<int32_t> places(kNodes + 1);  // where a place of this tree lies in that order
+    for (int32_t i = 0; i < kNodes; ++i) places[size_t(nodes[size_t(i)] + 1)] = i + 1;
+    std::vector<int32_t> parents;
+    std::vector<TokenId> tokens;
+    std::vector<DraftKind> kinds;
+    std::vector<uint32_t> target_rows = {0};
+    std::vector<uint32_t> draft_rows;
+    for (const int32_t node : nodes) {
+      parents.push_back(places[size_t(ParentPlace(node))] - 1);
+      tokens.push_back(tokens_[size_t(node)]);
+      kinds.push_back(kinds_[size_t(node)]);
+      target_rows.push_back(uint32_t(node + 1));
+      draft_rows.push_back(uint32_t(ParentPlace(node)));
+    }
+    ChainCase tree(method, tokens, kinds);
+    tree.task.draft.parents = parents.data();
+    tree.task.draft.target_rows = target_rows.data();
+    tree.task.draft.draft_rows = draft_rows.data();
+    const auto moved_coins = [&](CoinKey key) {
+      if (key.node > 0) key.node = uint32_t(nodes[key.node - 1] + 1);
+      return coins(key);
+    };
+    ChainResult result = RunScalar(tree.task, target_.view(), draft_.view(), moved_coins);
+    for (int32_t& node : result.path) node = nodes[size_t(node)];
+    return result;
+  }
+
+ private:
+  int32_t ParentPlace(int32_t node) const { return parents_[size_t(node)] + 1; }
+
+  RowMatrix target_;
+  RowMatrix draft_;
+  std::vector<int32_t> parents_;
+  std::vector<TokenId> tokens_;
+  std::vector<DraftKind> kinds_;
+};
+
 TEST_SUITE("invariance") {
   TEST_CASE("tree on a chain is token, and traversal is block, bit for bit") {
     std::vector<int32_t> parents(kMaxDraft);
@@ -140,6 +219,25 @@ TEST_SUITE("invariance") {
         REQUIRE(Answers(round, CpuTarget::kBaseline, vocab_size, {i})[0] == together[size_t(i)]);
       }
     }
+  }
+
+  TEST_CASE("trees in any order of nodes: one path and one text") {
+    std::mt19937_64 random(912);
+    size_t num_accepted = 0;
+    for (int trial = 0; trial < 300; ++trial) {
+      CAPTURE(trial);
+      const SmallTree tree(3 + trial % 3, trial % 2 == 0, random);
+      const std::vector<int32_t> order = tree.OtherOrder(random);
+      for (const VerifyMethod method :
+           {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kTree,
+            VerifyMethod::kTraversal, VerifyMethod::kTargetOnly}) {
+        const KeyedCoins coins(uint64_t(trial) + 1);
+        const ChainResult expected = tree.Run(method, InOrder(SmallTree::kNodes), coins);
+        num_accepted += expected.path.size();
+        REQUIRE(tree.Run(method, order, coins) == expected);
+      }
+    }
+    CHECK(num_accepted > 500);
   }
 }
 
