@@ -300,12 +300,15 @@ class TreePlace {
   // A record has room for one child of a place: the last one that was looked at.
   SPECD_HD void Record(int32_t child, const TreeShare& share) const {
     if (PlaceDecision* record = rows_.RecordOf(place_)) {
-      record->draft = rows_.DraftToken(child);
-      record->p_weight = static_cast<float>(share.num);
-      record->p_mass = 1;
-      record->q_weight = static_cast<float>(share.den);
-      record->q_mass = 1;
+      const TokenId token = rows_.DraftToken(child);
+      const bool is_drawn = IsDrawn(draft_, child);
+      record->draft = token;
+      record->p_weight = WeightOf(p_, token);
+      record->p_mass = p_.mass;
+      record->q_weight = is_drawn ? WeightOf(q_, token) : 1;
+      record->q_mass = is_drawn ? q_.mass : 1;
       record->prefix = facts_.path;
+      record->bound = share.num < share.den ? share.num / share.den : 1;
     }
   }
 

@@ -160,6 +160,7 @@ class TraversalWalk {
     if (node == kRoot) return true;
     const int32_t above = PlaceOf(draft_, node);
     const uint64_t coin = rows_.CoinAt(above, PlaceAfter(node), Purpose::kAccept);
+    if (PlaceDecision* record = rows_.RecordOf(above)) record->accept_coin = coin;
     if (tree_.StandsAsLeaf(CoinToDouble(coin))) return true;
     tree_.Resume(above);
     tree_.Fall(node);
