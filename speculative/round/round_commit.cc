@@ -115,11 +115,11 @@ void RoundCommitter::NameFault(const TaskOutcome& outcome, const Draft& draft, c
   if (result->refusal != Refusal::kNone) return;
   result->refusal = RefusalOf(outcome.status, outcome.fault);
   if (outcome.status == OutcomeStatus::kBadToken || outcome.fault == RowFault::kShare) return;
-  const uint32_t* const rows = is_target ? draft.target_rows : draft.draft_rows;
   // All drawn children of a place name one row.
-  const size_t index =
-      is_target ? place : static_cast<size_t>(NextChild(draft, static_cast<int32_t>(place), kRoot));
-  if (rows != nullptr) result->bad_row = rows[index];
+  const int32_t index = is_target ? static_cast<int32_t>(place)
+                                  : NextChild(draft, static_cast<int32_t>(place), kRoot);
+  const uint32_t* const rows = is_target ? draft.target_rows : draft.draft_rows;
+  if (rows != nullptr && index != kRoot) result->bad_row = rows[index];
 }
 
 void RoundCommitter::CountFault(OutcomeStatus status) {
