@@ -90,6 +90,11 @@ class TaskAnswer {
     const int32_t* const path = batch_.path + int64_t{index_} * batch_.tokens_stride;
     for (int32_t i = 0; i < outcome_.num_accepted; ++i) {
       if (!Holds("a node of the path", path[i], 0, NumNodes() - 1)) return;
+      const int32_t before = i == 0 ? kRoot : path[i - 1];
+      if (!Holds("the parent of a node of the path", ParentOf(task_.draft, path[i]), before,
+                 before)) {
+        return;
+      }
     }
   }
 

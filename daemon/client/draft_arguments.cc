@@ -33,7 +33,7 @@ bool HasMask(const specd_draft& draft) {
 bool HasSampled(const specd_draft& draft) {
   if (draft.kinds == nullptr) return false;
   const uint8_t* const end = draft.kinds + draft.num_nodes;
-  return std::find(draft.kinds, end, uint8_t{SPECD_SAMPLED}) != end;
+  return std::any_of(draft.kinds, end, [](uint8_t kind) { return kind != SPECD_ONE_HOT; });
 }
 
 // REQUIRES: the arrays are there.
@@ -104,17 +104,17 @@ absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {
                                          draft.num_nodes));
   }
   for (uint32_t i = 0; draft.kinds != nullptr && i < draft.num_nodes; ++i) {
-    if (draft.kinds[i] > SPECD_SAMPLED) {
+    if (draft.kinds[i] > SPECD_SAMPLED_REST) {
       return Invalid("kinds",
-                     fmt::format("{}[{}] = {} is neither SPECD_ONE_HOT (0) nor SPECD_SAMPLED (1)",
+                     fmt::format("{}[{}] = {} is neither SPECD_ONE_HOT (0), SPECD_SAMPLED (1) nor "
+                                 "SPECD_SAMPLED_REST (2)",
                                  NameOf(place, "kinds"), i, draft.kinds[i]));
     }
-    if (draft.kinds[i] == SPECD_SAMPLED && draft.draft_rows == nullptr) {
-      return Invalid(
-          "draft_rows",
-          fmt::format("{}[{}] is SPECD_SAMPLED but draft_rows is NULL; name the row it was "
-                      "drawn from",
-                      NameOf(place, "kinds"), i));
+    if (draft.kinds[i] != SPECD_ONE_HOT && draft.draft_rows == nullptr) {
+      return Invalid("draft_rows",
+                     fmt::format("{}[{}] was sampled but draft_rows is NULL; name the row it was "
+                                 "drawn from",
+                                 NameOf(place, "kinds"), i));
     }
   }
   return CheckBound(place, draft);

@@ -69,6 +69,7 @@ const std::byte* RowBytesAt(const TensorView& tensor, uint32_t row) {
 }  // namespace
 
 int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome) {
+  if (IsTree(task)) return task.draft.num_nodes + 1;
   const int32_t last =
       task.method == VerifyMethod::kBlock ? outcome.num_drafts : outcome.num_accepted;
   return std::min(last, task.draft.num_nodes) + 1;
@@ -177,7 +178,7 @@ void RoundCopier::ListPlaces(const RanRound& round, int32_t task_index, bool all
       const uint32_t row = draft.target_rows[i];
       rows_.push_back({TraceTensor::kTarget, row, RowBytesAt(round.batch.target, row)});
     }
-    if (has_draft && i < draft.num_nodes && draft.kinds[i] == DraftKind::kSampled) {
+    if (has_draft && i < draft.num_nodes && IsDrawn(draft, i)) {
       const uint32_t row = draft.draft_rows[i];
       rows_.push_back({TraceTensor::kDraft, row, RowBytesAt(round.batch.draft, row)});
     }

@@ -42,8 +42,7 @@ bool HasNeededRows(const RoundCopy& round, const TaskCopy& copy) {
   const std::span<const RowCopy> target = RowsOf(round, TraceTensor::kTarget);
   const std::span<const RowCopy> drafts = RowsOf(round, TraceTensor::kDraft);
   const std::span<const RowCopy> masks = RowsOf(round, TraceTensor::kMask);
-  const bool reads_drafts =
-      task.method == VerifyMethod::kToken || task.method == VerifyMethod::kBlock;
+  const bool reads_drafts = ReadsDraftRows(task.method);
   const int32_t num_read = NumReadPlaces(task, copy.outcome);
   for (int32_t i = 0; i <= draft.num_nodes; ++i) {
     const bool is_read = i < num_read;
@@ -55,8 +54,7 @@ bool HasNeededRows(const RoundCopy& round, const TaskCopy& copy) {
       const auto row = static_cast<uint32_t>(task.places[i].mask_row);
       if (masks.empty() || (is_read && !FindRow(masks, row))) return false;
     }
-    const bool has_sampled =
-        i < draft.num_nodes && draft.kinds != nullptr && draft.kinds[i] == DraftKind::kSampled;
+    const bool has_sampled = i < draft.num_nodes && IsDrawn(draft, i);
     if (!reads_drafts || !has_sampled) continue;
     if (draft.draft_rows == nullptr || drafts.empty()) return false;
     const bool is_token = draft.tokens == nullptr || draft.tokens[i] != kNoToken;

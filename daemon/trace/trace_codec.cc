@@ -19,7 +19,7 @@ namespace {
 template <class E>
 constexpr E kLast = {};
 template <>
-constexpr VerifyMethod kLast<VerifyMethod> = VerifyMethod::kBlock;
+constexpr VerifyMethod kLast<VerifyMethod> = VerifyMethod::kTargetOnly;
 template <>
 constexpr FinishReason kLast<FinishReason> = FinishReason::kError;
 template <>
@@ -43,7 +43,7 @@ constexpr NoRows kLast<NoRows> = NoRows::kUnread;
 template <>
 constexpr TraceTensor kLast<TraceTensor> = TraceTensor::kGrammarMask;
 template <>
-constexpr DraftKind kLast<DraftKind> = DraftKind::kSampled;
+constexpr DraftKind kLast<DraftKind> = DraftKind::kSampledRest;
 template <>
 constexpr ScoreMode kLast<ScoreMode> = ScoreMode::kUnfilteredLogprob;
 template <>

@@ -70,6 +70,29 @@ bool FitsPath(const Draft& draft, int32_t max_path) {
   return true;
 }
 
+// The children of one place (CONTRACT §2). Ids outside the vocabulary end their branches and may
+// repeat, and ids that only the device knows are not compared.
+Refusal CheckSiblings(const Draft& draft, uint32_t vocab_size) {
+  if (draft.parents == nullptr) return Refusal::kNone;
+  for (int32_t b = 1; b < draft.num_nodes; ++b) {
+    for (int32_t a = 0; a < b; ++a) {
+      if (draft.parents[a] != draft.parents[b]) continue;
+      const bool both_drawn = IsDrawn(draft, a) && IsDrawn(draft, b);
+      if (both_drawn && draft.draft_rows[a] != draft.draft_rows[b]) return Refusal::kSiblingRows;
+      if (both_drawn && draft.kinds[a] != draft.kinds[b]) return Refusal::kSiblingKinds;
+      // A drawn id may be that of a one-hot sibling, which then is never accepted.
+      const bool may_repeat =
+          draft.kinds[a] == DraftKind::kSampled || draft.kinds[b] == DraftKind::kSampled;
+      const bool is_id = draft.tokens != nullptr &&
+                         IsInVocabulary(draft.tokens[a], static_cast<int32_t>(vocab_size));
+      if (is_id && !may_repeat && draft.tokens[a] == draft.tokens[b]) {
+        return Refusal::kSiblingTokens;
+      }
+    }
+  }
+  return Refusal::kNone;
+}
+
 // The kernels judge the weights and masses of a side channel, as they judge rows.
 Refusal CheckRows(const SequenceInput& input, uint32_t vocab_size, const RowLimits& rows) {
   const Draft& draft = input.draft;
@@ -89,7 +112,7 @@ Refusal CheckRows(const SequenceInput& input, uint32_t vocab_size, const RowLimi
   }
   for (int32_t i = 0; i < draft.num_nodes; ++i) {
     if (draft.kinds[i] == DraftKind::kOneHot) continue;
-    if (draft.kinds[i] != DraftKind::kSampled) return Refusal::kKind;
+    if (draft.kinds[i] > DraftKind::kSampledRest) return Refusal::kKind;
     if (draft.draft_rows[i] < rows.draft_rows) continue;
     if (draft.draft_rows[i] == kNoRow) return Refusal::kNoDraftRow;
     return rows.draft_rows == 0 ? Refusal::kDraftUnbound : Refusal::kDraftRow;
@@ -178,7 +201,9 @@ SequenceInput ReadDraft(const SegmentLayout& layout, const SessionLimits& limits
   }
   if (has(kDraftMaskRows)) input.mask_rows = At<int32_t>(record, layout.draft_mask_rows_offset);
   const Refusal refusal = CheckRows(input, limits.vocab_size, rows);
-  return refusal == Refusal::kNone ? input : refused(refusal);
+  if (refusal != Refusal::kNone) return refused(refusal);
+  const Refusal of_siblings = CheckSiblings(draft, limits.vocab_size);
+  return of_siblings == Refusal::kNone ? input : refused(of_siblings);
 }
 
 void WriteResult(const SegmentLayout& layout, const SessionLimits& limits,

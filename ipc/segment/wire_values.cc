@@ -49,7 +49,12 @@ namespace {
   PAIR(Refusal::kDraftSum, SPECD_DETAIL_DRAFT_SUM)           \
   PAIR(Refusal::kDraftShare, SPECD_DETAIL_DRAFT_SHARE)       \
   PAIR(Refusal::kRowChanged, SPECD_DETAIL_ROW_CHANGED)       \
-  PAIR(Refusal::kBadToken, SPECD_DETAIL_BAD_TOKEN)
+  PAIR(Refusal::kBadToken, SPECD_DETAIL_BAD_TOKEN)           \
+  PAIR(Refusal::kSiblingRows, SPECD_DETAIL_SIBLING_ROWS)     \
+  PAIR(Refusal::kSiblingKinds, SPECD_DETAIL_SIBLING_KINDS)   \
+  PAIR(Refusal::kSiblingTokens, SPECD_DETAIL_SIBLING_TOKENS) \
+  PAIR(Refusal::kTreeSideChannel, SPECD_DETAIL_TREE_SIDE)    \
+  PAIR(Refusal::kStagedTree, SPECD_DETAIL_STAGED_TREE)
 
 #define SPECD_STATUSES(PAIR)                                         \
   PAIR(RoundStatus::kOk, SPECD_STATUS_OK)                            \
@@ -87,7 +92,7 @@ SPECD_TIE(SPECD_FINISHES, FinishReason, decltype(SPECD_FINISH_NONE))
 
 // Two entries of one value would be two equal cases, so the values are 0 .. kRefusalMax.
 static_assert(SPECD_REFUSALS(SPECD_ONE) == kRefusalMax + 1);
-static_assert(static_cast<uint32_t>(Refusal::kBadToken) == kRefusalMax);
+static_assert(static_cast<uint32_t>(Refusal::kStagedTree) == kRefusalMax);
 static_assert(kNoRow == SPECD_NO_ROW);
 
 }  // namespace

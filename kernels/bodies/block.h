@@ -167,7 +167,7 @@ class BlockWalk {
       last_prefix_ = place.prefix;
       return false;
     }
-    residual = ReadResidual(rows_.team(), p_, q_, place.prefix, rows_.workspace().residual);
+    residual = ReadResidual(rows_.team(), p_, q_, {.p = place.prefix}, rows_.workspace().residual);
     return true;
   }
 

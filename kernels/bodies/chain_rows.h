@@ -1,5 +1,6 @@
-// ChainRows gives the rows, coins and draft tokens of one task, by place, for every verification
-// method of chains.
+// ChainRows gives the rows, coins and draft tokens of one task to every verification method. Target
+// rows are named by place, draft rows and draft tokens by node. In a chain, node i is proposed at
+// place i.
 #pragma once
 
 #include "kernels/bodies/read_ahead.h"
@@ -64,11 +65,12 @@ class ChainRows {
     return nullptr;
   }
   SPECD_HD void RecordPlaces() const {
+    const bool is_chain = task_.draft.parents == nullptr;
     for (int32_t i = 0; i <= num_drafts(); ++i) {
       PlaceDecision* const record = RecordOf(i);
       if (record == nullptr) return;
       record->position = PositionOf(i);
-      if (i < num_drafts()) record->draft = DraftToken(i);
+      if (is_chain && i < num_drafts()) record->draft = DraftToken(i);
     }
   }
   SPECD_HD void RecordShares(int32_t i, const Distribution& p, const DraftShare& q) const {
@@ -106,17 +108,17 @@ class ChainRows {
                                      TargetWorkspace(i));
   }
 
-  SPECD_HD Row DraftRow(int32_t i) const {
-    const RowView view = RowAt(batch_.draft, task_.draft.draft_rows[i]);
-    if (task_.draft_edits) return Edited(view, i);
+  SPECD_HD Row DraftRow(int32_t node) const {
+    const RowView view = RowAt(batch_.draft, task_.draft.draft_rows[node]);
+    if (task_.draft_edits) return Edited(view, PlaceOf(task_.draft, node));
     Row row;
     row.view = view;
     return row;
   }
   template <bool kNarrow = false>
-  SPECD_HD Distribution ReadDraft(int32_t i) {
-    return ReadDistribution<kNarrow>(team_, DraftRow(i), task_.draft_scale, task_.draft_filters,
-                                     WithAhead(workspace_.draft, DraftTaskRow(i)));
+  SPECD_HD Distribution ReadDraft(int32_t node) {
+    return ReadDistribution<kNarrow>(team_, DraftRow(node), task_.draft_scale, task_.draft_filters,
+                                     WithAhead(workspace_.draft, DraftTaskRow(node)));
   }
 
   // The verdict of the pass that read the target row of place i ahead. A team that keeps records
@@ -177,19 +179,22 @@ class ChainRows {
   }
 
   SPECD_HD int32_t num_drafts() const { return task_.draft.num_nodes; }
-  // The draft tokens before the first id outside the vocabulary.
+  // The draft tokens whose path lies in the vocabulary.
   SPECD_HD int32_t NumDrawn() const {
-    int32_t end = num_drafts();
-    for (int32_t i = num_drafts() - 1; i >= 0; --i) end = DraftEndsAt(i) ? i : end;
-    return end;
+    NodeSet drawn = 0;
+    for (int32_t i = 0; i < num_drafts(); ++i) {
+      const int32_t parent = ParentOf(task_.draft, i);
+      const bool is_drawn =
+          IsInVocabulary(DraftToken(i)) && (parent == kRoot || Holds(drawn, parent));
+      drawn |= is_drawn ? NodeSet{1} << i : 0;
+    }
+    return NumNodes(drawn);
   }
   SPECD_HD bool DraftEndsAt(int32_t i) const {
     return i >= num_drafts() || !IsInVocabulary(DraftToken(i));
   }
   SPECD_HD TokenId DraftToken(int32_t i) const { return task_.draft.tokens[i]; }
-  SPECD_HD bool IsSampled(int32_t i) const {
-    return task_.draft.kinds != nullptr && task_.draft.kinds[i] == DraftKind::kSampled;
-  }
+  SPECD_HD bool IsSampled(int32_t node) const { return IsDrawn(task_.draft, node); }
   SPECD_HD bool IsInVocabulary(TokenId token) const {
     return specd::IsInVocabulary(token, batch_.target.vocab_size);
   }
@@ -206,8 +211,12 @@ class ChainRows {
   }
 
   SPECD_HD uint64_t Coin(const CoinKey& key) const { return coins_(key); }
-  SPECD_HD uint32_t PositionOf(int32_t i) const {
+  // The position of token i of the output, and of the token at a place.
+  SPECD_HD uint32_t PositionOfToken(int32_t i) const {
     return task_.first_position + static_cast<uint32_t>(i);
+  }
+  SPECD_HD uint32_t PositionOf(int32_t place) const {
+    return PositionOfToken(DepthOf(task_.draft, place));
   }
   // The coin of the token at place i if it is drawn from p itself.
   SPECD_HD uint64_t SampleCoinAt(int32_t i) const { return coins_(SampleCoin(PositionOf(i))); }

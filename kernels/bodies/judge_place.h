@@ -37,6 +37,7 @@ class PlaceJudge {
  public:
   SPECD_HD explicit PlaceJudge(ChainRows<T, CoinSource>& rows) : rows_(rows), team_(rows.team()) {}
 
+  // REQUIRES: the draft is a chain, and the method decides place by place.
   SPECD_HD PlaceVerdict Judge(int32_t i) {
     switch (rows_.task().method) {
       case VerifyMethod::kGreedy:
@@ -45,11 +46,24 @@ class PlaceJudge {
         return SampleAndCompare(i);
       case VerifyMethod::kToken:
         return AcceptOrReplace(i);
-      case VerifyMethod::kBlock:  // never decided place by place
-      case VerifyMethod::kAuto:
-        break;
+      default:
+        return {};
     }
-    return {};
+  }
+
+  SPECD_HD GreedyToken GreedyAt(int32_t i) {
+    if (rows_.task().draft.target_argmax == nullptr) {
+      return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
+    }
+    const TokenId token = rows_.task().draft.target_argmax[i];
+    return {rows_.IsInVocabulary(token) ? token : kNoToken};
+  }
+
+  SPECD_HD TokenId SampleAt(int32_t i, const Distribution& p) {
+    const uint64_t coin = rows_.SampleCoinAt(i);
+    const TokenId token = Sample(team_, p, coin);
+    rows_.RecordDraw(i, p, token, coin, Purpose::kSample, -1);
+    return token;
   }
 
  private:
@@ -66,14 +80,6 @@ class PlaceJudge {
     return {Verdict::kEnds, token};
   }
 
-  SPECD_HD GreedyToken GreedyAt(int32_t i) {
-    if (rows_.task().draft.target_argmax == nullptr) {
-      return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
-    }
-    const TokenId token = rows_.task().draft.target_argmax[i];
-    return {rows_.IsInVocabulary(token) ? token : kNoToken};
-  }
-
   SPECD_HD PlaceVerdict SampleAndCompare(int32_t i) {
     const Distribution p = rows_.template ReadTarget<kAtOnce>(i);
     if (p.wide) return {.verdict = Verdict::kLeft};
@@ -87,13 +93,6 @@ class PlaceJudge {
   SPECD_HD DraftShare KnownShare(int32_t i) const {
     if (!rows_.IsSampled(i)) return {};
     return {.fault = RowFault::kNone, .weight = 0, .mass = 0};
-  }
-
-  SPECD_HD TokenId SampleAt(int32_t i, const Distribution& p) {
-    const uint64_t coin = rows_.SampleCoinAt(i);
-    const TokenId token = Sample(team_, p, coin);
-    rows_.RecordDraw(i, p, token, coin, Purpose::kSample, -1);
-    return token;
   }
 
   // token: Leviathan et al. 2023, Chen et al. 2023.
@@ -125,12 +124,12 @@ class PlaceJudge {
         rows_.NoteFallen(i, p, q);
         return {.verdict = Verdict::kFalls};
       }
-      return ReplacementAt<kAtOnce>(rows_, i, ResidualWithoutPass(team_, p, q, 1.0));
+      return ReplacementAt<kAtOnce>(rows_, i, ResidualWithoutPass(team_, p, q, {}));
     } else {
       if (!reads_q) q = rows_.ReadDraft(i);
       if (q.bad()) return {.verdict = Verdict::kBadDraft, .fault = q.fault};
       return ReplacementAt<kAtOnce>(rows_, i,
-                                    ReadResidual(team_, p, q, 1.0, rows_.workspace().residual));
+                                    ReadResidual(team_, p, q, {}, rows_.workspace().residual));
     }
   }
 

@@ -25,6 +25,7 @@ class TaskPauses {
   int32_t place() const { return now_.place; }
   const TaskOutcome& outcome() const { return now_.outcome; }
   TokenId last_token() const { return now_.last_token; }
+  int32_t last_node() const { return now_.last_node; }
   const BlockProgress& block() const { return now_.block; }
 
   // Call it before the work on a place. True: the task stops here, and goes on at this place.
@@ -39,11 +40,12 @@ class TaskPauses {
   bool paused() const { return paused_; }
 
   template <Team T>
-  void Keep(T& team, const TaskOutcome& outcome, TokenId last_token) {
+  void Keep(T& team, const TaskOutcome& outcome, TokenId last_token, int32_t last_node) {
     team.Sync();  // every group has read the progress
     if (!team.leader()) return;
     now_.outcome = outcome;
     now_.last_token = last_token;
+    now_.last_node = last_node;
     now_.has_begun = true;
     now_.is_paused = true;
     *progress_ = now_;
@@ -64,12 +66,13 @@ struct NoPauses {
   SPECD_HD constexpr int32_t place() const { return 0; }
   SPECD_HD constexpr TaskOutcome outcome() const { return {}; }
   SPECD_HD constexpr TokenId last_token() const { return kNoToken; }
+  SPECD_HD constexpr int32_t last_node() const { return kRoot; }
   SPECD_HD constexpr BlockProgress block() const { return {}; }
   SPECD_HD constexpr bool Before(TaskPhase, int32_t) const { return false; }
   SPECD_HD void KeepBlock(const BlockProgress&) const {}
   SPECD_HD constexpr bool paused() const { return false; }
   template <Team T>
-  SPECD_HD void Keep(T&, const TaskOutcome&, TokenId) const {}
+  SPECD_HD void Keep(T&, const TaskOutcome&, TokenId, int32_t) const {}
 };
 
 template <Team T>

@@ -46,10 +46,9 @@ SPECD_INLINE bool IsReadAhead(const Task& task, int32_t task_row) {
     }
   }
   if (IsTargetRow(task_row)) return !forced;
-  if (task.method != VerifyMethod::kToken && task.method != VerifyMethod::kBlock) return false;
+  if (!ReadsDraftRows(task.method)) return false;
   if (draft.tokens != nullptr && draft.tokens[index] == kNoToken) return false;
-  const bool sampled = draft.kinds != nullptr && draft.kinds[index] == DraftKind::kSampled;
-  return sampled && draft.draft_weights == nullptr && !(task.draft_edits && forced);
+  return IsDrawn(draft, index) && draft.draft_weights == nullptr && !(task.draft_edits && forced);
 }
 
 // The size of the results that passes leave for a task's rows, and the layout for one row.

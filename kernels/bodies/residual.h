@@ -1,9 +1,9 @@
-// Residual is the distribution (P p - q)+ from which a rejected token is replaced for the sampled
+// Residual is the distribution (a p - c q)+ from which a rejected token is replaced for the sampled
 // methods.
 //
-// docs/ALGORITHMS.md, "Chains: token" (P = 1) and "Chains: block". The residual is two rounded
-// products and a difference, never fused. If the two rows are identical and P = 1, the residual is
-// therefore exactly 0.
+// docs/ALGORITHMS.md, "Chains: token" (a = c = 1), "Chains: block" (a = P, c = 1) and "Trees". The
+// residual is two rounded products and a difference, never fused. If the two rows are identical and
+// a = c, the residual is therefore exactly 0.
 #pragma once
 
 #include "kernels/bodies/sample.h"
@@ -14,33 +14,38 @@ namespace specd {
 struct ResidualFunction {
   WeightFunction p;
   WeightFunction q;
-  float a;  // P / mass of p
-  float b;  // 1 / mass of q
+  float a;  // a / mass of p
+  float b;  // c / mass of q
   template <typename Value>
   SPECD_INLINE auto operator()(Value x, Value y) const {
     return PositivePart(a * p(x) - b * q(y));
   }
 };
 
+// a and c.
+struct ResidualFactors {
+  double p = 1;
+  double q = 1;
+};
+
 // A residual whose tiles have been summed. Valid while the rows and `masses` are.
 struct Residual {
   const Distribution* p = nullptr;
   const Distribution* q = nullptr;
-  double factor = 1;           // P
-  double mass = 0;             // sum over v of (P p(v) - q(v))+
+  double mass = 0;             // sum over v of (a p(v) - c q(v))+
   TokenId without = kNoToken;  // q is a point: the residual is p without this id
   bool whole = false;          // q takes no mass of p, or p is a point: the residual is p
   ResidualFunction function{};
   const float* masses = nullptr;  // the tiles' masses, if neither of these is set
 };
 
-// (P p - q)+ if q has all its mass on one id, which may be outside the vocabulary.
+// (a p - c q)+ if q has all its mass on one id, which may be outside the vocabulary. REQUIRES: the
+// difference at that id is not above 0.
 template <Team T>
 SPECD_INLINE Residual ResidualOfPoint(const T& team, const Distribution& p, TokenId point,
                                       double factor) {
   Residual residual;
   residual.p = &p;
-  residual.factor = factor;
   const double taken = static_cast<double>(team.Agree(WeightOf(p, point)));
   residual.mass = factor * ((p.mass - taken) / p.mass);
   residual.without = point;
@@ -48,15 +53,15 @@ SPECD_INLINE Residual ResidualOfPoint(const T& team, const Distribution& p, Toke
   return residual;
 }
 
-// (P p - q)+ if p has all its mass on one id: the residual is that id, or nothing.
+// (a p - c q)+ if p has all its mass on one id: the residual is that id, or nothing.
 template <Team T>
 SPECD_INLINE Residual ResidualAtPoint(const T& team, const Distribution& p, const Distribution& q,
-                                      double factor) {
+                                      const ResidualFactors& factors) {
   Residual residual;
   residual.p = &p;
   residual.q = &q;
-  residual.factor = factor;
-  const double rest = factor - static_cast<double>(team.Agree(WeightOf(q, p.point))) / q.mass;
+  const double taken = factors.q * (static_cast<double>(team.Agree(WeightOf(q, p.point))) / q.mass);
+  const double rest = factors.p - taken;
   residual.mass = rest > 0 ? rest : 0;
   residual.whole = true;
   return residual;
@@ -69,15 +74,15 @@ SPECD_INLINE bool TakesPass(const Distribution& p, const Distribution& q) {
 // REQUIRES: the residual takes no pass; neither row is bad.
 template <Team T>
 SPECD_INLINE Residual ResidualWithoutPass(const T& team, const Distribution& p,
-                                          const Distribution& q, double factor) {
-  return q.point != kNoToken ? ResidualOfPoint(team, p, q.point, factor)
-                             : ResidualAtPoint(team, p, q, factor);
+                                          const Distribution& q, const ResidualFactors& factors) {
+  return q.point != kNoToken ? ResidualOfPoint(team, p, q.point, factors.p)
+                             : ResidualAtPoint(team, p, q, factors);
 }
 
 SPECD_INLINE ResidualFunction FunctionOfResidual(const WeightFunction& p, double p_mass,
                                                  const WeightFunction& q, double q_mass,
-                                                 double factor) {
-  return {p, q, static_cast<float>(factor / p_mass), static_cast<float>(1.0 / q_mass)};
+                                                 const ResidualFactors& factors) {
+  return {p, q, static_cast<float>(factors.p / p_mass), static_cast<float>(factors.q / q_mass)};
 }
 
 // The steps of a tile that the pass has to read. In the other steps the cut makes p 0, so the
@@ -89,14 +94,13 @@ SPECD_INLINE uint32_t StepsOfResidual(const float* peaks, bool has_cut, float cu
 
 // The residual before its pass. `masses` has one entry for each tile. REQUIRES: the residual takes
 // a pass; neither row is bad; both rows have the same vocabulary.
-SPECD_INLINE Residual BeginResidual(const Distribution& p, const Distribution& q, double factor,
-                                    float* masses) {
+SPECD_INLINE Residual BeginResidual(const Distribution& p, const Distribution& q,
+                                    const ResidualFactors& factors, float* masses) {
   Residual residual;
   residual.p = &p;
   residual.q = &q;
-  residual.factor = factor;
   residual.function =
-      FunctionOfResidual({p.max, p.scale}, p.mass, {q.max, q.scale}, q.mass, factor);
+      FunctionOfResidual({p.max, p.scale}, p.mass, {q.max, q.scale}, q.mass, factors);
   residual.masses = masses;
   return residual;
 }
@@ -127,9 +131,9 @@ SPECD_BODY void EndResidual(T& team, Residual* residual) {
 // the same vocabulary.
 template <Team T>
 SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribution& q,
-                                 double factor, float* masses) {
-  if (!TakesPass(p, q)) return ResidualWithoutPass(team, p, q, factor);
-  Residual residual = BeginResidual(p, q, factor, masses);
+                                 const ResidualFactors& factors, float* masses) {
+  if (!TakesPass(p, q)) return ResidualWithoutPass(team, p, q, factors);
+  Residual residual = BeginResidual(p, q, factors, masses);
   ForEachTile(team, NumTiles(p.row.view.vocab_size),
               [&](int32_t t) { NoteResidualTile(team, residual, t, masses); });
   EndResidual(team, &residual);

@@ -1,9 +1,9 @@
 // RunTask does one sequence's part of a round for a backend.
 //
 // For a draft, it decides which draft tokens stand and which token follows them.
-// docs/ALGORITHMS.md, "Chains". Rows are read only as far as the decision needs them. The final
-// token comes from one row, and later rows never matter, even if they are bad (CONTRACT §6). Every
-// group of the team computes the same outcome, and the leader writes the results.
+// docs/ALGORITHMS.md, "Chains" and "Trees". Rows are read only as far as the decision needs them.
+// The final token comes from one row, and later rows never matter, even if they are bad (CONTRACT
+// §6). Every group of the team computes the same outcome, and the leader writes the results.
 //
 // Rows may lie in memory that another process writes. If a row changes while it is read, the
 // outcome is unspecified but safe: no id outside the vocabulary is emitted, and at worst the row is
@@ -17,43 +17,11 @@
 #include "kernels/bodies/pauses.h"
 #include "kernels/bodies/sample.h"
 #include "kernels/bodies/score.h"
+#include "kernels/bodies/task_output.h"
+#include "kernels/bodies/tree_walk.h"
 #include "kernels/core/round.h"
 
 namespace specd {
-
-// The places of a task's results: its rows of RoundBatch's arrays.
-struct TaskOutput {
-  TokenId* tokens = nullptr;
-  int32_t* path = nullptr;  // the accepted nodes
-  TokenScore* scores = nullptr;
-  int32_t scores_stride = 0;
-  DraftSample* samples = nullptr;
-  const SlotOutput* slot_outputs = nullptr;
-  int32_t num_slot_outputs = 0;
-  SlotStates slots;
-  PlaceDecision* decisions = nullptr;
-  PausedTask* progress = nullptr;
-  int32_t rows_max = 0;
-};
-
-SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {
-  TaskOutput output;
-  if (batch.decisions != nullptr) {
-    output.decisions = batch.decisions + task * batch.decisions_stride;
-  }
-  const int64_t first_token = task * batch.tokens_stride;
-  if (batch.tokens != nullptr) output.tokens = batch.tokens + first_token;
-  if (batch.path != nullptr) output.path = batch.path + first_token;
-  if (batch.scores != nullptr) output.scores = batch.scores + first_token * batch.scores_stride;
-  output.scores_stride = batch.scores_stride;
-  if (batch.samples != nullptr) output.samples = batch.samples + task * batch.samples_stride;
-  output.slot_outputs = batch.slot_outputs;
-  output.num_slot_outputs = batch.num_slot_outputs;
-  output.slots = batch.slots;
-  output.progress = batch.progress;
-  output.rows_max = batch.rows_max;
-  return output;
-}
 
 // One task in progress. kAtOnce: all rows of the task were read ahead, and the warp that completed
 // them decides (fused_round.h). It leaves work that takes another pass over rows to a larger team.
@@ -69,6 +37,7 @@ class TaskRun {
     if (!pauses_.has_begun()) return;
     outcome_ = pauses_.outcome();
     last_token_ = pauses_.last_token();
+    last_node_ = pauses_.last_node();
   }
 
   SPECD_HD TaskOutcome Run() {
@@ -93,7 +62,7 @@ class TaskRun {
       // Children of a draft are not output tokens, so they have no scores.
       const bool scores = task_.scores.enabled && task_.kind != TaskKind::kSampleDraft;
       if (scores && !pauses_.paused()) ScoreTokens();
-      if (pauses_.paused()) pauses_.Keep(team_, outcome_, last_token_);
+      if (pauses_.paused()) pauses_.Keep(team_, outcome_, last_token_, last_node_);
       return outcome_;
     }
   }
@@ -124,9 +93,45 @@ class TaskRun {
       if constexpr (KeepsDraws<T>) rows_.RecordPlaces();
     }
     if constexpr (!kAtOnce) {
+      if (task_.method == VerifyMethod::kTraversal) return Traverse();
+      if (IsTree(task_)) return WalkTree();
       if (task_.method == VerifyMethod::kBlock) return Block();
     }
     Walk();
+  }
+
+  // Goes down the tree while children stand.
+  SPECD_HD void WalkTree() {
+    TreeWalk<T, CoinSource> walk(rows_);
+    int32_t place = pauses_.place();
+    while (!pauses_.Before(TaskPhase::kPlaces, place)) {
+      const TreeStep step = walk.At(place);
+      if (step.child == kRoot) {
+        Follow(place, step.verdict);
+        return;
+      }
+      if (!AcceptNode(step.child)) return;
+      place = PlaceAfter(step.child);
+    }
+  }
+
+  SPECD_HD void Traverse() {
+    TraversalWalk<T, CoinSource> walk(rows_);
+    const PlaceVerdict end = walk.Run();
+    const NodeSet path = AncestorsOf(task_.draft, walk.place());
+    for (int32_t node = 0; node < task_.draft.num_nodes; ++node) {
+      if (Holds(path, node) && !AcceptNode(node)) return;
+    }
+    Follow(walk.place(), end);
+  }
+
+  SPECD_HD bool AcceptNode(int32_t node) {
+    const int32_t place = PlaceOf(task_.draft, node);
+    if (PlaceDecision* record = rows_.RecordOf(place)) {
+      record->judged = record->stands = true;
+      record->draft = record->token = rows_.DraftToken(node);
+    }
+    return Accept(place, node);
   }
 
   // Goes from place to place while draft tokens stand.
@@ -142,7 +147,7 @@ class TaskRun {
     Record(i, place);
     switch (place.verdict) {
       case Verdict::kStands:
-        if (!rows_.DraftEndsAt(i)) return Accept(i, rows_.DraftToken(i));
+        if (!rows_.DraftEndsAt(i)) return Accept(i, i);
         // The facts of this verdict have changed.
         Fail(OutcomeStatus::kBadTargetRow, RowFault::kChanged);
         return false;
@@ -254,9 +259,9 @@ class TaskRun {
     for (int32_t i = resumes ? pauses_.place() : 0; i < outcome_.num_tokens; ++i) {
       if (pauses_.Before(TaskPhase::kScores, i)) return;
       const RowFault fault =
-          ScoreToken(team_, rows_.TargetRow(i), task_.target_scale, task_.target_filters,
-                     output_.tokens[i], task_.scores, rows_.workspace().target,
-                     output_.scores + int64_t{i} * output_.scores_stride);
+          ScoreToken(team_, rows_.TargetRow(PlaceOfToken(i)), task_.target_scale,
+                     task_.target_filters, output_.tokens[i], task_.scores,
+                     rows_.workspace().target, output_.scores + int64_t{i} * output_.scores_stride);
       if (fault == RowFault::kNone || task_.kind != TaskKind::kScore) continue;
       outcome_.num_tokens = i;
       return Fail(OutcomeStatus::kBadTargetRow, fault);
@@ -271,12 +276,12 @@ class TaskRun {
     const SlotCounts counts{.slot = task_.slot,
                             .num_tokens = outcome_.num_tokens,
                             .num_accepted = outcome_.num_accepted,
-                            .total_kept = rows_.PositionOf(outcome_.num_tokens)};
+                            .total_kept = rows_.PositionOfToken(outcome_.num_tokens)};
     for (int32_t i = 0; i < output_.num_slot_outputs; ++i) {
       const SlotOutput& output = output_.slot_outputs[i];
       WriteSlotRow(
           output, counts, [this](int32_t token) { return KeptToken(token); },
-          [](int32_t node) { return node; }, RowOf(output, task_.slot));
+          [this](int32_t accepted) { return NodeOfToken(accepted); }, RowOf(output, task_.slot));
     }
   }
   SPECD_HD void WriteSlotState() {
@@ -284,28 +289,42 @@ class TaskRun {
     if (slots.kept == nullptr) return;
     const auto room = static_cast<uint32_t>(slots.recent_room);
     for (int32_t i = 0; i < outcome_.num_tokens && room > 0; ++i) {
-      slots.recent[int64_t{task_.slot} * slots.recent_room + rows_.PositionOf(i) % room] =
+      slots.recent[int64_t{task_.slot} * slots.recent_room + rows_.PositionOfToken(i) % room] =
           KeptToken(i);
     }
-    slots.kept[task_.slot] = rows_.PositionOf(outcome_.num_tokens);
+    slots.kept[task_.slot] = rows_.PositionOfToken(outcome_.num_tokens);
   }
   // Token i of the output. The output itself may be slow to read.
   SPECD_HD TokenId KeptToken(int32_t i) const {
-    return i < outcome_.num_accepted ? rows_.DraftToken(i) : last_token_;
+    return i < outcome_.num_accepted ? rows_.DraftToken(NodeOfToken(i)) : last_token_;
+  }
+  // The node of accepted token i.
+  SPECD_HD int32_t NodeOfToken(int32_t i) const {
+    if (task_.draft.parents == nullptr) return i;
+    int32_t node = last_node_;
+    for (int32_t above = outcome_.num_accepted - 1 - i; above > 0; --above) {
+      node = ParentOf(task_.draft, node);
+    }
+    return node;
+  }
+  // The place of token i of the output.
+  SPECD_HD int32_t PlaceOfToken(int32_t i) const {
+    return task_.draft.parents == nullptr || i == 0 ? i : PlaceAfter(NodeOfToken(i - 1));
   }
 
-  SPECD_HD bool Accept(int32_t i, TokenId token) {
-    if (!Emit(i, token)) return false;
-    if (output_.path != nullptr && team_.leader()) output_.path[i] = i;
+  SPECD_HD bool Accept(int32_t place, int32_t node) {
+    if (!Emit(place, rows_.DraftToken(node))) return false;
+    if (output_.path != nullptr && team_.leader()) output_.path[outcome_.num_accepted] = node;
     ++outcome_.num_accepted;
+    last_node_ = node;
     return true;
   }
   SPECD_HD void Fail(OutcomeStatus status, RowFault fault = RowFault::kNone) {
     outcome_.status = status;
     outcome_.fault = fault;
   }
-  // The last check before an id is emitted. If the check fails, it returns false and ends the
-  // sequence.
+  // The last check before the next id is emitted, at place i. If the check fails, it returns false
+  // and ends the sequence.
   SPECD_HD bool Emit(int32_t i, TokenId token) {
     if (token == kNoToken) {
       Fail(OutcomeStatus::kBadTargetRow, RowFault::kChanged);
@@ -316,7 +335,7 @@ class TaskRun {
       return false;
     }
     if (IsPointMass(i, token)) ++outcome_.point_masses;
-    if (team_.leader()) output_.tokens[i] = token;
+    if (team_.leader()) output_.tokens[outcome_.num_tokens] = token;
     last_token_ = token;
     ++outcome_.num_tokens;
     return true;
@@ -326,10 +345,13 @@ class TaskRun {
     const Row row = rows_.TargetRow(i);
     return row.place.forced == kNoToken && ElementOf(row, token) == kInfinity;
   }
-  // Counts the draft token that another token replaced.
+  // Counts the draft tokens that another token replaced.
   SPECD_HD void CountIfInvalid(int32_t i) {
-    if (i >= rows_.num_drafts() || rows_.DraftToken(i) == kNoToken) return;
-    if (!rows_.MayEmit(i, rows_.DraftToken(i))) ++outcome_.invalid_drafts;
+    for (int32_t node = NextChild(task_.draft, i, kRoot); node != kRoot;
+         node = NextChild(task_.draft, i, node)) {
+      const TokenId token = rows_.DraftToken(node);
+      if (token != kNoToken && !rows_.MayEmit(i, token)) ++outcome_.invalid_drafts;
+    }
   }
 
   ChainRows<T, CoinSource>& rows_;
@@ -339,6 +361,7 @@ class TaskRun {
   PausesOf<T> pauses_;
   TaskOutcome outcome_;
   TokenId last_token_ = kNoToken;
+  int32_t last_node_ = kRoot;  // the last accepted node
   bool deferred_ = false;
   int32_t fallen_ = -1;
 };

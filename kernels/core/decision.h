@@ -49,6 +49,7 @@ struct PlaceDecision {
   double p_mass = 0;
   double q_mass = 0;
   uint64_t accept_coin = kNoCoin;
+  // In a tree a place has several draft tokens; the record is that of the last one that was judged.
   // `block`: P before this place's token, and the bound that the accept coin must be below for the
   // draft up to this token to stand. A bound below 0: the walk did not come here.
   double prefix = 1;

@@ -19,8 +19,9 @@ namespace specd {
 
 // How a draft token was chosen (CONTRACT §2). A token that was drawn from a distribution must bring
 // the draft row. If the engine calls the token kOneHot instead, the result is still lossless, but
-// fewer tokens are accepted.
-enum class DraftKind : uint8_t { kOneHot = 0, kSampled = 1 };
+// fewer tokens are accepted. kSampled: drawn from the row. kSampledRest: drawn from the row without
+// the ids of its kOneHot siblings and of its kSampledRest siblings with a lower index.
+enum class DraftKind : uint8_t { kOneHot = 0, kSampled = 1, kSampledRest = 2 };
 
 // The most nodes of a draft. A set of nodes then fits one word.
 inline constexpr int32_t kNodesMax = 64;
@@ -34,7 +35,7 @@ struct Draft {
   const int32_t* parents = nullptr;       // an earlier node or kRoot; null: a chain
   const DraftKind* kinds = nullptr;       // null: all kOneHot
   const uint32_t* target_rows = nullptr;  // one for each place
-  const uint32_t* draft_rows = nullptr;   // one for each node, read if the node is kSampled
+  const uint32_t* draft_rows = nullptr;   // one for each node, read if the node was drawn
   // The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i]. A draft row is then read
   // only where a residual is needed. If both are null, rows are read.
   const float* draft_weights = nullptr;
@@ -60,6 +61,13 @@ SPECD_INLINE int32_t ParentOf(const Draft& draft, int32_t node) {
   return draft.parents == nullptr ? node - 1 : draft.parents[node];
 }
 
+SPECD_INLINE DraftKind KindOf(const Draft& draft, int32_t node) {
+  return draft.kinds == nullptr ? DraftKind::kOneHot : draft.kinds[node];
+}
+SPECD_INLINE bool IsDrawn(const Draft& draft, int32_t node) {
+  return KindOf(draft, node) != DraftKind::kOneHot;
+}
+
 SPECD_INLINE constexpr int32_t PlaceAfter(int32_t node) { return node + 1; }
 // The node that a place follows; kRoot for place 0.
 SPECD_INLINE constexpr int32_t NodeBefore(int32_t place) { return place - 1; }
@@ -83,6 +91,19 @@ SPECD_INLINE int32_t DepthOf(const Draft& draft, int32_t place) {
   int32_t depth = 0;
   for (int32_t node = NodeBefore(place); node != kRoot; node = draft.parents[node]) ++depth;
   return depth;
+}
+
+// The next child of a place in the order of verification (CONTRACT §5): first the drawn ones, then
+// the kOneHot ones, both by index. `after`: the child before, kRoot: none. kRoot: no child is left.
+SPECD_INLINE int32_t NextChild(const Draft& draft, int32_t place, int32_t after) {
+  int32_t node = after + 1;
+  bool is_drawn = after == kRoot || IsDrawn(draft, after);
+  for (;; is_drawn = false, node = 0) {
+    for (; node < draft.num_nodes; ++node) {
+      if (PlaceOf(draft, node) == place && IsDrawn(draft, node) == is_drawn) return node;
+    }
+    if (!is_drawn) return kRoot;
+  }
 }
 
 // The nodes that follow a place, directly or through other nodes. These nodes are dead once the

@@ -58,8 +58,15 @@ enum class Refusal : uint32_t {
   kDraftShare = 35,
   kRowChanged = 36,
   kBadToken = 37,
+  // Errors of the record: the children of one place do not fit together.
+  kSiblingRows = 38,
+  kSiblingKinds = 39,
+  kSiblingTokens = 40,
+  // Errors that depend on the sequence: trees.
+  kTreeSideChannel = 41,
+  kStagedTree = 42,
 };
-inline constexpr uint32_t kRefusalMax = 37;
+inline constexpr uint32_t kRefusalMax = 42;
 
 struct RefusalEntry {
   Refusal refusal;
@@ -73,7 +80,7 @@ inline constexpr RefusalEntry kRefusalTexts[] = {
      "it, or it is no handle: give those of this engine's specd_open_sequence and "
      "specd_fork"},
     {Refusal::kCount, "num_nodes: more than max_draft"},
-    {Refusal::kKind, "kinds: neither SPECD_ONE_HOT nor SPECD_SAMPLED"},
+    {Refusal::kKind, "kinds: neither SPECD_ONE_HOT, SPECD_SAMPLED nor SPECD_SAMPLED_REST"},
     {Refusal::kTargetRow, "target_rows: an index is not below the number of rows bound"},
     {Refusal::kTargetUnbound,
      "target_rows: SPECD_TARGET_ROWS is not bound; call specd_bind first, or give "
@@ -106,7 +113,8 @@ inline constexpr RefusalEntry kRefusalTexts[] = {
      "many, do without penalties, or use backend \"cpu\"; stage fewer sequences, or "
      "submit the round instead of staging it"},
     {Refusal::kTree,
-     "parents: drafts that are trees are not verified in this version; give a chain"},
+     "parents: verify = token and verify = block are for chains; take auto, tree, traversal, "
+     "target_only or exact_match for a tree, or give a chain"},
     {Refusal::kFinalMask,
      "mask_rows: final probabilities cannot be masked; bind logits, or give no mask_rows "
      "and no constraint"},
@@ -158,6 +166,20 @@ inline constexpr RefusalEntry kRefusalTexts[] = {
      "of the round"},
     {Refusal::kBadToken,
      "a fault in specd: it drew an id that may not be emitted; please report it"},
+    {Refusal::kSiblingRows,
+     "draft_rows: two drawn children of one parent name different rows; give both the row of "
+     "their place"},
+    {Refusal::kSiblingKinds,
+     "kinds: SPECD_SAMPLED and SPECD_SAMPLED_REST under one parent; draw all of them with "
+     "replacement, or all without"},
+    {Refusal::kSiblingTokens,
+     "tokens: two children of one parent have one id; only SPECD_SAMPLED children may repeat one, "
+     "because each of them is a draw of its own"},
+    {Refusal::kTreeSideChannel,
+     "draft_weights: the side channel of a tree is not read in this version; leave draft_weights "
+     "and draft_masses out"},
+    {Refusal::kStagedTree,
+     "parents: rounds inside a CUDA graph verify chains; submit the round instead of staging it"},
 };
 
 // The field, the error and the remedy: "target_rows: an index is not below the number of rows

@@ -87,6 +87,7 @@ struct PausedTask {
   TaskPhase phase = TaskPhase::kPlaces;
   int32_t place = 0;
   TokenId last_token = kNoToken;
+  int32_t last_node = kRoot;  // the last accepted node
   TaskOutcome outcome;
   BlockProgress block;
 };
@@ -141,6 +142,12 @@ struct Task {
   int32_t num_children = 0;
   uint32_t first_node = 0;
 };
+
+// Whether the draft is verified as a tree (kernels/bodies/tree_walk.h). token and block verify
+// chains only, and tree and traversal of a chain are token and block.
+SPECD_INLINE constexpr bool IsTree(const Task& task) {
+  return task.draft.parents != nullptr || task.method > VerifyMethod::kBlock;
+}
 
 // Whether the processor has to complete the task before it runs. kVerify only.
 SPECD_INLINE constexpr bool NeedsResolve(const Task& task) {

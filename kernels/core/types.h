@@ -25,14 +25,23 @@ SPECD_INLINE constexpr bool IsInVocabulary(TokenId id, int32_t vocab_size) {
 // The largest vocabulary. Tile counts, integer masses and counters then fit their words.
 inline constexpr int32_t kVocabSizeMax = 1 << 20;
 
-// The verification methods of CONTRACT §5 for chains. Values are on the wire.
+// The verification methods of CONTRACT §5. Values are on the wire.
 enum class VerifyMethod : uint32_t {
   kAuto = 0,
   kGreedy = 1,
   kExactMatch = 2,
   kToken = 3,
   kBlock = 4,
+  kTree = 5,
+  kTraversal = 6,
+  kTargetOnly = 7,
 };
+
+// Whether the method looks at the rows that draft tokens were drawn from.
+SPECD_INLINE constexpr bool ReadsDraftRows(VerifyMethod method) {
+  return method == VerifyMethod::kToken || method == VerifyMethod::kBlock ||
+         method == VerifyMethod::kTree || method == VerifyMethod::kTraversal;
+}
 
 enum class DType : uint32_t { kFloat32 = 0, kBFloat16 = 1, kFloat16 = 2 };
 

@@ -21,7 +21,8 @@ inline bool IsJudgedAhead(const RoundBatch& batch, const Task& task) {
     // The check that probabilities sum to 1 takes a pass of its own.
     if (rules.kind != RowKind::kLogits && !rules.renormalise) return false;
   }
-  return task.method != VerifyMethod::kBlock;
+  // Only the team that decides the task judges the places of a tree.
+  return !IsTree(task) && task.method != VerifyMethod::kBlock;
 }
 
 // Whether such a warp may also decide the task. The scores of tokens take passes over their rows.
@@ -30,11 +31,10 @@ inline bool IsDecidedAtOnce(const RoundBatch& batch, const Task& task) {
 }
 
 // Whether the draft row of this node and the target row of its place decide together if the draft
-// continues. In a chain, a node has a place of its own.
+// continues. Each node of a chain has a place of its own.
 inline bool ArePartners(const RoundBatch& batch, const Task& task, int32_t node) {
   return IsJudgedAhead(batch, task) && task.method == VerifyMethod::kToken &&
-         task.draft.parents == nullptr && IsReadAhead(task, TargetTaskRow(node)) &&
-         IsReadAhead(task, DraftTaskRow(node));
+         IsReadAhead(task, TargetTaskRow(node)) && IsReadAhead(task, DraftTaskRow(node));
 }
 
 // FusedRound::num_launches of one task.

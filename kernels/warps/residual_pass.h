@@ -62,7 +62,7 @@ SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, in
                       {place.draft.cut_value, place.draft.cut_last}};
     const ResidualFunction function =
         FunctionOfResidual({place.target.max, place.target.scale}, place.target.mass,
-                           {place.draft.max, place.draft.scale}, place.draft.mass, 1.0);
+                           {place.draft.max, place.draft.scale}, place.draft.mass, {});
     const int32_t end = parts.EndOf(part);
     for (int32_t t = parts.BeginOf(part); t < end; ++t) {
       const uint32_t steps = StepsOfResidual(place.target_peaks, p.has_cut, p.cut.value, t);
@@ -101,7 +101,7 @@ SPECD_HD void FinishResidual(const Thread& thread, const FusedRound& round, int3
   ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
   const Distribution p = RecallTarget(rows, i);
   const Distribution q = RecallDraft(rows, i);
-  const Residual residual = BeginResidual(p, q, 1.0, workspace.residual);
+  const Residual residual = BeginResidual(p, q, {}, workspace.residual);
   if (!FallenPlaceAt(workspace, i)->plain) {
     for (int32_t t = parts.BeginOf(part); t < parts.EndOf(part); ++t) {
       NoteResidualTile(team, residual, t, workspace.residual);

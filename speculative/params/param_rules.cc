@@ -31,12 +31,11 @@ constexpr ParamRule kRules[] = {
      "set temperature = 0 or top_k = 1, or take verify = auto",
      [](const P& p, int32_t) { return p.verify == VerifyMethod::kGreedy && !IsGreedy(p); }},
     {{"verify", "temperature", "top_k"},
-     "verify = token or block in a greedy sequence (temperature < 1e-5 or top_k = 1)",
+     "verify = token, block, tree, traversal or target_only in a greedy sequence (temperature < "
+     "1e-5 or top_k = 1)",
      "a greedy sequence has no coins to throw",
      "take verify = auto",
-     [](const P& p, int32_t) {
-       return (p.verify == VerifyMethod::kToken || p.verify == VerifyMethod::kBlock) && IsGreedy(p);
-     }},
+     [](const P& p, int32_t) { return p.verify > VerifyMethod::kExactMatch && IsGreedy(p); }},
     {{"n", "temperature", "top_k"},
      "n > 1 in a greedy sequence",
      "all of them would be the same text",
@@ -91,8 +90,6 @@ constexpr ParamRule kRules[] = {
      [](const P& p, int32_t) { return !p.logprob_token_ids.empty() && p.logprobs < 0; }},
 };
 
-constexpr std::string_view kNoTree = "trees of drafts are not verified";
-constexpr std::string_view kTakeBlock = "submit chains, with verify = block or token";
 constexpr std::string_view kLossy = "it changes the distribution of the output, and is not built";
 constexpr std::string_view kTakeAuto = "take verify = auto, which is lossless";
 constexpr std::string_view kOneConstraint = "a sequence has one constraint, with one text";
@@ -124,9 +121,6 @@ constexpr RefusedName kRefused[] = {
     {"early_stopping", "", kNoBeams, kTakeSamples},
     {"rng", "", "coins come from Philox4x32-10 alone; SGLang's generator is not built",
      "leave it out"},
-    {"verify", "tree", kNoTree, kTakeBlock},
-    {"verify", "traversal", kNoTree, kTakeBlock},
-    {"verify", "target_only", kNoTree, kTakeBlock},
     {"verify", "typical", kLossy, kTakeAuto},
     {"verify", "relaxed", kLossy, kTakeAuto},
     {"verify", "threshold", kLossy, kTakeAuto},

@@ -49,7 +49,8 @@ constexpr Allowed OneOf(std::span<const std::string_view> names) { return {.choi
 constexpr double kTokensMax = 2147483647;
 
 // The index is the value in the struct and on the wire; peers have no numbers for these names.
-constexpr std::string_view kMethods[] = {"auto", "greedy", "exact_match", "token", "block"};
+constexpr std::string_view kMethods[] = {"auto",  "greedy", "exact_match", "token",
+                                         "block", "tree",   "traversal",   "target_only"};
 constexpr std::string_view kGrammarKinds[] = {"none", "json",   "json_object",   "regex",
                                               "ebnf", "choice", "structural_tag"};
 constexpr std::string_view kKeyOrders[] = {"schema", "any"};

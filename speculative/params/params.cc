@@ -33,9 +33,18 @@ VerifyMethod SequenceMethod(const SequenceParams& params) {
   return IsGreedy(params) ? VerifyMethod::kGreedy : params.verify;
 }
 
-VerifyMethod ResolveMethod(VerifyMethod sequence_method, bool any_sampled_draft) {
-  if (sequence_method != VerifyMethod::kAuto) return sequence_method;
-  return any_sampled_draft ? VerifyMethod::kBlock : VerifyMethod::kExactMatch;
+VerifyMethod ResolveMethod(VerifyMethod sequence_method, const DraftShape& draft) {
+  switch (sequence_method) {
+    case VerifyMethod::kAuto:
+      if (!draft.any_drawn) return VerifyMethod::kExactMatch;
+      return draft.is_tree ? VerifyMethod::kTree : VerifyMethod::kBlock;
+    case VerifyMethod::kTree:
+      return draft.is_tree ? VerifyMethod::kTree : VerifyMethod::kToken;
+    case VerifyMethod::kTraversal:
+      return draft.is_tree ? VerifyMethod::kTraversal : VerifyMethod::kBlock;
+    default:
+      return sequence_method;
+  }
 }
 
 float ScaleFor(double temperature) { return static_cast<float>(std::numbers::log2e / temperature); }

@@ -36,7 +36,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
-    NameFault(outcome, scratch->tasks[task].draft, grammar, result);
+    NameFault(outcome, scratch->tasks[task].draft, scratch->PathOf(task), grammar, result);
   }
   if (!grammar.empty()) CommitGrammar(confirmed, sequence, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
@@ -105,16 +105,21 @@ void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, Sequence*
 }
 
 // A place that a constraint left without a mask has a row all the same; the row is not to blame.
-void RoundCommitter::NameFault(const TaskOutcome& outcome, const Draft& draft,
+void RoundCommitter::NameFault(const TaskOutcome& outcome, const Draft& draft, const int32_t* path,
                                const SequenceGrammar& grammar, SequenceResult* result) {
-  const auto place = static_cast<size_t>(outcome.num_tokens);
+  const int32_t depth = outcome.num_tokens;
+  const bool is_chain = draft.parents == nullptr || depth == 0;
+  const auto place = static_cast<size_t>(is_chain ? depth : PlaceAfter(path[depth - 1]));
   const bool is_target = outcome.status == OutcomeStatus::kBadTargetRow;
   if (is_target && !grammar.empty()) result->refusal = RefusalOf(grammar.FaultAt(place));
   if (result->refusal != Refusal::kNone) return;
   result->refusal = RefusalOf(outcome.status, outcome.fault);
   if (outcome.status == OutcomeStatus::kBadToken || outcome.fault == RowFault::kShare) return;
+  // All drawn children of a place name one row.
+  const int32_t index = is_target ? static_cast<int32_t>(place)
+                                  : NextChild(draft, static_cast<int32_t>(place), kRoot);
   const uint32_t* const rows = is_target ? draft.target_rows : draft.draft_rows;
-  if (rows != nullptr) result->bad_row = rows[place];
+  if (rows != nullptr && index != kRoot) result->bad_row = rows[index];
 }
 
 void RoundCommitter::CountFault(OutcomeStatus status) {

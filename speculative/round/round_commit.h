@@ -40,7 +40,8 @@ class RoundCommitter {
                      SequenceResult* result);
   void CountFault(OutcomeStatus status);
   // Says which row of a draft is bad, and why.
-  static void NameFault(const TaskOutcome& outcome, const Draft& draft,
+  // `path` has the accepted nodes.
+  static void NameFault(const TaskOutcome& outcome, const Draft& draft, const int32_t* path,
                         const SequenceGrammar& grammar, SequenceResult* result);
 
   const std::vector<TokenId> eos_token_ids_;

@@ -9,11 +9,12 @@
 namespace specd {
 namespace {
 
-// The number of nodes that a processor has to look at: those before the first kNoToken, and up to
-// the first other id outside the vocabulary, which ends the draft and is counted. If only the
-// device knows the tokens, all nodes count.
+// The number of nodes that a processor has to look at. In a chain these are the nodes before the
+// first kNoToken, and up to the first other id outside the vocabulary, which ends the draft and is
+// counted. In a tree such an id ends its own branch alone, so all nodes count, and so they do if
+// only the device knows the tokens.
 int32_t NumNodesOf(const Draft& draft, int32_t vocab_size) {
-  if (draft.tokens == nullptr) return draft.num_nodes;
+  if (draft.tokens == nullptr || draft.parents != nullptr) return draft.num_nodes;
   for (int32_t i = 0; i < draft.num_nodes; ++i) {
     if (IsInVocabulary(draft.tokens[i], vocab_size)) continue;
     return draft.tokens[i] == kNoToken ? i : i + 1;
@@ -27,10 +28,11 @@ constexpr uint64_t kWarmSlicesMax =
 
 // Looks at all kinds, those after a kNoToken too: how a token would have been drawn does not say
 // which token was drawn.
-bool AnySampled(const Draft& draft) {
-  if (draft.kinds == nullptr) return false;
-  const DraftKind* end = draft.kinds + draft.num_nodes;
-  return std::find(draft.kinds, end, DraftKind::kSampled) != end;
+bool AnyDrawn(const Draft& draft) {
+  for (int32_t i = 0; i < draft.num_nodes; ++i) {
+    if (IsDrawn(draft, i)) return true;
+  }
+  return false;
 }
 
 // Rows that are all -1 constrain nothing and count as none.
@@ -217,7 +219,9 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   task.draft = input.draft;
   task.draft.num_nodes = NumNodesOf(input.draft, limits_.vocab_size);
   task.kind = TaskKind::kVerify;
-  task.method = result->method = ResolveMethod(sequence->method, AnySampled(input.draft));
+  task.method = result->method = ResolveMethod(
+      sequence->method,
+      {.any_drawn = AnyDrawn(input.draft), .is_tree = input.draft.parents != nullptr});
   task.target_scale = sequence->target_scale;
   task.draft_scale = sequence->draft_scale;
   task.seed = sequence->seed;
@@ -246,7 +250,7 @@ void RoundPacker::CheckNumbers(const SequenceInput& input) const {
   SPECD_CHECK(!input.drafts_by_slot || rows_.draft_tokens.ids != nullptr);
   SPECD_CHECK(draft.target_argmax != nullptr ||
               (draft.target_rows != nullptr && rows_.target.num_rows > 0));
-  SPECD_CHECK(!AnySampled(draft) || (draft.draft_rows != nullptr && rows_.draft.num_rows > 0));
+  SPECD_CHECK(!AnyDrawn(draft) || (draft.draft_rows != nullptr && rows_.draft.num_rows > 0));
   SPECD_CHECK(!IsMasked(input) ||
               std::all_of(input.mask_rows, input.mask_rows + draft.num_nodes + 1,
                           [this](int32_t row) { return rows_.IsMaskRow(row); }));
@@ -259,9 +263,12 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   if (sequence.last_round == stamp) return Refusal::kTwice;
   if (input.discard) return Refusal::kNone;
   CheckNumbers(input);
-  // This check keeps trees from the methods, which know chains only. tools/replay/task_rules.cc is
-  // the second place that refuses trees: those of recorded tasks.
-  if (input.draft.parents != nullptr) return Refusal::kTree;
+  if (input.draft.parents != nullptr) {
+    const VerifyMethod method = sequence.method;
+    if (method == VerifyMethod::kToken || method == VerifyMethod::kBlock) return Refusal::kTree;
+    if (is_staged) return Refusal::kStagedTree;
+    if (input.draft.draft_weights != nullptr) return Refusal::kTreeSideChannel;
+  }
   const bool has_grammar = !sequence.grammar.empty();
   if (IsMasked(input) && has_grammar) return Refusal::kTwoMasks;
   if (is_staged && has_grammar) return Refusal::kStagedGrammar;

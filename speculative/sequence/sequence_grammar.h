@@ -75,8 +75,8 @@ class SequenceGrammar {
   // one, which only a fault of a matcher can cause; the sequence must end before it.
   size_t Commit(std::span<const TokenId> tokens);
 
-  // Why the place after `num_tokens` of the last draft's tokens, a chain, has no mask.
-  grammar::MatcherFault FaultAt(size_t num_tokens) const { return faults_[num_tokens]; }
+  // Why a place of the last draft has no mask.
+  grammar::MatcherFault FaultAt(size_t place) const { return faults_[place]; }
   // Why Commit took fewer than all.
   grammar::MatcherFault commit_fault() const { return matcher_->fault(); }
 

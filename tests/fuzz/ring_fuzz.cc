@@ -95,8 +95,8 @@ void CheckCopy(const SubmissionCopy& copy) {
     }
     SPECD_CHECK((draft.draft_weights == nullptr) == (draft.draft_masses == nullptr));
     for (int32_t i = 0; i < draft.num_nodes; ++i) {
-      SPECD_CHECK(draft.kinds[i] == DraftKind::kOneHot || (draft.kinds[i] == DraftKind::kSampled &&
-                                                           draft.draft_rows[i] < kRows.draft_rows));
+      SPECD_CHECK(draft.kinds[i] <= DraftKind::kSampledRest);
+      SPECD_CHECK(!IsDrawn(draft, i) || draft.draft_rows[i] < kRows.draft_rows);
     }
   }
 }

@@ -146,7 +146,7 @@ class DoorTest(DoorCase):
             (lambda: self.open(top_k=2**60 + 1), ["top_k", "1152921504606846977"]),
             (lambda: self.open(top_k=1.5), ["top_k", "1.5"]),
             (lambda: self.open(bad_words=["no"]), ["bad_words", "ids"]),
-            (lambda: self.open(verify="tree"), ["verify", "'tree'", "block"]),
+            (lambda: self.open(verify="typical"), ["verify", "'typical'", "block"]),
             (lambda: self.open(stop=["x"]), ["stop"]),
             (lambda: self.open(logit_bias={V: 1.0}), ["logit_bias", "8"]),
             (lambda: self.open(n=2), ["n", "open_all"]),

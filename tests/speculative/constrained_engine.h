@@ -116,20 +116,32 @@ class ConstrainedEngine {
     }
   }
 
+  // Without parents the draft is a chain.
   SequenceResult Round(SequenceHandle sequence, const Ids& kept, const Ids& drafts,
-                       DraftKind kind = DraftKind::kOneHot, uint32_t draft_salt = 1) {
-    Ids tokens = kept;
+                       DraftKind kind = DraftKind::kOneHot, uint32_t draft_salt = 1,
+                       const std::vector<int32_t>& parents = {}) {
     for (size_t i = 0; i <= drafts.size(); ++i) {
+      Ids tokens;
+      for (size_t place = i; place > 0;) {
+        tokens.insert(tokens.begin(), drafts[place - 1]);
+        place = parents.empty() ? place - 1 : static_cast<size_t>(parents[place - 1] + 1);
+      }
+      tokens.insert(tokens.begin(), kept.begin(), kept.end());
       FillRow(tokens, 0, &logits_[i * kVocab]);
       FillRow(tokens, draft_salt, &draft_logits_[i * kVocab]);
-      if (i < drafts.size()) tokens.push_back(drafts[i]);
     }
-    return RoundOverRows(sequence, drafts, kind);
+    return RoundOverRows(sequence, drafts, kind, parents);
   }
 
+  // A draft row is that of its token's place.
   SequenceResult RoundOverRows(SequenceHandle sequence, const Ids& drafts,
-                               DraftKind kind = DraftKind::kOneHot) {
+                               DraftKind kind = DraftKind::kOneHot,
+                               const std::vector<int32_t>& parents = {}) {
     const uint32_t rows[] = {0, 1, 2, 3, 4, 5};
+    std::vector<uint32_t> draft_rows(rows, rows + drafts.size());
+    for (size_t i = 0; i < parents.size(); ++i) {
+      draft_rows[i] = static_cast<uint32_t>(parents[i] + 1);
+    }
     const std::vector<DraftKind> kinds(drafts.size(), kind);
     SequenceInput input;
     input.sequence = sequence;
@@ -137,7 +149,8 @@ class ConstrainedEngine {
     input.draft.tokens = drafts.data();
     input.draft.kinds = kinds.data();
     input.draft.target_rows = rows;
-    input.draft.draft_rows = rows;
+    input.draft.draft_rows = draft_rows.data();
+    if (!parents.empty()) input.draft.parents = parents.data();
     SequenceResult result;
     VerifyRound(verifier_, {&input, 1}, {&result, 1});
     return result;

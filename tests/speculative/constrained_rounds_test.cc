@@ -34,6 +34,10 @@ TEST_SUITE("unit") {
           REQUIRE(drafted.ids == plain.ids);
           REQUIRE(drafted.reason == plain.reason);
           num_accepted += drafted.num_accepted;
+          const Text branched = Generate(engine, params, &plain, max_draft, DraftKind::kOneHot,
+                                         static_cast<uint32_t>(trial), true);
+          REQUIRE(branched.ids == plain.ids);
+          REQUIRE(branched.reason == plain.reason);
         }
       }
     }
@@ -55,6 +59,28 @@ TEST_SUITE("unit") {
         CheckObeys(constraint, drafted);
       }
     }
+  }
+
+  TEST_CASE("trees of any method and kind: every text obeys the constraint") {
+    ConstrainedEngine engine;
+    uint32_t num_accepted = 0;
+    for (const Constraint& constraint : kConstraints) {
+      for (const VerifyMethod method :
+           {VerifyMethod::kTree, VerifyMethod::kTraversal, VerifyMethod::kTargetOnly}) {
+        for (int trial = 0; trial < 12; ++trial) {
+          SequenceParams params = Constrained(constraint.kind, constraint.text);
+          params.seed = static_cast<uint64_t>(trial);
+          params.verify = method;
+          const Text plain = Generate(engine, params, nullptr, 0, DraftKind::kOneHot, 0);
+          const auto kind = static_cast<DraftKind>(trial % 3);
+          const Text branched =
+              Generate(engine, params, &plain, kDraft, kind, static_cast<uint32_t>(trial), true);
+          CheckObeys(constraint, branched);
+          num_accepted += branched.num_accepted;
+        }
+      }
+    }
+    CHECK(num_accepted > 100);
   }
 
   TEST_CASE("drafts that specd draws under the constraint obey it, and are judged by the same q") {

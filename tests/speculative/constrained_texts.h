@@ -23,20 +23,27 @@ struct Text {
   uint32_t num_accepted = 0;
 };
 
-// Drafts are half right, and else any id, -1 and ids outside the vocabulary among them.
+// Drafts are half right, and else any id, -1 and ids outside the vocabulary among them. If `trees`
+// is set, a node follows any of the three before it, or the kept tokens.
 inline Text Generate(ConstrainedEngine& engine, const SequenceParams& params, const Text* guess,
-                     int32_t max_draft, DraftKind kind, uint32_t seed) {
+                     int32_t max_draft, DraftKind kind, uint32_t seed, bool trees = false) {
   std::mt19937 random(seed);
   Text text;
   const SequenceHandle sequence = engine.Open(params);
   while (text.reason == FinishReason::kNone) {
     Ids drafts;
+    std::vector<int32_t> parents;
+    std::vector<size_t> depths;
     while (static_cast<int32_t>(drafts.size()) < max_draft && random() % 5 != 0) {
-      const size_t at = text.ids.size() + drafts.size();
+      const auto back = static_cast<int32_t>(trees ? random() % 3 : 0);
+      const int32_t parent = std::max(static_cast<int32_t>(drafts.size()) - 1 - back, kRoot);
+      depths.push_back(parent == kRoot ? 0 : depths[static_cast<size_t>(parent)] + 1);
+      if (trees) parents.push_back(parent);
+      const size_t at = text.ids.size() + depths.back();
       const bool right = guess != nullptr && at < guess->ids.size() && random() % 5 != 0;
       drafts.push_back(right ? guess->ids[at] : static_cast<TokenId>(random() % (kVocab + 3)) - 1);
     }
-    const SequenceResult result = engine.Round(sequence, text.ids, drafts, kind);
+    const SequenceResult result = engine.Round(sequence, text.ids, drafts, kind, 1, parents);
     REQUIRE(result.status == RoundStatus::kOk);
     const Ids kept = Kept(result);
     text.ids.insert(text.ids.end(), kept.begin(), kept.end());

@@ -197,8 +197,8 @@ TEST_SUITE("unit") {
     SequenceParams params;
     params.verify = VerifyMethod::kBlock;
     CheckAllowed(params);
-    params.verify = static_cast<VerifyMethod>(5);
-    CheckRefused(params, {"verify = 5", "4 (block)"});
+    params.verify = static_cast<VerifyMethod>(8);
+    CheckRefused(params, {"verify = 8", "7 (target_only)"});
     params = {};
     params.filter_order = static_cast<FilterOrder>(2);
     CheckRefused(params, {"filter_order = 2", "1 (joint)"});
@@ -227,15 +227,31 @@ TEST_SUITE("unit") {
     CHECK(!IsGreedy(params));
   }
 
-  TEST_CASE("auto is decided by each round's drafts: exact_match, block if one was sampled") {
+  TEST_CASE("the drafts of a round decide: auto, and chains under the methods of trees") {
     using enum VerifyMethod;
     SequenceParams params;
     CHECK(SequenceMethod(params) == kAuto);
-    CHECK(ResolveMethod(kAuto, false) == kExactMatch);
-    CHECK(ResolveMethod(kAuto, true) == kBlock);
-    for (VerifyMethod method : {kGreedy, kExactMatch, kToken, kBlock}) {
-      CHECK(ResolveMethod(method, false) == method);
-      CHECK(ResolveMethod(method, true) == method);
+    const DraftShape one_hot;
+    const DraftShape drawn{.any_drawn = true};
+    const DraftShape tree{.is_tree = true};
+    const DraftShape drawn_tree{.any_drawn = true, .is_tree = true};
+    CHECK(ResolveMethod(kAuto, one_hot) == kExactMatch);
+    CHECK(ResolveMethod(kAuto, drawn) == kBlock);
+    CHECK(ResolveMethod(kAuto, tree) == kExactMatch);
+    CHECK(ResolveMethod(kAuto, drawn_tree) == kTree);
+    for (VerifyMethod method : {kGreedy, kExactMatch, kToken, kBlock, kTargetOnly}) {
+      for (const DraftShape& draft : {one_hot, drawn, tree, drawn_tree}) {
+        CHECK(ResolveMethod(method, draft) == method);
+      }
+    }
+    // A chain is a tree of width 1.
+    for (const DraftShape& draft : {one_hot, drawn}) {
+      CHECK(ResolveMethod(kTree, draft) == kToken);
+      CHECK(ResolveMethod(kTraversal, draft) == kBlock);
+    }
+    for (const DraftShape& draft : {tree, drawn_tree}) {
+      CHECK(ResolveMethod(kTree, draft) == kTree);
+      CHECK(ResolveMethod(kTraversal, draft) == kTraversal);
     }
     params.verify = kToken;
     CHECK(SequenceMethod(params) == kToken);

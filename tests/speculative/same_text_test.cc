@@ -1,8 +1,9 @@
 // Speculation does not change the text where the method says so, also if parameters look back at
-// the draft. Rows are a function of the tokens before them. Two verifiers that differ in their
-// drafts alone must keep the same tokens with the same logprobs.
+// the draft, which may be a tree. Rows are a function of the tokens before them. Two verifiers that
+// differ in their drafts alone must keep the same tokens with the same logprobs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -35,11 +36,23 @@ struct Text {
   std::vector<float> logprobs;
   std::vector<int32_t> ranks;
   FinishReason reason = FinishReason::kNone;
+  size_t num_accepted = 0;
 };
 
-// The text of one sequence with drafts of up to max_draft tokens, about half of them right.
+// The draft tokens from the root to a place.
+Ids PrefixOf(const Ids& drafts, const std::vector<int32_t>& parents, size_t place) {
+  Ids prefix;
+  for (auto node = static_cast<int32_t>(place) - 1; node != kRoot;
+       node = parents[static_cast<size_t>(node)]) {
+    prefix.insert(prefix.begin(), drafts[static_cast<size_t>(node)]);
+  }
+  return prefix;
+}
+
+// The text of one sequence with drafts of up to max_draft tokens, about half of them right. If
+// `trees` is set, a node follows any of the three before it, or the kept tokens.
 Text Generate(const SequenceParams& params, const Ids& prompt, const Text* guess, int32_t max_draft,
-              uint32_t seed) {
+              uint32_t seed, bool trees = false) {
   VerifierOptions options;
   options.limits = {kVocab, 1, kDraft};
   options.max_sequences = 1;
@@ -60,27 +73,41 @@ Text Generate(const SequenceParams& params, const Ids& prompt, const Text* guess
   Text text;
   while (text.reason == FinishReason::kNone) {
     Ids drafts;
+    std::vector<int32_t> parents;
     const auto num_drafts = max_draft == 0 ? 0 : random() % static_cast<uint32_t>(max_draft + 1);
     for (size_t i = 0; i < num_drafts; ++i) {
-      const size_t at = text.ids.size() + i;
+      const int32_t back = trees ? static_cast<int32_t>(random() % 3) : 0;
+      parents.push_back(std::max(static_cast<int32_t>(i) - 1 - back, kRoot));
+      const size_t at =
+          text.ids.size() + PrefixOf(drafts, parents, size_t(parents.back() + 1)).size();
       const bool right = guess != nullptr && at < guess->ids.size() && random() % 6 != 0;
       // One past the vocabulary at times: no id, and never the target's.
       drafts.push_back(right ? guess->ids[at] : static_cast<TokenId>(random() % (kVocab + 1)));
     }
-    Ids tokens = prompt;
-    tokens.insert(tokens.end(), text.ids.begin(), text.ids.end());
+    Ids before = prompt;
+    before.insert(before.end(), text.ids.begin(), text.ids.end());
     for (size_t i = 0; i <= drafts.size(); ++i) {
+      const Ids prefix = PrefixOf(drafts, parents, i);
+      Ids tokens = before;
+      tokens.insert(tokens.end(), prefix.begin(), prefix.end());
       FillRow(tokens, &logits[i * kVocab]);
-      if (i < drafts.size()) tokens.push_back(drafts[i]);
     }
     SequenceInput input;
     input.sequence = info->handle;
     input.draft.num_nodes = static_cast<int32_t>(drafts.size());
     input.draft.tokens = drafts.data();
     input.draft.target_rows = rows;
+    if (trees) input.draft.parents = parents.data();
     SequenceResult result;
     VerifyRound(verifier, {&input, 1}, {&result, 1});
     REQUIRE(result.status == RoundStatus::kOk);
+    // The path leads down from the root, over the accepted tokens.
+    for (uint32_t j = 0; j < result.num_accepted; ++j) {
+      const auto node = static_cast<size_t>(result.path[j]);
+      REQUIRE(parents[node] == (j == 0 ? kRoot : result.path[j - 1]));
+      REQUIRE(drafts[node] == result.tokens[j]);
+    }
+    text.num_accepted += result.num_accepted;
     for (uint32_t j = 0; j < result.num_kept; ++j) {
       text.ids.push_back(result.tokens[j]);
       text.logprobs.push_back(
@@ -117,6 +144,7 @@ TEST_SUITE("invariance") {
   TEST_CASE("parameters that look back: one text for every draft (vLLM 42, SGLang 91)") {
     std::mt19937 random(4711);
     size_t num_tokens = 0;
+    size_t num_accepted = 0;
     for (int trial = 0; trial < 150; ++trial) {
       CAPTURE(trial);
       const SequenceParams params = AnyParams(random);
@@ -126,13 +154,18 @@ TEST_SUITE("invariance") {
       for (int32_t max_draft : {1, 3, kDraft}) {
         CAPTURE(max_draft);
         const Text drafted = Generate(params, prompt, &plain, max_draft, random());
-        CHECK(drafted.ids == plain.ids);
-        CHECK(drafted.logprobs == plain.logprobs);
-        CHECK(drafted.ranks == plain.ranks);
-        CHECK(drafted.reason == plain.reason);
+        const Text branched = Generate(params, prompt, &plain, max_draft, random(), true);
+        num_accepted += branched.num_accepted;
+        for (const Text& text : {drafted, branched}) {
+          CHECK(text.ids == plain.ids);
+          CHECK(text.logprobs == plain.logprobs);
+          CHECK(text.ranks == plain.ranks);
+          CHECK(text.reason == plain.reason);
+        }
       }
     }
     CHECK(num_tokens > 2000);
+    CHECK(num_accepted > 2000);
   }
 
   TEST_CASE("a greedy text with argmax ids in place of rows") {

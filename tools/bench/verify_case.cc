@@ -166,6 +166,12 @@ std::string_view MethodName(VerifyMethod method) {
       return "token";
     case VerifyMethod::kBlock:
       return "block";
+    case VerifyMethod::kTree:
+      return "tree";
+    case VerifyMethod::kTraversal:
+      return "traversal";
+    case VerifyMethod::kTargetOnly:
+      return "target_only";
   }
   return "unknown";
 }

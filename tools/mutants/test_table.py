@@ -26,12 +26,14 @@ _COMMON = (
     "tests/gpu/emulation/emulated_block.cc",
     "tools/oracle/oracle.cc",
     *(f"tests/support/{name}.cc" for name in ("chi_square", "rows")))
+_ENUMERATION = ("kernels/bodies/enumeration", "kernels/bodies/tree_enumeration",
+                "support/tree_oracle")
 # A test file, and what it needs of tests/ beside _COMMON.
 _KERNEL_TESTS = {
     "bodies/chain_cases_test": (),
     "bodies/distribution_test": (),
     "bodies/draft_test": (),
-    "bodies/exact_test": ("kernels/bodies/enumeration",),
+    "bodies/exact_test": _ENUMERATION,
     "bodies/far_rows_test": (),
     "bodies/narrow_filters_test": (),
     "bodies/read_ahead_test": (),
@@ -42,6 +44,7 @@ _KERNEL_TESTS = {
     "bodies/score_test": (),
     "bodies/teams_test": (),
     "bodies/tiles_test": (),
+    "bodies/tree_law_test": _ENUMERATION,
     "bodies/truncate_test": (),
     "bodies/verify_test": (),
     "core/numerics_test": (),
@@ -115,6 +118,8 @@ _COVERING = {
     "kernels/bodies/team.h": ("row_steps_test", "teams_test", "emulated_rounds_test"),
     "kernels/bodies/tiles.h": ("tiles_test", "exact_test", "distribution_test", "resolve_test"),
     "kernels/bodies/transform.h": ("draft_test",),
+    "kernels/bodies/tree_place.h": ("tree_law_test",),
+    "kernels/bodies/tree_walk.h": ("tree_law_test",),
     "kernels/bodies/truncate.h": ("truncate_test", "row_cases_test", "narrow_filters_test",
                                   "distribution_test"),
     "kernels/bodies/verify.h": ("verify_test", "exact_test", "chain_cases_test", "resolve_test",

@@ -12,8 +12,8 @@ namespace {
 
 using Words = std::span<const std::string_view>;
 
-constexpr std::array<std::string_view, 5> kMethods = {"auto", "greedy", "exact_match", "token",
-                                                      "block"};
+constexpr std::array<std::string_view, 8> kMethods = {
+    "auto", "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only"};
 constexpr std::array<std::string_view, 7> kStatuses = {
     "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error", "aborted"};
 constexpr std::array<std::string_view, 5> kReasons = {"none", "stop", "length", "abort", "error"};

@@ -94,7 +94,12 @@ std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
                          number.Id("another id", view.token));
     case VerifyMethod::kBlock:
       return WhyOfBlock(view, number);
+    case VerifyMethod::kTargetOnly:
+      return stands ? "accepted: the TREE coin is below p of the children up to it"
+                    : "rejected: the TREE coin is not below p of the children";
     case VerifyMethod::kToken:
+    case VerifyMethod::kTree:
+    case VerifyMethod::kTraversal:
     case VerifyMethod::kAuto:
       break;
   }

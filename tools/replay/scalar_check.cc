@@ -114,6 +114,9 @@ class ScalarCheck {
         }
         break;
       case VerifyMethod::kBlock:
+      case VerifyMethod::kTree:
+      case VerifyMethod::kTraversal:
+      case VerifyMethod::kTargetOnly:
       case VerifyMethod::kAuto:
         break;
     }

@@ -59,6 +59,9 @@ class TaskRules {
       return Wrong("draft_weights", "and \"draft_masses\" have not one of each token");
     }
     if (task_.method == VerifyMethod::kAuto) return Wrong("method", "is auto, which is resolved");
+    if (task_.method == VerifyMethod::kTree || task_.method == VerifyMethod::kTraversal) {
+      return Wrong("method", "is one of trees, which a chain does not have");
+    }
     return absl::OkStatus();
   }
 

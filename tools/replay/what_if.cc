@@ -77,7 +77,9 @@ absl::StatusOr<WhatIf> WhatIf::Parse(const std::vector<std::pair<std::string, st
   }
   if (method.empty()) return what;
   VerifyMethod parsed = VerifyMethod::kAuto;
-  if (!ParseMethod(method, &parsed) || parsed == VerifyMethod::kAuto) {
+  // Recorded trees are not run again.
+  const bool is_known = ParseMethod(method, &parsed);
+  if (!is_known || parsed == VerifyMethod::kAuto || parsed > VerifyMethod::kBlock) {
     return absl::InvalidArgumentError(
         fmt::format("method = {} is none of block, token, exact_match and greedy", method));
   }

@@ -12,8 +12,11 @@ extern "C" {
 enum {
   SPECD_ONE_HOT = 0, /* chosen without chance: greedy, n-gram, forced. Lossless, however the token
                         was chosen */
-  SPECD_SAMPLED = 1  /* drawn from softmax(draft row / draft_temperature); the draft row must be
+  SPECD_SAMPLED = 1, /* drawn from softmax(draft row / draft_temperature); the draft row must be
                         given */
+  SPECD_SAMPLED_REST = 2 /* drawn from that row without the ids of the one-hot siblings and of the
+                            SPECD_SAMPLED_REST siblings with a lower index. All drawn siblings name
+                            the row of their place, and have one kind */
 };
 
 enum {
@@ -42,12 +45,12 @@ typedef struct specd_draft {
                              any other id outside the vocabulary too, which is counted in
                              invalid_drafts: a drafter's vocabulary may be wider */
   const int32_t* parents; /* num_nodes times an earlier node, or -1 for the kept tokens; NULL: a
-                             chain. This version verifies chains only; other trees are answered
-                             SPECD_DETAIL_TREE */
-  const uint8_t* kinds;   /* num_nodes times SPECD_ONE_HOT or SPECD_SAMPLED; NULL: all one-hot */
+                             chain */
+  const uint8_t* kinds;   /* num_nodes times SPECD_ONE_HOT, SPECD_SAMPLED or SPECD_SAMPLED_REST;
+                             NULL: all one-hot */
   const uint32_t* target_rows; /* num_nodes + 1 rows of SPECD_TARGET_ROWS, one for each place */
   const uint32_t* draft_rows;  /* num_nodes rows of SPECD_DRAFT_ROWS. Row i is read if kinds[i] is
-                                  SPECD_SAMPLED. NULL if there are none */
+                                  not  SPECD_ONE_HOT. NULL if there are none */
   const int32_t* mask_rows;    /* num_nodes + 1 rows of SPECD_GRAMMAR_MASK, -1 for a place without a
                                   constraint; NULL: no place has one. All -1 means the same as NULL
                                   and needs no bound mask */
@@ -114,7 +117,7 @@ enum {
                                      a staged round for all: docs/GPU.md, "Limits" */
   SPECD_DETAIL_PARENTS = 13,      /* parents: neither -1 nor an earlier node */
   SPECD_DETAIL_PATH = 14,         /* a path is longer than max_path */
-  SPECD_DETAIL_TREE = 15,         /* parents: a tree, which this version does not verify */
+  SPECD_DETAIL_TREE = 15,         /* parents: a tree, and verify = token or block is for chains */
   SPECD_DETAIL_FINAL_MASK = 16,   /* mask_rows over final probabilities */
   SPECD_DETAIL_ARGMAX_SAMPLED = 17, /* target_argmax for a sequence that is not greedy */
   SPECD_DETAIL_ARGMAX_EDITED = 18,  /* target_argmax for one with parameters or masks that change
@@ -143,7 +146,14 @@ enum {
   SPECD_DETAIL_DRAFT_SHARE = 35, /* draft_weights or draft_masses is out of range at place num_kept;
                                     bad_row is SPECD_NO_ROW */
   SPECD_DETAIL_ROW_CHANGED = 36, /* a target row was written while it was read */
-  SPECD_DETAIL_BAD_TOKEN = 37    /* an id that may not be emitted was drawn: a fault in specd */
+  SPECD_DETAIL_BAD_TOKEN = 37,   /* an id that may not be emitted was drawn: a fault in specd */
+  /* SPECD_STATUS_INVALID: children of one parent, and trees. */
+  SPECD_DETAIL_SIBLING_ROWS = 38,   /* draft_rows: two drawn children name different rows */
+  SPECD_DETAIL_SIBLING_KINDS = 39,  /* kinds: SPECD_SAMPLED beside SPECD_SAMPLED_REST */
+  SPECD_DETAIL_SIBLING_TOKENS = 40, /* tokens: two children have one id, and neither is
+                                       SPECD_SAMPLED */
+  SPECD_DETAIL_TREE_SIDE = 41,      /* draft_weights of a tree, which this version does not read */
+  SPECD_DETAIL_STAGED_TREE = 42     /* a tree in a staged round */
 };
 
 /* specd_result.bad_row if no row is to blame. */

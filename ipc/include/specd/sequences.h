@@ -20,14 +20,18 @@ typedef uint64_t specd_sequence;
 SPECD_API uint32_t specd_sequence_slot(specd_sequence sequence);
 
 enum {
-  SPECD_VERIFY_AUTO = 0,        /* greedy at temperature 0. Otherwise block in a round with
-                                   SPECD_SAMPLED drafts and exact_match in any other round */
+  SPECD_VERIFY_AUTO = 0,        /* greedy at temperature 0. Otherwise exact_match in a round without
+                                   drawn draft tokens. In any other round block for a chain and tree
+                                   for a tree */
   SPECD_VERIFY_GREEDY = 1,      /* temperature 0: the argmax, lowest id on a tie */
   SPECD_VERIFY_EXACT_MATCH = 2, /* the same seed gives the same text, for any drafts and any number
                                    of them */
   SPECD_VERIFY_TOKEN = 3,       /* rejection sampling, for SPECD_SAMPLED drafts */
-  SPECD_VERIFY_BLOCK = 4        /* judges the whole chain at once; accepts at least as much as
+  SPECD_VERIFY_BLOCK = 4,       /* judges the whole chain at once; accepts at least as much as
                                    token */
+  SPECD_VERIFY_TREE = 5,        /* children one after another; token on a chain */
+  SPECD_VERIFY_TRAVERSAL = 6,   /* leaves one after another; block on a chain */
+  SPECD_VERIFY_TARGET_ONLY = 7  /* one coin chooses among the children by the target alone */
 };
 
 enum { SPECD_FILTERS_SEQUENTIAL = 0, SPECD_FILTERS_JOINT = 1 };
@@ -214,7 +218,7 @@ typedef struct specd_param_info {
 SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
 
 /* Says why specd refuses a name that users of vLLM, SGLang or the OpenAI API know, and what to do
- * instead. With a `value` it also knows single values, such as "tree" of "verify"; NULL: the name
+ * instead. With a `value` it also knows single values, such as "typical" of "verify"; NULL: the name
  * alone. For any other name the answer is NULL. The text is valid for the life of the library. */
 SPECD_API const char* specd_refused_param(const char* name, const char* value);
 

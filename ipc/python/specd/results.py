@@ -21,7 +21,7 @@ _Results = TypeVar("_Results")
 
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
             "aborted")
-METHODS = (None, "greedy", "exact_match", "token", "block")
+METHODS = (None, "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only")
 _NO_ROW = 2**32 - 1
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
 

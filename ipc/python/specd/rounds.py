@@ -35,7 +35,8 @@ class Draft(Known):
     """A sequence's part of a round. Only `sequence` is needed: without tokens it is plain sampling.
 
     tokens: draft ids; -1 ends the draft, and so does any other id outside the vocabulary
-    sampled: for each token, True if it was drawn from a draft row. Default: all, if verify gets q
+    sampled: for each token, True if it was drawn from a draft row, and 2 if it was drawn from the row
+      without the ids of its earlier siblings (SPECD_SAMPLED_REST). Default: True, if verify gets q
     target_rows, draft_rows, mask_rows: indices into the rows that the call gets (or, if it gets none,
       into the array from engine.rows), in place of the order in which rows stand; a mask row of -1
       is unconstrained
@@ -46,8 +47,8 @@ class Draft(Known):
     by_slot: the number of draft tokens at the sequence's slot in engine.draft_tokens(), in place of
       `tokens`; None: the draft tokens are in `tokens`
     parents: for each token the index of the earlier one that it follows, or -1 for the kept tokens.
-      None: a chain, in which each token follows the one before. This version refuses other trees
-      (Result.detail)
+      None: a chain, in which each token follows the one before. Drawn siblings name one row, that of
+      their place, in draft_rows
     """
 
     sequence: OpenSequence | int

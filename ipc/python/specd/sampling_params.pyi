@@ -26,7 +26,7 @@ class SamplingParams:
     thinking_end_ids: Ids | None
     processors: Mapping[str, Mapping[str, float]] | None
     structured_outputs: StructuredOutputs | None
-    verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block'] | None
+    verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block', 'tree', 'traversal', 'target_only'] | None
     n: int | None
     temperature: float | None
     top_p: float | None
@@ -69,7 +69,7 @@ class SamplingParams:
                  thinking_end_ids: Ids | None = ...,
                  processors: Mapping[str, Mapping[str, float]] | None = ...,
                  structured_outputs: StructuredOutputs | None = ...,
-                 verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block'] | None = ...,
+                 verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block', 'tree', 'traversal', 'target_only'] | None = ...,
                  n: int | None = ...,
                  temperature: float | None = ...,
                  top_p: float | None = ...,

@@ -272,8 +272,8 @@ TEST_SUITE("unit") {
                      "draft_offsets[4] - draft_offsets[3] = 4"));
       CHECK(Contains(said([](Batch b, Results) { b->tokens = nullptr; }),
                      "batch[0].tokens is NULL but num_nodes = 1"));
-      static const uint8_t odd[] = {0, 0, 2, 0};
-      CHECK(Contains(said([](Batch b, Results) { b->kinds = odd; }), "batch[2].kinds[1] = 2"));
+      static const uint8_t odd[] = {0, 0, 3, 0};
+      CHECK(Contains(said([](Batch b, Results) { b->kinds = odd; }), "batch[2].kinds[1] = 3"));
       static const uint32_t flags[] = {0, 8, 0, 0};
       CHECK(Contains(said([](Batch b, Results) { b->flags = flags; }), "batch[1].flags = 8"));
       static const float weights[] = {1, 1, 1, 1};

@@ -27,7 +27,7 @@ struct Buffers {
   std::vector<int32_t> parents = {-1, 0, 1, -1, 3};
   std::vector<DraftKind> kinds = std::vector<DraftKind>(5, DraftKind::kSampled);
   std::vector<uint32_t> target_rows = {0, 1, 2, 3, 4, 5};
-  std::vector<uint32_t> draft_rows = {5, 6, 7, 8, 9};
+  std::vector<uint32_t> draft_rows = {5, 6, 7, 5, 9};  // siblings have one row
   std::vector<int32_t> mask_rows = {-1, 0, 1, 2, 3, 9};
 
   SequenceInput Input() const {
@@ -122,6 +122,32 @@ TEST_SUITE("unit") {
                           .ring_depth = 1,
                           .max_scores = 2});
     CHECK(without_limit.Read(input).refusal == Refusal::kNone);
+  }
+
+  // Nodes 0 and 3 are siblings; node 4 is no sibling of node 1.
+  TEST_CASE("draft records: siblings that do not fit together are refused, each by its name") {
+    constexpr DraftKind kRest = DraftKind::kSampledRest;
+    CHECK(WhyRefused([](Buffers* b) { b->draft_rows[3] = 6; }) == Refusal::kSiblingRows);
+    CHECK(WhyRefused([](Buffers* b) { b->kinds[3] = kRest; }) == Refusal::kSiblingKinds);
+    CHECK(WhyRefused([](Buffers* b) { b->kinds[4] = kRest; }) == Refusal::kNone);
+    CHECK(WhyRefused([](Buffers* b) { b->tokens[4] = b->tokens[1]; }) == Refusal::kNone);
+    // Two draws of one id, a draw of a one-hot sibling's id, and neither.
+    const auto repeat = [](DraftKind a, DraftKind b, TokenId id) {
+      return WhyRefused([&](Buffers* of) {
+        of->kinds[0] = a;
+        of->kinds[3] = b;
+        of->tokens[0] = of->tokens[3] = id;
+      });
+    };
+    CHECK(repeat(DraftKind::kSampled, DraftKind::kSampled, 7) == Refusal::kNone);
+    CHECK(repeat(DraftKind::kOneHot, DraftKind::kSampled, 7) == Refusal::kNone);
+    CHECK(repeat(DraftKind::kOneHot, DraftKind::kOneHot, 7) == Refusal::kSiblingTokens);
+    CHECK(repeat(kRest, DraftKind::kOneHot, 7) == Refusal::kSiblingTokens);
+    CHECK(repeat(kRest, kRest, 7) == Refusal::kSiblingTokens);
+    for (const TokenId outside : {kNoToken, 100}) {  // both branches end
+      CHECK(repeat(kRest, kRest, outside) == Refusal::kNone);
+    }
+    CHECK(WhyRefused([](Buffers* b) { b->kinds[0] = DraftKind{3}; }) == Refusal::kKind);
   }
 
   TEST_CASE("draft records: rows that are not bound are refused, each by its name") {

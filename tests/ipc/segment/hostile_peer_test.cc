@@ -78,7 +78,7 @@ TEST_SUITE("unit") {
         {layout.draft_target_rows_offset, 100, 4, Refusal::kTargetRow},  // rows 0..99
         {layout.draft_target_rows_offset + 8, UINT32_MAX, 4, Refusal::kTargetRow},
         {layout.draft_draft_rows_offset, 50, 4, Refusal::kDraftRow},  // rows 0..49
-        {layout.draft_kinds_offset, 2, 1, Refusal::kKind},
+        {layout.draft_kinds_offset, 3, 1, Refusal::kKind},
         {layout.draft_kinds_offset + 1, 255, 1, Refusal::kKind},
     };
     for (const Bad& bad : bads) {

@@ -31,6 +31,8 @@ struct ModelOptions {
   bool powers_of_two = false;  // thresholds are exact: coins lie one beside them
   // By place; the last one also for later places.
   std::vector<DraftKind> kinds = {DraftKind::kSampled};
+  // The draft is a tree; kinds are those of its nodes. Empty: a chain.
+  std::vector<int> parents = {};
   bool ragged = false;  // the text decides the number of drafts
   bool strays = false;  // sometimes the drafter names an id outside the vocabulary (one-hot only)
   bool wide = false;    // the drafter's vocabulary is wider: it draws kOutside of its tokens there
@@ -43,6 +45,7 @@ struct ModelOptions {
   // Rows that are the same for every text, instead of random ones.
   oracle::Probabilities fixed_target = {};
   oracle::Probabilities fixed_draft = {};
+  bool exact = false;  // fixed rows are not rounded; the kernel does not run
   uint64_t seed = 0;
 };
 
@@ -132,6 +135,10 @@ class ChainModel {
     place->q =
         *oracle::Distribution(place->draft, options_.draft_edits ? place->steps : oracle::Steps{},
                               kTemperature, options_.draft_truncation);
+    if (options_.exact) {
+      place->p = options_.fixed_target;
+      place->q = options_.fixed_draft;
+    }
   }
 
   // Probabilities that are powers of two and sum to one: a probability is halved until there are

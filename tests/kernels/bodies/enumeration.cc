@@ -43,7 +43,7 @@ void Enumeration::Follow(const Tokens& text, const CoinParts& coins, const State
     if (text.empty()) {
       mean_accepted_ += paths.probability() * static_cast<double>(record.emitted.size() - 1);
     }
-    if (!fault_.Any()) CheckVerify(text, record, paths.used());
+    if (!fault_.Any() && !model_.options().exact) CheckVerify(text, record, paths.used());
     most_rounds_ = std::max(most_rounds_, state.rounds + 1);
     if (next.size() >= model_.options().length) {
       next.resize(model_.options().length);
@@ -64,6 +64,10 @@ void Enumeration::Follow(const Tokens& text, const CoinParts& coins, const State
 
 Enumeration::Record Enumeration::Round(const Tokens& text, CoinPaths& paths) {
   Record record;
+  if (!model_.options().parents.empty()) {
+    WalkTree(text, paths, &record);
+    return record;
+  }
   switch (model_.options().method) {
     case VerifyMethod::kExactMatch:
       WalkExactMatch(text, paths, &record);
@@ -195,6 +199,16 @@ void Enumeration::Finish(size_t stop, const oracle::Probabilities& p,
   record->emitted.push_back(static_cast<TokenId>(y));
 }
 
+Tokens Enumeration::PrefixOf(const Tokens& draft, size_t place) const {
+  const std::vector<int>& parents = model_.options().parents;
+  if (parents.empty()) return Tokens(draft.begin(), draft.begin() + int64_t(place));
+  Tokens prefix;
+  for (int node = int(place) - 1; node >= 0; node = parents[size_t(node)]) {
+    prefix.insert(prefix.begin(), draft[size_t(node)]);
+  }
+  return prefix;
+}
+
 CoinIdentity Enumeration::IdentityOf(const CoinKey& key) const {
   const auto purpose = static_cast<uint32_t>(key.purpose);
   if (fault_.draft_shared_with_sample &&
@@ -229,6 +243,9 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
   const size_t num_real = model_.NumDrafts(text);
   while (draft.size() < num_real) draft.push_back(static_cast<TokenId>(num_cells_ % 5));
   while (draft.size() < size_t(model_.options().max_draft)) draft.push_back(kNoToken);
+  for (size_t i = 0; i < record.is_drawn.size(); ++i) {
+    if (!record.is_drawn[i]) draft[i] = static_cast<TokenId>((num_cells_ + int64_t(i)) % 5);
+  }
 
   const ModelOptions& options = model_.options();
   const auto num_rows = static_cast<int64_t>(draft.size()) + 1;
@@ -239,8 +256,7 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
   std::vector<float> weights;
   std::vector<double> masses;
   for (size_t i = 0; i <= draft.size(); ++i) {
-    const Tokens context = Concatenate(text, Tokens(draft.begin(), draft.begin() + int64_t(i)));
-    const ChainModel::Place& place = model_.At(context);
+    const ChainModel::Place& place = model_.At(Concatenate(text, PrefixOf(draft, i)));
     target.Set(int64_t(i), place.target);
     drafter.Set(int64_t(i), place.draft);
     steps.push_back(place.steps);
@@ -250,6 +266,12 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
     masses.push_back(3);
   }
   ChainCase chain(options.method, draft, kinds);
+  std::vector<uint32_t> draft_rows;  // siblings share the row of their place
+  for (const int parent : options.parents) draft_rows.push_back(static_cast<uint32_t>(parent + 1));
+  if (!options.parents.empty()) {
+    chain.task.draft.parents = options.parents.data();
+    chain.task.draft.draft_rows = draft_rows.data();
+  }
   chain.task.first_position = chain.task.round_base = static_cast<uint32_t>(text.size());
   chain.task.target_filters = FiltersOf(options.target_truncation);
   chain.task.draft_filters = FiltersOf(options.draft_truncation);
@@ -264,6 +286,7 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
   // The place of the final token has an id outside the vocabulary.
   const size_t last = record.emitted.size() - 1;
   const bool ends_outside = last < record.draft.size() && model_.IsOutside(draft[last]);
+  const bool is_tree = !options.parents.empty();
 
   // All ends of few coins; of many, those with all at one side and a few others.
   const uint32_t num_corners = 1u << parts.size();
@@ -283,7 +306,9 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
     REQUIRE(result.outcome.empty_residuals == 0);
     REQUIRE(result.tokens == record.emitted);
     REQUIRE(result.outcome.num_accepted == int32_t(record.emitted.size()) - 1);
-    if (!options.edits) REQUIRE(result.outcome.invalid_drafts == (ends_outside ? 1 : 0));
+    if (is_tree) REQUIRE(result.path == record.path);
+    if (!options.edits && !is_tree)
+      REQUIRE(result.outcome.invalid_drafts == (ends_outside ? 1 : 0));
   }
 }
 

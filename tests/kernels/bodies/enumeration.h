@@ -21,6 +21,7 @@
 #include "tests/kernels/bodies/coin_paths.h"
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
+#include "tests/support/tree_oracle.h"
 
 namespace specd {
 
@@ -38,12 +39,15 @@ struct Fault {
   bool cut_at_forbidden = false;           // the drafter drops a token with p(x) = 0
   bool early_break = false;                // block: the walk up stops at the first failure
   bool q_unedited = false;                 // verification ignores the edits of the drafter's rows
+  bool sibling_keys = false;               // a node's coins have its number among its siblings
+  bool other_branch = false;               // a place is edited with the ancestors of another branch
+  oracle::TreeFault tree = {};
 
   bool Any() const {
     return position_only_keys || accept_shared_with_residual || draft_shared_with_residual ||
            draft_shared_with_sample || library_by_position || outside_verified ||
            wide_side_channel || residual_is_p || residual_not_renormalised || cut_at_forbidden ||
-           early_break || q_unedited;
+           early_break || q_unedited || sibling_keys || other_branch || tree.Any();
   }
 };
 
@@ -69,9 +73,11 @@ class Enumeration {
   // The input and result of a round, which the kernel repeats.
   struct Record {
     Tokens draft;
-    bool cut = false;  // a -1 follows the draft
+    std::vector<bool> is_drawn;  // of the nodes of a tree; those of other places may be anything
     Tokens emitted;
+    std::vector<int> path;
   };
+  class TreeRound;
 
   void Follow(const Tokens& text, const CoinParts& coins, const State& state);
   Record Round(const Tokens& text, CoinPaths& paths);
@@ -80,6 +86,9 @@ class Enumeration {
   void WalkToken(const Tokens& text, CoinPaths& paths, Record* record);
   void WalkExactMatch(const Tokens& text, CoinPaths& paths, Record* record);
   void WalkBlock(const Tokens& text, CoinPaths& paths, Record* record);
+  void WalkTree(const Tokens& text, CoinPaths& paths, Record* record);
+  // The draft tokens from the root to a place.
+  Tokens PrefixOf(const Tokens& draft, size_t place) const;
   void Finish(size_t stop, const oracle::Probabilities& p, const oracle::Probabilities* q, double a,
               const Tokens& text, CoinPaths& paths, Record* record);
 

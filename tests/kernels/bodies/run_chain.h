@@ -53,9 +53,10 @@ class ChainCase {
 struct ChainResult {
   TaskOutcome outcome;
   std::vector<TokenId> tokens;
+  std::vector<int32_t> path = {};  // the accepted nodes
 
   bool operator==(const ChainResult& other) const {
-    return tokens == other.tokens && outcome.status == other.outcome.status &&
+    return tokens == other.tokens && path == other.path && outcome.status == other.outcome.status &&
            outcome.num_accepted == other.outcome.num_accepted &&
            outcome.num_tokens == other.outcome.num_tokens &&
            outcome.empty_residuals == other.outcome.empty_residuals &&
@@ -104,6 +105,8 @@ struct ChainRun {
     batch.mask = mask;
     result.tokens.resize(task.draft.num_nodes + 1);
     batch.tokens = result.tokens.data();
+    result.path.resize(result.tokens.size());
+    batch.path = result.path.data();
     batch.scores_stride = NumScores(task.scores);
     scores.resize(result.tokens.size() * static_cast<size_t>(batch.scores_stride));
     batch.scores = scores.data();
@@ -119,6 +122,7 @@ struct ChainRun {
   ChainResult Finish(const TaskOutcome& outcome) {
     result.outcome = outcome;
     result.tokens.resize(outcome.num_tokens);
+    result.path.resize(outcome.num_accepted);
     return result;
   }
 
@@ -151,7 +155,7 @@ ChainResult RunEmulated(const Task& task, const TensorView& target, const Tensor
   REQUIRE(error == "");
   const ChainResult result = run.Finish(outcomes[0]);
   for (const TaskOutcome& outcome : outcomes) {
-    REQUIRE(ChainResult{outcome, result.tokens} == result);
+    REQUIRE(ChainResult{outcome, result.tokens, result.path} == result);
   }
   return result;
 }

@@ -44,7 +44,7 @@ class Drawer {
   TokenId FromP(uint64_t coin) { return Sample(team_, p_read_, coin); }
   TokenId FromPWithout(TokenId id, uint64_t coin) { return Sample(team_, p_read_, coin, id); }
   TokenId FromResidual(uint64_t coin) {
-    const Residual residual = ReadResidual(team_, p_read_, q_read_, 1.0, workspace_->residual);
+    const Residual residual = ReadResidual(team_, p_read_, q_read_, {}, workspace_->residual);
     return SampleResidual(team_, residual, coin);
   }
 

@@ -135,6 +135,8 @@ TEST_SUITE("replay") {
     CHECK(refusal([](T t) { t->target_rows.push_back(0); }).find("target_rows") !=
           std::string::npos);
     CHECK(refusal([](T t) { t->parents = {-1, -1}; }).find("parents") != std::string::npos);
+    CHECK(refusal([](T t) { t->method = VerifyMethod::kTree; }).find("method") !=
+          std::string::npos);
     CHECK(refusal([](T t) { t->target_scale = NAN; }).find("target_scale") != std::string::npos);
     CHECK(refusal([](T t) { t->target_filters.top_p = 0; }).find("top_p") != std::string::npos);
     CHECK(refusal([](T t) { t->chosen = {kVocab}; }).find("chosen") != std::string::npos);

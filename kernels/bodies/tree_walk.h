@@ -1,0 +1,179 @@
+// TreeWalk and TraversalWalk verify drafts that are trees for RunTask.
+//
+// docs/ALGORITHMS.md, "Trees". TreeWalk goes down from the root and reads only the rows of the
+// places that it comes to. TraversalWalk goes down to the first leaf, and up again while leaves
+// fall. A child whose id is outside the vocabulary ends its own branch alone.
+#pragma once
+
+#include "kernels/bodies/tree_place.h"
+
+namespace specd {
+
+// `child` stands. If it is kRoot, no child of the place stands, and the verdict has the token.
+struct TreeStep {
+  int32_t child = kRoot;
+  PlaceVerdict verdict = {};
+};
+
+template <Team T, typename CoinSource>
+class TreeWalk {
+ public:
+  SPECD_HD explicit TreeWalk(ChainRows<T, CoinSource>& rows) : rows_(rows), tree_(rows) {}
+
+  SPECD_HD TreeStep At(int32_t place) {
+    if (rows_.task().method == VerifyMethod::kGreedy) return GreedyAt(place);
+    const RowFault fault = tree_.Begin(place, 1.0);
+    if (fault != RowFault::kNone) return BadTarget(fault);
+    switch (rows_.task().method) {
+      case VerifyMethod::kTree:
+        return AcceptAt();
+      case VerifyMethod::kTargetOnly:
+        return ChooseAt();
+      default: {
+        const TreeStep step = {.verdict = tree_.Draw(true)};
+        const int32_t child = ChildNamed(place, step.verdict.token);
+        return child == kRoot ? step : TreeStep{.child = child};
+      }
+    }
+  }
+
+ private:
+  SPECD_HD static TreeStep BadTarget(RowFault fault) {
+    return {.verdict = {.verdict = Verdict::kBadTarget, .fault = fault}};
+  }
+
+  // The first child, by index, that has the id.
+  SPECD_HD int32_t ChildNamed(int32_t place, TokenId token) const {
+    int32_t found = kRoot;
+    const Draft& draft = rows_.task().draft;
+    for (int32_t node = draft.num_nodes - 1; node >= 0; --node) {
+      if (PlaceOf(draft, node) == place && rows_.DraftToken(node) == token) found = node;
+    }
+    return found;
+  }
+
+  SPECD_HD TreeStep GreedyAt(int32_t place) {
+    const GreedyToken best = PlaceJudge<false, T, CoinSource>(rows_).GreedyAt(place);
+    if (best.token == kNoToken) {
+      return BadTarget(best.fault == RowFault::kNone ? RowFault::kChanged : best.fault);
+    }
+    const int32_t child = ChildNamed(place, best.token);
+    return child == kRoot ? TreeStep{.verdict = {Verdict::kEnds, best.token}}
+                          : TreeStep{.child = child};
+  }
+
+  // tree: one ACCEPT coin for each child, until one stands.
+  SPECD_HD TreeStep AcceptAt() {
+    int32_t child = kRoot;
+    while (!tree_.is_empty() && (child = tree_.next_child()) != kRoot) {
+      const TreeShare share = tree_.ShareOf(child);
+      if (share.fault != RowFault::kNone) {
+        return {.verdict = {.verdict = Verdict::kBadDraft, .fault = share.fault}};
+      }
+      const uint64_t coin = rows_.CoinAt(tree_.place(), PlaceAfter(child), Purpose::kAccept);
+      if (PlaceDecision* record = rows_.RecordOf(tree_.place())) record->accept_coin = coin;
+      if (CoinToDouble(coin) * share.den < share.num) return {.child = child};
+      tree_.Fall(child);
+    }
+    return {.verdict = tree_.Draw(true)};
+  }
+
+  // target_only: one TREE coin over the p of the distinct children, by index.
+  SPECD_HD TreeStep ChooseAt() {
+    const int32_t place = tree_.place();
+    if (tree_.next_child() == kRoot) return {.verdict = tree_.Draw(true)};
+    const double u = CoinToDouble(rows_.CoinAt(place, place, Purpose::kTree));
+    const double point = u * tree_.target().mass;
+    const Draft& draft = rows_.task().draft;
+    double sum = 0;
+    for (int32_t node = 0; node < draft.num_nodes; ++node) {
+      const TokenId token = rows_.DraftToken(node);
+      if (PlaceOf(draft, node) != place || ChildNamed(place, token) != node) continue;
+      const float weight = rows_.Weight(tree_.target(), token);
+      sum += static_cast<double>(weight);
+      if (weight > 0 && point < sum) return {.child = node};
+    }
+    return {.verdict = tree_.DrawWithoutChildren()};
+  }
+
+  ChainRows<T, CoinSource>& rows_;
+  TreePlace<T, CoinSource> tree_;
+};
+
+// traversal: arXiv 2505.12398. The leaves are taken in depth-first order. A bad row makes its place
+// a leaf, as in block verification: its children were not needed to see that.
+template <Team T, typename CoinSource>
+class TraversalWalk {
+ public:
+  SPECD_HD explicit TraversalWalk(ChainRows<T, CoinSource>& rows)
+      : rows_(rows), draft_(rows.task().draft), tree_(rows) {}
+
+  // Returns the verdict of the place that stands.
+  SPECD_HD PlaceVerdict Run() {
+    Enter(0, 1.0);
+    while (GoesDown() || !Stands()) {
+    }
+    if (end_.verdict != Verdict::kUnknown) return end_;
+    return tree_.Draw(is_fresh_);
+  }
+  SPECD_HD int32_t place() const { return tree_.place(); }
+
+ private:
+  SPECD_HD void Enter(int32_t place, double path) {
+    const RowFault fault = tree_.Begin(place, path);
+    end_ = {};
+    if (fault != RowFault::kNone) end_ = {.verdict = Verdict::kBadTarget, .fault = fault};
+    is_fresh_ = true;
+  }
+
+  // Goes to the place after the next child; false if this place is a leaf now.
+  SPECD_HD bool GoesDown() {
+    while (end_.verdict == Verdict::kUnknown && !tree_.is_empty()) {
+      const int32_t child = tree_.next_child();
+      if (child == kRoot) return false;
+      const TreeShare share = tree_.ShareOf(child);
+      if (share.fault != RowFault::kNone) {
+        end_ = {.verdict = Verdict::kBadDraft, .fault = share.fault};
+        return false;
+      }
+      const double path = PathOf(share);
+      if (path > 0) {
+        tree_.Keep();
+        Enter(PlaceAfter(child), path);
+        return true;
+      }
+      // Nothing below a path that stands with probability 0 does.
+      tree_.Fall(child);
+    }
+    return false;
+  }
+  // min(1, P t(x) / d(x)). If d(x) = 0, the ratio is 0 or the result is 1.
+  SPECD_HD double PathOf(const TreeShare& share) const {
+    if (share.den == 0.0) return share.num == 0.0 ? 0.0 : 1.0;
+    const double path = tree_.path() * (share.num / share.den);
+    return path < 1.0 ? path : 1.0;
+  }
+
+  // Whether the leaf stands. If not, the walk goes up to the place where the leaf falls.
+  SPECD_HD bool Stands() {
+    const int32_t node = NodeBefore(tree_.place());
+    if (node == kRoot) return true;
+    const int32_t above = PlaceOf(draft_, node);
+    const uint64_t coin = rows_.CoinAt(above, PlaceAfter(node), Purpose::kAccept);
+    if (PlaceDecision* record = rows_.RecordOf(above)) record->accept_coin = coin;
+    if (tree_.StandsAsLeaf(CoinToDouble(coin))) return true;
+    tree_.Resume(above);
+    tree_.Fall(node);
+    end_ = {};
+    is_fresh_ = false;
+    return false;
+  }
+
+  ChainRows<T, CoinSource>& rows_;
+  const Draft& draft_;
+  TreePlace<T, CoinSource> tree_;
+  PlaceVerdict end_;      // of this place, if a row is bad; kUnknown: none is
+  bool is_fresh_ = true;  // the target's tiles are in the workspace
+};
+
+}  // namespace specd

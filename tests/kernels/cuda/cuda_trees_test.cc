@@ -1,0 +1,32 @@
+// Drafts that are trees on a real device against the CPU: suite "gpu". Without a device a case
+// passes and says that nothing was compared, unless SPECD_REQUIRE_GPU is set.
+#include <doctest/doctest.h>
+
+#include <optional>
+
+#include "kernels/bodies/tiles.h"
+#include "tests/kernels/cuda/device_comparison.h"
+#include "tests/support/round_trees.h"
+
+namespace specd {
+namespace {
+
+TEST_SUITE("gpu") {
+  TEST_CASE("CUDA rounds: drafts that are trees") {
+    OnDevice([](Comparison& comparison) {
+      for (int i = 0; i < 4; ++i) {
+        RoundCase::Options options{
+            .vocab_size = 300, .batch = 24, .max_draft = 6, .seed = 700 + uint64_t(i)};
+        if (i == 1) options.vocab_size = 2 * kTileSize + 77;
+        if (i == 2) options.dtype = DType::kBFloat16;
+        if (i == 3) options.sampled = true;
+        std::optional<RoundTrees> trees;
+        CheckRound(comparison, options,
+                   [&](RoundCase& round) { trees.emplace(&round, options.batch, options.seed); });
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace specd
