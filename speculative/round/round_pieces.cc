@@ -22,6 +22,7 @@ int64_t PassesOf(const Task& task) {
     case TaskKind::kSampleDraft:
       break;
   }
+  if (task.sampling == DraftSampling::kMixed) return 3;  // the row, its best ids, and the rest
   return task.sampling == DraftSampling::kWithoutReplacement ? task.num_children : 1;
 }
 
