@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .row_types import Drafts, Ids
     from .sequence import Sequence as OpenSequence
 
-_SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2}
+_SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2, "mixed": 3}
 DISCARD = 1
 DRAFTS_BY_SLOT = 2
 
@@ -69,9 +69,10 @@ class Draft(Known):
 @dataclasses.dataclass
 class DraftRequest(Known):
     """A row of the draft model to draw from: num_children ids after `prefix`, with sampling
-    "with_replacement", "without_replacement" or "top_k". `row` is an index into the draft rows; its
-    default is the index in the list. The coins are those of nodes first_node, first_node + 1, ...;
-    0: as in a chain."""
+    "with_replacement", "without_replacement", "top_k" or "mixed" (the best num_children - 1 ids, and one
+    drawn from the rest; recommended for trees). `row` is an index into the draft rows; its default is
+    the index in the list. The coins are those of nodes first_node, first_node + 1, ...; 0: as in a
+    chain. Requests may be about several nodes of one sequence."""
 
     sequence: OpenSequence | int
     prefix: Ids = ()
