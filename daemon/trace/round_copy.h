@@ -55,8 +55,8 @@ struct RoundCopy : TraceRoundFacts {
 };
 
 // The places whose rows the task's method reads. Rows behind the place where the draft ended were
-// not read, except by `block`, which looks at the whole draft before it decides. Places of a tree are in
-// no such order, so all of them count.
+// not read, except by `block`, which looks at the whole draft before it decides. Places of a tree
+// are in no such order, so all of them count.
 int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome);
 
 // The bytes of one row of a tensor, or of a mask.
