@@ -125,36 +125,43 @@ absl::Status SetThreads(int32_t threads, DaemonConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
-                       const AvailableMemory& available, DaemonConfig* config) {
+absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& available,
+                       DaemonConfig* config) {
   constexpr int64_t kMibMax = int64_t{1} << 30;
   constexpr uint64_t kMib = uint64_t{1} << 20;
-  for (const auto& [flag, mib] :
-       {std::pair{"memory_mib", memory_mib}, std::pair{"session_memory_mib", session_memory_mib}}) {
+  for (const auto& [flag, mib] : {std::pair{"memory_mib", flags.memory_mib},
+                                  std::pair{"session_memory_mib", flags.session_memory_mib}}) {
     if (mib >= 0 && mib <= kMibMax) continue;
     return absl::InvalidArgumentError(
         fmt::format("{} = {} is outside 0 .. {}; 0 leaves it to specd", flag, mib, kMibMax));
   }
-  const uint64_t all = memory_mib > 0 ? static_cast<uint64_t>(memory_mib) * kMib
-                                      : std::min(available.bytes, kMib << 30) / 4 * 3;
+  const uint64_t all = flags.memory_mib > 0 ? static_cast<uint64_t>(flags.memory_mib) * kMib
+                                            : std::min(available.bytes, kMib << 30) / 4 * 3;
+  uint64_t& compile_bytes = config->compile_limits.bytes;
+  compile_bytes = std::min(all / 16, grammar::kCompileMibDefault * kMib);
+  if (flags.compile_mib != 0) {
+    absl::Status status = SetCompileMib(flags.compile_mib, &config->compile_limits);
+    if (!status.ok()) return status;
+  }
+  if (compile_bytes > all / 16) {
+    return absl::InvalidArgumentError(fmt::format(
+        "compile_mib = {} is more than a sixteenth of the memory for engines, {} MiB; lower it, or "
+        "raise memory_mib",
+        flags.compile_mib, all / 16 / kMib));
+  }
   MemoryBounds& memory = config->memory;
   memory.constraints_bytes = std::min<uint64_t>(all / 4, grammar::GrammarMemory::kProcessBytesMax);
   memory.endpoint_bytes = std::min(all / 8, kMib * 512) / 2;
-  memory.sessions_bytes = all - memory.constraints_bytes - 2 * memory.endpoint_bytes;
-  memory.session_bytes = session_memory_mib > 0 ? static_cast<uint64_t>(session_memory_mib) * kMib
-                                                : memory.sessions_bytes / 2;
+  memory.sessions_bytes =
+      all - memory.constraints_bytes - kLongCompiles * compile_bytes - 2 * memory.endpoint_bytes;
+  memory.session_bytes = flags.session_memory_mib > 0
+                             ? static_cast<uint64_t>(flags.session_memory_mib) * kMib
+                             : memory.sessions_bytes / 2;
   if (memory.session_bytes <= memory.sessions_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "session_memory_mib = {} is more than all sessions may have, {} MiB; lower it, or "
       "raise memory_mib",
-      session_memory_mib, memory.sessions_bytes / kMib));
-}
-
-absl::Status SetCompileLimits(int32_t compile_ms, int32_t compile_mib, DaemonConfig* config) {
-  if (absl::Status status = SetCompileMs(compile_ms, &config->compile_limits); !status.ok()) {
-    return status;
-  }
-  return SetCompileMib(compile_mib, &config->compile_limits);
+      flags.session_memory_mib, memory.sessions_bytes / kMib));
 }
 
 void FillEndpoints(DaemonConfig* config) {

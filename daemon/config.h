@@ -30,6 +30,9 @@ struct NamedProfile {
   ModelProfileOptions model = {};
 };
 
+// Each may take the memory of a whole compile. While one runs, the other engines' have a turn too.
+inline constexpr size_t kLongCompiles = 2;
+
 // The bytes that the daemon takes for its engines; 0: not bounded.
 struct MemoryBounds {
   uint64_t sessions_bytes = 0;     // of all sessions together
@@ -78,15 +81,20 @@ absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config
 // With 0 the number of usable CPUs decides.
 absl::Status SetThreads(int32_t threads, DaemonConfig* config);
 
-// Divides the memory for engines. A quarter is for constraints, up to their own bound, and an
-// eighth for what waits for subscribers, up to 512 MiB; the rest is for sessions. With memory_mib =
-// 0 all of it is three quarters of what is available. With session_memory_mib = 0 a session may
-// have half of the sessions' bytes.
-absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
-                       const AvailableMemory& available, DaemonConfig* config);
+// The flags of the same names; 0 leaves the number to specd.
+struct MemoryFlags {
+  int64_t memory_mib = 0;
+  int64_t session_memory_mib = 0;
+  int64_t compile_mib = 0;
+};
 
-// Checks both numbers: CPU time and memory of the compile of one constraint.
-absl::Status SetCompileLimits(int32_t compile_ms, int32_t compile_mib, DaemonConfig* config);
+// Divides the memory for engines. A quarter is for constraints, up to their own bound, a sixteenth
+// for each of the two long compiles that run at a time, up to compile_mib or 256 MiB, and an eighth
+// for what waits for subscribers, up to 512 MiB; the rest is for sessions. With memory_mib = 0 all
+// of it is three quarters of what is available. With session_memory_mib = 0 a session may have half
+// of the sessions' bytes.
+absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& available,
+                       DaemonConfig* config);
 
 // Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts.
 void FillEndpoints(DaemonConfig* config);

@@ -44,8 +44,6 @@ namespace {
 
 constexpr int kExitCouldNotStart = 1;
 constexpr int kExitDeviceFailed = 70;  // EX_SOFTWARE: the supervisor should restart the daemon
-// Each may take the memory of a whole compile. While one runs, the other engines' have a turn too.
-constexpr size_t kLongCompiles = 2;
 constexpr char kTokensInside[] = "inproc://tokens";
 constexpr char kAbortsInside[] = "inproc://aborts";
 

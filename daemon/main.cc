@@ -21,6 +21,7 @@
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "daemon/profile_flag.h"
+#include "daemon/session/compile_limits.h"
 #include "speculative/grammar/base/budget.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
@@ -70,13 +71,14 @@ ABSL_FLAG(
     "quarters of what the machine and the control group have left at the start");
 ABSL_FLAG(int64_t, session_memory_mib, 0,
           "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
-          "0: half of what --memory_mib leaves beside constraints and subscribers");
+          "0: half of what --memory_mib leaves beside constraints, compiles and subscribers");
 ABSL_FLAG(int32_t, compile_ms, specd::grammar::kCompileMsDefault,
           "CPU time that the compile of one constraint may take, 1 .. 60000 ms; a constraint that "
           "takes more is refused");
-ABSL_FLAG(int32_t, compile_mib, specd::grammar::kCompileMibDefault,
-          "memory that the compile of one constraint may take, 16 .. 4096 MiB; a constraint that "
-          "takes more is refused");
+ABSL_FLAG(
+    int32_t, compile_mib, 0,
+    "memory that the compile of one constraint may take, 16 .. 4096 MiB, at most a sixteenth "
+    "of --memory_mib; a constraint that takes more is refused; 0: that sixteenth, at most 256");
 ABSL_FLAG(std::string, trace, "", "directory for a trace of all rounds; default: no trace");
 ABSL_FLAG(std::string, trace_options, "",
           "what the trace holds, such as level=rows,every=100,flight=64: level (rounds, hashes, "
@@ -140,14 +142,17 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   if (absl::Status status = specd::SetThreads(absl::GetFlag(FLAGS_threads), config); !status.ok()) {
     return status;
   }
-  if (absl::Status status =
-          specd::SetMemory(absl::GetFlag(FLAGS_memory_mib), absl::GetFlag(FLAGS_session_memory_mib),
-                           specd::FindAvailableMemory(), config);
+  const specd::MemoryFlags memory = {
+      .memory_mib = absl::GetFlag(FLAGS_memory_mib),
+      .session_memory_mib = absl::GetFlag(FLAGS_session_memory_mib),
+      .compile_mib = absl::GetFlag(FLAGS_compile_mib),
+  };
+  if (absl::Status status = specd::SetMemory(memory, specd::FindAvailableMemory(), config);
       !status.ok()) {
     return status;
   }
-  if (absl::Status status = specd::SetCompileLimits(absl::GetFlag(FLAGS_compile_ms),
-                                                    absl::GetFlag(FLAGS_compile_mib), config);
+  if (absl::Status status =
+          specd::SetCompileMs(absl::GetFlag(FLAGS_compile_ms), &config->compile_limits);
       !status.ok()) {
     return status;
   }

@@ -270,6 +270,9 @@ class TreePlace {
       return p_.bad() ? kNoToken : SampleWithoutGone(num_gone, coin);
     }
     if (!is_read_) ReadResidualHere();
+    // A draft row that has become a point since it was first read: there are no masses to draw
+    // from.
+    if (!residual_.whole && residual_.masses == nullptr) return kNoToken;
     return SampleResidual(team_, residual_, coin);
   }
   // Draws from p without the first `count` of gone_. REQUIRES: p's tiles are in the workspace.

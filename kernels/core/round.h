@@ -239,12 +239,12 @@ inline bool WritesSlot(const RoundBatch& batch, int32_t task) {
   return batch.tasks[task].kind == TaskKind::kVerify && batch.outcomes[task].num_tokens > 0;
 }
 // Writes a completed task's row of a slot output to `row`. REQUIRES: WritesSlot; the host made the
-// whole task.
+// whole task; a tree has a path.
 SPECD_INLINE void WriteSlotRowOf(const RoundBatch& batch, int32_t task, const SlotOutput& output,
                                  void* row) {
   const Task& of = batch.tasks[task];
   const TaskOutcome& outcome = batch.outcomes[task];
-  SPECD_CHECK(!of.continues);
+  SPECD_CHECK(!of.continues && (batch.path != nullptr || of.draft.parents == nullptr));
   const int64_t first = int64_t{task} * batch.tokens_stride;
   const SlotCounts counts{
       .slot = of.slot,

@@ -101,7 +101,7 @@ class AbiTest(unittest.TestCase):
                      "GRAMMAR_MASK": row_space._ROLES["mask"],
                      "DRAFT_TOKENS": slot_memory.DRAFT_TOKENS, "DISCARD": rounds.DISCARD,
                      "DRAFTS_BY_SLOT": rounds.DRAFTS_BY_SLOT,
-                     "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
+                     "ONE_HOT": 0, "SAMPLED": 1, "SAMPLED_REST": 2, "OK": 0, "EMPTY": 2, "FULL": 1}
         for field, names in param_table.CONSTRAINT_CHOICES.items():
             prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()
             mirrored |= {f"{prefix}_{name.upper()}": i for i, name in enumerate(names)}

@@ -178,8 +178,10 @@ void RoundCase::FillChain(Sequence* sequence) {
                               : chance == 1 ? options_.vocab_size + 3
                               : chance == 2 ? AnyId()
                                             : LikelyId());
-    sequence->kinds.push_back(options_.sampled || Chance(2) ? DraftKind::kSampled
-                                                            : DraftKind::kOneHot);
+    const bool is_drawn = options_.sampled || Chance(2);
+    // In a chain a token without siblings has left nothing out.
+    const DraftKind drawn = i % 3 == 2 ? DraftKind::kSampledRest : DraftKind::kSampled;
+    sequence->kinds.push_back(is_drawn ? drawn : DraftKind::kOneHot);
     sequence->target_rows.push_back(row());
     sequence->draft_rows.push_back(row());
   }
@@ -338,6 +340,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   const int32_t stride = options_.max_draft + 1;
   outcomes_.assign(places.size(), TaskOutcome{});
   tokens_.assign(places.size() * stride, -7);
+  path_.assign(tokens_.size(), -7);
   scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
   samples_.assign(places.size() * kChildren, DraftSample{-7, 7, -7, DraftKind::kOneHot, -7});
   ClearSlotOutputs();
@@ -348,6 +351,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
           .num_tasks = static_cast<int32_t>(tasks_.size()),
           .outcomes = outcomes_.data(),
           .tokens = tokens_.data(),
+          .path = path_.data(),
           .tokens_stride = stride,
           .mask = {mask_words_.data(), kNumMasks, words},
           .scores = scores_.data(),
@@ -394,6 +398,10 @@ std::string RoundCase::answer(int32_t i) const {
       outcome.num_accepted, outcome.num_drafts, outcome.num_tokens, outcome.empty_residuals,
       outcome.invalid_drafts, outcome.point_masses, static_cast<int>(outcome.fault));
   for (const TokenId token : tokens(i)) text += fmt::format(" {}", token);
+  for (int32_t node = 0; node < outcome.num_accepted; ++node) {
+    const int64_t first = int64_t{i} * (options_.max_draft + 1);
+    text += fmt::format(" node {}", path_[static_cast<size_t>(first + node)]);
+  }
   for (int32_t output = 0; output < kNumSlotOutputs; ++output) {
     const SlotOutput& of = slot_outputs_[output];
     text += fmt::format(" {}:", output);

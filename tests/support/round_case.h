@@ -138,6 +138,7 @@ class RoundCase {
   std::vector<Task> tasks_;
   std::vector<TaskOutcome> outcomes_;
   std::vector<TokenId> tokens_;
+  std::vector<int32_t> path_;
   std::vector<TokenScore> scores_;
   std::vector<DraftSample> samples_;
   std::vector<TokenId> slot_memory_[kNumSlotOutputs];

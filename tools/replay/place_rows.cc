@@ -133,8 +133,7 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
   }
   const PlaceDecision& decision = round.decisions(i)[static_cast<size_t>(place)];
   if (task.method == VerifyMethod::kBlock) factor_ = decision.prefix;
-  const bool is_sampled =
-      task.draft.kinds != nullptr && task.draft.kinds[place] == DraftKind::kSampled;
+  const bool is_sampled = IsDrawn(task.draft, place);
   if (!is_sampled) {
     one_hot_ = tokens[place];
   } else if (round.HasDraftRow(i, place) && batch.draft.num_rows > 0) {

@@ -95,12 +95,11 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
     if (!status.ok()) return status;
   }
   // Methods that look at the draft token alone read no draft row, and `rerun` may ask for it.
-  const bool reads_drafts =
-      task.method == VerifyMethod::kToken || task.method == VerifyMethod::kBlock;
+  const bool reads_drafts = ReadsDraftRows(task.method);
   arrays->draft_rows.assign(task.kinds.size(), 0);
   arrays->draft_row_is_there.assign(task.kinds.size(), false);
   for (size_t i = 0; i < task.kinds.size(); ++i) {
-    if (task.kinds[i] != DraftKind::kSampled) continue;
+    if (task.kinds[i] == DraftKind::kOneHot) continue;
     const bool is_read = reads_drafts && i < num_read && i < num_drawn;
     if (i >= task.draft_rows.size()) {
       if (is_read) return absl::InvalidArgumentError("a sampled token has no draft row");

@@ -66,7 +66,7 @@ Facts DraftHashes(const TraceRound& round, const TraceTask& task) {
   Facts facts;
   bool has_hash = false;
   for (size_t i = 0; i < NumJudged(task) && i < task.tokens.size(); ++i) {
-    const bool is_sampled = i < task.kinds.size() && task.kinds[i] == DraftKind::kSampled;
+    const bool is_sampled = i < task.kinds.size() && task.kinds[i] != DraftKind::kOneHot;
     const bool has_row = is_sampled && i < task.draft_rows.size() && task.tokens[i] != kNoToken;
     facts.push_back(has_row ? HashOf(hashes, TraceTensor::kDraft, task.draft_rows[i]) : 0);
     if (has_row && facts.back() == 0) return {};
@@ -139,7 +139,8 @@ bool LacksDraftTokens(const TraceTask& task) {
 }
 
 bool UsesDraft(const TraceTask& task) {
-  return std::find(task.kinds.begin(), task.kinds.end(), DraftKind::kSampled) != task.kinds.end();
+  return std::any_of(task.kinds.begin(), task.kinds.end(),
+                     [](DraftKind kind) { return kind != DraftKind::kOneHot; });
 }
 
 bool HasMasks(const TraceTask& task) {

@@ -119,10 +119,9 @@ std::string WhatIf::Apply(int32_t vocab_size, bool has_draft_rows, Task* task) c
   }
   if (task->draft.target_argmax != nullptr) return "the task has argmax ids in place of rows";
   if (task->target_scale <= 0) return "the task was greedy; give --set temperature=T";
-  const bool reads_drafts =
-      task->method == VerifyMethod::kToken || task->method == VerifyMethod::kBlock;
   // A side channel speaks for the row only until a residual is needed.
-  if (reads_drafts && !has_draft_rows) return "a draft row of the task was not recorded";
+  if (ReadsDraftRows(task->method) && !has_draft_rows)
+    return "a draft row of the task was not recorded";
   return "";
 }
 

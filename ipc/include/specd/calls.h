@@ -37,12 +37,15 @@ typedef struct specd_draft_request {
                             num_prefix + 1, as in a chain */
 } specd_draft_request;
 
-/* This struct has the same size in every version. */
+/* This struct has the same size in every version. As children in a tree, an id that was drawn
+ * `count` times with replacement is that many SPECD_SAMPLED siblings: one for several draws would
+ * bias the output. */
 typedef struct specd_draft_child {
   int32_t id;
   uint32_t count; /* how often the id was drawn */
-  float weight;   /* q(id) = weight / mass: use as draft_weights and draft_masses of specd_draft */
-  uint32_t kind;  /* SPECD_ONE_HOT, ...: use as kinds of specd_draft */
+  float weight; /* q(id) = weight / mass: for a chain, draft_weights and draft_masses of specd_draft
+                 */
+  uint32_t kind; /* SPECD_ONE_HOT, ...: use as kinds of specd_draft */
   double mass;
 } specd_draft_child;
 

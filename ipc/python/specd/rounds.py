@@ -35,8 +35,9 @@ class Draft(Known):
     """A sequence's part of a round. Only `sequence` is needed: without tokens it is plain sampling.
 
     tokens: draft ids; -1 ends the draft, and so does any other id outside the vocabulary
-    sampled: for each token, True if it was drawn from a draft row, and 2 if it was drawn from the row
-      without the ids of its earlier siblings (SPECD_SAMPLED_REST). Default: True, if verify gets q
+    sampled: for each token, True if it was drawn from a draft row, and 2 if it was drawn from that row
+      without the ids of all one-hot siblings and of the earlier siblings of this kind
+      (SPECD_SAMPLED_REST). Default: True, if verify gets q
     target_rows, draft_rows, mask_rows: indices into the rows that the call gets (or, if it gets none,
       into the array from engine.rows), in place of the order in which rows stand; a mask row of -1
       is unconstrained
