@@ -38,8 +38,8 @@ typedef struct specd_draft_request {
 } specd_draft_request;
 
 /* This struct has the same size in every version. As children in a tree, an id that was drawn
- * `count` times with replacement is that many SPECD_SAMPLED siblings: one for several draws would
- * bias the output. */
+ * `count` times with replacement is that many SPECD_SAMPLED siblings, in the order of the draws
+ * (specd_sample_draft): one for several draws would bias the output. */
 typedef struct specd_draft_child {
   int32_t id;
   uint32_t count; /* how often the id was drawn */
