@@ -5,6 +5,7 @@
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "speculative/grammar/automata/dfa_operations.h"
+#include "speculative/grammar/json_schema/string_schema.h"
 
 namespace specd::grammar {
 

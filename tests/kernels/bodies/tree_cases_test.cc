@@ -2,6 +2,7 @@
 // changes while its tree is verified.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "tests/kernels/bodies/row_law.h"
@@ -11,6 +12,17 @@ namespace specd {
 namespace {
 
 constexpr TokenId kVocab = 4;
+
+// Scale 1 takes logits to the base 2.
+RowMatrix RowsOfWeights(const std::vector<std::vector<double>>& weights) {
+  RowMatrix rows({.vocab_size = kVocab, .num_rows = static_cast<int64_t>(weights.size())});
+  for (size_t i = 0; i < weights.size(); ++i) {
+    std::vector<double> logits;
+    for (const double weight : weights[i]) logits.push_back(std::log2(weight));
+    rows.Set(static_cast<int64_t>(i), logits);
+  }
+  return rows;
+}
 
 // Rejects every draft token, and changes row 0 of `draft` when coin `when` is asked for.
 struct ChangingCoins {
@@ -28,7 +40,7 @@ TEST_SUITE("unit") {
   TEST_CASE("ids outside the vocabulary count at every place of the path") {
     // Nodes 0, 1 and 2 follow the root, nodes 3 and 4 node 2, and node 5 node 1. Every row wants 2.
     const std::vector<int32_t> parents = {kRoot, kRoot, kRoot, 2, 2, 1};
-    const RowMatrix target = LogRows(std::vector<std::vector<double>>(7, {0, 0, 1, 0}));
+    const RowMatrix target = RowsOfWeights(std::vector<std::vector<double>>(7, {0, 0, 1, 0}));
     for (const VerifyMethod method :
          {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kTree,
           VerifyMethod::kTraversal, VerifyMethod::kTargetOnly}) {
@@ -49,7 +61,7 @@ TEST_SUITE("unit") {
     const std::vector<std::vector<double>> rows = {
         {0, 0, 0, kInfinity}, {kInfinity, 0, 0, 0}, {0, -kInfinity, -kInfinity, -kInfinity},
         {NAN, 0, 0, 0},       {-9, 9, -9, 9},       {300, -300, 300, -300}};
-    const RowMatrix target = LogRows(std::vector<std::vector<double>>(4, {.1, .2, .3, .4}));
+    const RowMatrix target = RowsOfWeights(std::vector<std::vector<double>>(4, {.1, .2, .3, .4}));
     const std::vector<int32_t> parents(3, kRoot);
     const std::vector<uint32_t> draft_rows(3, 0);
     for (const VerifyMethod method : {VerifyMethod::kTree, VerifyMethod::kTraversal}) {
@@ -61,7 +73,7 @@ TEST_SUITE("unit") {
           for (int when = 0; when < 4; ++when) {
             CAPTURE(static_cast<int>(method));
             CAPTURE(when);
-            RowMatrix draft = LogRows({before});
+            RowMatrix draft = RowsOfWeights({before});
             int num_left = when;
             const ChainResult result = RunScalar(tree.task, target.view(), draft.view(),
                                                  ChangingCoins{&draft, &row, &num_left});
