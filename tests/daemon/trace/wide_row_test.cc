@@ -73,6 +73,7 @@ TEST_SUITE("unit") {
       SequenceParams params;
       params.verify = method;
       params.max_tokens = 100'000;
+      params.ignore_eos = true;  // rounds go on
       params.draft.top_k = method == VerifyMethod::kToken ? 9 : 0;
       sequences.push_back(traced.Open("s" + std::to_string(sequences.size()), params));
     }
