@@ -107,25 +107,37 @@ TEST_SUITE("unit") {
     constexpr uint64_t kMib = uint64_t{1} << 20;
     DaemonConfig config;
     // 400 MiB are left: 300 are taken, 75 of them for constraints, 37.5 for the subscribers of both
-    // endpoints, and a session has half the rest.
+    // endpoints, 18.75 for what they may ask for, and a session has half the rest.
     REQUIRE(SetMemory(0, 0, {.bytes = 400 * kMib, .bound_by = "a test"}, &config).ok());
     CHECK(config.memory.constraints_bytes == 75 * kMib);
     CHECK(config.memory.endpoint_bytes == 75 * kMib / 4);
-    CHECK(config.memory.sessions_bytes == 375 * kMib / 2);
-    CHECK(config.memory.session_bytes == 375 * kMib / 4);
+    CHECK(config.memory.kept_bytes == 75 * kMib / 8);
+    CHECK(config.memory.sessions_bytes == 675 * kMib / 4);
+    CHECK(config.memory.session_bytes == 675 * kMib / 8);
     // Constraints and subscribers never have more than their own bounds.
     REQUIRE(SetMemory(64 << 10, 0, {}, &config).ok());
     CHECK(config.memory.constraints_bytes == 2048 * kMib);
     CHECK(config.memory.endpoint_bytes == 256 * kMib);
-    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib - 512 * kMib);
-    REQUIRE(SetMemory(104, 65, {}, &config).ok());
-    CHECK(config.memory.session_bytes == 65 * kMib);
-    CHECK(Says(SetMemory(104, 66, {}, &config), "session_memory_mib = 66"));
+    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib - 512 * kMib - 128 * kMib);
+    REQUIRE(SetMemory(104, 58, {}, &config).ok());
+    CHECK(config.memory.session_bytes == 58 * kMib);
+    CHECK(Says(SetMemory(104, 59, {}, &config), "session_memory_mib = 59"));
     CHECK(Says(SetMemory(-1, 0, {}, &config), "memory_mib = -1"));
     CHECK(Says(SetMemory(0, -1, {}, &config), "session_memory_mib = -1"));
     // Where nothing is known, a bound exists all the same.
     REQUIRE(SetMemory(0, 0, {}, &config).ok());
     CHECK(config.memory.sessions_bytes > 0);
+  }
+
+  TEST_CASE("the terms of streams are seconds, and have ranges") {
+    DaemonConfig config;
+    CHECK(config.keep_ended_ns == 60'000'000'000);
+    CHECK(config.text_grace_ns == 30'000'000'000);
+    REQUIRE(SetPatience(0, 86'400, &config).ok());
+    CHECK(config.keep_ended_ns == 0);
+    CHECK(config.text_grace_ns == 86'400'000'000'000);
+    CHECK(Says(SetPatience(-1, 0, &config), "keep_ended = -1"));
+    CHECK(Says(SetPatience(0, 86'401, &config), "text_grace = 86401"));
   }
 
   TEST_CASE("the compile of a constraint has limits, and these have ranges") {
