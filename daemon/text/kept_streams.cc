@@ -62,6 +62,7 @@ void KeptStreams::Open(const TokenEvent& event) {
     }
   }
   newest_ = std::max(newest_, event.stream);
+  opened.opening_bytes = OpeningBytes(opened.opening);
   table_.Erase(event.stream);
   *table_.Add(event.stream) = std::move(opened);
   Fit(event.stream);
@@ -103,11 +104,12 @@ void KeptStreams::Fit(uint64_t stream) {
   kept->logprobs = std::vector<float>();
   kept->rounds = std::vector<Round>();
   kept->opening.earlier = std::vector<TokenId>();
+  kept->opening_bytes = OpeningBytes(kept->opening);
   if (!table_.Resize(stream, SizeBytes(*kept))) table_.Erase(stream);
 }
 
 size_t KeptStreams::SizeBytes(const Kept& kept) {
-  return kEntryBytes + OpeningBytes(kept.opening) + kept.ids.capacity() * sizeof(TokenId) +
+  return kEntryBytes + kept.opening_bytes + kept.ids.capacity() * sizeof(TokenId) +
          kept.logprobs.capacity() * sizeof(float) + kept.rounds.capacity() * sizeof(Round);
 }
 
@@ -160,7 +162,7 @@ bool KeptStreams::AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes,
   uint64_t at = kept.opening.offset;
   if (offset <= at) {
     answer->events.push_back(kept.opening);
-    *bytes += kEventBytes + OpeningBytes(kept.opening) * 2;
+    *bytes += kEventBytes + kept.opening_bytes * 2;
   }
   if (!kept.is_whole && !kept.has_ended) {
     TokenEvent gap;

@@ -44,6 +44,7 @@ class KeptStreams {
   };
   struct Kept {
     TokenEvent opening = {};
+    size_t opening_bytes = 0;
     std::vector<TokenId> ids = {};
     std::vector<float> logprobs = {};  // one for each id; empty: none
     std::vector<Round> rounds = {};
