@@ -35,7 +35,6 @@ class KeptStreams {
   bool IsWhole(uint64_t stream) const;
 
   size_t bytes() const { return table_.bytes(); }
-  size_t size() const { return table_.size(); }
 
  private:
   struct Round {

@@ -65,7 +65,6 @@ class KeptTable {
   }
 
   size_t bytes() const { return bytes_; }
-  size_t size() const { return items_.size(); }
 
  private:
   struct Entry {

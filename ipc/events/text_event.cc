@@ -120,7 +120,7 @@ void ReadTextEvent(MapReader* reader, TextEvent* event) {
   reader->Read("rounds", &event->rounds);
   reader->Read("accepted", &event->accepted);
   reader->Read("late", &event->late);
-  if (reader->Has("checksum")) reader->Read("checksum", &event->checksum);
+  reader->Read("checksum", &event->checksum);
   ReadLogprob(reader, &event->cumulative_logprob);
 }
 

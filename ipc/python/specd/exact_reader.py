@@ -186,7 +186,7 @@ class ExactReader(StreamReader):
             self._end(number)
         if self._is_wanted(state.name):
             yield StreamEvent(kind, number, state.name, offset, 0, text.decode(), ids, token_offset,
-                              scores, part.get("finish"), message=part)
+                              scores, part.get("finish"), part)
 
     def _is_proved(self, part: dict[str, Any], state: _Stream, void: int) -> bool:
         if "checksum" not in part or not state.take_back(void):

@@ -45,9 +45,9 @@ class StreamEvent:
     # were lost, which `missed` does not say: what was lost and asked for again comes without.
     scores: Array | None = dataclasses.field(default=None, repr=False, compare=False)
     finish: str | None = None  # of "end": "stop", "length", "abort" or "error"
-    why: str | None = None  # of "lost"
     # The whole message as it was sent, such as spans, accepted and logprobs.
     message: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    why: str | None = None  # of "lost"
 
     @property
     def logprobs(self) -> list[dict[int, Logprob]] | None:
@@ -121,8 +121,7 @@ class StreamReader:
         if self._is_wanted(name):
             yield StreamEvent(kind, stream, name, offset, max(offset - have, 0), text, ids,
                               message.get("token_offset", message.get("offset", 0)),
-                              scores_of(message.get("scores")), message.get("finish"),
-                              message=message)
+                              scores_of(message.get("scores")), message.get("finish"), message)
 
 
 def scores_of(tokens: list[list[list[float]]] | None) -> Array | None:

@@ -25,9 +25,11 @@ class DaemonMemory {
     REQUIRE(asks_.Bind("inproc://ask").ok());
     thread_ = std::thread([this] {
       while (!stop_) {
-        if (is_mute || !asks_.Step([this](std::string_view ask) { return AnswerTo(ask); })) {
-          std::this_thread::yield();
+        {
+          const std::lock_guard lock(mutex_);
+          if (!is_mute_) asks_.Step([this](std::string_view ask) { return AnswerTo(ask); });
         }
+        std::this_thread::yield();
       }
     });
   }
@@ -42,11 +44,14 @@ class DaemonMemory {
     seq_ = seq;
     for (TokenEvent& event : events) kept_.Take(&event, 0);
   }
-  std::atomic<bool> is_mute{false};
+  // Nobody is answered after Mute(true).
+  void Mute(bool is_mute) {
+    const std::lock_guard lock(mutex_);
+    is_mute_ = is_mute;
+  }
 
  private:
   std::string AnswerTo(std::string_view payload) {
-    const std::lock_guard lock(mutex_);
     std::string reply;
     const auto ask = DecodeAsk(payload);
     auto answer = ask.ok() ? kept_.Answer(*ask) : ask.status();
@@ -60,7 +65,8 @@ class DaemonMemory {
     return reply;
   }
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // guards the rest, and orders Mute with answers
+  bool is_mute_ = false;
   KeptStreams kept_{{}};
   uint64_t epoch_ = 0;
   uint64_t seq_ = 0;

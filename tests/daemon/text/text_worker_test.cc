@@ -310,10 +310,10 @@ TEST_SUITE("unit") {
     const std::vector<TokenEvent> whole = {Open(1), Tokens(1, 0, {0, 1}), End(1, 2)};
     f.Attach();
     f.HearHeartbeat(kEpoch + 1, 0);  // the worker asks again
-    f.memory.is_mute = true;
+    f.memory.Mute(true);
     f.memory.Keep(kEpoch + 1, 1, {Open(2)});
     f.HearHeartbeat(kEpoch + 1, 1);
-    f.memory.is_mute = false;
+    f.memory.Mute(false);
     f.HearBatch(2, whole, kEpoch + 1);
     f.HearBatch(3, {Tokens(2, 0, {2})}, kEpoch + 1);
     std::string text;
@@ -327,7 +327,7 @@ TEST_SUITE("unit") {
     f.HearBatch(1, {Open(1), Tokens(1, 0, {0})});
     f.Texts();
     f.SignsOfLife();
-    f.memory.is_mute = true;
+    f.memory.Mute(true);
     f.memory.Keep(kEpoch, 2, {Tokens(1, 1, {1})});
     f.HearHeartbeat(kEpoch, 2);
     f.HearBatch(3, {Tokens(1, 2, {2})});
@@ -335,7 +335,7 @@ TEST_SUITE("unit") {
     CHECK(f.Texts().empty());
     CHECK(f.Aborts().empty());
     CHECK(f.SignsOfLife().empty());
-    f.memory.is_mute = false;
+    f.memory.Mute(false);
     f.HearHeartbeat(kEpoch, 3);
     std::string text;
     for (const TextEvent& event : f.Texts()) text += event.text;
