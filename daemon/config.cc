@@ -15,6 +15,7 @@
 #include "daemon/base/cpus.h"
 #include "daemon/base/logging.h"
 #include "daemon/session/compile_limits.h"
+#include "ipc/events/ask.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/zmq_socket.h"
 #include "speculative/grammar/base/grammar_memory.h"
@@ -152,8 +153,9 @@ absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& availabl
   MemoryBounds& memory = config->memory;
   memory.constraints_bytes = std::min<uint64_t>(all / 4, grammar::GrammarMemory::kProcessBytesMax);
   memory.endpoint_bytes = std::min(all / 8, kMib * 512) / 2;
-  memory.sessions_bytes =
-      all - memory.constraints_bytes - kLongCompiles * compile_bytes - 2 * memory.endpoint_bytes;
+  memory.kept_bytes = std::min(all / 32, kMib * 64);
+  memory.sessions_bytes = all - memory.constraints_bytes - kLongCompiles * compile_bytes -
+                          2 * memory.endpoint_bytes - 2 * memory.kept_bytes;
   memory.session_bytes = flags.session_memory_mib > 0
                              ? static_cast<uint64_t>(flags.session_memory_mib) * kMib
                              : memory.sessions_bytes / 2;
@@ -164,6 +166,19 @@ absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& availabl
       flags.session_memory_mib, memory.sessions_bytes / kMib));
 }
 
+absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config) {
+  constexpr int32_t kSecondsMax = 86'400;
+  for (const auto& [flag, seconds] :
+       {std::pair{"keep_ended", keep_ended}, std::pair{"text_grace", text_grace}}) {
+    if (seconds >= 0 && seconds <= kSecondsMax) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} is outside 0 .. {} seconds", flag, seconds, kSecondsMax));
+  }
+  config->keep_ended_ns = int64_t{keep_ended} * 1'000'000'000;
+  config->text_grace_ns = int64_t{text_grace} * 1'000'000'000;
+  return absl::OkStatus();
+}
+
 void FillEndpoints(DaemonConfig* config) {
   const auto fill = [config](std::string* endpoint, std::string_view suffix) {
     if (endpoint->empty()) *endpoint = fmt::format("ipc://{}.{}", config->listen_path, suffix);
@@ -171,6 +186,8 @@ void FillEndpoints(DaemonConfig* config) {
   fill(&config->tokens_endpoint, "tokens");
   fill(&config->text_endpoint, "text");
   fill(&config->aborts_endpoint, "aborts");
+  fill(&config->ask_endpoint, "ask");
+  fill(&config->text_ask_endpoint, "text_ask");
 }
 
 absl::Status CheckEndpoints(const DaemonConfig& config) {
@@ -178,7 +195,9 @@ absl::Status CheckEndpoints(const DaemonConfig& config) {
   for (const auto& [flag, endpoint] :
        {std::pair<std::string_view, const std::string&>{"tokens", config.tokens_endpoint},
         {"text", config.text_endpoint},
-        {"aborts", config.aborts_endpoint}}) {
+        {"aborts", config.aborts_endpoint},
+        {"ask", config.ask_endpoint},
+        {"text_ask", config.text_ask_endpoint}}) {
     if (absl::Status status = ValidateEndpoint(flag, endpoint); !status.ok()) return status;
     if (endpoint.size() > kEndpointBytesMax || endpoint.find('*') != std::string::npos) {
       return absl::InvalidArgumentError(
@@ -234,6 +253,21 @@ PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allo
             LogOfPeer({"egress", spdlog::level::warn, endpoint}, "a sender of {}, {}", endpoint,
                       Printable(what));
           }};
+}
+
+ReplyOptions AskersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids) {
+  ReplyOptions options = {.accept = RulesFor(endpoint, allowed_uids),
+                          .on_trouble = [endpoint](std::string_view what) {
+                            LogOfPeer({"egress", spdlog::level::warn, endpoint},
+                                      "an asker of {}, {}", endpoint, Printable(what));
+                          }};
+  AppendRefusal(absl::UnavailableError("too many answers wait for others; ask again later"),
+                &options.busy);
+  return options;
+}
+
+KeepLimits KeptFor(const DaemonConfig& config) {
+  return {.bytes_max = config.memory.kept_bytes, .ended_ns = config.keep_ended_ns};
 }
 
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint) {

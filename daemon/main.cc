@@ -54,6 +54,15 @@ ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of token events; default: be
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint of text events; default: beside the socket");
 ABSL_FLAG(std::string, aborts, "",
           "ZeroMQ endpoint on which specd-detok reports stop strings; default: beside the socket");
+ABSL_FLAG(std::string, ask, "",
+          "ZeroMQ endpoint that gives token events again and aborts streams; default: beside the "
+          "socket");
+ABSL_FLAG(std::string, text_ask, "",
+          "ZeroMQ endpoint that gives text again; default: beside the socket");
+ABSL_FLAG(int32_t, keep_ended, 60,
+          "seconds that the ids and the text of an ended stream can be asked for");
+ABSL_FLAG(int32_t, text_grace, 30,
+          "seconds that streams with stop strings wait for another specd-detok if theirs is gone");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
           "numeric user ids that may attach, subscribe and report stop strings besides the "
           "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart. One user's "
@@ -131,6 +140,13 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   config->tokens_endpoint = absl::GetFlag(FLAGS_tokens);
   config->text_endpoint = absl::GetFlag(FLAGS_text);
   config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);
+  config->ask_endpoint = absl::GetFlag(FLAGS_ask);
+  config->text_ask_endpoint = absl::GetFlag(FLAGS_text_ask);
+  if (absl::Status status = specd::SetPatience(absl::GetFlag(FLAGS_keep_ended),
+                                               absl::GetFlag(FLAGS_text_grace), config);
+      !status.ok()) {
+    return status;
+  }
   if (absl::Status status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
       !status.ok()) {
     return status;

@@ -109,31 +109,44 @@ TEST_SUITE("unit") {
     constexpr uint64_t kMib = uint64_t{1} << 20;
     DaemonConfig config;
     // 400 MiB are left: 300 are taken, 75 of them for constraints, 37.5 for two compiles and as
-    // much for the subscribers of both endpoints, and a session has half the rest.
+    // much for the subscribers of both endpoints, 18.75 for what these may ask for, and a session
+    // has half the rest.
     REQUIRE(SetMemory({}, {.bytes = 400 * kMib, .bound_by = "a test"}, &config).ok());
     CHECK(config.memory.constraints_bytes == 75 * kMib);
     CHECK(config.memory.endpoint_bytes == 75 * kMib / 4);
     CHECK(config.compile_limits.bytes == 75 * kMib / 4);
-    CHECK(config.memory.sessions_bytes == 150 * kMib);
-    CHECK(config.memory.session_bytes == 75 * kMib);
+    CHECK(config.memory.kept_bytes == 75 * kMib / 8);
+    CHECK(config.memory.sessions_bytes == 525 * kMib / 4);
+    CHECK(config.memory.session_bytes == 525 * kMib / 8);
     // Constraints, compiles and subscribers never have more than their own bounds.
     REQUIRE(SetMemory({.memory_mib = 64 << 10}, {}, &config).ok());
     CHECK(config.memory.constraints_bytes == 2048 * kMib);
     CHECK(config.memory.endpoint_bytes == 256 * kMib);
     CHECK(config.compile_limits.bytes == 256 * kMib);
-    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib - 2 * 512 * kMib);
+    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib - 2 * 512 * kMib - 128 * kMib);
     const auto set = [&config](int64_t memory_mib, int64_t session_memory_mib) {
       return SetMemory({.memory_mib = memory_mib, .session_memory_mib = session_memory_mib}, {},
                        &config);
     };
-    REQUIRE(set(104, 52).ok());
-    CHECK(config.memory.session_bytes == 52 * kMib);
-    CHECK(Says(set(104, 53), "session_memory_mib = 53"));
+    REQUIRE(set(104, 45).ok());
+    CHECK(config.memory.session_bytes == 45 * kMib);
+    CHECK(Says(set(104, 46), "session_memory_mib = 46"));
     CHECK(Says(set(-1, 0), "memory_mib = -1"));
     CHECK(Says(set(0, -1), "session_memory_mib = -1"));
     // Where nothing is known, a bound exists all the same.
     REQUIRE(SetMemory({}, {}, &config).ok());
     CHECK(config.memory.sessions_bytes > 0);
+  }
+
+  TEST_CASE("the terms of streams are seconds, and have ranges") {
+    DaemonConfig config;
+    CHECK(config.keep_ended_ns == 60'000'000'000);
+    CHECK(config.text_grace_ns == 30'000'000'000);
+    REQUIRE(SetPatience(0, 86'400, &config).ok());
+    CHECK(config.keep_ended_ns == 0);
+    CHECK(config.text_grace_ns == 86'400'000'000'000);
+    CHECK(Says(SetPatience(-1, 0, &config), "keep_ended = -1"));
+    CHECK(Says(SetPatience(0, 86'401, &config), "text_grace = 86401"));
   }
 
   TEST_CASE("the compile of a constraint has limits, and these have ranges") {
