@@ -17,7 +17,8 @@ DOCUMENT = SOURCE / "docs/DEBUGGING.md"
 
 
 def without_times(text):
-    """Without times and their units, which load changes, and without handles, in which a session's number is drawn at random."""
+    """Without times and their units, which change under load, and without handles, in which a session's
+    number is drawn at random."""
     text = re.sub(r"\bsequence 0x[0-9a-f]{9,}\b", "sequence HANDLE", text)
     return re.sub(r"\b[\d.]+ (?:ns|us|ms|s)\b", "TIME", text)
 
