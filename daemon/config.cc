@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -168,11 +169,13 @@ absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& availabl
 
 absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config) {
   constexpr int32_t kSecondsMax = 86'400;
-  for (const auto& [flag, seconds] :
-       {std::pair{"keep_ended", keep_ended}, std::pair{"text_grace", text_grace}}) {
-    if (seconds >= 0 && seconds <= kSecondsMax) continue;
+  // A text side says every second that it lives.
+  constexpr int32_t kGraceMin = 3;
+  for (const auto& [flag, seconds, least] :
+       {std::tuple{"keep_ended", keep_ended, 0}, std::tuple{"text_grace", text_grace, kGraceMin}}) {
+    if (seconds >= least && seconds <= kSecondsMax) continue;
     return absl::InvalidArgumentError(
-        fmt::format("{} = {} is outside 0 .. {} seconds", flag, seconds, kSecondsMax));
+        fmt::format("{} = {} is outside {} .. {} seconds", flag, seconds, least, kSecondsMax));
   }
   config->keep_ended_ns = int64_t{keep_ended} * 1'000'000'000;
   config->text_grace_ns = int64_t{text_grace} * 1'000'000'000;

@@ -62,10 +62,12 @@ ABSL_FLAG(std::string, text_ask, "",
 ABSL_FLAG(int32_t, keep_ended, 60,
           "seconds that the ids and the text of an ended stream can be asked for");
 ABSL_FLAG(int32_t, text_grace, 30,
-          "seconds that streams with stop strings wait for another specd-detok if theirs is gone");
+          "seconds that streams with stop strings wait for another specd-detok if theirs is gone, "
+          "3 .. 86400");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
-          "numeric user ids that may attach, subscribe and report stop strings besides the "
-          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart. One user's "
+          "numeric user ids that may attach, subscribe, ask, abort requests by name and report "
+          "stop strings besides the daemon's own, comma separated; a tcp:// endpoint cannot tell "
+          "users apart. One user's "
           "engines then leave a quarter of --max_sessions and of --memory_mib to the others");
 ABSL_FLAG(
     int32_t, spin_us, -1,

@@ -71,10 +71,10 @@ void KeptTexts::Fit(uint64_t stream) {
   };
   if (table_.Resize(stream, size_bytes())) return;
   kept->is_whole = false;
-  // An assignment of {} would keep the memory.
-  kept->text = std::string();
-  kept->spans = std::vector<WireSpan>();
-  kept->marks = std::vector<Mark>();
+  // An assignment could keep the memory.
+  std::string().swap(kept->text);
+  std::vector<WireSpan>().swap(kept->spans);
+  std::vector<Mark>().swap(kept->marks);
   if (!table_.Resize(stream, size_bytes())) table_.Erase(stream);
 }
 

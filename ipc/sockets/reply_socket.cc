@@ -104,6 +104,8 @@ bool ReplySocket::Send(State* state, Asker* asker) {
   }
   state->waiting_bytes -= static_cast<size_t>(sent);
   asker->waiting.erase(0, static_cast<size_t>(sent));
+  // A peer that has its answer holds no memory for another.
+  if (asker->waiting.empty()) std::string().swap(asker->waiting);
   asker->waits_since = asker->waiting.empty() ? absl::InfiniteFuture() : PeerSet::Now();
   return true;
 }

@@ -147,6 +147,7 @@ TEST_SUITE("unit") {
     CHECK(config.text_grace_ns == 86'400'000'000'000);
     CHECK(Says(SetPatience(-1, 0, &config), "keep_ended = -1"));
     CHECK(Says(SetPatience(0, 86'401, &config), "text_grace = 86401"));
+    CHECK(Says(SetPatience(0, 2, &config), "text_grace = 2 is outside 3 .. 86400 seconds"));
   }
 
   TEST_CASE("the compile of a constraint has limits, and these have ranges") {

@@ -94,7 +94,9 @@ class ExactReader(StreamReader):
     def _begin(self, epoch: int, seq: int) -> list[StreamEvent]:
         why = "the daemon has ended, and its streams with it"
         lost = [event for stream in list(self._live) for event in self._lose(stream, why)]
-        self._epoch, self._seq, self._newest = epoch, seq, None
+        # All streams of a daemon that came after the first are newer than the subscription.
+        self._newest = None if self._epoch is None else 0
+        self._epoch, self._seq = epoch, seq
         self._over = {}
         self.asks.clear()
         self._ask_all()
