@@ -70,7 +70,8 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   if (status.ok()) {
     status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
   }
-  if (status.ok()) status = specd::SetPatience(absl::GetFlag(FLAGS_keep_ended), 0, config);
+  constexpr int32_t kGrace = 30;  // the daemon waits for a text side, and has the flag
+  if (status.ok()) status = specd::SetPatience(absl::GetFlag(FLAGS_keep_ended), kGrace, config);
   if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config->listen_path);
   if (status.ok()) {
     status = specd::SetUpLogging(
