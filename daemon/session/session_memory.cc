@@ -76,9 +76,7 @@ absl::StatusOr<RowMemory> SessionMemory::Find(TensorRole role, uint32_t region, 
 absl::Status SessionMemory::BindOwn(TensorRole role, uint32_t region, const RowMemory& memory,
                                     const TensorSpec& spec) {
   absl::Status status = Bind(role, memory, spec);
-  if (status.ok() && role == TensorRole::kDraftMap) {
-    bound_.erase(TensorRole::kDraftRows);
-  } else if (status.ok()) {
+  if (status.ok() && role != TensorRole::kDraftMap) {
     bound_[role] = {.id = region, .space = memory.space};
   }
   return status;
@@ -125,7 +123,10 @@ absl::Status SessionMemory::BindMap(const RowMemory& memory, const TensorSpec& s
   }
   absl::StatusOr<std::vector<int32_t>> columns = ColumnsOfMap(*view, copy, vocab_size);
   if (!columns.ok()) return columns.status();
+  // The rows are unbound even if the backend cannot keep the map.
+  bound_.erase(TensorRole::kDraftRows);
   row_limits_.draft_rows = 0;
+  state_.channel.SetRowLimits(row_limits_);
   return state_.verifier->BindDraftMap(*std::move(columns), view->num_columns);
 }
 
