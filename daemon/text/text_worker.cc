@@ -77,7 +77,9 @@ bool TextWorker::Step(absl::Duration timeout) {
   awake_.Step(options_.clock->NowNs());
   SendHeartbeats();
   const bool answered = asks_.Step([this](std::string_view ask) { return AnswerAsk(ask); });
-  absl::StatusOr<bool> received = tokens_.Receive(&frames_, timeout);
+  // The peer that has its answer may want the next page.
+  absl::StatusOr<bool> received =
+      tokens_.Receive(&frames_, answered ? absl::ZeroDuration() : timeout);
   if (!received.ok()) {
     closed_ = true;
     if (!absl::IsCancelled(received.status())) {
@@ -105,6 +107,7 @@ void TextWorker::Handle(std::string_view topic, std::string_view payload) {
   } else {
     problem = batch.status();
   }
+  if (is_caught_up_ && last_batch_seq_ >= quiet_until_) CountQuiet();
   if (!problem.ok()) {
     LogOfPeer({"detok", spdlog::level::err, "unreadable"}, "unreadable token event: {}",
               Printable(std::string(problem.message())));
@@ -122,12 +125,14 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
     }
     epoch_ = epoch;
     is_caught_up_ = false;
+    CountQuiet();
     kept_ = KeptTexts(options_.keep);
   } else if (is_caught_up_ && seq > last_batch_seq_) {
     LogOfPeer({"detok", spdlog::level::warn, "lost"},
               "token messages {} .. {} were lost: the daemon is asked for them",
               last_batch_seq_ + 1, seq);
     is_caught_up_ = false;
+    CountQuiet();
   }
   last_batch_seq_ = seq;
   if (!is_caught_up_) is_caught_up_ = CatchUp();
@@ -135,7 +140,6 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
 
 bool TextWorker::CatchUp() {
   replayed_.clear();
-  quiet_.clear();
   absl::Status status = Replay({.kind = AskKind::kStreams});
   if (status.ok()) status = Replay({.kind = AskKind::kEnded});
   // Streams that are in neither answer have ended longer ago.
@@ -144,11 +148,7 @@ bool TextWorker::CatchUp() {
     if (replayed_.contains(stream)) continue;
     status = Replay({.kind = AskKind::kFrom, .stream = stream, .offset = tokens});
     if (!absl::IsNotFound(status)) continue;
-    LogOfPeer({"detok", spdlog::level::err, "lost stream"}, "a stream ends by an error: {}",
-              Printable(std::string(status.message())));
-    streams_.EndLost(stream, &texts_, &abort_requests_);
-    SendAborts();
-    SendTexts();
+    Lose(stream, status);
     status = absl::OkStatus();
   }
   if (!status.ok()) {
@@ -165,23 +165,38 @@ bool TextWorker::CatchUp() {
 absl::Status TextWorker::Replay(Ask ask) {
   while (true) {
     const absl::StatusOr<TokenAnswer> answer = AskDaemon(ask);
+    if (absl::IsNotFound(answer.status()) && ask.kind != AskKind::kFrom && ask.offset > 0) {
+      // The stream has gone since the page before. Those behind it are there.
+      Lose(ask.stream, answer.status());
+      ask = {.kind = ask.kind, .stream = ask.stream + 1};
+      continue;
+    }
     if (!answer.ok()) return answer.status();
     if (answer->epoch != epoch_) return absl::UnavailableError("another daemon answers");
     for (const TokenEvent& event : answer->events) {
       replayed_.insert(event.stream);
       if (!streams_.Has(event.stream)) {
         if (kept_.HasEnded(event.stream)) continue;
-        if (ask.kind == AskKind::kEnded) quiet_.insert(event.stream);
+        if (ask.kind == AskKind::kEnded) quiet_.emplace(event.stream, 0);
       }
       streams_.Apply(event, &texts_, &abort_requests_);
-      quiet_.contains(event.stream) ? KeepTexts() : SendTexts();
+      GiveTexts(event.stream);
     }
+    quiet_until_ = answer->seq;
     SendAborts();
     SendHeartbeats();  // a long answer is no silence
     if (!answer->next.has_value()) return absl::OkStatus();
     ask.stream = answer->next->stream;
     ask.offset = answer->next->offset;
   }
+}
+
+void TextWorker::Lose(uint64_t stream, const absl::Status& why) {
+  LogOfPeer({"detok", spdlog::level::err, "lost stream"}, "a text ends by an error: {}",
+            Printable(std::string(why.message())));
+  streams_.EndLost(stream, &texts_, &abort_requests_);
+  SendAborts();
+  GiveTexts(stream);
 }
 
 absl::StatusOr<TokenAnswer> TextWorker::AskDaemon(const Ask& ask) {
@@ -217,7 +232,7 @@ std::string TextWorker::AnswerAsk(std::string_view payload) const {
 void TextWorker::HandleBatch(const TokenBatch& batch) {
   for (const TokenEvent& event : batch.events) {
     // An answer may have brought the whole stream already. If its text is not published, it is now.
-    if (!streams_.Has(event.stream) && kept_.HasEnded(event.stream) &&
+    if (!streams_.Has(event.stream) && replayed_.contains(event.stream) &&
         quiet_.erase(event.stream) == 0) {
       continue;
     }
@@ -241,9 +256,18 @@ void TextWorker::SendTexts() {
   texts_.clear();
 }
 
-void TextWorker::KeepTexts() {
+void TextWorker::GiveTexts(uint64_t stream) {
+  const auto quiet = quiet_.find(stream);
+  if (quiet == quiet_.end()) return SendTexts();
   for (const TextEvent& event : texts_) kept_.Take(event, options_.clock->NowNs());
+  quiet->second += texts_.size();
   texts_.clear();
+}
+
+void TextWorker::CountQuiet() {
+  // Readers see numbers without messages as a loss, and ask.
+  for (const auto& [stream, num_events] : quiet_) seq_ += num_events;
+  quiet_.clear();
 }
 
 void TextWorker::SendAborts() {

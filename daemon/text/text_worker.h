@@ -1,8 +1,10 @@
 // TextWorker connects TextStreams to sockets: it subscribes to token events, publishes text, sends
-// aborts, and answers those who ask for text again.
+// aborts, and answers readers that ask for text again.
 //
-// At its start, and after a loss, it asks the daemon for the streams that are open, and goes on
-// where it was: the answer is newer than what was lost. Until then it drops what it hears.
+// At its start, and after a loss, it asks the daemon for the streams that are open and for those
+// that have ended, and continues where it was: the answer is newer than the loss. Until then it
+// drops what it hears. The text of a stream that had ended is kept for readers that ask, because
+// an earlier worker may have published it; its events count in `seq` as messages that were lost.
 //
 // The daemon runs one in a thread; specd-detok is a process around the same class. One thread calls
 // Run (or Step); any thread may call Stop.
@@ -15,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -76,9 +79,13 @@ class TextWorker {
   // Applies all events of the answers to an ask. An error if there was none.
   absl::Status Replay(Ask ask);
   std::string AnswerAsk(std::string_view payload) const;
+  // Ends the text of a stream that the daemon cannot give any more.
+  void Lose(uint64_t stream, const absl::Status& why);
   void SendTexts();
-  // Keeps the texts for those who ask, and drops them.
-  void KeepTexts();
+  // Sends the texts, or keeps those of a quiet stream for readers that ask.
+  void GiveTexts(uint64_t stream);
+  // The events of quiet streams will not be heard any more: their texts count as lost messages.
+  void CountQuiet();
   void SendAborts();
   void SendHeartbeats();
   // Both send the buffer.
@@ -102,9 +109,10 @@ class TextWorker {
   uint64_t last_batch_seq_ = 0;
   bool is_caught_up_ = false;
   absl::flat_hash_set<uint64_t> replayed_;  // streams of the last answers
-  // Those of them that had ended before this worker knew them. Their text is kept, and not
-  // published.
-  absl::flat_hash_set<uint64_t> quiet_;
+  // Streams that had ended when an answer brought them, and their text events. Their text is kept,
+  // and published only if the batches up to `quiet_until_` have their events.
+  absl::flat_hash_map<uint64_t, uint64_t> quiet_;
+  uint64_t quiet_until_ = 0;
   AwakeTime awake_;
   int64_t last_heard_ns_;  // of awake_
   uint64_t seq_ = 0;
