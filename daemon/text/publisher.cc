@@ -135,6 +135,7 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
                          const TokenEvent& event) {
   if (event.kind == TokenEventKind::kOpen) {
     const bool has_stop_strings = !event.stop_strings.empty();
+    running_.Add(event.request_id, event.stream);
     targets_[event.stream] = {.session = session,
                               .sequence = sequence,
                               .request_id = event.request_id,
@@ -146,6 +147,7 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
   } else if (event.kind == TokenEventKind::kEnd) {
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
+      running_.Erase(found->second.request_id, event.stream);
       LogEnd(*session, found->second, event);
       if (options_.watch_text_side && !HasTextSide()) Settle(&found->second);
     }
@@ -301,13 +303,15 @@ std::string Publisher::AnswerAsk(std::string_view payload) {
 }
 
 absl::Status Publisher::AbortRequested(const std::string& request_id) {
-  for (const auto& [stream, target] : targets_) {
-    if (target.ended || target.request_id != request_id) continue;
-    const std::shared_ptr<Session> session = target.session.lock();
-    if (session != nullptr) return session->AbortSequence(target.sequence);
-  }
-  return absl::NotFoundError(
+  absl::Status status = absl::NotFoundError(
       fmt::format("rid = \"{}\" is the request id of no stream that runs", Printable(request_id)));
+  running_.VisitFrom(request_id, 0, [&](uint64_t stream) {
+    const Target& target = targets_.at(stream);
+    const std::shared_ptr<Session> session = target.session.lock();
+    if (session != nullptr) status = session->AbortSequence(target.sequence);
+    return session == nullptr;
+  });
+  return status;
 }
 
 bool Publisher::TextSideAlive() const {

@@ -1,5 +1,5 @@
-// Publisher publishes the sessions' events as token batches over ZeroMQ, answers those who ask for
-// events again, and carries aborts back to the sessions.
+// Publisher publishes the sessions' events as token batches over ZeroMQ, answers readers that ask
+// for events again, and carries aborts back to the sessions.
 //
 // The publisher exists so that the verify thread never sends. One thread calls Run (or Step); any
 // thread may call TextSideAlive and Stop.
@@ -21,6 +21,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/session/session_list.h"
 #include "daemon/text/kept_streams.h"
+#include "daemon/text/stream_names.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/pull_socket.h"
@@ -116,6 +117,7 @@ class Publisher {
   SessionList::Snapshot snapshot_;
   SessionList::Snapshot retired_;
   absl::flat_hash_map<uint64_t, Target> targets_;
+  StreamNames running_;
   std::deque<uint64_t> ended_streams_;  // oldest first; their targets are forgotten in this order
   TokenBatch batch_;
   size_t batch_bytes_ = 0;  // approximate
