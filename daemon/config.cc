@@ -276,9 +276,10 @@ KeepLimits KeptFor(const DaemonConfig& config) {
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint) {
   if (!endpoint.starts_with("tcp://")) return;
   Log("egress").warn(
-      "{} = {} is open to everybody who can reach it, because TCP tells no users; use ipc://PATH, "
+      "{} = {} is open to everybody who can reach it{}, because TCP tells no users; use "
+      "ipc://PATH, "
       "or let a firewall choose the machines",
-      flag, endpoint);
+      flag, endpoint, flag == "ask" ? " and abort requests by their names" : "");
 }
 
 void OpenSocketsToGroup() { umask(0007); }

@@ -127,7 +127,7 @@ BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t
 // Returns the bounds of those who send aborts.
 PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 
-// Returns the bounds of those who ask for events again, and of what they may ask for.
+// Returns the bounds of readers that ask for events again, and of what they may ask for.
 ReplyOptions AskersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 KeepLimits KeptFor(const DaemonConfig& config);
 
