@@ -14,6 +14,7 @@
 #include "daemon/text/kept_table.h"
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
+#include "ipc/events/text_shard.h"
 #include "ipc/sockets/broadcaster.h"
 #include "ipc/sockets/pull_socket.h"
 #include "ipc/sockets/reply_socket.h"
@@ -59,6 +60,7 @@ struct DaemonConfig {
   std::string aborts_endpoint = {};    // specd-detok reports stop strings here
   std::string ask_endpoint = {};       // token events are given again here
   std::string text_ask_endpoint = {};  // text events are given again here
+  TextShard text_shard = {};           // of specd-detok
   int64_t keep_ended_ns = KeepLimits{}.ended_ns;
   int64_t text_grace_ns = 30'000'000'000;
   // Besides the daemon's own user, on the socket of engines and on all endpoints.
@@ -103,6 +105,9 @@ struct MemoryFlags {
 // is available. With session_memory_mib = 0 a session may have half of the sessions' bytes.
 absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& available,
                        DaemonConfig* config);
+
+// Turns "1/4" into the second of four shards.
+absl::Status ParseShard(const std::string& text, TextShard* shard);
 
 // Checks both numbers: how long ended streams are kept, and how long streams with stop strings wait
 // for another text side.

@@ -1,5 +1,7 @@
 #include "daemon/text/text_worker.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <random>
 #include <string_view>
@@ -173,7 +175,13 @@ absl::Status TextWorker::Replay(Ask ask) {
     }
     if (!answer.ok()) return answer.status();
     if (answer->epoch != epoch_) return absl::UnavailableError("another daemon answers");
+    if (absl::Status status = CheckTokenizers(*answer); !status.ok()) {
+      Log("detok").error("{}", Printable(std::string(status.message())));
+      closed_ = true;
+      return status;
+    }
     for (const TokenEvent& event : answer->events) {
+      if (IsOfAnotherShard(event)) continue;
       replayed_.insert(event.stream);
       if (!streams_.Has(event.stream)) {
         if (kept_.HasEnded(event.stream)) continue;
@@ -189,6 +197,34 @@ absl::Status TextWorker::Replay(Ask ask) {
     ask.stream = answer->next->stream;
     ask.offset = answer->next->offset;
   }
+}
+
+absl::Status TextWorker::CheckTokenizers(const TokenAnswer& answer) const {
+  for (size_t i = 0; i < answer.profiles.size(); ++i) {
+    const auto own = options_.tokenizers.find(answer.profiles[i]);
+    const uint64_t theirs = answer.tokenizers[i];
+    if (own == options_.tokenizers.end() || theirs == 0 || own->second == theirs) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: the file here has the hash {:016x}, and the daemon's has {:016x}, so equal ids are "
+        "other texts; start specd-detok with the file of the daemon",
+        own->first.empty() ? "--tokenizer" : fmt::format("--profile={}", own->first), own->second,
+        theirs));
+  }
+  return absl::OkStatus();
+}
+
+bool TextWorker::IsOfAnotherShard(const TokenEvent& event) const {
+  if (options_.shard.count == 1) return false;
+  return event.kind == TokenEventKind::kOpen ? !options_.shard.Has(event.request_id)
+                                             : !streams_.Has(event.stream);
+}
+
+bool TextWorker::AskForFork(const TokenEvent& opening) {
+  const absl::Status status = Replay({.kind = AskKind::kFrom, .stream = opening.stream});
+  if (status.ok()) return true;
+  if (!absl::IsNotFound(status)) return false;
+  streams_.Apply(opening, &texts_, &abort_requests_);
+  return true;
 }
 
 void TextWorker::Lose(uint64_t stream, const absl::Status& why) {
@@ -231,9 +267,17 @@ std::string TextWorker::AnswerAsk(std::string_view payload) const {
 
 void TextWorker::HandleBatch(const TokenBatch& batch) {
   for (const TokenEvent& event : batch.events) {
+    if (IsOfAnotherShard(event)) continue;
     // An answer may have brought the whole stream already. If its text is not published, it is now.
     if (!streams_.Has(event.stream) && replayed_.contains(event.stream) &&
         quiet_.erase(event.stream) == 0) {
+      continue;
+    }
+    if (event.kind == TokenEventKind::kOpen && event.forked_from != 0 &&
+        !streams_.Has(event.forked_from)) {
+      // Its source is of another shard, or has ended.
+      is_caught_up_ = AskForFork(event);
+      if (!is_caught_up_) break;  // the next message asks for all
       continue;
     }
     streams_.Apply(event, &texts_, &abort_requests_);
@@ -291,7 +335,7 @@ void TextWorker::SendHeartbeats() {
   // A worker that does not hear the daemon must not report that it looks for stop strings.
   if (!is_caught_up_ || awake_.now_ns() - last_heard_ns_ >= kHearingNs) return;
   buffer_.clear();
-  AppendSignOfLife({.epoch = epoch_, .instance = instance_}, &buffer_);
+  AppendSignOfLife({.epoch = epoch_, .instance = instance_, .shard = options_.shard}, &buffer_);
   Report(kAliveTopic);
 }
 

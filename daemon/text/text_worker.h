@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,6 +27,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/text/kept_texts.h"
 #include "daemon/text/text_streams.h"
+#include "ipc/events/text_shard.h"
 #include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/reply_socket.h"
 #include "ipc/sockets/request_socket.h"
@@ -47,6 +49,9 @@ class TextWorker {
     BroadcastOptions subscribers = {};  // of the text endpoint
     ReplyOptions askers = {};           // of the other
     KeepLimits keep = {};               // the text that they may ask for
+    TextShard shard = {};               // the streams whose text it makes
+    // Hashes, by the name of the model. If the daemon has another one, the worker closes.
+    std::map<std::string, uint64_t> tokenizers = {};
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
@@ -78,6 +83,12 @@ class TextWorker {
   absl::StatusOr<TokenAnswer> AskDaemon(const Ask& ask);
   // Applies all events of the answers to an ask. An error if there was none.
   absl::Status Replay(Ask ask);
+  // An error names the model whose tokenizer is another one than the daemon's.
+  absl::Status CheckTokenizers(const TokenAnswer& answer) const;
+  // True if another shard makes the text of the event's stream.
+  bool IsOfAnotherShard(const TokenEvent& event) const;
+  // Asks for a fork whose source this worker does not have. False if the daemon does not answer.
+  bool AskForFork(const TokenEvent& opening);
   std::string AnswerAsk(std::string_view payload) const;
   // Ends the text of a stream that the daemon cannot give any more.
   void Lose(uint64_t stream, const absl::Status& why);

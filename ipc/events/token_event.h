@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "ipc/events/text_event.h"
+#include "ipc/events/text_shard.h"
 #include "kernels/core/round.h"
 #include "kernels/core/sequence_round.h"
 
@@ -126,11 +127,12 @@ inline constexpr std::string_view kAbortTopic = "abort";
 inline constexpr std::string_view kAliveTopic = "alive";
 
 // A SignOfLife says that a detokenizer hears the daemon's token events and looks for stop strings.
-// The daemon accepts sequences with stop strings only while signs of life come. If `instance`
-// differs from the one before, the detokenizer of that one is gone.
+// The daemon accepts sequences with stop strings only while signs of life come, of every shard. If
+// `instance` differs from the one before of the same shard, the detokenizer of that one is gone.
 struct SignOfLife {
   uint64_t epoch = 0;
   uint64_t instance = 0;  // random; drawn at the start, and again after token batches were lost
+  TextShard shard = {};
 };
 
 void AppendSignOfLife(const SignOfLife& alive, std::string* out);

@@ -46,9 +46,9 @@ with specd.subscribe(sys.argv[1], ids=True, silence_ms=30000) as events:
 class Reader(threading.Thread):
     """Reads a subscription until so many streams have ended."""
 
-    def __init__(self, test, num_ends, **arguments):
+    def __init__(self, test, num_ends, endpoint=None, **arguments):
         super().__init__(daemon=True)
-        self.uri, self.num_ends, self.arguments = f"unix:{test.socket}", num_ends, arguments
+        self.uri, self.num_ends, self.arguments = endpoint or f"unix:{test.socket}", num_ends, arguments
         self.events, self.error, self.is_ready = [], None, threading.Event()
         self.start()
         test.assertTrue(self.is_ready.wait(60), "no subscription after 60 s")
@@ -84,7 +84,7 @@ class Reader(threading.Thread):
         return ids or {name: text.decode() for name, text in texts.items()}
 
 
-class RecoveryTest(PeerCase):
+class RecoveryCase(PeerCase):
     def generate(self, *flags, prompts=PROMPTS):
         return self.engine(f"--prompt={'|'.join(prompts)}", "--print=none", "--temperature=0", "--draft=0",
                            *flags)
@@ -107,6 +107,8 @@ class RecoveryTest(PeerCase):
         self.stop(daemon)
         return texts
 
+
+class RecoveryTest(RecoveryCase):
     def test_a_detokenizer_is_killed_again_and_again(self):
         flags = "--max_tokens=400", self.endless_text()
         expected = self.undisturbed(*flags)

@@ -45,6 +45,11 @@ class DaemonMemory {
     seq_ = seq;
     for (TokenEvent& event : events) kept_.Take(&event, 0);
   }
+  // Its model has this hash of its tokenizer.
+  void SetTokenizer(uint64_t hash) {
+    const std::lock_guard lock(mutex_);
+    tokenizer_ = hash;
+  }
   void Forget() {
     const std::lock_guard lock(mutex_);
     kept_ = KeptStreams({});
@@ -85,12 +90,15 @@ class DaemonMemory {
     }
     answer->epoch = epoch_;
     answer->seq = seq_;
+    answer->profiles = {""};
+    answer->tokenizers = {tokenizer_};
     AppendAnswer(*answer, &reply);
     return reply;
   }
 
   std::mutex mutex_;  // guards the rest, and orders Mute with answers
   bool is_mute_ = false;
+  uint64_t tokenizer_ = 0;
   int keep_after_ = 0;
   int answers_left_ = INT_MAX;
   std::vector<TokenEvent> later_;

@@ -23,11 +23,12 @@ namespace specd {
 
 struct TextWorkerFixture {
   static constexpr uint64_t kEpoch = 77;
+  static constexpr uint64_t kTokenizer = 9;  // a hash
   static constexpr int64_t kHeartbeatNs = 200'000'000;
   // Until a subscription has arrived. A silent worker fails.
   static constexpr int kTriesMax = 10'000;
 
-  explicit TextWorkerFixture(const KeepLimits& keep = {}) {
+  explicit TextWorkerFixture(const KeepLimits& keep = {}, const TextShard& shard = {}) {
     REQUIRE(SetUpLogging({.levels = "off"}).ok());
     REQUIRE(tokens.Bind("inproc://tokens").ok());
     REQUIRE(aborts.Bind("inproc://aborts").ok());
@@ -41,6 +42,8 @@ struct TextWorkerFixture {
     options.text_endpoint = "inproc://text";
     options.text_ask_endpoint = "inproc://text_ask";
     options.keep = keep;
+    options.shard = shard;
+    options.tokenizers = {{"", kTokenizer}};
     auto made = TextWorker::Create(options);
     REQUIRE(made.ok());
     worker = *std::move(made);
