@@ -330,7 +330,9 @@ void TextWorker::SendHeartbeats() {
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   kept_.Expire(now_ns);
   buffer_.clear();
-  AppendHeartbeat({.epoch = epoch_, .seq = seq_, .streams = streams_.num_live()}, &buffer_);
+  AppendHeartbeat(
+      {.epoch = epoch_, .seq = seq_, .streams = streams_.num_live(), .instance = instance_},
+      &buffer_);
   Publish(kHeartbeatTopic);
   // A worker that does not hear the daemon must not report that it looks for stop strings.
   if (!is_caught_up_ || awake_.now_ns() - last_heard_ns_ >= kHearingNs) return;

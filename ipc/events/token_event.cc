@@ -133,11 +133,12 @@ absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload) {
 
 void AppendHeartbeat(const Heartbeat& heartbeat, std::string* out) {
   MapWriter writer(out);
-  writer.BeginMap(4);
+  writer.BeginMap(heartbeat.instance == 0 ? 4 : 5);
   writer.Field("v", kEventVersion);
   writer.Field("epoch", heartbeat.epoch);
   writer.Field("seq", heartbeat.seq);
   writer.Field("streams", heartbeat.streams);
+  if (heartbeat.instance != 0) writer.Field("instance", heartbeat.instance);
 }
 
 absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload) {
@@ -145,6 +146,7 @@ absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload) {
     reader->Read("epoch", &out->epoch);
     reader->Read("seq", &out->seq);
     reader->Read("streams", &out->streams);
+    if (reader->Has("instance")) reader->Read("instance", &out->instance);
   });
 }
 

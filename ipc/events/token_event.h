@@ -113,8 +113,9 @@ absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload);
 // a last message, and knows when a publisher is gone.
 struct Heartbeat {
   uint64_t epoch = 0;
-  uint64_t seq = 0;      // seq of the last message before this one; heartbeats are not counted
-  uint64_t streams = 0;  // number of open streams
+  uint64_t seq = 0;       // seq of the last message before this one; heartbeats are not counted
+  uint64_t streams = 0;   // number of open streams
+  uint64_t instance = 0;  // of the detokenizer, as in SignOfLife; 0: token events
 };
 
 void AppendHeartbeat(const Heartbeat& heartbeat, std::string* out);

@@ -131,6 +131,26 @@ class ExactReaderTest(unittest.TestCase):
         self.assertEqual(self.read(reader, side.heartbeat(1)), [("text", 1, 4, "two")])
         self.assertEqual(reader.read(b"heartbeat", {"v": 1, "epoch": 0, "seq": 0, "streams": 0}), [])
 
+    def test_a_text_side_that_was_replaced_is_noticed_at_the_same_number(self):
+        # Bug: a successor whose texts were as many as those before was taken for the same text side. A stream
+        # that began and ended in between did not come.
+        side, reader = self.side, ExactReader(None, False)
+        for message in (side.open(1, "a"), side.end(1, "a", 0)):
+            side.keep(message)
+
+        def heartbeat(instance):
+            topic, message = side.heartbeat(0)
+            return topic, {**message, "seq": 2, "instance": instance}
+        self.assertEqual(self.read(reader, heartbeat(7), heartbeat(7)), [])
+        num_asked = len(self.asked)
+        for message in (side.open(2, "b"), side.end(2, "b", 0)):
+            side.keep(message)
+        self.assertEqual([each[:2] for each in self.read(reader, heartbeat(8))], [("open", 2), ("end", 2)])
+        self.assertGreater(len(self.asked), num_asked)
+        num_asked = len(self.asked)
+        self.assertEqual(self.read(reader, heartbeat(8)), [])
+        self.assertEqual(len(self.asked), num_asked)
+
     def test_what_cannot_be_given_is_lost_by_name(self):
         side, reader = self.side, ExactReader(None, False)
         self.read(reader, side.heartbeat(0), side.open(1, "a"))

@@ -53,6 +53,7 @@ class ExactReader(StreamReader):
         self._live: dict[int, _Stream] = {}
         self._over: dict[int, None] = {}  # oldest first
         self._strange: dict[int, str | None] = {}  # asked for without their opening; their names
+        self._instance: int | None = None  # of the text side
         self._newest: int | None = None   # the last stream that had begun when the subscription began
         self._quiet = 0                  # heartbeats since the last event or question
         self._heard = 0                  # the publisher's last message at that time
@@ -64,10 +65,14 @@ class ExactReader(StreamReader):
         epoch, seq = message["epoch"], message["seq"]
         if epoch == 0:  # a text side that has not heard its daemon
             return []
+        instance = message.get("instance", self._instance)
         if epoch != self._epoch:
+            self._instance = instance
             return self._begin(epoch, seq)
         expected = self._seq + (0 if is_heartbeat else 1)
-        is_replaced, is_lost = seq < self._seq, self._hears_all and seq > expected
+        is_replaced = seq < self._seq or self._instance not in (None, instance)
+        is_lost = self._hears_all and seq > expected
+        self._instance = instance
         self._quiet = self._quiet + 1 if is_heartbeat else 0
         is_quiet = not self._hears_all and self._quiet >= _QUIET_MAX and seq > self._heard
         self._seq = seq

@@ -41,6 +41,9 @@ TEST_SUITE("unit") {
     CHECK(heartbeats[0].epoch == Fixture::kEpoch);
     CHECK(heartbeats[0].seq == 3);
     CHECK(heartbeats[0].streams == 2);
+    const std::vector<SignOfLife> signs = f.SignsOfLife();
+    REQUIRE_FALSE(signs.empty());
+    CHECK(heartbeats[0].instance == signs.back().instance);
   }
 
   TEST_CASE("another daemon ends the streams of the one before and is asked for no aborts") {
