@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "daemon/base/cpus.h"
 #include "daemon/base/logging.h"
 #include "daemon/session/compile_limits.h"
@@ -167,6 +168,26 @@ absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& availabl
       flags.session_memory_mib, memory.sessions_bytes / kMib));
 }
 
+absl::Status ParseShard(const std::string& text, TextShard* shard) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  TextShard read;
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &read.index) ||
+      !absl::SimpleAtoi(parts[1], &read.count)) {
+    return absl::InvalidArgumentError(
+        fmt::format("shard = {} is not I/N, such as 0/2 and 1/2 for two detokenizers", text));
+  }
+  if (read.count < 1 || read.count > kTextShardsMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("shard = {}: {} shards are outside 1 .. {}", text, read.count, kTextShardsMax));
+  }
+  if (read.index >= read.count) {
+    return absl::InvalidArgumentError(
+        fmt::format("shard = {}: {} is outside 0 .. {}", text, read.index, read.count - 1));
+  }
+  *shard = read;
+  return absl::OkStatus();
+}
+
 absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config) {
   constexpr int32_t kSecondsMax = 86'400;
   // A text side says every second that it lives.
@@ -186,11 +207,13 @@ void FillEndpoints(DaemonConfig* config) {
   const auto fill = [config](std::string* endpoint, std::string_view suffix) {
     if (endpoint->empty()) *endpoint = fmt::format("ipc://{}.{}", config->listen_path, suffix);
   };
+  const TextShard& shard = config->text_shard;
+  const std::string of_shard = shard.count == 1 ? "" : fmt::format("{}.", shard.index);
   fill(&config->tokens_endpoint, "tokens");
-  fill(&config->text_endpoint, "text");
+  fill(&config->text_endpoint, of_shard + "text");
   fill(&config->aborts_endpoint, "aborts");
   fill(&config->ask_endpoint, "ask");
-  fill(&config->text_ask_endpoint, "text_ask");
+  fill(&config->text_ask_endpoint, of_shard + "text_ask");
 }
 
 absl::Status CheckEndpoints(const DaemonConfig& config) {
@@ -276,9 +299,10 @@ KeepLimits KeptFor(const DaemonConfig& config) {
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint) {
   if (!endpoint.starts_with("tcp://")) return;
   Log("egress").warn(
-      "{} = {} is open to everybody who can reach it, because TCP tells no users; use ipc://PATH, "
+      "{} = {} is open to everybody who can reach it{}, because TCP tells no users; use "
+      "ipc://PATH, "
       "or let a firewall choose the machines",
-      flag, endpoint);
+      flag, endpoint, flag == "ask" ? " and abort requests by their names" : "");
 }
 
 void OpenSocketsToGroup() { umask(0007); }

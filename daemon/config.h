@@ -14,6 +14,7 @@
 #include "daemon/text/kept_table.h"
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
+#include "ipc/events/text_shard.h"
 #include "ipc/sockets/broadcaster.h"
 #include "ipc/sockets/pull_socket.h"
 #include "ipc/sockets/reply_socket.h"
@@ -59,6 +60,7 @@ struct DaemonConfig {
   std::string aborts_endpoint = {};    // specd-detok reports stop strings here
   std::string ask_endpoint = {};       // token events are given again here
   std::string text_ask_endpoint = {};  // text events are given again here
+  TextShard text_shard = {};           // of specd-detok
   int64_t keep_ended_ns = KeepLimits{}.ended_ns;
   int64_t text_grace_ns = 30'000'000'000;
   // Besides the daemon's own user, on the socket of engines and on all endpoints.
@@ -104,6 +106,9 @@ struct MemoryFlags {
 absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& available,
                        DaemonConfig* config);
 
+// Turns "1/4" into the second of four shards.
+absl::Status ParseShard(const std::string& text, TextShard* shard);
+
 // Checks both numbers: how long ended streams are kept, and how long streams with stop strings wait
 // for another text side.
 absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config);
@@ -127,7 +132,7 @@ BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t
 // Returns the bounds of those who send aborts.
 PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 
-// Returns the bounds of those who ask for events again, and of what they may ask for.
+// Returns the bounds of readers that ask for events again, and of what they may ask for.
 ReplyOptions AskersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
 KeepLimits KeptFor(const DaemonConfig& config);
 

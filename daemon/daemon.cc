@@ -199,6 +199,9 @@ absl::Status Daemon::StartTextSide() {
   publisher.ask_endpoints = {kAskInside, config_.ask_endpoint};
   publisher.askers = AskersFor("ask", config_.allowed_uids);
   publisher.keep = KeptFor(config_);
+  for (const auto& [name, model] : models_.models()) {
+    publisher.tokenizers.emplace(name, model->profile.tokenizer_hash);
+  }
   publisher.text_grace_ns = config_.text_grace_ns;
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);

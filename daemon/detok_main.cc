@@ -34,6 +34,10 @@ ABSL_FLAG(std::string, aborts, "", "ZeroMQ endpoint on which the daemon takes st
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint to publish text on");
 ABSL_FLAG(std::string, ask, "", "ZeroMQ endpoint on which the daemon gives token events again");
 ABSL_FLAG(std::string, text_ask, "", "ZeroMQ endpoint to give text again on");
+ABSL_FLAG(
+    std::string, shard, "0/1",
+    "I/N: this is detokenizer I of N, 0 .. N - 1, which share the streams by the hash of their "
+    "request ids; --text and --text_ask default to SOCKET.I.text and SOCKET.I.text_ask");
 ABSL_FLAG(int32_t, keep_ended, 60, "seconds that the text of an ended stream can be asked for");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
           "numeric user ids that may subscribe to the text besides this process's own, comma "
@@ -70,6 +74,7 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   if (status.ok()) {
     status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
   }
+  if (status.ok()) status = specd::ParseShard(absl::GetFlag(FLAGS_shard), &config->text_shard);
   constexpr int32_t kGrace = 30;  // the daemon waits for a text side, and has the flag
   if (status.ok()) status = specd::SetPatience(absl::GetFlag(FLAGS_keep_ended), kGrace, config);
   if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config->listen_path);

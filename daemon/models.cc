@@ -35,6 +35,7 @@ TextWorker::Options TextWorkerFor(const DaemonConfig& config, const ModelProfile
   for (const auto& [name, model] : models.models()) {
     if (model->profile.vocabulary.has_value()) {
       options.vocabularies.emplace(name, &*model->profile.vocabulary);
+      options.tokenizers.emplace(name, model->profile.tokenizer_hash);
     }
   }
   options.clock = Clock::Real();
@@ -47,6 +48,7 @@ TextWorker::Options TextWorkerFor(const DaemonConfig& config, const ModelProfile
   options.subscribers = SubscribersFor("text", config.allowed_uids, config.memory.endpoint_bytes);
   options.askers = AskersFor("text_ask", config.allowed_uids);
   options.keep = KeptFor(config);
+  options.shard = config.text_shard;
   return options;
 }
 

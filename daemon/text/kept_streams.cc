@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kEventBytes = 160;
 constexpr size_t kIdBytes = 14;
 
-// What containers take for an opening beside what it holds.
-constexpr size_t kEntryBytes = 1024;
+// An answer begins within so many rounds of the offset that is asked for.
+constexpr size_t kStride = 256;
 
 size_t OpeningBytes(const TokenEvent& opening) {
   size_t bytes = opening.request_id.size() + opening.profile.size();
@@ -53,6 +53,7 @@ void KeptStreams::Open(const TokenEvent& event) {
     opened.is_whole = source != nullptr && source->is_whole && source->tokens == event.offset &&
                       source->opening.earlier.size() + source->ids.size() <= kOutputTailMax;
     if (opened.is_whole) {
+      opened.forked_from = event.forked_from;
       opened.opening.forked_from = 0;
       opened.opening.prompt_tail = source->opening.prompt_tail;
       opened.opening.output_tail = source->opening.output_tail;
@@ -64,7 +65,7 @@ void KeptStreams::Open(const TokenEvent& event) {
   newest_ = std::max(newest_, event.stream);
   opened.opening_bytes = OpeningBytes(opened.opening);
   table_.Erase(event.stream);
-  *table_.Add(event.stream) = std::move(opened);
+  *table_.Add(event.stream, event.request_id) = std::move(opened);
   Fit(event.stream);
 }
 
@@ -72,6 +73,9 @@ void KeptStreams::Append(const TokenEvent& event, Kept* kept) {
   for (const TokenId id : event.ids) kept->checksum.Add(id);
   kept->tokens += event.ids.size();
   if (!kept->is_whole) return;
+  if (kept->rounds.size() % kStride == 0) {
+    kept->strides.push_back(static_cast<uint32_t>(kept->ids.size()));
+  }
   kept->ids.insert(kept->ids.end(), event.ids.begin(), event.ids.end());
   std::transform(event.logprobs.begin(), event.logprobs.end(), std::back_inserter(kept->logprobs),
                  [](double logprob) { return static_cast<float>(logprob); });
@@ -89,7 +93,10 @@ void KeptStreams::Cut(uint64_t offset, Kept* kept) {
     left -= cut;
     if (last.num_ids == 0) kept->rounds.pop_back();
   }
-  kept->ids.resize(std::min<size_t>(kept->ids.size(), offset - kept->opening.offset));
+  kept->strides.resize((kept->rounds.size() + kStride - 1) / kStride);
+  // The text of a fork may have ended in the tokens of its source.
+  const uint64_t begin = std::min(offset, kept->opening.offset);
+  kept->ids.resize(std::min<size_t>(kept->ids.size(), offset - begin));
   kept->logprobs.resize(std::min(kept->logprobs.size(), kept->ids.size()));
   kept->checksum = {};
   for (const TokenId id : kept->ids) kept->checksum.Add(id);
@@ -103,14 +110,23 @@ void KeptStreams::Fit(uint64_t stream) {
   kept->ids = std::vector<TokenId>();
   kept->logprobs = std::vector<float>();
   kept->rounds = std::vector<Round>();
-  kept->opening.earlier = std::vector<TokenId>();
+  kept->strides = std::vector<uint32_t>();
+  if (kept->forked_from != 0) {
+    // Without the tokens of its source the opening is the one that was published: a text side must
+    // not take the copy for a stream that begins here.
+    kept->opening.forked_from = kept->forked_from;
+    kept->opening.prompt_tail = std::vector<TokenId>();
+    kept->opening.output_tail = std::vector<TokenId>();
+    kept->opening.earlier = std::vector<TokenId>();
+  }
   kept->opening_bytes = OpeningBytes(kept->opening);
   if (!table_.Resize(stream, SizeBytes(*kept))) table_.Erase(stream);
 }
 
 size_t KeptStreams::SizeBytes(const Kept& kept) {
-  return kEntryBytes + kept.opening_bytes + kept.ids.capacity() * sizeof(TokenId) +
-         kept.logprobs.capacity() * sizeof(float) + kept.rounds.capacity() * sizeof(Round);
+  return kept.opening_bytes + kept.ids.capacity() * sizeof(TokenId) +
+         kept.logprobs.capacity() * sizeof(float) + kept.rounds.capacity() * sizeof(Round) +
+         kept.strides.capacity() * sizeof(uint32_t);
 }
 
 bool KeptStreams::IsWhole(uint64_t stream) const {
@@ -122,16 +138,21 @@ absl::StatusOr<TokenAnswer> KeptStreams::Answer(const Ask& ask) const {
   TokenAnswer answer = {.newest = newest_};
   size_t bytes = 0;
   if (ask.kind != AskKind::kFrom) {
-    const bool is_ended = ask.kind == AskKind::kEnded;
-    table_.VisitFrom(ask.stream, [&](uint64_t stream, const Kept& kept) {
-      if (kept.has_ended != is_ended) return true;
-      if (!ask.request_id.empty() && kept.opening.request_id != ask.request_id) return true;
-      if (bytes >= kAnswerBytes) {
-        answer.next = {.stream = stream, .offset = 0};
-        return false;
-      }
-      return AppendEvents(kept, stream == ask.stream ? ask.offset : 0, &bytes, &answer);
-    });
+    if (ask.offset > 0 && table_.Find(ask.stream) == nullptr) {
+      return absl::NotFoundError(
+          fmt::format("stream = {} is not kept any more, and the tokens from offset = {} on were "
+                      "not given; ask for the streams from {} on",
+                      ask.stream, ask.offset, ask.stream + 1));
+    }
+    table_.VisitFrom(ask.stream, ask.kind == AskKind::kEnded, ask.request_id,
+                     [&](uint64_t stream, const Kept& kept) {
+                       if (bytes >= kAnswerBytes) {
+                         answer.next = {.stream = stream, .offset = 0};
+                         return false;
+                       }
+                       const uint64_t offset = stream == ask.stream ? ask.offset : 0;
+                       return AppendEvents(kept, offset, &bytes, &answer);
+                     });
     return answer;
   }
   const Kept* const kept = table_.Find(ask.stream);
@@ -141,7 +162,8 @@ absl::StatusOr<TokenAnswer> KeptStreams::Answer(const Ask& ask) const {
                     "in --memory_mib, or is of another daemon; ask sooner",
                     ask.stream));
   }
-  if (ask.offset > kept->tokens) {
+  // A stop string may have taken tokens back that the reader has.
+  if (ask.offset > kept->tokens && !kept->has_ended) {
     return absl::NotFoundError(
         fmt::format("offset = {} is outside 0 .. {}, the tokens of stream {}", ask.offset,
                     kept->tokens, ask.stream));
@@ -164,15 +186,21 @@ bool KeptStreams::AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes,
     answer->events.push_back(kept.opening);
     *bytes += kEventBytes + kept.opening_bytes * 2;
   }
-  if (!kept.is_whole && !kept.has_ended) {
+  if (!kept.is_whole && !kept.has_ended && kept.tokens > std::max(offset, at)) {
     TokenEvent gap;
     gap.stream = stream;
     gap.offset = kept.tokens;
     answer->events.push_back(std::move(gap));
-    return true;
   }
   bool has_round = false;
-  for (size_t i = 0; i < kept.rounds.size(); ++i) {
+  const auto stride =
+      std::upper_bound(kept.strides.begin(), kept.strides.end(), offset - std::min(offset, at));
+  size_t first_round = 0;
+  if (stride != kept.strides.begin()) {
+    first_round = kStride * static_cast<size_t>(stride - kept.strides.begin() - 1);
+    at += *(stride - 1);
+  }
+  for (size_t i = first_round; i < kept.rounds.size(); ++i) {
     const Round& round = kept.rounds[i];
     const uint64_t begin = at;
     at += round.num_ids;

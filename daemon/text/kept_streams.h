@@ -1,4 +1,4 @@
-// KeptStreams keeps the ids of streams for those who ask for events again, for Publisher.
+// KeptStreams keeps the ids of streams for readers that ask for events again, for Publisher.
 //
 // It sees every token event in the order in which it is published, and makes the same events again
 // from the kept ids: an opening, rounds, an end. Scores are not kept; logprobs are. A stream that
@@ -43,10 +43,13 @@ class KeptStreams {
   };
   struct Kept {
     TokenEvent opening = {};
+    uint64_t forked_from = 0;
     size_t opening_bytes = 0;
     std::vector<TokenId> ids = {};
     std::vector<float> logprobs = {};  // one for each id; empty: none
     std::vector<Round> rounds = {};
+    // The number of ids before each round whose index is a multiple of kStride.
+    std::vector<uint32_t> strides = {};
     uint64_t tokens = 0;  // of the stream, those before its opening included
     Fnv1a checksum = {};  // of all ids since the opening, kept or not
     bool is_whole = true;
@@ -56,7 +59,7 @@ class KeptStreams {
 
   void Open(const TokenEvent& event);
   static void Append(const TokenEvent& event, Kept* kept);
-  // Forgets the tokens from the offset on.
+  // Forgets the tokens from the offset on, which may be before the opening.
   static void Cut(uint64_t offset, Kept* kept);
   // Accounts for the bytes of the stream. If they find no room, it gives up ids, or all.
   void Fit(uint64_t stream);

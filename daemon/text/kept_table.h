@@ -2,14 +2,18 @@
 // bytes, for KeptStreams and KeptTexts.
 //
 // A stream that has ended stays for `ended_ns`. If all items together take more than `bytes_max`,
-// the streams that ended first go first. One thread uses it.
+// the streams that ended first go first. An ask costs what its answer holds, however many streams
+// there are. One thread uses it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <map>
+#include <string>
 #include <utility>
+
+#include "daemon/text/stream_names.h"
 
 namespace specd {
 
@@ -22,68 +26,106 @@ template <class Item>
 class KeptTable {
  public:
   explicit KeptTable(const KeepLimits& limits) : limits_(limits) {}
+  // Not copied: entries name places in the list.
+  KeptTable(KeptTable&&) = default;
+  KeptTable& operator=(KeptTable&&) = default;
 
   Item* Find(uint64_t stream) {
-    const auto found = items_.find(stream);
-    return found == items_.end() ? nullptr : &found->second.item;
+    for (Items* items : {&running_, &ended_}) {
+      if (const auto found = items->find(stream); found != items->end()) return &found->second.item;
+    }
+    return nullptr;
   }
   const Item* Find(uint64_t stream) const { return const_cast<KeptTable*>(this)->Find(stream); }
 
   // REQUIRES: the stream is not there.
-  Item* Add(uint64_t stream) { return &items_[stream].item; }
-
-  void Erase(uint64_t stream) {
-    const auto found = items_.find(stream);
-    if (found == items_.end()) return;
-    bytes_ -= found->second.bytes;
-    items_.erase(found);
+  Item* Add(uint64_t stream, const std::string& name) {
+    names_.Add(name, stream);
+    Entry& entry = running_[stream];
+    entry.name = name;
+    return &entry.item;
   }
 
-  // The item takes so many bytes from now on. Streams that have ended make room for it. False if
-  // there is none, and the caller has to make the item smaller.
-  bool Resize(uint64_t stream, size_t bytes) {
-    Entry& entry = items_.at(stream);
+  void Erase(uint64_t stream) {
+    if (const auto found = ended_.find(stream); found != ended_.end()) {
+      ends_.erase(found->second.end);
+      Forget(found, &ended_);
+    } else if (const auto running = running_.find(stream); running != running_.end()) {
+      Forget(running, &running_);
+    }
+  }
+
+  // The item holds so many bytes beside itself from now on. Streams that have ended make room for
+  // it. False if there is none, and the caller has to make the item smaller.
+  bool Resize(uint64_t stream, size_t held_bytes) {
+    const auto running = running_.find(stream);
+    Entry& entry = running != running_.end() ? running->second : ended_.at(stream);
+    const size_t bytes = kEntryBytes + 2 * entry.name.size() + held_bytes;
     bytes_ += bytes - std::exchange(entry.bytes, bytes);
-    while (bytes_ > limits_.bytes_max && !ended_.empty() && ended_.front().stream != stream) {
-      DropOldest();
+    while (bytes_ > limits_.bytes_max && !ends_.empty() && ends_.front().stream != stream) {
+      Erase(ends_.front().stream);
     }
     return bytes_ <= limits_.bytes_max;
   }
 
-  void End(uint64_t stream, int64_t now_ns) { ended_.push_back({stream, now_ns}); }
+  // The stream has ended. Its item stays where it is.
+  void End(uint64_t stream, int64_t now_ns) {
+    auto node = running_.extract(stream);
+    node.mapped().end = ends_.insert(ends_.end(), {stream, now_ns});
+    ended_.insert(std::move(node));
+  }
   void Expire(int64_t now_ns) {
-    while (!ended_.empty() && now_ns - ended_.front().ended_at_ns >= limits_.ended_ns) DropOldest();
+    while (!ends_.empty() && now_ns - ends_.front().ended_at_ns >= limits_.ended_ns) {
+      Erase(ends_.front().stream);
+    }
   }
 
-  // Calls visit(stream, item) from this stream on, in the order of their numbers, until it returns
-  // false.
+  // Calls visit(stream, item) for the streams that run, or for those that have ended, from this one
+  // on, in the order of their numbers, until it returns false. With a name only for its streams.
   template <class Visit>
-  void VisitFrom(uint64_t first, Visit visit) const {
-    for (auto at = items_.lower_bound(first); at != items_.end(); ++at) {
-      if (!visit(at->first, at->second.item)) return;
+  void VisitFrom(uint64_t first, bool has_ended, const std::string& name, Visit visit) const {
+    const Items& items = has_ended ? ended_ : running_;
+    if (name.empty()) {
+      for (auto at = items.lower_bound(first); at != items.end(); ++at) {
+        if (!visit(at->first, at->second.item)) return;
+      }
+      return;
     }
+    names_.VisitFrom(name, first, [&](uint64_t stream) {
+      const auto found = items.find(stream);
+      return found == items.end() || visit(stream, found->second.item);
+    });
   }
 
   size_t bytes() const { return bytes_; }
 
  private:
-  struct Entry {
-    Item item;
-    size_t bytes = 0;
-  };
   struct Ended {
     uint64_t stream = 0;
     int64_t ended_at_ns = 0;
   };
+  struct Entry {
+    Item item;
+    std::string name;
+    size_t bytes = 0;
+    typename std::list<Ended>::iterator end = {};  // of a stream that has ended
+  };
+  using Items = std::map<uint64_t, Entry>;
 
-  void DropOldest() {
-    Erase(ended_.front().stream);
-    ended_.pop_front();
+  // With the nodes of the map, the list and the index of names.
+  static constexpr size_t kEntryBytes = sizeof(Entry) + 256;
+
+  void Forget(typename Items::iterator at, Items* items) {
+    bytes_ -= at->second.bytes;
+    names_.Erase(at->second.name, at->first);
+    items->erase(at);
   }
 
   KeepLimits limits_;
-  std::map<uint64_t, Entry> items_;
-  std::deque<Ended> ended_;  // oldest first
+  Items running_;
+  Items ended_;
+  std::list<Ended> ends_;  // oldest first
+  StreamNames names_;
   size_t bytes_ = 0;
 };
 

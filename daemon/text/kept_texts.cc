@@ -8,25 +8,8 @@
 namespace specd {
 namespace {
 
-// What containers take for a stream beside what it holds, and an upper bound of an event's keys and
-// numbers on the wire.
-constexpr size_t kEntryBytes = 1024;
+// An upper bound of an event's keys and numbers on the wire.
 constexpr size_t kEventBytes = 256;
-
-// The spans of `size_bytes` bytes from the offset on.
-std::vector<WireSpan> SpansOf(const std::vector<WireSpan>& spans, uint64_t offset,
-                              uint64_t size_bytes) {
-  std::vector<WireSpan> found;
-  for (const WireSpan& span : spans) {
-    if (size_bytes == 0) break;
-    const uint64_t skipped = std::min<uint64_t>(offset, span.size_bytes);
-    offset -= skipped;
-    const uint64_t taken = std::min<uint64_t>(span.size_bytes - skipped, size_bytes);
-    size_bytes -= taken;
-    if (taken > 0) found.push_back({static_cast<uint32_t>(taken), span.accepted});
-  }
-  return found;
-}
 
 }  // namespace
 
@@ -34,27 +17,32 @@ void KeptTexts::Take(const TextEvent& event, int64_t now_ns) {
   if (event.kind == TextEventKind::kOpen) {
     newest_ = std::max(newest_, event.stream);
     table_.Erase(event.stream);
-    *table_.Add(event.stream) = {.opening = event, .marks = {{.tokens = event.token_offset}}};
+    const Mark begin = {.tokens = event.token_offset};
+    *table_.Add(event.stream, event.request_id) = {
+        .opening = event, .marks = {begin}, .last = begin};
     return Fit(event.stream);
   }
   Kept* const kept = table_.Find(event.stream);
   if (kept == nullptr || kept->has_ended) return;
+  kept->last = {.tokens = event.tokens, .bytes = event.byte_offset + event.text.size()};
   if (kept->is_whole) {
     kept->text += event.text;
+    uint64_t end = event.byte_offset;
     for (const WireSpan& span : event.spans) {
+      end += span.size_bytes;
       if (!kept->spans.empty() && kept->spans.back().accepted == span.accepted) {
-        kept->spans.back().size_bytes += span.size_bytes;
+        kept->spans.back().end = end;
       } else {
-        kept->spans.push_back(span);
+        kept->spans.push_back({.end = end, .accepted = span.accepted});
       }
     }
-    kept->marks.push_back({.tokens = event.tokens, .bytes = event.byte_offset + event.text.size()});
+    kept->marks.push_back(kept->last);
   }
   if (event.kind == TextEventKind::kEnd) {
     kept->has_ended = true;
     kept->end = event;
     kept->end.token_offset = event.tokens;
-    kept->end.byte_offset += event.text.size();
+    kept->end.byte_offset = kept->last.bytes;
     kept->end.text.clear();
     kept->end.spans.clear();
     kept->end.scores.clear();
@@ -66,14 +54,15 @@ void KeptTexts::Take(const TextEvent& event, int64_t now_ns) {
 void KeptTexts::Fit(uint64_t stream) {
   Kept* const kept = table_.Find(stream);
   const auto size_bytes = [kept] {
-    return kEntryBytes + kept->text.capacity() + kept->spans.capacity() * sizeof(WireSpan) +
-           kept->marks.capacity() * sizeof(Mark);
+    return kept->opening.request_id.size() + kept->end.request_id.size() +
+           kept->end.stop_string.size() + kept->text.capacity() +
+           kept->spans.capacity() * sizeof(Span) + kept->marks.capacity() * sizeof(Mark);
   };
   if (table_.Resize(stream, size_bytes())) return;
   kept->is_whole = false;
   // An assignment could keep the memory.
   std::string().swap(kept->text);
-  std::vector<WireSpan>().swap(kept->spans);
+  std::vector<Span>().swap(kept->spans);
   std::vector<Mark>().swap(kept->marks);
   if (!table_.Resize(stream, size_bytes())) table_.Erase(stream);
 }
@@ -81,56 +70,76 @@ void KeptTexts::Fit(uint64_t stream) {
 absl::StatusOr<TextAnswer> KeptTexts::Answer(const Ask& ask) const {
   TextAnswer answer = {.newest = newest_};
   size_t bytes = 0;
-  if (ask.kind != AskKind::kFrom) {
-    const bool is_ended = ask.kind == AskKind::kEnded;
-    table_.VisitFrom(ask.stream, [&](uint64_t stream, const Kept& kept) {
-      if (kept.has_ended != is_ended || !kept.is_whole) return true;
-      if (!ask.request_id.empty() && kept.opening.request_id != ask.request_id) return true;
-      if (bytes >= kAnswerBytes) {
-        answer.next = {.stream = stream, .offset = 0};
-        return false;
-      }
-      const uint64_t offset = stream == ask.stream ? ask.offset : 0;
-      return AppendEvents(kept, std::min<uint64_t>(offset, kept.text.size()), &bytes, &answer);
-    });
+  const Kept* const kept = table_.Find(ask.stream);
+  uint64_t offset = 0;
+  if (ask.kind == AskKind::kFrom || ask.offset > 0) {
+    const absl::StatusOr<uint64_t> valid = ByteOffset(kept, ask);
+    if (!valid.ok()) return valid.status();
+    offset = *valid;
+  }
+  if (ask.kind == AskKind::kFrom) {
+    AppendEvents(*kept, offset, &bytes, &answer);
     return answer;
   }
-  const Kept* const kept = table_.Find(ask.stream);
-  if (kept == nullptr || !kept->is_whole) {
+  table_.VisitFrom(ask.stream, ask.kind == AskKind::kEnded, ask.request_id,
+                   [&](uint64_t stream, const Kept& each) {
+                     if (bytes >= kAnswerBytes) {
+                       answer.next = {.stream = stream, .offset = 0};
+                       return false;
+                     }
+                     return AppendEvents(each, stream == ask.stream ? offset : 0, &bytes, &answer);
+                   });
+  return answer;
+}
+
+absl::StatusOr<uint64_t> KeptTexts::ByteOffset(const Kept* kept, const Ask& ask) {
+  if (kept == nullptr) {
     return absl::NotFoundError(
         fmt::format("stream = {} is not kept: its text ended longer ago than --keep_ended, found "
                     "no room in --memory_mib, or is of another daemon; ask sooner",
                     ask.stream));
   }
-  const absl::StatusOr<uint64_t> offset = ByteOffset(*kept, ask);
-  if (!offset.ok()) return offset.status();
-  AppendEvents(*kept, *offset, &bytes, &answer);
-  return answer;
-}
-
-absl::StatusOr<uint64_t> KeptTexts::ByteOffset(const Kept& kept, const Ask& ask) {
-  const uint64_t begin = kept.marks.front().tokens;
-  const uint64_t max = ask.by_tokens ? kept.marks.back().tokens : kept.text.size();
-  if (ask.offset > max) {
+  const uint64_t max = ask.by_tokens ? kept->last.tokens : kept->last.bytes;
+  // A stop string may have ended the text before tokens that the reader has.
+  const bool is_void = ask.by_tokens && kept->has_ended;
+  if (ask.offset > max && !is_void) {
     return absl::NotFoundError(fmt::format("offset = {} is outside 0 .. {}, the {} of stream {}",
                                            ask.offset, max,
                                            ask.by_tokens ? "tokens" : "bytes of text", ask.stream));
   }
+  if (ask.offset >= max) return kept->last.bytes;
+  if (!kept->is_whole) {
+    return absl::NotFoundError(
+        fmt::format("offset = {}: the text of stream {} found no room and was not kept; raise "
+                    "--memory_mib",
+                    ask.offset, ask.stream));
+  }
   if (ask.by_tokens) {
     // The text that became certain with the first tokens up to the offset.
-    uint64_t bytes = 0;
-    for (const Mark& mark : kept.marks) {
-      if (mark.tokens <= std::max(ask.offset, begin)) bytes = mark.bytes;
-    }
-    return bytes;
+    const uint64_t tokens = std::max(ask.offset, kept->marks.front().tokens);
+    const auto behind =
+        std::upper_bound(kept->marks.begin(), kept->marks.end(), tokens,
+                         [](uint64_t number, const Mark& mark) { return number < mark.tokens; });
+    return (behind - 1)->bytes;
   }
-  const bool is_inside =
-      ask.offset < kept.text.size() && (static_cast<uint8_t>(kept.text[ask.offset]) & 0xc0) == 0x80;
-  if (!is_inside) return ask.offset;
+  if ((static_cast<uint8_t>(kept->text[ask.offset]) & 0xc0) != 0x80) return ask.offset;
   return absl::NotFoundError(fmt::format(
       "offset = {} is inside a code point of the text of stream {}; ask from the end of "
       "an event",
       ask.offset, ask.stream));
+}
+
+std::vector<WireSpan> KeptTexts::SpansOf(const Kept& kept, uint64_t offset, uint64_t size_bytes) {
+  std::vector<WireSpan> found;
+  const uint64_t end = offset + size_bytes;
+  for (auto at = std::upper_bound(kept.spans.begin(), kept.spans.end(), offset,
+                                  [](uint64_t bytes, const Span&span) { return bytes < span.end; });
+       at != kept.spans.end() && offset < end; ++at) {
+    const uint64_t taken = std::min<uint64_t>(at->end, end) - offset;
+    found.push_back({static_cast<uint32_t>(taken), at->accepted != 0});
+    offset += taken;
+  }
+  return found;
 }
 
 bool KeptTexts::AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes, TextAnswer* answer) {
@@ -138,23 +147,28 @@ bool KeptTexts::AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes, T
     answer->events.push_back(kept.opening);
     *bytes += kEventBytes + kept.opening.request_id.size();
   }
-  // Whole events up to the size of an answer, at least one: the marks are where events ended.
-  const Mark* before = &kept.marks.front();
-  const Mark* last = nullptr;
-  for (const Mark& mark : kept.marks) {
-    if (mark.bytes <= offset) before = &mark;
-    if (mark.bytes > offset && (last == nullptr || mark.bytes - offset <= kAnswerBytes)) {
-      last = &mark;
-    }
+  if (!kept.is_whole && !kept.has_ended && kept.last.bytes > offset) {
+    TextEvent gap = kept.opening;
+    gap.kind = TextEventKind::kText;
+    gap.token_offset = gap.tokens = kept.last.tokens;
+    gap.byte_offset = kept.last.bytes;
+    answer->events.push_back(std::move(gap));
   }
-  if (last != nullptr) {
+  // Whole events up to the size of an answer, at least one: the marks are where events ended.
+  const auto behind = [&kept](uint64_t at) {
+    return std::upper_bound(kept.marks.begin(), kept.marks.end(), at,
+                            [](uint64_t number, const Mark& mark) { return number < mark.bytes; });
+  };
+  const auto first = behind(offset);
+  if (first != kept.marks.end()) {
+    const auto last = std::max(first, behind(offset + kAnswerBytes) - 1);
     TextEvent event = kept.opening;
     event.kind = TextEventKind::kText;
-    event.token_offset = before->tokens;
+    event.token_offset = (first - 1)->tokens;
     event.tokens = last->tokens;
     event.byte_offset = offset;
     event.text = kept.text.substr(offset, last->bytes - offset);
-    event.spans = SpansOf(kept.spans, offset, event.text.size());
+    event.spans = SpansOf(kept, offset, event.text.size());
     *bytes += kEventBytes + event.text.size() + 6 * event.spans.size();
     answer->events.push_back(std::move(event));
     if (last->bytes < kept.text.size()) {

@@ -1,7 +1,8 @@
-// KeptTexts keeps the text of streams for those who ask for it again, for TextWorker.
+// KeptTexts keeps the text of streams for readers that ask for it again, for TextWorker.
 //
 // It sees every text event of a stream in order. A stream that has ended is kept for a while
-// (kept_table.h). Scores are not kept. One thread uses it.
+// (kept_table.h). Scores are not kept. If the text of a stream finds no room, its opening alone is
+// kept, and an answer has a gap in the place of the text. One thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -39,18 +40,26 @@ class KeptTexts {
     uint64_t tokens = 0;
     uint64_t bytes = 0;
   };
+  struct Span {
+    uint64_t end : 63;  // in bytes of the text
+    uint64_t accepted : 1;
+  };
   struct Kept {
     TextEvent opening = {};
     std::string text = {};
-    std::vector<WireSpan> spans = {};
+    std::vector<Span> spans = {};
     std::vector<Mark> marks = {};  // the first is where the stream began
+    Mark last = {};                // where the stream is, kept or not
     bool is_whole = true;
     bool has_ended = false;
     TextEvent end = {};  // without its text
   };
 
   void Fit(uint64_t stream);
-  static absl::StatusOr<uint64_t> ByteOffset(const Kept& kept, const Ask& ask);
+  // The bytes that the asker has of the stream; null if it is not kept.
+  static absl::StatusOr<uint64_t> ByteOffset(const Kept* kept, const Ask& ask);
+  // The spans of so many bytes from the offset on.
+  static std::vector<WireSpan> SpansOf(const Kept& kept, uint64_t offset, uint64_t size_bytes);
   static bool AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes, TextAnswer* answer);
 
   KeptTable<Kept> table_;

@@ -25,10 +25,6 @@ constexpr size_t kBatchBytesMax = size_t{1} << 20;
 
 constexpr int64_t kHeartbeatNs = 200'000'000;
 
-// The text side counts as gone after this time, in which the publisher looked. A loaded machine may
-// miss several heartbeats and must not look like a dead process.
-constexpr int64_t kTextSideNs = 3'000'000'000;
-
 // Events of one session that are taken before the next session's turn.
 constexpr int kPoppedMax = 4096;
 
@@ -70,7 +66,8 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
 Publisher::Publisher(const Options& options, PublishSocket tokens, PullSocket aborts,
                      ReplySocket asks)
     : options_(options),
-      awake_(kTextSideNs / 4),
+      awake_(TextSides::kSilenceNs / 4),
+      text_sides_(&awake_, options.text_grace_ns),
       tokens_(std::move(tokens)),
       aborts_(std::move(aborts)),
       asks_(std::move(asks)),
@@ -102,7 +99,11 @@ bool Publisher::Step() {
   const bool published = Publish();
   SendHeartbeat();
   const bool received = Receive(absl::ZeroDuration());
-  if (options_.watch_text_side) WatchTextSide();
+  if (options_.watch_text_side) {
+    for (const TextShard& gone : text_sides_.TakeGone()) {
+      AbortUnwatched("is gone, and no other one came", true, gone);
+    }
+  }
   const bool answered = asks_.Step([this](std::string_view ask) { return AnswerAsk(ask); });
   return received || published || answered;
 }
@@ -135,19 +136,21 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
                          const TokenEvent& event) {
   if (event.kind == TokenEventKind::kOpen) {
     const bool has_stop_strings = !event.stop_strings.empty();
+    running_.Add(event.request_id, event.stream);
     targets_[event.stream] = {.session = session,
                               .sequence = sequence,
                               .request_id = event.request_id,
                               .has_stop_strings = has_stop_strings};
     // The text side may have gone after the opening was checked and before it was done.
-    if (has_stop_strings && options_.watch_text_side && !HasTextSide()) {
+    if (has_stop_strings && IsUnwatched(event.request_id)) {
       session->AbortSequence(sequence).IgnoreError();
     }
   } else if (event.kind == TokenEventKind::kEnd) {
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
+      running_.Erase(found->second.request_id, event.stream);
       LogEnd(*session, found->second, event);
-      if (options_.watch_text_side && !HasTextSide()) Settle(&found->second);
+      if (IsUnwatched(found->second.request_id)) Settle(&found->second);
     }
     ended_streams_.push_back(event.stream);
     if (ended_streams_.size() > kEndedStreamsMax) {
@@ -222,7 +225,7 @@ absl::Status Publisher::Handle(std::string_view topic, std::string_view payload)
   if (topic == kAliveTopic) {
     absl::StatusOr<SignOfLife> alive = DecodeSignOfLife(payload);
     problem = alive.status();
-    if (alive.ok()) Apply(*alive);
+    if (alive.ok()) problem = Apply(*alive);
   } else if (topic == kAbortTopic) {
     absl::StatusOr<AbortRequest> request = DecodeAbortRequest(payload);
     problem = request.status();
@@ -230,39 +233,35 @@ absl::Status Publisher::Handle(std::string_view topic, std::string_view payload)
   }
   if (!problem.ok()) {
     LogOfPeer({"egress", spdlog::level::warn, "unreadable"},
-              "unreadable message on the aborts endpoint: {}",
+              "a message on the aborts endpoint is refused: {}",
               Printable(std::string(problem.message())));
   }
   return problem;
 }
 
-void Publisher::Apply(const SignOfLife& alive) {
-  if (alive.epoch != options_.epoch) return;
-  if (text_side_instance_ != 0 && text_side_instance_ != alive.instance) {
-    AbortUnwatched("was replaced, and their ids were not kept", false);
-  }
-  text_side_instance_ = alive.instance;
-  text_side_seen_ns_.store(awake_.now_ns() + 1, std::memory_order_relaxed);
+absl::Status Publisher::Apply(const SignOfLife& alive) {
+  if (alive.epoch != options_.epoch) return absl::OkStatus();
+  bool is_another = false;
+  absl::Status status = text_sides_.Hear(alive, &is_another);
+  if (is_another) AbortUnwatched("was replaced, and their ids were not kept", false, alive.shard);
+  return status;
 }
 
-void Publisher::WatchTextSide() {
-  const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
-  if (seen_ns == 0 || awake_.now_ns() + 1 - seen_ns < options_.text_grace_ns) return;
-  text_side_seen_ns_.store(0, std::memory_order_relaxed);
-  AbortUnwatched("is gone, and no other one came", true);
-}
-
-void Publisher::AbortUnwatched(std::string_view why, bool are_all) {
+void Publisher::AbortUnwatched(std::string_view why, bool are_all, const TextShard& shard) {
   size_t aborted = 0;
   for (auto& [stream, target] : targets_) {
     if (!target.has_stop_strings || (!are_all && kept_.IsWhole(stream))) continue;
+    if (!shard.Has(target.request_id)) continue;
     const std::shared_ptr<Session> session = target.session.lock();
     const bool had_ended = target.ended || session == nullptr;
     if (!had_ended && session->AbortSequence(target.sequence).ok()) ++aborted;
     Settle(&target);  // the text side that knew its text will say nothing
   }
   if (aborted == 0) return;
-  Log("egress").warn("the detokenizer {}: {} streams with stop strings are aborted", why, aborted);
+  const std::string which =
+      shard.count == 1 ? "" : fmt::format(" of shard {}/{}", shard.index, shard.count);
+  Log("egress").warn("the detokenizer{} {}: {} streams with stop strings are aborted", which, why,
+                     aborted);
 }
 
 void Publisher::Apply(const AbortRequest& request) {
@@ -287,6 +286,12 @@ std::string Publisher::AnswerAsk(std::string_view payload) {
     answer = ask.status();
   } else if (ask->kind != AskKind::kAbort) {
     answer = kept_.Answer(*ask);
+    if (answer.ok() && ask->kind == AskKind::kStreams) {
+      for (const auto& [name, hash] : options_.tokenizers) {
+        answer->profiles.push_back(name);
+        answer->tokenizers.push_back(hash);
+      }
+    }
   } else if (absl::Status status = AbortRequested(ask->request_id); !status.ok()) {
     answer = status;
   }
@@ -301,18 +306,15 @@ std::string Publisher::AnswerAsk(std::string_view payload) {
 }
 
 absl::Status Publisher::AbortRequested(const std::string& request_id) {
-  for (const auto& [stream, target] : targets_) {
-    if (target.ended || target.request_id != request_id) continue;
-    const std::shared_ptr<Session> session = target.session.lock();
-    if (session != nullptr) return session->AbortSequence(target.sequence);
-  }
-  return absl::NotFoundError(
+  absl::Status status = absl::NotFoundError(
       fmt::format("rid = \"{}\" is the request id of no stream that runs", Printable(request_id)));
-}
-
-bool Publisher::TextSideAlive() const {
-  const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
-  return seen_ns != 0 && awake_.now_ns() + 1 - seen_ns < kTextSideNs;
+  running_.VisitFrom(request_id, 0, [&](uint64_t stream) {
+    const Target& target = targets_.at(stream);
+    const std::shared_ptr<Session> session = target.session.lock();
+    if (session != nullptr) status = session->AbortSequence(target.sequence);
+    return session == nullptr;
+  });
+  return status;
 }
 
 }  // namespace specd

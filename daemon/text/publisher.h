@@ -1,5 +1,5 @@
-// Publisher publishes the sessions' events as token batches over ZeroMQ, answers those who ask for
-// events again, and carries aborts back to the sessions.
+// Publisher publishes the sessions' events as token batches over ZeroMQ, answers readers that ask
+// for events again, and carries aborts back to the sessions.
 //
 // The publisher exists so that the verify thread never sends. One thread calls Run (or Step); any
 // thread may call TextSideAlive and Stop.
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -21,6 +22,8 @@
 #include "daemon/base/clock.h"
 #include "daemon/session/session_list.h"
 #include "daemon/text/kept_streams.h"
+#include "daemon/text/stream_names.h"
+#include "daemon/text/text_sides.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/pull_socket.h"
@@ -36,13 +39,14 @@ class Publisher {
     Clock* clock = nullptr;
     ZmqContext* context = nullptr;
     uint64_t epoch = 0;
-    std::vector<std::string> tokens_endpoints;  // to bind
-    std::vector<std::string> aborts_endpoints;  // to bind
-    BroadcastOptions subscribers = {};          // of the tokens endpoints
-    PullOptions text_sides = {};                // of the aborts endpoints
-    std::vector<std::string> ask_endpoints;     // to bind
-    ReplyOptions askers = {};                   // of the ask endpoints
-    KeepLimits keep = {};                       // what they may ask for
+    std::vector<std::string> tokens_endpoints;        // to bind
+    std::vector<std::string> aborts_endpoints;        // to bind
+    BroadcastOptions subscribers = {};                // of the tokens endpoints
+    PullOptions text_sides = {};                      // of the aborts endpoints
+    std::vector<std::string> ask_endpoints;           // to bind
+    ReplyOptions askers = {};                         // of the ask endpoints
+    KeepLimits keep = {};                             // what they may ask for
+    std::map<std::string, uint64_t> tokenizers = {};  // hashes, by the name of the model
     // True if the text side is another process, which may end or be replaced. If none comes within
     // the grace, streams whose stop strings no text side looks for are aborted.
     bool watch_text_side = false;
@@ -58,8 +62,9 @@ class Publisher {
   void Run();
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
-  // True if a detokenizer has reported within the last seconds in which the publisher looked.
-  bool TextSideAlive() const;
+  // True if the detokenizers of all shards have reported within the last seconds in which the
+  // publisher looked.
+  bool TextSideAlive() const { return text_sides_.AreAlive(); }
 
  private:
   // The session and sequence of a stream's number.
@@ -92,20 +97,22 @@ class Publisher {
   bool Receive(absl::Duration timeout);
   // An error if the message is unreadable, which is logged.
   absl::Status Handle(std::string_view topic, std::string_view payload);
-  void Apply(const SignOfLife& alive);
+  absl::Status Apply(const SignOfLife& alive);
   void Apply(const AbortRequest& request);
   std::string AnswerAsk(std::string_view payload);
   absl::Status AbortRequested(const std::string& request_id);
-  void WatchTextSide();
-  // False if no text side was there, or if it is gone for good.
-  bool HasTextSide() const { return text_side_seen_ns_.load(std::memory_order_relaxed) != 0; }
-  // Aborts streams with stop strings: all, or those whose text no other text side can make.
-  void AbortUnwatched(std::string_view why, bool are_all);
+  // True if no text side looks for the request's stop strings, and none is to come.
+  bool IsUnwatched(std::string_view request_id) const {
+    return options_.watch_text_side && !text_sides_.Has(request_id);
+  }
+  // Aborts streams of the shard that have stop strings: all, or those whose text no other text side
+  // can make.
+  void AbortUnwatched(std::string_view why, bool are_all, const TextShard& shard);
 
   const Options options_;
   std::atomic<bool> stop_{false};
-  AwakeTime awake_;                            // the publisher thread steps it
-  std::atomic<int64_t> text_side_seen_ns_{0};  // of awake_, plus 1; 0: never, or gone
+  AwakeTime awake_;  // the publisher thread steps it
+  TextSides text_sides_;
 
   // Owned by the publisher thread.
   PublishSocket tokens_;
@@ -116,11 +123,11 @@ class Publisher {
   SessionList::Snapshot snapshot_;
   SessionList::Snapshot retired_;
   absl::flat_hash_map<uint64_t, Target> targets_;
+  StreamNames running_;
   std::deque<uint64_t> ended_streams_;  // oldest first; their targets are forgotten in this order
   TokenBatch batch_;
   size_t batch_bytes_ = 0;  // approximate
   int64_t next_heartbeat_ns_ = 0;
-  uint64_t text_side_instance_ = 0;
   std::string buffer_;
 };
 

@@ -206,11 +206,12 @@ void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<
   out.finish_reason = SPECD_FINISH_ERROR;
   out.late = event.ids.size();
   CloseWith(std::move(chunk), std::move(out), stream, texts);
-  // The text has ended, so the engine need not generate further.
+  ++counters_.broken_streams;
+  // The ids of a stream without stop strings need no text, and its readers lose nothing.
+  if (stream->stop_strings == nullptr) return;
   aborts->push_back({.stream = stream->number,
                      .kept_tokens = stream->tokens,
                      .finish_reason = SPECD_FINISH_ABORT});
-  ++counters_.broken_streams;
 }
 
 void TextStreams::CloseWith(TextChunk chunk, TextEvent out, Stream* stream,

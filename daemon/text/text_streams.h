@@ -2,8 +2,9 @@
 //
 // It does the detokenizer's work without sockets. One thread owns it; the same code runs in the
 // daemon and in specd-detok. Token offsets are absolute. Tokens that come twice are dropped.
-// TextWorker asks for what is missing; if the daemon has not kept it either, the gap ends the
-// stream with an error instead of wrong text.
+// TextWorker asks for what is missing. If the daemon has not kept it either, the text ends with an
+// error instead of a gap. The sequence is aborted only if it has stop strings, because no text side
+// can look for them any more.
 //
 // A stream that begins in the middle of its sequence takes the state of the text before it from its
 // opening (daemon/session/text_tail.h) or, a fork, from the stream that it was copied from.

@@ -1,5 +1,7 @@
 #include "daemon/text/text_worker.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <random>
 #include <string_view>
@@ -77,7 +79,9 @@ bool TextWorker::Step(absl::Duration timeout) {
   awake_.Step(options_.clock->NowNs());
   SendHeartbeats();
   const bool answered = asks_.Step([this](std::string_view ask) { return AnswerAsk(ask); });
-  absl::StatusOr<bool> received = tokens_.Receive(&frames_, timeout);
+  // The peer that has its answer may want the next page.
+  absl::StatusOr<bool> received =
+      tokens_.Receive(&frames_, answered ? absl::ZeroDuration() : timeout);
   if (!received.ok()) {
     closed_ = true;
     if (!absl::IsCancelled(received.status())) {
@@ -105,6 +109,7 @@ void TextWorker::Handle(std::string_view topic, std::string_view payload) {
   } else {
     problem = batch.status();
   }
+  if (is_caught_up_ && last_batch_seq_ >= quiet_until_) CountQuiet();
   if (!problem.ok()) {
     LogOfPeer({"detok", spdlog::level::err, "unreadable"}, "unreadable token event: {}",
               Printable(std::string(problem.message())));
@@ -122,12 +127,14 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
     }
     epoch_ = epoch;
     is_caught_up_ = false;
+    CountQuiet();
     kept_ = KeptTexts(options_.keep);
   } else if (is_caught_up_ && seq > last_batch_seq_) {
     LogOfPeer({"detok", spdlog::level::warn, "lost"},
               "token messages {} .. {} were lost: the daemon is asked for them",
               last_batch_seq_ + 1, seq);
     is_caught_up_ = false;
+    CountQuiet();
   }
   last_batch_seq_ = seq;
   if (!is_caught_up_) is_caught_up_ = CatchUp();
@@ -135,7 +142,6 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
 
 bool TextWorker::CatchUp() {
   replayed_.clear();
-  quiet_.clear();
   absl::Status status = Replay({.kind = AskKind::kStreams});
   if (status.ok()) status = Replay({.kind = AskKind::kEnded});
   // Streams that are in neither answer have ended longer ago.
@@ -144,11 +150,7 @@ bool TextWorker::CatchUp() {
     if (replayed_.contains(stream)) continue;
     status = Replay({.kind = AskKind::kFrom, .stream = stream, .offset = tokens});
     if (!absl::IsNotFound(status)) continue;
-    LogOfPeer({"detok", spdlog::level::err, "lost stream"}, "a stream ends by an error: {}",
-              Printable(std::string(status.message())));
-    streams_.EndLost(stream, &texts_, &abort_requests_);
-    SendAborts();
-    SendTexts();
+    Lose(stream, status);
     status = absl::OkStatus();
   }
   if (!status.ok()) {
@@ -165,23 +167,72 @@ bool TextWorker::CatchUp() {
 absl::Status TextWorker::Replay(Ask ask) {
   while (true) {
     const absl::StatusOr<TokenAnswer> answer = AskDaemon(ask);
+    if (absl::IsNotFound(answer.status()) && ask.kind != AskKind::kFrom && ask.offset > 0) {
+      // The stream has gone since the page before. Those behind it are there.
+      Lose(ask.stream, answer.status());
+      ask = {.kind = ask.kind, .stream = ask.stream + 1};
+      continue;
+    }
     if (!answer.ok()) return answer.status();
     if (answer->epoch != epoch_) return absl::UnavailableError("another daemon answers");
+    if (absl::Status status = CheckTokenizers(*answer); !status.ok()) {
+      Log("detok").error("{}", Printable(std::string(status.message())));
+      closed_ = true;
+      return status;
+    }
     for (const TokenEvent& event : answer->events) {
+      if (IsOfAnotherShard(event)) continue;
       replayed_.insert(event.stream);
       if (!streams_.Has(event.stream)) {
         if (kept_.HasEnded(event.stream)) continue;
-        if (ask.kind == AskKind::kEnded) quiet_.insert(event.stream);
+        if (ask.kind == AskKind::kEnded) quiet_.emplace(event.stream, 0);
       }
       streams_.Apply(event, &texts_, &abort_requests_);
-      quiet_.contains(event.stream) ? KeepTexts() : SendTexts();
+      GiveTexts(event.stream);
     }
+    quiet_until_ = answer->seq;
     SendAborts();
     SendHeartbeats();  // a long answer is no silence
     if (!answer->next.has_value()) return absl::OkStatus();
     ask.stream = answer->next->stream;
     ask.offset = answer->next->offset;
   }
+}
+
+absl::Status TextWorker::CheckTokenizers(const TokenAnswer& answer) const {
+  for (size_t i = 0; i < answer.profiles.size(); ++i) {
+    const auto own = options_.tokenizers.find(answer.profiles[i]);
+    const uint64_t theirs = answer.tokenizers[i];
+    if (own == options_.tokenizers.end() || theirs == 0 || own->second == theirs) continue;
+    return absl::InvalidArgumentError(fmt::format(
+        "{}: the file here has the hash {:016x}, and the daemon's has {:016x}, so equal ids are "
+        "other texts; start specd-detok with the file of the daemon",
+        own->first.empty() ? "--tokenizer" : fmt::format("--profile={}", own->first), own->second,
+        theirs));
+  }
+  return absl::OkStatus();
+}
+
+bool TextWorker::IsOfAnotherShard(const TokenEvent& event) const {
+  if (options_.shard.count == 1) return false;
+  return event.kind == TokenEventKind::kOpen ? !options_.shard.Has(event.request_id)
+                                             : !streams_.Has(event.stream);
+}
+
+bool TextWorker::AskForFork(const TokenEvent& opening) {
+  const absl::Status status = Replay({.kind = AskKind::kFrom, .stream = opening.stream});
+  if (status.ok()) return true;
+  if (!absl::IsNotFound(status)) return false;
+  streams_.Apply(opening, &texts_, &abort_requests_);
+  return true;
+}
+
+void TextWorker::Lose(uint64_t stream, const absl::Status& why) {
+  LogOfPeer({"detok", spdlog::level::err, "lost stream"}, "a text ends by an error: {}",
+            Printable(std::string(why.message())));
+  streams_.EndLost(stream, &texts_, &abort_requests_);
+  SendAborts();
+  GiveTexts(stream);
 }
 
 absl::StatusOr<TokenAnswer> TextWorker::AskDaemon(const Ask& ask) {
@@ -216,9 +267,17 @@ std::string TextWorker::AnswerAsk(std::string_view payload) const {
 
 void TextWorker::HandleBatch(const TokenBatch& batch) {
   for (const TokenEvent& event : batch.events) {
+    if (IsOfAnotherShard(event)) continue;
     // An answer may have brought the whole stream already. If its text is not published, it is now.
-    if (!streams_.Has(event.stream) && kept_.HasEnded(event.stream) &&
+    if (!streams_.Has(event.stream) && replayed_.contains(event.stream) &&
         quiet_.erase(event.stream) == 0) {
+      continue;
+    }
+    if (event.kind == TokenEventKind::kOpen && event.forked_from != 0 &&
+        !streams_.Has(event.forked_from)) {
+      // Its source is of another shard, or has ended.
+      is_caught_up_ = AskForFork(event);
+      if (!is_caught_up_) break;  // the next message asks for all
       continue;
     }
     streams_.Apply(event, &texts_, &abort_requests_);
@@ -241,9 +300,18 @@ void TextWorker::SendTexts() {
   texts_.clear();
 }
 
-void TextWorker::KeepTexts() {
+void TextWorker::GiveTexts(uint64_t stream) {
+  const auto quiet = quiet_.find(stream);
+  if (quiet == quiet_.end()) return SendTexts();
   for (const TextEvent& event : texts_) kept_.Take(event, options_.clock->NowNs());
+  quiet->second += texts_.size();
   texts_.clear();
+}
+
+void TextWorker::CountQuiet() {
+  // Readers see numbers without messages as a loss, and ask.
+  for (const auto& [stream, num_events] : quiet_) seq_ += num_events;
+  quiet_.clear();
 }
 
 void TextWorker::SendAborts() {
@@ -262,12 +330,14 @@ void TextWorker::SendHeartbeats() {
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   kept_.Expire(now_ns);
   buffer_.clear();
-  AppendHeartbeat({.epoch = epoch_, .seq = seq_, .streams = streams_.num_live()}, &buffer_);
+  AppendHeartbeat(
+      {.epoch = epoch_, .seq = seq_, .streams = streams_.num_live(), .instance = instance_},
+      &buffer_);
   Publish(kHeartbeatTopic);
   // A worker that does not hear the daemon must not report that it looks for stop strings.
   if (!is_caught_up_ || awake_.now_ns() - last_heard_ns_ >= kHearingNs) return;
   buffer_.clear();
-  AppendSignOfLife({.epoch = epoch_, .instance = instance_}, &buffer_);
+  AppendSignOfLife({.epoch = epoch_, .instance = instance_, .shard = options_.shard}, &buffer_);
   Report(kAliveTopic);
 }
 

@@ -1,8 +1,10 @@
 // TextWorker connects TextStreams to sockets: it subscribes to token events, publishes text, sends
-// aborts, and answers those who ask for text again.
+// aborts, and answers readers that ask for text again.
 //
-// At its start, and after a loss, it asks the daemon for the streams that are open, and goes on
-// where it was: the answer is newer than what was lost. Until then it drops what it hears.
+// At its start, and after a loss, it asks the daemon for the streams that are open and for those
+// that have ended, and continues where it was: the answer is newer than the loss. Until then it
+// drops what it hears. The text of a stream that had ended is kept for readers that ask, because
+// an earlier worker may have published it; its events count in `seq` as messages that were lost.
 //
 // The daemon runs one in a thread; specd-detok is a process around the same class. One thread calls
 // Run (or Step); any thread may call Stop.
@@ -10,11 +12,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -23,6 +27,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/text/kept_texts.h"
 #include "daemon/text/text_streams.h"
+#include "ipc/events/text_shard.h"
 #include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/reply_socket.h"
 #include "ipc/sockets/request_socket.h"
@@ -44,6 +49,9 @@ class TextWorker {
     BroadcastOptions subscribers = {};  // of the text endpoint
     ReplyOptions askers = {};           // of the other
     KeepLimits keep = {};               // the text that they may ask for
+    TextShard shard = {};               // the streams whose text it makes
+    // Hashes, by the name of the model. If the daemon has another one, the worker closes.
+    std::map<std::string, uint64_t> tokenizers = {};
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
@@ -75,10 +83,20 @@ class TextWorker {
   absl::StatusOr<TokenAnswer> AskDaemon(const Ask& ask);
   // Applies all events of the answers to an ask. An error if there was none.
   absl::Status Replay(Ask ask);
+  // An error names the model whose tokenizer is another one than the daemon's.
+  absl::Status CheckTokenizers(const TokenAnswer& answer) const;
+  // True if another shard makes the text of the event's stream.
+  bool IsOfAnotherShard(const TokenEvent& event) const;
+  // Asks for a fork whose source this worker does not have. False if the daemon does not answer.
+  bool AskForFork(const TokenEvent& opening);
   std::string AnswerAsk(std::string_view payload) const;
+  // Ends the text of a stream that the daemon cannot give any more.
+  void Lose(uint64_t stream, const absl::Status& why);
   void SendTexts();
-  // Keeps the texts for those who ask, and drops them.
-  void KeepTexts();
+  // Sends the texts, or keeps those of a quiet stream for readers that ask.
+  void GiveTexts(uint64_t stream);
+  // The events of quiet streams will not be heard any more: their texts count as lost messages.
+  void CountQuiet();
   void SendAborts();
   void SendHeartbeats();
   // Both send the buffer.
@@ -102,9 +120,10 @@ class TextWorker {
   uint64_t last_batch_seq_ = 0;
   bool is_caught_up_ = false;
   absl::flat_hash_set<uint64_t> replayed_;  // streams of the last answers
-  // Those of them that had ended before this worker knew them. Their text is kept, and not
-  // published.
-  absl::flat_hash_set<uint64_t> quiet_;
+  // Streams that had ended when an answer brought them, and their text events. Their text is kept,
+  // and published only if the batches up to `quiet_until_` have their events.
+  absl::flat_hash_map<uint64_t, uint64_t> quiet_;
+  uint64_t quiet_until_ = 0;
   AwakeTime awake_;
   int64_t last_heard_ns_;  // of awake_
   uint64_t seq_ = 0;

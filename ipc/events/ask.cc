@@ -12,18 +12,24 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kAskKinds = {"streams", "ended", "from", "abort"};
 constexpr size_t kReasonBytesMax = 2048;
+constexpr size_t kProfilesMax = 64;  // of a daemon
 
 template <class Event>
 void Append(const Answer<Event>& answer, void (*write)(MapWriter*, const Event&),
             std::string* out) {
   MapWriter writer(out);
-  writer.BeginMap(answer.next.has_value() ? 6 : 5);
+  const bool has_models = !answer.profiles.empty();
+  writer.BeginMap(5u + (answer.next.has_value() ? 1u : 0u) + (has_models ? 2u : 0u));
   writer.Field("v", kEventVersion);
   writer.Field("epoch", answer.epoch);
   writer.Field("seq", answer.seq);
   writer.Field("newest", answer.newest);
   writer.BeginArray("events", answer.events.size());
   for (const Event& event : answer.events) write(&writer, event);
+  if (has_models) {
+    writer.Field("profiles", answer.profiles);
+    writer.Field("tokenizers", answer.tokenizers);
+  }
   if (!answer.next.has_value()) return;
   writer.Field("next", std::array<uint64_t, 2>{answer.next->stream, answer.next->offset});
 }
@@ -42,6 +48,13 @@ absl::StatusOr<Answer<Event>> Decode(std::string_view payload, void (*read)(MapR
         reader->Read("seq", &out->seq);
         reader->Read("newest", &out->newest);
         ReadEvents(reader, read, &out->events);
+        if (reader->Has("profiles")) {
+          reader->Read("profiles", &out->profiles, kProfilesMax);
+          reader->Read("tokenizers", &out->tokenizers, kProfilesMax);
+          if (reader->ok() && out->profiles.size() != out->tokenizers.size()) {
+            reader->Fail("tokenizers", "must be as many as profiles");
+          }
+        }
         if (!reader->ok() || !reader->Has("next")) return;
         std::vector<uint64_t> next;
         reader->Read("next", &next, 2);

@@ -52,6 +52,10 @@ struct Answer {
   uint64_t newest = 0;  // the largest number of a stream that has begun
   std::vector<Event> events = {};
   std::optional<AskPosition> next = std::nullopt;  // absent: nothing is missing
+  // Of the daemon's models, in answers to kStreams: their names, and the hashes of their
+  // tokenizers.
+  std::vector<std::string> profiles = {};
+  std::vector<uint64_t> tokenizers = {};
 };
 using TokenAnswer = Answer<TokenEvent>;
 using TextAnswer = Answer<TextEvent>;

@@ -133,11 +133,12 @@ absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload) {
 
 void AppendHeartbeat(const Heartbeat& heartbeat, std::string* out) {
   MapWriter writer(out);
-  writer.BeginMap(4);
+  writer.BeginMap(heartbeat.instance == 0 ? 4 : 5);
   writer.Field("v", kEventVersion);
   writer.Field("epoch", heartbeat.epoch);
   writer.Field("seq", heartbeat.seq);
   writer.Field("streams", heartbeat.streams);
+  if (heartbeat.instance != 0) writer.Field("instance", heartbeat.instance);
 }
 
 absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload) {
@@ -145,21 +146,37 @@ absl::StatusOr<Heartbeat> DecodeHeartbeat(std::string_view payload) {
     reader->Read("epoch", &out->epoch);
     reader->Read("seq", &out->seq);
     reader->Read("streams", &out->streams);
+    if (reader->Has("instance")) reader->Read("instance", &out->instance);
   });
 }
 
 void AppendSignOfLife(const SignOfLife& alive, std::string* out) {
+  const bool is_shard = alive.shard.count > 1;
   MapWriter writer(out);
-  writer.BeginMap(3);
+  writer.BeginMap(is_shard ? 5 : 3);
   writer.Field("v", kEventVersion);
   writer.Field("epoch", alive.epoch);
   writer.Field("instance", alive.instance);
+  if (!is_shard) return;
+  writer.Field("shard", alive.shard.index);
+  writer.Field("shards", alive.shard.count);
 }
 
 absl::StatusOr<SignOfLife> DecodeSignOfLife(std::string_view payload) {
   return DecodePayload<SignOfLife>(payload, "alive", [](MapReader* reader, SignOfLife* out) {
     reader->Read("epoch", &out->epoch);
     reader->Read("instance", &out->instance);
+    if (!reader->Has("shards")) return;
+    reader->Read("shard", &out->shard.index);
+    reader->Read("shards", &out->shard.count);
+    if (!reader->ok()) return;
+    if (out->shard.count < 1 || out->shard.count > kTextShardsMax) {
+      reader->Fail("shards",
+                   fmt::format("= {} is outside 1 .. {}", out->shard.count, kTextShardsMax));
+    } else if (out->shard.index >= out->shard.count) {
+      reader->Fail("shard",
+                   fmt::format("= {} is outside 0 .. {}", out->shard.index, out->shard.count - 1));
+    }
   });
 }
 

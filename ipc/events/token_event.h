@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "ipc/events/text_event.h"
+#include "ipc/events/text_shard.h"
 #include "kernels/core/round.h"
 #include "kernels/core/sequence_round.h"
 
@@ -112,8 +113,9 @@ absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload);
 // a last message, and knows when a publisher is gone.
 struct Heartbeat {
   uint64_t epoch = 0;
-  uint64_t seq = 0;      // seq of the last message before this one; heartbeats are not counted
-  uint64_t streams = 0;  // number of open streams
+  uint64_t seq = 0;       // seq of the last message before this one; heartbeats are not counted
+  uint64_t streams = 0;   // number of open streams
+  uint64_t instance = 0;  // of the detokenizer, as in SignOfLife; 0: token events
 };
 
 void AppendHeartbeat(const Heartbeat& heartbeat, std::string* out);
@@ -126,11 +128,12 @@ inline constexpr std::string_view kAbortTopic = "abort";
 inline constexpr std::string_view kAliveTopic = "alive";
 
 // A SignOfLife says that a detokenizer hears the daemon's token events and looks for stop strings.
-// The daemon accepts sequences with stop strings only while signs of life come. If `instance`
-// differs from the one before, the detokenizer of that one is gone.
+// The daemon accepts sequences with stop strings only while signs of life come, of every shard. If
+// `instance` differs from the one before of the same shard, the detokenizer of that one is gone.
 struct SignOfLife {
   uint64_t epoch = 0;
   uint64_t instance = 0;  // random; drawn at the start, and again after token batches were lost
+  TextShard shard = {};
 };
 
 void AppendSignOfLife(const SignOfLife& alive, std::string* out);

@@ -1,5 +1,6 @@
 #include "ipc/sockets/reply_socket.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -8,14 +9,24 @@
 namespace specd {
 namespace {
 
-// What one Step answers, so that peers which ask without end delay the caller by little.
+// One Step answers so many peers, so that peers which ask without end delay the caller by little.
 constexpr int kTurnsMax = 4;
 constexpr int kThreadAnswersMax = 4;
+
+// The user of a connection; all those without one are the user -1.
+uint32_t UserOf(int fd) {
+  ucred peer = {.pid = 0, .uid = UINT32_MAX, .gid = 0};
+  socklen_t size = sizeof(peer);
+  getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
+  return peer.uid;
+}
 
 }  // namespace
 
 struct ReplySocket::Asker : ZmtpPeer {
   Asker() : ZmtpPeer(ZmtpRole::kReplier) {}
+  uint32_t uid = UINT32_MAX;
+  uint64_t answered_step = 0;
   std::string waiting = {};  // the rest of its answer
   absl::Time waits_since = absl::InfiniteFuture();
   bool watches_room = false;
@@ -53,11 +64,14 @@ absl::Status ReplySocket::Bind(const std::string& endpoint) {
     watch(asker);
   };
   const auto inspect = [state, index](ZmtpPeer* peer, absl::Time now) {
-    if (now - static_cast<Asker*>(peer)->waits_since < state->options.deaf_max) return;
-    state->outside[index]->Disconnect("it asked and does not read the answer", peer);
+    if (now - static_cast<Asker*>(peer)->waits_since < state->options.answer_max) return;
+    state->outside[index]->Disconnect(fmt::format("it asked and has not read the answer within {}",
+                                                  absl::FormatDuration(state->options.answer_max)),
+                                      peer);
   };
   const auto leave = [state](ZmtpPeer* peer) {
-    state->waiting_bytes -= static_cast<Asker*>(peer)->waiting.size();
+    const auto& asker = *static_cast<Asker*>(peer);
+    Remove(asker.waiting.size(), state, asker);
   };
   absl::StatusOr<std::unique_ptr<PeerSet>> peers =
       PeerSet::Listen(endpoint,
@@ -75,20 +89,25 @@ absl::Status ReplySocket::Bind(const std::string& endpoint) {
 }
 
 absl::Status ReplySocket::Take(ZmtpInput kind, std::string_view body, State* state, Asker* asker) {
+  if (kind == ZmtpInput::kReady) asker->uid = UserOf(asker->fd.get());
   if (kind == ZmtpInput::kPing && !asker->waiting.empty()) return absl::OkStatus();
   if (kind == ZmtpInput::kPing) {
     asker->waiting = ZmtpPong(body);
   } else if (kind == ZmtpInput::kPayload) {
-    if (!asker->waiting.empty()) {
+    // A Step reads each connection once, so the second request of a Step was sent before the answer
+    // to the first.
+    if (!asker->waiting.empty() || asker->answered_step == state->step) {
       return absl::ResourceExhaustedError("it asks again before it has read its answer");
     }
-    ++state->answered;
-    const bool has_room = state->waiting_bytes <= state->options.waiting_bytes_max;
+    asker->answered_step = state->step;
+    state->has_answered = true;
+    const bool has_room = state->waiting_bytes <= state->options.waiting_bytes_max ||
+                          !state->waiting_of.contains(asker->uid);
     asker->waiting = ZmtpMessage({}, has_room ? (*state->answer)(body) : state->options.busy);
   } else {
     return absl::OkStatus();
   }
-  state->waiting_bytes += asker->waiting.size();
+  Add(asker->waiting.size(), state, *asker);
   if (Send(state, asker)) return absl::OkStatus();
   return absl::UnavailableError("its connection broke");
 }
@@ -97,22 +116,38 @@ bool ReplySocket::Send(State* state, Asker* asker) {
   if (asker->waiting.empty()) return true;
   const ssize_t sent =
       send(asker->fd.get(), asker->waiting.data(), asker->waiting.size(), MSG_NOSIGNAL);
-  if (sent < 0) {
-    if (errno != EAGAIN && errno != EINTR) return false;
-    if (asker->waits_since == absl::InfiniteFuture()) asker->waits_since = PeerSet::Now();
-    return true;
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) return false;
+  if (sent > 0) {
+    Remove(static_cast<size_t>(sent), state, *asker);
+    asker->waiting.erase(0, static_cast<size_t>(sent));
   }
-  state->waiting_bytes -= static_cast<size_t>(sent);
-  asker->waiting.erase(0, static_cast<size_t>(sent));
-  // A peer that has its answer holds no memory for another.
-  if (asker->waiting.empty()) std::string().swap(asker->waiting);
-  asker->waits_since = asker->waiting.empty() ? absl::InfiniteFuture() : PeerSet::Now();
+  if (asker->waiting.empty()) {
+    // A peer that has its answer holds no memory for another.
+    std::string().swap(asker->waiting);
+    asker->waits_since = absl::InfiniteFuture();
+  } else if (asker->waits_since == absl::InfiniteFuture()) {
+    asker->waits_since = PeerSet::Now();
+  }
   return true;
+}
+
+void ReplySocket::Add(size_t bytes, State* state, const Asker& asker) {
+  state->waiting_bytes += bytes;
+  state->waiting_of[asker.uid] += bytes;
+}
+
+void ReplySocket::Remove(size_t bytes, State* state, const Asker& asker) {
+  const auto of_user = state->waiting_of.find(asker.uid);
+  if (of_user == state->waiting_of.end()) return;
+  state->waiting_bytes -= bytes;
+  of_user->second -= bytes;
+  if (of_user->second == 0) state->waiting_of.erase(of_user);
 }
 
 bool ReplySocket::Step(Answer answer) {
   state_->answer = &answer;
-  state_->answered = 0;
+  state_->has_answered = false;
+  ++state_->step;
   for (const auto& peers : state_->outside) {
     peers->Step(absl::ZeroDuration());
     peers->Sweep();
@@ -120,12 +155,12 @@ bool ReplySocket::Step(Answer answer) {
   for (int i = 0; i < kThreadAnswersMax; ++i) {
     const absl::StatusOr<bool> any = inside_.Receive(&frames_, absl::ZeroDuration());
     if (!any.ok() || !*any) break;
-    ++state_->answered;
+    state_->has_answered = true;
     const std::string reply = answer(frames_.size() == 1 ? frames_[0] : std::string());
     const std::string_view frames[] = {reply};
     if (!inside_.Send(frames).ok()) break;
   }
-  return state_->answered > 0;
+  return state_->has_answered;
 }
 
 }  // namespace specd

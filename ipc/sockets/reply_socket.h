@@ -3,13 +3,17 @@
 //
 // The twin of PullSocket. Threads of this process ask over inproc://, which libzmq serves. Other
 // processes ask over ipc:// and tcp://, which a PeerSet serves. A peer asks again once it has read
-// its answer; one that asks sooner, or reads nothing for `deaf_max` while an answer waits, is
-// disconnected. The answers that wait are bounded in bytes: beyond them a peer gets `busy`. One
-// thread at a time.
+// its answer. A peer whose next request is there before, or that has not read an answer after
+// `answer_max`, is disconnected. So a Step answers each peer once. The answers that wait are
+// bounded in bytes. Beyond the bound a peer gets `busy`, unless no answer waits for its user: slow
+// peers of one user keep no other user waiting. All peers over TCP are one user. One thread at a
+// time.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,9 +30,9 @@ namespace specd {
 
 struct ReplyOptions {
   AcceptRules accept = {};
-  size_t waiting_bytes_max = size_t{4} << 20;  // answers that no peer has read yet
-  std::string busy = {};                       // the answer where there is no room for another
-  absl::Duration deaf_max = absl::Seconds(10);
+  size_t waiting_bytes_max = size_t{4} << 20;     // answers that no peer has read yet
+  std::string busy = {};                          // the answer where there is no room for another
+  absl::Duration answer_max = absl::Seconds(10);  // to read an answer in, whatever its size
   // Called in Step with a sentence about a peer that is disconnected.
   std::function<void(std::string_view what)> on_trouble = [](std::string_view) {};
 };
@@ -41,7 +45,7 @@ class ReplySocket {
 
   absl::Status Bind(const std::string& endpoint);
 
-  // Answers a few of the requests that are there; true if there were any. Waits for nobody.
+  // Answers a few of the requests that are there; true if there were any. Never blocks.
   bool Step(Answer answer);
 
   // Of the answers that wait.
@@ -52,8 +56,10 @@ class ReplySocket {
   struct State {  // at one address: the handlers name it
     ReplyOptions options;
     const Answer* answer = nullptr;  // of Step
-    int answered = 0;                // in it
+    uint64_t step = 0;
+    bool has_answered = false;  // in it
     size_t waiting_bytes = 0;
+    std::map<uint32_t, size_t> waiting_of = {};  // by user; those with an answer that waits
     std::vector<std::unique_ptr<PeerSet>> outside = {};
   };
   ReplySocket(ZmqSocket inside, const ReplyOptions& options);
@@ -61,6 +67,9 @@ class ReplySocket {
   static absl::Status Take(ZmtpInput kind, std::string_view body, State* state, Asker* asker);
   // Sends what waits for the peer, as far as its connection takes it. False: the connection broke.
   static bool Send(State* state, Asker* asker);
+  // So many bytes more, or fewer, wait for the peer.
+  static void Add(size_t bytes, State* state, const Asker& asker);
+  static void Remove(size_t bytes, State* state, const Asker& asker);
 
   std::unique_ptr<State> state_;
   ZmqSocket inside_;

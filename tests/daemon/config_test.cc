@@ -62,6 +62,25 @@ TEST_SUITE("unit") {
     CHECK(config.aborts_endpoint == "ipc:///run/specd/specd.sock.aborts");
   }
 
+  TEST_CASE("a shard has a number below that of the shards, and endpoints of its own") {
+    DaemonConfig config;
+    config.listen_path = "/s";
+    TextShard& shard = config.text_shard;
+    CHECK(Says(ParseShard("1", &shard), "shard = 1 is not I/N"));
+    CHECK(Says(ParseShard("-1/2", &shard), "shard = -1/2 is not I/N"));
+    CHECK(Says(ParseShard("0/0", &shard), "0 shards are outside 1 .. 64"));
+    CHECK(Says(ParseShard("0/65", &shard), "65 shards are outside 1 .. 64"));
+    CHECK(Says(ParseShard("2/2", &shard), "2 is outside 0 .. 1"));
+    CHECK(shard.count == 1);
+    CHECK(ParseShard("3/4", &shard).ok());
+    CHECK(shard.index == 3);
+    CHECK(shard.count == 4);
+    FillEndpoints(&config);
+    CHECK(config.text_endpoint == "ipc:///s.3.text");
+    CHECK(config.text_ask_endpoint == "ipc:///s.3.text_ask");
+    CHECK(config.ask_endpoint == "ipc:///s.ask");
+  }
+
   TEST_CASE("endpoints must be addresses that can be told to others") {
     DaemonConfig config;
     const std::string folder = std::filesystem::temp_directory_path().string();

@@ -173,13 +173,14 @@ class SubscriberTest(PeerCase):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             port = taken.getsockname()[1]
-        daemon = self.daemon(f"--text=tcp://127.0.0.1:{port}")
-        wait_until(lambda: "open to everybody" in daemon.stderr, "the warning")
-        lines = [line for line in daemon.stderr.splitlines() if "open to everybody" in line]
-        self.assertEqual(len(lines), 1)
-        self.assertIn(f"text = tcp://127.0.0.1:{port}", lines[0])
-        self.assertIn("warn", lines[0])
-        self.stop(daemon)
+        for flag in "text", "ask":
+            daemon = self.daemon(f"--{flag}=tcp://127.0.0.1:{port}")
+            wait_until(lambda: "open to everybody" in daemon.stderr, "the warning")
+            (line,) = [line for line in daemon.stderr.splitlines() if "open to everybody" in line]
+            self.assertIn(f"{flag} = tcp://127.0.0.1:{port}", line)
+            self.assertIn("warn", line)
+            self.assertEqual("abort requests" in line, flag == "ask")
+            self.stop(daemon)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from ._library import Error
 from .stream_reader import HEARTBEAT, StreamEvent, StreamReader, scores_of
 
 _PRIME, _MASK, _EMPTY = 0x100000001B3, 2**64 - 1, 0xCBF29CE484222325
@@ -51,6 +52,8 @@ class ExactReader(StreamReader):
         self._hears_all = ids or request_id is None
         self._live: dict[int, _Stream] = {}
         self._over: dict[int, None] = {}  # oldest first
+        self._strange: dict[int, str | None] = {}  # asked for without their opening; their names
+        self._instance: int | None = None  # of the text side
         self._newest: int | None = None   # the last stream that had begun when the subscription began
         self._quiet = 0                  # heartbeats since the last event or question
         self._heard = 0                  # the publisher's last message at that time
@@ -62,10 +65,14 @@ class ExactReader(StreamReader):
         epoch, seq = message["epoch"], message["seq"]
         if epoch == 0:  # a text side that has not heard its daemon
             return []
+        instance = message.get("instance", self._instance)
         if epoch != self._epoch:
+            self._instance = instance
             return self._begin(epoch, seq)
         expected = self._seq + (0 if is_heartbeat else 1)
-        is_replaced, is_lost = seq < self._seq, self._hears_all and seq > expected
+        is_replaced = seq < self._seq or self._instance not in (None, instance)
+        is_lost = self._hears_all and seq > expected
+        self._instance = instance
         self._quiet = self._quiet + 1 if is_heartbeat else 0
         is_quiet = not self._hears_all and self._quiet >= _QUIET_MAX and seq > self._heard
         self._seq = seq
@@ -81,7 +88,7 @@ class ExactReader(StreamReader):
     def answer(self, ask: dict[str, Any], message: dict[str, Any]) -> list[StreamEvent]:
         """The events of an answer, or the reason why there is none."""
         if "error" in message:
-            return list(self._lose(ask["stream"], message["error"])) if ask["ask"] == "from" else []
+            return list(self._refused(ask, message["error"]))
         if message["epoch"] != self._epoch:
             return []  # the publisher tells of the other daemon
         if self._newest is None:
@@ -91,6 +98,14 @@ class ExactReader(StreamReader):
             self.asks.appendleft({**ask, "stream": stream, "offset": offset})
         return [event for part in message["events"] for event in self._take(part, ask)]
 
+    def _refused(self, ask: dict[str, Any], why: str) -> Iterator[StreamEvent]:
+        if ask["ask"] != "from":
+            if ask["offset"] == 0:
+                raise Error(-1, "SPECD_ERROR_INVALID_ARGUMENT", f"ask = {ask['ask']}: refused: {why}")
+            # The stream has gone since the page before. Those behind it are there.
+            self.asks.appendleft({**ask, "stream": ask["stream"] + 1, "offset": 0})
+        yield from self._lose(ask["stream"], why)
+
     def _begin(self, epoch: int, seq: int) -> list[StreamEvent]:
         why = "the daemon has ended, and its streams with it"
         lost = [event for stream in list(self._live) for event in self._lose(stream, why)]
@@ -98,6 +113,7 @@ class ExactReader(StreamReader):
         self._newest = None if self._epoch is None else 0
         self._epoch, self._seq = epoch, seq
         self._over = {}
+        self._strange = {}
         self.asks.clear()
         self._ask_all()
         return lost
@@ -116,13 +132,16 @@ class ExactReader(StreamReader):
         self.asks.append({"v": 1, "ask": kind, "stream": stream, "offset": offset, **more})
 
     def _lose(self, stream: int, why: str) -> Iterator[StreamEvent]:
-        state = self._live.pop(stream, None)
+        if stream in self._over:
+            return
+        state = self._live.pop(stream, None) or _Stream(self._strange.get(stream), 0)
         self._end(stream)
-        if state is not None and self._is_wanted(state.name):
+        if self._is_wanted(state.name):
             yield StreamEvent("lost", stream, state.name, state.have, why=why)
 
     def _end(self, stream: int) -> None:
         self._over[stream] = None
+        self._strange.pop(stream, None)
         if len(self._over) > _OVER_MAX:
             del self._over[next(iter(self._over))]
 
@@ -137,12 +156,14 @@ class ExactReader(StreamReader):
             if kind != "open":
                 # A stream that began before the subscription, or whose opening was lost.
                 if ask is None:
+                    self._strange[number] = part.get("rid")
                     self._ask("from", number, 0)
                 return
             if ask is not None and ask["ask"] == "ended" and self.request_id is None \
                     and number <= (self._newest or 0):
                 self._end(number)
                 return
+            self._strange.pop(number, None)
             self._live[number] = _Stream(part["rid"], offset)
             if self._is_wanted(part["rid"]):
                 yield StreamEvent("open", number, part["rid"], offset,

@@ -65,6 +65,8 @@ class Subscription:
         self._exact = None if best_effort else ExactReader(request_id, ids)
         self._ask_endpoint = None if best_effort else ask or _ask_endpoint(self.endpoint)
         self._reader = self._exact or StreamReader(request_id)
+        self._asks: collections.deque[dict[str, Any]] = (
+            self._exact.asks if self._exact else collections.deque())
         self._events: collections.deque[StreamEvent] = collections.deque()
         self._topics = [b"tokens" if ids else b"text/", HEARTBEAT]
         if request_id is not None and not ids:
@@ -101,24 +103,26 @@ class Subscription:
             self._asker.connect(self._ask_endpoint)
         return self._asker.send(self._msgpack.packb(ask))
 
-    def _answer(self, reader: ExactReader, ask: dict[str, Any], payload: bytes,
-                until: float) -> bool:
-        """Takes an answer; False: one has to ask again, after a while."""
+    def _answer(self, asks: collections.deque[dict[str, Any]], payload: bytes, until: float) -> bool:
+        """Takes the answer to the first ask; False: one has to ask again, after a while."""
         message = self._msgpack.unpackb(payload)
-        if message.get("again") and time.monotonic() < until:
+        if message.get("again"):
+            self._check_time(until, f"says: {message['error']}")
             return False
-        self._events.extend(reader.answer(ask, message))
+        assert self._exact is not None
+        self._events.extend(self._exact.answer(asks.popleft(), message))
         return True
 
-    def _give_up(self, reader: ExactReader, ask: dict[str, Any], until: float) -> None:
+    def _give_up(self, until: float) -> None:
         """Gives up a connection whose other end may have died with the ask, or all if it is late."""
         self._close_asker()
-        if time.monotonic() < until:
-            return
-        reader.asks.appendleft(ask)
-        raise Error(-10, "SPECD_ERROR_DISCONNECTED",
-                    f"{self._ask_endpoint} did not answer within {self._silence_ms} ms; check that "
-                    "the daemon (for texts, its detokenizer) runs, or read with best_effort=True")
+        self._check_time(until, "did not answer; check that the daemon (for texts, its detokenizer) "
+                                "runs, or read with best_effort=True")
+
+    def _check_time(self, until: float, why: str) -> None:
+        if time.monotonic() >= until:
+            raise Error(-10, "SPECD_ERROR_DISCONNECTED",
+                        f"within {self._silence_ms} ms {self._ask_endpoint} {why}")
 
     def _read(self, frames: Sequence[bytes]) -> None:
         topic, payload = frames
@@ -154,22 +158,28 @@ class Subscription:
         return self._events.popleft()
 
     def _receive(self) -> None:
-        if self._socket.poll(self._silence_ms) == 0:
-            raise self._silent()
-        self._read(self._socket.recv_multipart())
-        while self._exact is not None and self._exact.asks:
-            self._exchange(self._exact, self._exact.asks.popleft())
+        if not self._asks:
+            if self._socket.poll(self._silence_ms) == 0:
+                raise self._silent()
+            self._read(self._socket.recv_multipart())
+        while self._asks:
+            self._exchange(self._asks)
 
-    def _exchange(self, reader: ExactReader, ask: dict[str, Any]) -> None:
+    def _exchange(self, asks: collections.deque[dict[str, Any]]) -> None:
+        """Has the first ask answered. If that ends early, the ask stays the first one."""
         until = time.monotonic() + self._silence_ms / 1000
-        while True:
-            self._send(ask)
-            if self._asker.poll(_RESEND_MS) == 0:
-                self._give_up(reader, ask, until)
-            elif self._answer(reader, ask, self._asker.recv(), until):
-                return
-            else:
-                time.sleep(_AGAIN_S)
+        try:
+            while True:
+                self._send(asks[0])
+                if self._asker.poll(_RESEND_MS) == 0:
+                    self._give_up(until)
+                elif self._answer(asks, self._asker.recv(), until):
+                    return
+                else:
+                    time.sleep(_AGAIN_S)
+        except BaseException:
+            self._close_asker()  # it may wait for an answer, and could not ask
+            raise
 
     # ---- async
 
@@ -200,23 +210,28 @@ class Subscription:
             self.close()
             self._connect(Socket)
             self._is_async = True
-        if await self._socket.poll(self._silence_ms) == 0:
-            raise self._silent()
-        self._read(await self._socket.recv_multipart())
-        while self._exact is not None and self._exact.asks:
-            await self._exchange_async(self._exact, self._exact.asks.popleft())
+        if not self._asks:
+            if await self._socket.poll(self._silence_ms) == 0:
+                raise self._silent()
+            self._read(await self._socket.recv_multipart())
+        while self._asks:
+            await self._exchange_async(self._asks)
 
-    async def _exchange_async(self, reader: ExactReader, ask: dict[str, Any]) -> None:
+    async def _exchange_async(self, asks: collections.deque[dict[str, Any]]) -> None:
         from asyncio import sleep
         until = time.monotonic() + self._silence_ms / 1000
-        while True:
-            await self._send(ask)
-            if await self._asker.poll(_RESEND_MS) == 0:
-                self._give_up(reader, ask, until)
-            elif self._answer(reader, ask, await self._asker.recv(), until):
-                return
-            else:
-                await sleep(_AGAIN_S)
+        try:
+            while True:
+                await self._send(asks[0])
+                if await self._asker.poll(_RESEND_MS) == 0:
+                    self._give_up(until)
+                elif self._answer(asks, await self._asker.recv(), until):
+                    return
+                else:
+                    await sleep(_AGAIN_S)
+        except BaseException:
+            self._close_asker()
+            raise
 
 
 def _endpoint(endpoint: str, ids: bool) -> str:

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -44,29 +45,63 @@ class DaemonMemory {
     seq_ = seq;
     for (TokenEvent& event : events) kept_.Take(&event, 0);
   }
-  // Nobody is answered after Mute(true).
+  // Its model has this hash of its tokenizer.
+  void SetTokenizer(uint64_t hash) {
+    const std::lock_guard lock(mutex_);
+    tokenizer_ = hash;
+  }
+  void Forget() {
+    const std::lock_guard lock(mutex_);
+    kept_ = KeptStreams({});
+  }
+  // The events come right after so many further answers.
+  void KeepAfter(int num_answers, std::vector<TokenEvent> events) {
+    const std::lock_guard lock(mutex_);
+    keep_after_ = num_answers;
+    later_ = std::move(events);
+  }
+  // No ask is answered after Mute(true).
   void Mute(bool is_mute) {
     const std::lock_guard lock(mutex_);
     is_mute_ = is_mute;
   }
+  // So many further asks are answered; those behind them are to be repeated.
+  void AnswerOnly(int num_answers) {
+    const std::lock_guard lock(mutex_);
+    answers_left_ = num_answers;
+  }
 
  private:
   std::string AnswerTo(std::string_view payload) {
+    std::string reply = Answer(payload);
+    if (--keep_after_ == 0) {
+      for (TokenEvent& event : later_) kept_.Take(&event, 0);
+    }
+    return reply;
+  }
+  std::string Answer(std::string_view payload) {
     std::string reply;
     const auto ask = DecodeAsk(payload);
     auto answer = ask.ok() ? kept_.Answer(*ask) : ask.status();
+    if (answers_left_-- <= 0) answer = absl::UnavailableError("busy");
     if (!answer.ok()) {
       AppendRefusal(answer.status(), &reply);
       return reply;
     }
     answer->epoch = epoch_;
     answer->seq = seq_;
+    answer->profiles = {""};
+    answer->tokenizers = {tokenizer_};
     AppendAnswer(*answer, &reply);
     return reply;
   }
 
   std::mutex mutex_;  // guards the rest, and orders Mute with answers
   bool is_mute_ = false;
+  uint64_t tokenizer_ = 0;
+  int keep_after_ = 0;
+  int answers_left_ = INT_MAX;
+  std::vector<TokenEvent> later_;
   KeptStreams kept_{{}};
   uint64_t epoch_ = 0;
   uint64_t seq_ = 0;

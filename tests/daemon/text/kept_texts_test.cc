@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "ipc/include/specd/specd.h"
@@ -98,6 +99,8 @@ TEST_SUITE("unit") {
     CHECK(f.From(2, true).events[0].text == "€bc");
     CHECK(f.From(1, true).events[1].text == "a€bc");
     CHECK(f.From(4, true).events.size() == 1);
+    // A stop string may have ended the text before tokens that a reader of ids has.
+    CHECK(f.From(9, true).events.size() == 1);
   }
 
   TEST_CASE("texts: a long text comes in parts that end where events ended") {
@@ -135,6 +138,32 @@ TEST_SUITE("fault") {
     CHECK(Has(f.WhyNot(2, 0), "stream = 2 is not kept"));
     CHECK(Has(f.WhyNot(1, 5), "offset = 5 is outside 0 .. 4"));
     CHECK(Has(f.WhyNot(1, 2), "offset = 2 is inside a code point"));
+    // Bug: an ask for all streams was answered with half a character, and continued without a
+    // stream that had gone.
+    for (const auto& [stream, offset, why] : {std::tuple{1, 2, "offset = 2 is inside a code point"},
+                                              {1, 5, "offset = 5 is outside 0 .. 4"},
+                                              {7, 1, "stream = 7 is not kept"}}) {
+      const auto answer = f.kept.Answer({.kind = AskKind::kStreams,
+                                         .stream = static_cast<uint64_t>(stream),
+                                         .offset = static_cast<uint64_t>(offset)});
+      CHECK(Has(std::string(answer.status().message()), why));
+    }
+  }
+
+  TEST_CASE("texts: names and stop strings count") {
+    // Bug: the index of names, and the stop strings at the ends, took memory beside the bound.
+    const auto bytes_of = [](size_t name_bytes, size_t stop_bytes) {
+      KeptTexts kept({});
+      TextEvent event = Event(TextEventKind::kOpen, "");
+      event.request_id = std::string(name_bytes, 'n');
+      kept.Take(event, 0);
+      event.kind = TextEventKind::kEnd;
+      event.stop_string = std::string(stop_bytes, 's');
+      kept.Take(event, 0);
+      return kept.bytes();
+    };
+    CHECK(bytes_of(128, 1) >= bytes_of(0, 1) + 4 * 128);  // opening, end, entry, index
+    CHECK(bytes_of(0, 1000) >= bytes_of(0, 1) + 999);
   }
 
   TEST_CASE("texts: bytes are bounded, and what is over them is not kept") {
@@ -143,7 +172,15 @@ TEST_SUITE("fault") {
       f.Add(Event(TextEventKind::kText, std::string(1000, 'x')), 4 + i);
       REQUIRE(f.kept.bytes() <= 10'000);
     }
-    CHECK(Has(f.WhyNot(1, 0), "is not kept"));
+    CHECK(Has(f.WhyNot(1, 0), "found no room and was not kept"));
+    // Bug: a reader that came late was told nothing of the stream.
+    const auto answer = f.kept.Answer({.kind = AskKind::kStreams});
+    REQUIRE(answer->events.size() == 2);
+    CHECK(answer->events[0].kind == TextEventKind::kOpen);
+    CHECK(answer->events[1].kind == TextEventKind::kText);
+    CHECK(answer->events[1].byte_offset == 100'004);
+    CHECK(answer->events[1].text.empty());
+    CHECK(f.From(100'004).events.empty());  // that reader lacks nothing
   }
 }
 

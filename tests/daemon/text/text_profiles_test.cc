@@ -70,7 +70,7 @@ TEST_SUITE("unit") {
     CHECK(f.aborts[0].finish_reason == SPECD_FINISH_STOP);
   }
 
-  TEST_CASE("a stream of a model that the text side lacks ends with an error, and is aborted") {
+  TEST_CASE("a text of a model that the text side lacks ends with an error") {
     Fixture f;
     f.Open(1, "other");
     f.Tokens(1, 0, {0, 1});
@@ -79,7 +79,10 @@ TEST_SUITE("unit") {
     CHECK(f.texts[1].kind == TextEventKind::kEnd);
     CHECK(f.texts[1].finish_reason == SPECD_FINISH_ERROR);
     CHECK(f.Text(1).empty());
+    CHECK(f.aborts.empty());
+    f.Open(2, "other", {"B"});
     REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].stream == 2);
     CHECK(f.aborts[0].finish_reason == SPECD_FINISH_ABORT);
     CHECK(f.streams.num_live() == 0);
   }

@@ -207,19 +207,25 @@ TEST_SUITE("unit") {
     CHECK(f.texts.back().rounds == 2);
   }
 
-  TEST_CASE("missing tokens end the stream with an error and stop the engine") {
+  TEST_CASE("missing tokens end the text with an error, and the sequence if it has stop strings") {
     Fixture f;
-    f.Open(1);
+    f.Open(1, {"z"});
     f.Open(2);
+    // Bug: a stream without stop strings was aborted too, although its ids need no text.
+    f.Open(3);
     f.Tokens(1, 0, {0});
     f.Tokens(2, 0, {0});
+    f.Tokens(3, 1, {0});
+    CHECK(f.texts.back().finish_reason == SPECD_FINISH_ERROR);
+    CHECK(f.aborts.empty());
     f.Tokens(1, 3, {3});
     CHECK(f.texts.back().kind == TextEventKind::kEnd);
     CHECK(f.texts.back().finish_reason == SPECD_FINISH_ERROR);
     REQUIRE(f.aborts.size() == 1);
+    CHECK(f.aborts[0].stream == 1);
     CHECK(f.aborts[0].finish_reason == SPECD_FINISH_ABORT);
     CHECK(f.aborts[0].kept_tokens == 1);
-    CHECK(f.streams.counters().broken_streams == 1);
+    CHECK(f.streams.counters().broken_streams == 2);
     f.Tokens(2, 1, {1});
     CHECK(f.Text(2) == "ab");  // the other stream goes on
     CHECK(f.streams.num_live() == 1);
@@ -275,7 +281,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a lost or restarted publisher ends every stream, once") {
     Fixture f;
     f.Open(1, {"b"});
-    f.Open(2);
+    f.Open(2, {"z"});
     f.Tokens(1, 0, {0, 1});  // ended by its stop string
     f.texts.clear();
     f.aborts.clear();

@@ -52,6 +52,8 @@ TEST_SUITE("unit") {
 
   TEST_CASE("ask: an answer has its events and where to ask again") {
     TokenAnswer sent = {.epoch = 1, .seq = 2, .next = AskPosition{.stream = 7, .offset = 9}};
+    sent.profiles = {"", "toy"};
+    sent.tokenizers = {0, UINT64_MAX};
     TokenEvent open;
     open.kind = TokenEventKind::kOpen;
     open.stream = 7;
@@ -71,6 +73,8 @@ TEST_SUITE("unit") {
     CHECK(read->events[0].earlier == open.earlier);
     CHECK(read->events[1].ids == sent.events[1].ids);
     CHECK(read->events[2].checksum == end.checksum);
+    CHECK(read->profiles == sent.profiles);
+    CHECK(read->tokenizers == sent.tokenizers);
     REQUIRE(read->next.has_value());
     CHECK(read->next->stream == 7);
     CHECK(read->next->offset == 9);

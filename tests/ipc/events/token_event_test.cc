@@ -349,6 +349,15 @@ TEST_SUITE("unit") {
     const absl::Status newer = DecodeTextEvent(With(good, "v", &two)).status();
     CHECK(ErrorFieldOf(newer) == "v");
     CHECK(newer.message().find("upgrade the reader") != absl::string_view::npos);
+    SignOfLife alive = {.epoch = 1, .instance = 2, .shard = {.index = 63, .count = 64}};
+    const auto heard = DecodeSignOfLife(Bytes(AppendSignOfLife, alive));
+    REQUIRE(heard.ok());
+    CHECK(heard->shard.index == 63);
+    CHECK(heard->shard.count == 64);
+    alive.shard.index = 64;
+    CHECK(ErrorFieldOf(DecodeSignOfLife(Bytes(AppendSignOfLife, alive)).status()) == "shard");
+    alive.shard.count = 65;
+    CHECK(ErrorFieldOf(DecodeSignOfLife(Bytes(AppendSignOfLife, alive)).status()) == "shards");
     // Only what the text side may ask for: not "length".
     AbortRequest abort{1, 2, 3, SPECD_FINISH_LENGTH};
     CHECK(ErrorFieldOf(DecodeAbortRequest(Bytes(AppendAbortRequest, abort)).status()) == "finish");

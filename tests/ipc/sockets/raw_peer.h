@@ -59,6 +59,11 @@ class RawPeer {
       seen_.append(buffer.data(), static_cast<size_t>(size));
     }
   }
+  // Reads up to so many bytes, if they are there.
+  void ReadSome(size_t bytes) {
+    std::string buffer(bytes, '\0');
+    recv(fd_.get(), buffer.data(), bytes, MSG_DONTWAIT);
+  }
   void Hang() { fd_.Reset(); }
 
  private:

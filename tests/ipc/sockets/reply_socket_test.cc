@@ -1,8 +1,11 @@
 // A ReplySocket answers libzmq's REQ sockets, and what a stranger costs is bounded.
 #include "ipc/sockets/reply_socket.h"
 
+#include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <netinet/in.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <filesystem>
@@ -20,6 +23,19 @@ namespace specd {
 namespace {
 
 using std::string_view_literals::operator""sv;
+
+// Peers over TCP are nobody's user.
+std::string FreeTcpEndpoint() {
+  const UniqueFd taken(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof(address);
+  REQUIRE(bind(taken.get(), any, size) == 0);
+  REQUIRE(getsockname(taken.get(), any, &size) == 0);
+  return "tcp://127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+}
 
 struct Fixture {
   explicit Fixture(ReplyOptions options = {}) {
@@ -41,9 +57,15 @@ struct Fixture {
   // An answer is the request twice, or as long as it says.
   static std::string AnswerTo(std::string_view request) {
     if (request.starts_with("long")) return std::string(300'000, 'x');
+    if (request.starts_with("huge")) return std::string(50'000'000, 'x');
     return std::string(request) + std::string(request);
   }
-  void Step() { reply->Step(&AnswerTo); }
+  void Step() {
+    reply->Step([this](std::string_view request) {
+      ++num_answers;
+      return AnswerTo(request);
+    });
+  }
   void StepUntilTold(std::string_view word) {
     // A set inspects its peers once a second.
     const absl::Time end = PeerSet::Now() + absl::Seconds(30);
@@ -56,6 +78,7 @@ struct Fixture {
     REQUIRE(reply->waiting_bytes() >= bytes);
   }
 
+  int num_answers = 0;
   std::string troubles;
   std::string folder;
   std::string path;
@@ -121,12 +144,63 @@ TEST_SUITE("fault") {
     CHECK_FALSE(raw.ReadUntil("never"));
   }
 
+  TEST_CASE("reply: of many requests that a peer sends together one is answered") {
+    // Bug: small answers went out at once, and a Step answered as many requests as one read had.
+    Fixture f;
+    RawPeer raw(f.path, "REQ");
+    std::string together;
+    for (int i = 0; i < 100; ++i) together += "\1\0\0\3abc"sv;
+    raw.Say(together);
+    f.StepUntilTold("it asks again before it has read its answer");
+    CHECK(f.num_answers == 1);
+    CHECK_FALSE(raw.ReadUntil("never"));
+  }
+
   TEST_CASE("reply: a peer that reads nothing is disconnected, and its answer is dropped") {
-    Fixture f({.deaf_max = absl::ZeroDuration()});
+    Fixture f({.answer_max = absl::ZeroDuration()});
     RawPeer raw(f.path, "REQ");
     raw.Say("\1\0\0\4long"sv);
-    f.StepUntilTold("does not read the answer");
+    f.StepUntilTold("has not read the answer within 0");
     CHECK(f.reply->waiting_bytes() == 0);
+  }
+
+  TEST_CASE("reply: a peer that reads its answer slowly is disconnected too") {
+    // Bug: each byte that it read gave it 10 seconds more.
+    Fixture f({.answer_max = absl::Milliseconds(1500)});
+    RawPeer raw(f.path, "REQ");
+    raw.Say("\1\0\0\4huge"sv);
+    f.StepUntilWaiting(1'000'000);
+    absl::Time next = PeerSet::Now();
+    const absl::Time end = next + absl::Seconds(30);
+    // 4 MB a second, for an answer of 50 MB.
+    while (f.troubles.empty() && PeerSet::Now() < end) {
+      f.Step();
+      if (PeerSet::Now() < next) continue;
+      next += absl::Milliseconds(10);
+      raw.ReadSome(40'000);
+    }
+    CHECK(f.troubles.find("has not read the answer within 1.5s") != std::string::npos);
+    CHECK(f.reply->waiting_bytes() == 0);
+  }
+
+  TEST_CASE("reply: slow peers of one user keep no other user waiting") {
+    // Bug: they shared the bytes of answers, and specd-detok heard that it must wait.
+    Fixture f({.waiting_bytes_max = 1});
+    RawPeer deaf(f.path, "REQ");
+    deaf.Say("\1\0\0\4long"sv);
+    f.StepUntilWaiting(2);
+    const std::string tcp = FreeTcpEndpoint();
+    REQUIRE(f.reply->Bind(tcp).ok());
+    std::atomic<bool> done{false};
+    std::string answer;
+    std::thread asker([&] {
+      RequestSocket request(&*f.context, tcp);
+      answer = request.Ask("abc", absl::Seconds(30)).value_or("none");
+      done = true;
+    });
+    while (!done) f.Step();
+    asker.join();
+    CHECK(answer == "abcabc");
   }
 
   TEST_CASE("reply: when too many answers wait, the next peer hears that it must wait") {
