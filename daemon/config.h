@@ -59,6 +59,7 @@ struct DaemonConfig {
   std::string aborts_endpoint = {};    // specd-detok reports stop strings here
   std::string ask_endpoint = {};       // token events are given again here
   std::string text_ask_endpoint = {};  // text events are given again here
+  std::string counters_path = {};      // of the counters file; "": none
   int64_t keep_ended_ns = KeepLimits{}.ended_ns;
   int64_t text_grace_ns = 30'000'000'000;
   // Besides the daemon's own user, on the socket of engines and on all endpoints.
@@ -108,8 +109,11 @@ absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& availabl
 // for another text side.
 absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config);
 
+// The path of the counters file if none was given.
+inline constexpr char kCountersBeside[] = "beside";
+
 // Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts,
-// NAME.ask, NAME.text_ask.
+// NAME.ask, NAME.text_ask. A counters_path that is kCountersBeside becomes NAME.counters.
 void FillEndpoints(DaemonConfig* config);
 
 // An endpoint must be one that can be bound, and that peers can use as it is written. REQUIRES:

@@ -44,6 +44,7 @@ class TextWorker {
     BroadcastOptions subscribers = {};  // of the text endpoint
     ReplyOptions askers = {};           // of the other
     KeepLimits keep = {};               // the text that they may ask for
+    TextMeters* meters = nullptr;       // which outlive the worker; null: those of its own
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
@@ -59,7 +60,7 @@ class TextWorker {
   // True after a socket has failed: the worker can do no more.
   bool closed() const { return closed_; }
 
-  const TextCounters& counters() const { return streams_.counters(); }
+  const TextMeters& meters() const { return meters_; }
 
  private:
   TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text, ZmqSocket aborts,
@@ -96,6 +97,8 @@ class TextWorker {
   ReplySocket asks_;
   RequestSocket daemon_;
   KeptTexts kept_;
+  TextMeters own_meters_;
+  TextMeters& meters_;
   TextStreams streams_;
   uint64_t instance_;
   uint64_t epoch_ = 0;  // 0: nothing heard yet

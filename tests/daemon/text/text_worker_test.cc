@@ -268,11 +268,11 @@ TEST_SUITE("unit") {
     }
     CHECK(text == "cd");
     CHECK(f.Aborts().empty());
-    CHECK(f.worker->counters().broken_streams == 0);
+    CHECK(f.worker->meters().broken_streams.value() == 0);
     // What was heard again is not given out again.
     f.HearBatch(4, {Tokens(2, 0, {0}), Tokens(3, 1, {5})});
     CHECK(f.Texts().size() == 2);
-    CHECK(f.worker->counters().unknown_events == 0);
+    CHECK(f.worker->meters().unknown_events.value() == 0);
   }
 
   TEST_CASE("the end of a stream that was lost is asked for") {
