@@ -25,7 +25,11 @@ file without the daemon's help, so it answers while the daemon hangs and after i
 specctl stats             # a table; --json for programs
 specctl top               # the same with rates, again and again
 specctl metrics           # the text format of OpenMetrics
+specctl serve             # /metrics, /live and /ready over HTTP, on --listen=127.0.0.1:9464
 ```
+
+`/ready` answers 200 while the daemon serves, and 503 before its models are loaded, while it drains, and when one of its threads has stood still for
+2 s. `/live` answers 503 only once the daemon has ended or a thread has stood still for 30 s. `/metrics` answers 503 once the daemon has ended.
 
 A counter has the suffix `_total` there. The names of speculation, `spec_decode_...`, and their meaning are those of vLLM: accepted / draft
 tokens is the acceptance rate, and 1 + accepted / drafts the mean length of what a draft brings. Durations are in seconds, in buckets
