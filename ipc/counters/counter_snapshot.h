@@ -39,8 +39,8 @@ struct CounterSnapshot {
   uint32_t pid = 0;
   uint64_t epoch = 0;
   uint64_t start_unix_ns = 0;
-  bool is_alive = false;              // the daemon that made the file has not ended
-  std::vector<CounterValues> series;  // as in the file: those of one family stand together
+  bool is_alive = false;                   // the daemon that made the file has not ended
+  std::vector<CounterValues> series = {};  // as in the file: those of one family stand together
 
   // The series, or null.
   const CounterValues* Find(std::string_view name, std::string_view labels = "") const;
