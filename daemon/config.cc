@@ -214,6 +214,9 @@ void FillEndpoints(DaemonConfig* config) {
   fill(&config->aborts_endpoint, "aborts");
   fill(&config->ask_endpoint, "ask");
   fill(&config->text_ask_endpoint, of_shard + "text_ask");
+  if (config->counters_path == kCountersBeside) {
+    config->counters_path = config->listen_path + ".counters";
+  }
 }
 
 absl::Status CheckEndpoints(const DaemonConfig& config) {

@@ -61,6 +61,7 @@ struct DaemonConfig {
   std::string ask_endpoint = {};       // token events are given again here
   std::string text_ask_endpoint = {};  // text events are given again here
   TextShard text_shard = {};           // of specd-detok
+  std::string counters_path = {};      // of the counters file; "": none
   int64_t keep_ended_ns = KeepLimits{}.ended_ns;
   int64_t text_grace_ns = 30'000'000'000;
   // Besides the daemon's own user, on the socket of engines and on all endpoints.
@@ -113,8 +114,11 @@ absl::Status ParseShard(const std::string& text, TextShard* shard);
 // for another text side.
 absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config);
 
+// The path of the counters file if none was given.
+inline constexpr char kCountersBeside[] = "beside";
+
 // Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts,
-// NAME.ask, NAME.text_ask.
+// NAME.ask, NAME.text_ask. A counters_path that is kCountersBeside becomes NAME.counters.
 void FillEndpoints(DaemonConfig* config);
 
 // An endpoint must be one that can be bound, and that peers can use as it is written. REQUIRES:

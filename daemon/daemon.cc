@@ -23,11 +23,12 @@
 #include "daemon/base/stop_signals.h"
 #include "daemon/base/user_budgets.h"
 #include "daemon/base/version.h"
+#include "daemon/compile_log.h"
 #include "daemon/daemon_device.h"
+#include "daemon/metrics/daemon_meters.h"
 #include "daemon/models.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/verify_loop.h"
-#include "daemon/session/session_totals.h"
 #include "daemon/session/shared_names.h"
 #include "daemon/text/publisher.h"
 #include "daemon/text/text_worker.h"
@@ -37,7 +38,6 @@
 #include "kernels/backend_plugin.h"
 #include "speculative/grammar/base/compile_turns.h"
 #include "speculative/grammar/base/grammar_memory.h"
-#include "speculative/params/param_table.h"
 
 namespace specd {
 namespace {
@@ -68,25 +68,6 @@ void LogTrace(TraceSeverity severity, std::string_view text) {
                    "{}", text);
 }
 
-// A compile that others may have waited for is worth a line; the rest is for who looks.
-void LogCompile(const grammar::GrammarRequest& request, const grammar::CompileResult& result,
-                int64_t us) {
-  constexpr int64_t kLongUs = 100'000;
-  const std::string_view kind =
-      FindParam("grammar_kind")->choices[static_cast<size_t>(request.kind)];
-  const auto level = us < kLongUs ? spdlog::level::debug : spdlog::level::info;
-  const double ms = static_cast<double>(us) / 1000;
-  if (result.ok()) {
-    Log("grammar").log(level, "compiled {} of {} bytes in {:.1f} ms: {} KiB", kind,
-                       request.text.size(), ms, (*result)->size_bytes() / 1024);
-  } else {
-    // Its text has names out of the request.
-    LogOfPeer({"grammar", level, "refused constraints"},
-              "refused {} of {} bytes after {:.1f} ms: {}", kind, request.text.size(), ms,
-              Printable(std::string(result.status().message())));
-  }
-}
-
 // The daemon's own user, and those of --allow_uid.
 std::vector<uint32_t> ServedUids(const DaemonConfig& config) {
   std::vector<uint32_t> uids = config.allowed_uids;
@@ -96,10 +77,11 @@ std::vector<uint32_t> ServedUids(const DaemonConfig& config) {
 
 class Daemon {
  public:
-  explicit Daemon(const DaemonConfig& config)
+  Daemon(const DaemonConfig& config, uint64_t epoch, DaemonMeters* meters)
       : config_(config),
-        epoch_((uint64_t{std::random_device{}()} << 32) | std::random_device{}()),
-        models_(config.compile_limits, &LogCompile),
+        epoch_(epoch),
+        meters_(*meters),
+        models_(config.compile_limits, LogAndCountCompiles(meters)),
         memory_(config.memory.sessions_bytes, "memory_mib"),
         user_memory_(&memory_, ServedUids(config)),
         verify_(&sessions_, {config.spin_ns, [this](std::string_view why) { DeviceFailed(why); },
@@ -113,7 +95,8 @@ class Daemon {
                                    "session {}: a page of the engine's memory was missing (a hole "
                                    "without memory, no huge page); the session ends",
                                    session.options().identity.session_id);
-                             }}) {}
+                             },
+                             meters->verify()}) {}
 
   absl::Status Start();
   int Run(int signal_fd);
@@ -131,6 +114,7 @@ class Daemon {
 
   const DaemonConfig config_;
   const uint64_t epoch_;
+  DaemonMeters& meters_;
   ModelProfiles models_;
   std::string device_uuid_;  // the device whose memory rounds may use; "" if there is none
   // Declared before the sessions, whose memory goes back through the platform. Null without such a
@@ -140,7 +124,6 @@ class Daemon {
   std::string mps_;  // from DescribeMps
   SharedNames names_;
   // These outlive the sessions.
-  SessionTotals totals_;
   MemoryBudget memory_;
   UserBudgets user_memory_;
   std::unique_ptr<TraceRecorder> recorder_;  // outlives the sessions; null: no trace
@@ -203,6 +186,7 @@ absl::Status Daemon::StartTextSide() {
     publisher.tokenizers.emplace(name, model->profile.tokenizer_hash);
   }
   publisher.text_grace_ns = config_.text_grace_ns;
+  publisher.meters = meters_.publisher();
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
     publisher.watch_text_side = true;
@@ -216,6 +200,7 @@ absl::Status Daemon::StartTextSide() {
     worker.tokens_endpoint = kTokensInside;
     worker.aborts_endpoint = kAbortsInside;
     worker.ask_endpoint = kAskInside;
+    worker.meters = meters_.text();
     auto text = TextWorker::Create(worker);
     if (!text.ok()) return text.status();
     text_worker_ = *std::move(text);
@@ -274,6 +259,7 @@ absl::Status Daemon::StartControl() {
     sessions_.Add(session);
     verify_.Wake();
   };
+  options.meters = meters_.control();
   options.hello.version = kVersion;
   options.hello.device = config_.device;
   options.hello.device_uuid = device_uuid_;
@@ -308,7 +294,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.threads = config_.threads;
   if (config_.memory.sessions_bytes > 0) options.memory = user_memory_.Of(uid);
   options.memory_bytes_max = config_.memory.session_bytes;
-  options.totals = &totals_;
+  options.meters = meters_.OfModel(request.profile);
   options.publish_events = true;
   options.importer = importer_.get();
   options.recorder = recorder_.get();
@@ -355,6 +341,7 @@ int Daemon::Run(int signal_fd) {
     WarnOfOpenEndpoint("aborts", config_.aborts_endpoint);
   }
   if (recorder_ != nullptr) Log("trace").info("traces in {}", config_.trace.directory);
+  meters_.SetPhase(DaemonPhase::kServing);
   control_->Run(signal_fd);
   while (TakeSignal(signal_fd) == SIGUSR1) {
     DumpTraces();
@@ -363,6 +350,7 @@ int Daemon::Run(int signal_fd) {
 
   // Drain: the daemon takes nothing new and answers the rounds that were submitted. Then each stage
   // stops after the stage that feeds it.
+  meters_.SetPhase(DaemonPhase::kDraining);
   Log("attach").info("stopping");
   SessionList::Snapshot all;
   uint64_t version = 0;
@@ -378,10 +366,15 @@ int Daemon::Run(int signal_fd) {
     text_worker_->Stop();
     text.join();
   }
-  const Counters sums = totals_.Read();
+  const Counters sums = meters_.Sums();
   Log("attach").info("stopped after {} rounds, {} tokens, {} drafts of which {} accepted",
                      sums.rounds, sums.kept, sums.drafted, sums.accepted);
   return device_failed_.load() ? kExitDeviceFailed : 0;
+}
+
+int FailToStart(const absl::Status& status) {
+  std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
+  return kExitCouldNotStart;
 }
 
 }  // namespace
@@ -389,11 +382,12 @@ int Daemon::Run(int signal_fd) {
 int RunDaemon(const DaemonConfig& config) {
   OpenSocketsToGroup();
   const UniqueFd signal_fd = BlockedSignals();
-  Daemon daemon(config);
-  if (absl::Status status = daemon.Start(); !status.ok()) {
-    std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
-    return kExitCouldNotStart;
-  }
+  const uint64_t epoch = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
+  const absl::StatusOr<std::unique_ptr<DaemonMeters>> meters =
+      DaemonMeters::Create(MetersFor(config, epoch));
+  if (!meters.ok()) return FailToStart(meters.status());
+  Daemon daemon(config, epoch, meters->get());
+  if (absl::Status status = daemon.Start(); !status.ok()) return FailToStart(status);
   return daemon.Run(signal_fd.get());
 }
 

@@ -59,6 +59,9 @@ ABSL_FLAG(std::string, ask, "",
           "socket");
 ABSL_FLAG(std::string, text_ask, "",
           "ZeroMQ endpoint that gives text again; default: beside the socket");
+ABSL_FLAG(std::string, counters, specd::kCountersBeside,
+          "file of the daemon's counters, which specctl reads; beside: beside the socket, as "
+          "/run/specd/specd.sock.counters; empty: none");
 ABSL_FLAG(int32_t, keep_ended, 60,
           "seconds that the ids and the text of an ended stream can be asked for");
 ABSL_FLAG(int32_t, text_grace, 30,
@@ -144,6 +147,7 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);
   config->ask_endpoint = absl::GetFlag(FLAGS_ask);
   config->text_ask_endpoint = absl::GetFlag(FLAGS_text_ask);
+  config->counters_path = absl::GetFlag(FLAGS_counters);
   if (absl::Status status = specd::SetPatience(absl::GetFlag(FLAGS_keep_ended),
                                                absl::GetFlag(FLAGS_text_grace), config);
       !status.ok()) {

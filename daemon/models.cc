@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <string>
+
+#include "daemon/base/version.h"
 
 namespace specd {
 
@@ -49,6 +52,19 @@ TextWorker::Options TextWorkerFor(const DaemonConfig& config, const ModelProfile
   options.askers = AskersFor("text_ask", config.allowed_uids);
   options.keep = KeptFor(config);
   options.shard = config.text_shard;
+  return options;
+}
+
+DaemonMeters::Options MetersFor(const DaemonConfig& config, uint64_t epoch) {
+  DaemonMeters::Options options = {.path = config.counters_path,
+                                   .epoch = epoch,
+                                   .version = kVersion,
+                                   .device = config.device,
+                                   .models = {""}};
+  // LoadModels refuses a name that is there twice.
+  std::set<std::string> names;
+  for (const NamedProfile& profile : config.profiles) names.insert(profile.name);
+  options.models.insert(options.models.end(), names.begin(), names.end());
   return options;
 }
 

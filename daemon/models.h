@@ -5,6 +5,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/config.h"
+#include "daemon/metrics/daemon_meters.h"
 #include "daemon/session/model_profiles.h"
 #include "daemon/text/text_worker.h"
 
@@ -18,5 +19,8 @@ absl::Status LoadModels(const DaemonConfig& config, ModelProfiles* models);
 // context must outlive it.
 TextWorker::Options TextWorkerFor(const DaemonConfig& config, const ModelProfiles& models,
                                   ZmqContext* context);
+
+// Returns the options of the daemon's counters. Made before the models are loaded.
+DaemonMeters::Options MetersFor(const DaemonConfig& config, uint64_t epoch);
 
 }  // namespace specd

@@ -156,6 +156,8 @@ class Verifier {
     SPECD_CHECK(staged_.count() == 0);
     return packer_.WarmMasks(inputs, &scratch_, warmth);
   }
+  // How long masks were filled since the last call; 0 without VerifierOptions::now_ns.
+  int64_t TakeMaskNs() { return packer_.TakeMaskNs(); }
   // Backend::ReadMemory.
   absl::Status ReadMemory(const MemoryRead& read) { return backend_->ReadMemory({&read, 1}); }
   // Backend::MarkDrafts, for the next WarmMasks with draft tokens that are kMarked.

@@ -343,7 +343,7 @@ static_assert(sizeof(specd_engine_stats) ==
 absl::Status Engine::GetStats(specd_engine_stats* stats) {
   absl::StatusOr<StatsReply> reply = Expect<StatsReply>(Ask(GetStatsRequest{}));
   if (!reply.ok()) return reply.status();
-#define SPECD_COUNTER(name, meaning) stats->name = reply->counters.name;
+#define SPECD_COUNTER(name, metric, meaning) stats->name = reply->counters.name;
 #include "kernels/core/counter_list.inc"
   return absl::OkStatus();
 }

@@ -21,7 +21,9 @@ namespace specd {
 namespace {
 
 constexpr mode_t kSocketMode = 0660;
-// Time in which the server looked. An idle server looks once a second.
+// An idle server looks this often.
+constexpr int kLookMs = 500;
+// Time in which the server looked.
 constexpr int64_t kHelloNs = 5'000'000'000;
 // Connections without a hello that may exist beside the sessions.
 constexpr size_t kStrangersMax = 16;
@@ -29,30 +31,6 @@ constexpr size_t kStrangersMax = 16;
 constexpr int kAcceptsMax = 16;
 // The descriptors that are polled before those of the connections.
 constexpr size_t kOwnFds = 3;
-
-// A constraint such as json_object has no text, and its first use still takes long.
-bool NamesConstraint(const ControlHeader& header, std::span<const uint8_t> message) {
-  const absl::StatusOr<Request> request = DecodeRequest(header, message);
-  if (!request.ok()) return false;
-  const auto* const opening = std::get_if<OpenSequenceRequest>(&*request);
-  return opening != nullptr &&
-         std::any_of(opening->numbers.begin(), opening->numbers.end(),
-                     [](const auto& number) { return number.first == "grammar_kind"; });
-}
-
-// Tells whether a thread of its own handles the message. A prompt and the text of a constraint
-// travel in a file beside the message; an opening without one and without a constraint is short. A
-// trace waits for the disk. The session is asked for because only a Hello and a Join change a
-// service, and the control thread looks at it while the other thread handles.
-bool IsLong(const ControlService& service, std::span<const uint8_t> message,
-            const std::vector<UniqueFd>& fds) {
-  if (service.session() == nullptr) return false;
-  const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
-  if (!header.ok()) return false;
-  return header->type == ControlType::kDumpTrace || header->type == ControlType::kOpenSequences ||
-         (header->type == ControlType::kOpenSequence &&
-          (!fds.empty() || NamesConstraint(*header, message)));
-}
 
 // Readable once the process has ended. None for a process that this one cannot see.
 UniqueFd OpenProcess(int32_t pid) {
@@ -75,6 +53,7 @@ absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Optio
 ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixListener listener,
                              std::unique_ptr<OpeningThreads> openings)
     : options_(options),
+      meters_(options.meters == nullptr ? own_meters_ : *options.meters),
       serves_several_(std::any_of(options.allowed_uids.begin(), options.allowed_uids.end(),
                                   [](uint32_t uid) { return uid != geteuid(); })),
       awake_(kHelloNs / 4),
@@ -108,11 +87,12 @@ void ControlServer::Run(int wake_fd) {
     for (const auto& connection : connections_) {
       polled.push_back({connection->dropped ? -1 : connection->process.get(), POLLIN, 0});
     }
-    if (poll(polled.data(), polled.size(), 1000) < 0 && errno != EINTR) {
+    if (poll(polled.data(), polled.size(), kLookMs) < 0 && errno != EINTR) {
       Log("attach").error("poll: {}", std::strerror(errno));
       return;
     }
     awake_.Step(options_.clock->NowNs());
+    ++meters_.beats;
     if (polled[0].revents != 0) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
@@ -126,9 +106,17 @@ void ControlServer::Run(int wake_fd) {
     }
     std::erase_if(connections_,
                   [](const auto& connection) { return connection->dropped && !connection->busy; });
+    CountSessions();
     if (polled[1].revents == 0) continue;
     for (int i = 0; i < kAcceptsMax && AcceptOne(); ++i) continue;
   }
+}
+
+void ControlServer::CountSessions() {
+  const auto attached = std::count_if(
+      connections_.begin(), connections_.end(),
+      [](const auto& each) { return !each->dropped && each->service->session() != nullptr; });
+  meters_.sessions.Set(static_cast<uint64_t>(attached));
 }
 
 // False for a connection that takes too long with its hello. False for a connection whose session
@@ -282,6 +270,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
     if (absl::Status status = CheckPlace(peer); !status.ok()) return status;
     absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request, peer.uid);
     if (session.ok()) {
+      ++meters_.attached;
       Log("attach").info(
           "session {}: \"{}\" (pid {}, uid {}, library {}), profile \"{}\", vocab {}, batch {}, "
           "draft {}",
@@ -347,6 +336,9 @@ void ControlServer::AnswerOpenings() {
 bool ControlServer::Send(ControlConnection& connection, ControlService::Answer answer) {
   const PeerCredentials& peer = connection.peer;
   const bool is_last = answer.close || !connection.allowed;
+  if (answer.error_code != SPECD_OK) {
+    ++meters_.refused_requests[static_cast<size_t>(-answer.error_code) % PerError::size()];
+  }
   const ControlConnection::Sent sent = connection.Send(std::move(answer));
   if (sent == ControlConnection::Sent::kWaits) {
     LogOfPeer({"attach", spdlog::level::warn, "unread", peer.uid},

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
+#include "daemon/metrics/meters.h"
 #include "daemon/server/control_connection.h"
 #include "daemon/server/opening_threads.h"
 #include "daemon/session/control_service.h"
@@ -43,6 +44,7 @@ class ControlServer {
     HelloReply hello;
     // A test's engines can be of several users; null: the peer is as the kernel says.
     std::function<PeerCredentials(const PeerCredentials&)> identify = nullptr;
+    ControlMeters* meters = nullptr;  // which outlive the server; null: those of its own
   };
 
   // Takes the instance lock, which refuses a second daemon on the same socket, and binds.
@@ -76,6 +78,7 @@ class ControlServer {
   bool Send(ControlConnection& connection, ControlService::Answer answer);
   // Sends the answers of the openings that threads have handled.
   void AnswerOpenings();
+  void CountSessions();
   void Drop(ControlConnection& connection);
   void DropMember(const ControlConnection& connection);
   // The session that the token names, or the reason why the rank cannot join.
@@ -85,6 +88,8 @@ class ControlServer {
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;
+  ControlMeters own_meters_;
+  ControlMeters& meters_;
   const bool serves_several_;  // users
   AwakeTime awake_;
   InstanceLock lock_;

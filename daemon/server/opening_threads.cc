@@ -2,16 +2,41 @@
 
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <variant>
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/grammar/base/compile_cancel.h"
 
 namespace specd {
+namespace {
+
+// A constraint such as json_object has no text, and its first use still takes long.
+bool NamesConstraint(const ControlHeader& header, std::span<const uint8_t> message) {
+  const absl::StatusOr<Request> request = DecodeRequest(header, message);
+  if (!request.ok()) return false;
+  const auto* const opening = std::get_if<OpenSequenceRequest>(&*request);
+  return opening != nullptr &&
+         std::any_of(opening->numbers.begin(), opening->numbers.end(),
+                     [](const auto& number) { return number.first == "grammar_kind"; });
+}
+
+}  // namespace
+
+bool IsLong(const ControlService& service, std::span<const uint8_t> message,
+            const std::vector<UniqueFd>& fds) {
+  if (service.session() == nullptr) return false;
+  const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
+  if (!header.ok()) return false;
+  return header->type == ControlType::kDumpTrace || header->type == ControlType::kOpenSequences ||
+         (header->type == ControlType::kOpenSequence &&
+          (!fds.empty() || NamesConstraint(*header, message)));
+}
 
 absl::StatusOr<std::unique_ptr<OpeningThreads>> OpeningThreads::Create() {
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,6 +25,13 @@
 #include "ipc/base/unique_fd.h"
 
 namespace specd {
+
+// Tells whether a thread of its own handles the message. A prompt and the text of a constraint
+// travel in a file beside the message; an opening without one and without a constraint is short. A
+// trace waits for the disk. The session is asked for because only a Hello and a Join change a
+// service, and the control thread looks at it while the other thread handles.
+bool IsLong(const ControlService& service, std::span<const uint8_t> message,
+            const std::vector<UniqueFd>& fds);
 
 class OpeningThreads {
  public:

@@ -21,9 +21,12 @@ constexpr int64_t kPauseShare = 8;
 }  // namespace
 
 VerifyLoop::VerifyLoop(const SessionList* sessions, Options options)
-    : sessions_(sessions), options_(std::move(options)) {}
+    : sessions_(sessions),
+      options_(std::move(options)),
+      meters_(options_.meters == nullptr ? own_meters_ : *options_.meters) {}
 
 bool VerifyLoop::Step() {
+  ++meters_.beats;
   if (sessions_->Refresh(&version_, &snapshot_)) {
     bells_.assign(1, Doorbell(&own_bell_));
     // Ended sessions stay listed until the publisher has drained them. Their bells are no longer
@@ -38,6 +41,7 @@ bool VerifyLoop::Step() {
   for (const auto& session : snapshot_) worked = ServeOne(*session) || worked;
   if (const size_t num_held = CountHeld(); worked || num_held != num_held_) {
     num_held_ = num_held;
+    meters_.held_rounds.Set(num_held);
     held_for_ = absl::ZeroDuration();
   }
   return worked;

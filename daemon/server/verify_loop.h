@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "daemon/metrics/meters.h"
 #include "daemon/session/session_list.h"
 #include "ipc/segment/doorbell.h"
 
@@ -31,6 +32,7 @@ class VerifyLoop {
     std::function<void(Session&, ChannelFault)> on_channel_fault;
     // At most once per session, too; may be null.
     std::function<void(Session&)> on_missing_page = nullptr;
+    VerifyMeters* meters = nullptr;  // which outlive the loop; null: those of its own
   };
 
   VerifyLoop(const SessionList* sessions, Options options);
@@ -57,6 +59,8 @@ class VerifyLoop {
 
   const SessionList* const sessions_;
   const Options options_;
+  VerifyMeters own_meters_;
+  VerifyMeters& meters_;
   std::atomic<bool> stop_{false};
   DoorbellLine own_bell_{};
 

@@ -99,7 +99,10 @@ ControlService::Answer ControlService::Refuse(std::span<const uint8_t> message,
 ControlService::Answer ControlService::AnswerWith(uint32_t request_id,
                                                   absl::StatusOr<Reply> reply) {
   Answer answer;
-  if (!reply.ok()) reply = Reply(MakeErrorReply(reply.status()));
+  if (!reply.ok()) {
+    answer.error_code = ErrorCodeOf(reply.status());
+    reply = Reply(MakeErrorReply(reply.status()));
+  }
   if (std::holds_alternative<HelloReply>(*reply)) answer.fd = session_->segment().fd();
   made_ = MadeBy(request_id, *reply);
   absl::StatusOr<std::vector<uint8_t>> encoded = EncodeReply(*reply, request_id);

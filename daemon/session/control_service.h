@@ -45,6 +45,7 @@ class ControlService {
   struct Answer {
     std::vector<uint8_t> message;
     int fd = -1;         // travels with the message; stays the session's
+    int error_code = 0;  // SPECD_ERROR_..., if the answer is an error
     bool close = false;  // the message was not understood, so later ones cannot be trusted
   };
 

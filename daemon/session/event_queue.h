@@ -53,6 +53,7 @@ class EventQueue {
   // ---- consumer
   // False if there is no event. `sequence` becomes the handle that the event was pushed with.
   bool Pop(SequenceHandle* sequence, TokenEvent* event);
+  size_t size() const { return headers_.read_available(); }
   bool empty() const { return headers_.read_available() == 0; }
 
  private:

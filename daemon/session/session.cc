@@ -141,7 +141,6 @@ void Session::EndNow() {
   if (is_between_pieces()) DropPieces();
   sequences_.FreeClosed();
   sequences_.FinishAll();
-  if (state_.options.totals != nullptr) state_.options.totals->Add(counters());
   if (state_.trace != nullptr) state_.trace->EndSession();
   state_.channel.Abandon();
   state_.channel.SetState(DaemonState::kStopped);
@@ -169,6 +168,7 @@ bool Session::StepPiece(bool is_alone) {
     CallOffPieces();
     EndNow();
   }
+  if (state_.options.meters != nullptr) state_.options.meters->Follow(counters(), &metered_);
   return true;
 }
 

@@ -147,6 +147,8 @@ class Session {
   const SessionOptions& options() const { return state_.options; }
   // For the memory of the session's ranks.
   Regions::Host regions_host() { return state_.regions_host(); }
+  // How many events wait for PopEvent.
+  size_t num_queued_events() const { return state_.events == nullptr ? 0 : state_.events->size(); }
   // Any thread; takes no lock.
   Counters counters() const { return state_.counters.Read(); }
   MemoryBudget* memory() { return state_.memory.get(); }
@@ -172,6 +174,7 @@ class Session {
   SessionRounds rounds_;
   SessionCalls calls_;
   SubmissionCopy submission_ ABSL_GUARDED_BY(state_.mutex);  // of the current step
+  Counters metered_ ABSL_GUARDED_BY(state_.mutex);           // what options.meters has of them
 };
 
 }  // namespace specd

@@ -38,7 +38,8 @@ void SessionRounds::Do(SubmissionCopy* submission, bool is_alone) {
         results[i].sequence = submission->records()[i].sequence;
       }
       AbortAll(results);
-      return Answer(*submission);
+      Answer(*submission);
+      return;
     }
     if (marked_number_ == submission->position() + 1 && state_.verifier->has_constraints()) {
       // The engine's thread has nothing else to do while its target model runs.
@@ -86,8 +87,33 @@ void SessionRounds::RunPiece(const SubmissionCopy& submission) {
   const bool has_more = state_.verifier->RunPiece();
   state_.between_pieces.store(has_more, std::memory_order_relaxed);
   if (has_more) return;
+  RoundMeters* const meters = state_.options.meters;
+  const int64_t judged_ns = meters == nullptr ? 0 : state_.options.clock->NowNs();
   End(submission);
-  Answer(submission);
+  const int64_t answered_ns = Answer(submission);
+  if (meters != nullptr) {
+    Count(submission, {.judged_ns = judged_ns, .answered_ns = answered_ns}, meters);
+  }
+}
+
+void SessionRounds::Count(const SubmissionCopy& submission, const RoundTimes& times,
+                          RoundMeters* meters) {
+  const auto taken_ns = static_cast<int64_t>(submission.taken_ns());
+  const auto submit_ns = static_cast<int64_t>(submission.submit_ns());  // the engine's word
+  meters->wait.Add(submit_ns < 0 ? 0 : taken_ns - submit_ns);
+  meters->verify.Add(times.judged_ns - taken_ns);
+  meters->commit.Add(times.answered_ns - times.judged_ns);
+  if (state_.verifier->has_constraints()) meters->mask.Add(state_.verifier->TakeMaskNs());
+  for (const SequenceResult& result : ResultsOf(submission)) {
+    if (result.refusal != Refusal::kNone) {
+      PerRefusal& reasons =
+          result.status == RoundStatus::kInvalid ? meters->refusals : meters->bad_rows;
+      ++reasons[static_cast<size_t>(result.refusal)];
+    }
+    if (!IsCommitted(result) || result.num_drafts == 0) continue;
+    ++meters->drafts;
+    for (uint32_t i = 0; i < result.num_accepted; ++i) ++meters->accepted_at[i];
+  }
 }
 
 void SessionRounds::End(const SubmissionCopy& submission) {
@@ -125,7 +151,7 @@ void SessionRounds::AbortAll(std::span<SequenceResult> results) {
   }
 }
 
-void SessionRounds::Answer(const SubmissionCopy& submission, bool called_off) {
+int64_t SessionRounds::Answer(const SubmissionCopy& submission, bool called_off) {
   const std::span<SequenceResult> results = ResultsOf(submission);
   bool failed = submission.malformed() || called_off || state_.has_faulted.load();
   for (const SequenceResult& result : results) {
@@ -152,10 +178,11 @@ void SessionRounds::Answer(const SubmissionCopy& submission, bool called_off) {
   if (state_.trace != nullptr) {
     state_.trace->Answered(results, state_.options.clock->NowNs());
   }
-  if (state_.events == nullptr) return;
+  if (state_.events == nullptr) return done_ns;
   for (const SequenceResult& result : results) {
     if (IsCommitted(result)) sequences_.Publish(result, done_ns);
   }
+  return done_ns;
 }
 
 absl::Status SessionRounds::MarkDrafts(void* stream, uint64_t number) {

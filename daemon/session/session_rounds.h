@@ -67,8 +67,15 @@ class SessionRounds {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
     return {results_.data(), submission.records().size()};
   }
-  // Answers with results_, one result for each record.
-  void Answer(const SubmissionCopy& submission, bool called_off = false)
+  // Answers with results_, one result for each record. Returns the time of the answer.
+  int64_t Answer(const SubmissionCopy& submission, bool called_off = false)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Counts a round that was answered.
+  struct RoundTimes {
+    int64_t judged_ns = 0;
+    int64_t answered_ns = 0;
+  };
+  void Count(const SubmissionCopy& submission, const RoundTimes& times, RoundMeters* meters)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void AbortAll(std::span<SequenceResult> results);
   // OK if rounds can be staged with the backend and the bound roles; otherwise the reason.

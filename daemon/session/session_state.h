@@ -15,11 +15,11 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/memory_budget.h"
 #include "daemon/base/mutex.h"
+#include "daemon/metrics/meters.h"
 #include "daemon/session/event_queue.h"
 #include "daemon/session/grammar_compilers.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/session/regions.h"
-#include "daemon/session/session_totals.h"
 #include "daemon/session/shared_names.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/memory/device_region.h"
@@ -45,8 +45,10 @@ struct SessionOptions {
   TraceRecorder* recorder = nullptr;   // outlives the session; null: nothing is recorded
   // The budget of all sessions, which it outlives; null: memory is not bounded.
   MemoryBudget* memory = nullptr;
-  uint64_t memory_bytes_max = 0;    // of this session, with `memory`
-  SessionTotals* totals = nullptr;  // take its counters at the end; null: nothing does
+  uint64_t memory_bytes_max = 0;  // of this session, with `memory`
+  // Those of its model, which outlive the session and which the thread of its rounds writes; null:
+  // nothing is metered.
+  RoundMeters* meters = nullptr;
 };
 
 // The budget of a session, and the bytes that the session itself has taken from it.

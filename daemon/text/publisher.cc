@@ -66,6 +66,7 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
 Publisher::Publisher(const Options& options, PublishSocket tokens, PullSocket aborts,
                      ReplySocket asks)
     : options_(options),
+      meters_(options.meters == nullptr ? own_meters_ : *options.meters),
       awake_(TextSides::kSilenceNs / 4),
       text_sides_(&awake_, options.text_grace_ns),
       tokens_(std::move(tokens)),
@@ -88,14 +89,19 @@ void Publisher::Run() {
 bool Publisher::Publish() {
   options_.sessions->Refresh(&version_, &snapshot_);
   const uint64_t sent_before = batch_.seq;
+  size_t num_queued = 0;
+  for (const auto& session : snapshot_) num_queued += session->num_queued_events();
+  meters_.queued_events.Set(num_queued);
   for (const auto& session : snapshot_) Drain(session);
   Retire();
+  meters_.open_sequences.Set(targets_.size() - ended_streams_.size());
   if (!batch_.events.empty()) SendBatch();
   return batch_.seq != sent_before;
 }
 
 bool Publisher::Step() {
   awake_.Step(options_.clock->NowNs());
+  ++meters_.beats;
   const bool published = Publish();
   SendHeartbeat();
   const bool received = Receive(absl::ZeroDuration());
@@ -137,6 +143,7 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
   if (event.kind == TokenEventKind::kOpen) {
     const bool has_stop_strings = !event.stop_strings.empty();
     running_.Add(event.request_id, event.stream);
+    ++meters_.opened;
     targets_[event.stream] = {.session = session,
                               .sequence = sequence,
                               .request_id = event.request_id,
@@ -149,6 +156,7 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
       running_.Erase(found->second.request_id, event.stream);
+      ++meters_.ended[event.finish_reason % PerReason::size()];
       LogEnd(*session, found->second, event);
       if (IsUnwatched(found->second.request_id)) Settle(&found->second);
     }
@@ -192,8 +200,13 @@ void Publisher::SendBatch() {
   AppendTokenBatch(batch_, &buffer_);
   batch_.events.clear();
   batch_bytes_ = 0;
-  if (absl::Status sent = tokens_.Send(kTokensTopic, buffer_); !sent.ok()) {
-    LogOfPeer({"egress", spdlog::level::err, "events"}, "publishing token events: {}",
+  Send(kTokensTopic, "token events");
+}
+
+void Publisher::Send(std::string_view topic, const char* what) {
+  meters_.bytes += topic.size() + buffer_.size();
+  if (absl::Status sent = tokens_.Send(topic, buffer_); !sent.ok()) {
+    LogOfPeer({"egress", spdlog::level::err, what}, "publishing {}: {}", what,
               std::string(sent.message()));
   }
 }
@@ -203,15 +216,13 @@ void Publisher::SendHeartbeat() {
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   kept_.Expire(now_ns);
+  meters_.lost_messages += tokens_.num_lost_messages() - meters_.lost_messages.value();
   buffer_.clear();
   AppendHeartbeat({.epoch = options_.epoch,
                    .seq = batch_.seq,
                    .streams = targets_.size() - ended_streams_.size()},
                   &buffer_);
-  if (absl::Status sent = tokens_.Send(kHeartbeatTopic, buffer_); !sent.ok()) {
-    LogOfPeer({"egress", spdlog::level::err, "heartbeat"}, "publishing a heartbeat: {}",
-              std::string(sent.message()));
-  }
+  Send(kHeartbeatTopic, "a heartbeat");
 }
 
 bool Publisher::Receive(absl::Duration timeout) {

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
+#include "daemon/metrics/meters.h"
 #include "daemon/session/session_list.h"
 #include "daemon/text/kept_streams.h"
 #include "daemon/text/stream_names.h"
@@ -51,6 +52,7 @@ class Publisher {
     // the grace, streams whose stop strings no text side looks for are aborted.
     bool watch_text_side = false;
     int64_t text_grace_ns = 30'000'000'000;
+    PublisherMeters* meters = nullptr;  // which outlive the publisher; null: those of its own
   };
   static absl::StatusOr<std::unique_ptr<Publisher>> Create(const Options& options);
 
@@ -94,6 +96,8 @@ class Publisher {
   static void Settle(Target* target);
   void SendBatch();
   void SendHeartbeat();
+  // Sends the buffer.
+  void Send(std::string_view topic, const char* what);
   bool Receive(absl::Duration timeout);
   // An error if the message is unreadable, which is logged.
   absl::Status Handle(std::string_view topic, std::string_view payload);
@@ -110,6 +114,8 @@ class Publisher {
   void AbortUnwatched(std::string_view why, bool are_all, const TextShard& shard);
 
   const Options options_;
+  PublisherMeters own_meters_;
+  PublisherMeters& meters_;
   std::atomic<bool> stop_{false};
   AwakeTime awake_;  // the publisher thread steps it
   TextSides text_sides_;

@@ -27,12 +27,12 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
   }
   const auto found = streams_.find(event.stream);
   if (found == streams_.end()) {
-    ++counters_.unknown_events;
+    ++meters_.unknown_events;
     return;
   }
   Stream* stream = found->second.get();
   if (stream->ended) {
-    counters_.late_tokens += event.ids.size();
+    meters_.late_tokens += event.ids.size();
   } else if (event.offset > stream->tokens) {
     EndByGap(event, stream, texts, aborts);
   } else if (event.kind == TokenEventKind::kTokens) {
@@ -80,7 +80,7 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
   const bool has_stopped = stream->stop.has_value();
   if (!has_stopped) stream->tokens = event.offset;
   ++num_live_;
-  ++counters_.streams;
+  ++meters_.streams;
   TextEvent out = Next(*stream);
   out.kind = TextEventKind::kOpen;
   texts->push_back(std::move(out));
@@ -159,14 +159,14 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
         i < event.logprobs.size() ? event.logprobs[i] : std::numeric_limits<double>::quiet_NaN();
     const auto scores = event.scores.begin() + static_cast<ptrdiff_t>(i * num_scores);
     out.scores.insert(out.scores.end(), scores, scores + static_cast<ptrdiff_t>(num_scores));
-    ++counters_.tokens;
+    ++meters_.tokens;
     const std::optional<int> stop = withheld
                                         ? stream->text.PushWithheld(event.ids[i], accepted, &chunk)
                                         : stream->text.Push(event.ids[i], accepted, &chunk);
     if (!stop.has_value()) continue;
     stream->stop = stop;
     out.late = event.ids.size() - i - 1;
-    counters_.late_tokens += out.late;
+    meters_.late_tokens += out.late;
     EndByStop(std::move(chunk), std::move(out), stream, texts, aborts);
     return;
   }
@@ -206,7 +206,7 @@ void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<
   out.finish_reason = SPECD_FINISH_ERROR;
   out.late = event.ids.size();
   CloseWith(std::move(chunk), std::move(out), stream, texts);
-  ++counters_.broken_streams;
+  ++meters_.broken_streams;
   // The ids of a stream without stop strings need no text, and its readers lose nothing.
   if (stream->stop_strings == nullptr) return;
   aborts->push_back({.stream = stream->number,

@@ -18,21 +18,13 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "daemon/metrics/meters.h"
 #include "detokenizer/text_stream.h"
 #include "detokenizer/vocabulary.h"
 #include "ipc/base/fnv.h"
 #include "ipc/events/token_event.h"
 
 namespace specd {
-
-// Sums since construction.
-struct TextCounters {
-  uint64_t streams = 0;
-  uint64_t tokens = 0;
-  uint64_t late_tokens = 0;     // arrived after their stream's text had ended
-  uint64_t broken_streams = 0;  // ended because tokens were missing
-  uint64_t unknown_events = 0;  // for a stream whose opening was never seen
-};
 
 // The vocabulary of each model, by the name of its profile.
 using TextVocabularies = absl::flat_hash_map<std::string, const Vocabulary*>;
@@ -41,7 +33,9 @@ class TextStreams {
  public:
   // The vocabularies must outlive the streams. A stream of a model that is not among them ends with
   // an error at once, because a reader must not take silence for text.
-  explicit TextStreams(TextVocabularies vocabularies) : vocabularies_(std::move(vocabularies)) {}
+  // They count with the meters; null: with those of their own.
+  explicit TextStreams(TextVocabularies vocabularies, TextMeters* meters = nullptr)
+      : vocabularies_(std::move(vocabularies)), meters_(meters == nullptr ? own_ : *meters) {}
 
   // Appends the text events and abort requests that follow from one event. The sender fills in
   // epoch and seq of the text events, and epoch of the abort requests.
@@ -59,7 +53,7 @@ class TextStreams {
 
   // Streams whose text has not ended.
   uint64_t num_live() const { return num_live_; }
-  const TextCounters& counters() const { return counters_; }
+  const TextMeters& meters() const { return meters_; }
 
  private:
   struct Stream {
@@ -101,7 +95,8 @@ class TextStreams {
   const Vocabulary no_vocabulary_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<Stream>> streams_;
   uint64_t num_live_ = 0;
-  TextCounters counters_;
+  TextMeters own_;
+  TextMeters& meters_;
 };
 
 }  // namespace specd

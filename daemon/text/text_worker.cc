@@ -59,7 +59,8 @@ TextWorker::TextWorker(const Options& options, ZmqSocket tokens, PublishSocket t
       asks_(std::move(asks)),
       daemon_(options.context, options.ask_endpoint),
       kept_(options.keep),
-      streams_(options.vocabularies),
+      meters_(options.meters == nullptr ? own_meters_ : *options.meters),
+      streams_(options.vocabularies, &meters_),
       instance_(DrawInstance()),
       awake_(kHearingNs / 4),
       last_heard_ns_(-kHearingNs) {}
@@ -69,14 +70,14 @@ void TextWorker::Run() {
   const int64_t deadline_ns = awake_.now_ns() + kDrainNs;
   while (!closed_ && awake_.now_ns() < deadline_ns && Step(kWait)) {
   }
-  const TextCounters& sums = counters();
   Log("detok").info("{} streams, {} tokens, {} late, {} broken, {} events of unknown streams",
-                    sums.streams, sums.tokens, sums.late_tokens, sums.broken_streams,
-                    sums.unknown_events);
+                    meters_.streams.value(), meters_.tokens.value(), meters_.late_tokens.value(),
+                    meters_.broken_streams.value(), meters_.unknown_events.value());
 }
 
 bool TextWorker::Step(absl::Duration timeout) {
   awake_.Step(options_.clock->NowNs());
+  ++meters_.beats;
   SendHeartbeats();
   const bool answered = asks_.Step([this](std::string_view ask) { return AnswerAsk(ask); });
   // The peer that has its answer may want the next page.
@@ -329,6 +330,7 @@ void TextWorker::SendHeartbeats() {
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
   kept_.Expire(now_ns);
+  meters_.lost_messages += text_.num_lost_messages() - meters_.lost_messages.value();
   buffer_.clear();
   AppendHeartbeat(
       {.epoch = epoch_, .seq = seq_, .streams = streams_.num_live(), .instance = instance_},
@@ -343,6 +345,7 @@ void TextWorker::SendHeartbeats() {
 
 void TextWorker::Publish(std::string_view topic) {
   if (!text_.Send(topic, buffer_).ok()) closed_ = true;
+  meters_.bytes += topic.size() + buffer_.size();
 }
 
 void TextWorker::Report(std::string_view topic) {

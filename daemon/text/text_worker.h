@@ -52,6 +52,7 @@ class TextWorker {
     TextShard shard = {};               // the streams whose text it makes
     // Hashes, by the name of the model. If the daemon has another one, the worker closes.
     std::map<std::string, uint64_t> tokenizers = {};
+    TextMeters* meters = nullptr;       // which outlive the worker; null: those of its own
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
@@ -67,7 +68,7 @@ class TextWorker {
   // True after a socket has failed: the worker can do no more.
   bool closed() const { return closed_; }
 
-  const TextCounters& counters() const { return streams_.counters(); }
+  const TextMeters& meters() const { return meters_; }
 
  private:
   TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text, ZmqSocket aborts,
@@ -114,6 +115,8 @@ class TextWorker {
   ReplySocket asks_;
   RequestSocket daemon_;
   KeptTexts kept_;
+  TextMeters own_meters_;
+  TextMeters& meters_;
   TextStreams streams_;
   uint64_t instance_;
   uint64_t epoch_ = 0;  // 0: nothing heard yet

@@ -274,7 +274,7 @@ struct StatsReply {
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
-#define SPECD_COUNTER(name, meaning) f(#name, self.counters.name);
+#define SPECD_COUNTER(name, metric, meaning) f(#name, self.counters.name);
 #include "kernels/core/counter_list.inc"
   }
 };

@@ -3,6 +3,8 @@
 //
 // Each list pairs all values of both sides. A switch without a default must name every value of its
 // enumeration (-Wswitch), so a value that is missing from a list is an error.
+#include "ipc/segment/wire_values.h"
+
 #include <cstdint>
 
 #include "ipc/include/specd/specd.h"
@@ -95,5 +97,15 @@ static_assert(SPECD_REFUSALS(SPECD_ONE) == kRefusalMax + 1);
 static_assert(static_cast<uint32_t>(Refusal::kStagedTree) == kRefusalMax);
 static_assert(kNoRow == SPECD_NO_ROW);
 
+#define SPECD_NAME(cpp, c) \
+  case cpp:                \
+    return #c;
+
 }  // namespace
+
+const char* DetailName(Refusal refusal) {
+  switch (refusal) { SPECD_REFUSALS(SPECD_NAME) }
+  return "";
+}
+
 }  // namespace specd

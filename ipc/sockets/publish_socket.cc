@@ -24,6 +24,12 @@ absl::Status PublishSocket::Bind(const std::string& endpoint) {
   return broadcaster.status();
 }
 
+uint64_t PublishSocket::num_lost_messages() const {
+  uint64_t sum = 0;
+  for (const auto& broadcaster : broadcasters_) sum += broadcaster->counters().lost_messages;
+  return sum;
+}
+
 absl::Status PublishSocket::Send(std::string_view topic, std::string_view payload) {
   for (const auto& broadcaster : broadcasters_) broadcaster->Send(topic, payload);
   const std::array<std::string_view, 2> frames = {topic, payload};

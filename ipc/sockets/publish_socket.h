@@ -5,6 +5,7 @@
 // over ipc:// and tcp://, which a Broadcaster serves for each endpoint. One thread at a time.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -25,6 +26,9 @@ class PublishSocket {
 
   // Waits for no subscriber. An error is one of libzmq.
   absl::Status Send(std::string_view topic, std::string_view payload);
+
+  // Messages that late subscribers of other processes have lost, each one's own.
+  uint64_t num_lost_messages() const;
 
  private:
   PublishSocket(ZmqSocket inside, const BroadcastOptions& options);

@@ -13,11 +13,11 @@ namespace specd {
 
 // Plain numbers, for one thread.
 struct Counters {
-#define SPECD_COUNTER(name, meaning) uint64_t name = 0;
+#define SPECD_COUNTER(name, metric, meaning) uint64_t name = 0;
 #include "kernels/core/counter_list.inc"
 
   Counters& operator+=(const Counters& other) {
-#define SPECD_COUNTER(name, meaning) name += other.name;
+#define SPECD_COUNTER(name, metric, meaning) name += other.name;
 #include "kernels/core/counter_list.inc"
     return *this;
   }
@@ -36,12 +36,12 @@ class Counter {
 };
 
 struct LiveCounters {
-#define SPECD_COUNTER(name, meaning) Counter name;
+#define SPECD_COUNTER(name, metric, meaning) Counter name;
 #include "kernels/core/counter_list.inc"
 
   Counters Read() const {
     Counters sums;
-#define SPECD_COUNTER(name, meaning) sums.name = name.value();
+#define SPECD_COUNTER(name, metric, meaning) sums.name = name.value();
 #include "kernels/core/counter_list.inc"
     return sums;
   }

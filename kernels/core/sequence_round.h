@@ -92,6 +92,7 @@ struct SequenceResult {
   Refusal refusal = Refusal::kNone;           // of kInvalid and kBadDistribution
   VerifyMethod method = VerifyMethod::kAuto;  // of this round; kAuto: nothing was verified
   FinishReason finish_reason = FinishReason::kNone;
+  uint32_t num_drafts = 0;    // the draft tokens that were judged
   uint32_t num_accepted = 0;  // the accepted draft tokens among the kept tokens
   uint32_t num_kept = 0;
   uint32_t total_kept = 0;

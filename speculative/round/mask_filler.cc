@@ -34,7 +34,8 @@ void MaskFiller::Share(size_t num_items, grammar::MaskPool::Work work) {
 
 size_t MaskFiller::Fill(std::span<Job> jobs) {
   const bool has_clock = now_ns_ != nullptr;
-  const int64_t end_ns = has_clock ? now_ns_() + kSliceNs : 0;
+  const int64_t begin_ns = has_clock ? now_ns_() : 0;
+  const int64_t end_ns = begin_ns + kSliceNs;
   std::atomic<size_t> num_filled{jobs.size()};
   Share(jobs.size(), [&](size_t i) {
     const bool is_late = has_clock && i > 0 && now_ns_() >= end_ns;
@@ -44,6 +45,7 @@ size_t MaskFiller::Fill(std::span<Job> jobs) {
     while (i < known && !num_filled.compare_exchange_weak(known, i, std::memory_order_relaxed)) {
     }
   });
+  if (has_clock) spent_ns_ += now_ns_() - begin_ns;
   return num_filled.load(std::memory_order_relaxed);
 }
 

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "kernels/core/round.h"
 #include "speculative/grammar/masks/mask_pool.h"
@@ -44,6 +45,9 @@ class MaskFiller {
   // many are filled, from the first on. A sequence stands in one job of a call.
   size_t Fill(std::span<Job> jobs);
 
+  // How long the calls of Fill since the last call took; 0 without a clock.
+  int64_t TakeSpentNs() { return std::exchange(spent_ns_, 0); }
+
  private:
   // Calls work(i) once for each i below num_items.
   void Share(size_t num_items, grammar::MaskPool::Work work);
@@ -52,6 +56,7 @@ class MaskFiller {
   const grammar::MaskPool::NowNs now_ns_;
   grammar::MaskPool pool_;
   bool is_started_ = false;
+  int64_t spent_ns_ = 0;
 };
 
 }  // namespace specd

@@ -45,6 +45,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
   sequence->rules.Commit({tokens, static_cast<size_t>(walk.num_kept)});
 
   result->finish_reason = walk.reason;
+  result->num_drafts = static_cast<uint32_t>(outcome.num_drafts);
   result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
   result->num_kept = static_cast<uint32_t>(walk.num_kept);
   result->total_kept = sequence->kept_tokens;
@@ -60,7 +61,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
   result->cumulative_logprob = sequence->logprob_sum.value();
 
   ++counters_.sequence_rounds;
-  counters_.drafted += static_cast<uint64_t>(outcome.num_drafts);
+  counters_.drafted += result->num_drafts;
   counters_.accepted += result->num_accepted;
   counters_.kept += result->num_kept;
   // These count events in the kernel, also those after the token that finished the sequence.

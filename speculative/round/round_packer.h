@@ -66,6 +66,9 @@ class RoundPacker {
   // and no round uses it between two calls for one round.
   bool WarmMasks(std::span<const SequenceInput> inputs, RoundScratch* scratch, MaskWarmth* warmth);
 
+  // MaskFiller::TakeSpentNs.
+  int64_t TakeMaskNs() { return masks_.TakeSpentNs(); }
+
   // Returns the packed tasks for a backend, over these target rows.
   RoundBatch BatchOf(const TensorView& target, RoundScratch* scratch) const;
 

@@ -48,7 +48,7 @@ std::map<std::string, std::string> ReadExamples() {
 TEST_SUITE("unit") {
   TEST_CASE("PROTOCOL.md: the row of StatsReply has the counters in their order") {
     std::string names;
-#define SPECD_COUNTER(name, meaning) names += names.empty() ? #name : ", " #name;
+#define SPECD_COUNTER(name, metric, meaning) names += names.empty() ? #name : ", " #name;
 #include "kernels/core/counter_list.inc"
     std::ifstream file = OpenPage();
     std::string row;

@@ -72,7 +72,7 @@ Answer AnswerOf(const specd_engine_stats& stats) {
   const auto add = [&answer](std::string_view name, uint64_t sum) {
     if (name != "rounds") AddUnless(uint64_t{0}, name, sum, &answer);
   };
-#define SPECD_COUNTER(name, meaning) add(#name, stats.name);
+#define SPECD_COUNTER(name, metric, meaning) add(#name, stats.name);
 #include "kernels/core/counter_list.inc"
   return answer;
 }

@@ -35,13 +35,17 @@ endfunction()
 
 install(TARGETS specd RUNTIME_DEPENDENCY_SET specd_wheel
   LIBRARY DESTINATION lib NAMELINK_SKIP COMPONENT specd_wheel EXCLUDE_FROM_ALL)
-install(TARGETS specd_daemon specd_detok RUNTIME_DEPENDENCY_SET specd_wheel
+set(in_wheel specd_daemon specd_detok)
+if(TARGET specctl)
+  list(APPEND in_wheel specctl)
+endif()
+install(TARGETS ${in_wheel} RUNTIME_DEPENDENCY_SET specd_wheel
   RUNTIME DESTINATION bin COMPONENT specd_wheel EXCLUDE_FROM_ALL)
 specd_bring_libraries(specd_wheel lib bin licences)
 
 # The programs of specd_runtime once more, for their libraries.
 set(bundled specd_daemon specd_detok)
-foreach(program specd_toy_engine specd_toy_client specd_replay)
+foreach(program specctl specd_toy_engine specd_toy_client specd_replay)
   if(TARGET ${program})
     list(APPEND bundled ${program})
   endif()

@@ -109,23 +109,26 @@ ARROWS = {
     "ipc/segment": Arrow(("ipc/segment", "ipc/base", "kernels/core") + _C_API,
                          _PLAIN + ("intrinsics",)),
     "ipc/events": Arrow(("ipc/events", "ipc/base", "kernels/core") + _C_API, _PLAIN),
+    "ipc/counters": Arrow(("ipc/counters", "ipc/base", "kernels/core") + _C_API, _PLAIN),
     # A new room starts with the least, until it has a row of its own.
     "ipc": Arrow(("ipc/base", "kernels/core") + _C_API, _PLAIN),
     # The mains -> server, text -> session -> base; client -> session. Client and server never meet.
     # trace -> base.
     "daemon/base": Arrow(("daemon/base", "ipc/base", "kernels/core") + _C_API, _ANY_LIBRARY),
+    "daemon/metrics": Arrow(("daemon/metrics", "daemon/base", "ipc/counters", "ipc/segment", "ipc/base",
+                             "kernels/core") + _C_API, _PLAIN, *_NO_LOGS_OR_SOCKETS),
     "daemon/trace": Arrow(("daemon/trace", "daemon/base", "ipc/base", "ipc/segment", "speculative",
                            "kernels/core", "kernels/.") + _C_API, _PLAIN + ("boost", "intrinsics", "msgpack", "simdjson"), *_NO_LOGS_OR_SOCKETS),
-    "daemon/session": Arrow(("daemon/session", "daemon/trace", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
+    "daemon/session": Arrow(("daemon/session", "daemon/trace", "daemon/metrics", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
                             *_NO_LOGS_OR_SOCKETS),
     "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/trace", "daemon/base")
                            + _BELOW_DAEMON, _PLAIN, *_NO_LOGS),
-    "daemon/text": Arrow(("daemon/text", "daemon/session", "daemon/base") + _BELOW_DAEMON,
+    "daemon/text": Arrow(("daemon/text", "daemon/session", "daemon/metrics", "daemon/base") + _BELOW_DAEMON,
                          _ANY_LIBRARY),
-    "daemon/server": Arrow(("daemon/server", "daemon/session", "daemon/base") + _BELOW_DAEMON,
+    "daemon/server": Arrow(("daemon/server", "daemon/session", "daemon/metrics", "daemon/base") + _BELOW_DAEMON,
                            _ANY_LIBRARY),
     "daemon": Arrow(("daemon/.", "daemon/server", "daemon/text", "daemon/session", "daemon/trace",
-                     "daemon/base") + _BELOW_DAEMON, _ANY_LIBRARY),
+                     "daemon/metrics", "daemon/base") + _BELOW_DAEMON, _ANY_LIBRARY),
     # daemon/base reads its flags, so that a wrong one has the exit code of the other programs.
     "tools/toy_engine": Arrow(("tools/toy_engine", "daemon/base", PUBLIC_HEADERS), _ANY_LIBRARY),
     "tools/bench": Arrow(OUR_FOLDERS + (PUBLIC_HEADERS,), _ANY_LIBRARY + ("cuda",)),

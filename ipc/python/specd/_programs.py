@@ -1,4 +1,4 @@
-"""The programs of the wheel: `specd`, the daemon, and `specd-detok`, the detokenizer.
+"""The programs of the wheel: `specd`, the daemon, `specd-detok`, the detokenizer, and `specctl`, its counters.
 
 Internal: pyproject.toml names the functions. Each becomes the program, so signals and the exit status are the program's.
 """
@@ -15,6 +15,10 @@ def daemon() -> NoReturn:
 
 def detokenizer() -> NoReturn:
     _become("specd-detok")
+
+
+def control() -> NoReturn:
+    _become("specctl")
 
 
 def _become(name: str) -> NoReturn:

@@ -158,7 +158,7 @@ TEST_SUITE("unit") {
     tokens.ids = Letters("abcd");
     tokens.logprobs = {-1, -2, -4, -8};
     f.streams.Apply(tokens, &f.texts, &f.aborts);
-    const uint64_t late = f.streams.counters().late_tokens;
+    const uint64_t late = f.streams.meters().late_tokens.value();
     for (const uint64_t source : {1, 2}) {  // and a fork of the fork
       const uint64_t stream = source + 1;
       f.Fork(source, stream, 4, {"x", "bc"});
@@ -177,7 +177,7 @@ TEST_SUITE("unit") {
       CHECK(f.aborts.back().finish_reason == SPECD_FINISH_NONE);
       f.Fork(source, stream, 4, {"x", "bc"});
     }
-    CHECK(f.streams.counters().late_tokens == late + 2);
+    CHECK(f.streams.meters().late_tokens.value() == late + 2);
     CHECK(f.streams.num_live() == 0);
   }
 

@@ -29,7 +29,7 @@ TEST_SUITE("unit") {
     }
     CHECK(text == "cd");
     CHECK(f.Aborts().empty());
-    CHECK(f.worker->counters().broken_streams == 0);
+    CHECK(f.worker->meters().broken_streams.value() == 0);
     // Bug: the text of stream 4, an opening and an end, was kept without a number. A reader of its
     // name saw no loss, and waited for ever.
     f.Tick();
@@ -37,7 +37,7 @@ TEST_SUITE("unit") {
     // What was heard again is not given out again.
     f.HearBatch(4, {f.Tokens(2, 0, {0}), f.Tokens(3, 1, {5})});
     CHECK(f.Texts().size() == 2);
-    CHECK(f.worker->counters().unknown_events == 0);
+    CHECK(f.worker->meters().unknown_events.value() == 0);
   }
 
   TEST_CASE("the end of a stream that was lost is asked for") {

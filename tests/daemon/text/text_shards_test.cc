@@ -52,7 +52,7 @@ TEST_SUITE("unit") {
       for (size_t i = 0; i < all.size(); ++i) {
         CHECK(texts[i] == (kShardsOfTwo[i] == index ? all[i] : ""));
       }
-      CHECK(f.worker->counters().unknown_events == 0);
+      CHECK(f.worker->meters().unknown_events.value() == 0);
       f.Tick();
       const std::vector<SignOfLife> signs = f.SignsOfLife();
       REQUIRE_FALSE(signs.empty());
@@ -77,7 +77,7 @@ TEST_SUITE("unit") {
     CHECK(texts.back().finish_reason == SPECD_FINISH_STOP);
     CHECK(texts.back().stop_string == "bc");
     CHECK(texts.back().tokens == 3);
-    CHECK(f.worker->counters().broken_streams == 0);
+    CHECK(f.worker->meters().broken_streams.value() == 0);
   }
 
   TEST_CASE("shards: stop strings are accepted while all text sides live") {

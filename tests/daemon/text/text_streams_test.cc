@@ -95,7 +95,7 @@ TEST_SUITE("unit") {
     f.Tokens(1, 6, {6, 7});  // these tokens were in flight
     f.End(1, 8, SPECD_FINISH_STOP);
     CHECK(f.texts.size() == events);
-    CHECK(f.streams.counters().late_tokens == 4);
+    CHECK(f.streams.meters().late_tokens.value() == 4);
     // The last word follows the stream's end, and asks for nothing.
     REQUIRE(f.aborts.size() == 2);
     CHECK(f.aborts[1].stream == 1);
@@ -225,7 +225,7 @@ TEST_SUITE("unit") {
     CHECK(f.aborts[0].stream == 1);
     CHECK(f.aborts[0].finish_reason == SPECD_FINISH_ABORT);
     CHECK(f.aborts[0].kept_tokens == 1);
-    CHECK(f.streams.counters().broken_streams == 2);
+    CHECK(f.streams.meters().broken_streams.value() == 2);
     f.Tokens(2, 1, {1});
     CHECK(f.Text(2) == "ab");  // the other stream goes on
     CHECK(f.streams.num_live() == 1);
@@ -261,7 +261,7 @@ TEST_SUITE("unit") {
     f.Tokens(9, 0, {0});
     f.End(9, 1, SPECD_FINISH_LENGTH);
     CHECK(f.texts.empty());
-    CHECK(f.streams.counters().unknown_events == 2);
+    CHECK(f.streams.meters().unknown_events.value() == 2);
   }
 
   TEST_CASE(
@@ -301,8 +301,8 @@ TEST_SUITE("unit") {
     f.Tokens(1, 0, {0});
     f.End(1, 1, SPECD_FINISH_LENGTH);
     f.Tokens(1, 1, {1});
-    CHECK(f.streams.counters().unknown_events == 1);
-    CHECK(f.streams.counters().late_tokens == 0);
+    CHECK(f.streams.meters().unknown_events.value() == 1);
+    CHECK(f.streams.meters().late_tokens.value() == 0);
     CHECK(f.Text(1) == "a");
   }
 

@@ -77,7 +77,7 @@ inline std::vector<Request> SampleRequests() {
 inline Counters SampleCounters() {
   Counters counters;
   uint64_t value = 0;
-#define SPECD_COUNTER(name, meaning) counters.name = ++value;
+#define SPECD_COUNTER(name, metric, meaning) counters.name = ++value;
 #include "kernels/core/counter_list.inc"
   counters.discarded = ~uint64_t{0};
   return counters;
