@@ -298,6 +298,9 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   SessionOptions options;
   options.identity = {.session_id = next_session_id_, .daemon_epoch = epoch_};
   options.limits = request.limits;
+  options.origin = {.resumes = request.resumes,
+                    .owner = request.owner,
+                    .generation = request.generation};
   options.profile = &(*model)->profile;
   options.grammars = &(*model)->grammars;
   options.clock = Clock::Real();
@@ -364,7 +367,7 @@ int Daemon::Run(int signal_fd) {
   SessionList::Snapshot all;
   uint64_t version = 0;
   sessions_.Refresh(&version, &all);
-  for (const auto& session : all) session->channel().SetState(DaemonState::kDraining);
+  for (const auto& session : all) session->Drain();
   verify_.Stop();
   verify.join();
   control_->Close();

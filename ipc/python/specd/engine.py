@@ -204,4 +204,4 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
         every degenerate case."""
         struct = c.initialised(s.EngineStats, "specd_engine_stats_init")
         check(c.load().specd_get_engine_stats(self.pointer, ctypes.byref(struct)))
-        return {name: getattr(struct, name) for name, *_ in s.EngineStats._fields_[2:]}
+        return {name: getattr(struct, name) for name, *_ in s.EngineStats._fields_[1:]}

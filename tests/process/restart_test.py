@@ -1,0 +1,193 @@
+"""Engines go on when their daemon is killed or restarted: the same tokens, ends and sums as undisturbed.
+
+The reference is a run of the same engine whose daemon nobody touches. Rows are a function of a sequence's
+text alone, so any token, seed, coin or rule that a restart lost would change what follows.
+"""
+
+import hashlib
+import signal
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import specd
+from support import ProcessTest
+
+V = 2048
+DRAFT = 3
+PROMPT = [300, 301, 302, 303]
+
+
+def row(text, salt):
+    digest = hashlib.sha256(repr((list(text), salt)).encode()).digest()
+    values = np.random.default_rng(int.from_bytes(digest[:8], "little")).normal(size=V) * 3
+    values[0] = -50  # <|endoftext|> comes where max_tokens has not ended the text before
+    return values.astype(np.float32)
+
+
+def params(name, **fields):
+    return name, specd.SamplingParams(seed=7, max_tokens=40, **fields)
+
+
+CASES = [
+    params("greedy", temperature=0, repetition_penalty=1.3, frequency_penalty=0.4, logprobs=2),
+    params("block", temperature=0.9, top_p=0.95, logprobs=1),
+    params("token", verify="token", temperature=1.1, top_k=50, presence_penalty=0.5, min_tokens=9),
+    params("tree", verify="traversal", temperature=0.8, min_p=0.01),
+    params("match", verify="exact_match", temperature=1.0, bad_words=[[300], [301, 302]]),
+    params("regex", structured_outputs=specd.StructuredOutputs(regex="[a-z ]{5,400}"), temperature=1),
+    params("stop", temperature=0.7, stop_token_ids=list(range(301, 2000, 60)), logprobs=0),
+]
+
+
+class Run:
+    """The engine of a run. `disturb` is called with the number of the moment, at every moment at which a
+    daemon may go."""
+
+    def __init__(self, engine, disturb):
+        self.engine, self.disturb, self.moment = engine, disturb, 0
+        self.texts, self.ends, self.live = {}, {}, {}
+        self.rows = engine.rows(64 * (DRAFT + 1))
+        self.q = engine.rows(64, "draft")
+
+    def pause(self):
+        self.moment += 1
+        self.disturb(self.moment)
+
+    def open(self, name, params, outputs=()):
+        self.texts[name] = list(outputs)
+        self.live[name] = self.engine.open(params, PROMPT, outputs, request_id=name)
+
+    def draft(self, names):
+        """Draws DRAFT tokens for each sequence, one place after another."""
+        drafts = {name: [] for name in names}
+        for _ in range(DRAFT):
+            requests = []
+            for k, name in enumerate(names):
+                text = self.texts[name] + drafts[name]
+                self.q[k] = row(text, "p") + row(text, "noise") / 4
+                requests.append(specd.DraftRequest(self.live[name], drafts[name], row=k))
+            self.pause()
+            for name, children in zip(names, self.engine.sample_draft(None, requests)):
+                drafts[name].append(int(children.ids[0]))
+        return drafts
+
+    def step(self):
+        names = list(self.live)
+        drafts, records = self.draft(names), []
+        for k, name in enumerate(names):
+            first, text = k * (DRAFT + 1), self.texts[name] + drafts[name]
+            for place in range(DRAFT + 1):
+                end = len(text) - DRAFT + place
+                self.rows[first + place] = row(text[:end], "p")
+                if place < DRAFT:
+                    self.q[k * DRAFT + place] = row(text[:end], "p") + row(text[:end], "noise") / 4
+            records.append(specd.Draft(
+                self.live[name], drafts[name], sampled=[True] * DRAFT,
+                target_rows=range(first, first + DRAFT + 1),
+                draft_rows=range(k * DRAFT, (k + 1) * DRAFT)))
+        self.pause()
+        round = self.engine.submit(None, records)
+        self.pause()
+        results = round.result(60_000)
+        self.pause()
+        for name, result in zip(names, results):
+            assert result.status == "ok", (name, result)
+            self.texts[name] += result.tokens.tolist()
+            assert result.total_kept == len(self.texts[name]), (name, result)
+            if result.finish_reason:
+                sequence = self.live.pop(name)
+                self.ends[name] = (result.finish_reason, result.stop_token, sequence.final())
+                # Handles of ended sequences stay valid too, until they are closed.
+                self.pause()
+                assert sequence.state() == self.ends[name][2], name
+                sequence.close()
+
+    def run(self):
+        for name, params in CASES:
+            self.open(name, params)
+        self.open("again", CASES[1][1], outputs=[310, 311])
+        for number in range(60):
+            if number == 3:
+                self.texts["fork"] = list(self.texts["block"])
+                self.live["fork"] = self.live["block"].fork(request_id="fork", seed=11)
+            if number == 4:
+                self.live.pop("match").close()
+                self.open("late", CASES[0][1])
+            if not self.live:
+                return self.texts, self.ends
+            self.step()
+        raise AssertionError("the sequences do not end")
+
+
+class RestartTest(ProcessTest):
+    def serve(self):
+        return self.daemon("--threads=1")
+
+    def run_with(self, disturb, **options):
+        engine = specd.Engine(f"unix:{self.socket}", vocab_size=V, max_draft=DRAFT, max_sequences=32,
+                              **options)
+        with engine:
+            found = Run(engine, disturb).run()
+            return found, engine.stats()["reattached"]
+
+    def undisturbed(self):
+        daemon = self.serve()
+        moments = []
+        found, reattached = self.run_with(moments.append)
+        self.stop(daemon)
+        self.assertEqual(reattached, 0)
+        # Every case has something to lose, and drafts were accepted and rejected.
+        self.assertGreater(min(len(text) for text in found[0].values()), 3)
+        return found, moments[-1]
+
+    def same(self, found, expected):
+        for name, text in expected[0].items():
+            self.assertEqual(found[0][name], text, name)
+        self.assertEqual(repr(found[1]), repr(expected[1]))
+
+    def test_a_daemon_that_is_killed_or_restarted_at_any_moment_changes_nothing(self):
+        expected, num_moments = self.undisturbed()
+        for end, every in ((self.kill, 5), (self.stop, 7)):
+            running = [self.serve()]
+            ends = []
+
+            def disturb(moment):
+                if moment % every == 0:
+                    end(running.pop())
+                    running.append(self.serve())
+                    ends.append(moment)
+
+            found, reattached = self.run_with(disturb, reconnect_ms=60_000)
+            with self.subTest(end=end.__name__):
+                self.same(found, expected)
+                self.assertGreater(len(ends), 10)
+                # A daemon that nothing was asked of goes unnoticed.
+                self.assertGreaterEqual(len(ends), reattached)
+                self.assertGreater(reattached, len(ends) // 2)
+            self.stop(running.pop())
+        self.assertGreater(num_moments, 50)
+
+    def test_the_engine_waits_while_no_daemon_is_there(self):
+        expected, _ = self.undisturbed()
+        running, starts = [self.serve()], []
+
+        def disturb(moment):
+            if moment in (6, 23, 44):
+                self.kill(running.pop())
+                start = threading.Timer(0.3, lambda: running.append(self.serve()))
+                start.start()
+                starts.append(start)
+
+        found, reattached = self.run_with(disturb, reconnect_ms=60_000)
+        self.same(found, expected)
+        self.assertEqual(reattached, 3)
+        for start in starts:
+            start.join()
+        self.stop(running.pop())
+
+
+if __name__ == "__main__":
+    unittest.main()
