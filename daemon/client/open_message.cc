@@ -268,10 +268,11 @@ absl::StatusOr<OpeningsMessage> MakeOpeningsMessage(std::span<const NamedParams>
     if (added.ok() && *added) continue;
     *refused = i;
     if (!added.ok()) return added.status();
-    return Invalid("num_openings",
-                   fmt::format("the openings up to this one have more than {} bytes together; open "
-                               "the rest in another call",
-                               kOpeningsFileBytesMax));
+    return Invalid(
+        "num_openings",
+        fmt::format("the openings up to this one have more bytes than fit: at most {} are "
+                    "allowed in one call; open the rest in another",
+                    kOpeningsFileBytesMax));
   }
   return std::move(file).Finish();
 }

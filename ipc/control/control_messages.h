@@ -53,9 +53,9 @@ struct HelloRequest {
     f("max_path", self.limits.max_path);
     f("profile", self.profile, 64);
     f("tokenizer_hash", self.tokenizer_hash);
-    f(OptionalKey{"resumes"}, self.resumes);
-    f(OptionalKey{"owner"}, self.owner);
-    f(OptionalKey{"generation"}, self.generation);
+    f("resumes", self.resumes);
+    f("owner", self.owner);
+    f("generation", self.generation);
   }
 };
 

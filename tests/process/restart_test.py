@@ -5,7 +5,7 @@ text alone, so any token, seed, coin or rule that a restart lost would change wh
 """
 
 import hashlib
-import signal
+import json
 import threading
 import time
 import unittest
@@ -13,7 +13,7 @@ import unittest
 import numpy as np
 
 import specd
-from support import ProcessTest
+from support import ProcessTest, TOKENIZER, wait_until
 
 V = 2048
 DRAFT = 3
@@ -49,6 +49,7 @@ class Run:
     def __init__(self, engine, disturb):
         self.engine, self.disturb, self.moment = engine, disturb, 0
         self.texts, self.ends, self.live = {}, {}, {}
+        self.overlaps = False
         self.rows = engine.rows(64 * (DRAFT + 1))
         self.q = engine.rows(64, "draft")
 
@@ -74,23 +75,25 @@ class Run:
                 drafts[name].append(int(children.ids[0]))
         return drafts
 
-    def step(self):
-        names = list(self.live)
+    def submit(self, names, first):
+        """A round of these sequences over rows from `first` on."""
         drafts, records = self.draft(names), []
-        for k, name in enumerate(names):
-            first, text = k * (DRAFT + 1), self.texts[name] + drafts[name]
+        for k, name in enumerate(names, first):
+            at, text = k * (DRAFT + 1), self.texts[name] + drafts[name]
             for place in range(DRAFT + 1):
                 end = len(text) - DRAFT + place
-                self.rows[first + place] = row(text[:end], "p")
+                self.rows[at + place] = row(text[:end], "p")
                 if place < DRAFT:
                     self.q[k * DRAFT + place] = row(text[:end], "p") + row(text[:end], "noise") / 4
             records.append(specd.Draft(
                 self.live[name], drafts[name], sampled=[True] * DRAFT,
-                target_rows=range(first, first + DRAFT + 1),
-                draft_rows=range(k * DRAFT, (k + 1) * DRAFT)))
+                target_rows=range(at, at + DRAFT + 1), draft_rows=range(k * DRAFT, (k + 1) * DRAFT)))
         self.pause()
         round = self.engine.submit(None, records)
         self.pause()
+        return round
+
+    def take(self, names, round):
         results = round.result(60_000)
         self.pause()
         for name, result in zip(names, results):
@@ -105,6 +108,27 @@ class Run:
                 assert sequence.state() == self.ends[name][2], name
                 sequence.close()
 
+    def step(self):
+        names = list(self.live)
+        if len(names) > 5 and self.overlaps:
+            # Two rounds are in flight: no call comes between them.
+            halves = names[:4], names[4:]
+            rounds = [self.plain(half, first) for half, first in zip(halves, (0, 4))]
+            for half, round in zip(halves, rounds):
+                self.take(half, round)
+            return
+        self.take(names, self.submit(names, 0))
+
+    def plain(self, names, first):
+        """A round without drafts."""
+        records = []
+        for k, name in enumerate(names, first):
+            self.rows[k] = row(self.texts[name], "p")
+            records.append(specd.Draft(self.live[name], target_rows=[k]))
+        round = self.engine.submit(None, records)
+        self.pause()
+        return round
+
     def run(self):
         for name, params in CASES:
             self.open(name, params)
@@ -118,6 +142,7 @@ class Run:
                 self.open("late", CASES[0][1])
             if not self.live:
                 return self.texts, self.ends
+            self.overlaps = number % 3 == 1
             self.step()
         raise AssertionError("the sequences do not end")
 
@@ -187,6 +212,75 @@ class RestartTest(ProcessTest):
         for start in starts:
             start.join()
         self.stop(running.pop())
+
+    def test_stop_strings_are_found_behind_a_restart(self):
+        # The string begins before the daemon is killed and ends behind it.
+        vocabulary = json.loads(TOKENIZER.read_text())["model"]["vocab"]
+        text = [vocabulary[letter] for letter in "the-end-is-near"]
+        for cut in (1, 5, 8, 11):
+            running = [self.serve()]
+            with specd.Engine(f"unix:{self.socket}", vocab_size=V, reconnect_ms=60_000) as engine:
+                sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=60, logprobs=0,
+                                                            stop=["end-is-n"]))
+                total = 0
+                for place, token in enumerate(text):
+                    if place == cut:
+                        self.kill(running.pop())
+                        running.append(self.serve())
+                    rows = np.zeros((1, V), np.float32)
+                    rows[0, token] = 50
+                    result, = engine.verify(rows, {sequence: []})
+                    if result.status == "finished":
+                        break
+                    self.assertEqual(result.status, "ok")
+                    total += 1
+                    self.assertEqual(result.total_kept, total)
+                wait_until(lambda: sequence.state().finish_reason == "stop", "the stop string")
+                final = sequence.final()
+                self.assertEqual((final.finish_reason, final.kept_tokens), ("stop", 12), cut)
+                # An end that the text side has found is known to the next daemon too.
+                self.kill(running.pop())
+                running.append(self.serve())
+                engine.stats()
+                self.assertEqual(repr(sequence.final()), repr(final))
+            self.stop(running.pop())
+
+    def test_what_cannot_go_on_is_refused_by_name(self):
+        for options, words in (({"uri": "embedded:cpu"}, "reconnect_ms = 5 is for engines of a daemon"),
+                               ({"reconnect_ms": 3_600_001}, "reconnect_ms = 3600001.*0 .. 3600000")):
+            with self.subTest(words), self.assertRaisesRegex(specd.Error, words):
+                specd.Engine(**{"uri": f"unix:{self.socket}", "vocab_size": V, "reconnect_ms": 5, **options})
+        daemon = self.serve()
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V, reconnect_ms=300) as engine:
+            sequence = engine.open(specd.SamplingParams(seed=1))
+            with self.assertRaisesRegex(specd.Error, "coins.*reconnect_ms = 0"):
+                sequence.set_coins({})
+            with self.assertRaisesRegex(specd.Error, "ranks.*reconnect_ms = 0"):
+                engine.group()
+            with self.assertRaisesRegex(specd.Error, "CUDA stream.*reconnect_ms = 0"):
+                engine.rows(1)
+                engine.submit(None, {sequence: []}, cuda_stream=1)
+            self.kill(daemon)
+            begin = time.monotonic()
+            with self.assertRaisesRegex(specd.Error, "none took this engine within reconnect_ms = 300"):
+                engine.verify(np.zeros((1, V), np.float32), {sequence: []})
+            self.assertGreaterEqual(time.monotonic() - begin, 0.3)
+
+    def test_a_daemon_of_another_model_ends_the_engine_by_name(self):
+        daemon = self.serve()
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V, reconnect_ms=60_000,
+                          tokenizer=TOKENIZER) as engine:
+            sequence = engine.open()
+            self.kill(daemon)
+            other = json.loads(TOKENIZER.read_text())
+            vocabulary = other["model"]["vocab"]
+            vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+            path = self.folder / "other.json"
+            path.write_text(json.dumps(other))
+            self.daemon(f"--tokenizer={path}")
+            with self.assertRaisesRegex(specd.Error, "does not take this engine: .*tokenizer") as raised:
+                engine.verify(np.zeros((1, V), np.float32), {sequence: []})
+            self.assertEqual(raised.exception.code_name, "SPECD_ERROR_DISCONNECTED")
 
 
 if __name__ == "__main__":
