@@ -245,6 +245,20 @@ class RestartTest(ProcessTest):
                 self.assertEqual(repr(sequence.final()), repr(final))
             self.stop(running.pop())
 
+    def test_an_engine_in_cpp_prints_the_same_text(self):
+        flags = "--prompt=The daemon|A round|The engine", "--max_tokens=150", "--draft=3", "--drafts=sampled", "--stats=none"
+        daemon = self.serve()
+        expected = self.engine(*flags)
+        self.assertEqual(expected.wait(), 0, expected.stderr)
+        engine = self.engine(*flags, "--forward_ms=20", "--reconnect_ms=60000")
+        for _ in range(4):
+            time.sleep(.3)  # somewhere in its text: a restart at any moment changes nothing
+            self.kill(daemon)
+            daemon = self.serve()
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        self.assertEqual(engine.stdout, expected.stdout)
+        self.stop(daemon)
+
     def test_what_cannot_go_on_is_refused_by_name(self):
         for options, words in (({"uri": "embedded:cpu"}, "reconnect_ms = 5 is for engines of a daemon"),
                                ({"reconnect_ms": 3_600_001}, "reconnect_ms = 3600001.*0 .. 3600000")):
