@@ -20,6 +20,7 @@
 #include "daemon/base/build_identity.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
+#include "daemon/base/service_manager.h"
 #include "daemon/base/stop_signals.h"
 #include "daemon/base/user_budgets.h"
 #include "daemon/base/version.h"
@@ -115,7 +116,7 @@ class Daemon {
                                    session.options().identity.session_id);
                              }}) {}
 
-  absl::Status Start();
+  absl::Status Start(UniqueFd listening);
   int Run(int signal_fd);
 
  private:
@@ -124,7 +125,7 @@ class Daemon {
   void DumpTraces();
   absl::Status FindDevice();
   void StartDevice();
-  absl::Status StartControl();
+  absl::Status StartControl(UniqueFd listening);
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request, uint32_t uid);
   bool TextSideAlive() const;
   void DeviceFailed(std::string_view why);
@@ -157,7 +158,7 @@ class Daemon {
   std::unique_ptr<TextWorker> text_worker_;
 };
 
-absl::Status Daemon::Start() {
+absl::Status Daemon::Start(UniqueFd listening) {
   if (config_.memory.constraints_bytes > 0) {
     grammar::GrammarMemory::OfProcess().Bound(config_.memory.constraints_bytes);
   }
@@ -166,7 +167,9 @@ absl::Status Daemon::Start() {
   if (absl::Status status = FindDevice(); !status.ok()) return status;
   if (!device_uuid_.empty()) StartDevice();
   if (absl::Status status = StartRecorder(); !status.ok()) return status;
-  if (absl::Status status = StartControl(); !status.ok()) return status;
+  if (absl::Status status = StartControl(std::move(listening)); !status.ok()) {
+    return status;
+  }
   return StartTextSide();
 }
 
@@ -258,7 +261,7 @@ void Daemon::StartDevice() {
   }
 }
 
-absl::Status Daemon::StartControl() {
+absl::Status Daemon::StartControl(UniqueFd listening) {
   ControlServer::Options options;
   options.path = config_.listen_path;
   options.allowed_uids = config_.allowed_uids;
@@ -279,7 +282,8 @@ absl::Status Daemon::StartControl() {
   if (config_.detokenizer != DetokenizerMode::kOff) {
     options.hello.text_endpoint = config_.text_endpoint;
   }
-  absl::StatusOr<std::unique_ptr<ControlServer>> control = ControlServer::Create(options);
+  absl::StatusOr<std::unique_ptr<ControlServer>> control =
+      ControlServer::Create(options, std::move(listening));
   if (!control.ok()) return control.status();
   control_ = *std::move(control);
   return absl::OkStatus();
@@ -342,6 +346,7 @@ int Daemon::Run(int signal_fd) {
   std::thread verify([this] { verify_.Run(); });
   Log("attach").info("specd {} serves unix:{} on {}", kVersion, config_.listen_path,
                      config_.device);
+  NotifyServiceManager("READY=1");
   Log("egress").info("token events on {}", config_.tokens_endpoint);
   WarnOfOpenEndpoint("tokens", config_.tokens_endpoint);
   WarnOfOpenEndpoint("ask", config_.ask_endpoint);
@@ -362,6 +367,7 @@ int Daemon::Run(int signal_fd) {
 
   // Drain: the daemon takes nothing new and answers the rounds that were submitted. Then each stage
   // stops after the stage that feeds it.
+  NotifyServiceManager("STOPPING=1");
   Log("attach").info("stopping");
   SessionList::Snapshot all;
   uint64_t version = 0;
@@ -385,11 +391,11 @@ int Daemon::Run(int signal_fd) {
 
 }  // namespace
 
-int RunDaemon(const DaemonConfig& config) {
+int RunDaemon(const DaemonConfig& config, UniqueFd listening) {
   OpenSocketsToGroup();
   const UniqueFd signal_fd = BlockedSignals();
   Daemon daemon(config);
-  if (absl::Status status = daemon.Start(); !status.ok()) {
+  if (absl::Status status = daemon.Start(std::move(listening)); !status.ok()) {
     std::fprintf(stderr, "specd: %s\n", std::string(status.message()).c_str());
     return kExitCouldNotStart;
   }
