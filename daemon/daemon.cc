@@ -20,6 +20,7 @@
 #include "daemon/base/build_identity.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/mps.h"
+#include "daemon/base/service_manager.h"
 #include "daemon/base/stop_signals.h"
 #include "daemon/base/user_budgets.h"
 #include "daemon/base/version.h"
@@ -98,7 +99,7 @@ class Daemon {
                              },
                              meters->verify()}) {}
 
-  absl::Status Start();
+  absl::Status Start(UniqueFd listening);
   int Run(int signal_fd);
 
  private:
@@ -107,7 +108,7 @@ class Daemon {
   void DumpTraces();
   absl::Status FindDevice();
   void StartDevice();
-  absl::Status StartControl();
+  absl::Status StartControl(UniqueFd listening);
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request, uint32_t uid);
   bool TextSideAlive() const;
   void DeviceFailed(std::string_view why);
@@ -140,7 +141,7 @@ class Daemon {
   std::unique_ptr<TextWorker> text_worker_;
 };
 
-absl::Status Daemon::Start() {
+absl::Status Daemon::Start(UniqueFd listening) {
   if (config_.memory.constraints_bytes > 0) {
     grammar::GrammarMemory::OfProcess().Bound(config_.memory.constraints_bytes);
   }
@@ -149,7 +150,9 @@ absl::Status Daemon::Start() {
   if (absl::Status status = FindDevice(); !status.ok()) return status;
   if (!device_uuid_.empty()) StartDevice();
   if (absl::Status status = StartRecorder(); !status.ok()) return status;
-  if (absl::Status status = StartControl(); !status.ok()) return status;
+  if (absl::Status status = StartControl(std::move(listening)); !status.ok()) {
+    return status;
+  }
   return StartTextSide();
 }
 
@@ -246,7 +249,7 @@ void Daemon::StartDevice() {
   }
 }
 
-absl::Status Daemon::StartControl() {
+absl::Status Daemon::StartControl(UniqueFd listening) {
   ControlServer::Options options;
   options.path = config_.listen_path;
   options.allowed_uids = config_.allowed_uids;
@@ -268,7 +271,8 @@ absl::Status Daemon::StartControl() {
   if (config_.detokenizer != DetokenizerMode::kOff) {
     options.hello.text_endpoint = config_.text_endpoint;
   }
-  absl::StatusOr<std::unique_ptr<ControlServer>> control = ControlServer::Create(options);
+  absl::StatusOr<std::unique_ptr<ControlServer>> control =
+      ControlServer::Create(options, std::move(listening));
   if (!control.ok()) return control.status();
   control_ = *std::move(control);
   return absl::OkStatus();
@@ -287,6 +291,8 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   SessionOptions options;
   options.identity = {.session_id = next_session_id_, .daemon_epoch = epoch_};
   options.limits = request.limits;
+  options.origin = {
+      .resumes = request.resumes, .owner = request.owner, .generation = request.generation};
   options.profile = &(*model)->profile;
   options.grammars = &(*model)->grammars;
   options.clock = Clock::Real();
@@ -329,6 +335,7 @@ int Daemon::Run(int signal_fd) {
   std::thread verify([this] { verify_.Run(); });
   Log("attach").info("specd {} serves unix:{} on {}", kVersion, config_.listen_path,
                      config_.device);
+  NotifyServiceManager("READY=1");
   Log("egress").info("token events on {}", config_.tokens_endpoint);
   WarnOfOpenEndpoint("tokens", config_.tokens_endpoint);
   WarnOfOpenEndpoint("ask", config_.ask_endpoint);
@@ -351,11 +358,12 @@ int Daemon::Run(int signal_fd) {
   // Drain: the daemon takes nothing new and answers the rounds that were submitted. Then each stage
   // stops after the stage that feeds it.
   meters_.SetPhase(DaemonPhase::kDraining);
+  NotifyServiceManager("STOPPING=1");
   Log("attach").info("stopping");
   SessionList::Snapshot all;
   uint64_t version = 0;
   sessions_.Refresh(&version, &all);
-  for (const auto& session : all) session->channel().SetState(DaemonState::kDraining);
+  for (const auto& session : all) session->Drain();
   verify_.Stop();
   verify.join();
   control_->Close();
@@ -379,7 +387,7 @@ int FailToStart(const absl::Status& status) {
 
 }  // namespace
 
-int RunDaemon(const DaemonConfig& config) {
+int RunDaemon(const DaemonConfig& config, UniqueFd listening) {
   OpenSocketsToGroup();
   const UniqueFd signal_fd = BlockedSignals();
   const uint64_t epoch = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
@@ -387,7 +395,8 @@ int RunDaemon(const DaemonConfig& config) {
       DaemonMeters::Create(MetersFor(config, epoch));
   if (!meters.ok()) return FailToStart(meters.status());
   Daemon daemon(config, epoch, meters->get());
-  if (absl::Status status = daemon.Start(); !status.ok()) return FailToStart(status);
+  if (absl::Status status = daemon.Start(std::move(listening)); !status.ok())
+    return FailToStart(status);
   return daemon.Run(signal_fd.get());
 }
 

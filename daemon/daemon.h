@@ -10,12 +10,14 @@
 
 #include "absl/status/status.h"
 #include "daemon/config.h"
+#include "ipc/base/unique_fd.h"
 
 namespace specd {
 
 // Runs until SIGTERM or SIGINT. Returns the exit code: 0 after a clean drain, 1 if the daemon could
 // not start, 70 after a device error. A supervisor should restart a daemon that returned 70. Both
-// signals are blocked in all threads. REQUIRES: SetUpLogging was called.
-int RunDaemon(const DaemonConfig& config);
+// signals are blocked in all threads. `listening`: ControlServer::Create. REQUIRES: SetUpLogging
+// was called.
+int RunDaemon(const DaemonConfig& config, UniqueFd listening);
 
 }  // namespace specd

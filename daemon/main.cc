@@ -17,6 +17,7 @@
 #include "daemon/base/build_identity.h"
 #include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
+#include "daemon/base/service_manager.h"
 #include "daemon/base/version.h"
 #include "daemon/config.h"
 #include "daemon/daemon.h"
@@ -224,6 +225,12 @@ int main(int argc, char** argv) {
   }
   specd::DaemonConfig config;
   absl::Status status = ReadFlags(&config);
+  specd::UniqueFd listening;
+  if (status.ok()) {
+    absl::StatusOr<specd::UniqueFd> taken = specd::TakeListeningSocket(config.listen_path);
+    status = taken.status();
+    if (taken.ok()) listening = *std::move(taken);
+  }
   if (status.ok()) {
     status = specd::SetUpLogging(
         {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
@@ -237,7 +244,7 @@ int main(int argc, char** argv) {
   }
   RaiseDescriptorLimit();
   GiveEachThreadItsHeap();
-  const int code = specd::RunDaemon(config);
+  const int code = specd::RunDaemon(config, std::move(listening));
   specd::StopLogging();
   return code;
 }

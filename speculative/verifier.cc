@@ -40,7 +40,7 @@ Verifier::Verifier(const VerifierOptions& options, std::unique_ptr<Backend> back
     : options_(options),
       backend_(std::move(backend)),
       opening_(options.limits, options.eos_token_ids, options.grammars),
-      sequences_(options.max_sequences, options.owner),
+      sequences_(options.max_sequences, options.owner, options.generation),
       rows_(options.limits.vocab_size),
       scratch_(options.limits),
       packer_(options.limits, &sequences_, &rows_, &counters_, backend_.get(), options.now_ns),
@@ -75,7 +75,13 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
                                            std::tuple{&rows_.draft, "draft", built.draft_change}}) {
     if (absl::Status s = CheckRowKind(view->rules, role, change); !s.ok()) return s;
   }
-  Sequence* sequence = sequences_.Open();
+  if (built.handle != 0 && !sequences_.CanOpenAs(built.handle)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "handle = {:#x} is not of this session, or its slot is taken; leave it out, and the "
+        "sequence gets a handle",
+        built.handle));
+  }
+  Sequence* sequence = sequences_.Open(built.handle);
   if (sequence == nullptr) {
     return absl::ResourceExhaustedError(
         fmt::format("{} sequences are open, or closed with staged rounds under way, as many as "
@@ -106,6 +112,7 @@ absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional
         handle));
   }
   Sequence child = *parent;
+  child.handle = 0;
   child.seed = seed.has_value() ? *seed : DrawSeed();
   child.coins.clear();
   return Insert(std::move(child));

@@ -53,7 +53,8 @@ struct VerifierOptions {
   std::shared_ptr<grammar::GrammarCompiler> grammars = {};
   // Tells the time in nanoseconds, to any thread; decides how many threads fill masks. Null: one.
   grammar::MaskPool::NowNs now_ns = {};
-  uint32_t owner = 0;  // the part of handles that tells sessions apart (sequence_round.h)
+  uint32_t owner = 0;       // the part of handles that tells sessions apart (sequence_round.h)
+  uint32_t generation = 0;  // after which the generations of handles begin
   // The bound of a piece of a round or call (RoundPieces). 0: kPieceWork for each thread, or
   // kDevicePieceWork.
   int64_t piece_work = 0;
@@ -76,9 +77,10 @@ class Verifier {
 
   // Builds sequences for Insert; any thread, at any time.
   const SequenceOpening& opening() const { return opening_; }
-  // Gives a built sequence a slot. RESOURCE_EXHAUSTED if max_sequences are open; INVALID_ARGUMENT
-  // if the bound rows cannot honour its parameters. After an error `built` is as it was, and the
-  // caller gives back its memory.
+  // Gives a built sequence a slot, or that of the handle that it has. RESOURCE_EXHAUSTED if
+  // max_sequences are open; INVALID_ARGUMENT if the bound rows cannot honour its parameters, or if
+  // the handle cannot be had. After an error `built` is as it was, and the caller gives back its
+  // memory.
   absl::StatusOr<SequenceInfo> Insert(Sequence&& built);
   // Does both steps.
   absl::StatusOr<SequenceInfo> Open(const SequenceParams& params,

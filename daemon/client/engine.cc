@@ -77,7 +77,16 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   hello.profile = options.profile == nullptr ? "" : options.profile;
   hello.pid = static_cast<uint32_t>(getpid());
   if (options.reserved != 0) return Invalid("reserved", "reserved must be 0");
-  if (options.reserved2 != 0) return Invalid("reserved2", "reserved2 must be 0");
+  if (absl::Status status = CheckTimeout("reconnect_ms", options.reconnect_ms, 0); !status.ok()) {
+    return status;
+  }
+  if (options.reconnect_ms != 0 && !IsSocketUri(uri)) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "reconnect_ms",
+                     fmt::format("reconnect_ms = {} is for engines of a daemon; leave it 0 with "
+                                 "\"{}\", whose verifier lives as long as the engine",
+                                 options.reconnect_ms, uri));
+  }
+  hello.resumes = options.reconnect_ms != 0;
   if (options.spin_us < -1 || options.spin_us > kSpinUsMax) {
     return Invalid("spin_us",
                    fmt::format("spin_us = {} is outside -1 .. {}", options.spin_us, kSpinUsMax));
@@ -111,11 +120,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
   if (!mapped.ok()) return mapped.status();
   return std::unique_ptr<Engine>(new Engine(*std::move(link),
                                             std::make_unique<Segment>(*std::move(segment)),
-                                            *std::move(reply), options));
+                                            std::move(hello), *std::move(reply), options));
 }
 
-Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
-               const specd_options& options)
+Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment,
+               HelloRequest asked, HelloReply hello, const specd_options& options)
     : link_(std::move(link)),
       segment_(std::move(segment)),
       hello_(std::move(hello)),
@@ -124,6 +133,11 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
       calls_(link_.get(), &rounds_, segment_->limits(), timeout_ms_),
       ends_(*link_, rounds_, segment_->limits().max_sequences),
       opening_warnings_(link_->WarningsOfModel(options.vocab_size)) {
+  if (options.reconnect_ms != 0) {
+    reattachment_ = std::make_unique<Reattachment>(link_.get(), segment_.get(), std::move(asked),
+                                                   options.reconnect_ms);
+    rounds_.ReattachBy(reattachment_.get());
+  }
   rounds_.channel().SetState(EngineState::kRunning);
 }
 
@@ -134,9 +148,35 @@ Engine::~Engine() {
 }
 
 absl::StatusOr<Reply> Engine::Ask(const Request& request, int fd) {
-  absl::StatusOr<Reply> reply = link_->Call(request, fd, nullptr);
-  if (!reply.ok()) return WhyUnanswered(reply.status());
-  return reply;
+  for (;;) {
+    absl::StatusOr<Reply> reply = link_->Call(AtDaemon(request), fd, nullptr);
+    if (reply.ok()) return reply;
+    const absl::Status why = WhyUnanswered(reply.status());
+    if (!link_->PeerGone() || !rounds_.MayPass(why)) return why;
+    const absl::Status attached = reattachment_->Await(&rounds_.channel());
+    if (!attached.ok()) return attached;
+  }
+}
+
+Request Engine::AtDaemon(const Request& request) const {
+  Request sent = request;
+  if (reattachment_ == nullptr) return sent;
+  const SessionRecord& record = reattachment_->record();
+  if (auto* bind = std::get_if<BindTensorRequest>(&sent)) {
+    bind->region = record.RegionAtDaemon(bind->region);
+  }
+  if (auto* unregister = std::get_if<UnregisterRegionRequest>(&sent)) {
+    unregister->region = record.RegionAtDaemon(unregister->region);
+  }
+  return sent;
+}
+
+absl::Status Engine::CheckCanTell(const char* field, const char* what) const {
+  if (reattachment_ == nullptr) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_UNSUPPORTED, field,
+                   fmt::format("{}: another daemon cannot be told of {}; open the engine with "
+                               "reconnect_ms = 0",
+                               field, what));
 }
 
 absl::Status Engine::WhyUnanswered(const absl::Status& status) const {
@@ -150,7 +190,8 @@ absl::StatusOr<uint32_t> Engine::RegisterRegion(int fd, uint64_t size_bytes) {
   absl::StatusOr<RegionReply> reply =
       Expect<RegionReply>(Ask(RegisterRegionRequest{size_bytes}, fd));
   if (!reply.ok()) return reply.status();
-  return reply->region;
+  if (reattachment_ == nullptr) return reply->region;
+  return reattachment_->record().AddRegion(reply->region, fd, size_bytes);
 }
 
 absl::Status Engine::Alloc(uint64_t size_bytes, specd_region* region) {
@@ -185,6 +226,7 @@ absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region)
 }
 
 absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
+  if (absl::Status s = CheckCanTell("address", "device memory"); !s.ok()) return s;
   return Note(link_->RegisterDevice(address, size_bytes), reinterpret_cast<void*>(address),
               size_bytes, region);
 }
@@ -212,6 +254,7 @@ absl::Status Engine::Note(const absl::StatusOr<EngineLink::Registration>& regist
 absl::Status Engine::Unregister(uint32_t region) {
   const absl::Status status = Expect<OkReply>(Ask(UnregisterRegionRequest{region})).status();
   if (!status.ok()) return status;
+  if (reattachment_ != nullptr) reattachment_->record().RemoveRegion(region);
   mappings_.erase(region);
   skips_.erase(region);
   return absl::OkStatus();
@@ -235,7 +278,9 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                         : "were aborted, and the daemon has still to see that; try again later"));
   }
   absl::Status status = ExplainSkip(Expect<OkReply>(Ask(*request)).status(), skip_bytes);
-  if (status.ok()) rounds_.NoteBound(role);
+  if (!status.ok()) return status;
+  rounds_.NoteBound(role);
+  if (reattachment_ != nullptr) reattachment_->record().AddBinding(*request);
   return status;
 }
 
@@ -252,6 +297,11 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
   if (!reply.ok()) return reply.status();
   opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
   if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
+  if (reattachment_ != nullptr) {
+    const absl::StatusOr<OpenContent> content = ReadOpenContent(request_id, params);
+    if (!content.ok()) return content.status();
+    reattachment_->record().AddOpening(*content, reply->sequences, reply->seeds);
+  }
   return Report(*reply, message->num_sequences, infos);
 }
 
@@ -271,6 +321,21 @@ absl::Status Engine::OpenSequences(const specd_openings& openings, uint32_t* ref
   }
   opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
   if (!reply->sequences.empty()) owner_ = OwnerOf(reply->sequences[0]);
+  if (reattachment_ != nullptr) {
+    auto sequence = reply->sequences.begin();
+    auto seed = reply->seeds.begin();
+    for (const NamedParams& opening : *named) {
+      const absl::StatusOr<OpenContent> content =
+          ReadOpenContent(opening.request_id, *opening.params);
+      if (!content.ok()) return content.status();
+      const auto count = static_cast<ptrdiff_t>(content->num_sequences);
+      if (reply->sequences.end() - sequence < count || reply->seeds.end() - seed < count) break;
+      reattachment_->record().AddOpening(*content, {sequence, sequence + count},
+                                         {seed, seed + count});
+      sequence += count;
+      seed += count;
+    }
+  }
   return Report(*reply, message->num_sequences, infos);
 }
 
@@ -282,11 +347,16 @@ absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_i
                                     seed != nullptr ? *seed : 0};
   absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(Ask(request));
   if (!reply.ok()) return reply.status();
+  if (reattachment_ != nullptr && reply->sequences.size() == 1 && reply->seeds.size() == 1) {
+    reattachment_->record().AddFork(sequence, request_id, reply->sequences[0], reply->seeds[0]);
+  }
   return Report(*reply, 1, infos);
 }
 
 absl::Status Engine::CloseSequence(specd_sequence sequence) {
-  return Expect<OkReply>(Ask(CloseSequenceRequest{sequence})).status();
+  const absl::Status status = Expect<OkReply>(Ask(CloseSequenceRequest{sequence})).status();
+  if (status.ok() && reattachment_ != nullptr) reattachment_->record().RemoveSequence(sequence);
+  return status;
 }
 
 absl::Status Engine::AbortSequence(specd_sequence sequence) {
@@ -298,8 +368,18 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
 }
 
 absl::StatusOr<int> Engine::AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
-                                       int timeout_ms) const {
-  return ends_.AwaitFinal(owner_, sequence, state, timeout_ms);
+                                       int timeout_ms) {
+  for (;;) {
+    const absl::StatusOr<int> answer = ends_.AwaitFinal(owner_, sequence, state, timeout_ms);
+    if (answer.ok() || !rounds_.MayPass(answer.status())) return answer;
+    const absl::Status attached = reattachment_->Await(&rounds_.channel());
+    if (!attached.ok()) return attached;
+  }
+}
+
+absl::Status Engine::SetCoins(specd_sequence sequence, std::span<const specd_coin> coins) {
+  if (absl::Status s = CheckCanTell("coins", "coins"); !s.ok()) return s;
+  return calls_.SetCoins(sequence, coins);
 }
 
 void Engine::GetSharing(specd_sharing* sharing) {
@@ -321,6 +401,7 @@ void Engine::GetSharing(specd_sharing* sharing) {
 }
 
 absl::Status Engine::GetGroup(specd_group* group) {
+  if (absl::Status s = CheckCanTell("group", "ranks"); !s.ok()) return s;
   absl::StatusOr<GroupReply> reply = Expect<GroupReply>(Ask(GetGroupRequest{}));
   if (!reply.ok()) return reply.status();
   join_token_ = std::move(reply->token);
@@ -343,6 +424,7 @@ static_assert(sizeof(specd_engine_stats) ==
 absl::Status Engine::GetStats(specd_engine_stats* stats) {
   absl::StatusOr<StatsReply> reply = Expect<StatsReply>(Ask(GetStatsRequest{}));
   if (!reply.ok()) return reply.status();
+  stats->reattached = reattachment_ == nullptr ? 0 : reattachment_->num_reattached();
 #define SPECD_COUNTER(name, metric, meaning) stats->name = reply->counters.name;
 #include "kernels/core/counter_list.inc"
   return absl::OkStatus();

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
@@ -53,10 +54,11 @@ class Engine {
   absl::Status AbortSequence(specd_sequence sequence);
   absl::Status GetState(specd_sequence sequence, specd_sequence_state* state) const;
   absl::StatusOr<int> AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
-                                 int timeout_ms) const;
+                                 int timeout_ms);
 
   EngineRounds& rounds() { return rounds_; }
   EngineCalls& calls() { return calls_; }
+  absl::Status SetCoins(specd_sequence sequence, std::span<const specd_coin> coins);
 
   void GetSharing(specd_sharing* sharing);
   // Embedded mode: why results last said SPECD_STATUS_DEVICE_ERROR; empty if none did.
@@ -72,9 +74,13 @@ class Engine {
     uint64_t bytes = 0;
   };
 
-  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloReply hello,
-         const specd_options& options);
+  Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segment, HelloRequest asked,
+         HelloReply hello, const specd_options& options);
 
+  // Refuses what another daemon could not be told of (reconnect_ms).
+  absl::Status CheckCanTell(const char* field, const char* what) const;
+  // The request with the daemon's numbers of regions.
+  Request AtDaemon(const Request& request) const;
   // Sends a request with a file descriptor beside it, if there is one, and waits for the reply.
   absl::StatusOr<Reply> Ask(const Request& request, int fd = -1);
   // The same status; if the daemon is gone, what became of the daemon.
@@ -91,6 +97,7 @@ class Engine {
   EngineRounds rounds_;
   EngineCalls calls_;
   const SequenceEnds ends_;
+  std::unique_ptr<Reattachment> reattachment_;  // null without reconnect_ms
   uint32_t owner_ = 0;                    // the part of all handles that this session gives out
   std::string opening_warnings_;          // of the last opening
   std::string sharing_text_;              // text of the last GetSharing

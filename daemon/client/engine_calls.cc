@@ -75,7 +75,8 @@ absl::Status EngineCalls::CheckReady() {
   if (channel().call_in_flight() &&
       (channel().fault() != ChannelFault::kNone ||
        channel().daemon_state() == DaemonState::kStopped || link_.PeerGone())) {
-    return rounds_.WhyNoCompletion();
+    const absl::Status why = rounds_.WhyNoCompletion();
+    if (!rounds_.MayPass(why)) return why;
   }
   if (channel().in_flight()) {
     return MakeError(
@@ -85,8 +86,7 @@ absl::Status EngineCalls::CheckReady() {
             : fmt::format("{} rounds are in flight; poll for their completions first",
                           channel().rounds_in_flight()));
   }
-  if (channel().daemon_state() != DaemonState::kRunning) return rounds_.WhyNoCompletion();
-  return absl::OkStatus();
+  return rounds_.AwaitDaemon();
 }
 
 absl::Status EngineCalls::CheckCount(size_t num_requests) const {

@@ -16,7 +16,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/client/embedded_profile.h"
+#include "ipc/base/error.h"
 #include "ipc/control/control.h"
+#include "ipc/include/specd/answers.h"
 #include "ipc/segment/segment.h"
 
 namespace specd {
@@ -40,6 +42,12 @@ class EngineLink {
 
   // Makes host memory of this process a region, which rounds read in place. Embedded mode only.
   virtual absl::StatusOr<Registration> RegisterLent(void* data, uint64_t size_bytes) = 0;
+
+  // Connects to the daemon that listens now, in place of one that is gone. Nothing else of the
+  // link's state goes along. SPECD_ERROR_NOT_FOUND: none listens.
+  virtual absl::Status Reconnect() {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "uri", "this link has no other side to come back");
+  }
 
   // Ends the connection, and waits until the other side has unmapped this process's memory. An
   // error if that is not certain. No function may be called afterwards.

@@ -74,9 +74,15 @@ absl::Status EngineRounds::TakeInputs(std::string_view array, const Drafts& draf
     if (absl::Status s = CheckDraft(place, draft); !s.ok()) return s;
     inputs_[i] = InputOf(draft);
   }
+  return AwaitDaemon();
+}
+
+absl::Status EngineRounds::AwaitDaemon() {
   // Poll notices a daemon that died without a word. Asking the socket here would cost a system call
   // per round.
-  return channel_.daemon_state() == DaemonState::kRunning ? absl::OkStatus() : WhyNoCompletion();
+  if (channel_.daemon_state() == DaemonState::kRunning) return absl::OkStatus();
+  const absl::Status why = WhyNoCompletion();
+  return MayPass(why) ? reattachment_->Await(&channel_) : why;
 }
 
 absl::Status EngineRounds::TakeDrafts(const specd_draft* drafts, uint32_t num_drafts) {
@@ -180,6 +186,7 @@ absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
     if (!status.ok()) return status;
     return SPECD_OK;
   }
+  if (absl::Status status = CheckStreams(); !status.ok()) return status;
   const GpuStream stream{cuda_stream};
   if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
   const absl::StatusOr<bool> is_marked = streams_->MarkDrafts(stream, number);
@@ -189,6 +196,12 @@ absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
 }
 
 absl::Status EngineRounds::CheckStreams() const {
+  if (reattachment_ != nullptr) {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+        "cuda_stream: a round on a CUDA stream cannot be asked of another daemon; open "
+        "the engine with reconnect_ms = 0, or submit with specd_submit");
+  }
   if (!link_.is_embedded()) return absl::OkStatus();
   return MakeError(
       SPECD_ERROR_UNSUPPORTED, "cuda_stream",
@@ -335,6 +348,24 @@ bool EngineRounds::SleepForCompletion(int timeout_ms, int64_t spin_ns) {
 }
 
 absl::StatusOr<bool> EngineRounds::Await(int timeout_ms, CompletionView* view) {
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  for (int left_ms = timeout_ms;;) {
+    const absl::StatusOr<bool> any = AwaitHere(left_ms, view);
+    if (any.ok() && *any && reattachment_ != nullptr) reattachment_->Took(*view);
+    if (any.ok() || !MayPass(any.status())) return any;
+    const absl::StatusOr<bool> attached = reattachment_->Try(&channel_);
+    if (!attached.ok()) return attached;
+    if (timeout_ms >= 0) {
+      const int64_t waited_ms = (Clock::Real()->NowNs() - begin_ns) / 1'000'000;
+      left_ms = static_cast<int>(std::max<int64_t>(0, timeout_ms - waited_ms));
+    }
+    if (*attached) continue;
+    if (left_ms == 0) return false;
+    absl::SleepFor(absl::Milliseconds(left_ms < 0 ? kLookMs : std::min(left_ms, kLookMs)));
+  }
+}
+
+absl::StatusOr<bool> EngineRounds::AwaitHere(int timeout_ms, CompletionView* view) {
   const bool waited_in_vain = !WaitForCompletion(timeout_ms);
   // This question comes before the last look into the ring. Answers that a daemon gave before it
   // ended are still there.

@@ -17,6 +17,7 @@
 #include "daemon/client/cuda_streams.h"
 #include "daemon/client/draft_arguments.h"
 #include "daemon/client/engine_link.h"
+#include "daemon/client/reattachment.h"
 #include "daemon/client/round_results.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/engine_channel.h"
@@ -49,6 +50,15 @@ class EngineRounds {
                                   bool* device_failed);
 
   // ---- for calls and the other parts of the engine
+
+  // From now on a daemon that is gone is no error while another one may take its place.
+  void ReattachBy(Reattachment* reattachment) { reattachment_ = reattachment; }
+  // OK if the daemon takes submissions. If it is gone, waits for the next one.
+  absl::Status AwaitDaemon();
+  // True if an error of this code may pass, once AwaitDaemon has.
+  bool MayPass(const absl::Status& status) const {
+    return reattachment_ != nullptr && Reattachment::MayHelp(status);
+  }
 
   // The role is bound from now on: a bound role can be replaced, and never taken away.
   void NoteBound(int role) { bound_.Note(role); }
@@ -83,6 +93,8 @@ class EngineRounds {
   // Opens streams_ for the device of this CUDA stream, if no round or mark has opened it.
   absl::Status OpenStreams(GpuStream stream);
   bool WaitForCompletion(int timeout_ms);
+  // Await, for the present daemon alone.
+  absl::StatusOr<bool> AwaitHere(int timeout_ms, CompletionView* view);
   // Waits for the oldest round; false if none was answered.
   absl::StatusOr<bool> AwaitRound(int timeout_ms, CompletionView* view);
   // Attached: looks for spin_ns before it sleeps.
@@ -94,6 +106,7 @@ class EngineRounds {
   Segment& segment_;
   const int stream_timeout_ms_;  // for a CUDA stream that waits
   EngineChannel channel_;
+  Reattachment* reattachment_ = nullptr;
   std::unique_ptr<CudaStreams> streams_;  // null before the first round or mark on a CUDA stream
   uint64_t last_on_stream_ = 0;           // number of the last round on a CUDA stream
   AdaptiveSpin spin_;

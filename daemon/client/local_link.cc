@@ -246,7 +246,7 @@ absl::StatusOr<std::unique_ptr<EngineLink>> MakeEngineLink(const std::string& ur
     if (absl::Status status = CheckNoTrace(options); !status.ok()) return status;
     absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(rest, options.timeout);
     if (!connection.ok()) return connection.status();
-    return MakeSocketLink(*std::move(connection), options.timeout);
+    return MakeSocketLink(*std::move(connection), options.timeout, rest);
   }
   if (scheme != "embedded") return BadUri(uri);
   if (!options.profile.empty()) {

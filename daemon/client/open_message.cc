@@ -177,26 +177,6 @@ absl::StatusOr<UniqueFd> MakeListFile(std::span<const int32_t> ids, std::string_
   return fd;
 }
 
-// Appends an opening to the bytes of a file of openings.
-absl::Status AppendOpening(OpenContent content, uint32_t index, std::string* file) {
-  const absl::StatusOr<std::vector<uint8_t>> message =
-      EncodeRequest(std::move(content.request), index);
-  if (!message.ok()) return message.status();
-  const std::string_view ids = BytesOf<int32_t>(content.ids);
-  const uint64_t size_bytes = file->size() + message->size() + ids.size() + content.text.size();
-  if (size_bytes > kOpeningsFileBytesMax) {
-    return Invalid(
-        "num_openings",
-        fmt::format("the openings up to this one have {} bytes, at most {} are allowed in "
-                    "one call; open the rest in another",
-                    size_bytes, kOpeningsFileBytesMax));
-  }
-  file->append(BytesOf<uint8_t>(*message));
-  file->append(ids);
-  file->append(content.text);
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<OpenContent> ReadOpenContent(std::string_view request_id,
@@ -246,28 +226,55 @@ absl::StatusOr<OpenMessage> MakeOpenMessage(std::string_view request_id,
   return message;
 }
 
+absl::StatusOr<bool> OpeningsFile::Add(OpenContent content) {
+  const absl::StatusOr<std::vector<uint8_t>> message =
+      EncodeRequest(std::move(content.request), num_openings_);
+  if (!message.ok()) return message.status();
+  const std::string_view ids = BytesOf<int32_t>(content.ids);
+  const uint64_t size_bytes = bytes_.size() + message->size() + ids.size() + content.text.size();
+  if (size_bytes > kOpeningsFileBytesMax) {
+    if (num_openings_ > 0) return false;
+    return Invalid("num_openings", fmt::format("the opening has {} bytes, at most {} are allowed",
+                                               size_bytes, kOpeningsFileBytesMax));
+  }
+  bytes_.append(BytesOf<uint8_t>(*message));
+  bytes_.append(ids);
+  bytes_.append(content.text);
+  ++num_openings_;
+  num_sequences_ += content.num_sequences;
+  return true;
+}
+
+absl::StatusOr<OpeningsMessage> OpeningsFile::Finish() && {
+  OpeningsMessage message;
+  absl::StatusOr<UniqueFd> file = MakeMemfd("specd-openings", "num_openings");
+  if (!file.ok()) return file.status();
+  if (absl::Status s = Append(*file, "num_openings", bytes_); !s.ok()) return s;
+  message.request = {.num_openings = num_openings_,
+                     .file_bytes = static_cast<uint32_t>(bytes_.size())};
+  message.file = *std::move(file);
+  message.num_sequences = num_sequences_;
+  return message;
+}
+
 absl::StatusOr<OpeningsMessage> MakeOpeningsMessage(std::span<const NamedParams> openings,
                                                     uint32_t* refused) {
-  OpeningsMessage message;
-  std::string bytes;
+  OpeningsFile file;
   for (uint32_t i = 0; i < openings.size(); ++i) {
     absl::StatusOr<OpenContent> content =
         ReadOpenContent(openings[i].request_id, *openings[i].params);
-    if (content.ok()) message.num_sequences += content->num_sequences;
-    const absl::Status status =
-        content.ok() ? AppendOpening(*std::move(content), i, &bytes) : content.status();
-    if (!status.ok()) {
-      *refused = i;
-      return status;
-    }
+    const absl::StatusOr<bool> added =
+        content.ok() ? file.Add(*std::move(content)) : absl::StatusOr<bool>(content.status());
+    if (added.ok() && *added) continue;
+    *refused = i;
+    if (!added.ok()) return added.status();
+    return Invalid(
+        "num_openings",
+        fmt::format("the openings up to this one have more bytes than fit: at most {} are "
+                    "allowed in one call; open the rest in another",
+                    kOpeningsFileBytesMax));
   }
-  absl::StatusOr<UniqueFd> file = MakeMemfd("specd-openings", "num_openings");
-  if (!file.ok()) return file.status();
-  if (absl::Status s = Append(*file, "num_openings", bytes); !s.ok()) return s;
-  message.request = {.num_openings = static_cast<uint32_t>(openings.size()),
-                     .file_bytes = static_cast<uint32_t>(bytes.size())};
-  message.file = *std::move(file);
-  return message;
+  return std::move(file).Finish();
 }
 
 }  // namespace specd

@@ -45,6 +45,19 @@ struct OpeningsMessage {
   uint32_t num_sequences = 0;
 };
 
+// Puts openings into one file. Add returns false if the file has no room for another one; a first
+// opening that has no room is an error.
+class OpeningsFile {
+ public:
+  absl::StatusOr<bool> Add(OpenContent content);
+  absl::StatusOr<OpeningsMessage> Finish() &&;
+
+ private:
+  std::string bytes_;
+  uint32_t num_openings_ = 0;
+  uint32_t num_sequences_ = 0;
+};
+
 struct NamedParams {
   std::string_view request_id;
   const specd_params* params = nullptr;

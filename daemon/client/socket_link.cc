@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,8 +21,11 @@ namespace {
 
 class SocketLink : public EngineLink {
  public:
-  SocketLink(UnixConnection connection, absl::Duration timeout)
-      : connection_(std::move(connection)), timeout_(timeout), buffer_(kControlBytesMax) {}
+  SocketLink(UnixConnection connection, absl::Duration timeout, std::string path)
+      : connection_(std::move(connection)),
+        timeout_(timeout),
+        path_(std::move(path)),
+        buffer_(kControlBytesMax) {}
   ~SocketLink() override {
     if (has_device_memory_ && !broken_) (void)Finish();
   }
@@ -68,6 +72,16 @@ class SocketLink : public EngineLink {
                      "a daemon is another process and cannot read memory of this one; take memory "
                      "from specd_alloc, import a memfd with specd_import_fd, or open an embedded "
                      "engine");
+  }
+
+  absl::Status Reconnect() override {
+    absl::StatusOr<UnixConnection> connection = UnixConnection::Connect(path_, timeout_);
+    if (!connection.ok()) return connection.status();
+    connection_ = *std::move(connection);
+    num_owed_ = 0;
+    given_up_.reset();
+    broken_ = false;
+    return absl::OkStatus();
   }
 
   bool StepPiece() override { return false; }
@@ -171,6 +185,7 @@ class SocketLink : public EngineLink {
   UnixConnection connection_;
   EngineDevice device_;
   const absl::Duration timeout_;
+  const std::string path_;
   std::vector<uint8_t> buffer_;
   uint32_t request_id_ = 0;
   uint32_t num_owed_ = 0;  // replies that no call waits for
@@ -183,8 +198,9 @@ class SocketLink : public EngineLink {
 
 }  // namespace
 
-std::unique_ptr<EngineLink> MakeSocketLink(UnixConnection connection, absl::Duration timeout) {
-  return std::make_unique<SocketLink>(std::move(connection), timeout);
+std::unique_ptr<EngineLink> MakeSocketLink(UnixConnection connection, absl::Duration timeout,
+                                           std::string path) {
+  return std::make_unique<SocketLink>(std::move(connection), timeout, std::move(path));
 }
 
 }  // namespace specd

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/time/time.h"
 #include "daemon/client/engine_link.h"
@@ -13,6 +14,8 @@
 
 namespace specd {
 
-std::unique_ptr<EngineLink> MakeSocketLink(UnixConnection connection, absl::Duration timeout);
+// Reconnect connects to the same path.
+std::unique_ptr<EngineLink> MakeSocketLink(UnixConnection connection, absl::Duration timeout,
+                                           std::string path);
 
 }  // namespace specd

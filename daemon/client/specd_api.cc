@@ -318,9 +318,7 @@ int specd_set_coins(specd_engine* engine, specd_sequence sequence, const specd_c
                     uint32_t num_coins) {
   if (engine == nullptr) return NullArgument("engine");
   if (coins == nullptr && num_coins > 0) return NullArgument("coins");
-  return Use(engine, [&] {
-    return engine->engine->calls().SetCoins(sequence, {coins, num_coins});
-  });
+  return Use(engine, [&] { return engine->engine->SetCoins(sequence, {coins, num_coins}); });
 }
 
 int specd_get_engine_stats(specd_engine* engine, specd_engine_stats* stats) {

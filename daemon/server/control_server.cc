@@ -39,10 +39,13 @@ UniqueFd OpenProcess(int32_t pid) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Options& options) {
-  absl::StatusOr<InstanceLock> lock = InstanceLock::Take(options.path, "listen");
+absl::StatusOr<std::unique_ptr<ControlServer>> ControlServer::Create(const Options& options,
+                                                                     UniqueFd listening) {
+  const bool binds = !listening.valid();
+  absl::StatusOr<InstanceLock> lock = InstanceLock::Take(options.path, "listen", binds);
   if (!lock.ok()) return lock.status();
-  absl::StatusOr<UnixListener> listener = UnixListener::Bind(options.path, kSocketMode);
+  absl::StatusOr<UnixListener> listener = binds ? UnixListener::Bind(options.path, kSocketMode)
+                                                : UnixListener::Adopt(std::move(listening));
   if (!listener.ok()) return listener.status();
   absl::StatusOr<std::unique_ptr<OpeningThreads>> openings = OpeningThreads::Create();
   if (!openings.ok()) return openings.status();

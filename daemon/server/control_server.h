@@ -47,8 +47,10 @@ class ControlServer {
     ControlMeters* meters = nullptr;  // which outlive the server; null: those of its own
   };
 
-  // Takes the instance lock, which refuses a second daemon on the same socket, and binds.
-  static absl::StatusOr<std::unique_ptr<ControlServer>> Create(const Options& options);
+  // Takes the instance lock, which refuses a second daemon on the same socket, and binds. If
+  // `listening` is valid, it is a socket that listens at the path and stays there.
+  static absl::StatusOr<std::unique_ptr<ControlServer>> Create(const Options& options,
+                                                               UniqueFd listening = {});
   // Gives the instance lock back. REQUIRES: nothing else of the daemon is left, because another
   // daemon may then replace the files that this one has open.
   ~ControlServer();

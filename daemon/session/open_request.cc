@@ -227,6 +227,30 @@ absl::Status ReadProcessors(const OpenSequenceRequest& request, SequenceParams* 
   return absl::OkStatus();
 }
 
+absl::Status ReadResumed(const OpenSequenceRequest& request, OpenRequest* out) {
+  SequenceHistory& resumed = out->resumed;
+  resumed.handle = request.handle;
+  resumed.cumulative_logprob = request.cumulative_logprob;
+  resumed.finish_reason = static_cast<FinishReason>(request.finish_reason);
+  resumed.stop_token = request.stop_token.empty() ? kNoToken : request.stop_token.front();
+  if (request.finish_reason > static_cast<uint32_t>(FinishReason::kError)) {
+    return Invalid("finish_reason",
+                   fmt::format("finish_reason = {} is outside 0 .. {}", request.finish_reason,
+                               static_cast<uint32_t>(FinishReason::kError)));
+  }
+  if (request.handle == 0 && (request.cumulative_logprob != 0 || request.finish_reason != 0)) {
+    return Invalid("handle",
+                   "handle is missing: only a sequence that was open at another daemon "
+                   "has a cumulative_logprob and a finish_reason");
+  }
+  if (request.handle != 0 && (out->params.n != 1 || !request.has_seed)) {
+    return Invalid("handle", fmt::format("handle = {:#x} is of one sequence: n = {} must be 1, and "
+                                         "has_seed true",
+                                         request.handle, out->params.n));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<OpenRequest> ReadFrom(const OpenSequenceRequest& request, const ListSource& source) {
   OpenRequest out;
   SequenceParams& params = out.params;
@@ -238,6 +262,7 @@ absl::StatusOr<OpenRequest> ReadFrom(const OpenSequenceRequest& request, const L
   for (const auto read : {ReadNumbers, ReadBias, ReadBadWords, ReadThinking, ReadProcessors}) {
     if (absl::Status status = read(request, &params); !status.ok()) return status;
   }
+  if (absl::Status status = ReadResumed(request, &out); !status.ok()) return status;
   if (absl::Status status = ReadLists(request, source, &out); !status.ok()) return status;
   return out;
 }

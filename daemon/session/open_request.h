@@ -28,8 +28,14 @@ struct OpenRequest {
   SequenceParams params;
   std::vector<TokenId> prompt;
   std::vector<TokenId> outputs;
+  SequenceHistory resumed;  // without the tokens
 
-  SequenceHistory history() const { return {prompt, outputs}; }
+  SequenceHistory history() const {
+    SequenceHistory history = resumed;
+    history.prompt = prompt;
+    history.outputs = outputs;
+    return history;
+  }
 };
 
 // `lists` is the descriptor that came with the message, or an invalid one.

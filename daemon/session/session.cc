@@ -1,7 +1,10 @@
 #include "daemon/session/session.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <random>
+#include <tuple>
 #include <utility>
 
 #include "daemon/session/memory_cost.h"
@@ -39,11 +42,24 @@ uint32_t NextOwner() {
   return next.fetch_add(1, std::memory_order_relaxed) % kHandleOwnerMax + 1;
 }
 
+absl::Status CheckOrigin(const SessionOrigin& origin) {
+  for (const auto& [field, value, max] :
+       {std::tuple{"owner", origin.owner, kHandleOwnerMax},
+        std::tuple{"generation", origin.generation, kHandleGenerationMax}}) {
+    if (value > max) {
+      return MakeError(SPECD_ERROR_INVALID_ARGUMENT, field,
+                       fmt::format("{} = {} is outside 0 .. {}", field, value, max));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& options,
                                                          std::unique_ptr<Backend> backend) {
   if (absl::Status status = ValidateLimits(options.limits); !status.ok()) return status;
+  if (absl::Status status = CheckOrigin(options.origin); !status.ok()) return status;
   if (absl::Status status = CheckVocabSize(*options.profile, options.limits.vocab_size);
       !status.ok()) {
     return status;
@@ -53,7 +69,8 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
   verifier_options.limits.threads = options.threads;
   verifier_options.limits.records_staged = options.recorder != nullptr;
   verifier_options.max_sequences = options.limits.max_sequences;
-  verifier_options.owner = NextOwner();
+  verifier_options.owner = options.origin.owner != 0 ? options.origin.owner : NextOwner();
+  verifier_options.generation = options.origin.generation;
   verifier_options.piece_work = options.piece_work;
   verifier_options.eos_token_ids = options.profile->eos_token_ids;
   verifier_options.now_ns = [clock = options.clock] { return clock->NowNs(); };
@@ -137,6 +154,12 @@ bool Session::End() {
   return true;
 }
 
+void Session::Drain() {
+  MutexLock lock(&state_.mutex);
+  state_.is_left = state_.options.origin.resumes;
+  state_.channel.SetState(DaemonState::kDraining);
+}
+
 void Session::EndNow() {
   if (is_between_pieces()) DropPieces();
   sequences_.FreeClosed();
@@ -174,7 +197,8 @@ bool Session::StepPiece(bool is_alone) {
 
 void Session::CallOffRound() {
   MutexLock lock(&state_.mutex);
-  CallOffPieces();
+  if (!state_.is_left.load()) return CallOffPieces();
+  if (is_between_pieces()) DropPieces();
 }
 
 void Session::RunNextPiece() {

@@ -84,6 +84,8 @@ class Session {
   // Ends the session, and unmaps the engine's device memory even if the session had ended. The call
   // waits for the driver. The verify thread must not call it, because other engines would wait too.
   bool EndAll();
+  // The daemon stops: the session takes no new rounds.
+  void Drain();
 
   // ---- verify thread (in embedded mode: the engine's thread)
 

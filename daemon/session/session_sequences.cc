@@ -75,12 +75,13 @@ absl::Status SessionSequences::Prepare(const std::string& request_id, const Sequ
   if (state_.events != nullptr) tail = MakeTextTail(*state_.options.profile, params, history);
   for (size_t i = 0; i < names.size(); ++i) {
     if (absl::Status status = CheckRequestId(names[i]); !status.ok()) return status;
-    const Stream stream = {.include_stop = params.include_stop,
-                           .skip_special_tokens = params.skip_special_tokens,
-                           .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
-                           .settled = params.stop_strings.empty(),
-                           .request_id = names[i],
-                           .stop_strings = stop_strings};
+    const Stream stream = {
+        .include_stop = params.include_stop,
+        .skip_special_tokens = params.skip_special_tokens,
+        .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
+        .settled = params.stop_strings.empty() || history.finish_reason != FinishReason::kNone,
+        .request_id = names[i],
+        .stop_strings = stop_strings};
     Opening opening = MakeOpening(stream, (*built)[i].sequence);
     if (opening.event != nullptr) {
       if (absl::Status status = AddTail(tail, &opening.event); !status.ok()) return status;
@@ -233,8 +234,11 @@ void SessionSequences::Announce(const SequenceInfo& info, Opening opening) {
     opening.event->time_ns = static_cast<uint64_t>(state_.options.clock->NowNs());
   }
   streams_[SlotOf(handle)] = std::move(opening.stream);
-  WriteState(*state_.verifier->Find(handle));
-  if (opening.event != nullptr) state_.events->PushOpening(handle, std::move(opening.event));
+  const Sequence& sequence = *state_.verifier->Find(handle);
+  WriteState(sequence);
+  if (opening.event == nullptr) return;
+  state_.events->PushOpening(handle, std::move(opening.event));
+  if (sequence.finish_reason != FinishReason::kNone) PushEnd(sequence);
 }
 
 // ---- ends
@@ -276,9 +280,10 @@ absl::Status SessionSequences::AbortOpen(SequenceHandle handle) {
 }
 
 void SessionSequences::FinishAll() {
-  state_.verifier->sequences().ForEachOpen([this](Sequence& sequence) {
+  const bool is_left = state_.is_left.load();
+  state_.verifier->sequences().ForEachOpen([this, is_left](Sequence& sequence) {
     state_.mutex.AssertHeld();
-    Finish(sequence.handle, FinishReason::kAbort, sequence.kept_tokens);
+    if (!is_left) Finish(sequence.handle, FinishReason::kAbort, sequence.kept_tokens);
     state_.options.names->Release(streams_[SlotOf(sequence.handle)].request_id);
   });
 }
@@ -293,15 +298,18 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   WriteState(*sequence);
   if (state_.trace != nullptr) state_.trace->Ended(handle, sequence->finish_reason, kept_tokens);
   // A stream ends once. Only the text side moves an announced end, and it knows the new end.
-  if (had_ended || state_.events == nullptr) return;
+  if (!had_ended && state_.events != nullptr) PushEnd(*sequence);
+}
+
+void SessionSequences::PushEnd(const Sequence& sequence) {
   state_.events->Push({.kind = TokenEventKind::kEnd,
-                       .finish_reason = static_cast<uint32_t>(sequence->finish_reason),
-                       .sequence = handle,
-                       .stream = streams_[SlotOf(handle)].id,
-                       .offset = sequence->kept_tokens,
+                       .finish_reason = static_cast<uint32_t>(sequence.finish_reason),
+                       .sequence = sequence.handle,
+                       .stream = streams_[SlotOf(sequence.handle)].id,
+                       .offset = sequence.kept_tokens,
                        .time_ns = state_.options.clock->NowNs(),
-                       .cumulative_logprob = sequence->logprob_sum.value(),
-                       .stop_token = sequence->stop_token});
+                       .cumulative_logprob = sequence.logprob_sum.value(),
+                       .stop_token = sequence.stop_token});
 }
 
 bool SessionSequences::Settle(SequenceHandle handle) {

@@ -57,7 +57,7 @@ class SessionSequences {
   void FreeClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
     if (!state_.between_pieces) kept_memory_.clear();
   }
-  // Ends every sequence and gives the names back.
+  // Ends every sequence, unless the next daemon will have them, and gives the names back.
   void FinishAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Writes the end that a round has brought into the word that the engine reads.
   void WriteEnd(const SequenceResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
@@ -104,6 +104,8 @@ class SessionSequences {
   void Announce(const SequenceInfo& info, Opening opening)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status AbortOpen(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // The end of the sequence's stream.
+  void PushEnd(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Writes the words that the engine reads, the final one too if the end is settled.
   void WriteWords(SequenceHandle sequence, const SequenceState& word, double cumulative_logprob)

@@ -29,6 +29,13 @@
 
 namespace specd {
 
+// What a Hello says of an engine that goes from daemon to daemon (HelloRequest).
+struct SessionOrigin {
+  bool resumes = false;
+  uint32_t owner = 0;
+  uint32_t generation = 0;
+};
+
 struct SessionOptions {
   SessionIdentity identity;
   SessionLimits limits;
@@ -49,6 +56,7 @@ struct SessionOptions {
   // Those of its model, which outlive the session and which the thread of its rounds writes; null:
   // nothing is metered.
   RoundMeters* meters = nullptr;
+  SessionOrigin origin = {};
 };
 
 // The budget of a session, and the bytes that the session itself has taken from it.
@@ -89,6 +97,9 @@ struct SessionState {
   std::atomic<bool> ended{false};  // written under the lock
   // A round or call has begun and has pieces left. Written under the lock.
   std::atomic<bool> between_pieces{false};
+  // The daemon stops, and the engine will go on with its sequences at the next one. Their ends are
+  // that daemon's to tell, and rounds without an answer are asked of it again.
+  std::atomic<bool> is_left{false};
   // A page of the engine's memory, or of a rank's, was missing when a round needed it. The values
   // that the round has read are void, and the session ends after the round. Written by a signal
   // handler.

@@ -32,6 +32,12 @@ struct HelloRequest {
   SessionLimits limits;
   std::string profile = {};     // the name of a model of the daemon; empty: the one without a name
   uint64_t tokenizer_hash = 0;  // of the engine's tokenizer; 0: the engine names none
+  // The engine goes on with its sequences at the next daemon, so this one's end does not end them.
+  bool resumes = false;
+  // Of an engine that has come from another daemon: the owner of its handles, and the highest
+  // generation among them. 0: the daemon draws an owner, and generations begin at 1.
+  uint32_t owner = 0;
+  uint32_t generation = 0;
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -47,6 +53,9 @@ struct HelloRequest {
     f("max_path", self.limits.max_path);
     f("profile", self.profile, 64);
     f("tokenizer_hash", self.tokenizer_hash);
+    f("resumes", self.resumes);
+    f("owner", self.owner);
+    f("generation", self.generation);
   }
 };
 

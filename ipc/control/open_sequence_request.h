@@ -50,6 +50,12 @@ struct OpenSequenceRequest {
   uint32_t num_no_repeat_ngram_whitelist = 0;
   uint32_t num_grammar_bytes = 0;  // of the text that the number grammar_kind is the kind of
 
+  // Of a sequence that was open at another daemon (SequenceHistory). 0: it is new.
+  uint64_t handle = 0;
+  double cumulative_logprob = 0;
+  uint32_t finish_reason = 0;
+  std::vector<int32_t> stop_token;  // at most one; empty: no token ended the sequence
+
   // The reader of the memfd checks the counts (daemon/session/open_request.h).
   bool has_file() const { return num_list_ids() > 0 || num_grammar_bytes > 0; }
   // Returns the number of ids in the memfd.
@@ -83,6 +89,10 @@ struct OpenSequenceRequest {
     f(OptionalKey{"num_disallowed_token_ids"}, self.num_disallowed_token_ids);
     f(OptionalKey{"num_no_repeat_ngram_whitelist"}, self.num_no_repeat_ngram_whitelist);
     f(OptionalKey{"num_grammar_bytes"}, self.num_grammar_bytes);
+    f(OptionalKey{"handle"}, self.handle);
+    f(OptionalKey{"cumulative_logprob"}, self.cumulative_logprob);
+    f(OptionalKey{"finish_reason"}, self.finish_reason);
+    f(OptionalKey{"stop_token"}, self.stop_token, 1);
   }
 };
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
+#include <utility>
 
 #include "ipc/base/peer_memory.h"
 #include "ipc/segment/draft_record.h"
@@ -9,12 +11,26 @@
 
 namespace specd {
 
+namespace {
+
+RingProducer<SubmissionEntry> SubmissionsOf(const Segment& segment) {
+  return RingProducer<SubmissionEntry>({segment.submission_entries(),
+                                        &segment.page()->daemon.submissions_consumed,
+                                        segment.limits().ring_depth});
+}
+
+RingConsumer<CompletionEntry> CompletionsOf(const Segment& segment) {
+  return RingConsumer<CompletionEntry>({segment.completion_entries(),
+                                        &segment.page()->engine.completions_consumed,
+                                        segment.limits().ring_depth});
+}
+
+}  // namespace
+
 EngineChannel::EngineChannel(Segment* segment)
     : segment_(segment),
-      submissions_({segment->submission_entries(), &segment->page()->daemon.submissions_consumed,
-                    segment->limits().ring_depth}),
-      completions_({segment->completion_entries(), &segment->page()->engine.completions_consumed,
-                    segment->limits().ring_depth}),
+      submissions_(SubmissionsOf(*segment)),
+      completions_(CompletionsOf(*segment)),
       children_(segment->limits().max_batch),
       sent_(segment->limits().ring_depth),
       sent_sequences_(std::make_unique_for_overwrite<uint64_t[]>(
@@ -60,6 +76,34 @@ void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t 
   Doorbell(&segment_->page()->submission_bell).Ring();
 }
 
+void EngineChannel::MoveFrom(const Segment& old) {
+  const uint64_t end = next_number();
+  const std::vector<Sent> sent = sent_;
+  SPECD_CHECK(answered_early_ == 0);
+  uint64_t number = end - std::exchange(in_flight_, 0);
+  submissions_ = SubmissionsOf(*segment_);
+  completions_ = CompletionsOf(*segment_);
+  daemon_gone_ = false;
+  const SegmentLayout& layout = segment_->layout();
+  for (; number < end; ++number) {
+    const uint64_t index = (number - 1) % sent.size();
+    const SubmissionEntry& entry = old.submission_entries()[index];
+    const auto kind = static_cast<SubmissionKind>(entry.kind);
+    const bool is_round = kind == SubmissionKind::kRound;
+    const uint64_t area = is_round ? layout.draft_payload_offset : layout.call_request_offset;
+    const uint64_t offset = is_round ? PayloadOffset() : 0;
+    std::memcpy(segment_->at(area + offset), old.at(area + entry.payload_offset),
+                entry.payload_bytes);
+    Publish({.kind = kind,
+             .offset = offset,
+             .bytes = entry.payload_bytes,
+             .num_records = entry.num_records,
+             .flags = entry.flags,
+             .max_nodes = sent[index].size.max_nodes},
+            entry.round_id, entry.submit_ns);
+  }
+}
+
 PushResult EngineChannel::Submit(uint64_t round_id, std::span<const SequenceInput> inputs,
                                  uint64_t submit_ns) {
   return Push(round_id, inputs, submit_ns, 0);
@@ -96,8 +140,7 @@ PushResult EngineChannel::Push(uint64_t round_id, std::span<const SequenceInput>
   const SegmentLayout& layout = segment_->layout();
   SPECD_CHECK(inputs.size() <= limits.max_batch);
   if (const PushResult room = CheckRoom(); room != PushResult::kOk) return room;
-  const uint64_t payload_offset =
-      uint64_t{submissions_.entry_index()} * limits.max_batch * layout.draft_record_bytes;
+  const uint64_t payload_offset = PayloadOffset();
   char* record = segment_->at(layout.draft_payload_offset + payload_offset);
   uint32_t max_nodes = 0;
   for (const SequenceInput& input : inputs) {

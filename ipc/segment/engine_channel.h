@@ -71,6 +71,10 @@ class EngineChannel {
   void ArmWords();
   PushResult SubmitOnStream(uint64_t round_id, std::span<const SequenceInput> inputs,
                             uint64_t submit_ns);
+  // The session goes on at another daemon: the segment has been replaced by a fresh one of the same
+  // limits. What was in flight in `old`, and its unread completions too, is submitted again there.
+  // The last results stay valid. REQUIRES: no round was on a CUDA stream.
+  void MoveFrom(const Segment& old);
   // Says that the daemon will answer nothing more. Rounds on CUDA streams without a completion are
   // aborted.
   void SetDaemonGone() { daemon_gone_ = true; }
@@ -154,6 +158,11 @@ class EngineChannel {
   PushResult Push(uint64_t round_id, std::span<const SequenceInput> inputs, uint64_t submit_ns,
                   uint32_t flags);
   void Publish(const Payload& payload, uint64_t round_id, uint64_t submit_ns);
+  // Of the next round.
+  uint64_t PayloadOffset() const {
+    return uint64_t{submissions_.entry_index()} * segment_->limits().max_batch *
+           segment_->layout().draft_record_bytes;
+  }
   Sent& SentOf(uint64_t number) { return sent_[(number - 1) % sent_.size()]; }
   const Sent& SentOf(uint64_t number) const { return sent_[(number - 1) % sent_.size()]; }
   // The number of the submission that Poll answers next, if there is one.

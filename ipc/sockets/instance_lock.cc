@@ -40,7 +40,8 @@ absl::Status RemoveLeftover(const std::string& path, const std::string& field) {
 
 }  // namespace
 
-absl::StatusOr<InstanceLock> InstanceLock::Take(const std::string& path, const std::string& field) {
+absl::StatusOr<InstanceLock> InstanceLock::Take(const std::string& path, const std::string& field,
+                                                bool owns_file) {
   const std::string lock_path = LockPath(path);
   while (true) {
     UniqueFd fd(open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -58,11 +59,12 @@ absl::StatusOr<InstanceLock> InstanceLock::Take(const std::string& path, const s
           fmt::format("another specd serves {}; stop it, or choose another path", path));
     }
     if (!StillNamed(fd.get(), lock_path)) continue;
-    if (absl::Status status = RemoveLeftover(path, field); !status.ok()) {
+    const absl::Status status = owns_file ? RemoveLeftover(path, field) : absl::OkStatus();
+    if (!status.ok()) {
       unlink(lock_path.c_str());
       return status;
     }
-    return InstanceLock(std::move(fd), path);
+    return InstanceLock(std::move(fd), path, owns_file);
   }
 }
 
@@ -71,6 +73,7 @@ InstanceLock& InstanceLock::operator=(InstanceLock&& other) noexcept {
     Release();
     fd_ = std::move(other.fd_);
     path_ = std::move(other.path_);
+    owns_file_ = other.owns_file_;
   }
   return *this;
 }
@@ -79,7 +82,7 @@ InstanceLock::~InstanceLock() { Release(); }
 
 void InstanceLock::Release() {
   if (!fd_.valid()) return;
-  unlink(path_.c_str());
+  if (owns_file_) unlink(path_.c_str());
   unlink(LockPath(path_).c_str());
   fd_.Reset();
 }

@@ -17,8 +17,10 @@ class InstanceLock {
  public:
   // Locks PATH.lock and removes a socket file that a dead process left at PATH. If another process
   // holds the lock, the answer is FAILED_PRECONDITION. The answer is the same if the file at PATH
-  // is no socket, which this class never deletes. `field` names the flag in the error.
-  static absl::StatusOr<InstanceLock> Take(const std::string& path, const std::string& field);
+  // is no socket, which this class never deletes. `field` names the flag in the error. Without
+  // owns_file the socket at PATH is somebody else's, and stays.
+  static absl::StatusOr<InstanceLock> Take(const std::string& path, const std::string& field,
+                                           bool owns_file = true);
 
   InstanceLock(InstanceLock&&) noexcept = default;
   InstanceLock& operator=(InstanceLock&& other) noexcept;
@@ -26,11 +28,13 @@ class InstanceLock {
   ~InstanceLock();
 
  private:
-  InstanceLock(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  InstanceLock(UniqueFd fd, std::string path, bool owns_file)
+      : fd_(std::move(fd)), path_(std::move(path)), owns_file_(owns_file) {}
   void Release();
 
   UniqueFd fd_;  // invalid after a move
   std::string path_;
+  bool owns_file_;
 };
 
 }  // namespace specd

@@ -78,6 +78,9 @@ class UnixListener {
   // connect before the file has its mode.
   static absl::StatusOr<UnixListener> Bind(const std::string& path, mode_t mode);
 
+  // A socket that listens already, without blocking.
+  static UnixListener Adopt(UniqueFd fd) { return UnixListener(std::move(fd)); }
+
   // Returns nullopt if no connection came within the timeout.
   absl::StatusOr<std::optional<UnixConnection>> Accept(absl::Duration timeout);
 

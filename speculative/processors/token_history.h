@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <span>
 
+#include "kernels/core/sequence_round.h"
 #include "kernels/core/types.h"
 
 namespace specd {
@@ -16,6 +17,11 @@ namespace specd {
 struct SequenceHistory {
   std::span<const TokenId> prompt;
   std::span<const TokenId> outputs;
+  // Of a sequence that another verifier had open, under this handle; 0: it is new.
+  SequenceHandle handle = 0;
+  double cumulative_logprob = 0;                     // of the outputs
+  FinishReason finish_reason = FinishReason::kNone;  // kNone: it goes on
+  TokenId stop_token = kNoToken;
 };
 
 // Prompt, output and the draft tokens before a place, in order; every id is inside the vocabulary.

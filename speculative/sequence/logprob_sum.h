@@ -23,8 +23,8 @@ class LogprobSum {
  public:
   // For a sequence that asked for no logprobs: there is no sum.
   LogprobSum() = default;
-  // The sum begins at 0 after num_given tokens; max_tokens includes those tokens.
-  LogprobSum(uint32_t num_given, int64_t max_tokens);
+  // The sum begins at `given` after num_given tokens; max_tokens includes those tokens.
+  LogprobSum(uint32_t num_given, int64_t max_tokens, double given = 0);
 
   bool enabled() const { return enabled_; }
 
@@ -36,12 +36,13 @@ class LogprobSum {
   size_t size_bytes() const { return sums_.capacity_bytes(); }
 
   // NaN if there is no sum: the sequence asked for none, a logprob was NaN, or a cut was further
-  // back than kCutTokensMax.
+  // back than kCutTokensMax or than tokens whose sum was given.
   double value() const { return value_; }
 
  private:
   bool enabled_ = false;
   double value_ = std::numeric_limits<double>::quiet_NaN();
+  double given_ = 0;
   uint32_t num_given_ = 0;
   uint64_t num_added_ = 0;
   FixedList<double> sums_;  // the sum after token i is at i % capacity

@@ -106,7 +106,10 @@ absl::Status SequenceOpening::CheckHistory(const SequenceParams& params,
   const int32_t vocab_size = limits_.vocab_size;
   if (absl::Status s = CheckIds(history.prompt, "prompt", vocab_size); !s.ok()) return s;
   if (absl::Status s = CheckIds(history.outputs, "outputs", vocab_size); !s.ok()) return s;
-  if (history.outputs.size() < static_cast<size_t>(params.max_tokens)) return absl::OkStatus();
+  if (history.finish_reason != FinishReason::kNone ||
+      history.outputs.size() < static_cast<size_t>(params.max_tokens)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
       fmt::format("outputs: {} tokens were given and max_tokens = {} counts them, so nothing is "
                   "left to generate; raise max_tokens, or do not open the sequence",
@@ -118,13 +121,18 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   const int32_t vocab_size = limits_.vocab_size;
   if (absl::Status s = ValidateParams(params, vocab_size); !s.ok()) return s;
   if (absl::Status s = CheckHistory(params, history); !s.ok()) return s;
-  absl::StatusOr<RowRules> rules = RowRules::Create(params, eos_token_ids_, history, limits_);
-  if (!rules.ok()) return rules.status();
-  std::shared_ptr<const grammar::CompiledGrammar> constraint;
-  absl::StatusOr<SequenceGrammar> grammar = BuildGrammar(params, history, &constraint);
-  if (!grammar.ok()) return grammar.status();
-
   Sequence sequence;
+  if (history.finish_reason == FinishReason::kNone) {
+    absl::StatusOr<RowRules> rules = RowRules::Create(params, eos_token_ids_, history, limits_);
+    if (!rules.ok()) return rules.status();
+    absl::StatusOr<SequenceGrammar> grammar = BuildGrammar(params, history, &sequence.constraint);
+    if (!grammar.ok()) return grammar.status();
+    sequence.rules = *std::move(rules);
+    sequence.grammar = *std::move(grammar);
+  }
+  sequence.handle = history.handle;
+  sequence.finish_reason = history.finish_reason;
+  sequence.stop_token = history.stop_token;
   sequence.method = SequenceMethod(params);
   sequence.seed = params.has_seed ? params.seed : DrawSeed();
   sequence.target_scale = TargetScale(params);
@@ -140,12 +148,10 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   sequence.stop_token_ids = params.stop_token_ids;
   sequence.target_change = TargetChange(params, vocab_size);
   sequence.draft_change = DraftChange(params.draft, vocab_size);
-  sequence.rules = *std::move(rules);
-  sequence.grammar = *std::move(grammar);
-  sequence.constraint = std::move(constraint);
   sequence.kept_tokens = static_cast<uint32_t>(history.outputs.size());
   if (HasLogprobs(sequence.scores)) {
-    sequence.logprob_sum = LogprobSum(sequence.kept_tokens, params.max_tokens);
+    sequence.logprob_sum =
+        LogprobSum(sequence.kept_tokens, params.max_tokens, history.cumulative_logprob);
   }
   return sequence;
 }

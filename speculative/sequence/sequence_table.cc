@@ -2,25 +2,40 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "kernels/core/check.h"
 
 namespace specd {
 
-SequenceTable::SequenceTable(uint32_t capacity, uint32_t owner) : slots_(capacity), owner_(owner) {
+SequenceTable::SequenceTable(uint32_t capacity, uint32_t owner, uint32_t generation)
+    : slots_(capacity), owner_(owner) {
   SPECD_CHECK(capacity <= kSlotsMax);
   SPECD_CHECK(owner <= kHandleOwnerMax);
+  SPECD_CHECK(generation <= kHandleGenerationMax);
+  for (Slot& slot : slots_) slot.generation = generation;
   free_slots_.reserve(capacity);
   for (uint32_t slot = capacity; slot > 0; --slot) free_slots_.push_back(slot - 1);
 }
 
-Sequence* SequenceTable::Open() {
-  if (free_slots_.empty()) return nullptr;
-  const uint32_t index = free_slots_.back();
-  free_slots_.pop_back();
+bool SequenceTable::CanOpenAs(SequenceHandle handle) const {
+  const uint32_t index = SlotOf(handle);
+  return MayHaveGivenOut(handle) && GenerationOf(handle) != 0 && index < slots_.size() &&
+         !slots_[index].open && slots_[index].num_holds == 0;
+}
+
+Sequence* SequenceTable::Open(SequenceHandle handle) {
+  if (handle != 0 ? !CanOpenAs(handle) : free_slots_.empty()) return nullptr;
+  // Handles that are asked for come in the order of their slots, and the lowest slot is the last.
+  const auto found = handle != 0
+                         ? std::find(free_slots_.rbegin(), free_slots_.rend(), SlotOf(handle))
+                         : free_slots_.rbegin();
+  const uint32_t index = *found;
+  free_slots_.erase(std::next(found).base());
   Slot& slot = slots_[index];
-  slot.generation = NextGeneration(slot.generation);
+  slot.generation = handle != 0 ? GenerationOf(handle) : NextGeneration(slot.generation);
   slot.open = true;
   slot.sequence.handle =
       MakeHandle({.generation = slot.generation, .owner = owner_, .slot = index});

@@ -73,12 +73,15 @@ std::string WhyForeign(SequenceHandle handle);
 
 class SequenceTable {
  public:
-  // REQUIRES: capacity <= kSlotsMax, owner <= kHandleOwnerMax.
-  explicit SequenceTable(uint32_t capacity, uint32_t owner = 0);
+  // Generations begin after `generation`. REQUIRES: capacity <= kSlotsMax, owner <=
+  // kHandleOwnerMax, generation <= kHandleGenerationMax.
+  explicit SequenceTable(uint32_t capacity, uint32_t owner = 0, uint32_t generation = 0);
 
   // Returns the new sequence, with its handle set and everything else at its default; null when
-  // full.
-  Sequence* Open();
+  // full. If `handle` is not 0, the sequence gets that handle; null if CanOpenAs is false.
+  Sequence* Open(SequenceHandle handle = 0);
+  // True if the handle is this table's, and its slot is free.
+  bool CanOpenAs(SequenceHandle handle) const;
 
   // Returns false if the handle is unknown or stale. `removed` receives the sequence, and the
   // caller gives back its memory where that may take long. If `removed` is null, Close gives the

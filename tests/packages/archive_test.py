@@ -25,7 +25,7 @@ class FilesTest(ArchiveCase):
     def test_it_is_small_and_whole(self):
         self.check_size(self.archive)
         for name in ("bin/specd", "bin/specd-detok", "bin/specctl", "bin/specd-replay", "lib/libspecd.so.0",
-                     "include/specd/specd.h", "lib/pkgconfig/specd.pc", "share/specd/specd.service",
+                     "include/specd/specd.h", "lib/pkgconfig/specd.pc", "share/specd/specd.service", "share/specd/specd.socket",
                      "lib/cmake/specd/specdConfig.cmake", "lib/specd/python/specd/__init__.py",
                      "share/doc/specd/LICENSE", "share/doc/specd/licences/libzmq5"):
             self.assertTrue((self.specd / name).is_file(), name)

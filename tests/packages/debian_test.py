@@ -67,6 +67,16 @@ class FilesTest(DebianCase):
     def test_its_service_is_one_that_systemd_takes(self):
         unit = self.root / "usr/lib/systemd/system/specd.service"
         service = unit_file(unit)["Service"]
+        # The socket outlives the service, and stands where the daemon looks for it.
+        socket = unit.with_name("specd.socket")
+        self.assertEqual(unit_file(unit)["Unit"]["Requires"], socket.name)
+        self.assertEqual(unit_file(unit)["Install"]["Also"], socket.name)
+        self.assertEqual(service["RuntimeDirectoryPreserve"], "yes")
+        self.assertEqual(service["Type"], "notify")
+        listening = unit_file(socket)["Socket"]
+        self.assertEqual(listening["ListenSequentialPacket"],
+                         f"/run/{service['RuntimeDirectory']}/specd.sock")
+        self.assertEqual((listening["SocketUser"], listening["SocketMode"]), (service["User"], "0660"))
         self.assertEqual(unit_file(unit).sections(), ["Unit", "Service", "Install"])
         self.assertEqual(service["RuntimeDirectory"], "specd")
         self.assertEqual(service["Restart"], "on-failure")
@@ -85,7 +95,8 @@ class FilesTest(DebianCase):
             self.skipTest("systemd-analyze is not installed: only the text was checked")
         here = self.folder / "specd.service"
         here.write_text(unit.read_text().replace(f"={program} ", f"={self.root}{program} "))
-        done = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True,
+        shutil.copy(socket, self.folder)
+        done = subprocess.run(["systemd-analyze", "verify", here, self.folder / "specd.socket"], capture_output=True, text=True,
                               check=False, timeout=PATIENCE_S)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
@@ -98,7 +109,7 @@ class FilesTest(DebianCase):
         runs = pathlib.Path("/run/systemd/system").is_dir()
         for name, word, asks, always in (
                 ("postinst", "configure", ["systemctl daemon-reload"], ["systemd-sysusers specd.conf"]),
-                ("prerm", "remove", ["systemctl disable --now specd.service"], []),
+                ("prerm", "remove", ["systemctl disable --now specd.service specd.socket"], []),
                 ("prerm", "upgrade", [], []),
                 ("postrm", "remove", ["systemctl daemon-reload"], [])):
             said = run("/bin/sh", self.root / "DEBIAN" / name, word, env={"PATH": str(programs)})

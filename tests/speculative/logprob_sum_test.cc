@@ -80,6 +80,26 @@ TEST_SUITE("unit") {
     CHECK(sum.value() == 0);
   }
 
+  TEST_CASE("logprob sum: it goes on from the sum of tokens that were given") {
+    LogprobSum whole(0, 100);
+    for (const float logprob : {-0.1f, -0.7f, -0.3f}) whole.Add(logprob);
+    LogprobSum after(3, 100, whole.value());
+    for (const float logprob : {-0.9f, -0.4f}) {
+      whole.Add(logprob);
+      after.Add(logprob);
+    }
+    CHECK(after.value() == whole.value());  // to the last bit: one addition after another
+    LogprobSum cut = after;
+    whole.CutAt(4);
+    cut.CutAt(4);
+    CHECK(cut.value() == whole.value());
+    whole.CutAt(3);
+    cut.CutAt(3);
+    CHECK(cut.value() == whole.value());
+    after.CutAt(2);  // among the given ones, of which only the whole sum is known
+    CHECK(std::isnan(after.value()));
+  }
+
   TEST_CASE("logprob sum: a cut further back than is kept says that there is none") {
     const int64_t total = kCutTokensMax + 1000;
     LogprobSum sum(0, int64_t{1} << 31);

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <set>
+#include <vector>
 
 namespace specd {
 namespace {
@@ -53,6 +54,49 @@ TEST_SUITE("unit") {
     CHECK(SlotOf(MakeHandle(greatest)) == greatest.slot);
     CHECK(OwnerOf(MakeHandle(greatest)) == greatest.owner);
     CHECK(GenerationOf(MakeHandle(greatest)) == greatest.generation);
+  }
+
+  TEST_CASE("a sequence gets the handle that it had in another table") {
+    SequenceTable before(4, 5);
+    std::vector<SequenceHandle> handles;
+    for (int i = 0; i < 4; ++i) handles.push_back(before.Open()->handle);
+    before.Close(handles[1]);
+    const SequenceHandle again = before.Open()->handle;
+    // Slots 1 and 3, and generations begin after those that the other table has given out.
+    SequenceTable after(4, 5, GenerationOf(again));
+    for (const SequenceHandle handle : {again, handles[3]}) {
+      REQUIRE(after.CanOpenAs(handle));
+      CHECK(after.Open(handle)->handle == handle);
+      CHECK(after.Find(handle) != nullptr);
+      CHECK_FALSE(after.CanOpenAs(handle));
+      CHECK(after.Open(handle) == nullptr);
+    }
+    CHECK(after.num_taken() == 2);
+    // Slots without a sequence go to others, whose handles the first table has never given out.
+    for (const uint32_t slot : {0u, 2u}) {
+      const SequenceHandle fresh = after.Open()->handle;
+      CHECK(SlotOf(fresh) == slot);
+      CHECK(GenerationOf(fresh) > GenerationOf(again));
+    }
+    CHECK(after.Open() == nullptr);
+    CHECK(after.Close(handles[3]));
+    CHECK(after.CanOpenAs(handles[3]));
+  }
+
+  TEST_CASE("no handle that is foreign, held or out of range can be had") {
+    SequenceTable table(2, 5);
+    const auto made = [](uint32_t generation, uint32_t owner, uint32_t slot) {
+      return MakeHandle({.generation = generation, .owner = owner, .slot = slot});
+    };
+    CHECK_FALSE(table.CanOpenAs(made(1, 6, 0)));
+    CHECK_FALSE(table.CanOpenAs(made(1, 5, 2)));
+    CHECK_FALSE(table.CanOpenAs(made(0, 5, 0)));
+    const SequenceHandle open = table.Open()->handle;
+    table.Hold(SlotOf(open));
+    table.Close(open);
+    CHECK_FALSE(table.CanOpenAs(open));
+    table.Release(SlotOf(open));
+    CHECK(table.CanOpenAs(open));
   }
 
   TEST_CASE("a reused slot starts from nothing") {

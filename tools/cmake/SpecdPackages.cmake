@@ -56,10 +56,10 @@ install(TARGETS specd RUNTIME_DEPENDENCY_SET specd_bundle
   LIBRARY NAMELINK_SKIP COMPONENT specd_bundle EXCLUDE_FROM_ALL)
 specd_bring_libraries(specd_bundle ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_BINDIR}
   ${CMAKE_INSTALL_DOCDIR}/licences)
-install(FILES ${packaging}/specd.service ${packaging}/specd.sysusers ${packaging}/specd.flags
+install(FILES ${packaging}/specd.service ${packaging}/specd.socket ${packaging}/specd.sysusers ${packaging}/specd.flags
   DESTINATION ${CMAKE_INSTALL_DATADIR}/specd COMPONENT specd_bundle EXCLUDE_FROM_ALL)
 
-install(FILES ${packaging}/specd.service DESTINATION lib/systemd/system
+install(FILES ${packaging}/specd.service ${packaging}/specd.socket DESTINATION lib/systemd/system
   COMPONENT specd_debian EXCLUDE_FROM_ALL)
 install(FILES ${packaging}/specd.sysusers DESTINATION lib/sysusers.d RENAME specd.conf
   COMPONENT specd_debian EXCLUDE_FROM_ALL)

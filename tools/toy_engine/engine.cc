@@ -81,6 +81,7 @@ int ToyEngine::Attach() {
   attach.max_batch = options_.max_batch;
   attach.max_draft = options_.num_drafts;
   attach.name = "toy_engine";
+  attach.reconnect_ms = options_.reconnect_ms;
   const bool is_embedded = options_.uri.starts_with("embedded:");
   if (is_embedded && options_.grammar_kind != SPECD_GRAMMAR_NONE) {
     attach.tokenizer = options_.tokenizer.c_str();

@@ -45,7 +45,8 @@ struct EngineOptions {
   bool forced = false;      // tokens that the constraint forces are drafts before the drafter's
   std::string tokenizer;    // for a constraint in embedded mode; a daemon has its own
   uint32_t forward_ms = 0;  // the pretended cost of the model's forward pass
-  std::string trace;        // directory of a trace in embedded mode; empty: none
+  uint32_t reconnect_ms = 0;
+  std::string trace;  // directory of a trace in embedded mode; empty: none
   std::string trace_options;
 };
 

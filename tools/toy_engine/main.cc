@@ -125,6 +125,8 @@ ABSL_FLAG(std::string, regex, "", "a pattern that every text matches as a whole"
 ABSL_FLAG(std::string, grammar, "", "a grammar in EBNF, with the rule root, that every text obeys");
 ABSL_FLAG(uint32_t, max_batch, 4,
           "sequences in one round; with more prompts, one begins when another ends");
+ABSL_FLAG(uint32_t, reconnect_ms, 0,
+          "how long to wait for the next daemon if this one is gone; 0: end");
 ABSL_FLAG(uint32_t, forward_ms, 0,
           "how long a forward pass of the model is made to take, so that text can be watched");
 ABSL_FLAG(std::string, trace, "",
@@ -222,6 +224,7 @@ EngineOptions ReadFlags(const Constraint& constraint) {
           .forced = absl::GetFlag(FLAGS_forced),
           .tokenizer = absl::GetFlag(FLAGS_tokenizer),
           .forward_ms = absl::GetFlag(FLAGS_forward_ms),
+          .reconnect_ms = absl::GetFlag(FLAGS_reconnect_ms),
           .trace = absl::GetFlag(FLAGS_trace),
           .trace_options = absl::GetFlag(FLAGS_trace_options)};
 }

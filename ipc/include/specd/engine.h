@@ -84,7 +84,14 @@ typedef struct specd_options {
    * default 0 = 256. A daemon has --compile_ms and --compile_mib instead. */
   uint32_t compile_ms;
   uint32_t compile_mib;
-  uint32_t reserved2; /* 0 */
+  /* Attached: if the daemon is gone, how long the engine waits for the next one at the same socket,
+   * in milliseconds, 0 .. 3600000. That daemon gets the session's memory, its sequences with their
+   * outputs, and the rounds in flight again. All handles stay valid and all answers are the same,
+   * so the engine sees a long round and no error. Calls wait for the daemon meanwhile, and a
+   * specd_poll at most its own timeout. The library keeps a copy of each opening and of its
+   * outputs. Not with rounds on CUDA streams, device memory, specd_set_coins or specd_get_group.
+   * Default 0: every call fails with SPECD_ERROR_DISCONNECTED. */
+  uint32_t reconnect_ms;
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);
@@ -125,10 +132,10 @@ typedef struct specd_sharing {
  * process. */
 SPECD_API int specd_get_sharing(specd_engine* engine, specd_sharing* sharing);
 
-/* Sums since specd_open. */
+/* Sums since specd_open, or since the present daemon was attached (reconnect_ms). */
 typedef struct specd_engine_stats {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t reattached; /* how often another daemon took the place of the one before */
   uint64_t rounds;
   uint64_t sequence_rounds; /* counts each sequence in each round */
   uint64_t drafted;         /* draft tokens judged */

@@ -27,7 +27,7 @@ class Options(Structure):
         ("profile", c_char_p), ("profile_file", c_char_p),
         ("trace", c_char_p), ("trace_options", c_char_p), ("eos_tokens", Strings),
         ("spin_us", c_int32), ("compile_ms", c_uint32), ("compile_mib", c_uint32),
-        ("reserved2", c_uint32),
+        ("reconnect_ms", c_uint32),
     ]
 
 
@@ -248,7 +248,7 @@ class Coin(Structure):
 
 
 class EngineStats(Structure):
-    _fields_ = [("struct_size", c_uint32), ("reserved", c_uint32)] + [
+    _fields_ = [("struct_size", c_uint32), ("reattached", c_uint32)] + [
         (name, c_uint64) for name in
         ("rounds", "sequence_rounds", "drafted", "accepted", "kept", "bad_target_rows",
          "bad_draft_rows", "empty_residuals", "invalid_drafts", "point_masses", "invalid_records",

@@ -41,7 +41,9 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
     array([1, 2, 3], dtype=int32)
 
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
-    timeout_ms, max_scores_per_token, threads, name, spin_us, cuda_stream (torch's, or its
+    timeout_ms, max_scores_per_token, threads, name, spin_us, reconnect_ms (attached: how long the
+    engine waits for the next daemon if its own is gone, and then goes on as if nothing had
+    happened; 0: it gets an Error), cuda_stream (torch's, or its
     address; 0 is CUDA's default stream, and without it specd makes a CUDA stream of its own),
     tokenizer (the path of a file that docs/DAEMON.md, "Text", lists: embedded, sequences may then
     have structured_outputs; attached, a daemon with another tokenizer refuses the engine).
@@ -204,4 +206,4 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
         every degenerate case."""
         struct = c.initialised(s.EngineStats, "specd_engine_stats_init")
         check(c.load().specd_get_engine_stats(self.pointer, ctypes.byref(struct)))
-        return {name: getattr(struct, name) for name, *_ in s.EngineStats._fields_[2:]}
+        return {name: getattr(struct, name) for name, *_ in s.EngineStats._fields_[1:]}

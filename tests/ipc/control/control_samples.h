@@ -42,11 +42,18 @@ inline OpenSequenceRequest SampleOpen() {
   open.num_disallowed_token_ids = 4;
   open.num_no_repeat_ngram_whitelist = 5;
   open.num_grammar_bytes = 6;
+  open.handle = 0x100020003;
+  open.cumulative_logprob = -1.5;
+  open.finish_reason = 1;
+  open.stop_token = {17};
   return open;
 }
 
 inline std::vector<Request> SampleRequests() {
   HelloRequest hello;
+  hello.resumes = true;
+  hello.owner = 9;
+  hello.generation = 10;
   hello.name = "toy";
   hello.version = "0.1.0";
   hello.pid = 4711;

@@ -1,0 +1,114 @@
+#include "daemon/client/reattachment.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+
+namespace specd {
+namespace {
+
+constexpr absl::Duration kPause = absl::Milliseconds(10);  // between two tries
+// A round may end every daemon that runs it.
+constexpr uint32_t kUnansweredMax = 3;
+
+absl::Status Gone(std::string text) {
+  return MakeError(SPECD_ERROR_DISCONNECTED, "", std::move(text));
+}
+
+// True if a later try may go better: no daemon listens, or it does not take engines now.
+bool IsForNow(const absl::Status& status) {
+  switch (ErrorCodeOf(status)) {
+    case SPECD_ERROR_NOT_FOUND:
+    case SPECD_ERROR_DISCONNECTED:
+    case SPECD_ERROR_SHUTDOWN:
+    case SPECD_ERROR_EXHAUSTED:
+    case SPECD_ERROR_TIMEOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool Reattachment::MayHelp(const absl::Status& status) {
+  const int code = ErrorCodeOf(status);
+  return code == SPECD_ERROR_DISCONNECTED || code == SPECD_ERROR_SHUTDOWN;
+}
+
+absl::StatusOr<bool> Reattachment::Try(EngineChannel* channel) {
+  if (!refusal_.ok()) return refusal_;
+  const int64_t now_ns = Clock::Real()->NowNs();
+  if (now_ns < next_try_ns_) return false;
+  if (lost_ns_ == 0) lost_ns_ = now_ns;
+  if (num_unanswered_ >= kUnansweredMax) {
+    refusal_ =
+        Gone(fmt::format("{} daemons in a row ended before they had answered anything; look "
+                         "into their logs, then attach again",
+                         kUnansweredMax));
+    return refusal_;
+  }
+  const absl::Status status = Attach(channel);
+  if (status.ok()) {
+    lost_ns_ = 0;
+    ++num_reattached_;
+    ++num_unanswered_;
+    return true;
+  }
+  const int64_t end_ns = Clock::Real()->NowNs();
+  next_try_ns_ = end_ns + absl::ToInt64Nanoseconds(kPause);
+  if (!IsForNow(status)) {
+    refusal_ =
+        Gone(fmt::format("the daemon is gone, and the next one does not take this engine: "
+                         "{}; attach again",
+                         std::string(status.message())));
+  } else if (end_ns - lost_ns_ >= reconnect_ns_) {
+    refusal_ =
+        Gone(fmt::format("the daemon is gone, and none took this engine within "
+                         "reconnect_ms = {}: {}; start it and attach again",
+                         reconnect_ns_ / 1'000'000, std::string(status.message())));
+  }
+  if (!refusal_.ok()) return refusal_;
+  return false;
+}
+
+absl::Status Reattachment::Await(EngineChannel* channel) {
+  for (;;) {
+    const absl::StatusOr<bool> attached = Try(channel);
+    if (!attached.ok()) return attached.status();
+    if (*attached) return absl::OkStatus();
+    absl::SleepFor(kPause);
+  }
+}
+
+absl::Status Reattachment::Attach(EngineChannel* channel) {
+  if (absl::Status status = link_.Reconnect(); !status.ok()) return status;
+  hello_.owner = record_.owner();
+  hello_.generation = record_.generation();
+  UniqueFd segment_fd;
+  const absl::StatusOr<HelloReply> reply = Expect<HelloReply>(link_.Call(hello_, -1, &segment_fd));
+  if (!reply.ok()) return reply.status();
+  // It has ended this session for a reason, which would come again.
+  if (reply->daemon_epoch == segment_.identity().daemon_epoch) {
+    (void)link_.Finish();
+    return MakeError(SPECD_ERROR_STATE, "", "the same daemon has ended the session before");
+  }
+  absl::StatusOr<Segment> fresh = Segment::Attach(std::move(segment_fd));
+  if (!fresh.ok()) return fresh.status();
+  const absl::Status mapped = Expect<OkReply>(link_.Call(MappedRequest{}, -1, nullptr)).status();
+  if (!mapped.ok()) return mapped;
+  if (absl::Status status = record_.Tell(&link_, *channel); !status.ok()) return status;
+  std::swap(segment_, *fresh);
+  channel->MoveFrom(*fresh);
+  channel->SetState(EngineState::kRunning);
+  return absl::OkStatus();
+}
+
+}  // namespace specd

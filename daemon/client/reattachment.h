@@ -1,0 +1,61 @@
+// Reattachment takes an engine from a daemon that is gone to the next one at the same socket.
+//
+// The engine waits for a daemon up to specd_options.reconnect_ms, attaches, tells it everything
+// again (SessionRecord), and submits again what is in flight. The rows, masks and draft tokens of a
+// round are the engine's until it has taken the answer, so they are still there, and the answer is
+// the same. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "daemon/client/engine_link.h"
+#include "daemon/client/session_record.h"
+#include "ipc/segment/engine_channel.h"
+#include "ipc/segment/segment.h"
+
+namespace specd {
+
+class Reattachment {
+ public:
+  // The pointers must outlive this object.
+  Reattachment(EngineLink* link, Segment* segment, HelloRequest hello, uint32_t reconnect_ms)
+      : link_(*link),
+        segment_(*segment),
+        hello_(std::move(hello)),
+        reconnect_ns_(int64_t{reconnect_ms} * 1'000'000) {}
+
+  SessionRecord& record() { return record_; }
+  uint32_t num_reattached() const { return num_reattached_; }
+
+  // True for an error that says no more than that the daemon is gone.
+  static bool MayHelp(const absl::Status& status);
+  // Tries once. True: the engine is attached, and what was in flight is submitted again. False: no
+  // daemon takes the engine yet; try again later. An error: none will.
+  absl::StatusOr<bool> Try(EngineChannel* channel);
+  // Tries until the engine is attached.
+  absl::Status Await(EngineChannel* channel);
+  // The engine takes the answer to a round or a call.
+  void Took(const CompletionView& view) {
+    num_unanswered_ = 0;
+    record_.AddResults(view);
+  }
+
+ private:
+  absl::Status Attach(EngineChannel* channel);
+
+  EngineLink& link_;
+  Segment& segment_;
+  HelloRequest hello_;
+  const int64_t reconnect_ns_;
+  SessionRecord record_;
+  int64_t lost_ns_ = 0;  // when the daemon was missed; 0: the engine is attached
+  int64_t next_try_ns_ = 0;
+  uint32_t num_reattached_ = 0;
+  uint32_t num_unanswered_ = 0;  // daemons in a row that have answered nothing
+  absl::Status refusal_;         // once no daemon will take the engine
+};
+
+}  // namespace specd

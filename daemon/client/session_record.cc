@@ -1,0 +1,186 @@
+#include "daemon/client/session_record.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <utility>
+
+#include "daemon/session/request_id.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
+#include "kernels/core/sequence_round.h"
+
+namespace specd {
+namespace {
+
+// In one message, whose answer has to come within the engine's timeout: ESTIMATE
+constexpr size_t kOpeningsAtOnce = 64;
+
+}  // namespace
+
+absl::StatusOr<uint32_t> SessionRecord::AddRegion(uint32_t at_daemon, int fd, uint64_t size_bytes) {
+  UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own.valid()) {
+    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "fd",
+                          "no descriptor for the region; raise the limit of open files", errno);
+  }
+  const uint32_t region = next_region_++;
+  regions_[region] = {std::move(own), size_bytes, at_daemon};
+  return region;
+}
+
+uint32_t SessionRecord::RegionAtDaemon(uint32_t region) const {
+  const auto found = regions_.find(region);
+  return found == regions_.end() ? UINT32_MAX : found->second.at_daemon;
+}
+
+void SessionRecord::AddBinding(const BindTensorRequest& bound) {
+  std::erase_if(bindings_, [&](const BindTensorRequest& old) { return old.role == bound.role; });
+  bindings_.push_back(bound);
+}
+
+void SessionRecord::Add(Known known) {
+  owner_ = OwnerOf(known.sequence);
+  generation_ = std::max(generation_, GenerationOf(known.sequence));
+  sequences_[SlotOf(known.sequence)] = std::move(known);
+}
+
+void SessionRecord::AddOpening(const OpenContent& content, const std::vector<uint64_t>& sequences,
+                               const std::vector<uint64_t>& seeds) {
+  auto opening = std::make_shared<Opening>();
+  opening->request = content.request;
+  std::erase_if(opening->request.numbers, [](const auto& number) { return number.first == "n"; });
+  const auto outputs = content.ids.begin() + content.request.num_prompt_ids;
+  const auto lists = outputs + content.request.num_output_ids;
+  opening->prompt.assign(content.ids.begin(), outputs);
+  opening->lists.assign(lists, content.ids.end());
+  opening->text = content.text;
+  const std::vector<std::string> names = NamesOf(content.request.request_id, sequences.size());
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    Add({.opening = opening,
+         .request_id = names[i],
+         .sequence = sequences[i],
+         .seed = seeds[i],
+         .outputs = {outputs, lists},
+         .cumulative_logprob = content.request.cumulative_logprob,
+         .finish_reason = 0,
+         .stop_token = {}});
+  }
+}
+
+void SessionRecord::AddFork(uint64_t source, const std::string& request_id, uint64_t sequence,
+                            uint64_t seed) {
+  const auto found = sequences_.find(SlotOf(source));
+  if (found == sequences_.end()) return;
+  Known fork = found->second;
+  fork.request_id = request_id;
+  fork.sequence = sequence;
+  fork.seed = seed;
+  Add(std::move(fork));
+}
+
+void SessionRecord::RemoveSequence(uint64_t sequence) {
+  const auto found = sequences_.find(SlotOf(sequence));
+  if (found != sequences_.end() && found->second.sequence == sequence) sequences_.erase(found);
+}
+
+void SessionRecord::AddResults(const CompletionView& view) {
+  if (view.kind != SubmissionKind::kRound) return;
+  for (const SequenceResult& result : view.results) {
+    const auto found = sequences_.find(SlotOf(result.sequence));
+    if (found == sequences_.end() || found->second.sequence != result.sequence) continue;
+    Known& known = found->second;
+    known.outputs.insert(known.outputs.end(), result.tokens, result.tokens + result.num_kept);
+    if (result.num_kept > 0) known.cumulative_logprob = result.cumulative_logprob;
+    if (result.finish_reason == FinishReason::kNone) continue;
+    known.finish_reason = static_cast<uint32_t>(result.finish_reason);
+    if (result.stop_token != kNoToken) known.stop_token = {result.stop_token};
+  }
+}
+
+absl::Status SessionRecord::Tell(EngineLink* link, const EngineChannel& channel) {
+  if (absl::Status status = TellMemory(link); !status.ok()) return status;
+  return TellSequences(link, channel);
+}
+
+absl::Status SessionRecord::TellMemory(EngineLink* link) {
+  for (auto& [number, region] : regions_) {
+    const absl::StatusOr<RegionReply> reply = Expect<RegionReply>(
+        link->Call(RegisterRegionRequest{region.size_bytes}, region.fd.get(), nullptr));
+    if (!reply.ok()) return reply.status();
+    region.at_daemon = reply->region;
+  }
+  for (BindTensorRequest bound : bindings_) {
+    bound.region = RegionAtDaemon(bound.region);
+    const absl::Status status = Expect<OkReply>(link->Call(bound, -1, nullptr)).status();
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+OpenContent SessionRecord::ContentOf(const Known& known, const EngineChannel& channel) {
+  OpenContent content;
+  OpenSequenceRequest& request = content.request;
+  request = known.opening->request;
+  request.request_id = known.request_id;
+  request.has_seed = true;
+  request.seed = known.seed;
+  request.handle = known.sequence;
+  request.cumulative_logprob = known.cumulative_logprob;
+  request.finish_reason = known.finish_reason;
+  request.stop_token = known.stop_token;
+  size_t num_outputs = known.outputs.size();
+  // A stop string or an abort ends a sequence without a result. Every other end comes in one, and
+  // the round of an end that the engine does not know runs again.
+  const SequenceState state = channel.ReadState(SlotOf(known.sequence));
+  const bool is_end = known.finish_reason != 0 || state.finish_reason == SPECD_FINISH_STOP ||
+                      state.finish_reason == SPECD_FINISH_ABORT;
+  if (IsStateOf(state, known.sequence) && state.finish_reason != SPECD_FINISH_NONE && is_end &&
+      state.kept_tokens <= num_outputs) {
+    if (state.finish_reason != known.finish_reason || state.kept_tokens < num_outputs) {
+      request.stop_token.clear();
+    }
+    request.finish_reason = state.finish_reason;
+    request.cumulative_logprob = channel.ReadLogprob(SlotOf(known.sequence), state);
+    num_outputs = state.kept_tokens;
+  }
+  request.num_output_ids = static_cast<uint32_t>(num_outputs);
+  content.ids = known.opening->prompt;
+  content.ids.insert(content.ids.end(), known.outputs.begin(),
+                     known.outputs.begin() + static_cast<ptrdiff_t>(num_outputs));
+  content.ids.insert(content.ids.end(), known.opening->lists.begin(), known.opening->lists.end());
+  content.text = known.opening->text;
+  return content;
+}
+
+absl::Status SessionRecord::TellSequences(EngineLink* link, const EngineChannel& channel) const {
+  for (auto next = sequences_.begin(); next != sequences_.end();) {
+    OpeningsFile file;
+    std::vector<uint64_t> wanted;
+    for (; next != sequences_.end() && wanted.size() < kOpeningsAtOnce; ++next) {
+      const absl::StatusOr<bool> added = file.Add(ContentOf(next->second, channel));
+      if (!added.ok()) return added.status();
+      if (!*added) break;
+      wanted.push_back(next->second.sequence);
+    }
+    absl::StatusOr<OpeningsMessage> message = std::move(file).Finish();
+    if (!message.ok()) return message.status();
+    const absl::StatusOr<SequencesReply> reply =
+        Expect<SequencesReply>(link->Call(message->request, message->file.get(), nullptr));
+    if (!reply.ok()) return reply.status();
+    if (reply->code != SPECD_OK) {
+      const uint64_t sequence = wanted[std::min<size_t>(reply->refused, wanted.size() - 1)];
+      return MakeError(reply->code, reply->field,
+                       fmt::format("sequence {:#x}: {}", sequence, reply->text));
+    }
+    if (reply->sequences != wanted) {
+      return MakeError(SPECD_ERROR_INTERNAL, "", "the daemon has opened other sequences");
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace specd

@@ -1,0 +1,91 @@
+// SessionRecord keeps what an engine has told its daemon, so that it can tell the next one.
+//
+// An answer of specd depends on rows, drafts, parameters, seeds and kept tokens, and the engine has
+// all of them. The record holds the regions, what is bound, and of each open sequence its opening
+// and the tokens that the engine has taken. The engine's numbers of regions stay the same at every
+// daemon; the record has the daemon's. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "daemon/client/engine_link.h"
+#include "daemon/client/open_message.h"
+#include "ipc/base/unique_fd.h"
+#include "ipc/segment/engine_channel.h"
+
+namespace specd {
+
+class SessionRecord {
+ public:
+  // ---- what the engine has done
+
+  // A region that the daemon has registered; returns the engine's number for it. The record keeps a
+  // descriptor of its own.
+  absl::StatusOr<uint32_t> AddRegion(uint32_t at_daemon, int fd, uint64_t size_bytes);
+  void RemoveRegion(uint32_t region) { regions_.erase(region); }
+  // The daemon's number of a region; of an unknown region, one that the daemon does not know.
+  uint32_t RegionAtDaemon(uint32_t region) const;
+  // `bound` has the engine's number of the region.
+  void AddBinding(const BindTensorRequest& bound);
+
+  // Sequences that were opened with this content, in order.
+  void AddOpening(const OpenContent& content, const std::vector<uint64_t>& sequences,
+                  const std::vector<uint64_t>& seeds);
+  void AddFork(uint64_t source, const std::string& request_id, uint64_t sequence, uint64_t seed);
+  void RemoveSequence(uint64_t sequence);
+  // The engine takes the results of a round.
+  void AddResults(const CompletionView& view);
+
+  // ---- for the next daemon
+
+  // Of all handles; 0: there was none.
+  uint32_t owner() const { return owner_; }
+  uint32_t generation() const { return generation_; }
+
+  // Registers, binds and opens everything over a link that has said hello. `channel` still shows
+  // the states of the sequences at the daemon before.
+  absl::Status Tell(EngineLink* link, const EngineChannel& channel);
+
+ private:
+  struct Region {
+    UniqueFd fd;
+    uint64_t size_bytes = 0;
+    uint32_t at_daemon = 0;
+  };
+  // The content of an opening, which its samples and their forks share.
+  struct Opening {
+    OpenSequenceRequest request;
+    std::vector<int32_t> prompt;
+    std::vector<int32_t> lists;  // the ids behind the outputs
+    std::string text;
+  };
+  struct Known {
+    std::shared_ptr<const Opening> opening;
+    std::string request_id;
+    uint64_t sequence = 0;
+    uint64_t seed = 0;
+    std::vector<int32_t> outputs;  // that the engine knows
+    double cumulative_logprob = 0;
+    uint32_t finish_reason = 0;       // in a result that the engine knows
+    std::vector<int32_t> stop_token;  // at most one
+  };
+
+  void Add(Known known);
+  absl::Status TellMemory(EngineLink* link);
+  absl::Status TellSequences(EngineLink* link, const EngineChannel& channel) const;
+  static OpenContent ContentOf(const Known& known, const EngineChannel& channel);
+
+  std::map<uint32_t, Region> regions_;       // by the engine's number
+  std::vector<BindTensorRequest> bindings_;  // in order
+  std::map<uint32_t, Known> sequences_;      // by slot
+  uint32_t next_region_ = 1;
+  uint32_t owner_ = 0;
+  uint32_t generation_ = 0;
+};
+
+}  // namespace specd
