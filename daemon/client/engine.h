@@ -55,6 +55,8 @@ class Engine {
   absl::StatusOr<int> AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
                                  int timeout_ms) const;
 
+  absl::Status ReadText(specd_sequence sequence, specd_text* text);
+
   EngineRounds& rounds() { return rounds_; }
   EngineCalls& calls() { return calls_; }
 

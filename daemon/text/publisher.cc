@@ -134,13 +134,13 @@ void Publisher::Retire() {
 void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
                          const TokenEvent& event) {
   if (event.kind == TokenEventKind::kOpen) {
-    const bool has_stop_strings = !event.stop_strings.empty();
+    const bool needs_text_side = !event.stop_strings.empty() && !event.stops_inline;
     targets_[event.stream] = {.session = session,
                               .sequence = sequence,
                               .request_id = event.request_id,
-                              .has_stop_strings = has_stop_strings};
+                              .needs_text_side = needs_text_side};
     // The text side may have gone after the opening was checked and before it was done.
-    if (has_stop_strings && options_.watch_text_side && !HasTextSide()) {
+    if (needs_text_side && options_.watch_text_side && !HasTextSide()) {
       session->AbortSequence(sequence).IgnoreError();
     }
   } else if (event.kind == TokenEventKind::kEnd) {
@@ -178,7 +178,7 @@ void Publisher::LogEnd(const Session& session, const Target& target, const Token
 }
 
 void Publisher::Settle(Target* target) {
-  if (!target->has_stop_strings || target->settled) return;
+  if (!target->needs_text_side || target->settled) return;
   const std::shared_ptr<Session> session = target->session.lock();
   target->settled = session == nullptr || session->SettleFromText(target->sequence);
 }
@@ -255,7 +255,7 @@ void Publisher::WatchTextSide() {
 void Publisher::AbortUnwatched(std::string_view why, bool are_all) {
   size_t aborted = 0;
   for (auto& [stream, target] : targets_) {
-    if (!target.has_stop_strings || (!are_all && kept_.IsWhole(stream))) continue;
+    if (!target.needs_text_side || (!are_all && kept_.IsWhole(stream))) continue;
     const std::shared_ptr<Session> session = target.session.lock();
     const bool had_ended = target.ended || session == nullptr;
     if (!had_ended && session->AbortSequence(target.sequence).ok()) ++aborted;
