@@ -26,8 +26,8 @@ absl::Status OpeningChecks::CheckTextSide() const {
   if (options_.text_side && options_.text_side()) return absl::OkStatus();
   return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
                    "stop_strings need a detokenizer, and none is attached; use a daemon with "
-                   "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
-                   "in the engine and call specd_abort");
+                   "--tokenizer (and specd-detok running, if --detokenizer=process), set stops "
+                   "= inline, or stop in the engine and call specd_abort");
 }
 
 absl::Status OpeningChecks::CheckInline(const SequenceParams& params) const {
