@@ -79,6 +79,15 @@ void TextStream::Prime(std::span<const TokenId> prompt_ids, std::span<const Toke
   given_size_bytes_ = replacement.size();
 }
 
+TextStream TextStream::After(const Begin& begin, const Vocabulary* vocabulary,
+                             std::shared_ptr<const StopSet> stops, TextOptions options) {
+  options.min_tokens -= std::min(options.min_tokens, begin.num_outputs);
+  options.continues = begin.num_outputs > begin.output_tail.size();
+  TextStream stream(vocabulary, std::move(stops), options);
+  stream.Prime(begin.prompt_tail, begin.output_tail);
+  return stream;
+}
+
 std::string TextStream::PrimedText(std::span<const TokenId> ids) {
   std::string bytes = holds_space_ ? " " : "";
   for (const TokenId id : ids) bytes += TakeBytes(id);

@@ -85,6 +85,17 @@ class TextStream {
   // min_tokens. REQUIRES: no id was pushed.
   void Prime(std::span<const TokenId> prompt_ids, std::span<const TokenId> output_ids);
 
+  // The stream of a sequence that is opened: after the last ids of its prompt and of the outputs
+  // that it was opened with, which are output_tail and those before it. All outputs count for
+  // min_tokens.
+  struct Begin {
+    std::span<const TokenId> prompt_tail = {};
+    std::span<const TokenId> output_tail = {};
+    uint64_t num_outputs = 0;
+  };
+  static TextStream After(const Begin& begin, const Vocabulary* vocabulary,
+                          std::shared_ptr<const StopSet> stops, TextOptions options);
+
   // The stream of a copy of the sequence, as it stands. The text of the copy goes on where this
   // stream has released all, and counts its bytes from 0.
   TextStream Fork() const;
@@ -111,8 +122,12 @@ class TextStream {
   // The size of all text released so far: the offset of the next released byte in the sequence's
   // text.
   uint64_t text_offset() const { return text_offset_; }
+  // The same with the text that is held back. It does not depend on the stop strings, until one
+  // ends the text.
+  uint64_t decoded_offset() const { return text_offset_ + held_.size_bytes(); }
 
   bool ended() const { return ended_; }
+  const StopSet* stops() const { return stops_.get(); }
 
   // True if no text ended the front yet.
   bool AtFront() const { return is_front_ || stripped_spaces_ > 0; }

@@ -143,6 +143,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
   sequence->stop_token = kNoToken;
+  if (!sequence->text.empty()) sequence->text.Finish();
   sequence->by_stop_string = reason == FinishReason::kStop;
   return sequence;
 }

@@ -382,6 +382,27 @@ absl::Status Engine::SetCoins(specd_sequence sequence, std::span<const specd_coi
   return calls_.SetCoins(sequence, coins);
 }
 
+absl::Status Engine::ReadText(specd_sequence sequence, specd_text* text) {
+  OutputArray<specd_text> out;
+  if (absl::Status status = out.Check("text", text, 1, &out); !status.ok()) return status;
+  const absl::StatusOr<SessionSequences::Text> found = link_->TextOf(sequence);
+  if (!found.ok()) return found.status();
+  const SequenceText& made = *found->text;
+  const SequenceText::Unread& unread = found->text->Read();
+  const int32_t stop_index = made.stop_index();
+  out.Put(0, {.struct_size = 0,
+              .finish_reason = static_cast<uint32_t>(found->finish_reason),
+              .text = unread.text.c_str(),
+              .size_bytes = unread.text.size(),
+              .byte_offset = unread.byte_offset,
+              .token_offset = unread.token_offset,
+              .ends = unread.ends.data(),
+              .num_tokens = static_cast<uint32_t>(unread.ends.size()),
+              .stop_index = stop_index,
+              .stop_string = stop_index < 0 ? nullptr : made.stop_string().c_str()});
+  return absl::OkStatus();
+}
+
 void Engine::GetSharing(specd_sharing* sharing) {
   Sharing found = {SPECD_SHARING_NONE,
                    "no GPU is shared: rounds run on the CPU or in this process"};

@@ -56,6 +56,8 @@ class Engine {
   absl::StatusOr<int> AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
                                  int timeout_ms);
 
+  absl::Status ReadText(specd_sequence sequence, specd_text* text);
+
   EngineRounds& rounds() { return rounds_; }
   EngineCalls& calls() { return calls_; }
   absl::Status SetCoins(specd_sequence sequence, std::span<const specd_coin> coins);

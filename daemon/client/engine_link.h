@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/client/embedded_profile.h"
+#include "daemon/session/session_sequences.h"
 #include "ipc/base/error.h"
 #include "ipc/control/control.h"
 #include "ipc/include/specd/answers.h"
@@ -70,6 +71,8 @@ class EngineLink {
   // Embedded mode: why rounds or calls last ended with SPECD_STATUS_DEVICE_ERROR; empty if none
   // did. A daemon logs the reason instead.
   virtual std::string WhyDeviceFailed() const { return {}; }
+  // Embedded mode: SessionSequences::TextOf. A daemon publishes the text instead.
+  virtual absl::StatusOr<SessionSequences::Text> TextOf(uint64_t sequence) = 0;
   // Embedded mode: WarnOfUnreachableIds. A daemon logs the warning instead.
   virtual std::string WarningsOfModel(uint32_t) const { return {}; }
   virtual bool is_embedded() const = 0;

@@ -96,6 +96,9 @@ class LocalLink : public EngineLink {
   std::string WhyDeviceFailed() const override {
     return service_.session() != nullptr ? service_.session()->WhyDeviceFailed() : std::string();
   }
+  absl::StatusOr<SessionSequences::Text> TextOf(uint64_t sequence) override {
+    return service_.session()->TextOf(sequence);
+  }
   std::string WarningsOfModel(uint32_t vocab_size) const override {
     return WarnOfUnreachableIds(model_->profile, vocab_size);
   }

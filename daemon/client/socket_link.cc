@@ -84,6 +84,14 @@ class SocketLink : public EngineLink {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<SessionSequences::Text> TextOf(uint64_t) override {
+    return MakeError(
+        SPECD_ERROR_UNSUPPORTED, "uri",
+        "a daemon gives the text to subscribers and not to the engine; subscribe to it "
+        "(docs/PROTOCOL.md, \"Events\"; specd.subscribe in Python), or open an "
+        "embedded engine");
+  }
+
   bool StepPiece() override { return false; }
   bool is_embedded() const override { return false; }
   bool PeerGone() const override { return broken_ || HungUp(); }

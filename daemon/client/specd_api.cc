@@ -204,6 +204,12 @@ int specd_sequence_final(specd_engine* engine, specd_sequence sequence, specd_se
   return Use(engine, [&] { return engine->engine->AwaitFinal(sequence, state, timeout_ms); });
 }
 
+int specd_sequence_text(specd_engine* engine, specd_sequence sequence, specd_text* text) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (text == nullptr) return NullArgument("text");
+  return Use(engine, [&] { return engine->engine->ReadText(sequence, text); });
+}
+
 int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                  uint32_t num_drafts) {
   if (engine == nullptr) return NullArgument("engine");

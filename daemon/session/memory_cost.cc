@@ -44,7 +44,8 @@ uint64_t StopBytes(const SequenceParams& params) {
   for (const std::string& stop : params.stop_strings) {
     bytes += stop.size() * kStopByteBytes + 3 * sizeof(std::string);
   }
-  return bytes;
+  // The session then has an automaton of its own, and text that is held back.
+  return params.stops == StopSearch::kInline ? 2 * bytes : bytes;
 }
 
 }  // namespace

@@ -26,13 +26,31 @@ absl::Status OpeningChecks::CheckTextSide() const {
   if (options_.text_side && options_.text_side()) return absl::OkStatus();
   return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
                    "stop_strings need a detokenizer, and none is attached; use a daemon with "
-                   "--tokenizer (and specd-detok running, if --detokenizer=process), or stop "
-                   "in the engine and call specd_abort");
+                   "--tokenizer (and specd-detok running, if --detokenizer=process), set stops "
+                   "= inline, or stop in the engine and call specd_abort");
+}
+
+absl::Status OpeningChecks::CheckInline(const SequenceParams& params) const {
+  if (options_.profile->vocabulary.has_value()) return absl::OkStatus();
+  if (params.stops == StopSearch::kInline) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "stops",
+                     "stops = inline needs the text of tokens, and no tokenizer is there; start "
+                     "specd with --tokenizer, give specd_options.tokenizer to an embedded engine, "
+                     "or set stops = auto");
+  }
+  return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
+                   "stop_strings need the text of tokens, and this engine has no tokenizer; give "
+                   "it specd_options.tokenizer or profile_file, use a daemon with --tokenizer, or "
+                   "stop in the engine and call specd_abort");
 }
 
 absl::Status OpeningChecks::CheckText(const SequenceParams& params) const {
+  if (IsInline(params)) {
+    if (absl::Status status = CheckInline(params); !status.ok()) return status;
+  } else if (!params.stop_strings.empty()) {
+    if (absl::Status status = CheckTextSide(); !status.ok()) return status;
+  }
   if (params.stop_strings.empty()) return absl::OkStatus();
-  if (absl::Status status = CheckTextSide(); !status.ok()) return status;
   if (auto stops = StopSet::Create(params.stop_strings); !stops.ok()) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "stop_strings",
                      std::string(stops.status().message()));

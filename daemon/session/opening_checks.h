@@ -17,10 +17,17 @@ class OpeningChecks {
   explicit OpeningChecks(const SessionOptions* options) : options_(*options) {}
 
   absl::Status Check(const SequenceParams& params) const;
-  // Stop strings need a text side that finds them.
+  // Stop strings that are not found inside rounds need a text side that finds them.
   absl::Status CheckTextSide() const;
+  // True if the rounds of such a sequence make its text: it asks for that, or it has stop strings
+  // and there is never a text side, as in an embedded engine.
+  bool IsInline(const SequenceParams& params) const {
+    return params.stops == StopSearch::kInline ||
+           (!params.stop_strings.empty() && !options_.text_side);
+  }
 
  private:
+  absl::Status CheckInline(const SequenceParams& params) const;
   absl::Status CheckText(const SequenceParams& params) const;
   absl::Status CheckEos(const SequenceParams& params) const;
   absl::Status CheckScores(const SequenceParams& params) const;

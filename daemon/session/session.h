@@ -78,6 +78,10 @@ class Session {
   }
   absl::Status CloseSequence(SequenceHandle sequence) { return sequences_.Close(sequence); }
   absl::Status AbortSequence(SequenceHandle sequence) { return sequences_.Abort(sequence); }
+  // Embedded mode: SessionSequences::TextOf.
+  absl::StatusOr<SessionSequences::Text> TextOf(SequenceHandle sequence) {
+    return sequences_.TextOf(sequence);
+  }
   // Ends every open sequence and takes no more rounds. The engine is gone or broken, or the daemon
   // stops. False if the session had ended before. Any thread.
   bool End();

@@ -72,16 +72,23 @@ absl::Status SessionSequences::Prepare(const std::string& request_id, const Sequ
   if (!params.stop_strings.empty()) {
     stop_strings = std::make_shared<const std::vector<std::string>>(params.stop_strings);
   }
-  if (state_.events != nullptr) tail = MakeTextTail(*state_.options.profile, params, history);
+  const bool is_inline = checks_.IsInline(params);
+  if (state_.events != nullptr || is_inline) {
+    tail = MakeTextTail(*state_.options.profile, params, history);
+  }
+  if (is_inline) {
+    if (absl::Status status = BeginText(params, tail, &*built); !status.ok()) return status;
+  }
   for (size_t i = 0; i < names.size(); ++i) {
     if (absl::Status status = CheckRequestId(names[i]); !status.ok()) return status;
-    const Stream stream = {
-        .include_stop = params.include_stop,
-        .skip_special_tokens = params.skip_special_tokens,
-        .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
-        .settled = params.stop_strings.empty() || history.finish_reason != FinishReason::kNone,
-        .request_id = names[i],
-        .stop_strings = stop_strings};
+    const Stream stream = {.include_stop = params.include_stop,
+                           .skip_special_tokens = params.skip_special_tokens,
+                           .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
+                           .settled = params.stop_strings.empty() ||
+                                      history.finish_reason != FinishReason::kNone || is_inline,
+                           .is_inline = is_inline,
+                           .request_id = names[i],
+                           .stop_strings = stop_strings};
     Opening opening = MakeOpening(stream, (*built)[i].sequence);
     if (opening.event != nullptr) {
       if (absl::Status status = AddTail(tail, &opening.event); !status.ok()) return status;
@@ -155,12 +162,13 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
                      state_.verifier->sequences().WhyNotFound(source));
   }
   Stream stream = streams_[SlotOf(source)];
-  if (stream.stop_strings != nullptr) {
+  const bool needs_text_side = stream.stop_strings != nullptr && !stream.is_inline;
+  if (needs_text_side) {
     if (absl::Status status = checks_.CheckTextSide(); !status.ok()) return status;
   }
   if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
   stream.request_id = request_id;
-  stream.settled = stream.stop_strings == nullptr;
+  stream.settled = !needs_text_side;
   Opening opening = MakeOpening(stream, *parent);
   if (opening.event != nullptr) opening.event->forked_from = stream.id;
   if (state_.trace != nullptr) {
@@ -171,6 +179,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   }
   SequenceParams texts;  // what the fork's opening and its stream copy
   if (stream.stop_strings != nullptr) texts.stop_strings = *stream.stop_strings;
+  if (stream.is_inline) texts.stops = StopSearch::kInline;
   absl::StatusOr<MemoryShare> share =
       TakeMemory(state_.memory.get(), "the fork", SequenceBytes(*parent, texts));
   if (!share.ok()) return share.status();
@@ -182,6 +191,29 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   memory_[SlotOf(forked->handle)] = *std::move(share);
   Announce(*forked, std::move(opening));
   return forked;
+}
+
+absl::Status SessionSequences::BeginText(const SequenceParams& params, const TextTail& tail,
+                                         std::vector<Built>* built) const {
+  std::shared_ptr<const StopSet> stops;
+  if (!params.stop_strings.empty()) {
+    absl::StatusOr<std::shared_ptr<const StopSet>> made = StopSet::Create(params.stop_strings);
+    if (!made.ok()) return made.status();
+    stops = *std::move(made);
+  }
+  const uint64_t num_outputs = built->front().sequence.kept_tokens;
+  TextStream begin = TextStream::After(
+      {.prompt_tail = tail.prompt_ids, .output_tail = tail.output_ids, .num_outputs = num_outputs},
+      &*state_.options.profile->vocabulary, std::move(stops),
+      {.skip_special_tokens = params.skip_special_tokens,
+       .include_stop = params.include_stop,
+       .min_tokens = static_cast<uint64_t>(params.min_tokens)});
+  // In a daemon the text side publishes the text.
+  const SequenceText text(std::move(begin), {.include_stop = params.include_stop,
+                                             .is_kept = state_.events == nullptr,
+                                             .num_outputs = num_outputs});
+  for (Built& each : *built) each.sequence.text = text;
+  return absl::OkStatus();
 }
 
 // The bytes go back when the publisher has taken the event.
@@ -215,6 +247,7 @@ SessionSequences::Opening SessionSequences::MakeOpening(const Stream& stream,
   event.profile = state_.options.profile->name;
   if (stream.stop_strings != nullptr) event.stop_strings = *stream.stop_strings;
   event.include_stop = stream.include_stop;
+  event.stops_inline = stream.is_inline;
   event.skip_special_tokens = stream.skip_special_tokens;
   event.min_tokens = static_cast<uint32_t>(sequence.min_tokens);
   return opening;
@@ -239,6 +272,20 @@ void SessionSequences::Announce(const SequenceInfo& info, Opening opening) {
   if (opening.event == nullptr) return;
   state_.events->PushOpening(handle, std::move(opening.event));
   if (sequence.finish_reason != FinishReason::kNone) PushEnd(sequence);
+}
+
+absl::StatusOr<SessionSequences::Text> SessionSequences::TextOf(SequenceHandle handle) {
+  MutexLock lock(&state_.mutex);
+  Sequence* const sequence = state_.verifier->sequences().Find(handle);
+  if (sequence == nullptr) {
+    return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
+                     state_.verifier->sequences().WhyNotFound(handle));
+  }
+  if (!sequence->text.empty()) return Text{&sequence->text, sequence->finish_reason};
+  return MakeError(SPECD_ERROR_STATE, "sequence",
+                   fmt::format("sequence {:#x} was opened without stop_strings and with stops = "
+                               "auto, so its rounds make no text; open it with stops = inline",
+                               handle));
 }
 
 // ---- ends

@@ -46,6 +46,14 @@ class SessionSequences {
   absl::Status Close(SequenceHandle sequence);
   absl::Status Abort(SequenceHandle sequence);
 
+  // The text that rounds make of a sequence. An error if they make none. The engine's thread alone
+  // may use it, in embedded mode.
+  struct Text {
+    SequenceText* text = nullptr;
+    FinishReason finish_reason = FinishReason::kNone;
+  };
+  absl::StatusOr<Text> TextOf(SequenceHandle sequence);
+
   // ---- under the lock
 
   // Ends a sequence for a reason that did not come from a round.
@@ -71,7 +79,9 @@ class SessionSequences {
     bool include_stop = false;
     bool skip_special_tokens = true;
     bool has_logprobs = false;
-    bool settled = false;  // nothing moves its end; true at once without stop strings
+    bool settled = false;    // nothing moves its end; true at once unless the text side may find a
+                             // stop string
+    bool is_inline = false;  // rounds find the stop strings
     uint64_t id = 0;
     std::string request_id = {};
     // Shared by samples and forks; null: none.
@@ -97,6 +107,9 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // An error if the session has ended, or if the events of `count` more sequences have no room.
   absl::Status CheckRoom(size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  // Gives the sequences the text that rounds make.
+  absl::Status BeginText(const SequenceParams& params, const TextTail& tail,
+                         std::vector<Built>* built) const;
   Opening MakeOpening(const Stream& stream, const Sequence& sequence) const;
   // Gives the event of an opening the earlier ids that its text depends on.
   absl::Status AddTail(const TextTail& tail, std::shared_ptr<TokenEvent>* event) const;

@@ -141,15 +141,15 @@ void Publisher::Retire() {
 void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
                          const TokenEvent& event) {
   if (event.kind == TokenEventKind::kOpen) {
-    const bool has_stop_strings = !event.stop_strings.empty();
+    const bool needs_text_side = !event.stop_strings.empty() && !event.stops_inline;
     running_.Add(event.request_id, event.stream);
     ++meters_.opened;
     targets_[event.stream] = {.session = session,
                               .sequence = sequence,
                               .request_id = event.request_id,
-                              .has_stop_strings = has_stop_strings};
+                              .needs_text_side = needs_text_side};
     // The text side may have gone after the opening was checked and before it was done.
-    if (has_stop_strings && IsUnwatched(event.request_id)) {
+    if (needs_text_side && IsUnwatched(event.request_id)) {
       session->AbortSequence(sequence).IgnoreError();
     }
   } else if (event.kind == TokenEventKind::kEnd) {
@@ -189,7 +189,7 @@ void Publisher::LogEnd(const Session& session, const Target& target, const Token
 }
 
 void Publisher::Settle(Target* target) {
-  if (!target->has_stop_strings || target->settled) return;
+  if (!target->needs_text_side || target->settled) return;
   const std::shared_ptr<Session> session = target->session.lock();
   target->settled = session == nullptr || session->SettleFromText(target->sequence);
 }
@@ -261,7 +261,7 @@ absl::Status Publisher::Apply(const SignOfLife& alive) {
 void Publisher::AbortUnwatched(std::string_view why, bool are_all, const TextShard& shard) {
   size_t aborted = 0;
   for (auto& [stream, target] : targets_) {
-    if (!target.has_stop_strings || (!are_all && kept_.IsWhole(stream))) continue;
+    if (!target.needs_text_side || (!are_all && kept_.IsWhole(stream))) continue;
     if (!shard.Has(target.request_id)) continue;
     const std::shared_ptr<Session> session = target.session.lock();
     const bool had_ended = target.ended || session == nullptr;

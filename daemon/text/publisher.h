@@ -74,7 +74,7 @@ class Publisher {
     std::weak_ptr<Session> session;
     SequenceHandle sequence = 0;
     std::string request_id;
-    bool has_stop_strings = false;
+    bool needs_text_side = false;  // to find its stop strings
     bool ended = false;
     bool settled = false;  // the text side has had its last word, or will say none
   };

@@ -112,15 +112,13 @@ std::unique_ptr<TextStreams::Stream> TextStreams::Begin(const TokenEvent& event)
     if (!created.ok()) return nullptr;
     stops = *std::move(created);
   }
-  // The tokens before the stream count for min_tokens.
   const uint64_t begin = event.offset - std::min<uint64_t>(event.offset, event.earlier.size());
-  const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, begin);
-  TextStream text(vocabulary->second, std::move(stops),
-                  {.skip_special_tokens = event.skip_special_tokens,
-                   .include_stop = event.include_stop,
-                   .min_tokens = min_tokens,
-                   .continues = begin > event.output_tail.size()});
-  text.Prime(event.prompt_tail, event.output_tail);
+  TextStream text = TextStream::After(
+      {.prompt_tail = event.prompt_tail, .output_tail = event.output_tail, .num_outputs = begin},
+      vocabulary->second, std::move(stops),
+      {.skip_special_tokens = event.skip_special_tokens,
+       .include_stop = event.include_stop,
+       .min_tokens = event.min_tokens});
   std::optional<int> stop;
   uint64_t tokens = begin;
   TextChunk ignored;  // the text of the source

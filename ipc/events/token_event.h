@@ -51,6 +51,7 @@ struct TokenEvent {
   // open
   std::string request_id;
   std::vector<std::string> stop_strings;
+  bool stops_inline = false;  // the rounds find them: not on the wire, for the daemon's publisher
   bool skip_special_tokens = true;
   bool include_stop = false;
   // A stop string that completes at token number min_tokens or before does not count. Tokens before

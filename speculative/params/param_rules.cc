@@ -165,9 +165,10 @@ constexpr RefusedName kRefused[] = {
     {"skip_reading_prefix_cache", "", kPlumbing, kLeaveToEngine},
     {"return_hidden_states", "", kPlumbing, kLeaveToEngine},
     {"detokenize", "", "every session of a daemon with a tokenizer has text",
-     "leave the text unread, or start the daemon with --detokenizer=off"},
-    {"output_kind", "", kText, kSubscribe},
-    {"stream_interval", "", kText, kSubscribe},
+     "leave the text unread, or start the daemon with --detokenizer=off; an embedded engine has "
+     "text with stops = inline"},
+    {"output_kind", "", kText, "set output of specd.subscribe"},
+    {"stream_interval", "", kText, "set stream_interval of specd.subscribe"},
     {"echo", "", kText, kSubscribe},
     {"spaces_between_special_tokens", "", kText, kSubscribe},
 };

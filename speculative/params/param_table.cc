@@ -55,6 +55,7 @@ constexpr std::string_view kGrammarKinds[] = {"none", "json",   "json_object",  
                                               "ebnf", "choice", "structural_tag"};
 constexpr std::string_view kKeyOrders[] = {"schema", "any"};
 constexpr std::string_view kWhitespaces[] = {"flexible", "compact"};
+constexpr std::string_view kStopSearches[] = {"auto", "inline"};
 constexpr std::string_view kOrders[] = {"sequential", "joint"};
 constexpr std::string_view kDecodedIds[] = {"prompt_and_outputs", "outputs"};
 constexpr std::string_view kScoreModes[] = {"raw_logprobs", "processed_logprobs", "raw_logits",

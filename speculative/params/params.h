@@ -39,6 +39,10 @@ enum class FilterOrder : uint32_t { kSequential = 0, kJoint = 1 };
 // by itself. The two differ where the tokenizer's decoder strips leading spaces.
 enum class DecodedIds : uint32_t { kPromptAndOutputs = 0, kOutputs = 1 };
 
+// Where stop strings are found: where the process has a place for that (a daemon's text side, an
+// embedded engine's rounds), or inside the rounds in any case, which then make the text too.
+enum class StopSearch : uint32_t { kAuto = 0, kInline = 1 };
+
 struct TokenBias {
   TokenId id = 0;
   float bias = 0;
@@ -65,8 +69,7 @@ struct DraftParams {
 #include "speculative/params/param_list.inc"
 };
 
-// The parameters for the text side are here too, because a parameter has one home. A verifier
-// without a text side must also refuse stop_strings.
+// The parameters for the text are here too, because a parameter has one home.
 struct SequenceParams {
 #define SPECD_PARAM(type, name, value, ...) type name = value;
 #include "speculative/params/param_list.inc"

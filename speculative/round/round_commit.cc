@@ -39,6 +39,8 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     NameFault(outcome, scratch->tasks[task].draft, scratch->PathOf(task), grammar, result);
   }
   if (!grammar.empty()) CommitGrammar(confirmed, sequence, &walk, result);
+  result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
+  if (!sequence->text.empty()) CommitText(confirmed, sequence, &walk, result);
   sequence->kept_tokens += static_cast<uint32_t>(walk.num_kept);
   sequence->finish_reason = walk.reason;
   sequence->stop_token = walk.stop_token;
@@ -46,7 +48,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
 
   result->finish_reason = walk.reason;
   result->num_drafts = static_cast<uint32_t>(outcome.num_drafts);
-  result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
+  result->num_accepted = std::min(result->num_accepted, static_cast<uint32_t>(walk.num_kept));
   result->num_kept = static_cast<uint32_t>(walk.num_kept);
   result->total_kept = sequence->kept_tokens;
   result->stop_token = walk.stop_token;
@@ -103,6 +105,32 @@ void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, Sequence*
   result->refusal = RefusalOf(sequence->grammar.commit_fault());
   if (result->refusal == Refusal::kNone) result->refusal = Refusal::kBadToken;
   CountFault(OutcomeStatus::kBadToken);
+}
+
+// A stop string completes at a kept token, so it outranks the walk's reason at the last one, and a
+// fault behind it does not count.
+void RoundCommitter::CommitText(std::span<const TokenId> confirmed, Sequence* sequence,
+                                FinishWalk* walk, SequenceResult* result) {
+  SequenceText& text = sequence->text;
+  try {
+    const std::optional<int32_t> stop =
+        text.Push({.ids = confirmed.first(static_cast<size_t>(walk->num_kept)),
+                   .num_accepted = static_cast<int32_t>(result->num_accepted),
+                   .ends_with_stop = walk->stop_token != kNoToken});
+    if (stop.has_value()) {
+      *walk = {.num_kept = *stop, .reason = FinishReason::kStop};
+      sequence->by_stop_string = true;
+      result->status = RoundStatus::kOk;
+      result->refusal = Refusal::kNone;
+      result->bad_row = kNoRow;
+    } else if (walk->reason != FinishReason::kNone) {
+      text.Finish();
+    }
+  } catch (...) {
+    // No memory is left. That must end this sequence alone.
+    *walk = {.num_kept = text.num_pushed(), .reason = FinishReason::kError};
+    result->status = RoundStatus::kBadDistribution;
+  }
 }
 
 // A place that a constraint left without a mask has a row all the same; the row is not to blame.

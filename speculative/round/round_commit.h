@@ -2,7 +2,8 @@
 // kept ones to their sequence.
 //
 // Only this class changes a sequence because of a round. After construction it allocates nothing,
-// except where a constraint meets a new state. Not thread-safe.
+// except where a constraint meets a new state, and for the text of a sequence that has its text
+// inside rounds. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,10 @@ class RoundCommitter {
   // Advances the constraint over what the walk keeps.
   void CommitGrammar(std::span<const TokenId> confirmed, Sequence* sequence, FinishWalk* walk,
                      SequenceResult* result);
+  // Pushes the tokens that the walk keeps into the sequence's text. If a stop string completes
+  // there, the walk ends with it.
+  static void CommitText(std::span<const TokenId> confirmed, Sequence* sequence, FinishWalk* walk,
+                         SequenceResult* result);
   void CountFault(OutcomeStatus status);
   // Says which row of a draft is bad, and why.
   // `path` has the accepted nodes.

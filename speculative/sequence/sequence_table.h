@@ -21,6 +21,7 @@
 #include "speculative/sequence/logprob_sum.h"
 #include "speculative/sequence/row_rules.h"
 #include "speculative/sequence/sequence_grammar.h"
+#include "speculative/sequence/sequence_text.h"
 
 namespace specd {
 
@@ -57,12 +58,13 @@ struct Sequence {
   // No memory was left for masks, and nothing is known of the state of `grammar` any more. The next
   // commit ends the sequence, and keeps nothing.
   bool grammar_failed = false;
+  SequenceText text;         // empty: the text side has it, or nobody
   uint32_t kept_tokens = 0;  // includes the tokens given at opening
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;
   TokenId stop_token = kNoToken;
-  bool by_stop_string = false;  // the text side ended it
-  bool end_moved = false;       // a stop string has moved the end of finish_reason
+  bool by_stop_string = false;  // a stop string ended it
+  bool end_moved = false;       // the text side has moved the end of finish_reason
   // Coins that tests and replay set in place of the keyed coins. A fork has none.
   std::vector<InjectedCoin> coins;
   uint64_t last_round = 0;  // stamp of its last round or call; finds duplicates

@@ -111,6 +111,36 @@ class FinalTest(ProcessTest):
             return False
         return True
 
+    def test_inline_the_round_ends_the_sequence_and_subscribers_read_the_same(self):
+        self.daemon()
+        with (specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine,
+              specd.subscribe(f"unix:{self.socket}", request_id="cut") as events):
+            params = specd.SamplingParams(temperature=0, stop="xy", stops="inline")
+            sequence = engine.open(params, request_id="cut")
+            draft = [VOCABULARY[letter] for letter in "axy"]
+            (result,) = engine.verify(one_hot(*"axyb"), {sequence: draft})
+            self.assertEqual((result.finish_reason, result.total_kept), ("stop", 3))
+            self.assertEqual(sequence.final(timeout_ms=0), specd.results.State("stop", 3, None))
+            self.assertIsNone(result.text)  # a daemon's subscribers have it
+            text = ""
+            for event in events:
+                text += event.text
+                if event.kind == "end":
+                    self.assertEqual((text, event.finish, event.message["stop"],
+                                      event.message["tokens"]), ("a", "stop", "xy", 3))
+                    break
+            self.assertEqual(sequence.state(), specd.results.State("stop", 3, None))
+
+    def test_inline_needs_no_text_side_and_no_text_side_no_inline(self):
+        self.daemon("--detokenizer=process", "--text_grace=3")
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
+            self.assertFalse(self.accepts_stop_strings(engine))
+            sequence = engine.open(specd.SamplingParams(temperature=0, stop="xy", stops="inline"))
+            fork = sequence.fork()
+            for each in (sequence, fork):
+                (result,) = engine.verify(one_hot(*"xy"), {each: [VOCABULARY["x"]]})
+                self.assertEqual((result.finish_reason, result.total_kept), ("stop", 2))
+
     def test_embedded_nothing_is_waited_for(self):
         with specd.Engine(vocab_size=V) as engine:
             sequence, _ = self.write(engine, "axyb")

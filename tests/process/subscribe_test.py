@@ -88,6 +88,28 @@ class SubscribeTest(ProcessTest):
                              (end["finish"], end["tokens"]))
         self.assertEqual(texts(alone), {PROMPTS[1]: self.texts(client)[PROMPTS[1]]})
 
+    def test_outputs_and_intervals_give_the_same_text_in_other_parts(self):
+        self.daemon()
+        uri = f"unix:{self.socket}"
+        with specd.subscribe(uri) as plain, specd.subscribe(uri, output="cumulative") as growing, \
+                specd.subscribe(uri, output="final") as last, \
+                specd.subscribe(uri, stream_interval=10) as joined:
+            engine = self.generate("--max_tokens=60")
+            taken, grown, final, parts = (take(each, 3) for each in (plain, growing, last, joined))
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        wanted = texts(taken)
+        for name in PROMPTS:
+            mine = [event.text for event in grown if event.request_id == name]
+            self.assertTrue(all(b.startswith(a) for a, b in zip(mine, mine[1:])))
+            self.assertEqual(mine[-1], wanted[name])
+            self.assertEqual([(event.kind, event.text) for event in final if event.request_id == name],
+                             [("open", ""), ("end", wanted[name])])
+            sizes = [event.message["tokens"] for event in parts
+                     if event.request_id == name and event.kind == "text"]
+            self.assertTrue(all(b - a >= 10 for a, b in zip(sizes, sizes[1:])), sizes)
+        self.assertEqual(texts(parts), wanted)
+        self.assertLess(len(parts), len(taken))
+
     def test_with_best_effort_a_stream_that_was_joined_in_the_middle_is_its_tail(self):
         self.daemon()
         client = self.client("--streams=1")
@@ -235,7 +257,11 @@ class SubscribeTest(ProcessTest):
         for arguments, field in ((dict(endpoint=7), "endpoint"),
                                  (dict(endpoint="nonsense"), "endpoint"),
                                  (dict(endpoint="unix:/s", request_id=4), "request_id"),
-                                 (dict(endpoint="unix:/s", silence_ms=0), "silence_ms")):
+                                 (dict(endpoint="unix:/s", silence_ms=0), "silence_ms"),
+                                 (dict(endpoint="unix:/s", output="all"), "output"),
+                                 (dict(endpoint="unix:/s", stream_interval_ms=0), "stream_interval_ms"),
+                                 (dict(endpoint="unix:/s", output="final", stream_interval=4),
+                                  "stream_interval")):
             with self.subTest(arguments), self.assertRaises(specd.Error) as caught:
                 specd.subscribe(**arguments)
             self.assertIn(field, str(caught.exception))

@@ -18,11 +18,13 @@
 
 namespace {
 std::atomic<uint64_t> num_allocations{0};
+std::atomic<bool> has_memory{true};
 }  // namespace
 
 // GCC takes a free() of what operator new gave for a mistake once both are inlined.
 __attribute__((noinline)) void* operator new(size_t size_bytes) {
   num_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (!has_memory.load(std::memory_order_relaxed)) throw std::bad_alloc();
   if (void* memory = std::malloc(size_bytes)) return memory;
   throw std::bad_alloc();
 }
@@ -128,6 +130,14 @@ struct Rounds {
       sequences.push_back(info->handle);
     }
   }
+  void OpenWithText() {
+    SequenceParams params;
+    params.max_tokens = 1000;
+    absl::StatusOr<Sequence> built = verifier->opening().Build(params, {});
+    REQUIRE(built.ok());
+    built->text = SequenceText(TextStream(&vocabulary, nullptr, {}), {.is_kept = true});
+    sequences.push_back(verifier->Insert(*std::move(built))->handle);
+  }
   void ForkAll() {
     for (size_t i = 0; i < 4; ++i) {
       sequences.push_back(verifier->Fork(sequences[i], i)->handle);
@@ -217,6 +227,22 @@ TEST_SUITE("unit") {
     CHECK(num_allocations.load() == before_cut);
     const std::vector<int> something(10);
     CHECK(num_allocations.load() > after);
+  }
+
+  TEST_CASE("without memory for its text a sequence ends with an error, alone") {
+    Rounds rounds(19);
+    rounds.OpenAll();
+    rounds.Round();
+    rounds.OpenWithText();
+    has_memory = false;
+    rounds.Round();
+    has_memory = true;
+    CHECK(rounds.results[4].status == RoundStatus::kBadDistribution);
+    CHECK(rounds.results[4].finish_reason == FinishReason::kError);
+    CHECK(rounds.results[4].num_kept == 0);
+    for (size_t i = 0; i < 4; ++i) CHECK(rounds.results[i].status == RoundStatus::kOk);
+    rounds.Round();
+    CHECK(rounds.results[4].status == RoundStatus::kFinished);
   }
 
   TEST_CASE("a round of constrained sequences allocates nothing once their masks are built") {

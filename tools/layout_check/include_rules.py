@@ -77,7 +77,8 @@ ARROWS = {
                                       "speculative/processors", "speculative/params",
                                       "speculative/grammar"),
     "speculative/sequence": _speculative("speculative/sequence", "speculative/processors",
-                                         "speculative/params", "speculative/grammar"),
+                                         "speculative/params", "speculative/grammar",
+                                         "detokenizer"),
     "speculative/processors": _speculative("speculative/processors", "speculative/params"),
     "speculative/params": _speculative("speculative/params", "speculative/grammar/base"),
     # compiler -> matchers -> masks -> states -> network -> rules -> automata -> base;

@@ -172,9 +172,9 @@ typedef struct specd_token_score {
 typedef struct specd_result {
   specd_sequence sequence;
   uint32_t status; /* SPECD_STATUS_... */
-  /* SPECD_FINISH_... after this round. The reason is provisional if the sequence has stop strings:
-   * the text side may still find one in these tokens and end the sequence earlier.
-   * specd_sequence_final waits for its last word. */
+  /* SPECD_FINISH_... after this round. The reason is provisional if the daemon's text side finds
+   * the sequence's stop strings: there may be one in these tokens that ends the sequence earlier.
+   * specd_sequence_final waits for the last word. */
   uint32_t finish_reason;
   uint32_t num_accepted; /* accepted draft tokens among the kept tokens */
   uint32_t num_kept;     /* ids in `tokens`: the tokens that the sequence gained in this round */

@@ -133,9 +133,12 @@ typedef struct specd_params {
   uint32_t min_tokens;      /* 0 .. max_tokens; default 0. No stop id, EOS or stop string ends the
                                output at this many tokens or fewer */
   specd_ids stop_token_ids; /* at most 64 */
-  /* Stop strings: at most 1024, non-empty, together at most 32 KiB. A daemon with a tokenizer is
-   * needed. A stop string may begin in output_ids, never in prompt_ids. The text of output_ids was
-   * given before: it is not given again, and a stop string that begins there takes none back. */
+  /* Stop strings: at most 1024, non-empty, together at most 32 KiB. A tokenizer is needed: the
+   * daemon's, or that of an embedded engine. Embedded, and with the number stops = 1 (inline), the
+   * round that keeps a stop string ends the sequence there. Otherwise the daemon's text side finds
+   * it after the round. A stop string may begin in output_ids, never in prompt_ids. The text of
+   * output_ids was given before: it is not given again, and a stop string that begins there takes
+   * none back. */
   specd_strings stop_strings;
   uint32_t ignore_eos;          /* 0 or 1; default 0. Drops the model's EOS ids only */
   uint32_t include_stop;        /* 0 or 1; default 0: the text ends before a stop string and omits a
@@ -225,8 +228,7 @@ SPECD_API const char* specd_refused_param(const char* name, const char* value);
 
 /* Refuses what an embedded engine with these options would refuse when it opens a sequence, with
  * the same code and text. No engine is needed: call it where requests come in, from any thread.
- * Stop strings need a daemon, so they are refused. If the options name a tokenizer, each call reads
- * it and compiles the constraint. */
+ * If the options name a tokenizer, each call reads it and compiles the constraint. */
 SPECD_API int specd_params_check(const specd_params* params, const specd_options* options);
 
 typedef struct specd_sequence_info {
@@ -270,8 +272,8 @@ SPECD_API int specd_abort(specd_engine* engine, specd_sequence sequence);
 
 enum {
   SPECD_FINISH_NONE = 0,
-  SPECD_FINISH_STOP = 1,   /* a stop id, an EOS id, a stop string found by the text side, or the
-                              end of a grammar: the text is complete and cannot go on */
+  SPECD_FINISH_STOP = 1,   /* a stop id, an EOS id, a stop string, or the end of a grammar: the text
+                              is complete and cannot go on */
   SPECD_FINISH_LENGTH = 2, /* max_tokens */
   SPECD_FINISH_ABORT = 3,  /* specd_abort, or the text side no longer wants the text */
   SPECD_FINISH_ERROR = 4   /* a row without a distribution: see the status of the round */
@@ -287,17 +289,48 @@ typedef struct specd_sequence_state {
 /* Reports whether the sequence has ended. The call reads shared memory and is cheap enough for
  * every step. The text side may have found a stop string after the next round was submitted. It may
  * also find one in the tokens of a sequence's last round, and then moves the end that was reported
- * before: specd_sequence_final waits for its last word. */
+ * before: specd_sequence_final waits for its last word. If rounds find the stop strings, nothing
+ * moves. */
 SPECD_API int specd_get_sequence_state(specd_engine* engine, specd_sequence sequence,
                                        specd_sequence_state* state);
 
 /* Writes the state of a sequence that has finished, and waits until nothing can move its end any
- * more, for up to timeout_ms (0: not at all, -1: without limit). Only a sequence with stop_strings
- * waits, usually some milliseconds. Read finish_reason and kept_tokens here before the length or
- * the reason of such a sequence is used. SPECD_EMPTY: the time has passed, and the state may still
- * move. SPECD_ERROR_STATE: the sequence has not finished. */
+ * more, for up to timeout_ms (0: not at all, -1: without limit). Only a sequence whose
+ * stop_strings the text side finds waits, usually some milliseconds. Read finish_reason and
+ * kept_tokens here before the length or the reason of such a sequence is used. SPECD_EMPTY: the
+ * time has passed, and the state may still move. SPECD_ERROR_STATE: the sequence has not finished.
+ */
 SPECD_API int specd_sequence_final(specd_engine* engine, specd_sequence sequence,
                                    specd_sequence_state* state, int timeout_ms);
+
+/* The text of a sequence that is new since the last call. */
+typedef struct specd_text {
+  uint32_t struct_size;   /* sizeof(specd_text): set it before the call */
+  uint32_t finish_reason; /* SPECD_FINISH_... of the sequence */
+  const char* text;     /* valid UTF-8, whole code points, without text that may still become a stop
+                           string; a 0 byte follows the last one. "" if there is none */
+  uint64_t size_bytes;  /* of text; it may have 0 bytes inside */
+  uint64_t byte_offset; /* of text in the whole text of the sequence, which begins after
+                           output_ids, or where a copy was made */
+  uint64_t token_offset; /* output tokens, output_ids included, before those of ends */
+  /* For each token that was kept since the last call: the size in bytes of the sequence's text
+   * after that token, with text that is held back. A stop string that ends the text with one of
+   * these tokens bounds them; cut those of earlier calls at the size of the whole text. */
+  const uint64_t* ends;
+  uint32_t num_tokens;     /* of ends */
+  int32_t stop_index;      /* of the stop string that ended the text, in stop_strings; -1: none */
+  const char* stop_string; /* the same as text; NULL: none */
+} specd_text;
+
+/* Reads the text that an embedded engine's rounds have made of a sequence with stop_strings, or
+ * with stops = inline (specd_params.numbers), since the last call. Call it after a round, or once
+ * at the end: nothing is lost between. A second call before the sequence's next round gives the
+ * same text again. An end that came from outside a round, such as specd_abort, brings what was held
+ * back. The pointers are valid until the sequence's next round or end. SPECD_ERROR_STATE: the
+ * sequence's rounds make no text. SPECD_ERROR_UNSUPPORTED: the engine is attached; a daemon
+ * publishes the text.
+ */
+SPECD_API int specd_sequence_text(specd_engine* engine, specd_sequence sequence, specd_text* text);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -23,7 +23,8 @@
  * The argument `uri` of specd_open says where the verifier runs:
  *
  *   unix:/run/specd/specd.sock   in the daemon, which also has text, stop strings and observers
- *   embedded:cpu                 in this process, inside specd_poll; same results, no text side
+ *   embedded:cpu                 in this process, inside specd_poll; same results, no text side:
+ *                                rounds make the text and find stop strings
  *   embedded:cuda                the same on this process's first GPU; embedded:cuda:1 on the next
  *   embedded:NAME                the same on a backend from outside (specd_load_backends)
  *

@@ -41,6 +41,7 @@ library. The other files are:
   trees.py      drafts that are trees, of scores and of text, without an engine
   subscribe.py  subscribe: the text or the ids that a daemon publishes, without an engine
   stream_reader.py the streams behind a subscription: what each has had, and what is missing
+  stream_output.py joins a stream's events: deltas, all so far, or all at the end; and how often
 """
 
 from __future__ import annotations

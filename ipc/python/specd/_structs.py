@@ -105,6 +105,13 @@ class SequenceState(Structure):
                 ("cumulative_logprob", c_double)]
 
 
+class Text(Structure):
+    _fields_ = [("struct_size", c_uint32), ("finish_reason", c_uint32), ("text", c_char_p),
+                ("size_bytes", c_uint64), ("byte_offset", c_uint64), ("token_offset", c_uint64),
+                ("ends", POINTER(c_uint64)), ("num_tokens", c_uint32), ("stop_index", c_int32),
+                ("stop_string", c_char_p)]
+
+
 class Draft(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("flags", c_uint32), ("sequence", c_uint64),

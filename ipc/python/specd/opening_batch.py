@@ -51,7 +51,7 @@ class BatchOpening:
         return [self._names.items[i].decode() for i in range(len(self))]
 
     def sequence(self, i: int) -> Sequence:
-        """Sequence i as a specd.Sequence, to fork, abort and close it."""
+        """Sequence i as a specd.Sequence, to fork, abort and close it, and to read its text."""
         i = integer(i, "i", 0, len(self) - 1)
         return Sequence(self._engine, self._infos[i], self._names.items[i].decode())
 

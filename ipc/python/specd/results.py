@@ -94,6 +94,20 @@ class State(NamedTuple):
     cumulative_logprob: float | None
 
 
+class Text(NamedTuple):
+    """The text that became certain: whole characters, without text that may still become a stop
+    string. byte_offset is the size in bytes of the text before it. ends has for each token, from
+    output token token_offset on, the size in bytes of the sequence's text after that token, with text
+    that is held back. stop is the stop string that ended the text, or None."""
+
+    text: str
+    byte_offset: int
+    token_offset: int
+    ends: Array
+    stop: str | None
+    finish_reason: str | None
+
+
 @dataclasses.dataclass
 class Result:
     """One sequence in one round.
@@ -103,7 +117,8 @@ class Result:
     scores: for each kept token itself, the best ids and logprob_token_ids, as rows of (id, value,
       rank). If a row has fewer ids than were asked for, id is -1. None without logprobs
     finish_reason: None, "stop", "length", "abort", "error"; stop_token is the id that finished it.
-      With stop strings both are provisional: Sequence.final waits for the text side's last word
+      With stop strings that a daemon's text side finds both are provisional: Sequence.final waits
+      for its last word
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
       or "aborted": the daemon stopped in the middle of a long round, or a page of the bound memory
       was missing (the session then ends); nothing of the round is kept.
@@ -115,6 +130,12 @@ class Result:
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
       rank samples by; None without logprobs, and where their mode gives logits
     verify: the method of this round, which shows what "auto" chose; None if nothing was verified
+    text: the text that became certain with this round, in an embedded engine that has a tokenizer, for
+      a sequence with stop or stops="inline"; None otherwise
+    text_offset: the size in bytes of the sequence's text before `text`
+    text_ends: for each kept token, the size in bytes of the sequence's text after it, with text that is
+      held back because it may become a stop string (uint64 array)
+    stop_string: the stop string that ended the sequence in this round
     """
 
     sequence: OpenSequence
@@ -130,6 +151,10 @@ class Result:
     cumulative_logprob: float | None
     verify: str | None = None
     bad_row: int | None = None
+    text: str | None = None
+    text_offset: int | None = None
+    text_ends: Array | None = None
+    stop_string: str | None = None
 
     @property
     def logprobs(self) -> list[dict[int, Logprob]] | None:
@@ -190,6 +215,15 @@ def state_of(struct: s.SequenceState) -> State:
                  number_or_none(struct.cumulative_logprob))
 
 
+def text_of(struct: s.Text) -> Text:
+    # A field of type char* ends at the first 0 byte, and a text may have some inside.
+    place = ctypes.c_void_p.from_buffer(struct, s.Text.text.offset)
+    return Text(ctypes.string_at(place, struct.size_bytes).decode(), struct.byte_offset,
+                struct.token_offset, _copied(struct.ends, struct.num_tokens, np.uint64),
+                None if struct.stop_string is None else struct.stop_string.decode(),
+                FINISH_REASONS[struct.finish_reason])
+
+
 def detail_of(number: int) -> str | None:
     return c.load().specd_detail_text(number).decode() if number else None
 
@@ -217,12 +251,19 @@ def result_of(struct: Any, sequence: Any, named: Mapping[str, Array], why: str =
     detail = detail_of(struct.detail)
     if STATUSES[struct.status] == "device_error":
         detail = why or None
-    return Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
-                  _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
-                  _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
-                  None if struct.stop_token < 0 else struct.stop_token, scores, detail,
-                  number_or_none(struct.cumulative_logprob), METHODS[struct.verify],
-                  _row_of(struct, detail, named))
+    result = Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
+                    _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
+                    _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
+                    None if struct.stop_token < 0 else struct.stop_token, scores, detail,
+                    number_or_none(struct.cumulative_logprob), METHODS[struct.verify],
+                    _row_of(struct, detail, named))
+    # A round that changes nothing makes no text.
+    if getattr(sequence, "has_text", False) and result.status in ("ok", "bad_distribution") and (
+            struct.num_kept or struct.finish_reason):
+        text = sequence.text()
+        result.text, result.text_offset, result.text_ends = text.text, text.byte_offset, text.ends
+        result.stop_string = text.stop
+    return result
 
 
 _CHILD: Any = np.dtype(s.DraftChild)

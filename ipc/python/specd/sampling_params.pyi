@@ -52,6 +52,7 @@ class SamplingParams:
     draft_min_p: float | None
     draft_filter_order: Literal['sequential', 'joint'] | None
     draft_edits: bool | None
+    stops: Literal['auto', 'inline'] | None
     include_stop_str_in_output: bool | None
     skip_special_tokens: bool | None
     text_of: Literal['prompt_and_outputs', 'outputs'] | None
@@ -95,6 +96,7 @@ class SamplingParams:
                  draft_min_p: float | None = ...,
                  draft_filter_order: Literal['sequential', 'joint'] | None = ...,
                  draft_edits: bool | None = ...,
+                 stops: Literal['auto', 'inline'] | None = ...,
                  include_stop_str_in_output: bool | None = ...,
                  skip_special_tokens: bool | None = ...,
                  text_of: Literal['prompt_and_outputs', 'outputs'] | None = ...) -> None: ...

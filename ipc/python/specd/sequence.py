@@ -24,13 +24,14 @@ _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 class Sequence:
     """One generated output of an engine: made by Engine.open and Sequence.fork. .warnings lists
-    what its constraint does not enforce."""
+    what its constraint does not enforce. .has_text tells whether its rounds make its text."""
 
     def __init__(self, engine: Engine, info: s.SequenceInfo, request_id: str,
-                 warnings: Iterable[str] = ()):
+                 warnings: Iterable[str] = (), has_text: bool = False):
         self.engine, self.handle = engine, int(info.sequence)
         self.seed, self.verify = int(info.seed), _VERIFY_NAMES[info.verify]
         self.request_id, self.warnings = request_id, list(warnings)
+        self.has_text = has_text
 
     @property
     def slot(self) -> int:
@@ -45,7 +46,7 @@ class Sequence:
         check(c.load().specd_fork(self.engine.pointer, self.handle,
                                   text_bytes(request_id, "request_id"),
                                   None if word is None else ctypes.byref(word), infos))
-        return Sequence(self.engine, infos[0], request_id, self.warnings)
+        return Sequence(self.engine, infos[0], request_id, self.warnings, self.has_text)
 
     def abort(self) -> None:
         """Ends the sequence; the tokens kept so far remain."""
@@ -69,6 +70,14 @@ class Sequence:
             record.purpose, record.value = COIN_PURPOSES[purpose], int(coin * 2**53)
         self.engine.drain()
         check(c.load().specd_set_coins(self.engine.pointer, self.handle, table, len(table)))
+
+    def text(self) -> results.Text:
+        """Returns the results.Text that the sequence's rounds have made since the last call. A second
+        call before its next round returns the same. Result.text has it already, but for what abort
+        gives out at the end. An embedded engine's, with stop or stops="inline"."""
+        struct = c.sized(s.Text, 1)[0]
+        check(c.load().specd_sequence_text(self.engine.pointer, self.handle, ctypes.byref(struct)))
+        return results.text_of(struct)
 
     def state(self) -> results.State:
         """Returns a results.State: a stop string may have ended the sequence since its last

@@ -12,6 +12,7 @@ from typing import Any
 from ._library import Error, refusal
 from .arrays import integer
 from .exact_reader import ExactReader
+from .stream_output import StreamOutput
 from .stream_reader import HEARTBEAT, StreamEvent, StreamReader
 
 __all__ = ["StreamEvent", "Subscription", "subscribe"]
@@ -22,7 +23,8 @@ _RESEND_MS = 1000  # an ask without an answer is sent again
 
 def subscribe(endpoint: str, request_id: str | None = None, ids: bool = False,
               silence_ms: int = 5000, best_effort: bool = False,
-              ask: str | None = None) -> Subscription:
+              ask: str | None = None, *, output: str = "delta", stream_interval: int | None = None,
+              stream_interval_ms: int | None = None) -> Subscription:
     """Subscribes to the streams of a daemon and returns a Subscription, an iterator of StreamEvents
     without an end. Every byte, or every id, of a stream comes once and in order, from its beginning
     on: what was lost, or was sent before the subscription, is asked for. Where that cannot be, an
@@ -48,15 +50,23 @@ def subscribe(endpoint: str, request_id: str | None = None, ids: bool = False,
       begins.
     ask: the endpoint that gives events again, if `endpoint` is none of the names that a daemon gives
       by itself.
+    output: "delta": each event has what is new. "cumulative": each has all of its stream so far.
+      "final": all of a stream comes in its "end". No event spans a gap: one whose `missed` is not 0
+      begins anew, and what waited before it is given first.
+    stream_interval, stream_interval_ms: an event waits until its stream has this many new tokens, or
+      until this long after the stream's event before; with both, until the first of the two. The
+      first tokens and the end never wait. The time is looked at when a message comes, so at least
+      every 200 ms. An event that was joined has the `message` of its last part.
     """
-    return Subscription(endpoint, request_id, ids, silence_ms, best_effort, ask)
+    return Subscription(endpoint, request_id, ids, silence_ms, best_effort, ask,
+                        StreamOutput(output, stream_interval, stream_interval_ms))
 
 
 class Subscription:
     """What subscribe returns. One thread, or one task, at a time."""
 
     def __init__(self, endpoint: str, request_id: str | None, ids: bool, silence_ms: int,
-                 best_effort: bool, ask: str | None):
+                 best_effort: bool, ask: str | None, output: StreamOutput):
         self.endpoint = _endpoint(endpoint, ids)
         self._silence_ms = integer(silence_ms, "silence_ms", 1, 2**31 - 1)
         if request_id is not None and not isinstance(request_id, str):
@@ -67,6 +77,7 @@ class Subscription:
         self._reader = self._exact or StreamReader(request_id)
         self._asks: collections.deque[dict[str, Any]] = (
             self._exact.asks if self._exact else collections.deque())
+        self._output = output
         self._events: collections.deque[StreamEvent] = collections.deque()
         self._topics = [b"tokens" if ids else b"text/", HEARTBEAT]
         if request_id is not None and not ids:
@@ -110,7 +121,7 @@ class Subscription:
             self._check_time(until, f"says: {message['error']}")
             return False
         assert self._exact is not None
-        self._events.extend(self._exact.answer(asks.popleft(), message))
+        self._events.extend(self._output.take(self._exact.answer(asks.popleft(), message)))
         return True
 
     def _give_up(self, until: float) -> None:
@@ -126,7 +137,8 @@ class Subscription:
 
     def _read(self, frames: Sequence[bytes]) -> None:
         topic, payload = frames
-        self._events.extend(self._reader.read(topic, self._msgpack.unpackb(payload)))
+        events = self._reader.read(topic, self._msgpack.unpackb(payload))
+        self._events.extend(self._output.take(events))
 
     def _silent(self) -> Error:
         return Error(-10, "SPECD_ERROR_DISCONNECTED",

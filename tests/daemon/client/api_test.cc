@@ -221,7 +221,7 @@ TEST_SUITE("unit") {
     params.stop_strings = {stops, 1};
     specd_sequence_info info = specd::Sized<specd_sequence_info>();
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("detokenizer"));
+    CHECK(LastErrorHas("tokenizer"));
     params.stop_strings = {nullptr, 0};
     params.has_seed = 2;
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);

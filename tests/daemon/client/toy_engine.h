@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <string>
 #include <string_view>
@@ -90,17 +91,19 @@ class ToyEngine {
   };
 
   // Runs rounds to the end. Each has a draft of up to num_draft of these ids, drawn at random.
-  Output Run(const specd_params& params, uint32_t num_draft, const std::vector<int32_t>& drafted) {
-    return Run(params, num_draft, drafted, false);
+  // `look` is called after each.
+  Output Run(const specd_params& params, uint32_t num_draft, const std::vector<int32_t>& drafted,
+             const std::function<void(specd_sequence)>& look = nullptr) {
+    return Run(params, num_draft, drafted, false, look);
   }
   // The same, with the ids that the constraint forces as drafts.
-  Output RunForced(const specd_params& params) { return Run(params, 0, {}, true); }
+  Output RunForced(const specd_params& params) { return Run(params, 0, {}, true, nullptr); }
 
   specd_engine* handle() const { return engine_; }
 
  private:
   Output Run(const specd_params& params, uint32_t num_draft, const std::vector<int32_t>& drafted,
-             bool forced) {
+             bool forced, const std::function<void(specd_sequence)>& look) {
     specd_sequence sequence = 0;
     const int code = TryOpen(params, &sequence);
     INFO(specd_last_error());
@@ -130,6 +133,7 @@ class ToyEngine {
       output.finish_reason = result.finish_reason;
       output.stop_token = result.stop_token;
       output.accepted += result.num_accepted;
+      if (look) look(sequence);
     }
     REQUIRE(specd_close_sequence(engine_, sequence) == SPECD_OK);
     return output;

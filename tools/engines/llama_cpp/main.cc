@@ -48,9 +48,11 @@ ABSL_FLAG(
 ABSL_FLAG(uint32_t, max_tokens, 80, "per prompt");
 ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, and so on");
 ABSL_FLAG(std::string, stop, "",
-          "stop strings, separated by |; they need a daemon with a tokenizer");
-ABSL_FLAG(std::string, tokenizer, "",
-          "tokenizer.json of the model: a daemon with another one refuses the engine");
+          "stop strings, separated by |; they need a daemon with a tokenizer, or --tokenizer");
+ABSL_FLAG(
+    std::string, tokenizer, "",
+    "the model's tokenizer, such as the GGUF file itself, for stop strings; a daemon with another "
+    "one refuses the engine");
 ABSL_FLAG(uint32_t, max_batch, 1,
           "sequences in one forward, 1 .. 64; with more prompts, one begins when another ends");
 ABSL_FLAG(uint32_t, context, 0,

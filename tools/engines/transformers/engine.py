@@ -20,7 +20,7 @@ PROMPTS = ("specd verifies|The daemon|A row|The engine")
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--specd", default="embedded:cpu", help="URI of a daemon, or embedded:cpu")
+    parser.add_argument("--specd", default="embedded:cpu", help="URI of a daemon, which publishes the text, or embedded:cpu")
     parser.add_argument("--models", type=pathlib.Path,
                         help="a folder that train_models.py has made; without it, engine.py trains the models of "
                         ".cache/transformers/models, once")
@@ -46,20 +46,22 @@ def main():
         return
     model, assistant, tokenizer = train_models.load(folder)
     attached = not asked.specd.startswith("embedded:")
-    options = {} if attached else {"eos_token_ids": [model.config.eos_token_id]}
+    # Attached, the daemon publishes the text.
+    options = {} if attached else {"eos_token_ids": [model.config.eos_token_id],
+                                   "tokenizer": str(folder / "tokenizer.json")}
     lines = []
     with specd.Engine(asked.specd, vocab_size=model.config.vocab_size, max_draft=asked.draft,
                       max_batch=1, **options) as engine:
         for prompt in asked.prompt.split("|"):
             params = specd.SamplingParams(temperature=asked.temperature, verify=asked.verify,
-                                          seed=asked.seed, max_tokens=asked.max_tokens)
+                                          seed=asked.seed, max_tokens=asked.max_tokens,
+                                          stops="auto" if attached else "inline")
             if asked.print == "text":
                 print(prompt, end="", flush=True)
             started, steps = time.monotonic(), []
             for step in stream(model, tokenizer.encode(prompt).ids, params=params, k=asked.draft,
                                drafts=asked.drafts, engine=engine, request_id=prompt,
-                               assistant_model=None if asked.drafts == "ngram" else assistant,
-                               tokenizer=tokenizer):
+                               assistant_model=None if asked.drafts == "ngram" else assistant):
                 steps.append(step)
                 if asked.print == "text":
                     print(step.text, end="", flush=True)

@@ -21,7 +21,6 @@ import transformers
 
 import specd
 import train_models
-from specd.integrations._text_pieces import TextPieces
 from specd.integrations.transformers import generate, stream
 from support import BIN, SOURCE, ProcessTest
 
@@ -246,14 +245,18 @@ class EngineTest(ProcessTest):
                                   streamer=streamer).tokens, tokens)
         self.assertEqual(got, [[self.prompt]] + [step.tokens for step in steps] + ["end"])
 
-    def test_a_character_of_several_tokens_comes_whole(self):
-        # The first bytes of a character are no text yet.
-        ids = self.tokenizer.encode("a \U0001f680 b").ids
-        self.assertGreater(len(ids), 5)
-        pieces = TextPieces(self.tokenizer)
-        texts = [pieces.add([token], i == len(ids) - 1) for i, token in enumerate(ids)]
-        self.assertEqual("".join(texts), "a \U0001f680 b")
-        self.assertFalse(any("\ufffd" in text for text in texts), texts)
+    def test_a_stop_string_ends_the_text_in_the_engines_process(self):
+        text = self.tokenizer.decode(self.tokens())
+        stop = text[25:30]
+        steps = list(stream(self.model, self.prompt, params=params(stop=[stop]), tokenizer=self.tokenizer))
+        self.assertEqual("".join(step.text for step in steps), text[:text.index(stop)])
+        self.assertEqual((steps[-1].finish_reason, sum(len(step.tokens) for step in steps)),
+                         ("stop", steps[-1].kept_tokens))
+        for engine, words in (("unix:/nowhere", "specd.subscribe"), (object(), "")):
+            with self.assertRaisesRegex(specd.Error, words):
+                stream(self.model, self.prompt, params=params(), tokenizer=self.tokenizer, engine=engine)
+        with self.assertRaisesRegex(specd.Error, "has no tokenizer.json"):
+            next(stream(self.model, self.prompt, params=params(), tokenizer=object()))
 
     def test_a_stream_that_is_left_frees_its_sequence(self):
         with specd.Engine(vocab_size=self.width, max_batch=1, max_sequences=1, max_draft=5,

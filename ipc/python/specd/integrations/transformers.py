@@ -24,7 +24,7 @@ from ..engine import Engine
 from ..params import SamplingParams
 from ._cached_model import CachedModel, check_model, package, vocab_size
 from ._drafters import AssistantDrafter, NgramDrafter, host_rows
-from ._text_pieces import TextPieces
+from ._tokenizer_file import tokenizer_file
 
 if TYPE_CHECKING:
     from ..row_types import Ids
@@ -61,8 +61,8 @@ _FINAL_MS = 5000
 
 @dataclasses.dataclass
 class Step:
-    """What one round gave. tokens: the kept tokens. text: their text, if stream has a tokenizer; an
-    unfinished character comes with a later step. kept_tokens: how many the sequence has now; with stop
+    """What one round gave. tokens: the kept tokens. text: Result.text of the round, if it has one.
+    kept_tokens: how many the sequence has now; with stop
     strings the last step has no tokens of its own, and may say that fewer are kept. Its finish_reason
     is None if a daemon's text side has had no last word within 5 s."""
 
@@ -140,7 +140,10 @@ def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
       own temperature, top_p, top_k, min_p and filter_order.
     engine: a specd.Engine, which stays open; or a URI, for an engine of this call. EOS ids are those of
       the engine; an embedded one that is opened here has those of model.generation_config.
-    tokenizer: anything with decode(ids, skip_special_tokens=True); Step.text is then filled.
+    tokenizer: the file of the model's tokenizer, or a fast tokenizer of transformers, for an embedded
+      engine of this call: Step.text is then filled, and params may have stop. An engine of yours that
+      was opened with its tokenizer fills it with stop, or with stops="inline". A daemon publishes the
+      text: specd.subscribe.
     """
     for name in others:
         raise refusal(f"{name}: " + _INSTEAD.get(
@@ -148,6 +151,10 @@ def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
     run = _Run(model, assistant_model, _prompt(input_ids), params or SamplingParams(), k, drafts, ngram,
                min_confidence)
     run.check_engine(engine)
+    if tokenizer is not None:
+        _check_tokenizer(engine)
+        changed: Any = run.params  # a dataclass, which sampling_params.pyi does not say
+        run.params = dataclasses.replace(changed, stops="inline")
     return run.steps(engine, request_id, tokenizer)
 
 
@@ -201,19 +208,20 @@ class _Run:
 
     def steps(self, engine: Engine | str, request_id: str | None,
               tokenizer: Any) -> Generator[Step, None, None]:
-        pieces = TextPieces(tokenizer) if tokenizer is not None else None
         with contextlib.ExitStack() as at_end:
             if isinstance(engine, str):
-                engine = at_end.enter_context(self._open(engine))
+                engine = at_end.enter_context(self._open(engine, tokenizer))
             sequence = engine.open(self.params, self.prompt, request_id=request_id)
             at_end.callback(sequence.close)
-            for step, is_last in self._rounds(engine, sequence):
-                if pieces is not None:
-                    step.text = pieces.add(step.tokens, is_last)
-                yield step
+            yield from self._rounds(engine, sequence)
 
-    def _open(self, uri: str) -> Engine:
-        options: dict[str, Any] = {}
+    def _open(self, uri: str, tokenizer: Any) -> Engine:
+        if tokenizer is None:
+            return self._open_with(uri, {})
+        with tokenizer_file(tokenizer) as path:
+            return self._open_with(uri, {"tokenizer": path})
+
+    def _open_with(self, uri: str, options: dict[str, Any]) -> Engine:
         if uri.startswith("embedded:"):
             eos = self.model.generation_config.eos_token_id
             options["eos_token_ids"] = eos if isinstance(eos, list) else [] if eos is None else [eos]
@@ -225,8 +233,7 @@ class _Run:
         return AssistantDrafter(CachedModel(self.assistant, "assistant_model", 1), engine,
                                 self.k, self.drafts == "sampled", self.min_confidence)
 
-    def _rounds(self, engine: Engine, sequence: Sequence) -> Iterator[tuple[Step, bool]]:
-        """Yields each step, and whether it is the last one."""
+    def _rounds(self, engine: Engine, sequence: Sequence) -> Iterator[Step]:
         target, drafter = CachedModel(self.model, "model", _MIN_POSITIONS), self._drafter(engine)
         tokens = list(self.prompt)
         most = self.params.max_tokens
@@ -243,16 +250,17 @@ class _Run:
             new: list[int] = result.tokens.tolist()
             tokens.extend(new)
             ended = result.finish_reason is not None or result.status == "finished"
-            unsure = ended and (bool(self.params.stop) or result.status == "finished")
+            unsure = ended and not sequence.has_text and (bool(self.params.stop) or
+                                                          result.status == "finished")
             reason = None if unsure else result.finish_reason
             if new or ended and not unsure:
-                yield (Step(new, len(proposed), result.num_accepted, result.total_kept, reason),
-                       ended and not unsure)
+                yield Step(new, len(proposed), result.num_accepted, result.total_kept, reason,
+                           result.text or "")
             if unsure:
                 # The text side has the last word about an end.
                 state = sequence.final(_FINAL_MS)
-                yield (Step([], 0, 0, result.total_kept if state is None else state.kept_tokens,
-                            result.finish_reason if state is None else state.finish_reason), True)
+                yield Step([], 0, 0, result.total_kept if state is None else state.kept_tokens,
+                           result.finish_reason if state is None else state.finish_reason)
             if ended:
                 return
 
@@ -269,6 +277,15 @@ def _prompt(input_ids: Any) -> list[int]:
         raise refusal("input_ids: they are empty; give one token at least, such as the BOS id")
     ids: list[int] = id_array(input_ids, "input_ids").tolist()
     return ids
+
+
+def _check_tokenizer(engine: Engine | str) -> None:
+    if not isinstance(engine, str):
+        raise refusal('tokenizer: the engine is yours; open it with tokenizer=FILE, and set stops="inline" '
+                      "in params")
+    if not engine.startswith("embedded:"):
+        raise refusal("tokenizer: a daemon publishes the text; leave it out here and read the text with "
+                      "specd.subscribe")
 
 
 def _confidence(value: object) -> float:

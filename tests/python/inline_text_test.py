@@ -1,0 +1,112 @@
+"""Result.text of an embedded engine: the text of its tokens, and where a stop string ends it.
+
+The toy engine's tokenizer gives ids their text, which this file reads without any code of specd.
+"""
+
+import asyncio
+import unittest
+
+import numpy as np
+
+import specd
+from toy_tokenizer import TOKENIZER, texts_of_ids
+
+VOCAB = 2048
+TEXTS = texts_of_ids()
+ID_OF = {text: i for i, text in TEXTS.items()}
+
+
+def ids_of(text):
+    """One id for each byte."""
+    return [ID_OF[bytes([byte])] for byte in text.encode()]
+
+
+class InlineTextTest(unittest.TestCase):
+    def setUp(self):
+        self.engine = specd.Engine("embedded:cpu", vocab_size=VOCAB, max_draft=3, max_batch=4,
+                                   tokenizer=str(TOKENIZER))
+        self.addCleanup(self.engine.close)
+
+    def open(self, **fields):
+        return self.engine.open(specd.SamplingParams(temperature=0, max_tokens=100, **fields))
+
+    def rows(self, ids):
+        """Rows whose argmax are these ids."""
+        rows = np.zeros((len(ids), VOCAB), np.float32)
+        rows[range(len(ids)), ids] = 1
+        return rows
+
+    def step(self, sequence, ids):
+        """A round that keeps these ids, all but the last as drafts."""
+        return self.engine.verify(self.rows(ids), {sequence: ids[:-1]})[0]
+
+    def test_the_text_of_each_round_and_its_offsets(self):
+        sequence = self.open(stops="inline")
+        self.assertTrue(sequence.has_text)
+        euro = "a\u20ac".encode()
+        ids = [ID_OF[bytes([byte])] for byte in euro]
+        first = self.step(sequence, ids[:3])
+        self.assertEqual((first.text, first.text_offset, first.stop_string), ("a", 0, None))
+        self.assertEqual(first.text_ends.tolist(), [1, 1, 1])  # the character is not complete
+        second = self.step(sequence, [ids[3], *ids_of("b")])
+        self.assertEqual((second.text, second.text_offset), ("\u20acb", 1))
+        self.assertEqual(second.text_ends.tolist(), [4, 5])
+        again = sequence.text()
+        self.assertEqual((again.text, again.byte_offset, again.token_offset), ("\u20acb", 1, 3))
+
+    def test_a_stop_string_ends_the_round(self):
+        sequence = self.open(stop=["x", "end"])
+        self.assertEqual(self.step(sequence, ids_of("be e")).text, "be ")
+        result = self.step(sequence, ids_of("nd!"))
+        self.assertEqual(result.tokens.tolist(), ids_of("nd"))
+        self.assertEqual((result.text, result.finish_reason, result.stop_string, result.stop_token),
+                         ("", "stop", "end", None))
+        self.assertEqual(result.text_ends.tolist(), [3, 3])
+        self.assertEqual(sequence.final(0), ("stop", 6, None))
+        late, = self.engine.verify(self.rows(ids_of("a")), {sequence: []})
+        self.assertEqual((late.status, late.text), ("finished", None))
+
+    def test_forks_and_sequences_that_come_back_go_on(self):
+        sequence = self.open(stop=["end"])
+        self.step(sequence, ids_of("a e"))
+        fork = sequence.fork()
+        self.assertEqual(self.step(fork, ids_of("nd")).stop_string, "end")
+        self.assertEqual(self.step(sequence, ids_of("ns")).text, "ens")
+        params = specd.SamplingParams(temperature=0, stop=["end"], max_tokens=100)
+        back = self.engine.open(params, output_ids=ids_of("a e"))
+        result = self.step(back, ids_of("nd"))
+        self.assertEqual((result.text, result.stop_string, result.total_kept), ("", "end", 5))
+
+    def test_what_was_held_back_comes_with_an_abort(self):
+        sequence = self.open(stop=["end"])
+        self.assertEqual(self.step(sequence, ids_of("aen")).text, "a")
+        sequence.abort()
+        rest = sequence.text()
+        self.assertEqual((rest.text, rest.byte_offset, rest.finish_reason), ("en", 1, "abort"))
+
+    def test_several_rounds_in_flight_have_their_own_text(self):
+        sequence = self.open(stops="inline")
+        rounds = [self.engine.submit(self.rows(ids_of(part)), {sequence: ids_of(part)[:-1]})
+                  for part in ("abc", "de", "\0f")]
+        self.assertEqual([each.result()[0].text for each in rounds], ["abc", "de", "\0f"])
+
+        async def more():
+            return await self.engine.averify(self.rows(ids_of("g")), {sequence: []})
+        self.assertEqual(asyncio.run(more())[0].text, "g")
+
+    def test_a_sequence_that_did_not_ask_has_none(self):
+        sequence = self.open()
+        result = self.step(sequence, ids_of("abc"))
+        self.assertEqual((result.text, result.text_ends), (None, None))
+        with self.assertRaisesRegex(specd.Error, "stops = inline"):
+            sequence.text()
+
+    def test_without_a_tokenizer_it_is_refused_with_the_remedy(self):
+        with specd.Engine("embedded:cpu", vocab_size=8) as engine:
+            for fields in ({"stop": ["x"]}, {"stops": "inline"}):
+                with self.assertRaisesRegex(specd.Error, "specd_options.tokenizer"):
+                    engine.open(specd.SamplingParams(**fields))
+
+
+if __name__ == "__main__":
+    unittest.main()
