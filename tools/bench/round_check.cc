@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "kernels/core/elements.h"
 #include "kernels/core/philox.h"
 #include "tools/oracle/oracle.h"
+#include "tools/oracle/tree_oracle.h"
 
 namespace specd::bench {
 namespace {
@@ -50,6 +52,7 @@ class SequenceCheck {
           fmt::format("{}: status {}, {} accepted, {} tokens", Where(accepted),
                       static_cast<uint32_t>(outcome_.status), accepted, outcome_.num_tokens));
     }
+    if (task_.draft.parents != nullptr) return TreeCheck(*this).Run();
     for (int32_t i = 0; i < accepted; ++i) {
       if (Token(i) != task_.draft.tokens[i]) return Wrong(i, "is not the draft token it accepted");
     }
@@ -59,6 +62,89 @@ class SequenceCheck {
   }
 
  private:
+  // The walk of the oracle with the round's coins. Its rows are computed once each.
+  class TreeCheck final : public oracle::TreeWorld {
+   public:
+    explicit TreeCheck(const SequenceCheck& check) : check_(check), draft_(check.task_.draft) {
+      for (int32_t node = 0; node < draft_.num_nodes; ++node) {
+        tree_.parents.push_back(draft_.parents[node]);
+        tree_.kinds.push_back(KindOf(draft_, node));
+      }
+    }
+
+    absl::Status Run() {
+      const oracle::TreeResult found = oracle::TreeOracle(tree_, *this).Verify(check_.case_.method);
+      if (is_doubtful_) return absl::OkStatus();
+      const int32_t accepted = check_.outcome_.num_accepted;
+      for (int32_t i = 0; i < std::max<int32_t>(accepted, std::ssize(found.path)); ++i) {
+        const int32_t node =
+            i < std::ssize(found.path) ? found.path[static_cast<size_t>(i)] : kRoot;
+        const int32_t is = i < accepted ? check_.answer_.path[check_.first_ + size_t(i)] : kRoot;
+        if (is != node || (node != kRoot && check_.Token(i) != draft_.tokens[node])) {
+          return check_.Wrong(i, fmt::format("follows node {}, not {}", is, node));
+        }
+      }
+      if (found.token == check_.Token(accepted)) return absl::OkStatus();
+      return check_.Wrong(accepted, "is not what the coin draws");
+    }
+
+   private:
+    Probabilities TargetAt(int place) override {
+      auto [row, is_new] = targets_.try_emplace(place);
+      if (is_new) row->second = check_.Target(place);
+      return row->second;
+    }
+    Probabilities DraftAt(int place) override {
+      auto [row, is_new] = drafts_.try_emplace(place);
+      if (is_new) row->second = check_.Drafter(NextChild(draft_, place, kRoot));
+      return row->second;
+    }
+    void DrawChildren(int) override {}
+    int TokenOf(int node) override { return draft_.tokens[node]; }
+    bool Accepts(int node, double probability, double) override {
+      const double u = Coin(PlaceOf(draft_, node), PlaceAfter(node), Purpose::kAccept);
+      is_doubtful_ |= std::abs(u - probability) <= kCoinSlack;
+      return u < probability;
+    }
+    int Sample(int place, const Probabilities& law) override {
+      const int32_t depth = DepthOf(draft_, place);
+      return Drawn(depth, law,
+                   CoinToDouble(check_.coins_(
+                       SampleCoin(check_.task_.first_position + static_cast<uint32_t>(depth)))),
+                   1);
+    }
+    int Replace(int place, const Probabilities& law, double mass) override {
+      return Drawn(DepthOf(draft_, place), law, Coin(place, place, Purpose::kResidual), mass);
+    }
+    int Choose(int place, const std::vector<double>& ends) override {
+      const double u = Coin(place, place, Purpose::kTree);
+      int chosen = 0;
+      for (const double end : ends) {
+        is_doubtful_ |= end < 1 && std::abs(u - end) <= kCoinSlack;
+        chosen += u >= end ? 1 : 0;
+      }
+      return std::min<int>(chosen, static_cast<int>(std::ssize(ends)) - 1);
+    }
+
+    double Coin(int32_t place, int32_t node, Purpose purpose) const {
+      return check_.Coin(DepthOf(draft_, place), node, purpose);
+    }
+    // The answer's token at this depth, if the coin draws it.
+    int Drawn(int32_t depth, const Probabilities& law, double u, double mass) const {
+      const bool has_token = depth < check_.outcome_.num_tokens;
+      const double slack = kCoinSlack / std::max(mass, kCoinSlack);
+      return has_token && oracle::IsDraw(law, check_.Token(depth), u, slack) ? check_.Token(depth)
+                                                                             : kNoToken;
+    }
+
+    const SequenceCheck& check_;
+    const Draft& draft_;
+    oracle::Tree tree_;
+    std::map<int, Probabilities> targets_;
+    std::map<int, Probabilities> drafts_;
+    bool is_doubtful_ = false;
+  };
+
   absl::Status CheckTokens() {
     switch (case_.method) {
       case VerifyMethod::kToken:
@@ -209,7 +295,7 @@ class SequenceCheck {
   // The drafter used the temperature of the case and nothing else.
   Probabilities Drafter(int32_t place) const {
     return *oracle::Softmax(ReadElements(RowAt(set_.draft(), task_.draft.draft_rows[place])),
-                            case_.temperature);
+                            case_.temperature / case_.sharpness);
   }
 
   bool IsSample(int32_t place) const {
