@@ -171,5 +171,27 @@ class TreesTest(unittest.TestCase):
         self.assertEqual(result.tokens.tolist(), [3, 4, 1, 2])
 
 
+class DraftLengthTest(unittest.TestCase):
+    def test_the_length_follows_what_stands(self):
+        rule = specd.DraftLength(max_length=6, memory=2)
+        for _ in range(20):
+            low = rule.next(4, 0)
+        self.assertEqual(low, 1)
+        for _ in range(20):
+            high = rule.next(6, 6)
+        # Tokens for the time of a round, by hand: all drafts stand, so the longest is best.
+        self.assertEqual(high, 6)
+        self.assertEqual(rule.next(), 6)
+
+    def test_what_is_out_of_range_is_refused(self):
+        for name, value in (("min_length", 9), ("max_length", 65), ("memory", 0), ("step_cost", -1),
+                            ("step_cost", float("nan"))):
+            with self.assertRaisesRegex(specd.Error, name):
+                specd.DraftLength(**{name: value})
+        rule = specd.DraftLength()
+        with self.assertRaisesRegex(specd.Error, "num_accepted"):
+            rule.next(3, 4)
+
+
 if __name__ == "__main__":
     unittest.main()
