@@ -27,28 +27,24 @@ struct Way {
   VerifyMethod method;
   DraftSampling sampling;
 };
+constexpr VerifyMethod kTarget = VerifyMethod::kTargetOnly;
+constexpr VerifyMethod kTree = VerifyMethod::kTree;
+constexpr VerifyMethod kTraversal = VerifyMethod::kTraversal;
+constexpr DraftSampling kWith = DraftSampling::kWithReplacement;
+constexpr DraftSampling kRest = DraftSampling::kWithoutReplacement;
+constexpr DraftSampling kMixed = DraftSampling::kMixed;
 constexpr Way kWays[] = {
-    {"chain_block", "one child of each place, block", VerifyMethod::kBlock,
-     DraftSampling::kWithReplacement},
-    {"target_top", "the best children, target_only", VerifyMethod::kTargetOnly,
-     DraftSampling::kTopK},
-    {"target_with", "children with replacement, target_only", VerifyMethod::kTargetOnly,
-     DraftSampling::kWithReplacement},
-    {"target_rest", "children without replacement, target_only", VerifyMethod::kTargetOnly,
-     DraftSampling::kWithoutReplacement},
-    {"target_mixed", "mixed children, target_only", VerifyMethod::kTargetOnly,
-     DraftSampling::kMixed},
-    {"tree_with", "children with replacement, tree", VerifyMethod::kTree,
-     DraftSampling::kWithReplacement},
-    {"tree_rest", "children without replacement, tree", VerifyMethod::kTree,
-     DraftSampling::kWithoutReplacement},
-    {"tree_mixed", "mixed children, tree", VerifyMethod::kTree, DraftSampling::kMixed},
-    {"traversal_with", "children with replacement, traversal", VerifyMethod::kTraversal,
-     DraftSampling::kWithReplacement},
-    {"traversal_rest", "children without replacement, traversal", VerifyMethod::kTraversal,
-     DraftSampling::kWithoutReplacement},
-    {"traversal_mixed", "mixed children, traversal", VerifyMethod::kTraversal,
-     DraftSampling::kMixed},
+    {"chain_block", "one child of each place, block", VerifyMethod::kBlock, kWith},
+    {"target_top", "the best children, target_only", kTarget, DraftSampling::kTopK},
+    {"target_with", "children with replacement, target_only", kTarget, kWith},
+    {"target_rest", "children without replacement, target_only", kTarget, kRest},
+    {"target_mixed", "mixed children, target_only", kTarget, kMixed},
+    {"tree_with", "children with replacement, tree", kTree, kWith},
+    {"tree_rest", "children without replacement, tree", kTree, kRest},
+    {"tree_mixed", "mixed children, tree", kTree, kMixed},
+    {"traversal_with", "children with replacement, traversal", kTraversal, kWith},
+    {"traversal_rest", "children without replacement, traversal", kTraversal, kRest},
+    {"traversal_mixed", "mixed children, traversal", kTraversal, kMixed},
 };
 
 VerifyCase CaseOf(const Way& way, std::array<uint32_t, 6> widths) {
