@@ -103,6 +103,8 @@ class TaskAnswer {
     for (int32_t i = 0; i < outcome_.num_tokens; ++i) {
       Holds("the id of a draft token", samples[i].id, 0, vocab_size_ - 1);
       Holds("the count of a draft token", samples[i].count, 1, task_.num_children);
+      const auto kind = static_cast<int64_t>(KindOfChild(task_.sampling, task_.num_children, i));
+      Holds("the kind of a draft token", static_cast<int64_t>(samples[i].kind), kind, kind);
     }
   }
 

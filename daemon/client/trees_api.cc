@@ -9,6 +9,7 @@
 #include "daemon/client/api_guard.h"
 #include "ipc/include/specd/trees.h"
 #include "kernels/core/draft.h"
+#include "speculative/drafts/draft_length.h"
 #include "speculative/drafts/ngram_draft.h"
 #include "speculative/drafts/tree_growth.h"
 
@@ -85,6 +86,39 @@ absl::Status DraftNgram(const specd_ngrams& ngrams, int32_t* tokens, int32_t* pa
   return absl::OkStatus();
 }
 
+absl::Status NextLength(uint32_t num_drafts, uint32_t num_accepted, specd_length_rule* rule,
+                        uint32_t* length) {
+  for (const absl::Status& status :
+       {CheckRange("max_length", rule->max_length, 1, SPECD_NODES_MAX),
+        CheckRange("min_length", rule->min_length, 0, rule->max_length),
+        CheckRange("memory", rule->memory, 1, 65536),
+        CheckRange("num_drafts", num_drafts, 0, SPECD_NODES_MAX),
+        CheckRange("num_accepted", num_accepted, 0, num_drafts)}) {
+    if (!status.ok()) return status;
+  }
+  if (!(rule->step_cost >= 0 && rule->step_cost <= 1000)) {
+    return specd::Invalid("step_cost",
+                          fmt::format("step_cost = {} is outside 0 .. 1000", rule->step_cost));
+  }
+  if (!(rule->accepted >= 0 && rule->accepted <= rule->judged && rule->judged <= 1e9)) {
+    return specd::Invalid("accepted", fmt::format("accepted = {} and judged = {} are not 0 <= "
+                                                  "accepted <= judged; begin with 0 and 0",
+                                                  rule->accepted, rule->judged));
+  }
+  specd::DraftLength next(
+      {.min_length = static_cast<int32_t>(rule->min_length),
+       .max_length = static_cast<int32_t>(rule->max_length),
+       .memory = static_cast<int32_t>(rule->memory),
+       .step_cost = rule->step_cost},
+      rule->judged == 0 ? specd::JudgedDrafts{}
+                        : specd::JudgedDrafts{.judged = rule->judged, .accepted = rule->accepted});
+  next.Observe(static_cast<int32_t>(num_drafts), static_cast<int32_t>(num_accepted));
+  rule->judged = next.record().judged;
+  rule->accepted = next.record().accepted;
+  *length = static_cast<uint32_t>(next.Next());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 extern "C" {
@@ -142,6 +176,34 @@ int specd_draft_ngram(const specd_ngrams* ngrams, int32_t* tokens, int32_t* pare
     specd_ngrams adopted;
     if (absl::Status s = Adopt(ngrams, specd_ngrams_init, &adopted); !s.ok()) return s;
     return DraftNgram(adopted, tokens, parents, num_nodes);
+  });
+}
+
+void specd_length_rule_init(specd_length_rule* rule) {
+  *rule = {};
+  rule->struct_size = sizeof(*rule);
+  rule->min_length = 1;
+  rule->max_length = 8;
+  rule->memory = 32;
+  rule->step_cost = 0.1;
+}
+
+int specd_next_length(specd_length_rule* rule, uint32_t num_drafts, uint32_t num_accepted,
+                      uint32_t* length) {
+  if (rule == nullptr) return NullArgument("rule");
+  if (length == nullptr) return NullArgument("length");
+  return Guard([&]() -> absl::Status {
+    specd_length_rule adopted;
+    if (absl::Status s = Adopt(rule, specd_length_rule_init, &adopted); !s.ok()) return s;
+    // The state goes back into the caller's struct, so the struct has to have it.
+    if (absl::Status s = CheckRange("struct_size", rule->struct_size, sizeof(*rule), 65536);
+        !s.ok()) {
+      return s;
+    }
+    if (absl::Status s = NextLength(num_drafts, num_accepted, &adopted, length); !s.ok()) return s;
+    rule->judged = adopted.judged;
+    rule->accepted = adopted.accepted;
+    return absl::OkStatus();
   });
 }
 

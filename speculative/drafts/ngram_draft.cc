@@ -1,8 +1,6 @@
 #include "speculative/drafts/ngram_draft.h"
 
 #include <algorithm>
-#include <queue>
-#include <unordered_map>
 #include <utility>
 
 #include "kernels/core/check.h"
@@ -47,50 +45,73 @@ struct IsWorse {
   }
 };
 
+// The ends with one next token.
+using Run = std::span<const int32_t>;
+
+// The runs of `ends`, which it sorts by the next token; of them the `width` best ones.
+std::vector<Run> BestRuns(std::span<const TokenId> text, size_t width, std::vector<int32_t>* ends) {
+  const auto next = [&](int32_t end) { return text[static_cast<size_t>(end)]; };
+  if (!ends->empty() && static_cast<size_t>(ends->back()) == text.size()) ends->pop_back();
+  std::sort(ends->begin(), ends->end(),
+            [&](int32_t a, int32_t b) { return next(a) != next(b) ? next(a) < next(b) : a < b; });
+  const auto is_better = [](const Run& a, const Run& b) {
+    return a.size() != b.size() ? a.size() > b.size() : a.back() > b.back();
+  };
+  std::vector<Run> best;  // a heap with the worst at its front
+  for (auto begin = ends->begin(); begin != ends->end();) {
+    const TokenId token = next(*begin);
+    const auto end =
+        std::find_if(begin, ends->end(), [&](int32_t each) { return next(each) != token; });
+    best.emplace_back(begin, end);
+    std::push_heap(best.begin(), best.end(), is_better);
+    if (best.size() > width) {
+      std::pop_heap(best.begin(), best.end(), is_better);
+      best.pop_back();
+    }
+    begin = end;
+  }
+  return best;
+}
+
 }  // namespace
 
 NgramDraft DraftNgrams(std::span<const TokenId> text, const NgramOptions& options) {
   SPECD_CHECK(options.min_ngram > 0 && options.max_ngram >= options.min_ngram &&
               options.num_nodes > 0 && options.max_depth > 0 && options.width > 0);
   NgramDraft draft;
-  const std::vector<int32_t> common = CommonSuffixes(text);
-  int32_t longest = 0;
-  for (size_t end = 1; end < text.size(); ++end) longest = std::max(longest, common[end]);
-  longest = std::min(longest, options.max_ngram);
-  if (longest < options.min_ngram) return draft;
-
-  std::priority_queue<Branch, std::vector<Branch>, IsWorse> branches;
-  const auto grow = [&](const std::vector<int32_t>& ends, int32_t parent, int32_t depth) {
-    std::unordered_map<TokenId, std::vector<int32_t>> by_token;
-    for (const int32_t end : ends) {
-      const auto next = static_cast<size_t>(end);
-      if (next < text.size()) by_token[text[next]].push_back(end + 1);
+  std::vector<int32_t> ends;  // of the occurrences
+  {
+    const std::vector<int32_t> common = CommonSuffixes(text);
+    int32_t longest = 0;
+    for (size_t end = 1; end < text.size(); ++end) longest = std::max(longest, common[end]);
+    longest = std::min(longest, options.max_ngram);
+    if (longest < options.min_ngram) return draft;
+    for (size_t end = 1; end < text.size(); ++end) {
+      if (common[end] >= longest) ends.push_back(static_cast<int32_t>(end));
     }
-    std::vector<Branch> children;
-    for (auto& [token, next] : by_token) {
-      children.push_back(
-          {.token = token, .parent = parent, .depth = depth, .ends = std::move(next)});
-    }
-    std::sort(children.begin(), children.end(),
-              [](const Branch& a, const Branch& b) { return IsWorse()(b, a); });
-    if (const auto width = static_cast<size_t>(options.width); children.size() > width) {
-      children.erase(children.begin() + options.width, children.end());
-    }
-    for (Branch& child : children) branches.push(std::move(child));
-  };
-
-  std::vector<int32_t> ends;
-  for (size_t end = 1; end < text.size(); ++end) {
-    if (common[end] >= longest) ends.push_back(static_cast<int32_t>(end));
   }
-  grow(ends, kRoot, 1);
+
+  std::vector<Branch> branches;  // a heap
+  const auto grow = [&](std::vector<int32_t> from, int32_t parent, int32_t depth) {
+    for (const Run& run : BestRuns(text, static_cast<size_t>(options.width), &from)) {
+      Branch child = {.token = text[static_cast<size_t>(run[0])],
+                      .parent = parent,
+                      .depth = depth,
+                      .ends = {run.begin(), run.end()}};
+      for (int32_t& end : child.ends) ++end;
+      branches.push_back(std::move(child));
+      std::push_heap(branches.begin(), branches.end(), IsWorse());
+    }
+  };
+  grow(std::move(ends), kRoot, 1);
   while (!branches.empty() && static_cast<int32_t>(draft.tokens.size()) < options.num_nodes) {
-    const Branch best = branches.top();
-    branches.pop();
+    std::pop_heap(branches.begin(), branches.end(), IsWorse());
+    Branch best = std::move(branches.back());
+    branches.pop_back();
     const auto node = static_cast<int32_t>(draft.tokens.size());
     draft.tokens.push_back(best.token);
     draft.parents.push_back(best.parent);
-    if (best.depth < options.max_depth) grow(best.ends, node, best.depth + 1);
+    if (best.depth < options.max_depth) grow(std::move(best.ends), node, best.depth + 1);
   }
   return draft;
 }

@@ -3,7 +3,8 @@
 // Text that repeats itself (code, quotes, edits of the prompt) needs no draft model: the longest
 // n-gram at the end of the text is looked for in the text, and the continuations of its occurrences
 // are the draft, as one-hot tokens. docs/ALGORITHMS.md, "Drafts from the text". The time is linear
-// in the text times the depth of the draft. Pure functions, safe from any thread.
+// in the text, plus n log n of its n occurrences for each level of the draft. The memory is at most
+// 16 bytes for each id of the text. Pure functions, safe from any thread.
 #pragma once
 
 #include <cstdint>

@@ -167,6 +167,8 @@ const std::vector<WrongNumber>& WrongNumbers() {
       {[](const auto& b) { b.samples[4].id = -2; }, "the id of a draft token = -2 for task 2"},
       {[](const auto& b) { b.samples[5].count = 0; },
        "the count of a draft token = 0 for task 2 of a round, outside 1 .. 2"},
+      {[](const auto& b) { b.samples[5].kind = DraftKind::kSampledRest; },
+       "the kind of a draft token = 2 for task 2 of a round, outside 0 .. 0"},
   };
   return wrong;
 }

@@ -54,6 +54,23 @@ class DemoTest(ProcessTest):
         self.assertGreater(len(squeezed[0][0]), 100)
         self.assertEqual(squeezed[0], squeezed[1])
 
+    def test_trees_side_by_side(self):
+        demo = self.demo("--tree=2,2,1", "--max_tokens=60")
+        self.assertEqual(demo.wait(), 0, demo.stderr)
+        kept = {name: (int(nodes), float(accepted)) for name, nodes, accepted in re.findall(
+            r"(?m)^(chain|tree|mixed tree) +\d+ +\d+ +(\d+) +([\d.]+)$", demo.stdout)}
+        self.assertEqual({name: nodes for name, (nodes, _) in kept.items()},
+                         {"chain": 3, "tree": 2 + 4 + 4, "mixed tree": 2 + 4 + 4})
+        # 3 draft tokens in a row at most, and more of them from trees than from chains.
+        self.assertTrue(0 < kept["chain"][1] < kept["tree"][1] < 3, kept)
+        self.assertGreater(kept["mixed tree"][1], kept["chain"][1])
+        for name in kept:
+            drawing = re.search(rf"(?m)^{name}: the best round of .*, (\d) accepted\n((?:[ |+`].*\n)+)",
+                                demo.stdout)
+            self.assertEqual(len(re.findall(r"[+`]- \[", drawing[2])), int(drawing[1]))
+            self.assertLessEqual(drawing[2].count("->"), 1)
+        self.assertNothingLeft(demo)
+
     def test_its_trace_is_verified(self):
         with tempfile.TemporaryDirectory(prefix="specd-demo-trace-") as folder:
             traces = pathlib.Path(folder) / "traces"  # the daemon makes it

@@ -4,6 +4,7 @@ Expected values are worked out here: by numpy, by brute force or by hand."""
 
 import os
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -66,6 +67,30 @@ class NarrowRowsTest(unittest.TestCase):
             engine.sample_draft(np.zeros((1, V)), [sequence])
         engine.draft_map(self.IDS[:2])
         self.assertIn(engine.sample_draft(np.zeros((1, 2)), [sequence])[0].ids[0], self.IDS[:2])
+
+
+    def test_after_a_map_rows_have_all_columns_again(self):
+        engine = self.attach()
+        sequence = engine.open(specd.SamplingParams(temperature=1))
+        row = np.zeros((1, V))
+        row[0, 5] = 100  # no id of the map
+        engine.draft_map(self.IDS)
+        engine.sample_draft(np.zeros((1, 4)), [sequence])
+        engine.draft_map(None)
+        self.assertEqual(engine.rows(1, "draft").shape, (1, V))
+        self.assertEqual(engine.sample_draft(row, [sequence])[0].ids[0], 5)
+
+    def test_bug_an_interrupted_map_left_rows_that_the_library_had_unbound(self):
+        engine = self.attach()
+        sequence = engine.open(specd.SamplingParams(temperature=1))
+        rows = engine.rows(1, "draft")
+        rows[:] = 0
+        rows[0, 7] = 100
+        engine.sample_draft(rows, [sequence])
+        with unittest.mock.patch("specd.row_space.check", side_effect=KeyboardInterrupt):
+            with self.assertRaises(KeyboardInterrupt):
+                engine.draft_map(self.IDS)
+        self.assertEqual(engine.sample_draft(rows, [sequence])[0].ids[0], 7)
 
 
 class SiblingsTest(unittest.TestCase):
@@ -144,6 +169,28 @@ class TreesTest(unittest.TestCase):
         rows = np.eye(V)[[3, 4, 1, 2]] * 9
         result, = engine.verify(rows, [specd.Draft(sequence, draft.tokens, parents=draft.parents)])
         self.assertEqual(result.tokens.tolist(), [3, 4, 1, 2])
+
+
+class DraftLengthTest(unittest.TestCase):
+    def test_the_length_follows_what_stands(self):
+        rule = specd.DraftLength(max_length=6, memory=2)
+        for _ in range(20):
+            low = rule.next(4, 0)
+        self.assertEqual(low, 1)
+        for _ in range(20):
+            high = rule.next(6, 6)
+        # Tokens for the time of a round, by hand: all drafts stand, so the longest is best.
+        self.assertEqual(high, 6)
+        self.assertEqual(rule.next(), 6)
+
+    def test_what_is_out_of_range_is_refused(self):
+        for name, value in (("min_length", 9), ("max_length", 65), ("memory", 0), ("step_cost", -1),
+                            ("step_cost", float("nan"))):
+            with self.assertRaisesRegex(specd.Error, name):
+                specd.DraftLength(**{name: value})
+        rule = specd.DraftLength()
+        with self.assertRaisesRegex(specd.Error, "num_accepted"):
+            rule.next(3, 4)
 
 
 if __name__ == "__main__":

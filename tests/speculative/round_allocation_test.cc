@@ -13,6 +13,7 @@
 
 #include "detokenizer/vocabulary.h"
 #include "kernels/backend.h"
+#include "speculative/drafts/ngram_draft.h"
 #include "speculative/verifier.h"
 #include "tests/support/verify_round.h"
 
@@ -261,6 +262,17 @@ TEST_SUITE("unit") {
     CHECK(num_allocations.load() == before);
     for (size_t i = 0; i < 2; ++i) CHECK(rounds.results[i].status == RoundStatus::kOk);
     CHECK(rounds.verifier->counters().invalid_records == 0);
+  }
+
+  TEST_CASE("bug: a draft from a text took memory for every id that ever followed its end") {
+    // Every second id is 1, and what follows is different each time.
+    std::vector<TokenId> text;
+    for (TokenId id = 2; id < 20'000; ++id) text.insert(text.end(), {id, 1});
+    const uint64_t before = num_allocations.load();
+    const NgramDraft draft = DraftNgrams(text, {.num_nodes = 8, .width = 4});
+    const uint64_t taken = num_allocations.load() - before;
+    CHECK(draft.tokens.size() == 8);
+    CHECK(taken < 200);  // lists that double, and some for each node
   }
 }
 

@@ -59,6 +59,11 @@ absl::Status ScriptedBackend::WriteSlotOutputs(const RoundBatch& batch) {
   return write_next ? write_next(batch) : absl::OkStatus();
 }
 
+absl::StatusOr<const int32_t*> ScriptedBackend::KeepColumns(std::span<const int32_t> columns) {
+  if (!keep_status.ok()) return keep_status;
+  return columns.data();
+}
+
 absl::Status ScriptedBackend::Transform(const TransformBatch&) { return next_status; }
 
 absl::Status ScriptedBackend::EnqueueStaged(void* stream, int32_t num_tasks) {

@@ -33,6 +33,7 @@ class ScriptedBackend : public Backend {
   absl::Status Run(const RoundBatch& batch) override;
   absl::Status ReadDraftTokensEarly(const TokenRows& rows,
                                     std::span<const TokenRowRead> reads) override;
+  absl::StatusOr<const int32_t*> KeepColumns(std::span<const int32_t> columns) override;
   absl::Status WriteSlotOutputs(const RoundBatch& batch) override;
   absl::Status Transform(const TransformBatch&) override;
   // Collect answers staged rounds from the script, as many as `num_run` says.
@@ -45,6 +46,7 @@ class ScriptedBackend : public Backend {
   std::vector<Task> seen;
   std::function<void(const RoundBatch&)> inspect;  // sees a batch while it is valid
   absl::Status next_status;
+  absl::Status keep_status;                            // of KeepColumns
   absl::Status early_status;                           // of ReadDraftTokensEarly
   std::vector<std::vector<TokenRowRead>> early_reads;  // calls of it
   // WriteSlotOutputs calls it; Run writes no next tokens.

@@ -14,6 +14,7 @@
 #include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/tools/gpu_suite_run.h"
 #include "tools/bench/gpu_suite.h"
+#include "tools/bench/needed_rows.h"
 #include "tools/bench/output.h"
 
 namespace specd::bench {
@@ -155,7 +156,7 @@ TEST_SUITE("unit") {
         CHECK(answer.outcomes[static_cast<size_t>(s)].num_accepted == (3 * round + s) % 2);
       }
       // 0, 1, 0 or 1, 0, 1 accepted: one target row more than that and one draft row each.
-      CHECK((*set)->NeededRows(round, answer).size() == (round == 0 ? 7 : 8));
+      CHECK(NeededRows(**set, round, answer).size() == (round == 0 ? 7 : 8));
     }
   }
 

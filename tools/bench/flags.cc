@@ -109,19 +109,16 @@ const std::string& Flags::Text(std::string_view name) const {
 std::vector<std::string> Flags::List(std::string_view name) const { return Split(Text(name)); }
 
 std::vector<int32_t> Flags::Numbers(std::string_view name) const {
-  std::vector<int32_t> numbers;
-  for (const std::string& item : List(name)) {
-    double number = 0;
-    SPECD_CHECK(absl::SimpleAtod(item, &number));
-    numbers.push_back(static_cast<int32_t>(number));
-  }
-  return numbers;
+  const std::vector<double> numbers = Reals(name);
+  return {numbers.begin(), numbers.end()};
 }
 
-double Flags::Real(std::string_view name) const {
-  double number = 0;
-  SPECD_CHECK(absl::SimpleAtod(Text(name), &number));
-  return number;
+std::vector<double> Flags::Reals(std::string_view name) const {
+  std::vector<double> numbers;
+  for (const std::string& item : List(name)) {
+    SPECD_CHECK(absl::SimpleAtod(item, &numbers.emplace_back()));
+  }
+  return numbers;
 }
 
 std::string HelpOf(const std::vector<Flag>& table) {

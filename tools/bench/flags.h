@@ -41,7 +41,8 @@ class Flags {
   std::vector<std::string> List(std::string_view name) const;  // no entry: all
   std::vector<int32_t> Numbers(std::string_view name) const;
   int32_t Number(std::string_view name) const { return Numbers(name).front(); }
-  double Real(std::string_view name) const;
+  std::vector<double> Reals(std::string_view name) const;
+  double Real(std::string_view name) const { return Reals(name).front(); }
 
  private:
   std::map<std::string, std::string, std::less<>> values_;

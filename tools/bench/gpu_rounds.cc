@@ -6,6 +6,7 @@
 #include "kernels/cuda/task_upload.h"
 #include "kernels/warps/fused_round.h"
 #include "tools/bench/answer_difference.h"
+#include "tools/bench/needed_rows.h"
 
 namespace specd::bench {
 namespace {
@@ -118,7 +119,7 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
       staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, round_memory_.get());
 
   std::vector<const void*> rows;
-  for (const MemorySpan& span : set_.NeededRows(round, expected)) {
+  for (const MemorySpan& span : NeededRows(set_, round, expected)) {
     rows.push_back(Holds(set_.target(), span.data) ? OnDevice(set_.target(), target_, span.data)
                                                    : OnDevice(set_.draft(), draft_, span.data));
   }

@@ -19,8 +19,8 @@ constexpr int kExitError = 1;
 constexpr int kExitNoDevice = 3;
 
 std::vector<Suite> Suites() {
-  return {VerifyCommand(),  GpuCommand(),   PtxCommand(), OpeningCommand(), StallCommand(),
-          GrammarCommand(), TraceCommand(), IpcCommand(), PythonCommand()};
+  return {VerifyCommand(), AcceptCommand(),  GpuCommand(),   PtxCommand(), OpeningCommand(),
+          StallCommand(),  GrammarCommand(), TraceCommand(), IpcCommand(), PythonCommand()};
 }
 
 std::string Usage() {

@@ -33,6 +33,8 @@ Line LineOf(const Measurement& m) {
       .Count("vocab", m.vocab_size, 6)
       .Count("batch", m.batch, 5)
       .Count("draft", m.draft, 5)
+      .CellIf(m.rows_read > 0, "read/given", 10,
+              fmt::format("{:.1f}/{}", m.rows_read, m.rows_given))
       .Cell("median us", 9, "{:.1f}", m.time_us.median)
       .Cell("p99 us", 9, "{:.1f}", m.time_us.p99)
       .Cell("us/row", 7, "{:.2f}", m.time_us.median / num_rows)
@@ -51,6 +53,7 @@ Line LineOf(const Measurement& m) {
       .Json("ratio_p90", m.ratio_p90)
       .Json("ratio_of", m.ratio_of)
       .Json("checked", m.num_checked);
+  if (m.rows_read > 0) line.Json("rows_read", m.rows_read).Json("rows_given", m.rows_given);
   if (!m.IsSpeedUp()) line.Json("base_gb_per_s", m.base_gigabytes_per_s);
   if (m.target > 0) line.Json("target", m.target);
   if (m.target_us > 0) line.Json("target_us", m.target_us);

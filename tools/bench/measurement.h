@@ -48,8 +48,10 @@ struct Measurement {
   double ratio_p10 = 0;  // over neighbouring pairs
   double ratio_p90 = 0;
   double base_gigabytes_per_s = 0;  // for a read
-  double target = 0;                // the ratio to stay below (read) or above (a peer); 0: none
-  double target_us = 0;             // or the time to stay below; 0: none
+  double rows_read = 0;             // of a sequence, by a round; 0: not known
+  int32_t rows_given = 0;
+  double target = 0;     // the ratio to stay below (read) or above (a peer); 0: none
+  double target_us = 0;  // or the time to stay below; 0: none
 
   int64_t num_checked = 0;  // compared tokens of the timed rounds; 0: the case has no answer
   ForeignLoad load = {};

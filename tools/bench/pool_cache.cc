@@ -37,10 +37,14 @@ absl::StatusOr<const RowPool*> PoolCache::Get(const Cell& cell, bool drafter) {
                      .dtype = cell.dtype,
                      .vocab_size = cell.vocab_size,
                      .num_rows = cell.shape.num_rounds * cell.shape.rows_of_round(),
-                     .drafter = drafter};
+                     .drafter = drafter,
+                     .noise = drafter && cell.verify_case->plan == DraftPlan::kDrawn
+                                  ? cell.verify_case->noise
+                                  : 0.0};
   std::optional<RowPool>& pool = drafter ? draft_ : target_;
   if (pool.has_value() && pool->spec().shape == spec.shape && pool->spec().dtype == spec.dtype &&
-      pool->spec().vocab_size == spec.vocab_size && pool->spec().num_rows >= spec.num_rows) {
+      pool->spec().vocab_size == spec.vocab_size && pool->spec().noise == spec.noise &&
+      pool->spec().num_rows >= spec.num_rows) {
     return &*pool;
   }
   pool.reset();

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "kernels/core/elements.h"
 #include "kernels/core/philox.h"
 #include "tools/oracle/oracle.h"
+#include "tools/oracle/tree_oracle.h"
 
 namespace specd::bench {
 namespace {
@@ -29,29 +29,33 @@ oracle::Logits ReadElements(const RowView& row) {
   return elements;
 }
 
-// One sequence of a round: its input, the backend's answer, and the right answer.
-class SequenceCheck {
+// One sequence of a round: its input, the backend's answer, and the right answer, which is the walk
+// of TreeOracle with the round's coins. On a chain `token` is `tree`, and `block` is `traversal`.
+class SequenceCheck final : public oracle::TreeWorld {
  public:
   SequenceCheck(const RoundSet& set, int32_t round, int32_t sequence, const RoundAnswer& answer)
       : set_(set),
         case_(set.verify_case()),
         task_(set.task(round, sequence)),
+        draft_(task_.draft),
         sequence_(sequence),
         outcome_(answer.outcomes[static_cast<size_t>(sequence)]),
         first_(static_cast<size_t>(sequence * set.shape().rows_of_sequence())),
         answer_(answer),
-        coins_(task_.seed) {}
+        coins_(task_.seed) {
+    for (int32_t node = 0; node < draft_.num_nodes; ++node) {
+      tree_.parents.push_back(ParentOf(draft_, node));
+      tree_.kinds.push_back(KindOf(draft_, node));
+    }
+  }
 
   absl::Status Run() {
     const int32_t accepted = outcome_.num_accepted;
-    if (outcome_.status != OutcomeStatus::kOk || accepted < 0 || accepted > task_.draft.num_nodes ||
+    if (outcome_.status != OutcomeStatus::kOk || accepted < 0 || accepted > draft_.num_nodes ||
         outcome_.num_tokens != accepted + 1) {
       return absl::InternalError(
           fmt::format("{}: status {}, {} accepted, {} tokens", Where(accepted),
                       static_cast<uint32_t>(outcome_.status), accepted, outcome_.num_tokens));
-    }
-    for (int32_t i = 0; i < accepted; ++i) {
-      if (Token(i) != task_.draft.tokens[i]) return Wrong(i, "is not the draft token it accepted");
     }
     absl::Status status = CheckTokens();
     if (status.ok() && case_.logprobs >= 0) status = CheckScores();
@@ -60,92 +64,76 @@ class SequenceCheck {
 
  private:
   absl::Status CheckTokens() {
-    switch (case_.method) {
-      case VerifyMethod::kToken:
-        return CheckTokenRule();
-      case VerifyMethod::kBlock:
-        return CheckBlockRule();
-      default:
-        break;
-    }
-    // The token at each place is known without the draft.
-    for (int32_t i = 0; i < outcome_.num_tokens; ++i) {
-      if (case_.method == VerifyMethod::kGreedy) {
-        const TokenId best = *oracle::Argmax(*oracle::AfterSteps(Row(i), StepsAt(i)));
-        if (Token(i) != best) return Wrong(i, fmt::format("is not {}", best));
-      } else if (!IsSample(i)) {
-        return Wrong(i, "is not what the coin draws");
-      }
-    }
-    const int32_t last = outcome_.num_accepted;
-    if (last < task_.draft.num_nodes && Token(last) == task_.draft.tokens[last]) {
-      return Wrong(last, "equals the draft token, which should have been accepted");
-    }
-    return absl::OkStatus();
-  }
-
-  // token: accepted while u * q < p.
-  absl::Status CheckTokenRule() {
-    for (int32_t i = 0; i <= outcome_.num_accepted; ++i) {
-      if (i == task_.draft.num_nodes) return CheckBonus(i);
-      const Probabilities p = Target(i);
-      const Probabilities q = Drafter(i);
-      const double wanted = Coin(i, i + 1, Purpose::kAccept);
-      const double accept = oracle::AcceptProbability(p, q, task_.draft.tokens[i]);
-      const bool accepted = i < outcome_.num_accepted;
-      if (accepted != (wanted < accept) && std::abs(wanted - accept) > kCoinSlack) {
-        return Wrong(i, accepted ? "was accepted, which the coin forbids"
-                                 : "replaces a token that the coin accepts");
-      }
-      if (!accepted) return CheckResidual(p, q, 1.0, i);
-    }
-    return absl::OkStatus();
-  }
-
-  // block: the largest i whose coin is below h_i (Sun et al. 2025).
-  absl::Status CheckBlockRule() {
-    const int32_t num_drafts = task_.draft.num_nodes;
-    std::vector<Probabilities> p;
-    std::vector<Probabilities> q;
-    for (int32_t i = 0; i < num_drafts; ++i) {
-      p.push_back(Target(i));
-      q.push_back(Drafter(i));
-    }
-    const oracle::Block block = oracle::BlockOf(
-        p, q, std::vector<int>(task_.draft.tokens, task_.draft.tokens + num_drafts));
-    int32_t stands = num_drafts;
-    bool doubtful = false;
-    for (; stands > 0; --stands) {
-      const double h = block.accept[static_cast<size_t>(stands)];
-      const double u = Coin(stands - 1, stands, Purpose::kAccept);
-      doubtful |= std::abs(u - h) <= kCoinSlack;
-      if (u < h) break;
-    }
+    const VerifyMethod method = case_.method == VerifyMethod::kToken   ? VerifyMethod::kTree
+                                : case_.method == VerifyMethod::kBlock ? VerifyMethod::kTraversal
+                                                                       : case_.method;
+    const oracle::TreeResult found = oracle::TreeOracle(tree_, *this).Verify(method);
+    if (is_doubtful_) return absl::OkStatus();
     const int32_t accepted = outcome_.num_accepted;
-    if (stands != accepted) {
-      if (doubtful) return absl::OkStatus();
-      return Wrong(accepted, fmt::format("follows {} accepted tokens, not {}", accepted, stands));
+    const auto num_stand = static_cast<int32_t>(found.path.size());
+    for (int32_t i = 0; i < std::max(accepted, num_stand); ++i) {
+      const int32_t node = i < num_stand ? found.path[static_cast<size_t>(i)] : kRoot;
+      if (AcceptedNode(i) != node) {
+        return Wrong(
+            i, fmt::format("belongs to node {}, not {} (-1: to none)", AcceptedNode(i), node));
+      }
+      if (Token(i) != draft_.tokens[node]) return Wrong(i, "is not the draft token it accepted");
     }
-    if (accepted == num_drafts) return CheckBonus(accepted);
-    const auto at = static_cast<size_t>(accepted);
-    return CheckResidual(p[at], q[at], block.path[at], accepted);
+    if (found.token == Token(accepted)) return absl::OkStatus();
+    return Wrong(accepted, "is not what the coin draws");
+  }
+  int32_t AcceptedNode(int32_t i) const {
+    if (i >= outcome_.num_accepted) return kRoot;
+    return draft_.parents == nullptr ? i : answer_.path[first_ + static_cast<size_t>(i)];
   }
 
-  absl::Status CheckBonus(int32_t place) const {
-    return IsSample(place) ? absl::OkStatus() : Wrong(place, "is not what the coin draws");
-  }
+  // ---- the world of the oracle
 
-  absl::Status CheckResidual(const Probabilities& p, const Probabilities& q, double factor,
-                             int32_t place) const {
-    const std::optional<Probabilities> residual = oracle::Residual(p, q, factor);
-    double mass = 0;
-    for (size_t i = 0; i < p.size(); ++i) mass += std::max(factor * p[i] - q[i], 0.0);
-    const double slack = kCoinSlack / std::max(mass, kCoinSlack);
-    if (residual &&
-        oracle::IsDraw(*residual, Token(place), Coin(place, place, Purpose::kResidual), slack)) {
-      return absl::OkStatus();
-    }
-    return Wrong(place, "is not what the coin draws from the residual");
+  Probabilities TargetAt(int place) override {
+    auto [row, is_new] = targets_.try_emplace(place);
+    if (!is_new) return row->second;
+    row->second =
+        case_.method == VerifyMethod::kGreedy
+            ? oracle::OneHot(*oracle::Argmax(*oracle::AfterSteps(Row(place), StepsAt(place))),
+                             VocabSize())
+            : Target(place);
+    return row->second;
+  }
+  Probabilities DraftAt(int place) override {
+    auto [row, is_new] = drafts_.try_emplace(place);
+    if (is_new) row->second = Drafter(place);
+    return row->second;
+  }
+  void DrawChildren(int) override {}
+  int TokenOf(int node) override { return draft_.tokens[node]; }
+  bool Accepts(int node, double probability, double) override {
+    const double u = Coin(PlaceOf(draft_, node), PlaceAfter(node), Purpose::kAccept);
+    is_doubtful_ |= std::abs(u - probability) <= kCoinSlack && probability < 1;
+    return u < probability;
+  }
+  int Sample(int place, const Probabilities& law) override {
+    const double u = CoinToDouble(coins_(SampleCoin(PositionOf(place))));
+    const int drawn = Drawn(place, law, u, kCoinSlack);
+    if (drawn != kNoToken) return drawn;
+    const int below = Drawn(place, Target(place, -kBorderSlack), u, kCoinSlack);
+    return below != kNoToken ? below : Drawn(place, Target(place, kBorderSlack), u, kCoinSlack);
+  }
+  int Replace(int place, const Probabilities& law, double mass) override {
+    return Drawn(place, law, Coin(place, place, Purpose::kResidual),
+                 kCoinSlack / std::max(mass, kCoinSlack));
+  }
+  int Choose(int place, const std::vector<double>& ends) override {
+    const double u = Coin(place, place, Purpose::kTree);
+    size_t chosen = 0;
+    while (chosen + 1 < ends.size() && u >= ends[chosen]) ++chosen;
+    for (const double end : ends) is_doubtful_ |= end < 1 && std::abs(u - end) <= kCoinSlack;
+    return static_cast<int>(chosen);
+  }
+  // The answer's token after this place, if the coin draws it.
+  int Drawn(int32_t place, const Probabilities& law, double u, double slack) const {
+    const int32_t i = DepthOf(draft_, place);
+    const bool is_drawn = i < outcome_.num_tokens && oracle::IsDraw(law, Token(i), u, slack);
+    return is_drawn ? Token(i) : kNoToken;
   }
 
   absl::Status CheckScores() const {
@@ -206,27 +194,27 @@ class SequenceCheck {
                                   .top_k = case_.top_k,
                                   .top_p = case_.top_p < 1 ? case_.top_p + slack : 1});
   }
-  // The drafter used the temperature of the case and nothing else.
+  // The drafter used the temperature of the case and nothing else. Without draft rows its tokens
+  // are one-hot.
   Probabilities Drafter(int32_t place) const {
-    return *oracle::Softmax(ReadElements(RowAt(set_.draft(), task_.draft.draft_rows[place])),
-                            case_.temperature);
+    const int32_t node = NextChild(draft_, place, kRoot);
+    if (set_.draft().num_rows == 0 || node == kRoot) return Probabilities(VocabSize(), 0);
+    return *oracle::Softmax(ReadElements(RowAt(set_.draft(), draft_.draft_rows[node])),
+                            case_.temperature / case_.sharpness);
   }
 
-  bool IsSample(int32_t place) const {
-    const double u =
-        CoinToDouble(coins_(SampleCoin(task_.first_position + static_cast<uint32_t>(place))));
-    const auto is_draw = [&](double slack) {
-      return oracle::IsDraw(Target(place, slack), Token(place), u, kCoinSlack);
-    };
-    return is_draw(0) || is_draw(kBorderSlack) || is_draw(-kBorderSlack);
+  uint32_t PositionOf(int32_t place) const {
+    return task_.first_position + static_cast<uint32_t>(DepthOf(draft_, place));
   }
   double Coin(int32_t place, int32_t node, Purpose purpose) const {
-    return CoinToDouble(coins_({.position = task_.first_position + static_cast<uint32_t>(place),
+    return CoinToDouble(coins_({.position = PositionOf(place),
                                 .round_base = task_.round_base,
                                 .node = static_cast<uint32_t>(node),
                                 .purpose = purpose}));
   }
   TokenId Token(int32_t place) const { return answer_.tokens[first_ + static_cast<size_t>(place)]; }
+
+  size_t VocabSize() const { return static_cast<size_t>(set_.target().vocab_size); }
 
   std::string Where(int32_t place) const {
     return fmt::format("case {}, sequence {}, place {}", case_.name, sequence_, place);
@@ -238,11 +226,16 @@ class SequenceCheck {
   const RoundSet& set_;
   const VerifyCase& case_;
   const Task& task_;
+  const Draft& draft_;
+  oracle::Tree tree_;
   int32_t sequence_;
   TaskOutcome outcome_;
   size_t first_;  // of the sequence's places in the answer
   const RoundAnswer& answer_;
   KeyedCoins coins_;
+  std::map<int, Probabilities> targets_;  // each row is computed once
+  std::map<int, Probabilities> drafts_;
+  bool is_doubtful_ = false;  // a coin lies where single and double precision may disagree
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <random>
 
 #include "kernels/core/philox.h"
@@ -50,12 +51,15 @@ absl::StatusOr<std::unique_ptr<RoundSet>> RoundSet::Make(const VerifyCase& verif
     SPECD_CHECK(draft_pool->spec().num_rows >= num_rows);
     set->draft_ = draft_pool->view();
   }
+  set->parents_ = ParentsOf(verify_case);
+  SPECD_CHECK(set->parents_.empty() || std::ssize(set->parents_) == shape.draft);
   set->MakeMask();
   set->MakeTasks(target_pool, draft_pool);
   absl::Status status = absl::OkStatus();
   if (verify_case.plan == DraftPlan::kMatching && shape.draft > 0) {
     status = set->FindMatchingTokens(backend);
   }
+  if (verify_case.plan == DraftPlan::kDrawn) status = set->DrawTrees(backend);
   if (verify_case.side_channel) status = set->FindSideChannel(backend);
   if (!status.ok()) return status;
   return set;
@@ -98,6 +102,7 @@ void RoundSet::MakeTasks(const RowPool& target_pool, const RowPool* draft_pool) 
   const size_t num_tasks = TaskIndex(shape_.num_rounds, 0);
   tasks_.resize(num_tasks);
   row_indices_.resize(num_tasks * places);
+  draft_row_indices_.resize(num_tasks * places);
   draft_tokens_.assign(num_tasks * places, kNoToken);
   draft_kinds_.assign(num_tasks * places,
                       draft_pool == nullptr ? DraftKind::kOneHot : DraftKind::kSampled);
@@ -107,17 +112,24 @@ void RoundSet::MakeTasks(const RowPool& target_pool, const RowPool* draft_pool) 
 
   for (size_t index = 0; index < num_tasks; ++index) {
     const size_t first = index * places;
-    for (size_t i = 0; i < places; ++i) row_indices_[first + i] = static_cast<uint32_t>(first + i);
+    for (size_t i = 0; i < places; ++i) {
+      row_indices_[first + i] = static_cast<uint32_t>(first + i);
+      const int64_t place = i < parents_.size() ? PlaceAfter(parents_[i]) : static_cast<int64_t>(i);
+      draft_row_indices_[first + i] = static_cast<uint32_t>(static_cast<int64_t>(first) + place);
+    }
     Task& task = tasks_[index];
     task.draft = {.num_nodes = shape_.draft,
                   .tokens = &draft_tokens_[first],
                   .kinds = &draft_kinds_[first],
                   .target_rows = &row_indices_[first],
-                  .draft_rows = &row_indices_[first]};
+                  .draft_rows = &draft_row_indices_[first]};
+    // A chain keeps its natural parents.
+    if (case_.method != VerifyMethod::kBlock && !parents_.empty())
+      task.draft.parents = parents_.data();
     task.method = case_.method;
     task.target_scale = ScaleOf(case_.temperature);
-    task.draft_scale = task.target_scale;
-    task.seed = 0x5EED + index;
+    task.draft_scale = ScaleOf(case_.temperature / case_.sharpness);
+    task.seed = shape_.first_seed + index;
     task.first_position = 100;
     task.round_base = 100;
     task.target_filters = FiltersOf(case_);
@@ -130,7 +142,7 @@ void RoundSet::MakeTasks(const RowPool& target_pool, const RowPool* draft_pool) 
       }
     }
     if (case_.num_penalised > 0) MakeEdits(target_pool, index);
-    if (case_.plan == DraftPlan::kMatching) continue;
+    if (case_.plan == DraftPlan::kMatching || case_.plan == DraftPlan::kDrawn) continue;
     const size_t rejected_place = index % static_cast<size_t>(std::max(shape_.draft, 1));
     for (size_t i = 0; i + 1 < places; ++i) {
       const bool rejected = case_.plan == DraftPlan::kRejected && i == rejected_place;
@@ -231,8 +243,6 @@ absl::Status RoundSet::FindSideChannel(Backend* backend) {
   const auto places = static_cast<size_t>(shape_.rows_of_sequence());
   draft_weights_.assign(draft_tokens_.size(), 0);
   draft_masses_.assign(draft_tokens_.size(), 0);
-  RoundAnswer answer = MakeAnswer();
-  std::vector<DraftSample> samples(static_cast<size_t>(shape_.batch) * kBest);
   for (size_t i = 0; i < draft_tokens_.size(); ++i) {
     Task& task = tasks_[i / places];
     task.draft.draft_weights = &draft_weights_[i / places * places];
@@ -240,28 +250,16 @@ absl::Status RoundSet::FindSideChannel(Backend* backend) {
   }
   for (int32_t round = 0; round < shape_.num_rounds; ++round) {
     for (int32_t place = 0; place < shape_.draft; ++place) {
-      std::vector<Task> asks(static_cast<size_t>(shape_.batch));
-      for (int32_t s = 0; s < shape_.batch; ++s) {
-        Task& ask = asks[static_cast<size_t>(s)];
-        ask.kind = TaskKind::kSampleDraft;
-        ask.draft.target_rows = task(round, s).draft.draft_rows + place;
-        ask.target_scale = task(round, s).draft_scale;
-        ask.sampling = DraftSampling::kTopK;
-        ask.num_children = kBest;
-      }
-      RoundBatch batch = Batch(round, &answer);
-      batch.target = draft_;
-      batch.tasks = asks.data();
-      batch.samples = samples.data();
-      batch.samples_stride = kBest;
-      if (absl::Status status = backend->Run(batch); !status.ok()) return status;
+      const absl::StatusOr<std::vector<DraftSample>> samples =
+          Sample(backend, round, place, DraftSampling::kTopK, kBest);
+      if (!samples.ok()) return samples.status();
       for (int32_t s = 0; s < shape_.batch; ++s) {
         const size_t at = TaskIndex(round, s) * places + static_cast<size_t>(place);
-        const auto begin = samples.begin() + std::ptrdiff_t{s} * kBest;
-        const auto end = begin + answer.outcomes[static_cast<size_t>(s)].num_tokens;
-        const auto found = std::find_if(
-            begin, end, [&](const DraftSample& sample) { return sample.id == draft_tokens_[at]; });
-        if (found == end) {
+        const auto begin = samples->begin() + std::ptrdiff_t{s} * kBest;
+        const auto found = std::find_if(begin, begin + kBest, [&](const DraftSample& sample) {
+          return sample.id == draft_tokens_[at];
+        });
+        if (found == begin + kBest) {
           return absl::InternalError(
               fmt::format("draft {} of sequence {} of {} is not among the drafter's {} best", place,
                           s, case_.name, kBest));
@@ -274,12 +272,71 @@ absl::Status RoundSet::FindSideChannel(Backend* backend) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<DraftSample>> RoundSet::Sample(Backend* backend, int32_t round,
+                                                          int32_t node, DraftSampling sampling,
+                                                          int32_t num_children) {
+  RoundAnswer answer = MakeAnswer();
+  std::vector<Task> asks(static_cast<size_t>(shape_.batch));
+  std::vector<DraftSample> samples(asks.size() * static_cast<size_t>(num_children));
+  for (int32_t s = 0; s < shape_.batch; ++s) {
+    const Task& of = task(round, s);
+    Task& ask = asks[static_cast<size_t>(s)];
+    ask.kind = TaskKind::kSampleDraft;
+    ask.draft.target_rows = of.draft.draft_rows + node;
+    ask.target_scale = of.draft_scale;
+    ask.seed = of.seed;
+    ask.first_position =
+        of.first_position + static_cast<uint32_t>(DepthOf(of.draft, PlaceOf(of.draft, node)));
+    ask.round_base = of.round_base;
+    ask.first_node = static_cast<uint32_t>(PlaceAfter(node));
+    ask.sampling = sampling;
+    ask.num_children = num_children;
+  }
+  RoundBatch batch = Batch(round, &answer);
+  batch.target = draft_;
+  batch.tasks = asks.data();
+  batch.samples = samples.data();
+  batch.samples_stride = num_children;
+  if (absl::Status status = backend->Run(batch); !status.ok()) return status;
+  return samples;
+}
+
+// Siblings with replacement take one call each, as a drafter has to do it (CONTRACT §2).
+absl::Status RoundSet::DrawTrees(Backend* backend) {
+  const auto places = static_cast<size_t>(shape_.rows_of_sequence());
+  for (int32_t first = 0, last = 0; first < shape_.draft; first = last) {
+    const int32_t parent = parents_[static_cast<size_t>(first)];
+    const auto is_sibling = [&](int32_t node) {
+      return node < shape_.draft && parents_[static_cast<size_t>(node)] == parent;
+    };
+    last = first + 1;
+    while (case_.sampling != DraftSampling::kWithReplacement && is_sibling(last)) ++last;
+    for (int32_t round = 0; round < shape_.num_rounds; ++round) {
+      const absl::StatusOr<std::vector<DraftSample>> samples =
+          Sample(backend, round, first, case_.sampling, last - first);
+      if (!samples.ok()) return samples.status();
+      for (size_t i = 0; i < samples->size(); ++i) {
+        const auto child = i % static_cast<size_t>(last - first);
+        const auto s = static_cast<int32_t>(i / static_cast<size_t>(last - first));
+        const size_t at = TaskIndex(round, s) * places + static_cast<size_t>(first) + child;
+        draft_tokens_[at] = (*samples)[i].id;
+        draft_kinds_[at] = KindOfChild(case_.sampling, last - first, static_cast<int32_t>(child));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 RoundAnswer RoundSet::MakeAnswer() const {
   const auto rows = static_cast<size_t>(shape_.rows_of_round());
   RoundAnswer answer;
   answer.outcomes.resize(static_cast<size_t>(shape_.batch));
   answer.tokens.assign(rows, kNoToken);
   answer.scores.resize(rows * static_cast<size_t>(scores_stride()));
+  if (!parents_.empty()) {
+    answer.path.assign(rows, kRoot);
+    answer.decisions.resize(rows);
+  }
   return answer;
 }
 
@@ -295,31 +352,10 @@ RoundBatch RoundSet::Batch(int32_t round, RoundAnswer* answer) const {
   batch.mask = mask_;
   batch.scores = answer->scores.empty() ? nullptr : answer->scores.data();
   batch.scores_stride = scores_stride();
+  batch.path = answer->path.empty() ? nullptr : answer->path.data();
+  batch.decisions = answer->decisions.empty() ? nullptr : answer->decisions.data();
+  batch.decisions_stride = shape_.rows_of_sequence();
   return batch;
-}
-
-std::vector<MemorySpan> RoundSet::NeededRows(int32_t round, const RoundAnswer& answer) const {
-  std::vector<MemorySpan> spans;
-  const auto add = [&](const TensorView& tensor, uint32_t row) {
-    const auto size_bytes = static_cast<size_t>(tensor.vocab_size * SizeBytes(tensor.dtype));
-    spans.push_back({RowAt(tensor, row).data, size_bytes});
-  };
-  for (int32_t s = 0; s < shape_.batch; ++s) {
-    const Draft& draft = task(round, s).draft;
-    const int32_t num_accepted = answer.outcomes[static_cast<size_t>(s)].num_accepted;
-    // A block's acceptance depends on all of its places, a token's only on those before it.
-    const int32_t last_pair = case_.method == VerifyMethod::kBlock
-                                  ? draft.num_nodes - 1
-                                  : std::min(num_accepted, draft.num_nodes - 1);
-    const bool is_sampled = draft_.num_rows > 0;
-    for (int32_t i = 0; i <= std::max(num_accepted, is_sampled ? last_pair : 0); ++i) {
-      add(target_, draft.target_rows[i]);
-      // With a side channel a draft row is read only if its residual is drawn from.
-      const bool has_pair = i <= last_pair && (!case_.side_channel || i == num_accepted);
-      if (is_sampled && has_pair) add(draft_, draft.draft_rows[i]);
-    }
-  }
-  return spans;
 }
 
 }  // namespace specd::bench

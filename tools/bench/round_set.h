@@ -14,7 +14,6 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/core/round.h"
-#include "tools/bench/read_floor.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/verify_case.h"
 
@@ -24,6 +23,7 @@ struct RoundShape {
   int32_t batch = 1;
   int32_t draft = 0;
   int32_t num_rounds = 1;
+  uint64_t first_seed = 0x5EED;  // of the first sequence; the others count on
 
   int32_t rows_of_sequence() const { return draft + 1; }
   int64_t rows_of_round() const { return int64_t{batch} * rows_of_sequence(); }
@@ -35,6 +35,9 @@ struct RoundAnswer {
   std::vector<TaskOutcome> outcomes;
   std::vector<TokenId> tokens;     // batch x rows_of_sequence
   std::vector<TokenScore> scores;  // batch x rows_of_sequence x scores_stride
+  // Of trees: the accepted nodes, and the places that were looked at; batch x rows_of_sequence.
+  std::vector<int32_t> path;
+  std::vector<PlaceDecision> decisions;  // empty: not asked for
 };
 
 class RoundSet {
@@ -62,9 +65,6 @@ class RoundSet {
   RoundAnswer MakeAnswer() const;
   RoundBatch Batch(int32_t round, RoundAnswer* answer) const;
 
-  // The memory that the decisions of a round need, each row once.
-  std::vector<MemorySpan> NeededRows(int32_t round, const RoundAnswer& answer) const;
-
  private:
   RoundSet(const VerifyCase& verify_case, const RoundShape& shape)
       : case_(verify_case), shape_(shape) {}
@@ -78,6 +78,11 @@ class RoundSet {
   void MakeOverrides(int32_t round, int32_t sequence, int32_t place);
   absl::Status FindMatchingTokens(Backend* backend);
   absl::Status FindSideChannel(Backend* backend);
+  absl::Status DrawTrees(Backend* backend);
+  // The samples of all sequences of a round, num_children for each; those that are missing have
+  // kNoToken. They have the coins of the nodes from `node` on, and the draft row of that node.
+  absl::StatusOr<std::vector<DraftSample>> Sample(Backend* backend, int32_t round, int32_t node,
+                                                  DraftSampling sampling, int32_t num_children);
 
   VerifyCase case_;
   RoundShape shape_;
@@ -87,6 +92,8 @@ class RoundSet {
   // Indexed by TaskIndex, or by TaskIndex * rows_of_sequence + place.
   std::vector<Task> tasks_;
   std::vector<uint32_t> row_indices_;
+  std::vector<uint32_t> draft_row_indices_;  // of a node: the row of its place
+  std::vector<int32_t> parents_;             // of every tree; empty: drafts are chains
   std::vector<TokenId> draft_tokens_;
   std::vector<DraftKind> draft_kinds_;
   std::vector<float> draft_weights_;  // in a side channel

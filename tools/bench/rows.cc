@@ -16,7 +16,6 @@
 namespace specd::bench {
 namespace {
 
-constexpr size_t kNumTemplates = 8;
 constexpr int64_t kFileRowsMax = 64;
 constexpr uint64_t kTargetSeed = 20;
 constexpr uint64_t kDrafterSeed = 21;
@@ -104,7 +103,7 @@ absl::StatusOr<std::vector<Row>> MakeTemplates(const RowSpec& spec) {
   if (spec.shape == RowShape::kFile) return ReadTemplates(spec);
   std::mt19937_64 random(kTargetSeed);
   std::vector<Row> rows;
-  for (size_t i = 0; i < kNumTemplates; ++i) {
+  for (size_t i = 0; i < spec.num_templates; ++i) {
     rows.push_back(MakeTemplate(spec.shape, spec.vocab_size, &random));
   }
   return rows;
@@ -153,7 +152,8 @@ absl::StatusOr<RowPool> RowPool::Make(const RowSpec& spec) {
   RowPool pool;
   pool.spec_ = spec;
   std::mt19937_64 random(kDrafterSeed);
-  std::normal_distribution<float> noise(0.0f, 0.3f);
+  std::normal_distribution<float> noise(0.0f,
+                                        spec.noise > 0 ? static_cast<float>(spec.noise) : 0.3f);
   for (Row& row : *templates) {
     const auto best = std::max_element(row.begin(), row.end());
     const auto worst = std::min_element(row.begin(), row.end());
@@ -162,6 +162,7 @@ absl::StatusOr<RowPool> RowPool::Make(const RowSpec& spec) {
     if (!spec.drafter) continue;
     const float top = *best;
     for (float& value : row) value += noise(random);
+    if (spec.noise > 0) continue;
     *best = top - 1;
     *worst = top;
   }

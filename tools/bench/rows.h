@@ -40,6 +40,10 @@ struct RowSpec {
   int32_t vocab_size = 0;
   int64_t num_rows = 0;
   bool drafter = false;
+  // Of a drafter: 0: drafts are accepted and rejected as best_id and worst_id say. Above: the
+  // deviation of its logits from the target's, and nothing else.
+  double noise = 0;
+  size_t num_templates = 8;
 };
 
 class RowPool {

@@ -35,6 +35,7 @@ struct Suite {
 };
 
 Suite VerifyCommand();
+Suite AcceptCommand();
 Suite GpuCommand();
 Suite PtxCommand();
 Suite OpeningCommand();

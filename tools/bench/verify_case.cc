@@ -5,6 +5,8 @@
 #include <span>
 
 #include "kernels/core/check.h"
+#include "kernels/core/draft.h"
+#include "speculative/drafts/tree_growth.h"
 
 namespace specd::bench {
 namespace {
@@ -17,6 +19,19 @@ constexpr double kOneLookTarget = 1.25;
 constexpr double kRejectTarget = 1.7;
 constexpr double kGreedyTargetUs = 6;
 constexpr double kRandomTargetUs = 10;
+
+constexpr VerifyCase TreeCase(std::string_view name, VerifyMethod method,
+                              std::array<uint32_t, 6> widths) {
+  return {.name = name,
+          .summary = "a tree of mixed siblings that was drawn from draft rows, temperature .8",
+          .method = method,
+          .plan = DraftPlan::kDrawn,
+          .widths = widths};
+}
+// 8, 32 and 64 nodes.
+constexpr std::array<uint32_t, 6> kSmall = {2, 1, 1, 1};
+constexpr std::array<uint32_t, 6> kMiddle = {2, 3, 2, 1};
+constexpr std::array<uint32_t, 6> kLarge = {4, 3, 2, 1};
 
 constexpr std::array kCases{
     VerifyCase{.name = "greedy",
@@ -110,16 +125,31 @@ constexpr std::array kCases{
                .summary = "sampled drafts with rows alone, every sequence rejected once",
                .method = VerifyMethod::kToken,
                .plan = DraftPlan::kRejected},
+    TreeCase("tree8", VerifyMethod::kTree, kSmall),
+    TreeCase("tree8_traversal", VerifyMethod::kTraversal, kSmall),
+    TreeCase("tree8_target", VerifyMethod::kTargetOnly, kSmall),
+    TreeCase("tree8_exact", VerifyMethod::kExactMatch, kSmall),
+    TreeCase("tree32", VerifyMethod::kTree, kMiddle),
+    TreeCase("tree32_traversal", VerifyMethod::kTraversal, kMiddle),
+    TreeCase("tree32_target", VerifyMethod::kTargetOnly, kMiddle),
+    TreeCase("tree32_exact", VerifyMethod::kExactMatch, kMiddle),
+    TreeCase("tree64", VerifyMethod::kTree, kLarge),
+    TreeCase("tree64_traversal", VerifyMethod::kTraversal, kLarge),
+    TreeCase("tree64_target", VerifyMethod::kTargetOnly, kLarge),
+    TreeCase("tree64_exact", VerifyMethod::kExactMatch, kLarge),
     VerifyCase{.name = "exp2",
                .summary = "the sums of weights alone, beside the same with ex2.approx",
                .weights_only = true},
 };
 
 // flat_topp95 comes late: it has rows of its own, while neighbours share theirs (pool_cache.h).
-constexpr std::string_view kOfVerify[] = {"greedy",  "temperature",     "topk40",    "topp95",
-                                          "minp05",  "topk40_topp95",   "penalties", "logprobs5",
-                                          "grammar", "flat_topp95",     "token",     "reject_all",
-                                          "block",   "block_reject_all"};
+constexpr std::string_view kOfVerify[] = {
+    "greedy",          "temperature",  "topk40",      "topp95",           "minp05",
+    "topk40_topp95",   "penalties",    "logprobs5",   "grammar",          "flat_topp95",
+    "token",           "reject_all",   "block",       "block_reject_all", "tree8",
+    "tree8_traversal", "tree8_target", "tree8_exact", "tree32",           "tree32_traversal",
+    "tree32_target",   "tree32_exact", "tree64",      "tree64_traversal", "tree64_target",
+    "tree64_exact"};
 constexpr std::string_view kOfGpu[] = {
     "greedy",    "one_hot",   "reject_side", "reject_rows", "temperature", "topk40_topp95",
     "penalties", "logprobs5", "grammar",     "block",       "exp2",        "flat_topp95"};
@@ -152,6 +182,11 @@ const VerifyCase* FindCase(const std::vector<VerifyCase>& cases, std::string_vie
     if (known.name == name) return &known;
   }
   return nullptr;
+}
+
+std::vector<int32_t> ParentsOf(const VerifyCase& verify_case) {
+  const auto end = std::find(verify_case.widths.begin(), verify_case.widths.end(), 0u);
+  return *StaticTree({verify_case.widths.begin(), end}, kNodesMax);
 }
 
 std::string_view MethodName(VerifyMethod method) {

@@ -5,6 +5,7 @@
 // makes the backend's input from them, and round_check.h the expected result.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@ enum class DraftPlan {
   kLikely,    // one-hot drafts of the most probable id at each place: coins decide
   kAccepted,  // sampled drafts with draft rows, each more likely in the target: all are accepted
   kRejected,  // the same, but sequence s has one that the target does not want at place s mod K
+  kDrawn,     // drawn from draft rows as SampleDraft draws them, of a drafter with noise
 };
 
 struct VerifyCase {
@@ -29,6 +31,11 @@ struct VerifyCase {
   std::string_view summary;
   VerifyMethod method = VerifyMethod::kExactMatch;
   DraftPlan plan = DraftPlan::kMatching;
+  // For kDrawn. The children of a place at each depth, up to the first 0; all 1: a chain.
+  std::array<uint32_t, 6> widths = {};
+  DraftSampling sampling = DraftSampling::kMixed;
+  double noise = 0.5;                  // of the drafter's logits
+  double sharpness = 1;                // the drafter's temperature is that of the case over this
   std::optional<RowShape> shape = {};  // for a case about a shape; otherwise the command decides
 
   double temperature = 0.8;  // 0: greedy
@@ -57,8 +64,11 @@ struct VerifyCase {
 
 // True if the drafts of a case were drawn from rows.
 inline bool HasDraftRows(const VerifyCase& verify_case) {
-  return verify_case.plan == DraftPlan::kAccepted || verify_case.plan == DraftPlan::kRejected;
+  return verify_case.plan >= DraftPlan::kAccepted;
 }
+
+// The parents of the nodes of kDrawn; empty: drafts are chains of the length that is asked for.
+std::vector<int32_t> ParentsOf(const VerifyCase& verify_case);
 
 // The cases of each suite, in its order. A name means the same in both.
 const std::vector<VerifyCase>& VerifyCases();

@@ -8,6 +8,7 @@
 
 #include "kernels/core/check.h"
 #include "tools/bench/llama_loop.h"
+#include "tools/bench/needed_rows.h"
 #include "tools/bench/peer.h"
 #include "tools/bench/read_floor.h"
 #include "tools/bench/round_check.h"
@@ -91,7 +92,7 @@ std::vector<Flag> RoundFlags(std::string batches, std::string quick_batches, std
            .is_list = true},
           {.name = "draft",
            .kind = Kind::kWhole,
-           .help = "draft tokens of a sequence",
+           .help = "draft tokens of a sequence; trees have their own",
            .usual = std::move(drafts),
            .quick = "5",
            .maximum = 64,
@@ -154,9 +155,14 @@ std::vector<Cell> CellsOf(const VerifyOptions& options,
       for (const int32_t batch : options.batches) {
         for (const int32_t draft : options.drafts) {
           for (const VerifyCase* verify_case : options.cases) {
-            if (draft == 0 && HasDraftRows(*verify_case)) continue;
+            if (draft == 0 && verify_case->widths[0] == 0 && HasDraftRows(*verify_case)) continue;
             if (!supports(*verify_case, dtype)) continue;
-            cells.push_back({verify_case, dtype, vocab_size, {.batch = batch, .draft = draft}});
+            const auto num_nodes = static_cast<int32_t>(ParentsOf(*verify_case).size());
+            if (num_nodes > 0 && draft != options.drafts.front()) continue;
+            cells.push_back({verify_case,
+                             dtype,
+                             vocab_size,
+                             {.batch = batch, .draft = num_nodes > 0 ? num_nodes : draft}});
           }
         }
       }
@@ -234,10 +240,12 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
   std::vector<TokenId> tokens;
   std::vector<std::vector<std::vector<MemorySpan>>> parts;
   double needed_bytes = 0;
+  double rows_read = 0;
   for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {
     const std::vector<MemorySpan> spans =
-        set.NeededRows(round, answers[static_cast<size_t>(round)]);
+        NeededRows(set, round, answers[static_cast<size_t>(round)]);
     for (const MemorySpan& span : spans) needed_bytes += static_cast<double>(span.size_bytes);
+    rows_read += static_cast<double>(spans.size());
     parts.push_back(SplitEvenly(spans, options_.threads));
   }
   const auto measure_base_us = [&](int32_t round) {
@@ -253,6 +261,9 @@ absl::Status VerifySuite::Time(const Cell& cell, const RoundSet& set,
     return MicrosSince(start);
   };
   RoundAnswer answer = set.MakeAnswer();
+  answer.decisions.clear();
+  measurement->rows_read = rows_read / cell.shape.num_rounds / cell.shape.batch;
+  measurement->rows_given = NumRowsGiven(set);
   int32_t round = 0;
   const auto next_round = [&] {
     const int32_t current = round;

@@ -24,10 +24,9 @@ _COMMON = (
     "kernels/cpu/cpu_tile.cc", "kernels/cpu/spin_barrier.cc", "tests/main.cc",
     "tests/kernels/bodies/run_chain.cc",
     "tests/gpu/emulation/emulated_block.cc",
-    "tools/oracle/oracle.cc",
+    "tools/oracle/oracle.cc", "tools/oracle/tree_oracle.cc",
     *(f"tests/support/{name}.cc" for name in ("chi_square", "rows")))
-_ENUMERATION = ("kernels/bodies/enumeration", "kernels/bodies/tree_enumeration",
-                "support/tree_oracle")
+_ENUMERATION = ("kernels/bodies/enumeration", "kernels/bodies/tree_enumeration")
 # A test file, and what it needs of tests/ beside _COMMON.
 _KERNEL_TESTS = {
     "bodies/chain_cases_test": (),

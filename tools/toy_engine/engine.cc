@@ -37,11 +37,7 @@ struct ToyEngine::Stream {
   DraftSampler sampler;
   std::vector<int32_t> context;  // prompt and kept tokens, and for a moment the draft
 
-  // The draft of the round in flight.
-  std::vector<int32_t> drafts;
-  std::vector<uint8_t> kinds;
-  std::vector<uint32_t> target_rows;
-  std::vector<uint32_t> draft_rows;
+  ProposedDraft draft;  // of the round in flight
 };
 
 ToyEngine::ToyEngine(EngineOptions options, const NgramModel* target, const NgramModel* drafter,
@@ -96,7 +92,7 @@ int ToyEngine::BindRows() {
   const uint64_t row_size = static_cast<uint64_t>(options_.vocab_size) * sizeof(float);
   const uint64_t num_target_rows = uint64_t{options_.max_batch} * (options_.num_drafts + 1);
   const uint64_t num_draft_rows =
-      options_.sampled_drafts ? uint64_t{options_.max_batch} * options_.num_drafts : 0;
+      HasDraftRows() ? uint64_t{options_.max_batch} * options_.num_drafts : 0;
   specd_region region;
   int code = specd_alloc(engine_, (num_target_rows + num_draft_rows) * row_size, &region);
   if (code != SPECD_OK) return code;
@@ -231,22 +227,20 @@ void ToyEngine::AbortAll() {
 // engine runs the target model in one forward pass.
 int ToyEngine::Propose(size_t slot) {
   Stream& stream = *slots_[slot];
-  stream.drafts.clear();
-  stream.kinds.clear();
-  stream.target_rows.clear();
-  stream.draft_rows.clear();
   const size_t kept = report_->streams[stream.prompt_index].tokens.size();
   const size_t remaining = options_.max_tokens - kept;  // one of them is specd's own
+  if (!options_.widths.empty()) return ProposeTree(slot, remaining);
+  stream.draft = {};
   const uint32_t first_target = static_cast<uint32_t>(slot) * (options_.num_drafts + 1);
   const uint32_t first_draft = static_cast<uint32_t>(slot) * options_.num_drafts;
 
   std::vector<int32_t> forced;
   size_t num_used = 0;  // of `forced`
   for (uint32_t i = 0;; ++i) {
-    stream.target_rows.push_back(first_target + i);
+    stream.draft.target_rows.push_back(first_target + i);
     target_.FillRow(stream.context, TargetRow(first_target + i).data());
     // No token follows the last token or an end token.
-    const bool ended = i > 0 && stream.drafts.back() == options_.end_token;
+    const bool ended = i > 0 && stream.draft.tokens.back() == options_.end_token;
     if (i == options_.num_drafts || i + 1 >= remaining || ended) break;
 
     if (options_.forced && num_used == forced.size()) {
@@ -261,22 +255,40 @@ int ToyEngine::Propose(size_t slot) {
     const int32_t token = is_forced    ? forced[num_used++]
                           : is_sampled ? stream.sampler.Draw(row, options_.draft_temperature)
                                        : ArgMax(row);
-    stream.drafts.push_back(token);
-    stream.kinds.push_back(is_sampled ? SPECD_SAMPLED : SPECD_ONE_HOT);
-    stream.draft_rows.push_back(first_draft + i);
+    stream.draft.tokens.push_back(token);
+    stream.draft.kinds.push_back(is_sampled ? SPECD_SAMPLED : SPECD_ONE_HOT);
+    stream.draft.draft_rows.push_back(first_draft + i);
     stream.context.push_back(token);
   }
-  stream.context.resize(stream.context.size() - stream.drafts.size());
+  stream.context.resize(stream.context.size() - stream.draft.tokens.size());
   return SPECD_OK;
+}
+
+int ToyEngine::ProposeTree(size_t slot, size_t remaining) {
+  Stream& stream = *slots_[slot];
+  return GrowDraft({.engine = engine_,
+                    .sequence = stream.sequence,
+                    .target = target_,
+                    .drafter = drafter_,
+                    .target_rows = target_rows_,
+                    .first_target = static_cast<uint32_t>(slot) * (options_.num_drafts + 1),
+                    .draft_rows = draft_rows_,
+                    .first_draft = static_cast<uint32_t>(slot) * options_.num_drafts,
+                    .vocab_size = static_cast<size_t>(options_.vocab_size),
+                    .end_token = options_.end_token,
+                    .widths = options_.widths,
+                    .max_depth = remaining - 1,
+                    .sampling = options_.sampling},
+                   stream.context, &stream.draft);
 }
 
 // Asks for the tokens that the constraint forces behind the draft so far.
 int ToyEngine::FindForced(const Stream& stream, std::vector<int32_t>* forced) {
   forced->resize(options_.num_drafts);
   uint32_t num_forced = 0;
-  const int code = specd_forced_tokens(engine_, stream.sequence, stream.drafts.data(),
-                                       static_cast<uint32_t>(stream.drafts.size()), forced->data(),
-                                       options_.num_drafts, &num_forced);
+  const int code = specd_forced_tokens(engine_, stream.sequence, stream.draft.tokens.data(),
+                                       static_cast<uint32_t>(stream.draft.tokens.size()),
+                                       forced->data(), options_.num_drafts, &num_forced);
   forced->resize(num_forced);
   return code;
 }
@@ -291,11 +303,12 @@ int ToyEngine::RunRound() {
     specd_draft draft = {};
     draft.struct_size = sizeof(draft);
     draft.sequence = stream.sequence;
-    draft.num_nodes = static_cast<uint32_t>(stream.drafts.size());
-    draft.tokens = stream.drafts.data();
-    draft.kinds = stream.kinds.data();
-    draft.target_rows = stream.target_rows.data();
-    draft.draft_rows = options_.sampled_drafts ? stream.draft_rows.data() : nullptr;
+    draft.num_nodes = static_cast<uint32_t>(stream.draft.tokens.size());
+    draft.tokens = stream.draft.tokens.data();
+    draft.parents = stream.draft.parents.empty() ? nullptr : stream.draft.parents.data();
+    draft.kinds = stream.draft.kinds.data();
+    draft.target_rows = stream.draft.target_rows.data();
+    draft.draft_rows = HasDraftRows() ? stream.draft.draft_rows.data() : nullptr;
     drafts.push_back(draft);
     round_slots_.push_back(slot);
   }
@@ -338,8 +351,14 @@ int ToyEngine::TakeResults(const specd_completion& completion) {
     if (result.status == SPECD_STATUS_OK) {
       report.verify_ns.push_back(completion.verify_ns);
       report.total_ns.push_back(completion.total_ns);
-      report.num_drafts += stream.drafts.size();
+      report.num_drafts += stream.draft.tokens.size();
       report.num_accepted += result.num_accepted;
+      if (result.num_accepted > report.best.path.size()) {
+        report.best = {stream.draft.tokens, stream.draft.parents, {}, -1};
+        report.best.path.assign(result.path, result.path + result.num_accepted);
+        if (result.num_kept > result.num_accepted)
+          report.best.last_token = result.tokens[result.num_accepted];
+      }
       stream.context.insert(stream.context.end(), result.tokens, result.tokens + result.num_kept);
       report.tokens.insert(report.tokens.end(), result.tokens, result.tokens + result.num_kept);
     }

@@ -24,6 +24,7 @@
 #include "tools/toy_engine/draft_sampler.h"
 #include "tools/toy_engine/ngram_model.h"
 #include "tools/toy_engine/report.h"
+#include "tools/toy_engine/tree_draft.h"
 
 namespace specd::toy {
 
@@ -34,6 +35,9 @@ struct EngineOptions {
   uint32_t max_batch = 4;
   uint32_t num_drafts = 5;      // per sequence and round, at most
   bool sampled_drafts = false;  // true: drawn from the drafter, not its likeliest token
+  // Children of a place at each depth of a tree, num_drafts nodes in all; empty: drafts are chains.
+  std::vector<uint32_t> widths = {};
+  uint32_t sampling = SPECD_MIXED_CHILDREN;  // of a tree
   uint32_t verify = SPECD_VERIFY_AUTO;
   double temperature = 0.8;
   double draft_temperature = 1.0;
@@ -90,6 +94,8 @@ class ToyEngine {
   int CloseFinished();
   int CloseStream(size_t slot);
   int Propose(size_t slot);
+  int ProposeTree(size_t slot, size_t remaining);
+  bool HasDraftRows() const { return options_.sampled_drafts || !options_.widths.empty(); }
   int FindForced(const Stream& stream, std::vector<int32_t>* forced);
   int RunRound();
   int AwaitCompletion(specd_completion* completion);

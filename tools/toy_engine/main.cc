@@ -18,8 +18,10 @@
 #include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "daemon/base/command_line.h"
 #include "specd/specd.h"
+#include "specd/trees.h"
 #include "tools/toy_engine/bpe_encoder.h"
 #include "tools/toy_engine/corpus.h"
 #include "tools/toy_engine/engine.h"
@@ -28,7 +30,7 @@
 
 namespace specd::toy {
 
-enum class DraftChoice { kOneHot, kSampled };
+enum class DraftChoice { kOneHot, kSampled, kMixed };
 enum class PrintFormat { kText, kIds, kNone };
 enum class StatsFormat { kTable, kJson, kNone };
 struct VerifyChoice {
@@ -42,7 +44,8 @@ struct Choice {
 };
 
 constexpr Choice<DraftChoice> kDraftChoices[] = {{"one_hot", DraftChoice::kOneHot},
-                                                 {"sampled", DraftChoice::kSampled}};
+                                                 {"sampled", DraftChoice::kSampled},
+                                                 {"mixed", DraftChoice::kMixed}};
 constexpr Choice<PrintFormat> kPrintFormats[] = {
     {"text", PrintFormat::kText}, {"ids", PrintFormat::kIds}, {"none", PrintFormat::kNone}};
 constexpr Choice<StatsFormat> kStatsFormats[] = {
@@ -51,7 +54,10 @@ constexpr Choice<uint32_t> kVerifyChoices[] = {{"auto", SPECD_VERIFY_AUTO},
                                                {"greedy", SPECD_VERIFY_GREEDY},
                                                {"exact_match", SPECD_VERIFY_EXACT_MATCH},
                                                {"token", SPECD_VERIFY_TOKEN},
-                                               {"block", SPECD_VERIFY_BLOCK}};
+                                               {"block", SPECD_VERIFY_BLOCK},
+                                               {"tree", SPECD_VERIFY_TREE},
+                                               {"traversal", SPECD_VERIFY_TRAVERSAL},
+                                               {"target_only", SPECD_VERIFY_TARGET_ONLY}};
 
 template <typename T, size_t N>
 bool ParseChoice(const Choice<T> (&choices)[N], absl::string_view text, T* value,
@@ -111,8 +117,16 @@ ABSL_FLAG(uint32_t, draft, 5, "draft tokens per sequence and round, at most; 0: 
 ABSL_FLAG(bool, forced, false,
           "with a constraint: the tokens that it forces are drafts before those of the drafter");
 ABSL_FLAG(specd::toy::DraftChoice, drafts, specd::toy::DraftChoice::kOneHot,
-          "one_hot (the drafter's likeliest token) or sampled (drawn from the drafter)");
-ABSL_FLAG(specd::toy::VerifyChoice, verify, {}, "auto, greedy, exact_match, token or block");
+          "one_hot (the drafter's likeliest tokens), sampled (drawn from the drafter; siblings "
+          "without replacement), or in trees mixed (the likeliest ones, and one that is drawn)");
+ABSL_FLAG(std::vector<std::string>, tree, {},
+          "drafts are trees: the children of a place at each depth, such as 2,2,1, in place of "
+          "--draft");
+ABSL_FLAG(bool, compare, false,
+          "run the prompts with sampled chains, trees and mixed trees of --tree (2,2,1,1), and "
+          "print what each kept");
+ABSL_FLAG(specd::toy::VerifyChoice, verify, {},
+          "auto, greedy, exact_match, token, block, tree, traversal or target_only");
 ABSL_FLAG(double, temperature, 0.8, "of the target model, 0 .. 100; 0 is greedy");
 ABSL_FLAG(double, draft_temperature, 1.0, "of sampled drafts, 1e-5 .. 100");
 ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, and so on");
@@ -150,6 +164,7 @@ constexpr char kUsage[] =
     "  specd-toy-engine                                      # all in this process\n"
     "  specd-toy-engine --specd=unix:/run/specd/specd.sock 'The daemon' 'A round'\n"
     "  specd-toy-engine --drafts=sampled --verify=token --draft=3 --seed=7\n"
+    "  specd-toy-engine --tree=2,2,1 --drafts=mixed          # drafts that are trees\n"
     "  specd-toy-engine --draft=0 --print=ids --stats=none   # same ids as with --draft=5\n"
     "  specd-toy-engine --regex='[A-Z][a-z ]{20,40}\\.' 'The daemon'   # and so with "
     "constraints\n\n"
@@ -208,6 +223,31 @@ std::optional<Constraint> ReadConstraint() {
   return found;
 }
 
+// The widths of --tree; nothing if they are no tree of at most 64 nodes.
+std::optional<std::vector<uint32_t>> ReadWidths() {
+  std::vector<uint32_t> widths;
+  for (const std::string& text : absl::GetFlag(FLAGS_tree)) {
+    if (!absl::SimpleAtoi(text, &widths.emplace_back()) || widths.back() == 0) return std::nullopt;
+  }
+  if (widths.empty() && absl::GetFlag(FLAGS_compare)) widths = {2, 2, 1, 1};
+  return widths;
+}
+
+// Drafts become trees. Returns a code of specd.
+int MakeTree(const std::vector<uint32_t>& widths, uint32_t sampling, EngineOptions* options) {
+  int32_t parents[SPECD_NODES_MAX];
+  options->widths = widths;
+  options->sampling = sampling;
+  return specd_static_tree(widths.data(), static_cast<uint32_t>(widths.size()), parents,
+                           &options->num_drafts);
+}
+
+uint32_t SamplingOf(DraftChoice choice) {
+  return choice == DraftChoice::kOneHot    ? SPECD_TOP_K_CHILDREN
+         : choice == DraftChoice::kSampled ? SPECD_WITHOUT_REPLACEMENT
+                                           : SPECD_MIXED_CHILDREN;
+}
+
 EngineOptions ReadFlags(const Constraint& constraint) {
   return {.uri = absl::GetFlag(FLAGS_specd),
           .max_batch = absl::GetFlag(FLAGS_max_batch),
@@ -260,6 +300,18 @@ int ExitCode(EngineEnd end) {
   return kExitError;
 }
 
+// The ways that --compare runs.
+std::vector<EngineOptions> WaysOf(const EngineOptions& options) {
+  std::vector<EngineOptions> ways(3, options);
+  ways[0].num_drafts = static_cast<uint32_t>(options.widths.size());
+  ways[0].widths = {};
+  ways[0].sampled_drafts = true;
+  ways[1].sampling = SPECD_WITHOUT_REPLACEMENT;
+  ways[2].sampling = SPECD_MIXED_CHILDREN;
+  return ways;
+}
+constexpr const char* kWayNames[] = {"chain", "tree", "mixed tree"};
+
 int Generate(EngineOptions options, const std::vector<std::string>& texts) {
   const absl::StatusOr<BpeEncoder> encoder = BpeEncoder::Load(absl::GetFlag(FLAGS_tokenizer));
   if (!encoder.ok()) return Fail(kExitError, std::string(encoder.status().message()));
@@ -288,15 +340,23 @@ int Generate(EngineOptions options, const std::vector<std::string>& texts) {
   }
   options.vocab_size = encoder->vocab_size();
   options.end_token = *end_token;
-  RunReport report;
-  const EngineResult result =
-      ToyEngine(std::move(options), &target, &drafter, &stop_requested).Run(prompts, &report);
-  if (result.end == EngineEnd::kDone) {
-    PrintStreams(report, *encoder);
-    PrintStats(report);
-    return 0;
+  const bool compares = absl::GetFlag(FLAGS_compare);
+  std::vector<WayReport> reports;
+  for (const EngineOptions& way : compares ? WaysOf(options) : std::vector{options}) {
+    WayReport& report = reports.emplace_back();
+    report.name = kWayNames[reports.size() - 1];
+    report.nodes = way.num_drafts;
+    const EngineResult result =
+        ToyEngine(way, &target, &drafter, &stop_requested).Run(prompts, &report.report);
+    if (result.end != EngineEnd::kDone) return Fail(ExitCode(result.end), result.message);
+    if (compares && absl::GetFlag(FLAGS_stats) != StatsFormat::kJson) continue;
+    PrintStreams(report.report, *encoder);
+    PrintStats(report.report);
   }
-  return Fail(ExitCode(result.end), result.message);
+  if (compares && absl::GetFlag(FLAGS_stats) == StatsFormat::kTable) {
+    fmt::print("{}", FormatComparison(reports, [&](int32_t id) { return encoder->Decode({id}); }));
+  }
+  return 0;
 }
 
 int Main(int argc, char** argv) {
@@ -317,8 +377,24 @@ int Main(int argc, char** argv) {
   if (!constraint.has_value()) {
     return Fail(kExitUsage, "json_schema, regex and grammar: give one of them");
   }
+  EngineOptions options = ReadFlags(*constraint);
+  const std::optional<std::vector<uint32_t>> widths = ReadWidths();
+  const DraftChoice drafts = absl::GetFlag(FLAGS_drafts);
+  if (!widths.has_value()) {
+    return Fail(kExitUsage,
+                "tree: give the children of a place at each depth, such as --tree=2,2,1");
+  }
+  if (widths->empty() && drafts == DraftChoice::kMixed) {
+    return Fail(kExitUsage, "drafts = mixed is for trees; give --tree=2,2,1 too");
+  }
+  if (!widths->empty() && options.forced) {
+    return Fail(kExitUsage, "forced is for chains; give it or tree");
+  }
+  if (!widths->empty() && MakeTree(*widths, SamplingOf(drafts), &options) != SPECD_OK) {
+    return Fail(kExitUsage, fmt::format("tree: {}", specd_last_error()));
+  }
   CatchSignals();
-  return Generate(ReadFlags(*constraint), prompts);
+  return Generate(std::move(options), prompts);
 }
 
 }  // namespace

@@ -73,6 +73,13 @@ Line TotalOf(const RunReport& report) {
   return total;
 }
 
+const StreamReport& BestOf(const RunReport& report) {
+  return *std::max_element(report.streams.begin(), report.streams.end(),
+                           [](const StreamReport& a, const StreamReport& b) {
+                             return a.best.path.size() < b.best.path.size();
+                           });
+}
+
 // Pads by characters, because fmt counts the width of some characters as two.
 std::string PadLabel(std::string_view label) {
   std::string padded;
@@ -124,6 +131,25 @@ std::string FormatTable(const RunReport& report) {
          "accepted/round: accepted draft tokens of one sequence in one round, mean\n"
          "verify us:      median from the moment specd took a round to its completion\n"
          "specd us:       median from specd_submit to its completion\n";
+}
+
+std::string FormatComparison(const std::vector<WayReport>& ways,
+                             const std::function<std::string(int32_t)>& text_of) {
+  std::string text = fmt::format("{} {:>7} {:>7} {:>13} {:>15}\n", PadLabel("drafts"), "tokens",
+                                 "rounds", "draft tokens", "accepted/round");
+  text += std::string(text.size() - 1, '-') + '\n';
+  for (const WayReport& way : ways) {
+    const Line total = TotalOf(way.report);
+    text += fmt::format("{} {:>7} {:>7} {:>13} {:>15.2f}\n", PadLabel(way.name), total.tokens,
+                        total.rounds, way.nodes, total.accepted_per_round);
+  }
+  for (const WayReport& way : ways) {
+    const StreamReport& stream = BestOf(way.report);
+    text += fmt::format("\n{}: the best round of {}, {} accepted\n", way.name,
+                        QuoteJson(stream.request_id), stream.best.path.size());
+    text += DrawRound(stream.best, text_of);
+  }
+  return text;
 }
 
 std::string FormatJson(const RunReport& report) {

@@ -129,8 +129,9 @@ enum {
  * SPECD_DRAFT_MAP: A drafter with a vocabulary of its own has draft rows with fewer columns than
  * vocab_size. The map is one row of `columns` ids, SPECD_INT32 or SPECD_INT64: the id of each
  * column, each id once. q is 0 for all other ids. specd copies the map at the call, so its memory
- * may then be used for something else. The call unbinds SPECD_DRAFT_ROWS: bind these afterwards,
- * with the same number of columns. Draft tokens are ids of the target, never columns.
+ * may then be used for something else. A map in device memory must be complete before the call: no
+ * CUDA stream may still write it. The call unbinds SPECD_DRAFT_ROWS: bind these afterwards, with
+ * the same number of columns. Draft tokens are ids of the target, never columns.
  *
  * SPECD_DRAFT_TOKENS: The drafter leaves draft tokens here, on the GPU for example, and the CPU
  * need not know them. Each slot has a row: num_rows >= max_sequences. row_stride counts ids from

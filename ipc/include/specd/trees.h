@@ -1,6 +1,6 @@
 /* trees.h makes drafts that are trees: from the scores of a draft model, and from a sequence's own
- * text. It needs no engine. What it gives goes into tokens and parents of specd_draft (rounds.h).
- * Threads: any. */
+ * text. It also says how long a draft should be. It needs no engine. What it gives goes into tokens
+ * and parents of specd_draft (rounds.h). Threads: any. */
 #ifndef SPECD_TREES_H_
 #define SPECD_TREES_H_
 
@@ -66,9 +66,37 @@ SPECD_API void specd_ngrams_init(specd_ngrams* ngrams);
  * tokens they need no draft model and no draft rows. The longest n-gram at the end of the text that
  * occurs before, of at most max_ngram ids, is what counts; one of fewer than min_ngram ids gives no
  * tokens. At each place the continuations with most occurrences come first, and of equal ones the
- * latest. The tree has the num_nodes best. The time is linear in the text, times max_depth. */
+ * latest. The tree has the num_nodes best. The time is linear in the text, plus n log n of the n
+ * occurrences for each level of the tree. The memory is at most 16 bytes for each id of the text.
+ */
 SPECD_API int specd_draft_ngram(const specd_ngrams* ngrams, int32_t* tokens, int32_t* parents,
                                 uint32_t* num_nodes);
+
+/* ---- how long a draft should be -------------------------------------------------------------- */
+
+typedef struct specd_length_rule {
+  uint32_t struct_size;
+  uint32_t min_length; /* 0 .. max_length; default 1. With 0 the rule may end all drafts for good */
+  uint32_t max_length; /* 1 .. 64; default 8 */
+  uint32_t memory;     /* rounds, 1 .. 65536; default 32. Older rounds count less */
+  double step_cost;    /* the time of one draft token over that of a round without a draft, 0 ..
+                          1000; default 0.1 */
+  /* The draft tokens that were judged and those that stood, 0 at the beginning. Calls change them;
+   * the caller may keep them or copy them to another rule. */
+  double judged;
+  double accepted;
+} specd_length_rule;
+
+SPECD_API void specd_length_rule_init(specd_length_rule* rule);
+
+/* Tells the rule what a round kept, num_accepted of a draft with num_drafts tokens on a path (both
+ * 0: nothing yet), and gives the length of the next draft: the one with the most tokens for the
+ * time of a round if each draft token stands as often as those before. The rule sees earlier rounds
+ * only, so a sequence that follows it stays lossless under every method. A drafter that ends a
+ * draft because of the tokens that it drew breaks docs/CONTRACT.md, section 2. One rule for each
+ * sequence, or one for all of an engine. */
+SPECD_API int specd_next_length(specd_length_rule* rule, uint32_t num_drafts, uint32_t num_accepted,
+                                uint32_t* length);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -67,7 +67,7 @@ from .sequence import Sequence
 from .stream_reader import StreamEvent
 from .structured import StructuredOutputs
 from .subscribe import Subscription, subscribe
-from .trees import GrownTree, NgramDraft, draft_ngram, grow_tree, static_tree
+from .trees import DraftLength, GrownTree, NgramDraft, draft_ngram, grow_tree, static_tree
 
 
 def version() -> str:
@@ -87,9 +87,9 @@ def load_backends(path: str | os.PathLike[str]) -> None:
 
 __all__ = [
     "Awaited", "BFloat16", "BatchOpening", "BatchResults", "BatchRound", "Children", "CudaStream", "Draft",
-    "DraftRequest", "Engine", "Error", "Grammar", "GrownTree", "Logprob", "Matcher", "Member", "NgramDraft",
-    "OpeningRefused", "Result", "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence",
-    "StreamEvent", "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
-    "bfloat16", "draft_ngram", "fill_masks", "grow_tree", "last_error", "load_backends", "pack_mask", "sample",
-    "softmax", "static_tree", "subscribe", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
+    "DraftLength", "DraftRequest", "Engine", "Error", "Grammar", "GrownTree", "Logprob", "Matcher", "Member",
+    "NgramDraft", "OpeningRefused", "Result", "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores",
+    "Sequence", "StreamEvent", "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask",
+    "argmax", "bfloat16", "draft_ngram", "fill_masks", "grow_tree", "last_error", "load_backends", "pack_mask",
+    "sample", "softmax", "static_tree", "subscribe", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

@@ -105,6 +105,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
                         POINTER(c_uint32)),
     "specd_static_tree": (c_int, POINTER(c_uint32), c_uint32, POINTER(c_int32), POINTER(c_uint32)),
     "specd_ngrams_init": (None, POINTER(s.Ngrams)),
+    "specd_length_rule_init": (None, POINTER(s.LengthRule)),
+    "specd_next_length": (c_int, POINTER(s.LengthRule), c_uint32, c_uint32, POINTER(c_uint32)),
     "specd_draft_ngram": (c_int, POINTER(s.Ngrams), POINTER(c_int32), POINTER(c_int32),
                           POINTER(c_uint32)),
     "specd_rows_init": (None, POINTER(s.Rows)),

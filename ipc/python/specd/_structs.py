@@ -229,6 +229,13 @@ class Ngrams(Structure):
     ]
 
 
+class LengthRule(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("min_length", c_uint32), ("max_length", c_uint32),
+        ("memory", c_uint32), ("step_cost", c_double), ("judged", c_double), ("accepted", c_double),
+    ]
+
+
 class DraftChildren(Structure):
     _fields_ = [("struct_size", c_uint32), ("detail", c_uint32), ("sequence", c_uint64),
                 ("status", c_uint32), ("num_children", c_uint32),

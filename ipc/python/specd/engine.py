@@ -110,11 +110,11 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
         self.drain()
         self._space(role).bind_device(address, num_rows, dtype, row_stride, rules)
 
-    def draft_map(self, ids: Ids, offsets: bool = False) -> None:
+    def draft_map(self, ids: Ids | None, offsets: bool = False) -> None:
         """Names the id of each column of the draft rows, each id once, for a drafter with a vocabulary
         of its own. offsets: `ids` has ids less their columns, as d2t of EAGLE-3 does. Draft rows then
-        have len(ids) columns, q is 0 for all other ids, and draft tokens are ids of the target. Arrays
-        of the role from earlier calls are void."""
+        have len(ids) columns, q is 0 for all other ids, and draft tokens are ids of the target. None:
+        draft rows have a column for each id again. Rows of the role from earlier calls are void."""
         self.drain()
         self._space("draft").bind_map(ids, boolean(offsets, "offsets"))
 

@@ -96,7 +96,14 @@ class RowSpace:
         self.array = None
 
     def bind_map(self, ids: Any, are_offsets: bool) -> None:
-        """Binds the ids of the columns of draft rows. The library unbinds the rows of before."""
+        """Binds the ids of the columns of draft rows. The library unbinds the rows of before. None:
+        rows have all columns again."""
+        self.bound = None  # whatever becomes of the call
+        if ids is None:  # the next binding says so to the library; it lets go of device memory
+            self.num_mapped = 0
+            if self.array is not None:
+                self.home = self.array = None
+            return
         elements = np.atleast_1d(integers(ids, np.int64, "ids"))
         if elements.ndim != 1:
             raise refusal(f"ids: {elements.ndim} dimensions where a list is needed, an id for each "
@@ -114,7 +121,7 @@ class RowSpace:
             unregister(self.engine, memory.region)
         before = self.home if self.array is None else None
         self.num_mapped = len(elements)
-        self.home = self.array = self.bound = None
+        self.home = self.array = None
         if before is not None:
             unregister(self.engine, before.region)
 

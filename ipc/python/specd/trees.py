@@ -1,5 +1,5 @@
-"""Drafts that are trees, from the scores of a draft model and from a sequence's own text
-(<specd/trees.h>). No engine is needed.
+"""Drafts that are trees, from the scores of a draft model and from a sequence's own text, and the
+length of a draft (<specd/trees.h>). No engine is needed.
 
 >>> tokens, parents = specd.draft_ngram(sequence_ids, num_nodes=16, width=3)
 >>> engine.verify(rows, [specd.Draft(sequence, tokens, parents=parents)])
@@ -87,6 +87,35 @@ def draft_ngram(text: Ids, num_nodes: int = 8, *, min_ngram: int = 2, max_ngram:
     check(c.load().specd_draft_ngram(ctypes.byref(struct), pointer(tokens, ctypes.c_int32),
                                      *found.places()))
     return NgramDraft(tokens[:found.count.value].copy(), found.parents())
+
+
+class DraftLength:
+    """Chooses how many tokens a drafter drafts next, from what earlier rounds kept: the length with the
+    most tokens for the time of a round. Lossless under every method, because it sees earlier rounds only.
+
+    step_cost: the time of one draft token over that of a round without a draft
+    memory: rounds; older ones count less
+
+    >>> rule = specd.DraftLength(step_cost=0.05)
+    >>> length = rule.next()
+    >>> length = rule.next(num_drafts=length, num_accepted=result.num_accepted)
+    """
+
+    def __init__(self, min_length: int = 1, max_length: int = 8, *, step_cost: float = 0.1,
+                 memory: int = 32) -> None:
+        self._rule = c.initialised(s.LengthRule, "specd_length_rule_init")
+        self._rule.min_length = integer(min_length, "min_length")
+        self._rule.max_length = integer(max_length, "max_length")
+        self._rule.memory, self._rule.step_cost = integer(memory, "memory"), step_cost
+        self.next()  # refuses numbers out of range
+
+    def next(self, num_drafts: int = 0, num_accepted: int = 0) -> int:
+        """The next length, after a round that kept num_accepted of a draft with num_drafts tokens on a
+        path. Without numbers nothing is added."""
+        length = ctypes.c_uint32()
+        check(c.load().specd_next_length(ctypes.byref(self._rule), integer(num_drafts, "num_drafts"),
+                                         integer(num_accepted, "num_accepted"), ctypes.byref(length)))
+        return length.value
 
 
 class _Nodes:

@@ -4,6 +4,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <string_view>
+#include <utility>
+#include <vector>
+
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/session/hooked_session.h"
@@ -27,6 +31,12 @@ struct Fixture : HookedSession {
     auto region = session->RegisterRegion(MakeRows(), kRegionBytes);
     REQUIRE(region.ok());
     id = *region;
+    UniqueFd map = MakeRows();
+    const int32_t ids[] = {6, 1, 4, 0};
+    REQUIRE(pwrite(map.get(), ids, sizeof(ids), 0) == sizeof(ids));
+    auto map_region = session->RegisterRegion(std::move(map), kRegionBytes);
+    REQUIRE(map_region.ok());
+    map_id = *map_region;
     hooked->hook = [this](const RoundBatch& batch) { batches.push_back(batch); };
   }
 
@@ -55,6 +65,7 @@ struct Fixture : HookedSession {
   }
 
   uint32_t id = 0;
+  uint32_t map_id = 0;  // its memory names the ids of four columns
   std::vector<RoundBatch> batches;
 };
 
@@ -86,6 +97,37 @@ TEST_SUITE("unit") {
     Fixture f;
     REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
     CHECK(f.Round(f.Open("r"), 0, 0) == RoundStatus::kInvalid);
+  }
+
+  TEST_CASE("bug: after a map that the device could not keep, rounds read rows of no columns") {
+    Fixture f;
+    const auto bind_map = [&f] {
+      return f.session->Bind(TensorRole::kDraftMap, f.map_id,
+                             {.dtype = SPECD_INT32, .num_rows = 1, .columns = 4});
+    };
+    const auto bind_narrow = [&f] {
+      return f.session->Bind(TensorRole::kDraftRows, f.id,
+                             {.dtype = SPECD_FLOAT32, .num_rows = 2, .columns = 4});
+    };
+    REQUIRE(f.Bind(TensorRole::kTargetRows, 0, 4).ok());
+    REQUIRE(bind_map().ok());
+    REQUIRE(bind_narrow().ok());
+    const SequenceHandle s = f.Open("r");
+    REQUIRE(f.Round(s, 0, 1) == RoundStatus::kOk);
+    REQUIRE(f.batches.size() == 1);
+
+    f.backend->keep_status = absl::ResourceExhaustedError("no memory on the device");
+    CHECK(bind_map().message().find("no memory on the device") != std::string_view::npos);
+    CHECK(f.Round(s, 0, 1) == RoundStatus::kInvalid);
+    CHECK(f.batches.size() == 1);  // no round came to the backend
+    CHECK(bind_narrow().message().find("SPECD_DRAFT_MAP is not bound") != std::string_view::npos);
+
+    // Another try binds it, and rows after it.
+    f.backend->keep_status = absl::OkStatus();
+    REQUIRE(bind_map().ok());
+    REQUIRE(bind_narrow().ok());
+    CHECK(f.Round(s, 0, 1) == RoundStatus::kOk);
+    CHECK(f.batches.back().draft.num_columns == 4);
   }
 
   TEST_CASE("region numbers begin with 1 and end with the last one registered") {

@@ -21,7 +21,7 @@
 #include "tests/kernels/bodies/coin_paths.h"
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
-#include "tests/support/tree_oracle.h"
+#include "tools/oracle/tree_oracle.h"
 
 namespace specd {
 

@@ -1,4 +1,4 @@
-#include "tests/support/tree_oracle.h"
+#include "tools/oracle/tree_oracle.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,0 +1,225 @@
+#include "tools/bench/accept_suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "speculative/drafts/tree_growth.h"
+#include "tools/bench/needed_rows.h"
+#include "tools/bench/round_check.h"
+#include "tools/bench/suite.h"
+
+namespace specd::bench {
+namespace {
+
+constexpr int32_t kBatch = 250;
+constexpr int64_t kCheckedElementsMax = 8'000'000;  // of the oracle, as in `verify`
+
+struct Way {
+  std::string_view name;
+  std::string_view summary;
+  VerifyMethod method;
+  DraftSampling sampling;
+};
+constexpr VerifyMethod kTarget = VerifyMethod::kTargetOnly;
+constexpr VerifyMethod kTree = VerifyMethod::kTree;
+constexpr VerifyMethod kTraversal = VerifyMethod::kTraversal;
+constexpr DraftSampling kWith = DraftSampling::kWithReplacement;
+constexpr DraftSampling kRest = DraftSampling::kWithoutReplacement;
+constexpr DraftSampling kMixed = DraftSampling::kMixed;
+constexpr Way kWays[] = {
+    {"chain_block", "one child of each place, block", VerifyMethod::kBlock, kWith},
+    {"target_top", "the best children, target_only", kTarget, DraftSampling::kTopK},
+    {"target_with", "children with replacement, target_only", kTarget, kWith},
+    {"target_rest", "children without replacement, target_only", kTarget, kRest},
+    {"target_mixed", "mixed children, target_only", kTarget, kMixed},
+    {"tree_with", "children with replacement, tree", kTree, kWith},
+    {"tree_rest", "children without replacement, tree", kTree, kRest},
+    {"tree_mixed", "mixed children, tree", kTree, kMixed},
+    {"traversal_with", "children with replacement, traversal", kTraversal, kWith},
+    {"traversal_rest", "children without replacement, traversal", kTraversal, kRest},
+    {"traversal_mixed", "mixed children, traversal", kTraversal, kMixed},
+};
+
+VerifyCase CaseOf(const Way& way, std::array<uint32_t, 6> widths) {
+  if (way.method == VerifyMethod::kBlock) {
+    for (uint32_t& width : widths) width = std::min(width, 1u);
+  }
+  return {.name = way.name,
+          .summary = way.summary,
+          .method = way.method,
+          .plan = DraftPlan::kDrawn,
+          .widths = widths,
+          .sampling = way.sampling};
+}
+
+// The rows of a target and of its drafter, each from a template of its own.
+absl::StatusOr<std::pair<RowPool, RowPool>> MakeRows(RowSpec spec, double noise) {
+  absl::StatusOr<RowPool> target = RowPool::Make(spec);
+  if (!target.ok()) return target.status();
+  spec.drafter = true;
+  spec.noise = noise;
+  absl::StatusOr<RowPool> draft = RowPool::Make(spec);
+  if (!draft.ok()) return draft.status();
+  return std::pair(*std::move(target), *std::move(draft));
+}
+
+absl::Status RunAccept(const Flags& flags, Output* out) {
+  std::array<uint32_t, 6> widths = {};
+  const std::vector<int32_t> given = flags.Numbers("tree");
+  std::copy_n(given.begin(), std::min(given.size(), widths.size()), widths.begin());
+  if (given.size() > widths.size() || !StaticTree({widths.data(), given.size()}, kNodesMax).ok()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "tree = {} has more than {} levels or {} nodes: give the children of a place at each "
+        "depth, such as --tree=2,2,2,2",
+        flags.Text("tree"), widths.size(), kNodesMax));
+  }
+  const Machine machine = ReadMachine();
+  out->Begin(machine.processor, Describe(machine, machine.usable_cpus));
+  const int32_t vocab_size = flags.Number("vocab");
+  const int32_t num_rounds = (flags.Number("rounds") + kBatch - 1) / kBatch;
+  const int64_t num_rows = kBatch * (std::ssize(ParentsOf(CaseOf(kWays[1], widths))) + 1);
+  for (const double noise : flags.Reals("noise")) {
+    const auto pools = MakeRows({.vocab_size = vocab_size,
+                                 .num_rows = num_rows,
+                                 .num_templates = static_cast<size_t>(num_rows)},
+                                noise);
+    if (!pools.ok()) return pools.status();
+    for (const double sharpness : flags.Reals("sharp")) {
+      for (const double temperature : flags.Reals("temperature")) {
+        out->Caption(fmt::format("noise {}, sharpness {}, temperature {}; trees {}", noise,
+                                 sharpness, temperature, flags.Text("tree")));
+        for (const Way* way : Chosen(flags, kWays)) {
+          VerifyCase verify_case = CaseOf(*way, widths);
+          verify_case.noise = noise;
+          verify_case.sharpness = sharpness;
+          verify_case.temperature = temperature;
+          const auto backend = MakeBackend("cpu");
+          if (!backend.ok()) return backend.status();
+          const absl::StatusOr<Accepted> accepted = MeasureAccepted(
+              verify_case, kBatch, num_rounds, pools->first, pools->second, backend->get());
+          if (!accepted.ok()) return accepted.status();
+          out->Print(
+              Line()
+                  .Name("case", way->name, 16)
+                  .Name("method", MethodName(way->method), 11)
+                  .Cell("tokens", 7, "{:.3f}", accepted->tokens)
+                  .Cell("+-", 5, "{:.3f}", accepted->error)
+                  .Cell("read/given", 10, "{:.1f}/{}", accepted->rows_read, accepted->rows_given)
+                  .Count("checked", accepted->num_checked, 7)
+                  .Json("noise", noise)
+                  .Json("sharpness", sharpness)
+                  .Json("temperature", temperature)
+                  .Json("tokens", accepted->tokens)
+                  .Json("error", accepted->error)
+                  .Json("rows_read", accepted->rows_read)
+                  .Json("rows_given", accepted->rows_given));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Accepted> MeasureAccepted(const VerifyCase& verify_case, int32_t batch,
+                                         int32_t num_rounds, const RowPool& target,
+                                         const RowPool& draft, Backend* backend) {
+  const int32_t vocab_size = target.spec().vocab_size;
+  RoundShape shape{.batch = batch, .draft = static_cast<int32_t>(ParentsOf(verify_case).size())};
+  const absl::Status prepared = backend->Prepare({.vocab_size = vocab_size,
+                                                  .max_batch = batch,
+                                                  .max_draft = shape.draft,
+                                                  .threads = ReadMachine().usable_cpus});
+  if (!prepared.ok()) return prepared;
+  Accepted result;
+  double sum = 0;
+  double sum_of_squares = 0;
+  for (int32_t i = 0; i < num_rounds; ++i, shape.first_seed += static_cast<uint64_t>(batch)) {
+    const auto set = RoundSet::Make(verify_case, shape, target, &draft, backend);
+    if (!set.ok()) return set.status();
+    RoundAnswer answer = (*set)->MakeAnswer();
+    if (absl::Status status = backend->Run((*set)->Batch(0, &answer)); !status.ok()) return status;
+    if (i == 0) {
+      const absl::StatusOr<int64_t> checked =
+          CheckRound(**set, 0, answer, kCheckedElementsMax / vocab_size);
+      if (!checked.ok()) return checked.status();
+      result.num_checked = *checked;
+      result.rows_given = NumRowsGiven(**set);
+    }
+    for (const TaskOutcome& outcome : answer.outcomes) {
+      sum += outcome.num_tokens;
+      sum_of_squares += outcome.num_tokens * outcome.num_tokens;
+    }
+    result.rows_read += static_cast<double>(NeededRows(**set, 0, answer).size());
+  }
+  const double count = double{1} * batch * num_rounds;
+  result.tokens = sum / count;
+  result.error =
+      std::sqrt(std::max(sum_of_squares / count - result.tokens * result.tokens, 0.0) / count);
+  result.rows_read /= count;
+  return result;
+}
+
+Suite AcceptCommand() {
+  using Kind = Flag::Kind;
+  return {.name = "accept",
+          .summary = "tokens of a round by each method and kind of children, over drawn drafts",
+          .examples = {"--quick", "--tree=4,2,1,1 --noise=1 --temperature=0.6",
+                       "--case=chain_block,tree_mixed --sharp=0.6"},
+          .cases = WordsOf(kWays),
+          .flags = {{.name = "tree",
+                     .kind = Kind::kWhole,
+                     .help = "children of a place at each depth; the chain is as deep",
+                     .usual = "2,2,2,2",
+                     .minimum = 1,
+                     .maximum = kNodesMax,
+                     .is_list = true},
+                    {.name = "noise",
+                     .kind = Kind::kReal,
+                     .help = "deviations of the drafter's logits from the target's",
+                     .usual = "0.5,1",
+                     .quick = "0.5",
+                     .minimum = 0.01,
+                     .maximum = 100,
+                     .is_list = true},
+                    {.name = "sharp",
+                     .kind = Kind::kReal,
+                     .help = "factors of the drafter's logits: below 1 too flat",
+                     .usual = "1,0.6",
+                     .quick = "1",
+                     .minimum = 0.01,
+                     .maximum = 100,
+                     .is_list = true},
+                    {.name = "temperature",
+                     .kind = Kind::kReal,
+                     .help = "temperatures of both",
+                     .usual = "0.3,0.6,1",
+                     .quick = "1",
+                     .minimum = 0.01,
+                     .maximum = 100,
+                     .is_list = true},
+                    {.name = "vocab",
+                     .kind = Kind::kWhole,
+                     .help = "vocabulary size",
+                     .usual = "1024",
+                     .minimum = 64,
+                     .maximum = 8192},
+                    {.name = "rounds",
+                     .kind = Kind::kWhole,
+                     .help = "rounds of one sequence for each line",
+                     .usual = "4000",
+                     .quick = "1000",
+                     .minimum = 1,
+                     .maximum = 10'000'000}},
+          .run = &RunAccept};
+}
+
+}  // namespace specd::bench
