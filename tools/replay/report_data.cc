@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/json_text.h"
 #include "tools/replay/names.h"
 #include "tools/replay/round_rebuilder.h"
@@ -21,15 +22,16 @@ constexpr int kForced = 4;
 std::string Number(uint64_t value) { return fmt::format("{}", value); }
 
 // The kind of a kept token of DATA.md.
-int KindOf(const TraceTask& task, size_t place, uint32_t drawn) {
-  if (static_cast<int32_t>(place) < task.outcome.num_accepted) return kAccepted;
+int KindOf(const TraceTask& task, const PlaceView& view) {
+  const auto place = static_cast<size_t>(view.place);
+  if (view.depth < task.outcome.num_accepted) return kAccepted;
   if (place < task.places.size() && task.places[place].forced != kNoToken) return kForced;
-  if (place < drawn) return kReplacement;
-  return drawn > 0 && place == task.tokens.size() ? kBonus : kPlain;
+  if (view.has_draft) return kReplacement;
+  return view.is_leaf || (view.num_drawn > 0 && place == task.tokens.size()) ? kBonus : kPlain;
 }
 
 int FateOf(const TraceTask& task, const PlaceView& view) {
-  if (view.place < task.outcome.num_accepted) return 2;
+  if (view.depth < task.outcome.num_accepted) return 2;
   return view.verdict == ShownVerdict::kNotJudged ? 1 : 0;
 }
 
@@ -129,6 +131,10 @@ absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& a
     views.push_back(use_replay ? ViewPlace(*info_, task, i,
                                            rebuilder.decisions(*in_batch)[static_cast<size_t>(i)])
                                : ViewPlace(*info_, task, i));
+    if (!views.back().is_on_path) {
+      views.pop_back();
+      continue;
+    }
     if (views.back().verdict == ShownVerdict::kNotJudged) {
       decisions.emplace_back("null");
       continue;
@@ -148,12 +154,12 @@ void ReportData::AddTokens(const TraceAnswer& answer, const TraceTask& task,
                            const std::vector<PlaceView>& views) {
   const std::string step = Number(steps_.count() - 1);
   const size_t num_kept = std::min<size_t>(answer.num_kept, task.confirmed.size());
-  const uint32_t drawn = book_.NumDrawnOf(task);
   for (size_t i = 0; i < num_kept; ++i) {
     const TokenId id = task.confirmed[i];
     tokens_.Add(
-        {step, IdJson(id), IdText(id), Number(uint64_t(KindOf(task, i, drawn))), decisions[i]});
+        {step, IdJson(id), IdText(id), Number(uint64_t(KindOf(task, views[i]))), decisions[i]});
   }
+  if (DraftTree::IsTree(task)) return AddNodes(task, num_kept, decisions);
   for (const PlaceView& view : views) {
     const bool is_kept =
         static_cast<size_t>(view.place) < num_kept && view.place < task.outcome.num_accepted;
@@ -164,14 +170,36 @@ void ReportData::AddTokens(const TraceAnswer& answer, const TraceTask& task,
   }
 }
 
+// The nodes of a tree that were not kept, by depth.
+void ReportData::AddNodes(const TraceTask& task, size_t num_kept,
+                          const std::vector<std::string>& decisions) {
+  const DraftTree tree(task, static_cast<int32_t>(info_->vocab_size));
+  const std::vector<NodeFate> fates = tree.Fates();
+  for (int32_t depth = 0; depth < tree.Depth(); ++depth) {
+    for (int32_t node = 0; node < tree.num_nodes(); ++node) {
+      const int32_t place = tree.PlaceOf(node);
+      const NodeFate fate = fates[static_cast<size_t>(node)];
+      if (fate == NodeFate::kOutside || tree.DepthOf(place) != depth) continue;
+      const bool is_accepted = fate == NodeFate::kAccepted;
+      if (is_accepted && static_cast<size_t>(depth) < num_kept) continue;
+      const bool is_on_path = depth <= task.outcome.num_accepted && tree.PlaceAt(depth) == place;
+      const int word = is_accepted ? 2 : fate == NodeFate::kNotJudged ? 1 : 0;
+      rejected_.Add({Number(steps_.count() - 1), Number(uint64_t(depth)),
+                     IdJson(tree.TokenOf(node)), IdText(tree.TokenOf(node)), Number(uint64_t(word)),
+                     is_on_path ? decisions[static_cast<size_t>(depth)] : "null"});
+    }
+  }
+}
+
 void ReportData::AddDecision(const PlaceView& view) {
   const PlaceDecision& d = view.decision;
   const bool was_drawn = view.draw_coin.has_value();
   const bool is_block = view.task->method == VerifyMethod::kBlock;
+  const bool has_bound = is_block || view.task->method == VerifyMethod::kTree;
   const bool has_token = view.token != kNoToken && (d.judged || view.task->decisions.empty());
   const int draft_kind = !view.has_draft ? 0 : view.kind == DraftKind::kOneHot ? 1 : 2;
   decisions_.Add({Number(steps_.count() - 1),
-                  Number(uint64_t(view.place)),
+                  Number(uint64_t(view.depth)),
                   view.has_draft ? IdJson(view.draft) : "null",
                   view.has_draft ? IdText(view.draft) : "null",
                   Number(uint64_t(draft_kind)),
@@ -190,7 +218,7 @@ void ReportData::AddDecision(const PlaceView& view) {
                   was_drawn ? JsonNumber(CoinToDouble(d.draw_interval.high)) : "null",
                   d.residual_mass >= 0 ? JsonNumber(d.residual_mass) : "null",
                   is_block && view.q ? JsonNumber(d.prefix) : "null",
-                  is_block && d.bound >= 0 ? JsonNumber(d.bound) : "null",
+                  has_bound && d.bound >= 0 ? JsonNumber(d.bound) : "null",
                   Text(WhyInWords(view))});
 }
 

@@ -51,6 +51,7 @@ class ReportData {
                        const RoundRebuilder& rebuilder, std::optional<size_t> in_batch);
   void AddTokens(const TraceAnswer& answer, const TraceTask& task,
                  const std::vector<std::string>& decisions, const std::vector<PlaceView>& views);
+  void AddNodes(const TraceTask& task, size_t num_kept, const std::vector<std::string>& decisions);
   void Count(const TraceRound& round);
   std::string Sequences() const;
   std::string Facts(const std::string& file_name, std::vector<std::string> warnings) const;

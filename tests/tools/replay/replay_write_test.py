@@ -278,7 +278,16 @@ class Rerun(Traces):
                                ("seed=3", "--seeds"), ("odd=1", "is no parameter"),
                                ("top_p=7", "is outside"), ("top_k=1.5", "no whole number")):
             self.assertIn(words, error("rerun", self.path, "--set", setting))
-        self.assertIn("none of block", error("rerun", self.path, "--method=tree"))
+        self.assertIn("none of block", error("rerun", self.path, "--method=odd"))
+
+    def test_trees(self):
+        path = self.make("trees", "trees=1", "rounds=8")
+        text = out("rerun", path, "--method=traversal", "--seeds=20")
+        self.assertIn("method traversal", text)
+        text = out("rerun", path, "--method=token", "--seeds=1", code=2)
+        self.assertIn("the draft is a tree, which token and block do not verify", text)
+        chains = out("rerun", self.path, "--method=tree", "--seeds=1")
+        self.assertIn("method tree", chains)
 
 
 class Report(Traces):
