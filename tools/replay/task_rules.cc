@@ -77,6 +77,9 @@ class TaskRules {
         tree.path().size() != static_cast<size_t>(task_.outcome.num_accepted)) {
       return Wrong("path", "has not one of each accepted token");
     }
+    if (task_.outcome.num_tokens > task_.outcome.num_accepted + 1) {
+      return Wrong("num_tokens", "is more than the accepted tokens and a final one");
+    }
     int32_t parent = kRoot;
     for (const int32_t node : tree.path()) {
       const bool is_node = node >= 0 && node < tree.num_nodes();

@@ -125,6 +125,10 @@ TEST_SUITE("replay") {
     CHECK(names("path", [](T t) { t->path = {4, 1}; }));
     CHECK(names("path", [](T t) { t->path = {1, 99}; }));
     CHECK(names("path", [](T t) { t->tokens[4] = kVocab; }));
+    CHECK(names("num_tokens", [](T t) {
+      t->outcome.num_tokens = 4;
+      t->confirmed.push_back(0);
+    }));
     CHECK(names("kinds", [](T t) { t->kinds[1] = DraftKind::kSampled; }));
     CHECK(names("draft_rows", [](T t) { t->draft_rows[1] = 3; }));
     CHECK(names("draft_weights", [](T t) {
