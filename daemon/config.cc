@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "daemon/base/cpus.h"
 #include "daemon/base/logging.h"
 #include "daemon/session/compile_limits.h"
+#include "ipc/events/ask.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/zmq_socket.h"
 #include "speculative/grammar/base/grammar_memory.h"
@@ -125,36 +127,59 @@ absl::Status SetThreads(int32_t threads, DaemonConfig* config) {
   return absl::OkStatus();
 }
 
-absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
-                       const AvailableMemory& available, DaemonConfig* config) {
+absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& available,
+                       DaemonConfig* config) {
   constexpr int64_t kMibMax = int64_t{1} << 30;
   constexpr uint64_t kMib = uint64_t{1} << 20;
-  for (const auto& [flag, mib] :
-       {std::pair{"memory_mib", memory_mib}, std::pair{"session_memory_mib", session_memory_mib}}) {
+  for (const auto& [flag, mib] : {std::pair{"memory_mib", flags.memory_mib},
+                                  std::pair{"session_memory_mib", flags.session_memory_mib}}) {
     if (mib >= 0 && mib <= kMibMax) continue;
     return absl::InvalidArgumentError(
         fmt::format("{} = {} is outside 0 .. {}; 0 leaves it to specd", flag, mib, kMibMax));
   }
-  const uint64_t all = memory_mib > 0 ? static_cast<uint64_t>(memory_mib) * kMib
-                                      : std::min(available.bytes, kMib << 30) / 4 * 3;
+  const uint64_t all = flags.memory_mib > 0 ? static_cast<uint64_t>(flags.memory_mib) * kMib
+                                            : std::min(available.bytes, kMib << 30) / 4 * 3;
+  uint64_t& compile_bytes = config->compile_limits.bytes;
+  compile_bytes = std::min(all / 16, grammar::kCompileMibDefault * kMib);
+  if (flags.compile_mib != 0) {
+    absl::Status status = SetCompileMib(flags.compile_mib, &config->compile_limits);
+    if (!status.ok()) return status;
+  }
+  if (compile_bytes > all / 16) {
+    return absl::InvalidArgumentError(fmt::format(
+        "compile_mib = {} is more than a sixteenth of the memory for engines, {} MiB; lower it, or "
+        "raise memory_mib",
+        flags.compile_mib, all / 16 / kMib));
+  }
   MemoryBounds& memory = config->memory;
   memory.constraints_bytes = std::min<uint64_t>(all / 4, grammar::GrammarMemory::kProcessBytesMax);
   memory.endpoint_bytes = std::min(all / 8, kMib * 512) / 2;
-  memory.sessions_bytes = all - memory.constraints_bytes - 2 * memory.endpoint_bytes;
-  memory.session_bytes = session_memory_mib > 0 ? static_cast<uint64_t>(session_memory_mib) * kMib
-                                                : memory.sessions_bytes / 2;
+  memory.kept_bytes = std::min(all / 32, kMib * 64);
+  memory.sessions_bytes = all - memory.constraints_bytes - kLongCompiles * compile_bytes -
+                          2 * memory.endpoint_bytes - 2 * memory.kept_bytes;
+  memory.session_bytes = flags.session_memory_mib > 0
+                             ? static_cast<uint64_t>(flags.session_memory_mib) * kMib
+                             : memory.sessions_bytes / 2;
   if (memory.session_bytes <= memory.sessions_bytes) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "session_memory_mib = {} is more than all sessions may have, {} MiB; lower it, or "
       "raise memory_mib",
-      session_memory_mib, memory.sessions_bytes / kMib));
+      flags.session_memory_mib, memory.sessions_bytes / kMib));
 }
 
-absl::Status SetCompileLimits(int32_t compile_ms, int32_t compile_mib, DaemonConfig* config) {
-  if (absl::Status status = SetCompileMs(compile_ms, &config->compile_limits); !status.ok()) {
-    return status;
+absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config) {
+  constexpr int32_t kSecondsMax = 86'400;
+  // A text side says every second that it lives.
+  constexpr int32_t kGraceMin = 3;
+  for (const auto& [flag, seconds, least] :
+       {std::tuple{"keep_ended", keep_ended, 0}, std::tuple{"text_grace", text_grace, kGraceMin}}) {
+    if (seconds >= least && seconds <= kSecondsMax) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} is outside {} .. {} seconds", flag, seconds, least, kSecondsMax));
   }
-  return SetCompileMib(compile_mib, &config->compile_limits);
+  config->keep_ended_ns = int64_t{keep_ended} * 1'000'000'000;
+  config->text_grace_ns = int64_t{text_grace} * 1'000'000'000;
+  return absl::OkStatus();
 }
 
 void FillEndpoints(DaemonConfig* config) {
@@ -164,6 +189,8 @@ void FillEndpoints(DaemonConfig* config) {
   fill(&config->tokens_endpoint, "tokens");
   fill(&config->text_endpoint, "text");
   fill(&config->aborts_endpoint, "aborts");
+  fill(&config->ask_endpoint, "ask");
+  fill(&config->text_ask_endpoint, "text_ask");
 }
 
 absl::Status CheckEndpoints(const DaemonConfig& config) {
@@ -171,7 +198,9 @@ absl::Status CheckEndpoints(const DaemonConfig& config) {
   for (const auto& [flag, endpoint] :
        {std::pair<std::string_view, const std::string&>{"tokens", config.tokens_endpoint},
         {"text", config.text_endpoint},
-        {"aborts", config.aborts_endpoint}}) {
+        {"aborts", config.aborts_endpoint},
+        {"ask", config.ask_endpoint},
+        {"text_ask", config.text_ask_endpoint}}) {
     if (absl::Status status = ValidateEndpoint(flag, endpoint); !status.ok()) return status;
     if (endpoint.size() > kEndpointBytesMax || endpoint.find('*') != std::string::npos) {
       return absl::InvalidArgumentError(
@@ -227,6 +256,21 @@ PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allo
             LogOfPeer({"egress", spdlog::level::warn, endpoint}, "a sender of {}, {}", endpoint,
                       Printable(what));
           }};
+}
+
+ReplyOptions AskersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids) {
+  ReplyOptions options = {.accept = RulesFor(endpoint, allowed_uids),
+                          .on_trouble = [endpoint](std::string_view what) {
+                            LogOfPeer({"egress", spdlog::level::warn, endpoint},
+                                      "an asker of {}, {}", endpoint, Printable(what));
+                          }};
+  AppendRefusal(absl::UnavailableError("too many answers wait for others; ask again later"),
+                &options.busy);
+  return options;
+}
+
+KeepLimits KeptFor(const DaemonConfig& config) {
+  return {.bytes_max = config.memory.kept_bytes, .ended_ns = config.keep_ended_ns};
 }
 
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint) {

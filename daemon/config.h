@@ -11,10 +11,12 @@
 
 #include "absl/status/status.h"
 #include "daemon/session/model_profile.h"
+#include "daemon/text/kept_table.h"
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/sockets/broadcaster.h"
 #include "ipc/sockets/pull_socket.h"
+#include "ipc/sockets/reply_socket.h"
 #include "speculative/grammar/base/budget.h"
 
 namespace specd {
@@ -30,6 +32,9 @@ struct NamedProfile {
   ModelProfileOptions model = {};
 };
 
+// Each may take the memory of a whole compile. While one runs, the other engines' have a turn too.
+inline constexpr size_t kLongCompiles = 2;
+
 // The bytes that the daemon takes for its engines; 0: not bounded.
 struct MemoryBounds {
   uint64_t sessions_bytes = 0;     // of all sessions together
@@ -38,6 +43,8 @@ struct MemoryBounds {
   // Of what waits for the subscribers of one endpoint, beside the sessions; there are two
   // endpoints.
   uint64_t endpoint_bytes = BroadcastOptions{}.queued_bytes_max;
+  // Of the ids, and again of the text, that subscribers may ask for.
+  uint64_t kept_bytes = KeepLimits{}.bytes_max;
 };
 
 struct DaemonConfig {
@@ -47,10 +54,14 @@ struct DaemonConfig {
   ModelProfileOptions model = {};                 // of engines that name no profile
   std::vector<NamedProfile> profiles = {};
   DetokenizerMode detokenizer = DetokenizerMode::kThread;
-  std::string tokens_endpoint = {};  // token events, for observers and specd-detok
-  std::string text_endpoint = {};    // text events, for subscribers
-  std::string aborts_endpoint = {};  // specd-detok reports stop strings here
-  // Besides the daemon's own user, on the socket of engines and on all three endpoints.
+  std::string tokens_endpoint = {};    // token events, for observers and specd-detok
+  std::string text_endpoint = {};      // text events, for subscribers
+  std::string aborts_endpoint = {};    // specd-detok reports stop strings here
+  std::string ask_endpoint = {};       // token events are given again here
+  std::string text_ask_endpoint = {};  // text events are given again here
+  int64_t keep_ended_ns = KeepLimits{}.ended_ns;
+  int64_t text_grace_ns = 30'000'000'000;
+  // Besides the daemon's own user, on the socket of engines and on all endpoints.
   std::vector<uint32_t> allowed_uids = {};
   int64_t spin_ns = 0;  // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
@@ -78,17 +89,27 @@ absl::Status SetSpin(int32_t spin_us, int32_t max_sessions, DaemonConfig* config
 // With 0 the number of usable CPUs decides.
 absl::Status SetThreads(int32_t threads, DaemonConfig* config);
 
-// Divides the memory for engines. A quarter is for constraints, up to their own bound, and an
-// eighth for what waits for subscribers, up to 512 MiB; the rest is for sessions. With memory_mib =
-// 0 all of it is three quarters of what is available. With session_memory_mib = 0 a session may
-// have half of the sessions' bytes.
-absl::Status SetMemory(int64_t memory_mib, int64_t session_memory_mib,
-                       const AvailableMemory& available, DaemonConfig* config);
+// The flags of the same names; 0 leaves the number to specd.
+struct MemoryFlags {
+  int64_t memory_mib = 0;
+  int64_t session_memory_mib = 0;
+  int64_t compile_mib = 0;
+};
 
-// Checks both numbers: CPU time and memory of the compile of one constraint.
-absl::Status SetCompileLimits(int32_t compile_ms, int32_t compile_mib, DaemonConfig* config);
+// Divides the memory for engines. A quarter is for constraints, up to their own bound, a sixteenth
+// for each of the two long compiles that run at a time, up to compile_mib or 256 MiB, and an eighth
+// for what waits for subscribers, up to 512 MiB, and a sixteenth for what they may ask for again,
+// up to 128 MiB; the rest is for sessions. With memory_mib = 0 all of it is three quarters of what
+// is available. With session_memory_mib = 0 a session may have half of the sessions' bytes.
+absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& available,
+                       DaemonConfig* config);
 
-// Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts.
+// Checks both numbers: how long ended streams are kept, and how long streams with stop strings wait
+// for another text side.
+absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config);
+
+// Puts endpoints that were not given beside the socket: NAME.tokens, NAME.text, NAME.aborts,
+// NAME.ask, NAME.text_ask.
 void FillEndpoints(DaemonConfig* config);
 
 // An endpoint must be one that can be bound, and that peers can use as it is written. REQUIRES:
@@ -105,6 +126,10 @@ BroadcastOptions SubscribersFor(const char* endpoint, const std::vector<uint32_t
 
 // Returns the bounds of those who send aborts.
 PullOptions TextSidesFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
+
+// Returns the bounds of those who ask for events again, and of what they may ask for.
+ReplyOptions AskersFor(const char* endpoint, const std::vector<uint32_t>& allowed_uids);
+KeepLimits KeptFor(const DaemonConfig& config);
 
 // Logs a warning if everybody who reaches the endpoint may use it.
 void WarnOfOpenEndpoint(std::string_view flag, const std::string& endpoint);

@@ -44,10 +44,9 @@ namespace {
 
 constexpr int kExitCouldNotStart = 1;
 constexpr int kExitDeviceFailed = 70;  // EX_SOFTWARE: the supervisor should restart the daemon
-// Each may take the memory of a whole compile. While one runs, the other engines' have a turn too.
-constexpr size_t kLongCompiles = 2;
 constexpr char kTokensInside[] = "inproc://tokens";
 constexpr char kAbortsInside[] = "inproc://aborts";
+constexpr char kAskInside[] = "inproc://ask";
 
 UniqueFd BlockedSignals() {
   sigset_t signals = StopSignals();
@@ -197,6 +196,10 @@ absl::Status Daemon::StartTextSide() {
   publisher.subscribers =
       SubscribersFor("token events", config_.allowed_uids, config_.memory.endpoint_bytes);
   publisher.text_sides = TextSidesFor("aborts", config_.allowed_uids);
+  publisher.ask_endpoints = {kAskInside, config_.ask_endpoint};
+  publisher.askers = AskersFor("ask", config_.allowed_uids);
+  publisher.keep = KeptFor(config_);
+  publisher.text_grace_ns = config_.text_grace_ns;
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     publisher.aborts_endpoints.push_back(config_.aborts_endpoint);
     publisher.watch_text_side = true;
@@ -206,15 +209,10 @@ absl::Status Daemon::StartTextSide() {
   publisher_ = *std::move(made);
 
   if (config_.detokenizer == DetokenizerMode::kThread) {
-    TextWorker::Options worker;
-    worker.vocabularies = VocabulariesOf(models_);
-    worker.clock = Clock::Real();
-    worker.context = context_.get();
+    TextWorker::Options worker = TextWorkerFor(config_, models_, context_.get());
     worker.tokens_endpoint = kTokensInside;
     worker.aborts_endpoint = kAbortsInside;
-    worker.text_endpoint = config_.text_endpoint;
-    worker.subscribers =
-        SubscribersFor("text", config_.allowed_uids, config_.memory.endpoint_bytes);
+    worker.ask_endpoint = kAskInside;
     auto text = TextWorker::Create(worker);
     if (!text.ok()) return text.status();
     text_worker_ = *std::move(text);
@@ -344,9 +342,11 @@ int Daemon::Run(int signal_fd) {
                      config_.device);
   Log("egress").info("token events on {}", config_.tokens_endpoint);
   WarnOfOpenEndpoint("tokens", config_.tokens_endpoint);
+  WarnOfOpenEndpoint("ask", config_.ask_endpoint);
   if (text_worker_ != nullptr) {
     Log("egress").info("text on {}", config_.text_endpoint);
     WarnOfOpenEndpoint("text", config_.text_endpoint);
+    WarnOfOpenEndpoint("text_ask", config_.text_ask_endpoint);
   }
   if (config_.detokenizer == DetokenizerMode::kProcess) {
     WarnOfOpenEndpoint("aborts", config_.aborts_endpoint);

@@ -32,6 +32,9 @@ ABSL_FLAG(specd::ProfileFlag, profile, {},
 ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of the daemon's token events");
 ABSL_FLAG(std::string, aborts, "", "ZeroMQ endpoint on which the daemon takes stop strings found");
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint to publish text on");
+ABSL_FLAG(std::string, ask, "", "ZeroMQ endpoint on which the daemon gives token events again");
+ABSL_FLAG(std::string, text_ask, "", "ZeroMQ endpoint to give text again on");
+ABSL_FLAG(int32_t, keep_ended, 60, "seconds that the text of an ended stream can be asked for");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
           "numeric user ids that may subscribe to the text besides this process's own, comma "
           "separated; a tcp:// endpoint cannot tell users apart");
@@ -50,6 +53,31 @@ constexpr char kUsage[] =
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "specd-detok: %s\n", std::string(status.message()).c_str());
   return 2;
+}
+
+absl::Status ReadFlags(specd::DaemonConfig* config) {
+  config->tokens_endpoint = absl::GetFlag(FLAGS_tokens);
+  config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);
+  config->text_endpoint = absl::GetFlag(FLAGS_text);
+  config->ask_endpoint = absl::GetFlag(FLAGS_ask);
+  config->text_ask_endpoint = absl::GetFlag(FLAGS_text_ask);
+  config->model.tokenizer_path = absl::GetFlag(FLAGS_tokenizer);
+  absl::Status status = specd::ReadProfiles(absl::GetFlag(FLAGS_profile), &config->profiles);
+  if (status.ok() && config->model.tokenizer_path.empty() && config->profiles.empty()) {
+    status = absl::InvalidArgumentError(
+        "--tokenizer is missing, and --profile too: which text do the ids mean?");
+  }
+  if (status.ok()) {
+    status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
+  }
+  constexpr int32_t kGrace = 30;  // the daemon waits for a text side, and has the flag
+  if (status.ok()) status = specd::SetPatience(absl::GetFlag(FLAGS_keep_ended), kGrace, config);
+  if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config->listen_path);
+  if (status.ok()) {
+    status = specd::SetUpLogging(
+        {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
+  }
+  return status;
 }
 
 }  // namespace
@@ -76,45 +104,21 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   specd::DaemonConfig config;
-  config.tokens_endpoint = absl::GetFlag(FLAGS_tokens);
-  config.aborts_endpoint = absl::GetFlag(FLAGS_aborts);
-  config.text_endpoint = absl::GetFlag(FLAGS_text);
-  config.model.tokenizer_path = absl::GetFlag(FLAGS_tokenizer);
-  absl::Status status = specd::ReadProfiles(absl::GetFlag(FLAGS_profile), &config.profiles);
-  if (status.ok() && config.model.tokenizer_path.empty() && config.profiles.empty()) {
-    status = absl::InvalidArgumentError(
-        "--tokenizer is missing, and --profile too: which text do the ids mean?");
-  }
-  if (status.ok()) {
-    status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config.allowed_uids);
-  }
-  if (status.ok()) status = specd::ParseListen(absl::GetFlag(FLAGS_specd), &config.listen_path);
-  if (status.ok()) {
-    status = specd::SetUpLogging(
-        {.levels = absl::GetFlag(FLAGS_log_level), .format = absl::GetFlag(FLAGS_log_format)});
-  }
-  if (!status.ok()) return Fail(status);
+  if (absl::Status status = ReadFlags(&config); !status.ok()) return Fail(status);
   specd::FillEndpoints(&config);
   specd::ModelProfiles models;
-  if (status = specd::LoadModels(config, &models); !status.ok()) return Fail(status);
+  if (absl::Status status = specd::LoadModels(config, &models); !status.ok()) return Fail(status);
   absl::StatusOr<specd::ZmqContext> context = specd::ZmqContext::Make();
   if (!context.ok()) return Fail(context.status());
 
   specd::OpenSocketsToGroup();
-  specd::TextWorker::Options options;
-  options.vocabularies = specd::VocabulariesOf(models);
-  options.clock = specd::Clock::Real();
-  options.context = &*context;
-  options.tokens_endpoint = config.tokens_endpoint;
-  options.aborts_endpoint = config.aborts_endpoint;
-  options.text_endpoint = config.text_endpoint;
-  options.subscribers =
-      specd::SubscribersFor("text", config.allowed_uids, config.memory.endpoint_bytes);
-  absl::StatusOr<std::unique_ptr<specd::TextWorker>> worker = specd::TextWorker::Create(options);
+  absl::StatusOr<std::unique_ptr<specd::TextWorker>> worker =
+      specd::TextWorker::Create(specd::TextWorkerFor(config, models, &*context));
   if (!worker.ok()) return Fail(worker.status());
   specd::Log("detok").info("token events from {}, text on {}", config.tokens_endpoint,
                            config.text_endpoint);
   specd::WarnOfOpenEndpoint("text", config.text_endpoint);
+  specd::WarnOfOpenEndpoint("text_ask", config.text_ask_endpoint);
   std::atomic<bool> asked_to_stop{false};
   std::thread thread([&] {
     (*worker)->Run();

@@ -21,6 +21,7 @@
 #include "daemon/config.h"
 #include "daemon/daemon.h"
 #include "daemon/profile_flag.h"
+#include "daemon/session/compile_limits.h"
 #include "speculative/grammar/base/budget.h"
 
 ABSL_FLAG(std::string, listen, "unix:/run/specd/specd.sock", "unix socket that engines attach to");
@@ -53,9 +54,20 @@ ABSL_FLAG(std::string, tokens, "", "ZeroMQ endpoint of token events; default: be
 ABSL_FLAG(std::string, text, "", "ZeroMQ endpoint of text events; default: beside the socket");
 ABSL_FLAG(std::string, aborts, "",
           "ZeroMQ endpoint on which specd-detok reports stop strings; default: beside the socket");
+ABSL_FLAG(std::string, ask, "",
+          "ZeroMQ endpoint that gives token events again and aborts streams; default: beside the "
+          "socket");
+ABSL_FLAG(std::string, text_ask, "",
+          "ZeroMQ endpoint that gives text again; default: beside the socket");
+ABSL_FLAG(int32_t, keep_ended, 60,
+          "seconds that the ids and the text of an ended stream can be asked for");
+ABSL_FLAG(int32_t, text_grace, 30,
+          "seconds that streams with stop strings wait for another specd-detok if theirs is gone, "
+          "3 .. 86400");
 ABSL_FLAG(std::vector<std::string>, allow_uid, {},
-          "numeric user ids that may attach, subscribe and report stop strings besides the "
-          "daemon's own, comma separated; a tcp:// endpoint cannot tell users apart. One user's "
+          "numeric user ids that may attach, subscribe, ask, abort requests by name and report "
+          "stop strings besides the daemon's own, comma separated; a tcp:// endpoint cannot tell "
+          "users apart. One user's "
           "engines then leave a quarter of --max_sessions and of --memory_mib to the others");
 ABSL_FLAG(
     int32_t, spin_us, -1,
@@ -70,13 +82,14 @@ ABSL_FLAG(
     "quarters of what the machine and the control group have left at the start");
 ABSL_FLAG(int64_t, session_memory_mib, 0,
           "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
-          "0: half of what --memory_mib leaves beside constraints and subscribers");
+          "0: half of what --memory_mib leaves beside constraints, compiles and subscribers");
 ABSL_FLAG(int32_t, compile_ms, specd::grammar::kCompileMsDefault,
           "CPU time that the compile of one constraint may take, 1 .. 60000 ms; a constraint that "
           "takes more is refused");
-ABSL_FLAG(int32_t, compile_mib, specd::grammar::kCompileMibDefault,
-          "memory that the compile of one constraint may take, 16 .. 4096 MiB; a constraint that "
-          "takes more is refused");
+ABSL_FLAG(
+    int32_t, compile_mib, 0,
+    "memory that the compile of one constraint may take, 16 .. 4096 MiB, at most a sixteenth "
+    "of --memory_mib; a constraint that takes more is refused; 0: that sixteenth, at most 256");
 ABSL_FLAG(std::string, trace, "", "directory for a trace of all rounds; default: no trace");
 ABSL_FLAG(std::string, trace_options, "",
           "what the trace holds, such as level=rows,every=100,flight=64: level (rounds, hashes, "
@@ -129,6 +142,13 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   config->tokens_endpoint = absl::GetFlag(FLAGS_tokens);
   config->text_endpoint = absl::GetFlag(FLAGS_text);
   config->aborts_endpoint = absl::GetFlag(FLAGS_aborts);
+  config->ask_endpoint = absl::GetFlag(FLAGS_ask);
+  config->text_ask_endpoint = absl::GetFlag(FLAGS_text_ask);
+  if (absl::Status status = specd::SetPatience(absl::GetFlag(FLAGS_keep_ended),
+                                               absl::GetFlag(FLAGS_text_grace), config);
+      !status.ok()) {
+    return status;
+  }
   if (absl::Status status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
       !status.ok()) {
     return status;
@@ -140,14 +160,17 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   if (absl::Status status = specd::SetThreads(absl::GetFlag(FLAGS_threads), config); !status.ok()) {
     return status;
   }
-  if (absl::Status status =
-          specd::SetMemory(absl::GetFlag(FLAGS_memory_mib), absl::GetFlag(FLAGS_session_memory_mib),
-                           specd::FindAvailableMemory(), config);
+  const specd::MemoryFlags memory = {
+      .memory_mib = absl::GetFlag(FLAGS_memory_mib),
+      .session_memory_mib = absl::GetFlag(FLAGS_session_memory_mib),
+      .compile_mib = absl::GetFlag(FLAGS_compile_mib),
+  };
+  if (absl::Status status = specd::SetMemory(memory, specd::FindAvailableMemory(), config);
       !status.ok()) {
     return status;
   }
-  if (absl::Status status = specd::SetCompileLimits(absl::GetFlag(FLAGS_compile_ms),
-                                                    absl::GetFlag(FLAGS_compile_mib), config);
+  if (absl::Status status =
+          specd::SetCompileMs(absl::GetFlag(FLAGS_compile_ms), &config->compile_limits);
       !status.ok()) {
     return status;
   }

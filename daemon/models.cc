@@ -29,14 +29,25 @@ absl::Status LoadModels(const DaemonConfig& config, ModelProfiles* models) {
   return absl::OkStatus();
 }
 
-TextVocabularies VocabulariesOf(const ModelProfiles& models) {
-  TextVocabularies vocabularies;
+TextWorker::Options TextWorkerFor(const DaemonConfig& config, const ModelProfiles& models,
+                                  ZmqContext* context) {
+  TextWorker::Options options;
   for (const auto& [name, model] : models.models()) {
     if (model->profile.vocabulary.has_value()) {
-      vocabularies.emplace(name, &*model->profile.vocabulary);
+      options.vocabularies.emplace(name, &*model->profile.vocabulary);
     }
   }
-  return vocabularies;
+  options.clock = Clock::Real();
+  options.context = context;
+  options.tokens_endpoint = config.tokens_endpoint;
+  options.aborts_endpoint = config.aborts_endpoint;
+  options.ask_endpoint = config.ask_endpoint;
+  options.text_endpoint = config.text_endpoint;
+  options.text_ask_endpoint = config.text_ask_endpoint;
+  options.subscribers = SubscribersFor("text", config.allowed_uids, config.memory.endpoint_bytes);
+  options.askers = AskersFor("text_ask", config.allowed_uids);
+  options.keep = KeptFor(config);
+  return options;
 }
 
 }  // namespace specd

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "daemon/config.h"
 #include "daemon/session/model_profiles.h"
-#include "daemon/text/text_streams.h"
+#include "daemon/text/text_worker.h"
 
 namespace specd {
 
@@ -14,8 +14,9 @@ namespace specd {
 // and --profile names a model. With a thread for text, every model needs a tokenizer.
 absl::Status LoadModels(const DaemonConfig& config, ModelProfiles* models);
 
-// Returns the vocabularies of the models that have a tokenizer, by name. They live as long as the
-// models.
-TextVocabularies VocabulariesOf(const ModelProfiles& models);
+// Returns the options of a text side for the models that have a tokenizer. The models and the
+// context must outlive it.
+TextWorker::Options TextWorkerFor(const DaemonConfig& config, const ModelProfiles& models,
+                                  ZmqContext* context);
 
 }  // namespace specd

@@ -189,6 +189,9 @@ class CheckedBackend final : public Backend {
   }
   absl::Status MarkDrafts(void* stream) override { return backend_->MarkDrafts(stream); }
   absl::Status FollowStream(void* stream) override { return backend_->FollowStream(stream); }
+  absl::StatusOr<const int32_t*> KeepColumns(std::span<const int32_t> columns) override {
+    return backend_->KeepColumns(columns);
+  }
   absl::Status ReadMemory(std::span<const MemoryRead> reads) override {
     return backend_->ReadMemory(reads);
   }

@@ -108,6 +108,13 @@ class Backend {
   // not allowed.
   virtual absl::Status FollowStream(void* stream);
 
+  // Keeps the columns of narrow rows (TensorView::columns), one for each id, until the next call or
+  // Prepare, and returns their address where rounds read them. The caller's memory outlives that
+  // use. REQUIRES: Prepare succeeded. Errors are those of Run.
+  virtual absl::StatusOr<const int32_t*> KeepColumns(std::span<const int32_t> columns) {
+    return columns.data();
+  }
+
   // Copies memory of tensors, masks or draft tokens to the host: that of this backend's device if
   // it has one (MemorySpace::kDevice), else that of the host. The copies come after all rounds that
   // have run, and are complete on return. REQUIRES: Prepare succeeded. Errors are those of Run.

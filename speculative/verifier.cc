@@ -147,7 +147,24 @@ absl::Status Verifier::BindTarget(const TensorView& view) {
 }
 
 absl::Status Verifier::BindDraft(const TensorView& view) {
-  return Bind(view, "draft", &Sequence::draft_change, &rows_.draft);
+  TensorView rows = view;
+  if (view.num_columns != 0) {
+    SPECD_CHECK(view.num_columns == rows_.map.num_columns);
+    rows.columns = rows_.map.kept;
+  }
+  return Bind(rows, "draft", &Sequence::draft_change, &rows_.draft);
+}
+
+absl::Status Verifier::BindDraftMap(std::vector<int32_t> columns, int32_t num_columns) {
+  SPECD_CHECK(staged_.count() == 0);
+  // Nothing names the old columns once the rows are unbound.
+  rows_.draft = {};
+  rows_.draft.vocab_size = options_.limits.vocab_size;
+  rows_.map = {};
+  const absl::StatusOr<const int32_t*> kept = backend_->KeepColumns(columns);
+  if (!Succeeded(kept.status())) return kept.status();
+  rows_.map = {.columns = std::move(columns), .kept = *kept, .num_columns = num_columns};
+  return absl::OkStatus();
 }
 
 absl::Status Verifier::Bind(const TensorView& view, std::string_view role,
@@ -242,7 +259,8 @@ void Verifier::Commit(RoundStatus status, std::span<SequenceResult> results) {
                     .status = status,
                     .sequences = {scratch_.sequences.data(), num_tasks},
                     .is_intact = status == RoundStatus::kOk,
-                    .backend = backend_.get()});
+                    .backend = backend_.get(),
+                    .draft_columns = rows_.map.columns.data()});
   }
   for (size_t i = 0; i < num_tasks; ++i) {
     SequenceResult& result = results[scratch_.task_results[i]];

@@ -108,7 +108,12 @@ class Verifier {
   // The views must stay valid while rounds use them. FAILED_PRECONDITION if an open sequence has
   // parameters that rows of this kind cannot honour.
   absl::Status BindTarget(const TensorView& view);
+  // Narrow rows (num_columns is not 0) are read by the map. REQUIRES: it has as many columns.
   absl::Status BindDraft(const TensorView& view);
+  // The column of each id in narrow draft rows; unbinds the draft rows. Errors are those of
+  // Backend::KeepColumns.
+  absl::Status BindDraftMap(std::vector<int32_t> columns, int32_t num_columns);
+  int32_t num_draft_columns() const { return rows_.map.num_columns; }
   void BindMask(const MaskView& view) { rows_.mask = view; }
   // REQUIRES: a row for each of max_sequences slots; replica < kReplicasMax.
   void BindSlotOutput(uint32_t replica, const SlotOutput& output) {
@@ -151,6 +156,8 @@ class Verifier {
     SPECD_CHECK(staged_.count() == 0);
     return packer_.WarmMasks(inputs, &scratch_, warmth);
   }
+  // Backend::ReadMemory.
+  absl::Status ReadMemory(const MemoryRead& read) { return backend_->ReadMemory({&read, 1}); }
   // Backend::MarkDrafts, for the next WarmMasks with draft tokens that are kMarked.
   absl::Status MarkDrafts(void* stream) { return backend_->MarkDrafts(stream); }
 

@@ -11,9 +11,6 @@ namespace specd {
 
 absl::StatusOr<BindTensorRequest> MakeBindRequest(uint32_t role, const specd_tensor& tensor,
                                                   uint64_t skip_bytes) {
-  if (tensor.reserved != 0) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "reserved", "reserved must be 0");
-  }
   if (tensor.renormalise > 1) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "renormalise",
                      fmt::format("renormalise = {} must be 0 or 1", tensor.renormalise));
@@ -31,7 +28,8 @@ absl::StatusOr<BindTensorRequest> MakeBindRequest(uint32_t role, const specd_ten
                                     .kind = tensor.kind,
                                     .renormalise = tensor.renormalise != 0,
                                     .scale = tensor.scale,
-                                    .cap = tensor.cap}};
+                                    .cap = tensor.cap,
+                                    .columns = tensor.columns}};
 }
 
 absl::Status ExplainSkip(const absl::Status& status, uint64_t skip_bytes) {

@@ -59,7 +59,7 @@ absl::Status CheckBound(const DraftPlace& place, const specd_draft& draft) {
 
 void BoundRoles::Note(int role) {
   target_rows = target_rows || role == SPECD_TARGET_ROWS;
-  draft_rows = draft_rows || role == SPECD_DRAFT_ROWS;
+  draft_rows = (draft_rows && role != SPECD_DRAFT_MAP) || role == SPECD_DRAFT_ROWS;
   masks = masks || role == SPECD_GRAMMAR_MASK;
   draft_tokens = draft_tokens || role == SPECD_DRAFT_TOKENS;
 }

@@ -17,6 +17,7 @@ namespace {
 static_assert(sizeof(specd_draft_child) == sizeof(DraftSample) &&
                   offsetof(specd_draft_child, count) == offsetof(DraftSample, count) &&
                   offsetof(specd_draft_child, weight) == offsetof(DraftSample, weight) &&
+                  offsetof(specd_draft_child, kind) == offsetof(DraftSample, kind) &&
                   offsetof(specd_draft_child, mass) == offsetof(DraftSample, mass),
               "children are handed on as they are");
 

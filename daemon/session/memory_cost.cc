@@ -20,11 +20,11 @@ constexpr size_t kTokensPerEvent = 4;
 constexpr size_t kScoredTokens = 4096;
 
 // Measured by tests/daemon/session/memory_cost_test.cc, and rounded up.
-constexpr uint64_t kEventBytes = 128;     // header, pointer to an opening, the opening's block
-constexpr uint64_t kEventTokenBytes = 8;  // an id and its logprob
-constexpr uint64_t kSlotBytes = 512;      // beside the Sequence: stream, name, publisher's entry
-constexpr uint64_t kTaskBytes = 1024;     // of a round, beside its tokens and places
-constexpr uint64_t kPlaceBytes = 512;     // workspaces, copies of tokens, resolved drafts
+constexpr uint64_t kEventBytes = 128;  // header, pointer to an opening, the opening's block
+constexpr uint64_t kEventTokenBytes = sizeof(TokenId);
+constexpr uint64_t kSlotBytes = 512;   // beside the Sequence: stream, name, publisher's entry
+constexpr uint64_t kTaskBytes = 1024;  // of a round, beside its tokens and places
+constexpr uint64_t kPlaceBytes = 512;  // workspaces, copies of tokens, resolved drafts
 constexpr uint64_t kWorkerBytes = 256 << 10;  // a worker's stack and workspace
 constexpr uint64_t kColumnBytes = 1;          // of a workspace, for each column of a row
 
@@ -62,8 +62,7 @@ uint64_t SessionBytes(const SessionLimits& limits, int32_t threads) {
   const SegmentLayout layout = ComputeLayout(limits);
   const EventQueue::Capacity events = EventCapacityOf(limits);
   const uint64_t places = uint64_t{limits.max_batch} * (limits.max_draft + 1);
-  // The scores of a round, and of the event that is being published.
-  const uint64_t scores = (uint64_t{limits.max_batch} + 1) * limits.max_output_scores();
+  const uint64_t scores = uint64_t{limits.max_batch} * limits.max_output_scores();
   return layout.segment_bytes + events.events * kEventBytes + events.tokens * kEventTokenBytes +
          events.scores * sizeof(TokenScore) +
          limits.max_sequences * (sizeof(Sequence) + kSlotBytes) +

@@ -56,10 +56,11 @@ absl::Status SessionCalls::CheckDraftInput(const DraftInput& input) const {
                                              "specd_open, less the token to be drawn)",
                                              input.num_prefix, max_path - 1));
   }
-  if (input.sampling > DraftSampling::kTopK) {
+  if (input.sampling > DraftSampling::kMixed) {
     return Invalid("sampling", fmt::format("sampling = {} is unknown; use "
                                            "SPECD_WITH_REPLACEMENT (0), SPECD_WITHOUT_REPLACEMENT "
-                                           "(1) or SPECD_TOP_K_CHILDREN (2)",
+                                           "(1), SPECD_TOP_K_CHILDREN (2) or SPECD_MIXED_CHILDREN "
+                                           "(3)",
                                            static_cast<uint32_t>(input.sampling)));
   }
   if (input.num_children < 1 || input.num_children > kSamplesMax) {

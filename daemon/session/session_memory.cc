@@ -2,13 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/session/profile_defaults.h"
 #include "ipc/base/error.h"
+#include "ipc/base/peer_memory.h"
 #include "ipc/include/specd/specd.h"
+#include "ipc/memory/draft_map.h"
 
 namespace specd {
 namespace {
@@ -72,7 +76,9 @@ absl::StatusOr<RowMemory> SessionMemory::Find(TensorRole role, uint32_t region, 
 absl::Status SessionMemory::BindOwn(TensorRole role, uint32_t region, const RowMemory& memory,
                                     const TensorSpec& spec) {
   absl::Status status = Bind(role, memory, spec);
-  if (status.ok()) bound_[role] = {.id = region, .space = memory.space};
+  if (status.ok() && role != TensorRole::kDraftMap) {
+    bound_[role] = {.id = region, .space = memory.space};
+  }
   return status;
 }
 
@@ -95,18 +101,61 @@ absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory, const
     state_.verifier->BindMask(*mask);
     row_limits_.mask_rows = static_cast<uint64_t>(mask->num_rows);
   } else {
-    // The profile is of the target model; a drafter's rows are as its binding says.
-    const bool is_target = role == TensorRole::kTargetRows;
-    const absl::StatusOr<TensorView> view = BindTensor(
-        memory, is_target ? WithProfile(*state_.options.profile, spec) : spec, vocab_size);
-    if (!view.ok()) return view.status();
-    const absl::Status status =
-        is_target ? state_.verifier->BindTarget(*view) : state_.verifier->BindDraft(*view);
+    const absl::Status status = role == TensorRole::kDraftMap
+                                    ? BindMap(memory, spec)
+                                    : BindRows(role == TensorRole::kTargetRows, memory, spec);
     if (!status.ok()) return status;
-    (is_target ? row_limits_.target_rows : row_limits_.draft_rows) =
-        static_cast<uint64_t>(view->num_rows);
   }
   state_.channel.SetRowLimits(row_limits_);
+  return absl::OkStatus();
+}
+
+absl::Status SessionMemory::BindMap(const RowMemory& memory, const TensorSpec& spec) {
+  const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
+  const absl::StatusOr<DraftMapView> view = BindDraftMap(memory, spec, vocab_size);
+  if (!view.ok()) return view.status();
+  std::vector<std::byte> copy(view->size_bytes());
+  if (view->space == MemorySpace::kDevice) {
+    const MemoryRead read{.from = view->data, .to = copy.data(), .size_bytes = copy.size()};
+    if (absl::Status s = state_.verifier->ReadMemory(read); !s.ok()) return s;
+  } else {
+    CopyOnce(copy.data(), view->data, copy.size());
+  }
+  absl::StatusOr<std::vector<int32_t>> columns = ColumnsOfMap(*view, copy, vocab_size);
+  if (!columns.ok()) return columns.status();
+  // The rows are unbound even if the backend cannot keep the map.
+  bound_.erase(TensorRole::kDraftRows);
+  row_limits_.draft_rows = 0;
+  state_.channel.SetRowLimits(row_limits_);
+  return state_.verifier->BindDraftMap(*std::move(columns), view->num_columns);
+}
+
+absl::Status SessionMemory::BindRows(bool is_target, const RowMemory& memory,
+                                     const TensorSpec& spec) {
+  const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
+  // The profile is of the target model; a drafter's rows are as its binding says.
+  const absl::StatusOr<TensorView> view =
+      BindTensor(memory, is_target ? WithProfile(*state_.options.profile, spec) : spec, vocab_size);
+  if (!view.ok()) return view.status();
+  if (is_target && view->num_columns != 0) {
+    return Invalid("columns", fmt::format("columns = {} of SPECD_TARGET_ROWS must be 0 or {} "
+                                          "(vocab_size); only draft rows may have fewer",
+                                          view->num_columns, vocab_size));
+  }
+  const int32_t of_map = state_.verifier->num_draft_columns();
+  if (view->num_columns != 0 && view->num_columns != of_map) {
+    const std::string bound = of_map == 0 ? "SPECD_DRAFT_MAP is not bound"
+                                          : fmt::format("SPECD_DRAFT_MAP has {}", of_map);
+    return Invalid("columns", fmt::format("columns = {} of SPECD_DRAFT_ROWS is below {} "
+                                          "(vocab_size), and {}; bind the map with the id of each "
+                                          "column first",
+                                          view->num_columns, vocab_size, bound));
+  }
+  const absl::Status status =
+      is_target ? state_.verifier->BindTarget(*view) : state_.verifier->BindDraft(*view);
+  if (!status.ok()) return status;
+  (is_target ? row_limits_.target_rows : row_limits_.draft_rows) =
+      static_cast<uint64_t>(view->num_rows);
   return absl::OkStatus();
 }
 

@@ -51,6 +51,12 @@ class SessionMemory {
   }
 
  private:
+  // Copies the map, so its memory is not needed afterwards, and unbinds the draft rows.
+  absl::Status BindMap(const RowMemory& memory, const TensorSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  absl::Status BindRows(bool is_target, const RowMemory& memory, const TensorSpec& spec)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+
   SessionState& state_;
   Regions regions_;
   std::map<TensorRole, BoundRegion> bound_ ABSL_GUARDED_BY(state_.mutex);

@@ -20,11 +20,7 @@ SessionSequences::SessionSequences(SessionState* state)
     : state_(*state),
       checks_(&state->options),
       streams_(state->options.limits.max_sequences),
-      memory_(state->options.limits.max_sequences) {
-  event_.ids.reserve(state->options.limits.max_output());
-  event_.logprobs.reserve(state->options.limits.max_output());
-  event_.scores.reserve(state->options.limits.max_output_scores());
-}
+      memory_(state->options.limits.max_sequences) {}
 
 // ---- opening
 
@@ -298,12 +294,14 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   if (state_.trace != nullptr) state_.trace->Ended(handle, sequence->finish_reason, kept_tokens);
   // A stream ends once. Only the text side moves an announced end, and it knows the new end.
   if (had_ended || state_.events == nullptr) return;
-  TokenEvent& event = Event(TokenEventKind::kEnd, handle, state_.options.clock->NowNs());
-  event.offset = sequence->kept_tokens;
-  event.finish_reason = static_cast<uint32_t>(sequence->finish_reason);
-  event.stop_token = sequence->stop_token;
-  event.cumulative_logprob = sequence->logprob_sum.value();
-  state_.events->Push(handle, event);
+  state_.events->Push({.kind = TokenEventKind::kEnd,
+                       .finish_reason = static_cast<uint32_t>(sequence->finish_reason),
+                       .sequence = handle,
+                       .stream = streams_[SlotOf(handle)].id,
+                       .offset = sequence->kept_tokens,
+                       .time_ns = state_.options.clock->NowNs(),
+                       .cumulative_logprob = sequence->logprob_sum.value(),
+                       .stop_token = sequence->stop_token});
 }
 
 bool SessionSequences::Settle(SequenceHandle handle) {
@@ -344,45 +342,28 @@ void SessionSequences::WriteEnd(const SequenceResult& result) {
              result.cumulative_logprob);
 }
 
-TokenEvent& SessionSequences::Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns) {
-  event_.kind = kind;
-  event_.stream = streams_[SlotOf(sequence)].id;
-  event_.time_ns = static_cast<uint64_t>(time_ns);
-  event_.accepted = 0;
-  event_.ids.clear();
-  event_.logprobs.clear();
-  event_.scores.clear();
-  event_.finish_reason = 0;
-  event_.fault = {};
-  event_.stop_token = kNoToken;
-  return event_;
-}
-
 void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
+  const Stream& stream = streams_[SlotOf(result.sequence)];
+  EventQueue::Header header = {.sequence = result.sequence,
+                               .stream = stream.id,
+                               .offset = result.total_kept - result.num_kept,
+                               .time_ns = time_ns,
+                               .cumulative_logprob = result.cumulative_logprob,
+                               .stop_token = result.stop_token,
+                               .accepted = result.num_accepted,
+                               .has_logprobs = stream.has_logprobs};
   if (result.num_kept > 0) {
-    TokenEvent& event = Event(TokenEventKind::kTokens, result.sequence, time_ns);
-    event.offset = result.total_kept - result.num_kept;
-    event.accepted = result.num_accepted;
-    event.stop_token = result.stop_token;
-    event.cumulative_logprob = result.cumulative_logprob;
-    event.ids.assign(result.tokens, result.tokens + result.num_kept);
-    event.scores.assign(result.scores,
-                        result.scores + size_t{result.num_kept} * result.scores_per_token);
-    if (streams_[SlotOf(result.sequence)].has_logprobs) {
-      for (uint32_t i = 0; i < result.num_kept; ++i) {
-        event.logprobs.push_back(result.scores[i * result.scores_per_token].value);
-      }
-    }
-    state_.events->Push(result.sequence, event);
+    state_.events->Push(header, {result.tokens, result.num_kept},
+                        {result.scores, size_t{result.num_kept} * result.scores_per_token});
   }
   if (result.finish_reason == FinishReason::kNone) return;
-  TokenEvent& event = Event(TokenEventKind::kEnd, result.sequence, state_.options.clock->NowNs());
-  event.offset = result.total_kept;
-  event.finish_reason = static_cast<uint32_t>(result.finish_reason);
-  event.fault = {.refusal = result.refusal, .place = result.num_kept, .row = result.bad_row};
-  event.stop_token = result.stop_token;
-  event.cumulative_logprob = result.cumulative_logprob;
-  state_.events->Push(result.sequence, event);
+  header.kind = TokenEventKind::kEnd;
+  header.finish_reason = static_cast<uint32_t>(result.finish_reason);
+  header.offset = result.total_kept;
+  header.time_ns = state_.options.clock->NowNs();
+  header.accepted = 0;
+  header.fault = {.refusal = result.refusal, .place = result.num_kept, .row = result.bad_row};
+  state_.events->Push(header);
 }
 
 }  // namespace specd

@@ -108,9 +108,6 @@ class SessionSequences {
   // Writes the words that the engine reads, the final one too if the end is settled.
   void WriteWords(SequenceHandle sequence, const SequenceState& word, double cumulative_logprob)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // Fills the scratch event with the fields that every kind has.
-  TokenEvent& Event(TokenEventKind kind, SequenceHandle sequence, int64_t time_ns)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   SessionState& state_;
   const OpeningChecks checks_;
@@ -118,8 +115,6 @@ class SessionSequences {
   std::vector<MemoryShare> memory_ ABSL_GUARDED_BY(state_.mutex);  // by slot
   // The shares of sequences that were closed between two pieces.
   std::vector<MemoryShare> kept_memory_ ABSL_GUARDED_BY(state_.mutex);
-  TokenEvent event_
-      ABSL_GUARDED_BY(state_.mutex);  // used for every event: a round allocates nothing
 };
 
 class SessionSequences::Prepared {

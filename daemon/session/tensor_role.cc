@@ -44,6 +44,8 @@ std::string NameOf(TensorRole role) {
       return "SPECD_GRAMMAR_MASK";
     case TensorRole::kDraftTokens:
       return "SPECD_DRAFT_TOKENS";
+    case TensorRole::kDraftMap:
+      return "SPECD_DRAFT_MAP";
     default:
       return {};
   }

@@ -11,14 +11,15 @@
 
 namespace specd {
 
-// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS, SPECD_GRAMMAR_MASK, SPECD_DRAFT_TOKENS, and the
-// roles of slot outputs. Replica i of a slot output has its role + i.
+// Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS, SPECD_GRAMMAR_MASK, SPECD_DRAFT_TOKENS,
+// SPECD_DRAFT_MAP, and the roles of slot outputs. Replica i of a slot output has its role + i.
 enum class TensorRole : uint32_t {
   kTargetRows = 1,
   kDraftRows = 2,
   kGrammarMask = 3,
   kNextToken = 4,
   kDraftTokens = 16,
+  kDraftMap = 17,
   kKeptTokens = 32,
   kNumKept = 40,
   kNumAccepted = 48,

@@ -52,20 +52,29 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
   if (!tokens.ok()) return tokens.status();
   absl::StatusOr<PullSocket> aborts = PullSocket::Make(options.context, options.text_sides);
   if (!aborts.ok()) return aborts.status();
+  absl::StatusOr<ReplySocket> asks = ReplySocket::Make(options.context, options.askers);
+  if (!asks.ok()) return asks.status();
   for (const std::string& endpoint : options.tokens_endpoints) {
     if (absl::Status status = tokens->Bind(endpoint); !status.ok()) return status;
   }
   for (const std::string& endpoint : options.aborts_endpoints) {
     if (absl::Status status = aborts->Bind(endpoint); !status.ok()) return status;
   }
-  return std::unique_ptr<Publisher>(new Publisher(options, *std::move(tokens), *std::move(aborts)));
+  for (const std::string& endpoint : options.ask_endpoints) {
+    if (absl::Status status = asks->Bind(endpoint); !status.ok()) return status;
+  }
+  return std::unique_ptr<Publisher>(
+      new Publisher(options, *std::move(tokens), *std::move(aborts), *std::move(asks)));
 }
 
-Publisher::Publisher(const Options& options, PublishSocket tokens, PullSocket aborts)
+Publisher::Publisher(const Options& options, PublishSocket tokens, PullSocket aborts,
+                     ReplySocket asks)
     : options_(options),
       awake_(kTextSideNs / 4),
       tokens_(std::move(tokens)),
-      aborts_(std::move(aborts)) {
+      aborts_(std::move(aborts)),
+      asks_(std::move(asks)),
+      kept_(options.keep) {
   batch_.epoch = options.epoch;
 }
 
@@ -94,7 +103,8 @@ bool Publisher::Step() {
   SendHeartbeat();
   const bool received = Receive(absl::ZeroDuration());
   if (options_.watch_text_side) WatchTextSide();
-  return received || published;
+  const bool answered = asks_.Step([this](std::string_view ask) { return AnswerAsk(ask); });
+  return received || published || answered;
 }
 
 void Publisher::Drain(const std::shared_ptr<Session>& session) {
@@ -104,6 +114,7 @@ void Publisher::Drain(const std::shared_ptr<Session>& session) {
   TokenEvent event;
   for (int popped = 0; popped < kPoppedMax && session->PopEvent(&sequence, &event); ++popped) {
     Remember(session, sequence, event);
+    kept_.Take(&event, options_.clock->NowNs());
     batch_bytes_ += WireBytes(event);
     batch_.events.push_back(std::move(event));
     if (batch_.events.size() == kBatchEventsMax || batch_bytes_ > kBatchBytesMax) SendBatch();
@@ -129,14 +140,14 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
                               .request_id = event.request_id,
                               .has_stop_strings = has_stop_strings};
     // The text side may have gone after the opening was checked and before it was done.
-    if (has_stop_strings && options_.watch_text_side && !TextSideAlive()) {
+    if (has_stop_strings && options_.watch_text_side && !HasTextSide()) {
       session->AbortSequence(sequence).IgnoreError();
     }
   } else if (event.kind == TokenEventKind::kEnd) {
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
       LogEnd(*session, found->second, event);
-      if (options_.watch_text_side && !TextSideAlive()) Settle(&found->second);
+      if (options_.watch_text_side && !HasTextSide()) Settle(&found->second);
     }
     ended_streams_.push_back(event.stream);
     if (ended_streams_.size() > kEndedStreamsMax) {
@@ -188,6 +199,7 @@ void Publisher::SendHeartbeat() {
   const int64_t now_ns = options_.clock->NowNs();
   if (now_ns < next_heartbeat_ns_) return;
   next_heartbeat_ns_ = now_ns + kHeartbeatNs;
+  kept_.Expire(now_ns);
   buffer_.clear();
   AppendHeartbeat({.epoch = options_.epoch,
                    .seq = batch_.seq,
@@ -227,22 +239,23 @@ absl::Status Publisher::Handle(std::string_view topic, std::string_view payload)
 void Publisher::Apply(const SignOfLife& alive) {
   if (alive.epoch != options_.epoch) return;
   if (text_side_instance_ != 0 && text_side_instance_ != alive.instance) {
-    AbortUnwatched("was replaced");
+    AbortUnwatched("was replaced, and their ids were not kept", false);
   }
   text_side_instance_ = alive.instance;
   text_side_seen_ns_.store(awake_.now_ns() + 1, std::memory_order_relaxed);
 }
 
 void Publisher::WatchTextSide() {
-  if (text_side_seen_ns_.load(std::memory_order_relaxed) == 0 || TextSideAlive()) return;
+  const int64_t seen_ns = text_side_seen_ns_.load(std::memory_order_relaxed);
+  if (seen_ns == 0 || awake_.now_ns() + 1 - seen_ns < options_.text_grace_ns) return;
   text_side_seen_ns_.store(0, std::memory_order_relaxed);
-  AbortUnwatched("is gone");
+  AbortUnwatched("is gone, and no other one came", true);
 }
 
-void Publisher::AbortUnwatched(std::string_view why) {
+void Publisher::AbortUnwatched(std::string_view why, bool are_all) {
   size_t aborted = 0;
   for (auto& [stream, target] : targets_) {
-    if (!target.has_stop_strings) continue;
+    if (!target.has_stop_strings || (!are_all && kept_.IsWhole(stream))) continue;
     const std::shared_ptr<Session> session = target.session.lock();
     const bool had_ended = target.ended || session == nullptr;
     if (!had_ended && session->AbortSequence(target.sequence).ok()) ++aborted;
@@ -264,6 +277,37 @@ void Publisher::Apply(const AbortRequest& request) {
                             static_cast<uint32_t>(request.kept_tokens));
   }
   Settle(&target);
+}
+
+std::string Publisher::AnswerAsk(std::string_view payload) {
+  std::string reply;
+  const absl::StatusOr<Ask> ask = DecodeAsk(payload);
+  absl::StatusOr<TokenAnswer> answer = TokenAnswer();
+  if (!ask.ok()) {
+    answer = ask.status();
+  } else if (ask->kind != AskKind::kAbort) {
+    answer = kept_.Answer(*ask);
+  } else if (absl::Status status = AbortRequested(ask->request_id); !status.ok()) {
+    answer = status;
+  }
+  if (answer.ok()) {
+    answer->epoch = options_.epoch;
+    answer->seq = batch_.seq;
+    AppendAnswer(*answer, &reply);
+  } else {
+    AppendRefusal(answer.status(), &reply);
+  }
+  return reply;
+}
+
+absl::Status Publisher::AbortRequested(const std::string& request_id) {
+  for (const auto& [stream, target] : targets_) {
+    if (target.ended || target.request_id != request_id) continue;
+    const std::shared_ptr<Session> session = target.session.lock();
+    if (session != nullptr) return session->AbortSequence(target.sequence);
+  }
+  return absl::NotFoundError(
+      fmt::format("rid = \"{}\" is the request id of no stream that runs", Printable(request_id)));
 }
 
 bool Publisher::TextSideAlive() const {

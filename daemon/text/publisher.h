@@ -1,5 +1,5 @@
-// Publisher publishes the sessions' events as token batches over ZeroMQ, and carries the text
-// side's aborts back to the sessions.
+// Publisher publishes the sessions' events as token batches over ZeroMQ, answers those who ask for
+// events again, and carries aborts back to the sessions.
 //
 // The publisher exists so that the verify thread never sends. One thread calls Run (or Step); any
 // thread may call TextSideAlive and Stop.
@@ -20,9 +20,11 @@
 #include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/session/session_list.h"
+#include "daemon/text/kept_streams.h"
 #include "ipc/events/token_event.h"
 #include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/pull_socket.h"
+#include "ipc/sockets/reply_socket.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -38,14 +40,18 @@ class Publisher {
     std::vector<std::string> aborts_endpoints;  // to bind
     BroadcastOptions subscribers = {};          // of the tokens endpoints
     PullOptions text_sides = {};                // of the aborts endpoints
-    // True if the text side is another process, which may end or be replaced. Streams whose stop
-    // strings no text side looks for are then aborted.
+    std::vector<std::string> ask_endpoints;     // to bind
+    ReplyOptions askers = {};                   // of the ask endpoints
+    KeepLimits keep = {};                       // what they may ask for
+    // True if the text side is another process, which may end or be replaced. If none comes within
+    // the grace, streams whose stop strings no text side looks for are aborted.
     bool watch_text_side = false;
+    int64_t text_grace_ns = 30'000'000'000;
   };
   static absl::StatusOr<std::unique_ptr<Publisher>> Create(const Options& options);
 
-  // Publishes the events that have come and applies the aborts that have come; true if there were
-  // any.
+  // Publishes the events that have come, applies the aborts and answers the asks that have come;
+  // true if there were any.
   bool Step();
 
   // Steps until Stop; then publishes the rest.
@@ -66,7 +72,7 @@ class Publisher {
     bool settled = false;  // the text side has had its last word, or will say none
   };
 
-  Publisher(const Options& options, PublishSocket tokens, PullSocket aborts);
+  Publisher(const Options& options, PublishSocket tokens, PullSocket aborts, ReplySocket asks);
 
   // Takes and sends the sessions' events; true if there were any.
   bool Publish();
@@ -88,8 +94,13 @@ class Publisher {
   absl::Status Handle(std::string_view topic, std::string_view payload);
   void Apply(const SignOfLife& alive);
   void Apply(const AbortRequest& request);
+  std::string AnswerAsk(std::string_view payload);
+  absl::Status AbortRequested(const std::string& request_id);
   void WatchTextSide();
-  void AbortUnwatched(std::string_view why);
+  // False if no text side was there, or if it is gone for good.
+  bool HasTextSide() const { return text_side_seen_ns_.load(std::memory_order_relaxed) != 0; }
+  // Aborts streams with stop strings: all, or those whose text no other text side can make.
+  void AbortUnwatched(std::string_view why, bool are_all);
 
   const Options options_;
   std::atomic<bool> stop_{false};
@@ -99,6 +110,8 @@ class Publisher {
   // Owned by the publisher thread.
   PublishSocket tokens_;
   PullSocket aborts_;
+  ReplySocket asks_;
+  KeptStreams kept_;
   uint64_t version_ = 0;
   SessionList::Snapshot snapshot_;
   SessionList::Snapshot retired_;

@@ -70,15 +70,15 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
   } else if (!event.stop_strings.empty()) {
     stream->stop_strings = std::make_shared<const std::vector<std::string>>(event.stop_strings);
   }
-  stream->tokens = event.offset;
   stream->cumulative_logprob = event.cumulative_logprob;
-  const bool has_stopped = source != nullptr && source->stop.has_value();
-  if (has_stopped) {
-    // The engine made the copy before it heard of the stop string.
+  if (source != nullptr && source->stop.has_value()) {
     stream->stop = source->stop;
     stream->tokens = source->tokens;
     stream->cumulative_logprob = source->cumulative_logprob;
   }
+  // The engine may have made a copy before it heard of the stop string.
+  const bool has_stopped = stream->stop.has_value();
+  if (!has_stopped) stream->tokens = event.offset;
   ++num_live_;
   ++counters_.streams;
   TextEvent out = Next(*stream);
@@ -113,14 +113,24 @@ std::unique_ptr<TextStreams::Stream> TextStreams::Begin(const TokenEvent& event)
     stops = *std::move(created);
   }
   // The tokens before the stream count for min_tokens.
-  const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, event.offset);
+  const uint64_t begin = event.offset - std::min<uint64_t>(event.offset, event.earlier.size());
+  const uint64_t min_tokens = event.min_tokens - std::min<uint64_t>(event.min_tokens, begin);
   TextStream text(vocabulary->second, std::move(stops),
                   {.skip_special_tokens = event.skip_special_tokens,
                    .include_stop = event.include_stop,
                    .min_tokens = min_tokens,
-                   .continues = event.offset > event.output_tail.size()});
+                   .continues = begin > event.output_tail.size()});
   text.Prime(event.prompt_tail, event.output_tail);
-  return std::make_unique<Stream>(std::move(text));
+  std::optional<int> stop;
+  uint64_t tokens = begin;
+  TextChunk ignored;  // the text of the source
+  for (; tokens < event.offset && !stop.has_value(); ++tokens) {
+    stop = text.Push(event.earlier[tokens - begin], false, &ignored);
+  }
+  auto stream = std::make_unique<Stream>(event.earlier.empty() ? std::move(text) : text.Fork());
+  stream->stop = stop;
+  stream->tokens = tokens;
+  return stream;
 }
 
 TextEvent TextStreams::Next(const Stream& stream) const {
@@ -164,6 +174,7 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
   // would pile up meanwhile.
   if (chunk.text.empty() && out.scores.empty()) return;
   TakeChunk(std::move(chunk), &out);
+  stream->checksum.Add(out.text);
   out.tokens = stream->tokens;
   texts->push_back(std::move(out));
 }
@@ -205,6 +216,8 @@ void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<
 void TextStreams::CloseWith(TextChunk chunk, TextEvent out, Stream* stream,
                             std::vector<TextEvent>* texts) {
   TakeChunk(std::move(chunk), &out);
+  stream->checksum.Add(out.text);
+  out.checksum = stream->checksum.value();
   out.kind = TextEventKind::kEnd;
   out.tokens = stream->tokens;
   out.accepted = stream->accepted;
@@ -213,6 +226,20 @@ void TextStreams::CloseWith(TextChunk chunk, TextEvent out, Stream* stream,
   texts->push_back(std::move(out));
   stream->ended = true;
   --num_live_;
+}
+
+void TextStreams::EndLost(uint64_t stream, std::vector<TextEvent>* texts,
+                          std::vector<AbortRequest>* aborts) {
+  const auto found = streams_.find(stream);
+  if (found == streams_.end()) return;
+  if (!found->second->ended) EndByGap(TokenEvent{}, found->second.get(), texts, aborts);
+  streams_.erase(found);
+}
+
+std::vector<std::pair<uint64_t, uint64_t>> TextStreams::Offsets() const {
+  std::vector<std::pair<uint64_t, uint64_t>> offsets;
+  for (const auto& [number, stream] : streams_) offsets.emplace_back(number, stream->tokens);
+  return offsets;
 }
 
 void TextStreams::EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts) {

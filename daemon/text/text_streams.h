@@ -1,8 +1,9 @@
 // TextStreams turns token events into text events and abort requests, for TextWorker.
 //
 // It does the detokenizer's work without sockets. One thread owns it; the same code runs in the
-// daemon and in specd-detok. Token offsets are absolute. Tokens that come twice are dropped. A gap
-// ends the stream with an error instead of wrong text.
+// daemon and in specd-detok. Token offsets are absolute. Tokens that come twice are dropped.
+// TextWorker asks for what is missing; if the daemon has not kept it either, the gap ends the
+// stream with an error instead of wrong text.
 //
 // A stream that begins in the middle of its sequence takes the state of the text before it from its
 // opening (daemon/session/text_tail.h) or, a fork, from the stream that it was copied from.
@@ -18,6 +19,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "detokenizer/text_stream.h"
 #include "detokenizer/vocabulary.h"
+#include "ipc/base/fnv.h"
 #include "ipc/events/token_event.h"
 
 namespace specd {
@@ -45,9 +47,14 @@ class TextStreams {
   void Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
              std::vector<AbortRequest>* aborts);
 
-  // Ends every stream with an error: events were lost, or another daemon has taken the old one's
-  // place.
+  // Ends every stream with an error: another daemon has taken the old one's place.
   void EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
+  // Ends one stream with an error, and forgets it: its end will not come.
+  void EndLost(uint64_t stream, std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
+
+  bool Has(uint64_t stream) const { return streams_.contains(stream); }
+  // The streams whose end has not come, and the tokens that each has.
+  std::vector<std::pair<uint64_t, uint64_t>> Offsets() const;
 
   // Streams whose text has not ended.
   uint64_t num_live() const { return num_live_; }
@@ -64,6 +71,7 @@ class TextStreams {
     uint64_t accepted = 0;
     uint64_t rounds = 0;
     double cumulative_logprob = 0;  // sum over `tokens`; NaN: none
+    Fnv1a checksum;                 // of the text that was given out
     std::string request_id;
     std::shared_ptr<const std::vector<std::string>> stop_strings;  // null: none
     std::optional<int> stop;  // the index of the stop string that ended the text

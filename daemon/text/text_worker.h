@@ -1,5 +1,8 @@
-// TextWorker connects TextStreams to sockets: it subscribes to token events, publishes text and
-// sends aborts.
+// TextWorker connects TextStreams to sockets: it subscribes to token events, publishes text, sends
+// aborts, and answers those who ask for text again.
+//
+// At its start, and after a loss, it asks the daemon for the streams that are open, and goes on
+// where it was: the answer is newer than what was lost. Until then it drops what it hears.
 //
 // The daemon runs one in a thread; specd-detok is a process around the same class. One thread calls
 // Run (or Step); any thread may call Stop.
@@ -12,13 +15,17 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
+#include "daemon/text/kept_texts.h"
 #include "daemon/text/text_streams.h"
 #include "ipc/sockets/publish_socket.h"
+#include "ipc/sockets/reply_socket.h"
+#include "ipc/sockets/request_socket.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -31,8 +38,12 @@ class TextWorker {
     ZmqContext* context = nullptr;
     std::string tokens_endpoint;        // to connect to
     std::string aborts_endpoint;        // to connect to
+    std::string ask_endpoint;           // to connect to
     std::string text_endpoint;          // to bind
+    std::string text_ask_endpoint;      // to bind
     BroadcastOptions subscribers = {};  // of the text endpoint
+    ReplyOptions askers = {};           // of the other
+    KeepLimits keep = {};               // the text that they may ask for
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
@@ -51,14 +62,23 @@ class TextWorker {
   const TextCounters& counters() const { return streams_.counters(); }
 
  private:
-  TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text, ZmqSocket aborts);
+  TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text, ZmqSocket aborts,
+             ReplySocket asks);
 
   void Handle(std::string_view topic, std::string_view payload);
   void HandleBatch(const TokenBatch& batch);
   // The publisher's last message before this one had number `seq`. Looks whether it is another
   // publisher, and whether a message is missing.
   void Follow(uint64_t epoch, uint64_t seq);
+  // Asks the daemon for all that is open. False if it does not answer; then it is asked again.
+  bool CatchUp();
+  absl::StatusOr<TokenAnswer> AskDaemon(const Ask& ask);
+  // Applies all events of the answers to an ask. An error if there was none.
+  absl::Status Replay(Ask ask);
+  std::string AnswerAsk(std::string_view payload) const;
   void SendTexts();
+  // Keeps the texts for those who ask, and drops them.
+  void KeepTexts();
   void SendAborts();
   void SendHeartbeats();
   // Both send the buffer.
@@ -73,10 +93,18 @@ class TextWorker {
   ZmqSocket tokens_;
   PublishSocket text_;
   ZmqSocket aborts_;
+  ReplySocket asks_;
+  RequestSocket daemon_;
+  KeptTexts kept_;
   TextStreams streams_;
   uint64_t instance_;
   uint64_t epoch_ = 0;  // 0: nothing heard yet
   uint64_t last_batch_seq_ = 0;
+  bool is_caught_up_ = false;
+  absl::flat_hash_set<uint64_t> replayed_;  // streams of the last answers
+  // Those of them that had ended before this worker knew them. Their text is kept, and not
+  // published.
+  absl::flat_hash_set<uint64_t> quiet_;
   AwakeTime awake_;
   int64_t last_heard_ns_;  // of awake_
   uint64_t seq_ = 0;

@@ -9,6 +9,7 @@
 #include "daemon/trace/parameter_hash.h"
 #include "daemon/trace/row_hash.h"
 #include "daemon/trace/task_fields.h"
+#include "daemon/trace/wide_row.h"
 #include "kernels/core/check.h"
 
 namespace specd {
@@ -124,13 +125,14 @@ static size_t RowBytesMax(const BackendLimits& limits) {
 }
 
 uint64_t RoundCopier::SizeBytes(const BackendLimits& limits) {
-  return NumRowsMax(limits) * (sizeof(RowKey) + sizeof(MemoryRead)) + RowBytesMax(limits);
+  return NumRowsMax(limits) * (sizeof(RowKey) + sizeof(MemoryRead)) + 2 * RowBytesMax(limits);
 }
 
 RoundCopier::RoundCopier(const BackendLimits& limits) {
   rows_.reserve(NumRowsMax(limits));
   reads_.reserve(rows_.capacity());
   hashed_row_ = std::make_unique_for_overwrite<std::byte[]>(RowBytesMax(limits));
+  narrow_row_ = std::make_unique_for_overwrite<std::byte[]>(RowBytesMax(limits));
 }
 
 uint64_t RoundCopier::Measure(const RanRound& round, const Selection& selection) {
@@ -245,10 +247,26 @@ RoundCopy* RoundCopier::Walk(const RanRound& round, const Selection& selection, 
   copy->target.data = nullptr;
   copy->draft = round.batch.draft;
   copy->draft.data = nullptr;
+  copy->draft.columns = nullptr;
+  copy->draft.num_columns = 0;
   copy->tasks = {tasks, selection.tasks.size()};
   copy->rows = {rows, rows_.size()};
   copy->answers = {answers, size_t{0}};
   return copy;
+}
+
+bool RoundCopier::CopyNarrow(const RanRound& round, const RowKey& row, std::byte* to) const {
+  const TensorView& draft = round.batch.draft;
+  const std::byte* from = row.bytes;
+  if (draft.space == MemorySpace::kDevice) {
+    const auto size_bytes =
+        static_cast<size_t>(NumElements(draft) * ::specd::SizeBytes(draft.dtype));
+    const MemoryRead read{.from = from, .to = narrow_row_.get(), .size_bytes = size_bytes};
+    if (!round.backend->ReadMemory({&read, 1}).ok()) return false;
+    from = narrow_row_.get();
+  }
+  WidenRow(draft, round.draft_columns, from, to);
+  return true;
 }
 
 // Reads of the device wait for all copies together.
@@ -263,6 +281,12 @@ bool RoundCopier::CopyRows(const RanRound& round, TraceLevel level, Arena* arena
     if (arena->counts_only()) continue;
     rows[i] = {.tensor = row.tensor, .index = row.index, .bytes = bytes};
     const std::byte* source = row.bytes;
+    if (row.tensor == TraceTensor::kDraft && round.batch.draft.columns != nullptr) {
+      std::byte* const to = bytes == nullptr ? hashed_row_.get() : bytes;
+      if (!CopyNarrow(round, row, to)) return false;
+      if (bytes == nullptr) rows[i].hash = RowHash({to, size_bytes});
+      continue;
+    }
     if (is_on_device) {
       std::byte* const to = bytes == nullptr ? hashed_row_.get() : bytes;
       reads_.push_back({.from = source, .to = to, .size_bytes = size_bytes});

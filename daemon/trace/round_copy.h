@@ -46,7 +46,7 @@ struct TaskCopy {
 
 struct RoundCopy : TraceRoundFacts {
   bool has_run = false;  // else the round was called off before it ran, and only answers are here
-  // Without memory: dtype, rules, space, width.
+  // Without memory: dtype, rules, space, width. Narrow draft rows are copied as rows of all ids.
   TensorView target;
   TensorView draft;
   std::span<TaskCopy> tasks;
@@ -55,8 +55,8 @@ struct RoundCopy : TraceRoundFacts {
 };
 
 // The places whose rows the task's method reads. Rows behind the place where the draft ended were
-// not read, except by `block`, which looks at the whole draft before it decides. Places of a tree are in
-// no such order, so all of them count.
+// not read, except by `block`, which looks at the whole draft before it decides. Places of a tree
+// are in no such order, so all of them count.
 int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome);
 
 // The bytes of one row of a tensor, or of a mask.
@@ -97,6 +97,8 @@ class RoundCopier {
 
   void ListRows(const RanRound& round, const Selection& selection);
   void ListPlaces(const RanRound& round, int32_t task_index, bool all_places);
+  // Writes a narrow draft row as a row of all ids. False: the backend did not give it.
+  bool CopyNarrow(const RanRound& round, const RowKey& row, std::byte* to) const;
   // Fills the rows of the copy. False: the backend did not give them.
   bool CopyRows(const RanRound& round, TraceLevel level, Arena* arena, RowCopy* rows);
   int32_t FindGrammarMask(const uint32_t* words) const;
@@ -110,8 +112,10 @@ class RoundCopier {
 
   std::vector<RowKey> rows_;       // of the measured round
   std::vector<MemoryRead> reads_;  // those of its rows that lie on the device
-  // Room for one row, to compute a hash without keeping the row. Untouched unless it is used.
+  // Room for one row, to compute a hash without keeping the row, and for a narrow row before it is
+  // widened. Untouched unless they are used.
   std::unique_ptr<std::byte[]> hashed_row_;
+  std::unique_ptr<std::byte[]> narrow_row_;
 };
 
 }  // namespace specd

@@ -24,7 +24,7 @@ struct DeviceRegionSpec {
 };
 
 // The tensor of a role in a region. A mask leaves dtype, kind and rules at their defaults and
-// counts its stride in words.
+// counts its stride in words. The kind of a draft map is SPECD_MAP_IDS or SPECD_MAP_OFFSETS.
 struct TensorSpec {
   uint32_t dtype = 0;         // DType; for slot outputs SPECD_INT32 or SPECD_INT64
   uint64_t offset_bytes = 0;  // of row 0
@@ -34,6 +34,7 @@ struct TensorSpec {
   bool renormalise = false;
   double scale = 1;
   double cap = 0;
+  uint64_t columns = 0;  // of narrow draft rows and their map; 0: vocab_size
 };
 
 }  // namespace specd

@@ -117,6 +117,7 @@ struct BindTensorRequest {
     f("scale", self.spec.scale);
     f("cap", self.spec.cap);
     f("renormalise", self.spec.renormalise);
+    f("columns", self.spec.columns);
   }
 };
 

@@ -1,5 +1,5 @@
-// Token events, text events and heartbeats are specd's messages to subscribers over ZeroMQ. One
-// message comes back: the text side's request to end a sequence.
+// Token events and heartbeats are specd's messages to subscribers over ZeroMQ, beside text events
+// (text_event.h). One message comes back: the text side's request to end a sequence.
 //
 // Every payload is one msgpack map with string keys, readable by any msgpack library. Decoding
 // ignores unknown keys, because a newer publisher may add some. It refuses a missing key, a wrong
@@ -17,24 +17,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "ipc/events/text_event.h"
 #include "kernels/core/round.h"
 #include "kernels/core/sequence_round.h"
 
 namespace specd {
 
-inline constexpr uint32_t kEventVersion = 1;
-inline constexpr size_t kEventBytesMax = 4 * 1024 * 1024;
 // Ids of the prompt and of earlier outputs that an opening may bring along.
 inline constexpr size_t kPromptTailMax = 64;
 inline constexpr size_t kOutputTailMax = 65536;
-
-// A topic is the first frame of a published message. A subscription is a prefix match. The text
-// topic therefore ends with a delimiter: "text/req-1/" does not match "text/req-10/".
-inline constexpr std::string_view kTokensTopic = "tokens";
-inline constexpr std::string_view kHeartbeatTopic = "heartbeat";
-std::string TextTopic(std::string_view request_id);
-// True if a published topic can begin with the prefix. A subscription to another finds nothing.
-bool IsTopicPrefix(std::string_view prefix);
 
 // ---- tokens: daemon to detokenizer and observers ------------------------------------------------
 
@@ -74,6 +65,9 @@ struct TokenEvent {
   // them.
   std::vector<TokenId> prompt_tail = {};
   std::vector<TokenId> output_tail = {};
+  // In an answer alone (ask.h), of a fork: the tokens between the opening of the stream that it was
+  // copied from and the copy. Their text is not the fork's, and forked_from is 0.
+  std::vector<TokenId> earlier = {};
 
   // tokens: those kept in one round
   std::vector<TokenId> ids;
@@ -92,11 +86,16 @@ struct TokenEvent {
   // end
   uint32_t finish_reason = 0;
   EndFault fault = {};
+  uint64_t checksum = 0;  // Fnv1a of the ids from the opening up to `offset`; 0: not known
 
   // open and end: the sum of the logprobs of the tokens before this event that were kept since the
   // sequence was opened. A fork's sum includes its source's. NaN: none; then it is not on the wire.
   double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
 };
+
+// The event as a map inside another one.
+void WriteTokenEvent(MapWriter* writer, const TokenEvent& event);
+void ReadTokenEvent(MapReader* reader, TokenEvent* event);
 
 struct TokenBatch {
   uint64_t epoch = 0;  // the daemon's
@@ -106,47 +105,6 @@ struct TokenBatch {
 
 void AppendTokenBatch(const TokenBatch& batch, std::string* out);
 absl::StatusOr<TokenBatch> DecodeTokenBatch(std::string_view payload);
-
-// ---- text: detokenizer to clients ---------------------------------------------------------------
-
-enum class TextEventKind : uint32_t { kOpen, kText, kEnd };
-
-// A piece of the text, and whether it comes from an accepted draft token.
-struct WireSpan {
-  uint32_t size_bytes = 0;
-  bool accepted = false;
-};
-
-struct TextEvent {
-  TextEventKind kind = TextEventKind::kText;
-  uint64_t epoch = 0;
-  uint64_t seq = 0;     // counts all messages of the publisher; gaps are normal for one stream
-  uint64_t stream = 0;  // unique in this epoch, while request ids are used again
-  std::string request_id;
-
-  // text and end
-  uint64_t token_offset = 0;    // tokens of the stream before this event
-  uint64_t tokens = 0;          // tokens of the stream after it
-  uint64_t byte_offset = 0;     // bytes of text before this event
-  std::string text;             // valid UTF-8
-  std::vector<WireSpan> spans;  // the spans together are as long as text
-  // As in TokenEvent, of the tokens from token_offset up to `tokens`. The text may be of other
-  // tokens, because it may be held back while its scores are not.
-  std::vector<TokenScore> scores;
-
-  // end
-  uint32_t finish_reason = 0;
-  std::string stop_string;        // the stop string that was found, or ""
-  TokenId stop_token = kNoToken;  // or the id; `stop` on the wire is a string, an integer or nil
-  uint64_t rounds = 0;            // rounds in which the stream gained tokens
-  uint64_t accepted = 0;          // accepted draft tokens among `tokens`
-  uint64_t late = 0;              // tokens dropped because they came after the end of the text
-  // The sum over `tokens`, as in TokenEvent.
-  double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
-};
-
-void AppendTextEvent(const TextEvent& event, std::string* out);
-absl::StatusOr<TextEvent> DecodeTextEvent(std::string_view payload);
 
 // ---- heartbeat ----------------------------------------------------------------------------------
 

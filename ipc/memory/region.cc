@@ -188,14 +188,26 @@ absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec) {
   return rules;
 }
 
+absl::Status CheckRowsInside(const RowMemory& memory, const TensorSpec& spec, uint64_t num_elements,
+                             uint64_t element_bytes) {
+  return CheckBounds(memory, spec, {num_elements, element_bytes}).status();
+}
+
 absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec& spec,
                                       int32_t vocab_size) {
+  const auto num_ids = static_cast<uint64_t>(vocab_size);
+  if (spec.columns > num_ids) {
+    return Invalid("columns", fmt::format("columns = {} is outside 1 .. {} (vocab_size), or 0 for "
+                                          "vocab_size; a row with more columns takes a row_stride",
+                                          spec.columns, vocab_size));
+  }
+  const bool is_narrow = spec.columns != 0 && spec.columns < num_ids;
   const absl::StatusOr<DType> dtype = CheckDType(spec.dtype);
   if (!dtype.ok()) return dtype.status();
   const absl::StatusOr<ElementRules> rules = CheckRules(spec);
   if (!rules.ok()) return rules.status();
   const absl::StatusOr<uint64_t> row_stride = CheckBounds(
-      memory, spec, {static_cast<uint64_t>(vocab_size), static_cast<uint64_t>(SizeBytes(*dtype))});
+      memory, spec, {is_narrow ? spec.columns : num_ids, static_cast<uint64_t>(SizeBytes(*dtype))});
   if (!row_stride.ok()) return row_stride.status();
   return TensorView{.data = static_cast<const char*>(memory.data) + spec.offset_bytes,
                     .dtype = *dtype,
@@ -203,19 +215,21 @@ absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec&
                     .row_stride = static_cast<int64_t>(*row_stride),
                     .vocab_size = vocab_size,
                     .rules = *rules,
-                    .space = memory.space};
+                    .space = memory.space,
+                    .num_columns = is_narrow ? static_cast<int32_t>(spec.columns) : 0};
 }
 
 // A tensor of integers has one type.
 absl::Status CheckPlain(const TensorSpec& spec, std::string_view what, bool has_dtype = false) {
   const TensorSpec plain;
   if ((has_dtype || spec.dtype == plain.dtype) && spec.kind == plain.kind &&
-      spec.scale == plain.scale && spec.cap == plain.cap && spec.renormalise == plain.renormalise) {
+      spec.scale == plain.scale && spec.cap == plain.cap && spec.renormalise == plain.renormalise &&
+      spec.columns == plain.columns) {
     return absl::OkStatus();
   }
   return Invalid("role",
-                 fmt::format("{} no use for {}kind, scale, cap or renormalise; leave them at "
-                             "their defaults",
+                 fmt::format("{} no use for {}kind, scale, cap, renormalise or columns; leave them "
+                             "at their defaults",
                              what, has_dtype ? "" : "dtype, "));
 }
 

@@ -76,6 +76,10 @@ std::string_view NameOf(SlotField field);
 absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
                                         uint32_t num_slots, uint32_t row_ids);
 
+// Returns an error that names the field unless all rows of num_elements lie in the region.
+absl::Status CheckRowsInside(const RowMemory& memory, const TensorSpec& spec, uint64_t num_elements,
+                             uint64_t element_bytes);
+
 // Returns how the elements are read, or an error that names the field. Rows without a region use
 // this too.
 absl::StatusOr<ElementRules> CheckRules(const TensorSpec& spec);

@@ -65,7 +65,7 @@ struct ChildRecord {
   int32_t id;
   uint32_t count;
   float weight;
-  uint32_t reserved;
+  uint32_t kind;  // SPECD_ONE_HOT, ...
   double mass;
 };
 inline constexpr uint32_t kChildrenAnswerBytes =

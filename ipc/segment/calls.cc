@@ -17,6 +17,7 @@ namespace {
 static_assert(sizeof(DraftSample) == sizeof(ChildRecord) &&
                   offsetof(DraftSample, count) == offsetof(ChildRecord, count) &&
                   offsetof(DraftSample, weight) == offsetof(ChildRecord, weight) &&
+                  offsetof(DraftSample, kind) == offsetof(ChildRecord, kind) &&
                   offsetof(DraftSample, mass) == offsetof(ChildRecord, mass),
               "children are read as they are");
 
@@ -162,7 +163,7 @@ void WriteAnswer(const DraftResult& answer, char* to) {
     const ChildRecord record{.id = child.id,
                              .count = child.count,
                              .weight = child.weight,
-                             .reserved = 0,
+                             .kind = static_cast<uint32_t>(child.kind),
                              .mass = child.mass};
     std::memcpy(to, &record, sizeof(record));
     to += sizeof(record);

@@ -1,5 +1,5 @@
-// PeerSet accepts the peers of an endpoint and reads what they send, for Broadcaster and
-// PullSocket.
+// PeerSet accepts the peers of an endpoint and reads what they send, for Broadcaster, PullSocket
+// and ReplySocket.
 //
 // It speaks ZMTP 3 (zmtp.h). A peer costs this process its connection and the beginning of one
 // frame. A peer that breaks the rules, or does not complete its handshake in time, is disconnected,

@@ -32,6 +32,10 @@ zmq::socket_type TypeOf(ZmqKind kind) {
       return zmq::socket_type::push;
     case ZmqKind::kPull:
       return zmq::socket_type::pull;
+    case ZmqKind::kRequest:
+      return zmq::socket_type::req;
+    case ZmqKind::kReply:
+      return zmq::socket_type::rep;
   }
   return zmq::socket_type::pub;
 }

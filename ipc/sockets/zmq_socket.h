@@ -2,9 +2,9 @@
 // only.
 //
 // It is for the threads of one process, and for a process that connects to another one's endpoint.
-// Strangers connect to a Broadcaster or a PullSocket. Threads may share a ZmqContext. A ZmqSocket
-// belongs to one thread at a time. All limits are set before the socket is bound or connected,
-// because libzmq ignores them for existing pipes.
+// Strangers connect to a Broadcaster, a PullSocket or a ReplySocket. Threads may share a
+// ZmqContext. A ZmqSocket belongs to one thread at a time. All limits are set before the socket is
+// bound or connected, because libzmq ignores them for existing pipes.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class ZmqContext {
   std::unique_ptr<zmq::context_t> context_;
 };
 
-enum class ZmqKind { kPublish, kSubscribe, kPush, kPull };
+enum class ZmqKind { kPublish, kSubscribe, kPush, kPull, kRequest, kReply };
 
 struct ZmqOptions {
   int send_queue_messages = 100000;             // high-water mark

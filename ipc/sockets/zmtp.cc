@@ -47,6 +47,24 @@ std::string Mechanism() {
   return name;
 }
 
+// What a role says it is, and what its peers must be.
+struct RoleRules {
+  std::string_view type;
+  std::string_view peer;
+  std::string_view other_peer;
+};
+RoleRules RulesOf(ZmtpRole role) {
+  switch (role) {
+    case ZmtpRole::kPublisher:
+      return {"PUB", "SUB", "XSUB"};
+    case ZmtpRole::kPuller:
+      return {"PULL", "PUSH", "PUSH"};
+    case ZmtpRole::kReplier:
+      return {"REP", "REQ", "DEALER"};
+  }
+  return {};
+}
+
 absl::Status Refused(std::string_view why) { return absl::InvalidArgumentError(std::string(why)); }
 
 }  // namespace
@@ -57,11 +75,11 @@ std::string ZmtpHello(ZmtpRole role) {
   out += "\x7f\x03\x01";
   out += Mechanism();
   out.resize(kGreetingBytes, '\0');
-  using std::string_view_literals::operator""sv;
-  AppendFrame(kCommand,
-              role == ZmtpRole::kPublisher ? "\x05READY\x0bSocket-Type\0\0\0\x03PUB"sv
-                                           : "\x05READY\x0bSocket-Type\0\0\0\x04PULL"sv,
-              &out);
+  const std::string_view type = RulesOf(role).type;
+  std::string ready = "\x05READY\x0bSocket-Type";
+  ready.append({'\0', '\0', '\0', static_cast<char>(type.size())});
+  ready += type;
+  AppendFrame(kCommand, ready, &out);
   return out;
 }
 
@@ -135,7 +153,10 @@ absl::Status ZmtpReader::TakeFrame(std::string_view* rest, bool* complete, Take 
 
 absl::Status ZmtpReader::TakeMessageFrame(bool more, std::string_view body, Take take) {
   if (!ready_) return Refused("it sends a message before READY");
-  if (role_ == ZmtpRole::kPuller) {
+  if (role_ != ZmtpRole::kPublisher) {
+    if (role_ == ZmtpRole::kReplier && !has_topic_ && !body.empty()) {
+      return Refused("the first frame of its request is not empty");
+    }
     if (!more && !has_topic_) return Refused("it sends a message of one frame, and two are needed");
     take(has_topic_ ? ZmtpInput::kPayload : ZmtpInput::kTopic, body);
     has_topic_ = more;
@@ -171,10 +192,10 @@ absl::Status ZmtpReader::TakeReady(std::string_view properties, Take take) {
     const std::string_view value = properties.substr(0, size);
     properties.remove_prefix(size);
     if (!absl::EqualsIgnoreCase({name.data(), name.size()}, "Socket-Type")) continue;
-    if (role_ == ZmtpRole::kPublisher && value != "SUB" && value != "XSUB") {
-      return Refused("it is no SUB socket");
+    const RoleRules rules = RulesOf(role_);
+    if (value != rules.peer && value != rules.other_peer) {
+      return Refused(fmt::format("it is no {} socket", rules.peer));
     }
-    if (role_ == ZmtpRole::kPuller && value != "PUSH") return Refused("it is no PUSH socket");
     ready_ = true;
   }
   if (!ready_) return Refused("READY names no socket type");

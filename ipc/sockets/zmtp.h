@@ -1,5 +1,5 @@
-// Zmtp reads and writes one side of ZMTP 3, the protocol of ZeroMQ sockets: that of a publisher or
-// of a puller.
+// Zmtp reads and writes one side of ZMTP 3, the protocol of ZeroMQ sockets: that of a publisher, a
+// puller or a replier.
 //
 // The rules are those of https://rfc.zeromq.org/spec/23 (3.0, where a subscription is a message)
 // and https://rfc.zeromq.org/spec/37 (3.1, where it is a command), with the mechanism NULL. libzmq
@@ -25,6 +25,7 @@ inline constexpr size_t kZmtpFrameBytesMax = 4096;
 enum class ZmtpRole {
   kPublisher,  // of SUB and XSUB sockets
   kPuller,     // of PUSH sockets, whose messages have two frames
+  kReplier,    // of REQ and DEALER sockets; the first of two frames is empty
 };
 
 // What this side sends once a connection is accepted: the greeting, and the command READY.
@@ -70,7 +71,7 @@ class ZmtpReader {
   std::string kept_;  // the bytes of the frame that is not complete
   bool greeted_ = false;
   bool ready_ = false;
-  bool has_topic_ = false;  // a puller's: the payload comes next
+  bool has_topic_ = false;  // not of a publisher: the payload comes next
 };
 
 }  // namespace specd

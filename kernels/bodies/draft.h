@@ -39,29 +39,35 @@ SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling 
     add(p.point);
     if (sampling == DraftSampling::kWithReplacement)
       counts[0] = static_cast<uint32_t>(num_children);
-  } else if (sampling == DraftSampling::kTopK) {
-    VisitBest(team, p, num_children, workspace, [&](int32_t, TokenId id, float) { add(id); });
   } else if (sampling == DraftSampling::kWithReplacement) {
     for (int32_t j = 0; j < num_children; ++j) {
       const TokenId id = Sample(team, p, coin_of(j));
       if (id != kNoToken) add(id);
     }
   } else {
+    int32_t num_best = 0;
+    while (num_best < num_children &&
+           KindOfChild(sampling, num_children, num_best) == DraftKind::kOneHot) {
+      ++num_best;
+    }
+    VisitBest(team, p, num_best, workspace, [&](int32_t, TokenId id, float) { add(id); });
     // Later children are drawn from the remaining ids. Filters are not applied again: the cut
     // stays.
     Row rest = p.row;
     rest.removed = ids;
     Distribution left = p;
-    for (int32_t j = 0; j < num_children && !left.bad(); ++j) {
+    for (int32_t j = num_ids; j >= num_best && j < num_children; ++j) {
+      rest.num_removed = num_ids;
+      if (j > 0) left = ReadDistribution(team, rest, p.scale, Filters{}, workspace);
+      if (left.bad()) break;
       const TokenId id = Sample(team, left, coin_of(j));
       if (id == kNoToken || id < 0 || id >= p.row.view.vocab_size) break;
       add(id);
-      rest.num_removed = num_ids;
-      if (j + 1 < num_children) left = ReadDistribution(team, rest, p.scale, Filters{}, workspace);
     }
   }
   for (int32_t i = 0; i < num_ids && team.leader(); ++i) {
-    samples[i] = {ids[i], counts[i], WeightOf(p, ids[i]), p.mass};
+    samples[i] = {ids[i], counts[i], WeightOf(p, ids[i]), KindOfChild(sampling, num_children, i),
+                  p.mass};
   }
   return num_ids;
 }

@@ -206,7 +206,7 @@ SPECD_HOT void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32
 
 // Whether the elements are those of the tensor.
 SPECD_INLINE bool IsReadAsItLies(const Row& row) {
-  return row.plain() && ArriveFunction{row.view.rules}.IsIdentity();
+  return row.plain() && row.view.columns == nullptr && ArriveFunction{row.view.rules}.IsIdentity();
 }
 
 // Loads one tile of processed elements, or some steps of it.

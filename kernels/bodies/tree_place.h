@@ -20,11 +20,12 @@ struct TreeFacts {
   RowFacts draft;  // of `base`
   double a = 1;
   double c = 0;
-  double mass = 1;       // S
-  double path = 1;       // P, the probability with which the path to this place stands (traversal)
-  double whole = 1;      // P = mass / whole once a child fell
-  int32_t base = kRoot;  // the drawn child whose proposal is d; kRoot: none
-  int32_t last = kRoot;  // the last child that fell; kRoot: none
+  double mass = 1;   // S
+  double path = 1;   // P, the probability with which the path to this place stands (traversal)
+  double whole = 1;  // P = mass / whole once a child fell
+  int32_t place = 0;
+  int32_t base = kRoot;      // the drawn child whose proposal is d; kRoot: none
+  int32_t last = kRoot;      // the last child that fell; kRoot: none
   TokenId point = kNoToken;  // d had all its mass on this id, which has left r
 };
 static_assert(sizeof(TreeFacts) <= kPlaceBytes);
@@ -44,8 +45,8 @@ class TreePlace {
 
   // Reads the target row of a place that no child has been verified at.
   SPECD_HD RowFault Begin(int32_t place, double path) {
-    place_ = place;
     facts_ = {};
+    facts_.place = place;
     facts_.path = path;
     p_ = rows_.ReadTarget(place);
     if (!p_.bad()) facts_.target = rows_.FactsOf(p_);
@@ -55,11 +56,10 @@ class TreePlace {
   // Keeps the place in the workspace until Resume. REQUIRES: Begin found no fault.
   SPECD_HD void Keep() {
     team_.Sync();
-    if (team_.leader()) *FactsAt(place_) = facts_;
+    if (team_.leader()) *FactsAt(facts_.place) = facts_;
     team_.Sync();
   }
   SPECD_HD void Resume(int32_t place) {
-    place_ = place;
     facts_ = *FactsAt(place);
     is_read_ = false;
     p_ = rows_.Recall(rows_.TargetRow(place), facts_.target);
@@ -70,7 +70,7 @@ class TreePlace {
     Remove(gone_, ListGone(), &p_.row);
   }
 
-  SPECD_HD int32_t place() const { return place_; }
+  SPECD_HD int32_t place() const { return facts_.place; }
   SPECD_HD double path() const { return facts_.path; }
   SPECD_HD const Distribution& target() const { return p_; }
   SPECD_HD bool is_changed() const { return facts_.last != kRoot; }
@@ -78,7 +78,7 @@ class TreePlace {
   // The next child with an id inside the vocabulary; kRoot: none.
   SPECD_HD int32_t NextChildAfter(int32_t child) const {
     do {
-      child = NextChild(draft_, place_, child);
+      child = NextChild(draft_, facts_.place, child);
     } while (child != kRoot && !rows_.IsInVocabulary(rows_.DraftToken(child)));
     return child;
   }
@@ -129,12 +129,12 @@ class TreePlace {
   // The token at this place if no child of it stands. `is_fresh`: no row has been read since Begin.
   SPECD_HD PlaceVerdict Draw(bool is_fresh) {
     if (!is_changed()) {
-      if (!is_fresh) p_ = rows_.ReadTarget(place_);
+      if (!is_fresh) p_ = rows_.ReadTarget(facts_.place);
       if (p_.bad()) return {.verdict = Verdict::kBadTarget, .fault = p_.fault};
       PlaceJudge<false, T, CoinSource> judge(rows_);
-      return {Verdict::kEnds, judge.SampleAt(place_, p_)};
+      return {Verdict::kEnds, judge.SampleAt(facts_.place, p_)};
     }
-    const uint64_t coin = rows_.CoinAt(place_, place_, Purpose::kResidual);
+    const uint64_t coin = rows_.CoinAt(facts_.place, facts_.place, Purpose::kResidual);
     const TokenId token = Replacement(coin, is_fresh);
     return token == kNoToken ? FromTarget(coin) : Drawn(token, coin);
   }
@@ -146,7 +146,7 @@ class TreePlace {
     for (int32_t child = next_child(); child != kRoot; child = NextChildAfter(child)) {
       AddGone(rows_.DraftToken(child), &count);
     }
-    const uint64_t coin = rows_.CoinAt(place_, place_, Purpose::kResidual);
+    const uint64_t coin = rows_.CoinAt(facts_.place, facts_.place, Purpose::kResidual);
     const TokenId token = SampleWithoutGone(count, coin);
     return token == kNoToken ? FromTarget(coin) : Drawn(token, coin);
   }
@@ -266,10 +266,13 @@ class TreePlace {
   SPECD_HD TokenId Replacement(uint64_t coin, bool is_fresh) {
     if (facts_.c == 0.0) {
       const int32_t num_gone = p_.row.num_removed;
-      if (!is_fresh) p_ = rows_.ReadTarget(place_);
+      if (!is_fresh) p_ = rows_.ReadTarget(facts_.place);
       return p_.bad() ? kNoToken : SampleWithoutGone(num_gone, coin);
     }
     if (!is_read_) ReadResidualHere();
+    // A draft row that has become a point since it was first read: there are no masses to draw
+    // from.
+    if (!residual_.whole && residual_.masses == nullptr) return kNoToken;
     return SampleResidual(team_, residual_, coin);
   }
   // Draws from p without the first `count` of gone_. REQUIRES: p's tiles are in the workspace.
@@ -287,19 +290,19 @@ class TreePlace {
     return left.bad() ? kNoToken : Sample(team_, left, coin);
   }
   SPECD_HD PlaceVerdict FromTarget(uint64_t coin) {
-    p_ = rows_.ReadTarget(place_);
+    p_ = rows_.ReadTarget(facts_.place);
     if (p_.bad()) return {Verdict::kBadTarget, kNoToken, 1, p_.fault};
     const TokenId token = Sample(team_, p_, coin);
-    rows_.RecordDraw(place_, p_, token, coin, Purpose::kResidual, 0);
+    rows_.RecordDraw(facts_.place, p_, token, coin, Purpose::kResidual, 0);
     return {Verdict::kEnds, token, 1};
   }
   SPECD_HD PlaceVerdict Drawn(TokenId token, uint64_t coin) const {
-    rows_.RecordDraw(place_, p_, token, coin, Purpose::kResidual, facts_.mass);
+    rows_.RecordDraw(facts_.place, p_, token, coin, Purpose::kResidual, facts_.mass);
     return {Verdict::kEnds, token};
   }
   // A record has room for one child of a place: the last one that was looked at.
   SPECD_HD void Record(int32_t child, const TreeShare& share) const {
-    if (PlaceDecision* record = rows_.RecordOf(place_)) {
+    if (PlaceDecision* record = rows_.RecordOf(facts_.place)) {
       const TokenId token = rows_.DraftToken(child);
       const bool is_drawn = IsDrawn(draft_, child);
       record->draft = token;
@@ -315,7 +318,6 @@ class TreePlace {
   ChainRows<T, CoinSource>& rows_;
   T& team_;
   const Draft& draft_;
-  int32_t place_ = 0;
   TreeFacts facts_;
   Distribution p_;
   Distribution q_;

@@ -131,6 +131,7 @@ class TaskRun {
       record->judged = record->stands = true;
       record->draft = record->token = rows_.DraftToken(node);
     }
+    CountIfInvalid(place);
     return Accept(place, node);
   }
 
@@ -345,7 +346,7 @@ class TaskRun {
     const Row row = rows_.TargetRow(i);
     return row.place.forced == kNoToken && ElementOf(row, token) == kInfinity;
   }
-  // Counts the draft tokens that another token replaced.
+  // Counts the draft tokens of a place that cannot be kept.
   SPECD_HD void CountIfInvalid(int32_t i) {
     for (int32_t node = NextChild(task_.draft, i, kRoot); node != kRoot;
          node = NextChild(task_.draft, i, node)) {
@@ -366,7 +367,7 @@ class TaskRun {
   int32_t fallen_ = -1;
 };
 
-// REQUIRES: if a draft token is kSampled, target and draft have the same vocabulary; the workspace
+// REQUIRES: if a draft token is drawn, target and draft have the same vocabulary; the workspace
 // is for that vocabulary and for num_nodes; output.tokens and the scores have room for num_nodes +
 // 1.
 template <Team T, typename CoinSource>

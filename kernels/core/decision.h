@@ -43,13 +43,13 @@ struct PlaceDecision {
   bool bad_target = false;
   bool bad_draft = false;
   TokenId token = kNoToken;  // the token that the round emitted here
-  // The draft token x: p(x) = p_weight / p_mass, and q(x) likewise; a mass of 0: not computed.
+  // The draft token x: p(x) = p_weight / p_mass, and q(x) likewise; a mass of 0: not computed. A
+  // place of a tree has several draft tokens: x is the last one that was judged.
   float p_weight = 0;
   float q_weight = 0;
   double p_mass = 0;
   double q_mass = 0;
   uint64_t accept_coin = kNoCoin;
-  // In a tree a place has several draft tokens; the record is that of the last one that was judged.
   // `block`: P before this place's token, and the bound that the accept coin must be below for the
   // draft up to this token to stand. A bound below 0: the walk did not come here.
   double prefix = 1;

@@ -67,6 +67,14 @@ SPECD_INLINE DraftKind KindOf(const Draft& draft, int32_t node) {
 SPECD_INLINE bool IsDrawn(const Draft& draft, int32_t node) {
   return KindOf(draft, node) != DraftKind::kOneHot;
 }
+// Looks at all kinds, those after a kNoToken too: how a token would have been drawn does not say
+// which token was drawn.
+SPECD_INLINE bool AnyDrawn(const Draft& draft) {
+  for (int32_t node = 0; node < draft.num_nodes; ++node) {
+    if (IsDrawn(draft, node)) return true;
+  }
+  return false;
+}
 
 SPECD_INLINE constexpr int32_t PlaceAfter(int32_t node) { return node + 1; }
 // The node that a place follows; kRoot for place 0.

@@ -58,7 +58,23 @@ SPECD_INLINE float LoadElementAs(const void* row, int64_t index) {
   }
 }
 
-SPECD_INLINE float LoadElement(const RowView& row, int64_t index) {
+// The element of an id that a narrow row has no column for: q is 0 there.
+SPECD_INLINE float AbsentElement(const RowView& row) {
+  return row.rules.kind == RowKind::kLogits ? -kInfinity : 0.0f;
+}
+
+// The element of an id in a narrow row. The load does not depend on a branch.
+template <DType kDType>
+SPECD_INLINE float LoadMappedAs(const RowView& row, TokenId id) {
+  const int32_t column = row.columns[id];
+  const float x = LoadElementAs<kDType>(row.data, column < 0 ? 0 : column);
+  return column < 0 ? AbsentElement(row) : x;
+}
+
+// The element of an id. REQUIRES: id is in the vocabulary.
+SPECD_INLINE float LoadElement(const RowView& row, TokenId id) {
+  const int32_t index = row.columns == nullptr ? id : row.columns[id];
+  if (index < 0) return AbsentElement(row);
   switch (row.dtype) {
     case DType::kFloat32:
       return LoadElementAs<DType::kFloat32>(row.data, index);

@@ -32,13 +32,31 @@ struct Filters {
 enum class DraftSampling : uint32_t {
   kWithReplacement = 0,
   kWithoutReplacement = 1,
-  kTopK = 2,  // the most probable ids: one-hot drafts
+  kTopK = 2,   // the most probable ids: one-hot drafts
+  kMixed = 3,  // the k - 1 most probable ids as one-hot drafts, and one draw from the rest
 };
+
+// The kind of child `index` of those that are drawn (CONTRACT §2).
+SPECD_INLINE constexpr DraftKind KindOfChild(DraftSampling sampling, int32_t num_children,
+                                             int32_t index) {
+  switch (sampling) {
+    case DraftSampling::kWithReplacement:
+      return DraftKind::kSampled;
+    case DraftSampling::kWithoutReplacement:
+      return DraftKind::kSampledRest;
+    case DraftSampling::kTopK:
+      return DraftKind::kOneHot;
+    case DraftSampling::kMixed:
+      return index + 1 < num_children ? DraftKind::kOneHot : DraftKind::kSampledRest;
+  }
+  return DraftKind::kOneHot;
+}
 
 struct DraftSample {
   TokenId id = kNoToken;
   uint32_t count = 0;  // how often it was drawn
   float weight = 0;    // q(id) = weight / mass, the side channel of a Draft
+  DraftKind kind = DraftKind::kOneHot;
   double mass = 0;
 };
 
@@ -221,12 +239,12 @@ inline bool WritesSlot(const RoundBatch& batch, int32_t task) {
   return batch.tasks[task].kind == TaskKind::kVerify && batch.outcomes[task].num_tokens > 0;
 }
 // Writes a completed task's row of a slot output to `row`. REQUIRES: WritesSlot; the host made the
-// whole task.
+// whole task; a tree has a path.
 SPECD_INLINE void WriteSlotRowOf(const RoundBatch& batch, int32_t task, const SlotOutput& output,
                                  void* row) {
   const Task& of = batch.tasks[task];
   const TaskOutcome& outcome = batch.outcomes[task];
-  SPECD_CHECK(!of.continues);
+  SPECD_CHECK(!of.continues && (batch.path != nullptr || of.draft.parents == nullptr));
   const int64_t first = int64_t{task} * batch.tokens_stride;
   const SlotCounts counts{
       .slot = of.slot,

@@ -68,7 +68,9 @@ struct ElementRules {
 };
 
 // A matrix of rows in memory; the innermost stride is 1 element. Offsets are 64-bit: a batch of
-// 2,048 rows of 2^20 floats is past 2^32 bytes.
+// 2,048 rows of 2^20 floats is past 2^32 bytes. Narrow rows (CONTRACT §2) have fewer elements than
+// the vocabulary has ids, and at least two: columns[id] is the element of an id, or -1 if it has
+// none.
 struct TensorView {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -77,6 +79,9 @@ struct TensorView {
   int32_t vocab_size = 0;
   ElementRules rules;
   MemorySpace space = MemorySpace::kHost;
+  // Where rounds read it (Backend::KeepColumns); null: element i belongs to id i.
+  const int32_t* columns = nullptr;
+  int32_t num_columns = 0;  // the elements of a row, if `columns` is set
 };
 
 // One row of a TensorView.
@@ -85,7 +90,13 @@ struct RowView {
   DType dtype = DType::kFloat32;
   int32_t vocab_size = 0;
   ElementRules rules;
+  const int32_t* columns = nullptr;
 };
+
+// The elements of one row in memory.
+SPECD_INLINE constexpr int32_t NumElements(const TensorView& tensor) {
+  return tensor.columns == nullptr ? tensor.vocab_size : tensor.num_columns;
+}
 
 // Rows of bits, one bit for each id: bit i % 32 of word i / 32 is 1 if id i is allowed. A row has
 // ceil(vocab_size / 32) words.
@@ -130,7 +141,7 @@ enum class RowFault : int32_t {
 SPECD_INLINE RowView RowAt(const TensorView& tensor, int64_t row) {
   const char* base = static_cast<const char*>(tensor.data);
   return {base + row * tensor.row_stride * SizeBytes(tensor.dtype), tensor.dtype, tensor.vocab_size,
-          tensor.rules};
+          tensor.rules, tensor.columns};
 }
 
 }  // namespace specd

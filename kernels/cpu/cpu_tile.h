@@ -69,7 +69,7 @@ extern const EmptyStep kEmptyStep;
 }  // namespace internal
 
 // Points each step at the row's elements as they are stored. The caller converts those that cannot
-// be read in place.
+// be read in place, and fetches those of a narrow row by id.
 SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t steps,
                              int32_t num_groups, CpuTile* tile) {
   const int32_t first = tile_index * kTileSize;
@@ -88,6 +88,7 @@ SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t st
                             ? source + step * kLanes * element_bytes
                             : reinterpret_cast<const char*>(internal::kEmptyStep.values);
   }
+  if (row.columns != nullptr) tile->bytes_ahead = 0;
 }
 
 // The ids of a tile that two masks allow; null allows all. Words after the vocabulary do not exist.

@@ -253,6 +253,13 @@ class ScalarTeam : public CpuMasking {
     PlaceSteps(row, tile_index, steps, seat_.num_groups, tile);
     for (const int32_t step : StepsOf(*tile)) {
       const int32_t count = tile->CountOf(step);
+      if (row.columns != nullptr) {
+        const TokenId first = tile_index * kTileSize + step * kLanes;
+        float* const by_id = tile->Move(step);
+        for (int32_t v = 0; v < count; ++v) by_id[v] = f(LoadMappedAs<kDType>(row, first + v));
+        for (int32_t v = count; v < kLanes; ++v) by_id[v] = -kInfinity;
+        continue;
+      }
       if (kInPlace && count == kLanes) continue;
       const char* source = tile->steps[step];
       float* out = tile->Move(step);

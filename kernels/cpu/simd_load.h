@@ -120,12 +120,60 @@ SPECD_INLINE void ConvertPart(const char* source, int32_t count, const F& f, flo
   }
 }
 
+// The elements of kSimdWidth ids of a narrow row, from this one on. No load depends on a branch. A
+// 16-bit element is the upper half of the word that begins with the element before it; that of
+// column 0 is the lower half of the first word.
+template <DType kDType>
+SPECD_INLINE SimdFloat GatherAs(const RowView& row, TokenId first) {
+  const auto column = hn::LoadU(Int32Tag(), row.columns + first);
+  SimdFloat x;
+  if constexpr (kDType == DType::kFloat32) {
+    const auto inside = hn::Max(column, hn::Zero(Int32Tag()));
+    x = SimdFloat(hn::GatherIndex(FloatTag(), static_cast<const float*>(row.data), inside));
+  } else {
+    const auto one = hn::Set(Int32Tag(), 1);
+    const auto offset = hn::ShiftLeft<1>(hn::Sub(hn::Max(column, one), one));
+    const auto word = hn::BitCast(
+        Uint32Tag(), hn::GatherOffset(Int32Tag(), static_cast<const int32_t*>(row.data), offset));
+    const auto is_lower = hn::RebindMask(Uint32Tag(), hn::Eq(column, hn::Zero(Int32Tag())));
+    const auto upper = hn::IfThenElse(is_lower, hn::ShiftLeft<16>(word), word);
+    const auto bits = hn::ShiftRight<16>(upper);
+    if constexpr (kDType == DType::kBFloat16) {
+      x = FloatOf(hn::ShiftLeft<16>(bits));
+    } else {
+      const hn::Rebind<uint16_t, FloatTag> half;
+      const hn::Rebind<hwy::float16_t, FloatTag> half_float;
+      const auto narrow = hn::DemoteTo(half, hn::BitCast(Int32Tag(), bits));
+      x = SimdFloat(hn::PromoteTo(FloatTag(), hn::BitCast(half_float, narrow)));
+    }
+  }
+  const SimdMask is_absent(hn::RebindMask(FloatTag(), hn::Lt(column, hn::Zero(Int32Tag()))));
+  return Select(is_absent, AbsentElement(row), x);
+}
+
+template <DType kDType, typename F>
+SPECD_INLINE void LoadMapped(const RowView& row, int32_t tile_index, const F& f, CpuTile* tile) {
+  for (const int32_t step : StepsOf(*tile)) {
+    const TokenId first = tile_index * kTileSize + step * kLanes;
+    const int32_t count = tile->CountOf(step);
+    if (count == kLanes) {
+      FillStep(step, tile,
+               [&](int32_t lane) { return SimdFloat(f(GatherAs<kDType>(row, first + lane))); });
+      continue;
+    }
+    float* const out = tile->Move(step);
+    for (int32_t v = 0; v < count; ++v) out[v] = f(LoadMappedAs<kDType>(row, first + v));
+    for (int32_t v = count; v < kLanes; ++v) out[v] = -kInfinity;
+  }
+}
+
 // Loads a tile's steps; each element is f(x) of the row's element x.
 template <DType kDType, typename F>
 SPECD_INLINE void LoadTile(const RowView& row, int32_t tile_index, uint32_t steps,
                            int32_t num_groups, const F& f, CpuTile* tile) {
   constexpr bool kInPlace = kDType == DType::kFloat32 && std::is_same_v<F, Identity>;
   PlaceSteps(row, tile_index, steps, num_groups, tile);
+  if (row.columns != nullptr) return LoadMapped<kDType>(row, tile_index, f, tile);
   for (const int32_t step : StepsOf(*tile)) {
     const int32_t count = tile->CountOf(step);
     if (kInPlace && count == kLanes) continue;

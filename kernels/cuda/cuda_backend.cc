@@ -195,8 +195,8 @@ BatchUpload CudaBackend::BeginPiece(const RoundBatch& batch, int32_t first) {
   arena_.Clear();
   answers_.Clear();
   const int32_t room = std::min(max_piece_, batch.num_tasks - first);
-  const int64_t target_bytes = batch.target.vocab_size * SizeBytes(batch.target.dtype);
-  const int64_t draft_bytes = batch.draft.vocab_size * SizeBytes(batch.draft.dtype);
+  const int64_t target_bytes = NumElements(batch.target) * SizeBytes(batch.target.dtype);
+  const int64_t draft_bytes = NumElements(batch.draft) * SizeBytes(batch.draft.dtype);
   const int64_t mask_bytes = MaskWords(batch.target.vocab_size) * sizeof(uint32_t);
   const BatchRows rows = {
       .target = {driver_.get(), rows_.get(), target_bytes},
@@ -328,6 +328,19 @@ absl::Status CudaBackend::ReadDraftTokensEarly(const TokenRows& rows,
       DeviceReader(driver_.get(), &answers_).ReadTokens(rows, reads, limits_.max_draft, max_piece_);
   driver_->EnqueueOn(nullptr);
   return result.ok() ? absl::OkStatus() : Failure(result);
+}
+
+absl::StatusOr<const int32_t*> CudaBackend::KeepColumns(std::span<const int32_t> columns) {
+  const absl::Status is_free = CheckNotCapturing(
+      driver_.get(), "columns are copied to it now, not when the graph is launched",
+      "end the capture first");
+  if (!is_free.ok()) return is_free;
+  GpuResult result = columns_.Allocate(driver_.get(), columns.size_bytes());
+  if (result.ok()) result = driver_->ToDevice(columns_.get(), columns.data(), columns.size_bytes());
+  const GpuResult copied = driver_->Synchronize();
+  if (result.ok()) result = copied;
+  if (!result.ok()) return Failure(result);
+  return reinterpret_cast<const int32_t*>(columns_.get());
 }
 
 absl::Status CudaBackend::ReadMemory(std::span<const MemoryRead> reads) {

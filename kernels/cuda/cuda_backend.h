@@ -44,6 +44,7 @@ class CudaBackend final : public Backend {
   absl::Status ReadDraftTokensEarly(const TokenRows& rows,
                                     std::span<const TokenRowRead> reads) override;
   absl::Status FollowStream(void* stream) override;
+  absl::StatusOr<const int32_t*> KeepColumns(std::span<const int32_t> columns) override;
   absl::Status ReadMemory(std::span<const MemoryRead> reads) override;
   absl::Status EnqueueStaged(void* stream, int32_t num_tasks) override;
   absl::Status Stage(const RoundBatch& batch) override;
@@ -96,6 +97,7 @@ class CudaBackend final : public Backend {
 
   DeviceMemory rows_;
   DeviceMemory masks_;
+  DeviceMemory columns_;  // of narrow rows
   DeviceMemory round_memory_;
   UploadArena arena_;
   AnswerArena answers_;

@@ -34,7 +34,7 @@ TensorView OnDevice(const TensorView& tensor, const RowUpload& rows) {
   TensorView copied = tensor;
   copied.data = rows.memory();
   copied.num_rows = rows.num_rows();
-  copied.row_stride = tensor.vocab_size;
+  copied.row_stride = NumElements(tensor);
   copied.space = MemorySpace::kDevice;
   return copied;
 }

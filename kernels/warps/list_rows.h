@@ -43,10 +43,7 @@ inline int32_t NumLaunches(const RoundBatch& batch, const Task& task) {
   if (!IsDecidedAtOnce(batch, task)) return 3;
   if (task.method == VerifyMethod::kGreedy) return 1;
   if (HasFilters(task.target_filters, vocab_size)) return 3;
-  const DraftKind* const kinds = task.draft.kinds;
-  const bool may_fall = task.method == VerifyMethod::kToken && kinds != nullptr &&
-                        std::find(kinds, kinds + task.draft.num_nodes, DraftKind::kSampled) !=
-                            kinds + task.draft.num_nodes;
+  const bool may_fall = task.method == VerifyMethod::kToken && AnyDrawn(task.draft);
   if (!may_fall) return 1;
   // If a side channel replaces draft rows, those rows have not been read.
   const bool is_known = task.draft.draft_weights == nullptr;

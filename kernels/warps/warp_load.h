@@ -166,10 +166,28 @@ SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
   }
 }
 
+// Fetches the steps of a tile of a narrow row, by id. Elements after the row's end are -inf.
+template <DType kDType>
+SPECD_HOT void FetchMapped(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
+                           float (&values)[kStepsPerTile][8]) {
+  SPECD_UNROLL
+  for (int32_t step = 0; step < kStepsPerTile; ++step) {
+    const TokenId first = tile_index * kTileSize + step * kLanes + 8 * lane;
+    const bool wanted = (steps >> step & 1u) != 0;
+    SPECD_UNROLL
+    for (int32_t j = 0; j < 8; ++j) {
+      const bool inside = wanted && first + j < row.vocab_size;
+      const float x = LoadMappedAs<kDType>(row, inside ? first + j : 0);
+      values[step][j] = inside ? x : -kInfinity;
+    }
+  }
+}
+
 // Fetches the steps of a tile. A whole tile is requested at once, any other tile step by step.
 template <DType kDType>
 SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
                          float (&values)[kStepsPerTile][8]) {
+  if (row.columns != nullptr) return FetchMapped<kDType>(row, tile_index, lane, steps, values);
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   const int64_t first = int64_t{tile_index} * kTileSize;
   // The elements of this tile and of later ones.

@@ -92,14 +92,14 @@ bool IsGreedy(const SequenceParams& params);
 // the drafts of each round decide it.
 VerifyMethod SequenceMethod(const SequenceParams& params);
 
-// Returns the method of one round, never kAuto. If at least one draft token of the round was drawn,
-// kAuto becomes kTree for a tree and kBlock for a chain. If none was, it becomes kExactMatch (plain
-// sampling included). kTree and kTraversal of a chain are kToken and kBlock. Any other method
-// stays. The kinds say how tokens were drawn, never which, so the choice cannot bias the output.
 struct DraftShape {
   bool any_drawn = false;
   bool is_tree = false;
 };
+// Returns the method of one round, never kAuto. If at least one draft token of the round was drawn,
+// kAuto becomes kTree for a tree and kBlock for a chain. If none was, it becomes kExactMatch (plain
+// sampling included). kTree and kTraversal of a chain are kToken and kBlock. Any other method
+// stays. The kinds say how tokens were drawn, never which, so the choice cannot bias the output.
 VerifyMethod ResolveMethod(VerifyMethod sequence_method, const DraftShape& draft);
 
 // ---- what kernels take of them ------------------------------------------------------------------

@@ -28,6 +28,8 @@ struct RanRound {
   bool is_intact = false;
   // The backend that ran the round, for ReadMemory of rows in device memory.
   Backend* backend = nullptr;
+  // If draft rows are narrow: the column of each id, in memory of the host.
+  const int32_t* draft_columns = nullptr;
 };
 
 class RoundObserver {

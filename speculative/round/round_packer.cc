@@ -26,15 +26,6 @@ int32_t NumNodesOf(const Draft& draft, int32_t vocab_size) {
 constexpr uint64_t kWarmSlicesMax =
     (size_t{kNodesMax} + 1) * (grammar::MaskBuilder::kUnitsMax / MaskFiller::kSlice.units);
 
-// Looks at all kinds, those after a kNoToken too: how a token would have been drawn does not say
-// which token was drawn.
-bool AnyDrawn(const Draft& draft) {
-  for (int32_t i = 0; i < draft.num_nodes; ++i) {
-    if (IsDrawn(draft, i)) return true;
-  }
-  return false;
-}
-
 // Rows that are all -1 constrain nothing and count as none.
 bool IsMasked(const SequenceInput& input) {
   if (input.mask_rows == nullptr) return false;

@@ -22,6 +22,7 @@ int64_t PassesOf(const Task& task) {
     case TaskKind::kSampleDraft:
       break;
   }
+  if (task.sampling == DraftSampling::kMixed) return 3;  // the row, its best ids, and the rest
   return task.sampling == DraftSampling::kWithoutReplacement ? task.num_children : 1;
 }
 
@@ -41,7 +42,9 @@ int64_t RoundPieces::RowWorkOf(const Task& task) const {
 int64_t RoundPieces::WorkOf(int32_t index) const {
   const Task& task = batch_.tasks[index];
   if (task.draft.target_argmax != nullptr) return 0;  // it reads no row
-  const int64_t num_rows = int64_t{task.draft.num_nodes} + (task.kind == TaskKind::kScore ? 0 : 1);
+  int64_t num_rows = int64_t{task.draft.num_nodes} + (task.kind == TaskKind::kScore ? 0 : 1);
+  // Each drawn child of a place that falls takes its own pass over q, and one over both rows.
+  if (IsTree(task) && ReadsDraftRows(task.method)) num_rows += 3 * int64_t{task.draft.num_nodes};
   return num_rows * RowWorkOf(task);
 }
 

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "kernels/core/check.h"
 #include "kernels/core/round.h"
@@ -19,6 +20,13 @@ namespace specd {
 
 // The number of tensor-parallel ranks that may have slot outputs of their own.
 inline constexpr uint32_t kReplicasMax = 8;
+
+// The columns of narrow draft rows.
+struct DraftMap {
+  std::vector<int32_t> columns;   // by id, -1: none
+  const int32_t* kept = nullptr;  // the same where rounds read it (Backend::KeepColumns)
+  int32_t num_columns = 0;        // 0: no map is bound
+};
 
 struct RowBindings {
   // A round without tensors may still bring argmax ids, which need the vocabulary size and no rows.
@@ -65,6 +73,7 @@ struct RowBindings {
 
   TensorView target;
   TensorView draft;
+  DraftMap map;
   MaskView mask;
   TokenRows draft_tokens;
 

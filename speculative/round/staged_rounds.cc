@@ -113,7 +113,8 @@ void StagedRounds::ShowRan(Staged* staged) const {
                   .status = failure_.ok() ? RoundStatus::kOk : RoundStatus::kDeviceError,
                   .sequences = {},
                   .is_intact = false,
-                  .backend = parts_.backend});
+                  .backend = parts_.backend,
+                  .draft_columns = parts_.rows->map.columns.data()});
 }
 
 // Earlier rounds were answered after this one was packed. The result therefore has the present

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/session/compile_limits.h"
+
 namespace specd {
 namespace {
 
@@ -103,29 +105,49 @@ TEST_SUITE("unit") {
     CHECK(Says(SetSpin(0, 65, &config), "max_sessions = 65"));
   }
 
-  TEST_CASE("memory is divided between constraints, subscribers and sessions") {
+  TEST_CASE("memory is divided between constraints, compiles, subscribers and sessions") {
     constexpr uint64_t kMib = uint64_t{1} << 20;
     DaemonConfig config;
-    // 400 MiB are left: 300 are taken, 75 of them for constraints, 37.5 for the subscribers of both
-    // endpoints, and a session has half the rest.
-    REQUIRE(SetMemory(0, 0, {.bytes = 400 * kMib, .bound_by = "a test"}, &config).ok());
+    // 400 MiB are left: 300 are taken, 75 of them for constraints, 37.5 for two compiles and as
+    // much for the subscribers of both endpoints, 18.75 for what these may ask for, and a session
+    // has half the rest.
+    REQUIRE(SetMemory({}, {.bytes = 400 * kMib, .bound_by = "a test"}, &config).ok());
     CHECK(config.memory.constraints_bytes == 75 * kMib);
     CHECK(config.memory.endpoint_bytes == 75 * kMib / 4);
-    CHECK(config.memory.sessions_bytes == 375 * kMib / 2);
-    CHECK(config.memory.session_bytes == 375 * kMib / 4);
-    // Constraints and subscribers never have more than their own bounds.
-    REQUIRE(SetMemory(64 << 10, 0, {}, &config).ok());
+    CHECK(config.compile_limits.bytes == 75 * kMib / 4);
+    CHECK(config.memory.kept_bytes == 75 * kMib / 8);
+    CHECK(config.memory.sessions_bytes == 525 * kMib / 4);
+    CHECK(config.memory.session_bytes == 525 * kMib / 8);
+    // Constraints, compiles and subscribers never have more than their own bounds.
+    REQUIRE(SetMemory({.memory_mib = 64 << 10}, {}, &config).ok());
     CHECK(config.memory.constraints_bytes == 2048 * kMib);
     CHECK(config.memory.endpoint_bytes == 256 * kMib);
-    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib - 512 * kMib);
-    REQUIRE(SetMemory(104, 65, {}, &config).ok());
-    CHECK(config.memory.session_bytes == 65 * kMib);
-    CHECK(Says(SetMemory(104, 66, {}, &config), "session_memory_mib = 66"));
-    CHECK(Says(SetMemory(-1, 0, {}, &config), "memory_mib = -1"));
-    CHECK(Says(SetMemory(0, -1, {}, &config), "session_memory_mib = -1"));
+    CHECK(config.compile_limits.bytes == 256 * kMib);
+    CHECK(config.memory.sessions_bytes == 62 * 1024 * kMib - 2 * 512 * kMib - 128 * kMib);
+    const auto set = [&config](int64_t memory_mib, int64_t session_memory_mib) {
+      return SetMemory({.memory_mib = memory_mib, .session_memory_mib = session_memory_mib}, {},
+                       &config);
+    };
+    REQUIRE(set(104, 45).ok());
+    CHECK(config.memory.session_bytes == 45 * kMib);
+    CHECK(Says(set(104, 46), "session_memory_mib = 46"));
+    CHECK(Says(set(-1, 0), "memory_mib = -1"));
+    CHECK(Says(set(0, -1), "session_memory_mib = -1"));
     // Where nothing is known, a bound exists all the same.
-    REQUIRE(SetMemory(0, 0, {}, &config).ok());
+    REQUIRE(SetMemory({}, {}, &config).ok());
     CHECK(config.memory.sessions_bytes > 0);
+  }
+
+  TEST_CASE("the terms of streams are seconds, and have ranges") {
+    DaemonConfig config;
+    CHECK(config.keep_ended_ns == 60'000'000'000);
+    CHECK(config.text_grace_ns == 30'000'000'000);
+    REQUIRE(SetPatience(0, 86'400, &config).ok());
+    CHECK(config.keep_ended_ns == 0);
+    CHECK(config.text_grace_ns == 86'400'000'000'000);
+    CHECK(Says(SetPatience(-1, 0, &config), "keep_ended = -1"));
+    CHECK(Says(SetPatience(0, 86'401, &config), "text_grace = 86401"));
+    CHECK(Says(SetPatience(0, 2, &config), "text_grace = 2 is outside 3 .. 86400 seconds"));
   }
 
   TEST_CASE("the compile of a constraint has limits, and these have ranges") {
@@ -133,18 +155,27 @@ TEST_SUITE("unit") {
     CHECK(config.compile_limits.cpu_ms == 2000);
     CHECK(config.compile_limits.bytes == 268'435'456);
     const uint64_t levels = config.compile_limits.levels;
-    REQUIRE(SetCompileLimits(1, 4096, &config).ok());
+    REQUIRE(SetCompileMs(1, &config.compile_limits).ok());
     CHECK(config.compile_limits.cpu_ms == 1);
-    CHECK(config.compile_limits.bytes == 4'294'967'296);
-    REQUIRE(SetCompileLimits(60'000, 16, &config).ok());
+    REQUIRE(SetCompileMs(60'000, &config.compile_limits).ok());
     CHECK(config.compile_limits.cpu_ms == 60'000);
+    CHECK(Says(SetCompileMs(0, &config.compile_limits), "compile_ms = 0 is outside 1 .. 60000"));
+    CHECK(Says(SetCompileMs(-1, &config.compile_limits), "compile_ms = -1"));
+    CHECK(Says(SetCompileMs(60'001, &config.compile_limits), "compile_ms = 60001"));
+    // Two compiles have an eighth of the memory, and the sessions have less by what these may take.
+    const auto set = [&config](int64_t memory_mib, int64_t compile_mib) {
+      return SetMemory({.memory_mib = memory_mib, .compile_mib = compile_mib}, {}, &config);
+    };
+    REQUIRE(set(65'536, 4096).ok());
+    CHECK(config.compile_limits.bytes == 4'294'967'296);
+    const uint64_t sessions_bytes = config.memory.sessions_bytes;
+    REQUIRE(set(65'536, 16).ok());
     CHECK(config.compile_limits.bytes == 16'777'216);
+    CHECK(config.memory.sessions_bytes - sessions_bytes == 2 * uint64_t{4'278'190'080});
     CHECK(config.compile_limits.levels == levels);
-    CHECK(Says(SetCompileLimits(0, 16, &config), "compile_ms = 0 is outside 1 .. 60000"));
-    CHECK(Says(SetCompileLimits(-1, 16, &config), "compile_ms = -1"));
-    CHECK(Says(SetCompileLimits(60'001, 16, &config), "compile_ms = 60001"));
-    CHECK(Says(SetCompileLimits(1, 15, &config), "compile_mib = 15 is outside 16 .. 4096"));
-    CHECK(Says(SetCompileLimits(1, 4097, &config), "compile_mib = 4097"));
+    CHECK(Says(set(65'536, 15), "compile_mib = 15 is outside 16 .. 4096"));
+    CHECK(Says(set(65'536, 4097), "compile_mib = 4097"));
+    CHECK(Says(set(65'535, 4096), "compile_mib = 4096 is more than a sixteenth"));
   }
 }
 

@@ -216,7 +216,7 @@ class Session {
 
   // Answers a call with children or a refusal; false if it is none of those.
   bool AnswerCall() {
-    const DraftSample sample{3, 1, 0.5f, 1.0};
+    const DraftSample sample{3, 1, 0.5f, DraftKind::kSampled, 1.0};
     if (copy_.kind() == SubmissionKind::kSampleDraft) {
       const std::vector<DraftResult> answers(
           copy_.draft_calls().size(), {.sequence = 1, .reason = {}, .children = {&sample, 1}});

@@ -1,11 +1,13 @@
 // Any payload from a publisher or a detokenizer: decoding ends, and what it accepts keeps the
-// promises of ipc/events/token_event.h and is written and read again with the same bytes.
+// promises of ipc/events/token_event.h and is written and read again with the same bytes. So does
+// any ask, and any answer to one.
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "ipc/events/ask.h"
 #include "ipc/events/token_event.h"
 #include "kernels/core/check.h"
 
@@ -56,6 +58,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   FuzzMessage(payload, DecodeTextEvent, AppendTextEvent);
   FuzzMessage(payload, DecodeHeartbeat, AppendHeartbeat);
   FuzzMessage(payload, DecodeAbortRequest, AppendAbortRequest);
+  FuzzMessage(payload, DecodeAsk, AppendAsk);
+  const auto append = [](const auto& answer, std::string* out) { AppendAnswer(answer, out); };
+  FuzzMessage(payload, DecodeTokenAnswer, append);
+  FuzzMessage(payload, DecodeTextAnswer, append);
   CheckPromises(payload);
   return 0;
 }

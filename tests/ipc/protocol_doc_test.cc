@@ -8,6 +8,7 @@
 #include <string>
 
 #include "ipc/control/control.h"
+#include "ipc/events/ask.h"
 #include "ipc/events/token_event.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/daemon_channel.h"
@@ -58,7 +59,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("PROTOCOL.md: the worked examples are the program's bytes") {
     const std::map<std::string, std::string> examples = ReadExamples();
-    CHECK(examples.size() == 8);
+    CHECK(examples.size() == 9);
 
     const absl::StatusOr<std::vector<uint8_t>> close =
         EncodeRequest(CloseSequenceRequest{uint64_t{1} << 32 | 5}, 7);
@@ -107,6 +108,11 @@ TEST_SUITE("unit") {
     AppendAbortRequest({0x0102030405060708, 1, 4, SPECD_FINISH_STOP}, &abort);
     REQUIRE(examples.contains("abort"));
     CHECK(abort == examples.at("abort"));
+
+    std::string ask;
+    AppendAsk({.kind = AskKind::kFrom, .stream = 1, .offset = 2}, &ask);
+    REQUIRE(examples.contains("ask"));
+    CHECK(ask == examples.at("ask"));
   }
 
   TEST_CASE("PROTOCOL.md: the record of a round is the program's bytes") {

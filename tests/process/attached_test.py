@@ -42,7 +42,7 @@ class AttachedTest(ProcessTest):
     def test_the_door(self):
         uri = self.ids_only()
         for script in ("door_test.py", "door_scores_test.py", "door_sequences_test.py",
-                       "parents_test.py", "in_flight_test.py", "asyncio_test.py", "dlpack_test.py",
+                       "parents_test.py", "trees_test.py", "in_flight_test.py", "asyncio_test.py", "dlpack_test.py",
                        "batch_test.py", "batch_openings_test.py", "batch_in_flight_test.py"):
             self.run_python(script, SPECD_TEST_URI=uri)
 

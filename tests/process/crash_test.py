@@ -89,7 +89,7 @@ class CrashTest(ProcessTest):
         self.stop(daemon)
 
     def test_detokenizer_killed(self):
-        daemon = self.daemon("--detokenizer=process")
+        daemon = self.daemon("--detokenizer=process", "--text_grace=3")
         start = lambda: self.start("specd-detok", f"--specd=unix:{self.socket}",
                                    f"--tokenizer={TOKENIZER}")
         detok = start()
@@ -103,8 +103,8 @@ class CrashTest(ProcessTest):
             return self.watched.running()
         wait_until(began, "the daemon to notice its detokenizer")
         self.kill(detok)
-        # No text side looks for its stop strings now: open streams are aborted, and the next prompt is
-        # refused until somebody does.
+        # No text side looks for its stop strings, and none comes in time: open streams are aborted, and
+        # the next prompt is refused until somebody does.
         self.assertEqual(self.watched.wait(), 1)
         self.assertIn("specd-detok", self.watched.stderr)
         plain = self.engine("--prompt=The daemon", "--max_tokens=20", "--print=none")

@@ -126,10 +126,10 @@ class ForkTest(ProcessTest):
 class GreedyTest(ProcessTest):
     """One engine asks for more memory than there is: it is refused, and the daemon serves the others."""
 
-    GROUP_BYTES = 512 << 20
+    GROUP_BYTES = 736 << 20
 
     def start_daemon(self, *flags):
-        """In a control group of 512 MiB. Without a tokenizer it serves every vocabulary."""
+        """In a control group of 736 MiB: a session has 120. Without a tokenizer it serves every vocabulary."""
         group = MemoryGroup.make(self.GROUP_BYTES)
         if group is None:
             self.skipTest("this machine lets this process make no control group with a bound of memory")
@@ -173,7 +173,7 @@ class GreedyTest(ProcessTest):
         self.assertServes(daemon)
 
     def test_the_flag_raises_the_bound(self):
-        daemon = self.start_daemon("--memory_mib=64", "--session_memory_mib=32")
+        daemon = self.start_daemon("--memory_mib=80", "--session_memory_mib=32")
         self.assertRefuses(daemon, "prompts", "of the 33554432 that --session_memory_mib allows")
         self.assertServes(daemon)
 
@@ -346,7 +346,7 @@ class UsersTest(UsersCase):
 
     def test_one_user_could_take_all_the_memory(self):
         # 100 MiB are for sessions, and 75 for those of one user. Each of these takes 23.
-        daemon = self.start_daemon("--memory_mib=160")
+        daemon = self.start_daemon("--memory_mib=229")
         answers = self.as_nobody(lambda: self.open_engines(4, 16384)).splitlines()
         self.assertEqual([answer[:3] for answer in answers], ["(0,"] * 3 + ["(-9"], answers)
         self.assertIn("memory_mib", answers[3])

@@ -58,7 +58,7 @@ class FinalTest(ProcessTest):
             self.assertEqual(running.final().finish_reason, "abort")
 
     def test_with_a_detokenizer_of_its_own_and_after_its_death(self):
-        self.daemon("--detokenizer=process")
+        self.daemon("--detokenizer=process", "--text_grace=3")
         detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
         with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:
             wait_until(lambda: self.accepts_stop_strings(engine), "the daemon to notice its detokenizer")
@@ -67,12 +67,12 @@ class FinalTest(ProcessTest):
             sequence, _ = self.write(engine, "axyb", stop="xy")
             self.assertIsNone(sequence.final(timeout_ms=50))
             detok.signal(signal.SIGKILL)
-            # The daemon gives the text side up after 3 seconds. The end is final then.
+            # The daemon gives the text side up after its grace. The end is final then.
             self.assertEqual(sequence.final().finish_reason, "length")
 
     def test_a_text_side_that_was_given_up_moves_no_end(self):
         # Bug: the last word was "length", and when the text side went on it became "stop".
-        self.daemon("--detokenizer=process")
+        self.daemon("--detokenizer=process", "--text_grace=3")
         detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
         client = self.client("--streams=1")
         with specd.Engine(f"unix:{self.socket}", vocab_size=V) as engine:

@@ -136,7 +136,7 @@ class LongCompileTest(ProcessTest):
 
     def begin(self):
         """A daemon that compiles."""
-        daemon = self.daemon("--compile_ms=60000", "--compile_mib=1024")
+        daemon = self.daemon("--compile_ms=60000", "--compile_mib=1024", "--memory_mib=16384")
         heavy = self.engine(f"--json_schema={endless_schema()}")
         wait_until(lambda: self.compiles(daemon) or not heavy.running(), "a long compile")
         self.assertTrue(heavy.running(), heavy.stderr)

@@ -140,7 +140,8 @@ class SubscriberTest(PeerCase):
 
     def test_a_deaf_subscriber_costs_its_share_and_is_disconnected(self):
         """A stopped subscriber of scores costs memory until the daemon is killed."""
-        flags = "--detokenizer=off", "--memory_mib=256"  # 16 MiB for each endpoint
+        # 16 MiB are for each endpoint.
+        flags = "--detokenizer=off", "--memory_mib=256", "--session_memory_mib=96"
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--eos_token_ids=0", *flags)
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
         deaf = self.subscriber("tokens")

@@ -16,7 +16,7 @@ import specd
 from specd import _library as c
 from specd import _structs
 from specd import (arrays, engine, param_table, params, results, rounds, row_space, slot_memory,
-                   sequence)
+                   sequence, trees)
 
 SCALARS = {
     "uint8_t": ctypes.c_uint8, "uint32_t": ctypes.c_uint32, "uint64_t": ctypes.c_uint64,
@@ -86,7 +86,9 @@ class AbiTest(unittest.TestCase):
                               ("", arrays.KINDS), ("", rounds._SAMPLING),
                               ("PARAM_", param_table.PARAM_TYPES), ("COIN_", sequence.COIN_PURPOSES)):
             mirrored |= {prefix + name.upper(): value for name, value in table.items()}
-        mirrored["TOP_K_CHILDREN"] = mirrored.pop("TOP_K")
+        for name in ("TOP_K", "MIXED"):
+            mirrored[name + "_CHILDREN"] = mirrored.pop(name)
+        mirrored |= {name.upper(): kind for name, kind in row_space._MAP_KINDS.items()}
         mirrored |= {name.upper(): value for name, value in arrays._DTYPES.items()}
         mirrored |= {name.upper().removesuffix("S"): value
                      for name, value in params.LOGPROBS_MODE.items()}
@@ -98,10 +100,11 @@ class AbiTest(unittest.TestCase):
                      for i, name in enumerate(results.FINISH_REASONS)}
         mirrored |= {"TARGET_ROWS": row_space._ROLES["target"],
                      "DRAFT_ROWS": row_space._ROLES["draft"],
+                     "DRAFT_MAP": row_space._DRAFT_MAP, "NODES_MAX": trees._NODES_MAX,
                      "GRAMMAR_MASK": row_space._ROLES["mask"],
                      "DRAFT_TOKENS": slot_memory.DRAFT_TOKENS, "DISCARD": rounds.DISCARD,
                      "DRAFTS_BY_SLOT": rounds.DRAFTS_BY_SLOT,
-                     "ONE_HOT": 0, "SAMPLED": 1, "OK": 0, "EMPTY": 2, "FULL": 1}
+                     "ONE_HOT": 0, "SAMPLED": 1, "SAMPLED_REST": 2, "OK": 0, "EMPTY": 2, "FULL": 1}
         for field, names in param_table.CONSTRAINT_CHOICES.items():
             prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()
             mirrored |= {f"{prefix}_{name.upper()}": i for i, name in enumerate(names)}

@@ -16,16 +16,19 @@ def sample_draft(sequence, row, prefix=(), rules=rows_of.Rules(), mask=None, sam
     contract.check_probabilities(row, rules)
     logits = rows_of.edit(rows_of.load(row, rules), params, place)
     q = rows_of.distribution(logits, sequence.params.draft_filters)
-    if sampling == "top_k":
-        order = np.lexsort((np.arange(len(q.p)), -logits.values))
-        order = order[q.kept[order]]
-        slacks = [rows_of.order_slack(logits, order[:i], order[i:])
-                  for i in range(1, min(num_children, len(order) - 1) + 1)]
-        return [(int(x), 1, q.p[x]) for x in order[:num_children]], min([q.slack] + slacks)
+    num_best = {"top_k": num_children, "mixed": num_children - 1}.get(sampling, 0)
+    order = np.lexsort((np.arange(len(q.p)), -logits.values))
+    order = order[q.kept[order]]
+    slacks = [rows_of.order_slack(logits, order[:i], order[i:])
+              for i in range(1, min(num_best, len(order) - 1) + 1)]
+    best = {int(x): 1 for x in order[:num_best]}
+    left = without(logits, q, best) if sampling == "mixed" and best else q
+    if sampling == "top_k" or left is None or len(best) < num_best:
+        return [(x, 1, q.p[x]) for x in best], min([q.slack] + slacks)
     coins = Coins(sequence.seed, len(sequence.output), len(sequence.output))
     first_node = len(prefix) + 1 if first_node is None else first_node
-    left, slack, drawn = q, q.slack, {}
-    for child in range(num_children):
+    slack, drawn = min([q.slack] + slacks), best
+    for child in range(num_best, num_children):
         token, near = rows_of.draw(left.p, coins.draft(len(prefix), first_node + child),
                                    left.mass_error)
         slack = min(slack, near)

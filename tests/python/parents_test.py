@@ -72,7 +72,7 @@ class ParentsTest(unittest.TestCase):
             draft = specd.Draft(sequence, [7, 1, 2], parents=[-1, -1, 1], sampled=[0, 2, 2],
                                 draft_rows=[0, 0, 1])
             result, = self.engine.verify(rows, [draft], q=q)
-            self.assertEqual((result.method, result.path.tolist(), result.tokens.tolist()),
+            self.assertEqual((result.verify, result.path.tolist(), result.tokens.tolist()),
                              (method, [1, 2], [1, 2, 3]))
 
     def test_siblings_that_do_not_fit_together_are_invalid_and_say_why(self):

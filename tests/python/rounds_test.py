@@ -173,15 +173,15 @@ class SceneRun:
         rng, oracle = self.rng, stream.oracle
         sides = []
         for i in range(len(q)):
-            sampling = str(rng.choice(["with_replacement", "without_replacement", "top_k"],
-                                      p=[0.7, 0.15, 0.15]))
+            sampling = str(rng.choice(["with_replacement", "without_replacement", "top_k", "mixed"],
+                                      p=[0.6, 0.15, 0.15, 0.1]))
             request = specd.DraftRequest(
                 stream.handle, draft.tokens, int(rng.choice([1, 1, 3])), sampling,
                 first_node=int(rng.choice([0, 17])))
             children, = self.engine.sample_draft(q[i:i + 1], [request], strict=False)
             self.judge_children(oracle, draft.q_rows[i], request, children)
             draft.tokens.append(int(children.ids[0]) if len(children.ids) else -1)
-            draft.sampled.append(sampling != "top_k")
+            draft.sampled.append(bool(children.sampled[0]) if len(children.ids) else True)
             sides.append((float(children.weights[0]), float(children.masses[0]))
                          if len(children.ids) else (0.0, 1.0))
         if rng.random() < 0.5 and all(draft.sampled) and oracle.finish_reason is None:
@@ -193,8 +193,7 @@ class SceneRun:
                 raise Failure(f"sample_draft: {children.status} for a finished sequence")
             return
         self.counts["sample_draft"] += 1
-        sampling = {"with_replacement": "with", "without_replacement": "without"}.get(
-            request.sampling, "top_k")
+        sampling = request.sampling.removesuffix("_replacement")
         try:
             expected, slack = contract_drafts.sample_draft(
                 oracle, q_row, request.prefix, self.scene.draft_rules, None, sampling,

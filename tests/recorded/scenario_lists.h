@@ -150,7 +150,7 @@ inline constexpr const char* kCalls[] = {
     "!coins 7|!fork 9|0>sss&1>sss|0>rrr&1>rrr",
     "!score 0 0 1|!score 0 5 4|a|!score 2 3 2|!score 2 0 1|!score 1 0 1|!score 0 65 1",
     "!sample 0 1 0|!sample 0 8 2|!sample 1 8 0|a|!sample 1 40 1|!sample 2 5 0|!sample 2 64 2",
-    "!sample 0 64 0|!sample 3 1 0|!sample 0 65 0|!sample 0 1 3|!sample 0 1 4",
+    "!sample 0 64 0|!sample 4 1 0|!sample 0 65 0|!sample 0 1 3|!sample 0 1 4",
     "!sample 0 4 0 >3|!score 0 2 5",
     "aaa|bb|oar|nda|a-a|!state|aaa|aaa|aaa|aaa|aaa|!state",
 };

@@ -40,7 +40,9 @@ TEST_SUITE("unit") {
     params.has_seed = true;
     params.presence_penalty = 1;
     const SequenceHandle s = f.Open(params);
-    f.backend->script = {Confirm(1, {1, 2}), Children({{3, 2, 0.5f, 2.0}, {4, 1, 0.25f, 2.0}})};
+    f.backend->script = {Confirm(1, {1, 2}),
+                         Children({{3, 2, 0.5f, DraftKind::kSampledRest, 2.0},
+                                   {4, 1, 0.25f, DraftKind::kSampledRest, 2.0}})};
     f.Round(s);
 
     f.backend->inspect = [&](const RoundBatch& batch) {
@@ -108,7 +110,7 @@ TEST_SUITE("unit") {
       CHECK(second.below_min_tokens);
       CHECK(batch.tasks[0].edits.penalties.frequency == 1);
     };
-    f.backend->script = {Children({{1, 1, 1, 1}}), Children({{2, 1, 1, 1}})};
+    f.backend->script = {Children({{1, 1, 1, {}, 1}}), Children({{2, 1, 1, {}, 1}})};
     DraftResult results[2];
     f.verifier->SampleDraft(inputs, results);
     CHECK(results[1].children[0].id == 2);
@@ -131,7 +133,7 @@ TEST_SUITE("unit") {
     const SequenceHandle s = verifier->Open(params)->handle;
     for (DraftInput& input : inputs) input.sequence = s;
     for (int turn = 0; turn < 2; ++turn) {  // the next call has its room again
-      backend->script = {Children({{1, 1, 1, 1}}), Children({{1, 1, 1, 1}})};
+      backend->script = {Children({{1, 1, 1, {}, 1}}), Children({{1, 1, 1, {}, 1}})};
       DraftResult results[3];
       verifier->SampleDraft(inputs, results);
       CHECK(results[1].status == RoundStatus::kOk);

@@ -91,7 +91,7 @@ TEST_SUITE("unit") {
     }
     // A value that fits the type is judged with the other values of the sequence.
     SequenceParams params;
-    REQUIRE(SetNumber("verify", 5, &params).ok());
+    REQUIRE(SetNumber("verify", 8, &params).ok());  // one past target_only
     CHECK_FALSE(ValidateParams(params, 8).ok());
   }
 

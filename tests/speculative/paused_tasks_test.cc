@@ -22,10 +22,12 @@ constexpr int32_t kSequences = 16;
 
 // Sequences of every method, with and without filters, penalties and scores.
 SequenceParams ParamsOf(int32_t i) {
-  constexpr VerifyMethod kMethods[] = {VerifyMethod::kAuto, VerifyMethod::kToken,
-                                       VerifyMethod::kBlock, VerifyMethod::kExactMatch};
+  constexpr VerifyMethod kMethods[] = {VerifyMethod::kAuto,      VerifyMethod::kToken,
+                                       VerifyMethod::kBlock,     VerifyMethod::kExactMatch,
+                                       VerifyMethod::kTraversal, VerifyMethod::kTargetOnly,
+                                       VerifyMethod::kTree};
   SequenceParams params;
-  params.verify = kMethods[i % 4];
+  params.verify = kMethods[i % 7];
   params.temperature = i % 5 == 4 ? 0.0 : 0.8;
   if (params.temperature == 0.0) params.verify = VerifyMethod::kAuto;
   params.top_p = i % 3 == 1 ? 0.9 : 1.0;
@@ -42,6 +44,7 @@ struct Answer {
   RoundStatus status;
   Ids tokens;
   uint32_t num_accepted;
+  std::vector<int32_t> path;
   std::vector<float> scores;
   uint64_t cumulative_logprob;  // its bits
   Refusal refusal;
@@ -72,6 +75,14 @@ std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
   const uint32_t rows[] = {0, 1, 2, 3, 4, 5, 6};
   const DraftKind kinds[kDrafts] = {DraftKind::kSampled, DraftKind::kSampled, DraftKind::kOneHot,
                                     DraftKind::kSampled, DraftKind::kSampled, DraftKind::kSampled};
+  // Half the rounds have trees: two nodes after the root, two after node 0, and two after node 3.
+  // Rows 0 to 5 want the ids of their numbers, so paths of three nodes are likely.
+  const int32_t parents[kDrafts] = {kRoot, kRoot, 0, 0, 3, 3};
+  const uint32_t tree_draft_rows[] = {0, 0, 1, 1, 4, 4};
+  const TokenId tree_tokens[kDrafts] = {0, 6, 7, 1, 4, 8};
+  const DraftKind tree_kinds[kDrafts] = {DraftKind::kSampledRest, DraftKind::kSampledRest,
+                                         DraftKind::kOneHot,      DraftKind::kSampledRest,
+                                         DraftKind::kSampledRest, DraftKind::kOneHot};
   std::vector<Answer> answers;
   for (int round = 0; round < 10; ++round) {
     for (int32_t row = 0; row <= kDrafts; ++row) {
@@ -96,6 +107,11 @@ std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
                      .kinds = kinds,
                      .target_rows = rows,
                      .draft_rows = rows};
+      if (round % 2 == 0) continue;
+      input.draft.parents = parents;
+      input.draft.tokens = tree_tokens;
+      input.draft.kinds = tree_kinds;
+      input.draft.draft_rows = tree_draft_rows;
     }
     std::vector<SequenceResult> results(kSequences);
     VerifyRound(&verifier, inputs, results);
@@ -103,6 +119,7 @@ std::vector<Answer> RunRounds(int64_t piece_work, int32_t threads) {
       Answer answer = {.status = result.status,
                        .tokens = Kept(result),
                        .num_accepted = result.num_accepted,
+                       .path = {result.path, result.path + result.num_accepted},
                        .scores = {},
                        .cumulative_logprob = std::bit_cast<uint64_t>(result.cumulative_logprob),
                        .refusal = result.refusal,
@@ -180,14 +197,17 @@ TEST_SUITE("unit") {
     uint32_t num_accepted = 0;
     int num_bad = 0;
     int num_scored = 0;
+    int num_deep = 0;  // of trees
     for (const Answer& answer : whole) {
       num_accepted += answer.num_accepted;
       num_bad += answer.status == RoundStatus::kBadDistribution ? 1 : 0;
       num_scored += answer.scores.empty() ? 0 : 1;
+      num_deep += answer.path.size() > 1 && answer.path[1] == 3 ? 1 : 0;
     }
     CHECK(num_accepted > 100);
     CHECK(num_bad > 1);
     CHECK(num_scored > 3);
+    CHECK(num_deep > 3);
     for (const int32_t threads : {1, 2, 3}) {
       for (const int64_t piece_work : {1, 2 * kVocab, 5 * kVocab, 20 * kVocab}) {
         CAPTURE(threads);

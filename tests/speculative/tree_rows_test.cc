@@ -11,6 +11,7 @@
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
 #include "tests/speculative/kept_tokens.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -56,7 +57,7 @@ struct Tree {
                    .target_rows = target_rows,
                    .draft_rows = draft_rows};
     SequenceResult result;
-    verifier->VerifyRound({&input, 1}, {&result, 1});
+    VerifyRound(verifier, {&input, 1}, {&result, 1});
     REQUIRE(verifier->Close(input.sequence));
     return result;
   }

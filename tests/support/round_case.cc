@@ -53,9 +53,15 @@ RoundCase::RoundCase(const Options& options)
     : options_(options),
       random_(options.seed),
       target_(MatrixOptions(options, options.target_kind, 1)),
-      draft_(MatrixOptions(options, options.draft_kind, 0)) {
+      draft_(MatrixOptions(options, options.draft_kind, 0)),
+      narrow_([&] {
+        RowMatrix::Options narrow = MatrixOptions(options, options.draft_kind, 0);
+        narrow.vocab_size = std::max(options.num_columns, 1);
+        return narrow;
+      }()) {
   // All rows like the same few ids, so that drafts stand a chance.
   for (int i = 0; i < 3; ++i) likely_.push_back(AnyId());
+  FillColumns();
   FillRows();
   FillMasks();
   sequences_.resize(static_cast<size_t>(options.batch));
@@ -70,15 +76,52 @@ RoundCase::RoundCase(const Options& options)
   }
 }
 
+// The likely ids have columns, but for one of them.
+void RoundCase::FillColumns() {
+  const auto num_ids = static_cast<size_t>(options_.vocab_size);
+  columns_.assign(num_ids, -1);
+  if (options_.num_columns == 0) return;
+  std::vector<TokenId> ids(num_ids);
+  std::iota(ids.begin(), ids.end(), 0);
+  std::shuffle(ids.begin(), ids.end(), random_);
+  std::stable_partition(ids.begin(), ids.end(),
+                        [this](TokenId id) { return id == likely_[0] || id == likely_[1]; });
+  std::shuffle(ids.begin(), ids.begin() + options_.num_columns, random_);
+  for (int32_t i = 0; i < options_.num_columns; ++i) columns_[static_cast<size_t>(ids[i])] = i;
+}
+
+TensorView RoundCase::draft_view() const {
+  if (options_.num_columns == 0 || is_wide_) return draft_.view();
+  TensorView view = narrow_.view();
+  view.vocab_size = options_.vocab_size;
+  view.columns = kept_columns_ == nullptr ? columns_.data() : kept_columns_;
+  view.num_columns = options_.num_columns;
+  return view;
+}
+
 void RoundCase::FillRows() {
   const auto store = [&](int64_t row, std::vector<double> values, RowKind kind, RowMatrix* matrix) {
     const bool probabilities = kind != RowKind::kLogits;
+    const bool is_narrow = matrix == &draft_ && options_.num_columns > 0;
+    const auto limit = [&](double absent) {
+      for (size_t id = 0; id < values.size() && is_narrow; ++id) {
+        if (columns_[id] < 0) values[id] = absent;
+      }
+    };
+    limit(-INFINITY);
     if (probabilities) ToProbabilities(options_.renormalise ? 0.75 : 1.0, &values);
     if (row == kNanRow) std::fill(values.begin(), values.end(), NAN);
     if (row == 10) values[random_() % values.size()] = probabilities ? 0.5 : INFINITY;
     if (row == 11) std::fill(values.begin(), values.end(), probabilities ? 0.0 : -INFINITY);
     if (row == 12) values[random_() % values.size()] = NAN;
+    limit(probabilities ? 0.0 : -INFINITY);
     matrix->Set(row, values);
+    if (!is_narrow) return;
+    std::vector<double> narrow(static_cast<size_t>(options_.num_columns));
+    for (size_t id = 0; id < values.size(); ++id) {
+      if (columns_[id] >= 0) narrow[static_cast<size_t>(columns_[id])] = values[id];
+    }
+    narrow_.Set(row, narrow);
   };
   for (int64_t row = 0; row < kNumRows; ++row) {
     std::vector<double> logits = RandomLogits(random_, options_.vocab_size);
@@ -135,8 +178,10 @@ void RoundCase::FillChain(Sequence* sequence) {
                               : chance == 1 ? options_.vocab_size + 3
                               : chance == 2 ? AnyId()
                                             : LikelyId());
-    sequence->kinds.push_back(options_.sampled || Chance(2) ? DraftKind::kSampled
-                                                            : DraftKind::kOneHot);
+    const bool is_drawn = options_.sampled || Chance(2);
+    // In a chain a token without siblings has left nothing out.
+    const DraftKind drawn = i % 3 == 2 ? DraftKind::kSampledRest : DraftKind::kSampled;
+    sequence->kinds.push_back(is_drawn ? drawn : DraftKind::kOneHot);
     sequence->target_rows.push_back(row());
     sequence->draft_rows.push_back(row());
   }
@@ -176,7 +221,7 @@ void RoundCase::FillTask(Sequence* sequence) {
     for (TokenId& token : sequence->draft) token = Chance(2) ? AnyId() : LikelyId();
   } else if (kind == 1) {
     task.kind = TaskKind::kSampleDraft;
-    task.sampling = static_cast<DraftSampling>(random_() % 3);
+    task.sampling = static_cast<DraftSampling>(random_() % 4);
     task.num_children = static_cast<int32_t>(1 + random_() % kChildren);
     task.first_node = static_cast<uint32_t>(random_() % 5);
   }
@@ -295,16 +340,18 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   const int32_t stride = options_.max_draft + 1;
   outcomes_.assign(places.size(), TaskOutcome{});
   tokens_.assign(places.size() * stride, -7);
+  path_.assign(tokens_.size(), -7);
   scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
-  samples_.assign(places.size() * kChildren, DraftSample{-7, 7, -7, -7});
+  samples_.assign(places.size() * kChildren, DraftSample{-7, 7, -7, DraftKind::kOneHot, -7});
   ClearSlotOutputs();
   const auto words = static_cast<int64_t>(mask_words_.size()) / kNumMasks;
   return {.target = target_.view(),
-          .draft = draft_.view(),
+          .draft = draft_view(),
           .tasks = tasks_.data(),
           .num_tasks = static_cast<int32_t>(tasks_.size()),
           .outcomes = outcomes_.data(),
           .tokens = tokens_.data(),
+          .path = path_.data(),
           .tokens_stride = stride,
           .mask = {mask_words_.data(), kNumMasks, words},
           .scores = scores_.data(),
@@ -351,6 +398,10 @@ std::string RoundCase::answer(int32_t i) const {
       outcome.num_accepted, outcome.num_drafts, outcome.num_tokens, outcome.empty_residuals,
       outcome.invalid_drafts, outcome.point_masses, static_cast<int>(outcome.fault));
   for (const TokenId token : tokens(i)) text += fmt::format(" {}", token);
+  for (int32_t node = 0; node < outcome.num_accepted; ++node) {
+    const int64_t first = int64_t{i} * (options_.max_draft + 1);
+    text += fmt::format(" node {}", path_[static_cast<size_t>(first + node)]);
+  }
   for (int32_t output = 0; output < kNumSlotOutputs; ++output) {
     const SlotOutput& of = slot_outputs_[output];
     text += fmt::format(" {}:", output);
@@ -363,8 +414,8 @@ std::string RoundCase::answer(int32_t i) const {
   if (task.kind == TaskKind::kSampleDraft) {
     for (int32_t child = 0; child < outcome.num_tokens; ++child) {
       const DraftSample& sample = samples_[int64_t{i} * kChildren + child];
-      text += fmt::format(" child {} x {} weight {:a} mass {:a};", sample.id, sample.count,
-                          sample.weight, sample.mass);
+      text += fmt::format(" child {} x {} weight {:a} mass {:a} kind {};", sample.id, sample.count,
+                          sample.weight, sample.mass, static_cast<int>(sample.kind));
     }
     return text;
   }

@@ -45,6 +45,8 @@ class RoundCase {
     bool whole = false;
     // Row r has most of its mass in tile r, or in tile r modulo the number of tiles.
     bool by_tile = false;
+    // Draft rows have this many columns, in any order of ids, and q is 0 elsewhere. 0: V columns.
+    int32_t num_columns = 0;
     float cap = 20;           // of scaled logits
     float repetition = 1.3f;  // the penalty of half of the sequences with edits
   };
@@ -52,6 +54,13 @@ class RoundCase {
   explicit RoundCase(const Options& options);
   RoundCase(const RoundCase&) = delete;
   RoundCase& operator=(const RoundCase&) = delete;
+
+  // With num_columns: the draft rows of later batches have V columns all the same.
+  void WidenDrafts() { is_wide_ = true; }
+  TensorView draft_view() const;
+  // The column of each id, and where the backend of the next batches has kept them.
+  const std::vector<int32_t>& columns() const { return columns_; }
+  void KeepColumnsAt(const int32_t* kept) { kept_columns_ = kept; }
 
   // The round, or the part with the tasks at `places`, in that order.
   RoundBatch All();
@@ -101,6 +110,7 @@ class RoundCase {
     Task task;
   };
 
+  void FillColumns();
   void FillRows();
   void FillMasks();
   void FillChain(Sequence* sequence);
@@ -117,6 +127,10 @@ class RoundCase {
   std::mt19937_64 random_;
   RowMatrix target_;
   RowMatrix draft_;
+  RowMatrix narrow_;                       // with num_columns, the same rows
+  std::vector<int32_t> columns_;           // by id, -1: none
+  const int32_t* kept_columns_ = nullptr;  // null: columns_
+  bool is_wide_ = false;
   std::vector<TokenId> likely_;
   std::vector<uint32_t> mask_words_;
   std::vector<Sequence> sequences_;
@@ -124,6 +138,7 @@ class RoundCase {
   std::vector<Task> tasks_;
   std::vector<TaskOutcome> outcomes_;
   std::vector<TokenId> tokens_;
+  std::vector<int32_t> path_;
   std::vector<TokenScore> scores_;
   std::vector<DraftSample> samples_;
   std::vector<TokenId> slot_memory_[kNumSlotOutputs];

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/core/draft.h"
-#include "tests/support/oracle.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd::oracle {
 

@@ -90,10 +90,9 @@ except specd.Error as error:
 
     def it_is_small_and_stripped(self):
         # The kernels are in the daemon, in libspecd, in the tests and in the bench, compressed for size:
-        # otherwise they would be four times 20 MB. 51 MiB on 2026-11-24, of which the kernel that records
-        # decisions takes 5.
+        # their PTX for one architecture alone has 26 MB. The bundle had 61 MiB on 2026-11-29.
         files = [file for file in self.bundle.rglob("*") if file.is_file()]
-        self.assertLess(sum(file.lstat().st_size for file in files), 54 << 20)
+        self.assertLess(sum(file.lstat().st_size for file in files), 64 << 20)
         for program in self.binaries():
             self.assertNotIn(".symtab", self.output_of("readelf", "-SW", program))
 

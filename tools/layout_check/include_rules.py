@@ -69,6 +69,7 @@ ARROWS = {
                          ("c", "std", "system", "intrinsics", "absl", "fmt", "hwy"), *_NO_CLOCK),
     "kernels": Arrow(("kernels",), ("c", "std", "system", "intrinsics", "absl", "fmt"), *_NO_CLOCK),
     # verifier -> round -> sequence -> processors -> params -> the base of grammar.
+    "speculative/drafts": _speculative("speculative/drafts"),
     "speculative": _speculative("speculative/.", "speculative/round", "speculative/sequence",
                                 "speculative/processors", "speculative/params",
                                 "speculative/grammar"),

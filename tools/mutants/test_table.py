@@ -118,6 +118,7 @@ _COVERING = {
     "kernels/bodies/team.h": ("row_steps_test", "teams_test", "emulated_rounds_test"),
     "kernels/bodies/tiles.h": ("tiles_test", "exact_test", "distribution_test", "resolve_test"),
     "kernels/bodies/transform.h": ("draft_test",),
+    "kernels/bodies/task_output.h": ("verify_test",),
     "kernels/bodies/tree_place.h": ("tree_law_test",),
     "kernels/bodies/tree_walk.h": ("tree_law_test",),
     "kernels/bodies/truncate.h": ("truncate_test", "row_cases_test", "narrow_filters_test",

@@ -12,9 +12,13 @@ extern "C" {
 /* ---- specd as the drafter's sampler --------------------------------------------------------- */
 
 enum {
-  SPECD_WITH_REPLACEMENT = 0,
-  SPECD_WITHOUT_REPLACEMENT = 1,
-  SPECD_TOP_K_CHILDREN = 2 /* the most probable ids: SPECD_ONE_HOT drafts */
+  SPECD_WITH_REPLACEMENT = 0,    /* SPECD_SAMPLED children */
+  SPECD_WITHOUT_REPLACEMENT = 1, /* SPECD_SAMPLED_REST children */
+  SPECD_TOP_K_CHILDREN = 2,      /* the most probable ids: SPECD_ONE_HOT children */
+  SPECD_MIXED_CHILDREN =
+      3 /* the num_children - 1 most probable ids as SPECD_ONE_HOT children, and a
+           SPECD_SAMPLED_REST child drawn from the others. Recommended for trees:
+           of these ways it keeps the most tokens (docs/ALGORITHMS.md, "Drafts") */
 };
 
 typedef struct specd_draft_request {
@@ -33,12 +37,15 @@ typedef struct specd_draft_request {
                             num_prefix + 1, as in a chain */
 } specd_draft_request;
 
-/* This struct has the same size in every version. */
+/* This struct has the same size in every version. As children in a tree, an id that was drawn
+ * `count` times with replacement is that many SPECD_SAMPLED siblings, in the order of the draws
+ * (specd_sample_draft): one for several draws would bias the output. */
 typedef struct specd_draft_child {
   int32_t id;
   uint32_t count; /* how often the id was drawn */
-  float weight;   /* q(id) = weight / mass: use as draft_weights and draft_masses of specd_draft */
-  uint32_t reserved;
+  float weight; /* q(id) = weight / mass: for a chain, draft_weights and draft_masses of specd_draft
+                 */
+  uint32_t kind; /* SPECD_ONE_HOT, ...: use as kinds of specd_draft */
   double mass;
 } specd_draft_child;
 
@@ -52,10 +59,13 @@ typedef struct specd_draft_children {
 } specd_draft_children;
 
 /* Draws draft tokens and waits for them. When attached it waits at most timeout_ms of
- * specd_options. At most max_batch requests. No round may be in flight, because the draw depends on
- * the tokens that are kept. If one request is out of range, all are refused.
- * SPECD_STATUS_BAD_DISTRIBUTION is about the row alone: here it ends no sequence. For a sequence
- * that has finished the status is SPECD_STATUS_FINISHED, and there are no children. */
+ * specd_options. At most max_batch requests, and several of them may be about nodes of one
+ * sequence. Siblings by SPECD_WITH_REPLACEMENT take one request for each, with num_children = 1 and
+ * the child's node as first_node: `count` does not tell the order of the draws, and any other order
+ * would bias the output. No round may be in flight, because the draw depends on the tokens that are
+ * kept. If one request is out of range, all are refused. SPECD_STATUS_BAD_DISTRIBUTION is about the
+ * row alone: here it ends no sequence. For a sequence that has finished the status is
+ * SPECD_STATUS_FINISHED, and there are no children. */
 SPECD_API int specd_sample_draft(specd_engine* engine, const specd_draft_request* requests,
                                  uint32_t num_requests, specd_draft_children* results);
 

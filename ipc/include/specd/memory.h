@@ -65,6 +65,12 @@ enum {
                                    would change a row are refused */
 };
 
+/* The elements of SPECD_DRAFT_MAP, as specd_tensor.kind. */
+enum {
+  SPECD_MAP_IDS = 0,    /* the id of each column */
+  SPECD_MAP_OFFSETS = 1 /* the id of each column less the column, as EAGLE-3's d2t has them */
+};
+
 enum {
   SPECD_TARGET_ROWS = 1,  /* required before the first round, unless every draft brings
                              target_argmax */
@@ -72,6 +78,7 @@ enum {
   SPECD_GRAMMAR_MASK = 3, /* int32 rows of ceil(vocab_size / 32) words: bit i % 32 of word i / 32 is
                              1 where id i is allowed */
   SPECD_DRAFT_TOKENS = 16, /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; see below */
+  SPECD_DRAFT_MAP = 17,    /* the ids of the columns of draft rows with fewer columns; see below */
   /* Slot outputs: integers that specd writes for the next forward; see below. A row is one element
    * wide unless a width is given. */
   SPECD_NEXT_TOKEN = 4,     /* the last kept token */
@@ -119,6 +126,12 @@ enum {
  * are the entries of SPECD_PREDICTS that it names, in order. SGLang's num_draft_tokens is
  * max_draft + 1.
  *
+ * SPECD_DRAFT_MAP: A drafter with a vocabulary of its own has draft rows with fewer columns than
+ * vocab_size. The map is one row of `columns` ids, SPECD_INT32 or SPECD_INT64: the id of each
+ * column, each id once. q is 0 for all other ids. specd copies the map at the call, so its memory
+ * may then be used for something else. The call unbinds SPECD_DRAFT_ROWS: bind these afterwards,
+ * with the same number of columns. Draft tokens are ids of the target, never columns.
+ *
  * SPECD_DRAFT_TOKENS: The drafter leaves draft tokens here, on the GPU for example, and the CPU
  * need not know them. Each slot has a row: num_rows >= max_sequences. row_stride counts ids from
  * row to row; it is at least max_draft, which is also the default. */
@@ -130,16 +143,17 @@ typedef struct specd_tensor {
   uint32_t kind;         /* SPECD_LOGITS, ... */
   uint64_t offset_bytes; /* of row 0, a multiple of the element size */
   uint64_t num_rows;     /* 1 .. 2^31 - 1; specd_draft names rows by index */
-  /* Distance from row to row, in elements, >= vocab_size; default 0 = vocab_size. A mask counts
+  /* Distance from row to row, in elements, >= columns; default 0 = columns. A mask counts
    * words of 32 bits, default 0 = ceil(vocab_size / 32). Draft tokens count ids, default 0 =
    * max_draft. Slot outputs: default 0 = the width of a row. */
   uint64_t row_stride;
   float scale;          /* > 0: logits are multiplied by it on load; default 1 */
   float cap;            /* > 0: logits then become cap * tanh(x / cap); default 0 = off */
   uint32_t renormalise; /* 0 or 1; default 0. 1: probabilities need not sum to 1 */
-  uint32_t reserved;    /* 0 */
-} specd_tensor; /* masks, draft tokens and slot outputs do not use kind, scale, cap and renormalise,
-                   and only slot outputs of these use dtype: leave the defaults */
+  uint32_t columns;     /* of a draft row, 2 .. vocab_size; default 0 = vocab_size. Fewer need a
+                           SPECD_DRAFT_MAP, which has as many */
+} specd_tensor; /* masks, draft tokens and slot outputs do not use kind, scale, cap, renormalise and
+                   columns, and only slot outputs of these use dtype: leave the defaults */
 
 SPECD_API void specd_tensor_init(specd_tensor* tensor);
 

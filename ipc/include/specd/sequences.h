@@ -218,8 +218,9 @@ typedef struct specd_param_info {
 SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
 
 /* Says why specd refuses a name that users of vLLM, SGLang or the OpenAI API know, and what to do
- * instead. With a `value` it also knows single values, such as "typical" of "verify"; NULL: the name
- * alone. For any other name the answer is NULL. The text is valid for the life of the library. */
+ * instead. With a `value` it also knows single values, such as "typical" of "verify"; NULL: the
+ * name alone. For any other name the answer is NULL. The text is valid for the life of the library.
+ */
 SPECD_API const char* specd_refused_param(const char* name, const char* value);
 
 /* Refuses what an embedded engine with these options would refuse when it opens a sequence, with

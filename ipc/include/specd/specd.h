@@ -3,8 +3,9 @@
  * specd verifies speculative drafts and samples tokens. An engine writes logits rows into memory
  * that it shares with specd, submits rounds, and polls for the confirmed tokens. A round names, for
  * each sequence, draft tokens and the rows that judge them. This header is the whole interface for
- * engines. It is C99 and needs no other include. Two headers beside it need no engine:
- * <specd/ops.h> has sampling functions, and <specd/grammar.h> has masks of constraints.
+ * engines. It is C99 and needs no other include. Three headers beside it need no engine:
+ * <specd/ops.h> has sampling functions, <specd/grammar.h> has masks of constraints, and
+ * <specd/trees.h> makes drafts of scores and of text.
  *
  * This header includes its parts, in this reading order:
  *

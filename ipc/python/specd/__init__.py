@@ -38,6 +38,7 @@ library. The other files are:
   results.py    the results of a round
   ops.py        functions that need no engine
   grammar.py    Tokenizer, Grammar and matchers: masks of allowed ids, without an engine
+  trees.py      drafts that are trees, of scores and of text, without an engine
   subscribe.py  subscribe: the text or the ids that a daemon publishes, without an engine
   stream_reader.py the streams behind a subscription: what each has had, and what is missing
 """
@@ -65,6 +66,7 @@ from .sequence import Sequence
 from .stream_reader import StreamEvent
 from .structured import StructuredOutputs
 from .subscribe import Subscription, subscribe
+from .trees import GrownTree, NgramDraft, draft_ngram, grow_tree, static_tree
 
 
 def version() -> str:
@@ -84,9 +86,9 @@ def load_backends(path: str | os.PathLike[str]) -> None:
 
 __all__ = [
     "Awaited", "BFloat16", "BatchOpening", "BatchResults", "BatchRound", "Children", "CudaStream", "Draft",
-    "DraftRequest", "Engine", "Error", "Grammar", "Logprob", "Matcher", "Member", "OpeningRefused", "Result",
-    "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence", "StreamEvent",
-    "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
-    "bfloat16", "fill_masks", "last_error", "load_backends", "pack_mask", "sample", "softmax", "subscribe",
-    "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
+    "DraftRequest", "Engine", "Error", "Grammar", "GrownTree", "Logprob", "Matcher", "Member", "NgramDraft",
+    "OpeningRefused", "Result", "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores", "Sequence",
+    "StreamEvent", "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask", "argmax",
+    "bfloat16", "draft_ngram", "fill_masks", "grow_tree", "last_error", "load_backends", "pack_mask", "sample",
+    "softmax", "static_tree", "subscribe", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",
 ]

@@ -39,7 +39,7 @@ class Tensor(Structure):
     _fields_ = [
         ("struct_size", c_uint32), ("region", c_uint32), ("dtype", c_uint32), ("kind", c_uint32),
         ("offset_bytes", c_uint64), ("num_rows", c_uint64), ("row_stride", c_uint64),
-        ("scale", c_float), ("cap", c_float), ("renormalise", c_uint32), ("reserved", c_uint32),
+        ("scale", c_float), ("cap", c_float), ("renormalise", c_uint32), ("columns", c_uint32),
     ]
 
 
@@ -204,8 +204,22 @@ class DraftRequest(Structure):
 
 
 class DraftChild(Structure):
-    _fields_ = [("id", c_int32), ("count", c_uint32), ("weight", c_float), ("reserved", c_uint32),
+    _fields_ = [("id", c_int32), ("count", c_uint32), ("weight", c_float), ("kind", c_uint32),
                 ("mass", c_double)]
+
+
+class Growth(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("num_candidates", c_uint32), ("parents", POINTER(c_int32)),
+        ("scores", POINTER(c_float)), ("num_nodes", c_uint32), ("max_depth", c_uint32),
+    ]
+
+
+class Ngrams(Structure):
+    _fields_ = [
+        ("struct_size", c_uint32), ("min_ngram", c_uint32), ("max_ngram", c_uint32),
+        ("num_nodes", c_uint32), ("max_depth", c_uint32), ("width", c_uint32), ("text", Ids),
+    ]
 
 
 class DraftChildren(Structure):

@@ -13,7 +13,7 @@ from . import _library as c
 from . import _structs as s
 from . import results
 from ._library import check, refusal, text_bytes
-from .arrays import id_array, integer, pointer
+from .arrays import boolean, id_array, integer, pointer
 from .batch import BatchRounds
 from .engine_handle import EngineHandle
 from .opening_batch import BatchOpenings
@@ -106,6 +106,14 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
         self.drain()
         self._space(role).bind_device(address, num_rows, dtype, row_stride, rules)
 
+    def draft_map(self, ids: Ids, offsets: bool = False) -> None:
+        """Names the id of each column of the draft rows, each id once, for a drafter with a vocabulary
+        of its own. offsets: `ids` has ids less their columns, as d2t of EAGLE-3 does. Draft rows then
+        have len(ids) columns, q is 0 for all other ids, and draft tokens are ids of the target. Arrays
+        of the role from earlier calls are void."""
+        self.drain()
+        self._space("draft").bind_map(ids, boolean(offsets, "offsets"))
+
     # ---- calls between rounds -------------------------------------------------------------------------
 
     def sample_draft(self, rows: Rows, requests: Items[DraftRequest | Sequence],
@@ -117,7 +125,7 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
         masks: for each request None or one row, as in verify. A sequence takes a mask only if it
           was opened with SamplingParams(draft_edits=True); otherwise the call is refused.
         strict: as in verify. A sequence that has finished gets no children.
-        Returns results.Children; its ids, q and sides go into specd.Draft.
+        Returns results.Children; its ids, sampled and sides go into specd.Draft.
         """
         asked = [r if isinstance(r, DraftRequest) else DraftRequest(r) for r in requests]
         self.drain()

@@ -142,8 +142,8 @@ ChildrenStatus = Literal["ok", "finished", "unknown_sequence", "bad_distribution
 
 @dataclasses.dataclass
 class Children:
-    """Draft tokens that specd drew: distinct ids, and how often each was drawn. q(id) = weight /
-    mass is the side channel of specd.Draft. status: "ok", or "finished", "unknown_sequence" or
+    """Draft tokens that specd drew: distinct ids, and how often each was drawn. `sampled` is theirs in
+    specd.Draft, and q(id) = weight / mass its side channel. status: "ok", or "finished", "unknown_sequence" or
     "bad_distribution"; the arrays are then empty. detail says what is wrong with a bad row."""
 
     sequence: OpenSequence
@@ -152,6 +152,7 @@ class Children:
     counts: Array
     weights: Array
     masses: Array
+    sampled: Array
     detail: str | None = None
 
     @property
@@ -231,7 +232,8 @@ def children_of(struct: Any, sequence: Any) -> Children:
     children = _copied(struct.children, struct.num_children, _CHILD)
     status: Any = STATUSES[struct.status]
     return Children(sequence, status, children["id"], children["count"],
-                    children["weight"], children["mass"], detail_of(struct.detail))
+                    children["weight"], children["mass"], children["kind"].astype(np.uint8),
+                    detail_of(struct.detail))
 
 
 def scores_of(struct: Any, per_token: int) -> tuple[str, Array, str | None]:

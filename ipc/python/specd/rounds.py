@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .row_types import Drafts, Ids
     from .sequence import Sequence as OpenSequence
 
-_SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2}
+_SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2, "mixed": 3}
 DISCARD = 1
 DRAFTS_BY_SLOT = 2
 
@@ -35,8 +35,9 @@ class Draft(Known):
     """A sequence's part of a round. Only `sequence` is needed: without tokens it is plain sampling.
 
     tokens: draft ids; -1 ends the draft, and so does any other id outside the vocabulary
-    sampled: for each token, True if it was drawn from a draft row, and 2 if it was drawn from the row
-      without the ids of its earlier siblings (SPECD_SAMPLED_REST). Default: True, if verify gets q
+    sampled: for each token, True if it was drawn from a draft row, and 2 if it was drawn from that row
+      without the ids of all one-hot siblings and of the earlier siblings of this kind
+      (SPECD_SAMPLED_REST). Default: True, if verify gets q
     target_rows, draft_rows, mask_rows: indices into the rows that the call gets (or, if it gets none,
       into the array from engine.rows), in place of the order in which rows stand; a mask row of -1
       is unconstrained
@@ -69,9 +70,10 @@ class Draft(Known):
 @dataclasses.dataclass
 class DraftRequest(Known):
     """A row of the draft model to draw from: num_children ids after `prefix`, with sampling
-    "with_replacement", "without_replacement" or "top_k". `row` is an index into the draft rows; its
-    default is the index in the list. The coins are those of nodes first_node, first_node + 1, ...;
-    0: as in a chain."""
+    "with_replacement", "without_replacement", "top_k" or "mixed" (the best num_children - 1 ids, and one
+    drawn from the rest; recommended for trees). `row` is an index into the draft rows; its default is
+    the index in the list. The coins are those of nodes first_node, first_node + 1, ...; 0: as in a
+    chain. Requests may be about several nodes of one sequence."""
 
     sequence: OpenSequence | int
     prefix: Ids = ()

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .engine_handle import EngineHandle
 
 _ROLES = {"target": 1, "draft": 2, "mask": 3}
+_DRAFT_MAP = 17
+_MAP_KINDS = {"map_ids": 0, "map_offsets": 1}
 
 
 class Binding(NamedTuple):
@@ -50,6 +52,7 @@ class RowSpace:
     def __init__(self, engine: EngineHandle, role: str):
         self.engine, self.role = engine, role
         self.rules: dict[str, Any] = {}
+        self.num_mapped = 0  # the columns of draft rows that a map names; 0: as many as ids
         self.own, self.copies = Memory(engine, True), Memory(engine, False)
         self.copied, self.lent = CopiedRows(), LentRows(engine)
         # the binding of the caller's rows: an array, or device memory
@@ -62,7 +65,7 @@ class RowSpace:
     def columns(self) -> int:
         if self.role == "mask":
             return (self.engine.vocab_size + 31) // 32
-        return self.engine.vocab_size
+        return self.num_mapped or self.engine.vocab_size
 
     # ---- the caller's rows
 
@@ -91,6 +94,29 @@ class RowSpace:
             unregister(self.engine, region)
             raise
         self.array = None
+
+    def bind_map(self, ids: Any, are_offsets: bool) -> None:
+        """Binds the ids of the columns of draft rows. The library unbinds the rows of before."""
+        elements = np.atleast_1d(integers(ids, np.int64, "ids"))
+        if elements.ndim != 1:
+            raise refusal(f"ids: {elements.ndim} dimensions where a list is needed, an id for each "
+                          "column")
+        memory = Memory(self.engine, False)
+        memory.reserve(max(elements.nbytes, 1), max(len(elements), 1))
+        try:
+            np.frombuffer(memory.buffer, np.int64, len(elements))[:] = elements
+            tensor = c.initialised(s.Tensor, "specd_tensor_init")
+            tensor.region, tensor.dtype, tensor.num_rows = memory.region, 4, 1
+            tensor.kind = _MAP_KINDS["map_offsets" if are_offsets else "map_ids"]
+            tensor.columns = len(elements)
+            check(c.load().specd_bind(self.engine.pointer, _DRAFT_MAP, ctypes.byref(tensor)))
+        finally:
+            unregister(self.engine, memory.region)
+        before = self.home if self.array is None else None
+        self.num_mapped = len(elements)
+        self.home = self.array = self.bound = None
+        if before is not None:
+            unregister(self.engine, before.region)
 
     def _shape(self, dtype: Any, row_stride: int | None) -> tuple[int, int]:
         code = 0 if self.role == "mask" else dtype_code(dtype)
@@ -253,6 +279,7 @@ class RowSpace:
         tensor.dtype, tensor.num_rows = binding.code, binding.num_rows
         tensor.row_stride = binding.row_stride
         if self.role != "mask":
+            tensor.columns = self.columns()
             set_rules(tensor, self.rules)
         pointer, rules = self.engine.pointer, dict(self.rules)
         codes: list[int] = []
@@ -267,7 +294,7 @@ class RowSpace:
 
     def _view(self, memory: Memory, num_rows: int, code: int, row_stride: int) -> Array:
         if self.role != "mask":
-            return numpy_view(memory.buffer, num_rows, row_stride, self.engine.vocab_size, code)
+            return numpy_view(memory.buffer, num_rows, row_stride, self.columns(), code)
         words: Array = np.frombuffer(memory.buffer, np.int32, num_rows * row_stride)
         return words.reshape(num_rows, row_stride)[:, :self.columns()]
 

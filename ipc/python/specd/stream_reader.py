@@ -22,16 +22,18 @@ HEARTBEAT = b"heartbeat"
 
 @dataclasses.dataclass(frozen=True)
 class StreamEvent:
-    """One message about one stream. The stream's number tells streams apart, also where two have the
+    """What one message says about one stream. The stream's number tells streams apart, also where two have the
     same request_id one after another."""
 
-    kind: str  # "open", "text" (or "tokens"), "end", "lost": the publisher has gone, or started anew
+    # "open", "text" (or "tokens"), "end"; "lost": no more comes, and `why` says why. With best_effort
+    # the publisher has then gone, or started anew.
+    kind: str
     stream: int
     # Token events name the request in "open" alone: None if that was before the subscription.
     request_id: str | None = None
     offset: int = 0  # bytes of text (or tokens) of the stream before this event
-    # Bytes (or tokens) right before this event that did not come: the subscription began later than
-    # the stream, or was too slow.
+    # With best_effort: bytes (or tokens) right before this event that did not come, because the
+    # subscription began later than the stream, or was too slow.
     missed: int = 0
     text: str = ""
     ids: tuple[int, ...] = ()
@@ -40,11 +42,12 @@ class StreamEvent:
     # As in specd.Result, for each token from token_offset on. None without logprobs, and for events
     # without tokens. Text that may become a stop string is held back, and the scores of its tokens
     # are not. If token_offset is larger than the last event's token_offset + len(scores), scores
-    # were lost, which `missed` does not say.
+    # were lost, which `missed` does not say: what was lost and asked for again comes without.
     scores: Array | None = dataclasses.field(default=None, repr=False, compare=False)
     finish: str | None = None  # of "end": "stop", "length", "abort" or "error"
     # The whole message as it was sent, such as spans, accepted and logprobs.
     message: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    why: str | None = None  # of "lost"
 
     @property
     def logprobs(self) -> list[dict[int, Logprob]] | None:
@@ -62,12 +65,15 @@ class StreamReader:
         self._have: dict[int, int] = {}
         self._names: dict[int, str | None] = {}  # by stream
 
-    def read(self, topic: bytes, message: dict[str, Any]) -> list[StreamEvent]:
-        """Returns the events of a message, a map."""
+    def check_version(self, message: dict[str, Any]) -> None:
         if message.get("v") != PROTOCOL:
             raise Error(-5, "SPECD_ERROR_VERSION",
                         f"v: a message of version {message.get('v')}, and this package reads "
                         f"version {PROTOCOL}; use the package of the daemon's version")
+
+    def read(self, topic: bytes, message: dict[str, Any]) -> list[StreamEvent]:
+        """Returns the events of a message, a map."""
+        self.check_version(message)
         is_heartbeat = topic == HEARTBEAT
         lost = self._lost() if self._has_restarted(message, is_heartbeat) else []
         self._seq = message["seq"]
@@ -115,10 +121,10 @@ class StreamReader:
         if self._is_wanted(name):
             yield StreamEvent(kind, stream, name, offset, max(offset - have, 0), text, ids,
                               message.get("token_offset", message.get("offset", 0)),
-                              _scores(message.get("scores")), message.get("finish"), message)
+                              scores_of(message.get("scores")), message.get("finish"), message)
 
 
-def _scores(tokens: list[list[list[float]]] | None) -> Array | None:
+def scores_of(tokens: list[list[list[float]]] | None) -> Array | None:
     if tokens is None:
         return None
     return np.array([[tuple(score) for score in token] for token in tokens], SCORE)

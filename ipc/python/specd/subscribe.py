@@ -4,52 +4,67 @@ pyzmq and msgpack, and no engine."""
 from __future__ import annotations
 
 import collections
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 from ._library import Error, refusal
 from .arrays import integer
+from .exact_reader import ExactReader
 from .stream_reader import HEARTBEAT, StreamEvent, StreamReader
 
 __all__ = ["StreamEvent", "Subscription", "subscribe"]
 
+_AGAIN_S = 0.05    # between two asks to a side that cannot answer yet
+_RESEND_MS = 1000  # an ask without an answer is sent again
+
 
 def subscribe(endpoint: str, request_id: str | None = None, ids: bool = False,
-              silence_ms: int = 5000) -> Subscription:
+              silence_ms: int = 5000, best_effort: bool = False,
+              ask: str | None = None) -> Subscription:
     """Subscribes to the streams of a daemon and returns a Subscription, an iterator of StreamEvents
-    without an end.
+    without an end. Every byte, or every id, of a stream comes once and in order, from its beginning
+    on: what was lost, or was sent before the subscription, is asked for. Where that cannot be, an
+    event of the kind "lost" says why. The checksums at the ends of streams are looked at.
 
     >>> with specd.subscribe("unix:/run/specd/specd.sock") as events:
     ...     for event in events:
     ...         print(event.request_id, event.text)
 
-    With asyncio: `async with` and `async for`. Once the block has begun, nothing that is sent later
-    is missed. A stream that is under way already begins with an event whose `missed` is not 0.
+    With asyncio: `async with` and `async for`.
 
     endpoint: the daemon's socket ("unix:PATH"), or the endpoint of its texts (of its tokens, for
       ids), such as ipc:///run/specd/specd.sock.text.
-    request_id: the streams of this request alone; None: of all. Ids name their request only where a
-      stream begins, so that with `ids` the subscription must begin before the request.
+    request_id: the streams of this request alone, also one that has just ended (--keep_ended of the
+      daemon); None: of all that run or begin.
     ids: token ids as they are confirmed, in the place of text. A stop string may still end the text
       earlier.
     silence_ms: the longest silence. A publisher sends something every 200 ms, so a longer silence
       raises Error ("SPECD_ERROR_DISCONNECTED"). One may go on to read: a publisher that comes back
       is found. Its streams are new, and those before end with the kind "lost".
+    best_effort: nothing is asked for. A stream that is under way already, or of which messages were
+      lost, has an event whose `missed` is not 0. Ids then name their request only where a stream
+      begins.
+    ask: the endpoint that gives events again, if `endpoint` is none of the names that a daemon gives
+      by itself.
     """
-    return Subscription(endpoint, request_id, ids, silence_ms)
+    return Subscription(endpoint, request_id, ids, silence_ms, best_effort, ask)
 
 
 class Subscription:
     """What subscribe returns. One thread, or one task, at a time."""
 
-    def __init__(self, endpoint: str, request_id: str | None, ids: bool, silence_ms: int):
+    def __init__(self, endpoint: str, request_id: str | None, ids: bool, silence_ms: int,
+                 best_effort: bool, ask: str | None):
         self.endpoint = _endpoint(endpoint, ids)
         self._silence_ms = integer(silence_ms, "silence_ms", 1, 2**31 - 1)
         if request_id is not None and not isinstance(request_id, str):
             raise refusal(f"request_id: {request_id!r} is not a string")
         self._zmq, self._msgpack = _packages()
-        self._reader = StreamReader(request_id)
+        self._exact = None if best_effort else ExactReader(request_id, ids)
+        self._ask_endpoint = None if best_effort else ask or _ask_endpoint(self.endpoint)
+        self._reader = self._exact or StreamReader(request_id)
         self._events: collections.deque[StreamEvent] = collections.deque()
         self._topics = [b"tokens" if ids else b"text/", HEARTBEAT]
         if request_id is not None and not ids:
@@ -58,6 +73,8 @@ class Subscription:
         self._connect(self._zmq.Socket)
 
     def _connect(self, kind: Any) -> None:
+        self._kind = kind
+        self._asker: Any = None
         self._socket = kind(self._zmq.Context.instance(), self._zmq.SUB)
         try:
             for topic in self._topics:
@@ -70,6 +87,38 @@ class Subscription:
     def close(self) -> None:
         """Ends the subscription. Events that were not read are dropped."""
         self._socket.close(linger=0)
+        self._close_asker()
+
+    def _close_asker(self) -> None:
+        if self._asker is not None:
+            self._asker.close(linger=0)
+            self._asker = None
+
+    def _send(self, ask: dict[str, Any]) -> Any:
+        """Sends an ask, and returns what its sending returns."""
+        if self._asker is None:
+            self._asker = self._kind(self._zmq.Context.instance(), self._zmq.REQ)
+            self._asker.connect(self._ask_endpoint)
+        return self._asker.send(self._msgpack.packb(ask))
+
+    def _answer(self, reader: ExactReader, ask: dict[str, Any], payload: bytes,
+                until: float) -> bool:
+        """Takes an answer; False: one has to ask again, after a while."""
+        message = self._msgpack.unpackb(payload)
+        if message.get("again") and time.monotonic() < until:
+            return False
+        self._events.extend(reader.answer(ask, message))
+        return True
+
+    def _give_up(self, reader: ExactReader, ask: dict[str, Any], until: float) -> None:
+        """Gives up a connection whose other end may have died with the ask, or all if it is late."""
+        self._close_asker()
+        if time.monotonic() < until:
+            return
+        reader.asks.appendleft(ask)
+        raise Error(-10, "SPECD_ERROR_DISCONNECTED",
+                    f"{self._ask_endpoint} did not answer within {self._silence_ms} ms; check that "
+                    "the daemon (for texts, its detokenizer) runs, or read with best_effort=True")
 
     def _read(self, frames: Sequence[bytes]) -> None:
         topic, payload = frames
@@ -108,6 +157,19 @@ class Subscription:
         if self._socket.poll(self._silence_ms) == 0:
             raise self._silent()
         self._read(self._socket.recv_multipart())
+        while self._exact is not None and self._exact.asks:
+            self._exchange(self._exact, self._exact.asks.popleft())
+
+    def _exchange(self, reader: ExactReader, ask: dict[str, Any]) -> None:
+        until = time.monotonic() + self._silence_ms / 1000
+        while True:
+            self._send(ask)
+            if self._asker.poll(_RESEND_MS) == 0:
+                self._give_up(reader, ask, until)
+            elif self._answer(reader, ask, self._asker.recv(), until):
+                return
+            else:
+                time.sleep(_AGAIN_S)
 
     # ---- async
 
@@ -141,6 +203,20 @@ class Subscription:
         if await self._socket.poll(self._silence_ms) == 0:
             raise self._silent()
         self._read(await self._socket.recv_multipart())
+        while self._exact is not None and self._exact.asks:
+            await self._exchange_async(self._exact, self._exact.asks.popleft())
+
+    async def _exchange_async(self, reader: ExactReader, ask: dict[str, Any]) -> None:
+        from asyncio import sleep
+        until = time.monotonic() + self._silence_ms / 1000
+        while True:
+            await self._send(ask)
+            if await self._asker.poll(_RESEND_MS) == 0:
+                self._give_up(reader, ask, until)
+            elif self._answer(reader, ask, await self._asker.recv(), until):
+                return
+            else:
+                await sleep(_AGAIN_S)
 
 
 def _endpoint(endpoint: str, ids: bool) -> str:
@@ -149,6 +225,15 @@ def _endpoint(endpoint: str, ids: bool) -> str:
     if endpoint.startswith("unix:"):
         return f"ipc://{endpoint.removeprefix('unix:')}.{'tokens' if ids else 'text'}"
     return endpoint
+
+
+def _ask_endpoint(endpoint: str) -> str:
+    if endpoint.endswith(".text"):
+        return f"{endpoint}_ask"
+    if endpoint.endswith(".tokens"):
+        return f"{endpoint.removesuffix('.tokens')}.ask"
+    raise refusal(f"ask: the endpoint that gives the events of {endpoint} again is not known; name it "
+                  "(--ask of the daemon, for texts --text_ask), or read with best_effort=True")
 
 
 def _packages() -> tuple[Any, Any]:

@@ -96,6 +96,7 @@ void AllowedValues::Absorb() {
     std::erase_if(largest, [&](size_t j) { return includes(i, j); });
     largest.push_back(i);
   }
+  if (largest.size() == alternatives.size()) return;
   List<SchemaAlternative> kept;
   for (const size_t i : largest) kept.push_back(std::move(alternatives[i]));
   alternatives = std::move(kept);

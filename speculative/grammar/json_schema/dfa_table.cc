@@ -1,10 +1,14 @@
 #include "speculative/grammar/json_schema/dfa_table.h"
 
+#include <atomic>
 #include <memory>
+#include <utility>
 
 #include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "speculative/grammar/automata/dfa_operations.h"
+#include "speculative/grammar/rules/grammar_rules.h"
+#include "speculative/grammar/rules/subset_construction.h"
 
 namespace specd::grammar {
 
@@ -55,6 +59,19 @@ bool DfaTable::Overlap(const SharedDfa& a, const SharedDfa& b) {
   const auto [known, is_new] = overlaps_.try_emplace(a < b ? Pair(a, b) : Pair(b, a), true);
   if (is_new) known->second = grammar::Overlap(*a, *b);
   return known->second;
+}
+
+absl::StatusOr<ByteDfa> AllStrings() {
+  // Made once for the process. Pairs with the exchange: who sees the automaton sees its states.
+  static std::atomic<const ByteDfa*> made{nullptr};
+  if (const ByteDfa* all = made.load(std::memory_order_acquire); all != nullptr) return *all;
+  GrammarRules rules;
+  absl::StatusOr<ByteDfa> all = Determinize(rules, rules.Star(rules.Chars(CharSet::All())));
+  if (!all.ok()) return all;
+  auto kept = std::make_unique<const ByteDfa>(*all);
+  const ByteDfa* none = nullptr;
+  if (made.compare_exchange_strong(none, kept.get(), std::memory_order_acq_rel)) kept.release();
+  return all;
 }
 
 }  // namespace specd::grammar

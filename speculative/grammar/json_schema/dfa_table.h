@@ -52,4 +52,7 @@ class DfaTable {
   HashMap<Pair, bool> overlaps_;
 };
 
+// The automaton of all strings.
+absl::StatusOr<ByteDfa> AllStrings();
+
 }  // namespace specd::grammar

@@ -1,8 +1,6 @@
 #include "speculative/grammar/json_schema/string_schema.h"
 
 #include <algorithm>
-#include <atomic>
-#include <memory>
 #include <utility>
 
 #include "kernels/core/check.h"
@@ -12,7 +10,6 @@
 #include "speculative/grammar/base/counted.h"
 #include "speculative/grammar/json_schema/dfa_table.h"
 #include "speculative/grammar/rules/counted_dfa.h"
-#include "speculative/grammar/rules/subset_construction.h"
 
 namespace specd::grammar {
 namespace {
@@ -86,19 +83,6 @@ absl::StatusOr<ExprId> StringWriter::Write(const StringSchema& schema) {
   absl::StatusOr<ByteDfa> dfa = StringAutomaton(schema);
   if (!dfa.ok()) return dfa.status();
   return written_[std::move(key)] = text_.String(*dfa);
-}
-
-absl::StatusOr<ByteDfa> AllStrings() {
-  // Made once for the process. Pairs with the exchange: who sees the automaton sees its states.
-  static std::atomic<const ByteDfa*> made{nullptr};
-  if (const ByteDfa* all = made.load(std::memory_order_acquire); all != nullptr) return *all;
-  GrammarRules rules;
-  absl::StatusOr<ByteDfa> all = Determinize(rules, rules.Star(rules.Chars(CharSet::All())));
-  if (!all.ok()) return all;
-  auto kept = std::make_unique<const ByteDfa>(*all);
-  const ByteDfa* none = nullptr;
-  if (made.compare_exchange_strong(none, kept.get(), std::memory_order_acq_rel)) kept.release();
-  return all;
 }
 
 absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings) {

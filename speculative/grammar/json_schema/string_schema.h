@@ -58,8 +58,7 @@ class StringWriter {
   HashMap<std::pair<List<SharedDfa>, std::pair<uint32_t, uint32_t>>, ExprId> written_;
 };
 
-// Automata that schemas are made from.
-absl::StatusOr<ByteDfa> AllStrings();
+// The automaton of these strings alone.
 absl::StatusOr<ByteDfa> TheseStrings(const List<std::string_view>& strings);
 
 }  // namespace specd::grammar

@@ -146,7 +146,7 @@ TEST_SUITE("unit") {
       CHECK(refused([](specd_draft_request* r) { r->num_prefix = UINT32_MAX; }, "num_prefix"));
       CHECK(refused([](specd_draft_request* r) { r->num_children = 0; }, "num_children = 0"));
       CHECK(refused([](specd_draft_request* r) { r->num_children = 65; }, "num_children = 65"));
-      CHECK(refused([](specd_draft_request* r) { r->sampling = 3; }, "sampling = 3"));
+      CHECK(refused([](specd_draft_request* r) { r->sampling = 4; }, "sampling = 4"));
       CHECK(refused(
           [](specd_draft_request* r) {
             r->prefix = nullptr;

@@ -108,7 +108,7 @@ TEST_SUITE("unit") {
     CHECK(tensor.scale == 1.0f);
     CHECK(tensor.cap == 0.0f);
     CHECK(tensor.renormalise == 0);
-    CHECK(tensor.reserved == 0);
+    CHECK(tensor.columns == 0);
     CHECK(tensor.offset_bytes == 0);
     CHECK(tensor.num_rows == 0);
     CHECK(tensor.row_stride == 0);

@@ -62,7 +62,7 @@ TEST_SUITE("unit") {
         pushed.scores.clear();
         for (size_t i = 0; i < num_scores; ++i) pushed.scores.push_back(Numbered(next_pushed++));
         REQUIRE(queue.HasRoom({.events = 1, .tokens = 2, .scores = num_scores}));
-        queue.Push(7, pushed);
+        queue.Push({.sequence = 7}, pushed.ids, pushed.scores);
       }
       while (queue.Pop(&sequence, &popped)) {
         CheckNumbered(popped.scores, next_popped, static_cast<size_t>(popped.ids[0]));
@@ -78,7 +78,7 @@ TEST_SUITE("unit") {
     TokenEvent event;
     event.ids = {1};
     event.scores.assign(5, Numbered(0));
-    queue.Push(7, event);
+    queue.Push({.sequence = 7}, event.ids, event.scores);
     CHECK(queue.HasRoom({.events = 1, .tokens = 1, .scores = 7}));
     CHECK_FALSE(queue.HasRoom({.events = 1, .tokens = 1, .scores = 8}));
     SequenceHandle sequence = 0;

@@ -73,7 +73,7 @@ TEST_SUITE("unit") {
     CHECK(Says(status, "--detokenizer=off"));
     ModelProfiles texts;
     REQUIRE(LoadModels({.profiles = {{"m", {.tokenizer_path = SPECD_TOKENIZER}}}}, &texts).ok());
-    const TextVocabularies vocabularies = VocabulariesOf(texts);
+    const TextVocabularies vocabularies = TextWorkerFor({}, texts, nullptr).vocabularies;
     REQUIRE(vocabularies.size() == 1);
     CHECK(vocabularies.at("m") == &*(*texts.Find("m"))->profile.vocabulary);
   }

@@ -31,9 +31,11 @@ inline ZmqSocket MakeSocket(ZmqContext* context, ZmqKind kind) {
 }
 
 struct PublisherFixture {
-  PublisherFixture()
+  static constexpr int64_t kGraceNs = 30'000'000'000;
+
+  explicit PublisherFixture(const KeepLimits& keep = {})
       : context(*ZmqContext::Make()),
-        publisher(MakePublisher()),
+        publisher(MakePublisher(keep)),
         tokens(MakeSocket(&context, ZmqKind::kSubscribe)),
         aborts(MakeSocket(&context, ZmqKind::kPush)) {
     REQUIRE(SetUpLogging({.levels = "off"}).ok());
@@ -51,7 +53,7 @@ struct PublisherFixture {
     list.Add(session.session);
   }
 
-  std::unique_ptr<Publisher> MakePublisher() {
+  std::unique_ptr<Publisher> MakePublisher(const KeepLimits& keep) {
     Publisher::Options options;
     options.sessions = &list;
     options.clock = &session.clock;
@@ -59,7 +61,10 @@ struct PublisherFixture {
     options.epoch = kEpoch;
     options.tokens_endpoints = {"inproc://tokens"};
     options.aborts_endpoints = {"inproc://aborts"};
+    options.ask_endpoints = {"inproc://ask"};
     options.watch_text_side = true;
+    options.text_grace_ns = kGraceNs;
+    options.keep = keep;
     auto made = Publisher::Create(options);
     REQUIRE(made.ok());
     return *std::move(made);

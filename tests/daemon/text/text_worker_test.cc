@@ -12,6 +12,7 @@
 
 #include "daemon/base/logging.h"
 #include "ipc/include/specd/specd.h"
+#include "tests/daemon/text/daemon_memory.h"
 #include "tests/support/manual_clock.h"
 
 namespace specd {
@@ -46,7 +47,9 @@ struct Fixture {
     options.context = &context;
     options.tokens_endpoint = "inproc://tokens";
     options.aborts_endpoint = "inproc://aborts";
+    options.ask_endpoint = "inproc://ask";
     options.text_endpoint = "inproc://text";
+    options.text_ask_endpoint = "inproc://text_ask";
     auto made = TextWorker::Create(options);
     REQUIRE(made.ok());
     worker = *std::move(made);
@@ -80,11 +83,12 @@ struct Fixture {
     Send(kHeartbeatTopic, payload);
   }
 
-  // The worker hears the daemon for the first time, before message 1.
-  void Attach() {
+  // The worker hears the daemon for the first time, after message `seq`.
+  void Attach(uint64_t seq = 0) {
     bool heard = false;
+    memory.Keep(kEpoch, seq, {});
     for (int i = 0; i < kTriesMax && !heard; ++i) {
-      SendHeartbeat(kEpoch, 0);
+      SendHeartbeat(kEpoch, seq);
       heard = worker->Step(absl::Milliseconds(1));
     }
     REQUIRE(heard);
@@ -93,11 +97,13 @@ struct Fixture {
   }
 
   void HearHeartbeat(uint64_t epoch, uint64_t seq) {
+    memory.Keep(epoch, seq, {});
     SendHeartbeat(epoch, seq);
     REQUIRE(worker->Step(absl::Seconds(30)));
   }
 
   void HearBatch(uint64_t seq, std::vector<TokenEvent> events, uint64_t epoch = kEpoch) {
+    memory.Keep(epoch, seq, events);
     std::string payload;
     AppendTokenBatch({epoch, seq, std::move(events)}, &payload);
     Send(kTokensTopic, payload);
@@ -173,6 +179,7 @@ struct Fixture {
   const Vocabulary vocabulary = MakeVocabulary();
   ManualClock clock;
   ZmqContext context = *ZmqContext::Make();
+  DaemonMemory memory{&context};
   ZmqSocket tokens = MakeSocket(&context, ZmqKind::kPublish);
   ZmqSocket aborts = MakeSocket(&context, ZmqKind::kPull);
   ZmqSocket texts = MakeSocket(&context, ZmqKind::kSubscribe);
@@ -192,6 +199,15 @@ TokenEvent Tokens(uint64_t stream, uint64_t offset, std::vector<TokenId> ids) {
   event.stream = stream;
   event.offset = offset;
   event.ids = std::move(ids);
+  return event;
+}
+
+TokenEvent End(uint64_t stream, uint64_t offset) {
+  TokenEvent event;
+  event.kind = TokenEventKind::kEnd;
+  event.stream = stream;
+  event.offset = offset;
+  event.finish_reason = SPECD_FINISH_LENGTH;
   return event;
 }
 
@@ -236,45 +252,112 @@ TEST_SUITE("unit") {
     CHECK(heartbeats[0].streams == 2);
   }
 
-  TEST_CASE("a lost batch ends every stream with an error and stops the engines") {
+  TEST_CASE("a lost batch is asked for, and its streams go on") {
     Fixture f;
     f.Attach();
     f.HearBatch(1, {Open(1), Tokens(1, 0, {0, 1})});
     f.Texts();
-    f.HearBatch(3, {Tokens(1, 2, {2}), Open(2)});
-    std::vector<TextEvent> texts = f.Texts();
-    REQUIRE(texts.size() == 2);
-    CHECK(texts[1].kind == TextEventKind::kOpen);  // a stream that begins after the gap is whole
-    CHECK(texts[1].stream == 2);
-    texts.pop_back();
-    CheckBroken(texts);
-    const std::vector<AbortRequest> aborts = f.Aborts();
-    REQUIRE(aborts.size() == 1);
-    CHECK(aborts[0].epoch == kEpoch);
-    CHECK(aborts[0].stream == 1);
-    CHECK(aborts[0].kept_tokens == 2);
-    CHECK(aborts[0].finish_reason == SPECD_FINISH_ABORT);
-    CHECK(f.worker->counters().unknown_events == 1);
-    f.HearBatch(4, {Tokens(2, 0, {0})});
-    CHECK(f.Texts().size() == 1);
+    f.memory.Keep(kEpoch, 2, {Tokens(1, 2, {2}), Open(3), Tokens(3, 0, {4}), Open(4), End(4, 0)});
+    f.HearBatch(3, {Tokens(1, 3, {3}), Open(2)});
+    const std::vector<TextEvent> texts = f.Texts();
+    std::string text;
+    for (const TextEvent& event : texts) {
+      if (event.stream == 1) text += event.text;
+      CHECK(event.kind != TextEventKind::kEnd);
+      CHECK(event.stream != 4);  // who wants a stream that is over asks for it
+    }
+    CHECK(text == "cd");
+    CHECK(f.Aborts().empty());
+    CHECK(f.worker->counters().broken_streams == 0);
+    // What was heard again is not given out again.
+    f.HearBatch(4, {Tokens(2, 0, {0}), Tokens(3, 1, {5})});
+    CHECK(f.Texts().size() == 2);
+    CHECK(f.worker->counters().unknown_events == 0);
   }
 
-  TEST_CASE("the loss of a last batch is seen by the heartbeat after it, once") {
+  TEST_CASE("the end of a stream that was lost is asked for") {
+    Fixture f;
+    f.Attach();
+    f.HearBatch(1, {Open(1), Tokens(1, 0, {0})});
+    f.Texts();
+    f.memory.Keep(kEpoch, 2, {Tokens(1, 1, {1}), End(1, 2)});
+    f.HearHeartbeat(kEpoch, 2);
+    const std::vector<TextEvent> texts = f.Texts();
+    REQUIRE(texts.size() == 2);
+    CHECK(texts[0].text == "b");
+    CHECK(texts[1].kind == TextEventKind::kEnd);
+    CHECK(texts[1].finish_reason == SPECD_FINISH_LENGTH);
+    // FNV-1a of "ab", as published with the algorithm.
+    CHECK(texts[1].checksum == 0x089c4407b545986aU);
+  }
+
+  TEST_CASE("a worker that starts late, or takes another one's place, has every text") {
+    Fixture f;
+    f.memory.Keep(kEpoch, 3,
+                  {Open(1), Tokens(1, 0, {0, 1}), Open(2), Tokens(2, 0, {2}), End(2, 1)});
+    f.Attach(3);
+    f.HearBatch(4, {Tokens(1, 2, {3})});
+    std::string text;
+    for (const TextEvent& event : f.Texts()) {
+      CHECK(event.stream == 1);
+      text += event.text;
+    }
+    CHECK(text == "abd");
+  }
+
+  TEST_CASE("a stream that is over before the worker has asked for it is published once") {
+    Fixture f;
+    const std::vector<TokenEvent> whole = {Open(1), Tokens(1, 0, {0, 1}), End(1, 2)};
+    f.Attach();
+    f.HearHeartbeat(kEpoch + 1, 0);  // the worker asks again
+    f.memory.Mute(true);
+    f.memory.Keep(kEpoch + 1, 1, {Open(2)});
+    f.HearHeartbeat(kEpoch + 1, 1);
+    f.memory.Mute(false);
+    f.HearBatch(2, whole, kEpoch + 1);
+    f.HearBatch(3, {Tokens(2, 0, {2})}, kEpoch + 1);
+    std::string text;
+    for (const TextEvent& event : f.Texts()) text += event.text;
+    CHECK(text == "abc");
+  }
+
+  TEST_CASE("while the daemon does not answer nothing ends, and nobody is told that all is well") {
+    Fixture f;
+    f.Attach();
+    f.HearBatch(1, {Open(1), Tokens(1, 0, {0})});
+    f.Texts();
+    f.SignsOfLife();
+    f.memory.Mute(true);
+    f.memory.Keep(kEpoch, 2, {Tokens(1, 1, {1})});
+    f.HearHeartbeat(kEpoch, 2);
+    f.HearBatch(3, {Tokens(1, 2, {2})});
+    f.Tick();
+    CHECK(f.Texts().empty());
+    CHECK(f.Aborts().empty());
+    CHECK(f.SignsOfLife().empty());
+    f.memory.Mute(false);
+    f.HearHeartbeat(kEpoch, 3);
+    std::string text;
+    for (const TextEvent& event : f.Texts()) text += event.text;
+    CHECK(text == "bc");
+    f.Tick();
+    CHECK(f.SignsOfLife().size() == 1);
+  }
+
+  TEST_CASE("a stream that the daemon has not kept ends by an error") {
     Fixture f;
     f.Attach();
     f.HearBatch(1, {Open(1)});
     f.Texts();
-    f.HearHeartbeat(kEpoch, 1);
-    CHECK(f.Texts().empty());
+    f.memory.Keep(kEpoch + 1, 2, {});  // it forgets all
+    f.memory.Keep(kEpoch, 2, {});
     f.HearHeartbeat(kEpoch, 2);
     CheckBroken(f.Texts());
     const std::vector<AbortRequest> aborts = f.Aborts();
     REQUIRE(aborts.size() == 1);
+    CHECK(aborts[0].epoch == kEpoch);
     CHECK(aborts[0].stream == 1);
-    f.HearBatch(3, {Open(2)});
-    f.HearHeartbeat(kEpoch, 3);
-    CHECK(f.Texts().size() == 1);
-    CHECK(f.Aborts().empty());
+    CHECK(aborts[0].finish_reason == SPECD_FINISH_ABORT);
   }
 
   TEST_CASE("another daemon ends the streams of the one before and is asked for no aborts") {

@@ -199,7 +199,7 @@ TEST_SUITE("unit") {
     TextEvent text = SampleText();
     text.cumulative_logprob = -3.25;
     const std::string bytes = Bytes(AppendTextEvent, text);
-    CHECK(EventMap(bytes).map.size() == 17);
+    CHECK(EventMap(bytes).map.size() == 18);
     CHECK(DecodeTextEvent(bytes)->cumulative_logprob == -3.25);
     CHECK(std::isnan(DecodeTextEvent(Bytes(AppendTextEvent, SampleText()))->cumulative_logprob));
     const msgpack::object wrong(7);
@@ -211,7 +211,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("events: a stranger's msgpack library finds the documented keys and types") {
     const EventMap text(Bytes(AppendTextEvent, SampleText()));
-    CHECK(text.map.size() == 16);
+    CHECK(text.map.size() == 17);
     CHECK(text.map.at("v").as<int>() == 1);
     CHECK(text.map.at("kind").as<std::string>() == "end");
     CHECK(text.map.at("rid").as<std::string>() == "req-1");

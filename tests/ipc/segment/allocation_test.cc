@@ -76,7 +76,7 @@ TEST_SUITE("unit") {
         .sequence = 0x100000000, .prefix = tokens, .num_prefix = 2, .first_node = 3};
     const uint32_t rows[] = {0, 1, 2};
     const ScoreInput score = {.rows = rows, .ids = tokens, .num_ids = 3, .request = {}};
-    const DraftSample sample{5, 1, 0.5f, 1.0};
+    const DraftSample sample{5, 1, 0.5f, DraftKind::kSampled, 1.0};
     const DraftResult answer = {.sequence = 0x100000000, .reason = {}, .children = {&sample, 1}};
     const uint64_t before_calls = num_allocations.load();
     for (int i = 0; i < 100; ++i) {

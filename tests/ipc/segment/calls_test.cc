@@ -133,12 +133,15 @@ TEST_SUITE("unit") {
   TEST_CASE("calls: children, scores and refusals come back") {
     Pair pair;
     AskForChildren(&pair);
-    const DraftSample samples[] = {{5, 2, 0.5f, 4.0}, {6, 1, 0.25f, 4.0}};
+    const DraftSample samples[] = {{5, 2, 0.5f, DraftKind::kOneHot, 4.0},
+                                   {6, 1, 0.25f, DraftKind::kSampledRest, 4.0}};
     const DraftResult answer = {.sequence = kSequence0, .reason = {}, .children = samples};
     pair.daemon.Complete(pair.copy, std::span<const DraftResult>(&answer, 1), 3);
     CHECK(At<uint32_t>(Answers(&pair), 12) == 2);
     CHECK(At<int32_t>(Answers(&pair), 16 + 24) == 6);
-    CHECK(At<uint32_t>(Answers(&pair), 16 + 12) == 0);  // no byte of the daemon's goes along
+    // No other byte of the daemon's goes along.
+    CHECK(At<uint32_t>(Answers(&pair), 16 + 12) == SPECD_ONE_HOT);
+    CHECK(At<uint32_t>(Answers(&pair), 16 + 24 + 12) == SPECD_SAMPLED_REST);
     CHECK(At<double>(Answers(&pair), 16 + 16) == 4.0);
     REQUIRE(pair.engine.Poll(&pair.completion));
     std::memset(Answers(&pair), 0xff, 100);  // what was read is private
@@ -147,6 +150,7 @@ TEST_SUITE("unit") {
     CHECK(pair.completion.children[0].sequence == kSequence0);
     REQUIRE(pair.completion.children[0].children.size() == 2);
     CHECK(pair.completion.children[0].children[1].weight == 0.25f);
+    CHECK(pair.completion.children[0].children[1].kind == DraftKind::kSampledRest);
     CHECK(pair.completion.children[0].children[1].mass == 4.0);
 
     const ScoreInput score = TwoIds();

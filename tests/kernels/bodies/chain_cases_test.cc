@@ -8,8 +8,8 @@
 // Other files have the other cases. row_cases_test.cc has one row, and exact_test.cc enumerates.
 // statistical_test.cc has chi-square. invariance_test.cc has batches, and speculation on and off.
 // score_test.cc has logprobs, and far_rows_test.cc rows beyond 2^32 bytes. tests/speculative has
-// finish rules, grammar and parameters. Trees and lossy methods are not built, and the bookkeeping
-// of Python calls does not exist here.
+// finish rules, grammar and parameters. tree_law_test.cc and tree_rounds_test.cc have trees. Lossy
+// methods are not built, and the bookkeeping of Python calls does not exist here.
 #include <doctest/doctest.h>
 
 #include <algorithm>

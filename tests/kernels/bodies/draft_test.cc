@@ -183,6 +183,55 @@ TEST_SUITE("unit") {
           std::vector<TokenId>{1, 3, 4, 0});
   }
 
+  TEST_CASE("mixed: the best ids in order, and a draw from the rest with the last coin") {
+    std::mt19937_64 random(54);
+    int num_checked = 0;
+    for (int repeat = 0; repeat < 200; ++repeat) {
+      RowCase c{.row = RandomLogits(random, 7), .temperature = 0.9};
+      for (double& x : c.row) x = RoundTo(DType::kFloat32, x);
+      if (repeat % 3 == 0) c.truncation = {.top_k = 4};
+      const size_t num_children = 1 + random() % 4;
+      oracle::Probabilities rest =
+          *oracle::Distribution(c.row, c.steps, c.temperature, c.truncation);
+      const oracle::Probabilities q = rest;
+      std::vector<TokenId> expected;
+      double mass = 1;
+      while (expected.size() + 1 < num_children) {
+        const auto best = std::max_element(rest.begin(), rest.end());
+        expected.push_back(TokenId(best - rest.begin()));
+        mass -= *best;
+        *best = 0;
+      }
+      for (double& x : rest) x /= mass;
+      std::vector<uint64_t> coins(num_children, 0);  // only the last one counts
+      coins.back() = random() >> 11;
+      const bool has_rest = c.truncation.top_k == 0 || int(num_children) <= c.truncation.top_k;
+      if (has_rest) {
+        expected.push_back(DrawOf(rest, CoinToDouble(coins.back())));
+        if (expected.back() < 0) continue;
+      }
+      const std::vector<DraftSample> samples = Children(c, DraftSampling::kMixed, coins);
+      REQUIRE(IdsOf(samples) == expected);
+      for (size_t i = 0; i < samples.size(); ++i) {
+        const bool is_last = i + 1 == num_children;
+        REQUIRE(samples[i].kind == (is_last ? DraftKind::kSampledRest : DraftKind::kOneHot));
+        REQUIRE(samples[i].weight / samples[i].mass ==
+                doctest::Approx(q[size_t(samples[i].id)]).epsilon(1e-6));
+      }
+      ++num_checked;
+    }
+    CHECK(num_checked > 150);
+  }
+
+  TEST_CASE("mixed children if fewer ids than children are left") {
+    const RowCase c{.row = {1, -kInf, 4}};
+    const auto two = Children(c, DraftSampling::kMixed, {0, 0, 0, 0});
+    CHECK(IdsOf(two) == std::vector<TokenId>{2, 0});
+    for (const DraftSample& sample : two) CHECK(sample.kind == DraftKind::kOneHot);
+    const RowCase point{.row = {1, kInf, 4}};
+    CHECK(IdsOf(Children(point, DraftSampling::kMixed, {0, 0})) == std::vector<TokenId>{1});
+  }
+
   TEST_CASE("children of a point mass") {
     const RowCase c{.row = {1, kInf, 2}};
     const auto samples = Children(c, DraftSampling::kWithReplacement, {5, 6, 7});

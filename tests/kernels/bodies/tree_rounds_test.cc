@@ -44,8 +44,8 @@ std::vector<std::string> Unnamed(std::vector<std::string> answers) {
   return answers;
 }
 
-std::vector<std::string> Answers(RoundCase& round, CpuTarget target, int32_t vocab_size,
-                                 const std::vector<int32_t>& places, int32_t threads = 1) {
+std::vector<std::string> AnswersBy(RoundCase& round, CpuTarget target, int32_t vocab_size,
+                                   const std::vector<int32_t>& places, int32_t threads = 1) {
   CpuBackend backend(target);
   REQUIRE(backend.Prepare({vocab_size, kBatch, kMaxDraft, threads}).ok());
   REQUIRE(backend.Run(round.Some(places)).ok());
@@ -178,7 +178,7 @@ TEST_SUITE("invariance") {
       for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
         if (!CpuTargetIsSupported(target)) continue;
         for (const int32_t threads : {1, 3}) {
-          CHECK(Answers(round, target, options.vocab_size, InOrder(kBatch), threads) == expected);
+          CHECK(AnswersBy(round, target, options.vocab_size, InOrder(kBatch), threads) == expected);
         }
       }
       for (const int32_t num_blocks : {1, 7}) {
@@ -209,14 +209,14 @@ TEST_SUITE("invariance") {
       const RoundTrees trees(&round, kBatch, options.seed);
       const int32_t vocab_size = options.vocab_size;
       const std::vector<std::string> together =
-          Answers(round, CpuTarget::kBaseline, vocab_size, InOrder(kBatch));
+          AnswersBy(round, CpuTarget::kBaseline, vocab_size, InOrder(kBatch));
       std::vector<int32_t> shuffled = InOrder(kBatch);
       std::shuffle(shuffled.begin(), shuffled.end(), random);
       const std::vector<std::string> permuted =
-          Answers(round, CpuTarget::kBaseline, vocab_size, shuffled);
+          AnswersBy(round, CpuTarget::kBaseline, vocab_size, shuffled);
       for (int32_t i = 0; i < kBatch; ++i) {
         REQUIRE(permuted[size_t(i)] == together[size_t(shuffled[size_t(i)])]);
-        REQUIRE(Answers(round, CpuTarget::kBaseline, vocab_size, {i})[0] == together[size_t(i)]);
+        REQUIRE(AnswersBy(round, CpuTarget::kBaseline, vocab_size, {i})[0] == together[size_t(i)]);
       }
     }
   }

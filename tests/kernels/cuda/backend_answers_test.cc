@@ -95,7 +95,8 @@ class SmallRound {
     std::fill(std::begin(outcomes), std::end(outcomes), TaskOutcome{});
     std::fill(std::begin(tokens), std::end(tokens), -7);
     std::fill(std::begin(scores), std::end(scores), TokenScore{-7, -7, -7});
-    std::fill(std::begin(samples), std::end(samples), DraftSample{-7, 7, -7, -7});
+    std::fill(std::begin(samples), std::end(samples),
+              DraftSample{-7, 7, -7, DraftKind::kOneHot, -7});
     batch.target = target_.view();
     batch.target.rules = target_rules;
     batch.draft = draft_.view();

@@ -26,6 +26,25 @@ TEST_SUITE("gpu") {
       }
     });
   }
+
+  TEST_CASE("CUDA rounds: narrow draft rows, for chains and trees") {
+    OnDevice([](Comparison& comparison) {
+      for (int i = 0; i < 6; ++i) {
+        RoundCase::Options options{.vocab_size = 300,
+                                   .batch = 24,
+                                   .max_draft = 5,
+                                   .seed = 720 + uint64_t(i),
+                                   .num_columns = 70};
+        options.dtype = kDTypes[i % 3];
+        if (i % 2 == 1) options.vocab_size = 2 * kTileSize + 77;
+        options.sampled = i < 3;
+        std::optional<RoundTrees> trees;
+        CheckRound(comparison, options, [&](RoundCase& round) {
+          if (i >= 2) trees.emplace(&round, options.batch, options.seed);
+        });
+      }
+    });
+  }
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ def _check(verify_input: Any, batch: Any) -> None:
     """Refuses what changes the law and is no parameter of a request."""
     if verify_input.tree_topk != 1 or verify_input.draft_token_num != verify_input.max_tree_depth:
         raise refusal(f"topk: {verify_input.tree_topk} with {verify_input.draft_token_num} draft tokens is "
-                      "a tree of drafts; specd verifies chains: take EAGLE, with speculative_eagle_topk = 1")
+                      "a tree of drafts; this integration submits chains: take EAGLE, with speculative_eagle_topk = 1")
     info, spec = batch.sampling_info, context("get_spec")
     if info.has_custom_logit_processor:
         raise refusal("custom_logit_processor: it is code, which is not applied to drafts; leave it out")

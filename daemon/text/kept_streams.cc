@@ -1,0 +1,203 @@
+#include "daemon/text/kept_streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "kernels/core/check.h"
+
+namespace specd {
+namespace {
+
+// Upper bounds of an event on the wire: its keys and numbers, and an id with its logprob.
+constexpr size_t kEventBytes = 160;
+constexpr size_t kIdBytes = 14;
+
+// What containers take for an opening beside what it holds.
+constexpr size_t kEntryBytes = 1024;
+
+size_t OpeningBytes(const TokenEvent& opening) {
+  size_t bytes = opening.request_id.size() + opening.profile.size();
+  for (const std::string& stop : opening.stop_strings) bytes += stop.size() + sizeof(stop);
+  return bytes + sizeof(TokenId) * (opening.prompt_tail.size() + opening.output_tail.size() +
+                                    opening.earlier.size());
+}
+
+}  // namespace
+
+void KeptStreams::Take(TokenEvent* event, int64_t now_ns) {
+  if (event->kind == TokenEventKind::kOpen) return Open(*event);
+  Kept* const kept = table_.Find(event->stream);
+  if (kept == nullptr || kept->has_ended) return;
+  if (event->kind == TokenEventKind::kTokens) {
+    Append(*event, kept);
+    return Fit(event->stream);
+  }
+  // The text side may have ended the stream before its last tokens.
+  const bool is_cut = event->offset < kept->tokens;
+  if (is_cut && kept->is_whole) Cut(event->offset, kept);
+  if (!is_cut || kept->is_whole) event->checksum = kept->checksum.value();
+  kept->tokens = event->offset;
+  kept->has_ended = true;
+  kept->end = *event;
+  table_.End(event->stream, now_ns);
+}
+
+void KeptStreams::Open(const TokenEvent& event) {
+  Kept opened = {.opening = event, .tokens = event.offset};
+  if (event.forked_from != 0) {
+    // The events of a session are in order, so the source is where the copy was made.
+    const Kept* const source = table_.Find(event.forked_from);
+    opened.is_whole = source != nullptr && source->is_whole && source->tokens == event.offset &&
+                      source->opening.earlier.size() + source->ids.size() <= kOutputTailMax;
+    if (opened.is_whole) {
+      opened.opening.forked_from = 0;
+      opened.opening.prompt_tail = source->opening.prompt_tail;
+      opened.opening.output_tail = source->opening.output_tail;
+      opened.opening.earlier = source->opening.earlier;
+      opened.opening.earlier.insert(opened.opening.earlier.end(), source->ids.begin(),
+                                    source->ids.end());
+    }
+  }
+  newest_ = std::max(newest_, event.stream);
+  opened.opening_bytes = OpeningBytes(opened.opening);
+  table_.Erase(event.stream);
+  *table_.Add(event.stream) = std::move(opened);
+  Fit(event.stream);
+}
+
+void KeptStreams::Append(const TokenEvent& event, Kept* kept) {
+  for (const TokenId id : event.ids) kept->checksum.Add(id);
+  kept->tokens += event.ids.size();
+  if (!kept->is_whole) return;
+  kept->ids.insert(kept->ids.end(), event.ids.begin(), event.ids.end());
+  std::transform(event.logprobs.begin(), event.logprobs.end(), std::back_inserter(kept->logprobs),
+                 [](double logprob) { return static_cast<float>(logprob); });
+  kept->rounds.push_back({.num_ids = static_cast<uint8_t>(event.ids.size()),
+                          .accepted = static_cast<uint8_t>(event.accepted)});
+  if (event.stop_token != kNoToken) kept->end.stop_token = event.stop_token;
+}
+
+void KeptStreams::Cut(uint64_t offset, Kept* kept) {
+  for (uint64_t left = kept->tokens - offset; left > 0 && !kept->rounds.empty();) {
+    Round& last = kept->rounds.back();
+    const auto cut = static_cast<uint8_t>(std::min<uint64_t>(left, last.num_ids));
+    last.num_ids = static_cast<uint8_t>(last.num_ids - cut);
+    last.accepted = std::min(last.accepted, last.num_ids);
+    left -= cut;
+    if (last.num_ids == 0) kept->rounds.pop_back();
+  }
+  kept->ids.resize(std::min<size_t>(kept->ids.size(), offset - kept->opening.offset));
+  kept->logprobs.resize(std::min(kept->logprobs.size(), kept->ids.size()));
+  kept->checksum = {};
+  for (const TokenId id : kept->ids) kept->checksum.Add(id);
+}
+
+void KeptStreams::Fit(uint64_t stream) {
+  Kept* const kept = table_.Find(stream);
+  if (table_.Resize(stream, SizeBytes(*kept))) return;
+  kept->is_whole = false;
+  // An assignment of {} would keep the memory.
+  kept->ids = std::vector<TokenId>();
+  kept->logprobs = std::vector<float>();
+  kept->rounds = std::vector<Round>();
+  kept->opening.earlier = std::vector<TokenId>();
+  kept->opening_bytes = OpeningBytes(kept->opening);
+  if (!table_.Resize(stream, SizeBytes(*kept))) table_.Erase(stream);
+}
+
+size_t KeptStreams::SizeBytes(const Kept& kept) {
+  return kEntryBytes + kept.opening_bytes + kept.ids.capacity() * sizeof(TokenId) +
+         kept.logprobs.capacity() * sizeof(float) + kept.rounds.capacity() * sizeof(Round);
+}
+
+bool KeptStreams::IsWhole(uint64_t stream) const {
+  const Kept* const kept = table_.Find(stream);
+  return kept != nullptr && kept->is_whole;
+}
+
+absl::StatusOr<TokenAnswer> KeptStreams::Answer(const Ask& ask) const {
+  TokenAnswer answer = {.newest = newest_};
+  size_t bytes = 0;
+  if (ask.kind != AskKind::kFrom) {
+    const bool is_ended = ask.kind == AskKind::kEnded;
+    table_.VisitFrom(ask.stream, [&](uint64_t stream, const Kept& kept) {
+      if (kept.has_ended != is_ended) return true;
+      if (!ask.request_id.empty() && kept.opening.request_id != ask.request_id) return true;
+      if (bytes >= kAnswerBytes) {
+        answer.next = {.stream = stream, .offset = 0};
+        return false;
+      }
+      return AppendEvents(kept, stream == ask.stream ? ask.offset : 0, &bytes, &answer);
+    });
+    return answer;
+  }
+  const Kept* const kept = table_.Find(ask.stream);
+  if (kept == nullptr) {
+    return absl::NotFoundError(
+        fmt::format("stream = {} is not kept: it ended longer ago than --keep_ended, found no room "
+                    "in --memory_mib, or is of another daemon; ask sooner",
+                    ask.stream));
+  }
+  if (ask.offset > kept->tokens) {
+    return absl::NotFoundError(
+        fmt::format("offset = {} is outside 0 .. {}, the tokens of stream {}", ask.offset,
+                    kept->tokens, ask.stream));
+  }
+  if (!kept->is_whole && ask.offset < kept->tokens) {
+    return absl::NotFoundError(
+        fmt::format("offset = {}: the ids of stream {} found no room and were not kept; raise "
+                    "--memory_mib",
+                    ask.offset, ask.stream));
+  }
+  AppendEvents(*kept, ask.offset, &bytes, &answer);
+  return answer;
+}
+
+bool KeptStreams::AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes,
+                               TokenAnswer* answer) {
+  const uint64_t stream = kept.opening.stream;
+  uint64_t at = kept.opening.offset;
+  if (offset <= at) {
+    answer->events.push_back(kept.opening);
+    *bytes += kEventBytes + kept.opening_bytes * 2;
+  }
+  if (!kept.is_whole && !kept.has_ended) {
+    TokenEvent gap;
+    gap.stream = stream;
+    gap.offset = kept.tokens;
+    answer->events.push_back(std::move(gap));
+    return true;
+  }
+  bool has_round = false;
+  for (size_t i = 0; i < kept.rounds.size(); ++i) {
+    const Round& round = kept.rounds[i];
+    const uint64_t begin = at;
+    at += round.num_ids;
+    if (at <= offset) continue;
+    if (has_round && *bytes >= kAnswerBytes) {
+      answer->next = {.stream = stream, .offset = begin};
+      return false;
+    }
+    has_round = true;
+    TokenEvent& event = answer->events.emplace_back();
+    event.stream = stream;
+    event.offset = begin;
+    event.accepted = round.accepted;
+    const auto first = static_cast<ptrdiff_t>(begin - kept.opening.offset);
+    event.ids.assign(kept.ids.begin() + first, kept.ids.begin() + first + round.num_ids);
+    if (!kept.logprobs.empty()) {
+      event.logprobs.assign(kept.logprobs.begin() + first,
+                            kept.logprobs.begin() + first + round.num_ids);
+    }
+    if (i + 1 == kept.rounds.size()) event.stop_token = kept.end.stop_token;
+    *bytes += kEventBytes + round.num_ids * kIdBytes;
+  }
+  if (kept.has_ended) answer->events.push_back(kept.end);
+  *bytes += kEventBytes;
+  return true;
+}
+
+}  // namespace specd

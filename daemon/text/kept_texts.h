@@ -1,0 +1,60 @@
+// KeptTexts keeps the text of streams for those who ask for it again, for TextWorker.
+//
+// It sees every text event of a stream in order. A stream that has ended is kept for a while
+// (kept_table.h). Scores are not kept. One thread uses it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "daemon/text/kept_table.h"
+#include "ipc/events/ask.h"
+#include "ipc/events/text_event.h"
+
+namespace specd {
+
+class KeptTexts {
+ public:
+  explicit KeptTexts(const KeepLimits& limits) : table_(limits) {}
+
+  void Take(const TextEvent& event, int64_t now_ns);
+  void Expire(int64_t now_ns) { table_.Expire(now_ns); }
+
+  // All but kAbort. The worker fills in epoch and seq. An error names what cannot be given.
+  absl::StatusOr<TextAnswer> Answer(const Ask& ask) const;
+
+  // True if the whole text of the stream was given out.
+  bool HasEnded(uint64_t stream) const {
+    const Kept* const kept = table_.Find(stream);
+    return kept != nullptr && kept->has_ended;
+  }
+
+  size_t bytes() const { return table_.bytes(); }
+
+ private:
+  // Where an event ended.
+  struct Mark {
+    uint64_t tokens = 0;
+    uint64_t bytes = 0;
+  };
+  struct Kept {
+    TextEvent opening = {};
+    std::string text = {};
+    std::vector<WireSpan> spans = {};
+    std::vector<Mark> marks = {};  // the first is where the stream began
+    bool is_whole = true;
+    bool has_ended = false;
+    TextEvent end = {};  // without its text
+  };
+
+  void Fit(uint64_t stream);
+  static absl::StatusOr<uint64_t> ByteOffset(const Kept& kept, const Ask& ask);
+  static bool AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes, TextAnswer* answer);
+
+  KeptTable<Kept> table_;
+  uint64_t newest_ = 0;
+};
+
+}  // namespace specd

@@ -1,0 +1,200 @@
+"""ExactReader makes StreamEvents of which every byte and every id comes once, in order. Where a message is
+missing it wants an answer of the daemon, or of the text side; docs/PROTOCOL.md, "Asks", has the messages.
+
+Internal; subscribe.py has the sockets.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from .stream_reader import HEARTBEAT, StreamEvent, StreamReader, scores_of
+
+_PRIME, _MASK, _EMPTY = 0x100000001B3, 2**64 - 1, 0xCBF29CE484222325
+_INVERSE = pow(_PRIME, -1, 2**64)
+# Tokens behind a stream's end, which a stop string has moved, are taken out of its checksum again.
+_VOID_MAX = 4096
+_OVER_MAX = 65536  # streams that are known to have ended
+_QUIET_MAX = 5     # heartbeats without an event of the request, after which it is asked for
+
+
+@dataclasses.dataclass
+class _Stream:
+    name: str | None
+    have: int  # bytes of text, or tokens
+    checksum: int = _EMPTY
+    ids: collections.deque[int] = dataclasses.field(
+        default_factory=lambda: collections.deque(maxlen=_VOID_MAX))
+
+    def add(self, data: bytes) -> None:
+        for byte in data:
+            self.checksum = (self.checksum ^ byte) * _PRIME & _MASK
+
+    def take_back(self, count: int) -> bool:
+        """Undoes the last ids; False if they are not known."""
+        if count > len(self.ids):
+            return False
+        for _ in range(count):
+            for byte in reversed(_bytes_of(self.ids.pop())):
+                self.checksum = self.checksum * _INVERSE & _MASK ^ byte
+        return True
+
+
+class ExactReader(StreamReader):
+    def __init__(self, request_id: str | None, ids: bool):
+        super().__init__(request_id)
+        # What has to be asked before the next message is read.
+        self.asks: collections.deque[dict[str, Any]] = collections.deque()
+        self._hears_all = ids or request_id is None
+        self._live: dict[int, _Stream] = {}
+        self._over: dict[int, None] = {}  # oldest first
+        self._newest: int | None = None   # the last stream that had begun when the subscription began
+        self._quiet = 0                  # heartbeats since the last event or question
+        self._heard = 0                  # the publisher's last message at that time
+
+    def read(self, topic: bytes, message: dict[str, Any]) -> list[StreamEvent]:
+        self.check_version(message)
+        is_heartbeat = topic == HEARTBEAT
+        self.is_subscribed = self.is_subscribed or is_heartbeat
+        epoch, seq = message["epoch"], message["seq"]
+        if epoch == 0:  # a text side that has not heard its daemon
+            return []
+        if epoch != self._epoch:
+            return self._begin(epoch, seq)
+        expected = self._seq + (0 if is_heartbeat else 1)
+        is_replaced, is_lost = seq < self._seq, self._hears_all and seq > expected
+        self._quiet = self._quiet + 1 if is_heartbeat else 0
+        is_quiet = not self._hears_all and self._quiet >= _QUIET_MAX and seq > self._heard
+        self._seq = seq
+        if not is_heartbeat or is_quiet:
+            self._heard = seq
+        if is_replaced or is_lost or is_quiet:
+            self._quiet = 0
+            self._ask_all()  # the answers have this message's events as well
+            return []
+        return [event for part in ([] if is_heartbeat else message.get("events", [message]))
+                for event in self._take(part, None)]
+
+    def answer(self, ask: dict[str, Any], message: dict[str, Any]) -> list[StreamEvent]:
+        """The events of an answer, or the reason why there is none."""
+        if "error" in message:
+            return list(self._lose(ask["stream"], message["error"])) if ask["ask"] == "from" else []
+        if message["epoch"] != self._epoch:
+            return []  # the publisher tells of the other daemon
+        if self._newest is None:
+            self._newest = message["newest"]
+        if "next" in message:
+            stream, offset = message["next"]
+            self.asks.appendleft({**ask, "stream": stream, "offset": offset})
+        return [event for part in message["events"] for event in self._take(part, ask)]
+
+    def _begin(self, epoch: int, seq: int) -> list[StreamEvent]:
+        why = "the daemon has ended, and its streams with it"
+        lost = [event for stream in list(self._live) for event in self._lose(stream, why)]
+        # All streams of a daemon that came after the first are newer than the subscription.
+        self._newest = None if self._epoch is None else 0
+        self._epoch, self._seq = epoch, seq
+        self._over = {}
+        self.asks.clear()
+        self._ask_all()
+        return lost
+
+    def _ask_all(self) -> None:
+        """Asks for the rest of the streams that are known, and for the others."""
+        for stream, state in self._live.items():
+            self._ask("from", stream, state.have)
+        name = {} if self.request_id is None else {"rid": self.request_id}
+        # What had ended before the subscription is of interest to those who name it.
+        if name or self._newest is not None:
+            self._ask("ended", 0, 0, **name)
+        self._ask("streams", 0, 0, **name)
+
+    def _ask(self, kind: str, stream: int, offset: int, **more: Any) -> None:
+        self.asks.append({"v": 1, "ask": kind, "stream": stream, "offset": offset, **more})
+
+    def _lose(self, stream: int, why: str) -> Iterator[StreamEvent]:
+        state = self._live.pop(stream, None)
+        self._end(stream)
+        if state is not None and self._is_wanted(state.name):
+            yield StreamEvent("lost", stream, state.name, state.have, why=why)
+
+    def _end(self, stream: int) -> None:
+        self._over[stream] = None
+        if len(self._over) > _OVER_MAX:
+            del self._over[next(iter(self._over))]
+
+    def _take(self, part: dict[str, Any], ask: dict[str, Any] | None) -> Iterator[StreamEvent]:
+        """The event of a part of a message, or of the answer to an ask: one or none."""
+        kind, number = part["kind"], part["stream"]
+        offset: int = part.get("byte_offset", part.get("offset", 0))
+        if number in self._over:
+            return
+        state = self._live.get(number)
+        if state is None:
+            if kind != "open":
+                # A stream that began before the subscription, or whose opening was lost.
+                if ask is None:
+                    self._ask("from", number, 0)
+                return
+            if ask is not None and ask["ask"] == "ended" and self.request_id is None \
+                    and number <= (self._newest or 0):
+                self._end(number)
+                return
+            self._live[number] = _Stream(part["rid"], offset)
+            if self._is_wanted(part["rid"]):
+                yield StreamEvent("open", number, part["rid"], offset,
+                                  token_offset=part.get("offset", 0), message=part)
+            return
+        if kind == "open":
+            return
+        if offset > state.have:
+            if ask is None:
+                self._ask("from", number, state.have)
+            else:
+                yield from self._lose(number, "the daemon has not kept what is missing")
+            return
+        yield from self._continue(kind, part, state, state.have - offset)
+
+    def _continue(self, kind: str, part: dict[str, Any], state: _Stream,
+                  repeated: int) -> Iterator[StreamEvent]:
+        """The event of a part whose first bytes (or ids) have come before."""
+        number, text = part["stream"], part.get("text", "").encode()
+        ids = tuple(part.get("ids", ()))
+        if kind != "end" and repeated > 0 and repeated >= len(ids or text):
+            return
+        text, ids = text[repeated:], ids[repeated:]
+        offset = state.have
+        state.have += len(ids or text)
+        state.ids.extend(ids)
+        state.add(text or b"".join(map(_bytes_of, ids)))
+        token_offset = part.get("token_offset", part.get("offset", 0))
+        scores = scores_of(part.get("scores"))
+        if "ids" in part:
+            token_offset += repeated
+            scores = None if scores is None else scores[repeated:]
+        elif repeated > 0:
+            scores = None  # they came with the first bytes
+        if kind == "end":
+            is_text = "byte_offset" in part
+            void = 0 if is_text else repeated
+            if not self._is_proved(part, state, void):
+                yield from self._lose(number, "the checksum of the stream is another one")
+                return
+            offset = offset - void
+            del self._live[number]
+            self._end(number)
+        if self._is_wanted(state.name):
+            yield StreamEvent(kind, number, state.name, offset, 0, text.decode(), ids, token_offset,
+                              scores, part.get("finish"), part)
+
+    def _is_proved(self, part: dict[str, Any], state: _Stream, void: int) -> bool:
+        if "checksum" not in part or not state.take_back(void):
+            return True
+        return bool(part["checksum"] == state.checksum)
+
+
+def _bytes_of(token: int) -> bytes:
+    return token.to_bytes(4, "little", signed=True)

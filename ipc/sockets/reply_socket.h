@@ -1,0 +1,70 @@
+// ReplySocket answers requests of REQ sockets, of this process's own threads and of other
+// processes.
+//
+// The twin of PullSocket. Threads of this process ask over inproc://, which libzmq serves. Other
+// processes ask over ipc:// and tcp://, which a PeerSet serves. A peer asks again once it has read
+// its answer; one that asks sooner, or reads nothing for `deaf_max` while an answer waits, is
+// disconnected. The answers that wait are bounded in bytes: beyond them a peer gets `busy`. One
+// thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ipc/sockets/peer_set.h"
+#include "ipc/sockets/zmq_socket.h"
+
+namespace specd {
+
+struct ReplyOptions {
+  AcceptRules accept = {};
+  size_t waiting_bytes_max = size_t{4} << 20;  // answers that no peer has read yet
+  std::string busy = {};                       // the answer where there is no room for another
+  absl::Duration deaf_max = absl::Seconds(10);
+  // Called in Step with a sentence about a peer that is disconnected.
+  std::function<void(std::string_view what)> on_trouble = [](std::string_view) {};
+};
+
+class ReplySocket {
+ public:
+  using Answer = absl::FunctionRef<std::string(std::string_view request)>;
+
+  static absl::StatusOr<ReplySocket> Make(ZmqContext* context, const ReplyOptions& options);
+
+  absl::Status Bind(const std::string& endpoint);
+
+  // Answers a few of the requests that are there; true if there were any. Waits for nobody.
+  bool Step(Answer answer);
+
+  // Of the answers that wait.
+  size_t waiting_bytes() const { return state_->waiting_bytes; }
+
+ private:
+  struct Asker;
+  struct State {  // at one address: the handlers name it
+    ReplyOptions options;
+    const Answer* answer = nullptr;  // of Step
+    int answered = 0;                // in it
+    size_t waiting_bytes = 0;
+    std::vector<std::unique_ptr<PeerSet>> outside = {};
+  };
+  ReplySocket(ZmqSocket inside, const ReplyOptions& options);
+
+  static absl::Status Take(ZmtpInput kind, std::string_view body, State* state, Asker* asker);
+  // Sends what waits for the peer, as far as its connection takes it. False: the connection broke.
+  static bool Send(State* state, Asker* asker);
+
+  std::unique_ptr<State> state_;
+  ZmqSocket inside_;
+  std::vector<std::string> frames_;
+};
+
+}  // namespace specd

@@ -1,0 +1,37 @@
+// RequestSocket asks a ReplySocket and waits for its answer.
+//
+// An answer that comes too late is never taken for that of a later request: after a timeout the
+// next request has a connection of its own. One thread at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "ipc/sockets/zmq_socket.h"
+
+namespace specd {
+
+class RequestSocket {
+ public:
+  // The context must outlive the socket.
+  RequestSocket(ZmqContext* context, std::string endpoint)
+      : context_(context), endpoint_(std::move(endpoint)) {}
+
+  // An error if no answer came within the timeout, or if the context was shut down (CANCELLED).
+  absl::StatusOr<std::string> Ask(std::string_view request, absl::Duration timeout);
+
+ private:
+  absl::StatusOr<std::string> TryAsk(std::string_view request, absl::Duration timeout);
+
+  ZmqContext* context_;
+  std::string endpoint_;
+  std::optional<ZmqSocket> socket_;
+  std::vector<std::string> frames_;
+};
+
+}  // namespace specd
