@@ -102,6 +102,18 @@ std::string WhyOfTree(const PlaceView& view, const Numbers& number) {
   return fmt::format("no child stands: for the last one {} is not below {}", u, bound);
 }
 
+// One coin for all children of the place.
+std::string WhyOfChoice(const PlaceView& view, const Numbers& number) {
+  const bool has_bound = view.decision.bound >= 0;
+  const std::string u = number("u", view.accept_coin);
+  const std::string sum = number("p of the children up to it",
+                                 has_bound ? std::optional(view.decision.bound) : std::nullopt);
+  return view.verdict == ShownVerdict::kStands
+             ? fmt::format("accepted: the TREE coin {} is below {}", u, sum)
+             : fmt::format("no child stands: for the last one the TREE coin {} is not below {}", u,
+                           sum);
+}
+
 std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
   const PlaceDecision& d = view.decision;
   const bool stands = view.verdict == ShownVerdict::kStands;
@@ -132,8 +144,7 @@ std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
     case VerifyMethod::kBlock:
       return WhyOfBlock(view, number);
     case VerifyMethod::kTargetOnly:
-      return stands ? "accepted: the TREE coin is below p of the children up to it"
-                    : "rejected: the TREE coin is not below p of the children";
+      return WhyOfChoice(view, number);
     case VerifyMethod::kTree:
     case VerifyMethod::kTraversal:
       return WhyOfTree(view, number);
@@ -231,8 +242,8 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   } else if (view.is_on_path && static_cast<size_t>(view.depth) < task.confirmed.size()) {
     view.token = task.confirmed[static_cast<size_t>(view.depth)];
   }
-  // In a tree a record without q is one of a draw alone.
-  const bool has_share = !DraftTree::IsTree(task) || decision.q_mass > 0;
+  // In a tree a record without a bound is one of a draw alone.
+  const bool has_share = !DraftTree::IsTree(task) || decision.bound >= 0;
   if (decision.p_mass > 0 && view.has_draft && has_share)
     view.p = decision.p_weight / decision.p_mass;
   if (decision.q_mass > 0 && view.has_draft) view.q = decision.q_weight / decision.q_mass;
@@ -251,6 +262,12 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place)
   static const PlaceDecision kNone;
   return ViewPlace(info, task, place,
                    index < task.decisions.size() ? task.decisions[index] : kNone);
+}
+
+std::string_view DrawnFrom(const PlaceView& view) {
+  if (view.decision.residual_mass < 0) return "p";
+  if (view.task->method == VerifyMethod::kTargetOnly) return "p without the children";
+  return DraftTree::IsTree(*view.task) ? "what the children left of p" : "the residual (p - q)+";
 }
 
 std::string Why(const PlaceView& view) { return Explain(view, Numbers{true}); }

@@ -62,6 +62,9 @@ inline int32_t NumPlaces(const TraceTask& task) {
 // "accepted", "rejected", "end of draft", "bad target row", "bad draft row", "not judged".
 std::string_view NameOf(ShownVerdict verdict);
 
+// The distribution that the token of the place was drawn from, in words.
+std::string_view DrawnFrom(const PlaceView& view);
+
 // A sentence with its numbers: "rejected: u = 0.83 is not below p/q = 0.41".
 std::string Why(const PlaceView& view);
 // The same without numbers, so that equal reasons are equal texts.

@@ -290,9 +290,8 @@ class Show {
     if (!view.draw_coin || !d.judged) return;
     const bool is_residual = d.residual_mass >= 0;
     fmt::print("           {} drawn from {}: the {} coin {:.6f} is in [{:.6f}, {:.6f})",
-               text_.Show(d.token), is_residual ? "the residual (p - q)+" : "p",
-               NameOf(d.draw_purpose), *view.draw_coin, CoinToDouble(d.draw_interval.low),
-               CoinToDouble(d.draw_interval.high));
+               text_.Show(d.token), DrawnFrom(view), NameOf(d.draw_purpose), *view.draw_coin,
+               CoinToDouble(d.draw_interval.low), CoinToDouble(d.draw_interval.high));
     if (is_residual) fmt::print("; the residual's mass is {:.6f}", d.residual_mass);
     if (d.residual_mass == 0) fmt::print(" (empty, so p was sampled)");
     fmt::print("\n");

@@ -79,16 +79,23 @@ class TreeCheck {
     }
   }
 
-  // The ACCEPT coin of a place is that of the child that was judged last.
+  // `target_only` has one coin for a place; else the coin is that of the child that was judged
+  // last.
+  bool IsCoinOf(int32_t place, uint64_t coin) const {
+    if (task_.method == VerifyMethod::kTargetOnly) {
+      return coins_(KeyAt(place, place, Purpose::kTree)) == coin;
+    }
+    const std::vector<int32_t> children = tree_.ChildrenOf(place);
+    return std::any_of(children.begin(), children.end(), [&](int32_t child) {
+      return coins_(KeyAt(place, PlaceAfter(child), Purpose::kAccept)) == coin;
+    });
+  }
+
   void CheckCoins(int32_t place) {
     const PlaceDecision& d = task_.decisions[static_cast<size_t>(place)];
     if (d.accept_coin != kNoCoin) {
-      const std::vector<int32_t> children = tree_.ChildrenOf(place);
-      const bool is_one = std::any_of(children.begin(), children.end(), [&](int32_t child) {
-        return coins_(KeyAt(place, PlaceAfter(child), Purpose::kAccept)) == d.accept_coin;
-      });
-      Expect(is_one, place,
-             fmt::format("the ACCEPT coin {} is that of none of its draft tokens", d.accept_coin));
+      Expect(IsCoinOf(place, d.accept_coin), place,
+             fmt::format("the coin {} is that of none of its draft tokens", d.accept_coin));
     }
     if (d.draw_coin == kNoCoin) return;
     const CoinKey key = d.draw_purpose == Purpose::kResidual
@@ -129,17 +136,17 @@ class TreeCheck {
       Expect(d.token == confirmed, place,
              fmt::format("the decision emits {}, and the outcome {}", d.token, confirmed));
     }
-    if (task_.method == VerifyMethod::kTree) CheckBound(place, d);
+    if (task_.method != VerifyMethod::kTraversal) CheckBound(place, d);
   }
 
-  // `tree`: the child that was judged last stands if u < t / d, and falls otherwise.
+  // The child that was judged last stands if u < t / d, or below the sum of p up to it.
   void CheckBound(int32_t place, const PlaceDecision& d) {
     if (d.bound < 0 || d.accept_coin == kNoCoin || d.bad_draft) return;
     const double u = CoinToDouble(d.accept_coin);
     // The decision compared products, and the bound is their quotient.
     if (std::abs(u - d.bound) <= 4 * std::numeric_limits<double>::epsilon() * d.bound) return;
     Expect(d.stands == (u < d.bound), place,
-           fmt::format("the draft token {} {}, and u = {} and t/d = {}", d.draft,
+           fmt::format("the draft token {} {}, and u = {} and the bound is {}", d.draft,
                        d.stands ? "stands" : "falls", u, d.bound));
   }
 

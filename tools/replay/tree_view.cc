@@ -96,7 +96,7 @@ class Viewer {
       mass += (*t)[id];
     }
     for (double& x : *t) x = mass > 0 ? x / mass : 0;
-    return mass + 1 - path <= 0 ? 1 : mass / (mass + 1 - path);
+    return mass + 1 - path <= mass ? 1 : mass / (mass + 1 - path);
   }
 
   // Judges the children of a place that the walk has come to, with the fates that are known.
@@ -154,12 +154,13 @@ class Viewer {
     double sum = 0;
     std::vector<TokenId> seen;
     for (NodeView& view : nodes_) {
-      if (tree_.PlaceOf(view.node) != place || !view.p) continue;
+      if (tree_.PlaceOf(view.node) != place || view.fate == NodeFate::kOutside) continue;
+      view.coin = Coin(place, place, Purpose::kTree);
+      if (!view.p) continue;
       const TokenId id = tree_.TokenOf(view.node);
       if (std::find(seen.begin(), seen.end(), id) == seen.end()) sum += *view.p;
       seen.push_back(id);
       view.bound = sum;
-      view.coin = Coin(place, place, Purpose::kTree);
     }
   }
 

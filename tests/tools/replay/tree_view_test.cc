@@ -3,10 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tools/replay/place_view.h"
 #include "tools/replay/scalar_check.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/trace_reader.h"
@@ -84,6 +86,42 @@ TEST_SUITE("replay") {
     CHECK(seen == std::set{VerifyMethod::kTree, VerifyMethod::kTraversal});
     CHECK(num_accepted > 10);
     CHECK(num_rejected > 30);
+  }
+
+  // A place was recorded without its coin, and with 1 for what its children left of p.
+  TEST_CASE("trees: target_only records the coin, the sum of p and what the children left") {
+    ReplayBackend backend(*MakeNamedBackend("scalar"), 1);
+    PlaceRows rows(&backend);
+    TraceInfo info;
+    info.vocab_size = kVocab;
+    int num_stood = 0;
+    int num_fell = 0;
+    ForEachTask(&backend, [&](const TraceRound& round, const TraceTask& task,
+                              const RoundRebuilder& rebuilder, size_t i) {
+      if (task.method != VerifyMethod::kTargetOnly) return;
+      CAPTURE(round.number);
+      const auto nodes = ViewTree(task, kVocab, &rows, &rebuilder, i);
+      REQUIRE(nodes.ok());
+      for (size_t place = 0; place < task.decisions.size(); ++place) {
+        CAPTURE(place);
+        const PlaceDecision& d = task.decisions[place];
+        if (!d.judged) continue;
+        double sum = 0;  // of p over the children up to the one that was judged last, by definition
+        for (const NodeView& view : *nodes) {
+          const bool is_child = PlaceAfter(view.parent) == static_cast<int32_t>(place);
+          if (!is_child || !view.bound) continue;
+          CHECK(CoinToDouble(d.accept_coin) == *view.coin);
+          if (!d.stands || view.fate == NodeFate::kAccepted) sum = std::max(sum, *view.bound);
+        }
+        if (d.accept_coin == kNoCoin) continue;
+        CHECK(d.bound == doctest::Approx(sum).epsilon(1e-5));
+        CHECK(ViewPlace(info, task, static_cast<int32_t>(place)).p.has_value());
+        ++(d.stands ? num_stood : num_fell);
+        if (!d.stands) CHECK(d.residual_mass == doctest::Approx(1 - sum).epsilon(1e-5));
+      }
+    });
+    CHECK(num_stood > 2);
+    CHECK(num_fell > 5);
   }
 
   TEST_CASE("trees: fates follow from the path and the order of the method") {
