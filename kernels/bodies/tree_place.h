@@ -140,8 +140,9 @@ class TreePlace {
   }
 
   // The token at this place from p without the ids of all children, with the RESIDUAL coin.
-  // REQUIRES: no row has been read since Begin.
-  SPECD_HD PlaceVerdict DrawWithoutChildren() {
+  // REQUIRES: no row has been read since Begin, and `taken` of p's mass lies on these ids.
+  SPECD_HD PlaceVerdict DrawWithoutChildren(double taken) {
+    facts_.mass = taken < p_.mass ? (p_.mass - taken) / p_.mass : 0.0;
     int32_t count = 0;
     for (int32_t child = next_child(); child != kRoot; child = NextChildAfter(child)) {
       AddGone(rows_.DraftToken(child), &count);

@@ -82,18 +82,26 @@ class TreeWalk {
   SPECD_HD TreeStep ChooseAt() {
     const int32_t place = tree_.place();
     if (tree_.next_child() == kRoot) return {.verdict = tree_.Draw(true)};
-    const double u = CoinToDouble(rows_.CoinAt(place, place, Purpose::kTree));
-    const double point = u * tree_.target().mass;
+    const uint64_t coin = rows_.CoinAt(place, place, Purpose::kTree);
+    const double point = CoinToDouble(coin) * tree_.target().mass;
     const Draft& draft = rows_.task().draft;
     double sum = 0;
     for (int32_t node = 0; node < draft.num_nodes; ++node) {
       const TokenId token = rows_.DraftToken(node);
+      if (!rows_.IsInVocabulary(token)) continue;
       if (PlaceOf(draft, node) != place || ChildNamed(place, token) != node) continue;
       const float weight = rows_.Weight(tree_.target(), token);
       sum += static_cast<double>(weight);
+      if (PlaceDecision* record = rows_.RecordOf(place)) {
+        record->draft = token;
+        record->accept_coin = coin;
+        record->p_weight = weight;
+        record->p_mass = tree_.target().mass;
+        record->bound = sum / record->p_mass;
+      }
       if (weight > 0 && point < sum) return {.child = node};
     }
-    return {.verdict = tree_.DrawWithoutChildren()};
+    return {.verdict = tree_.DrawWithoutChildren(sum)};
   }
 
   ChainRows<T, CoinSource>& rows_;

@@ -49,9 +49,10 @@ struct PlaceDecision {
   float q_weight = 0;
   double p_mass = 0;
   double q_mass = 0;
-  uint64_t accept_coin = kNoCoin;
+  uint64_t accept_coin = kNoCoin;  // `target_only`: the TREE coin
   // `block`: P before this place's token, and the bound that the accept coin must be below for the
-  // draft up to this token to stand. A bound below 0: the walk did not come here.
+  // draft up to this token to stand. In a tree, of x: `tree` t / d, `target_only` the sum of p up
+  // to it. A bound below 0: the walk did not come here.
   double prefix = 1;
   double bound = -1;
   // The draw of `token`, if it was drawn. residual_mass below 0: it was drawn from p.

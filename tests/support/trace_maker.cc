@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "daemon/trace/task_fields.h"
 #include "kernels/core/check.h"
 
 namespace specd {
@@ -62,13 +63,9 @@ void TraceMaker::AddTask(const RoundBatch& batch, int32_t index) {
   const Draft& draft = task.draft;
   const int32_t nodes = draft.num_nodes;
   TraceTask out;
-  out.tokens = Copy(draft.tokens, nodes);
-  out.kinds = Copy(draft.kinds, nodes);
-  out.target_rows = Copy(draft.target_rows, nodes + 1);
-  out.draft_rows = Copy(draft.draft_rows, nodes);
-  out.draft_weights = Copy(draft.draft_weights, nodes);
-  out.draft_masses = Copy(draft.draft_masses, nodes);
-  out.target_argmax = Copy(draft.target_argmax, nodes + 1);
+  VisitDraftArrays([&](const char*, auto array, auto list, int num_more) {
+    out.*list = Copy(draft.*array, nodes + num_more);
+  });
   out.method = task.method;
   out.target_scale = task.target_scale;
   out.draft_scale = task.draft_scale;
@@ -123,7 +120,7 @@ void TraceMaker::AddPlaces(const RoundBatch& batch, int32_t index, TraceTask* ou
     AddRow(TraceTensor::kTarget, row, RowAt(batch.target, row).data, row_bytes);
   }
   for (size_t i = 0; i < out->draft_rows.size(); ++i) {
-    if (out->kinds.empty() || out->kinds[i] != DraftKind::kSampled) continue;
+    if (out->kinds.empty() || out->kinds[i] == DraftKind::kOneHot) continue;
     AddRow(TraceTensor::kDraft, out->draft_rows[i], RowAt(batch.draft, out->draft_rows[i]).data,
            vocab_size * static_cast<size_t>(SizeBytes(batch.draft.dtype)));
   }

@@ -26,7 +26,7 @@ class ReportData:
     def __init__(self, level="rows"):
         self.strings = {}
         self.tables = {name: {} for name in ("sequences", "steps", "tokens", "rejected",
-                                             "decisions", "candidates", "grammar")}
+                                             "decisions", "candidates", "grammar", "nodes")}
         self.sizes = dict.fromkeys(self.tables, 0)
         self.level = level
         self.warnings = []

@@ -127,6 +127,84 @@ class PageTest(PageTestCase):
         self.assertEqual(self.text_of("#panel_ratio"), "0.5000")
         self.assertIn("0.6250 < h = 0.7500", self.text_of("#panel"))
 
+    # ---- the tree
+
+    def tree(self):
+        """Method `tree`: a falls, b stands and d below it, c is not judged, and f is the bonus."""
+        data = one_step([("b", ACCEPTED), ("d", ACCEPTED), ("f", BONUS)], method="tree")
+        data.tables["steps"]["drafted"] = [6]
+        facts = [  # node, parent, text, fate, p, q, bound, coin, row of rejected
+            (1, None, "a", 1, 0.125, 0.5, 0.25, 0.75, 0),
+            (0, None, "b", 0, 0.5, 0.25, 1, 0.625, None), (2, 0, "d", 0, 0.75, 0.5, 1, 0.375, None),
+            (4, 0, "e", 2, 0.0625, 0.5, None, None, 2), (5, 4, "x", 3, None, None, None, None, None),
+            (3, None, "c", 2, 0.25, 0.125, None, None, 1)]
+        for node, parent, piece, fate, p, q, bound, coin, rejected in facts:
+            data.add("nodes", step=0, node=node, parent=parent, rejected=rejected, id=node,
+                     text=data.text(piece), kind=1, fate=fate, p=p, q=q, d=q, bound=bound, coin=coin)
+        for place, node, piece, fate in ((0, 1, "a", 0), (0, 3, "c", 1), (1, 4, "e", 1)):
+            data.add("rejected", step=0, place=place, id=node, text=data.text(piece), fate=fate)
+        data.add("decisions", step=0, place=2, draft_kind=0, verdict=2, token=2, token_p=0.03125,
+                 draw_coin=0.5, draw_purpose=0, why=data.text("bonus"))
+        data.tables["tokens"]["decision"] = [None, None, 0]
+        return data
+
+    def rows(self):
+        """The lines of the tree: its columns, and whether the walk goes there."""
+        return self.run_js("""[...document.querySelectorAll('.tree tbody tr')].map((row) =>
+            [[...row.children].map((cell) => cell.textContent), row.className === 'walked'])""")
+
+    def test_the_tree_shows_each_node_and_the_walk(self):
+        self.show(self.tree())
+        self.browser.click('#text [data-k="0"]')
+        self.assertEqual(self.rows(), [
+            [["the text before", "", "", "", "", ""], True],
+            [["a", "0.1250", "0.5000", "0.2500", "0.7500", "rejected"], False],
+            [["b", "0.5000", "0.2500", "1", "0.6250", "accepted"], True],
+            [["d", "0.7500", "0.5000", "1", "0.3750", "accepted"], True],
+            [["f", "0.0313", "", "", "", "bonus"], True],
+            [["e", "0.0625", "0.5000", "", "", "not judged"], False],
+            [["x", "", "", "", "", "outside the vocabulary"], False],
+            [["c", "0.2500", "0.1250", "", "", "not judged"], False]])
+        self.assertEqual(self.count(".branches .walk"), 3)
+        self.assertEqual(self.count(".branches .edge"), 7)
+        # A line begins below the dot of its parent and ends at its own.
+        ends = self.run_js("""[...document.querySelectorAll('.branches .walk')].map((edge) => {
+            const end = edge.getPointAtLength(edge.getTotalLength());
+            const start = edge.getPointAtLength(0);
+            return [start.x, start.y, end.x, end.y]; })""")
+        dots = self.run_js("""[...document.querySelectorAll('.branches .dot')].map((dot) =>
+            [dot.cx.baseVal.value, dot.cy.baseVal.value])""")
+        self.assertEqual(ends, [dots[0] + dots[2], dots[2] + dots[3], dots[3] + dots[4]])
+        heights = self.run_js("""[...document.querySelectorAll('.tree tr')].map((row) =>
+            row.offsetHeight)""")
+        self.assertEqual(set(heights), {24})  # the dots lie beside their words
+        self.assertEqual(self.title_of("#panel_p"), 0.5)
+        self.assertEqual(self.title_of("#panel_coin"), 0.625)
+        self.shot("tree")
+
+    def test_a_node_opens_what_it_is(self):
+        self.show(self.tree())
+        self.browser.click('#text [data-k="2"]')
+        self.assertEqual(self.text_of(".tree [aria-current]"), "f")
+        self.assertIsNone(self.text_of("#panel_p"))
+        self.browser.click(".tree tbody tr:nth-child(2) button")
+        self.assertEqual(self.link(), "#sequence=0&draft=0")
+        self.assertEqual(self.text_of(".tree [aria-current]"), "a")
+        self.assertEqual(self.title_of("#panel_threshold"), 0.25)
+        self.assertIn("0.7500 \u2265 t / d = 0.2500", self.text_of("#panel"))
+        self.browser.click(".tree tbody tr:nth-child(4) button")
+        self.assertEqual(self.link(), "#sequence=0&token=1")
+        self.assertTrue(self.run_js("document.querySelector('.tree tr:nth-child(7) button').disabled"))
+        label = self.run_js("document.getElementById('heat_map').getAttribute('aria-label')")
+        self.assertIn("place 1", label)  # the depth of the tree, not its six nodes
+        self.assertNotIn("place 2", label)
+
+    def test_a_chain_has_no_tree(self):
+        self.show(self.prose(10, [40]))
+        self.browser.click('#text [data-k="0"]')
+        self.assertEqual(self.count(".tree"), 0)
+        self.assertGreater(self.count(".places button"), 0)
+
     # ---- keys, search, picker, link
 
     def test_keys(self):

@@ -128,22 +128,31 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
   const TokenId* const tokens =
       task.drafts_by_slot ? batch.draft_tokens.ids + task.slot * batch.draft_tokens.row_stride
                           : task.draft.tokens;
-  if (place >= task.draft.num_nodes || !IsInVocabulary(tokens[place], target.vocab_size)) {
-    return absl::OkStatus();
+  // The children of a place in a tree share a draft row, and one outside the vocabulary may have
+  // none.
+  int32_t node = place;
+  if (IsTree(task)) {
+    node = NextChild(task.draft, place, kRoot);
+    while (node != kRoot && !IsInVocabulary(tokens[node], target.vocab_size)) {
+      node = NextChild(task.draft, place, node);
+    }
   }
+  if (node == kRoot || node >= task.draft.num_nodes) return absl::OkStatus();
+  const bool is_sampled = IsDrawn(task.draft, node);
+  if (!is_sampled && IsTree(task)) return absl::OkStatus();
+  if (!IsInVocabulary(tokens[node], target.vocab_size)) return absl::OkStatus();
   const PlaceDecision& decision = round.decisions(i)[static_cast<size_t>(place)];
   if (task.method == VerifyMethod::kBlock) factor_ = decision.prefix;
-  const bool is_sampled = IsDrawn(task.draft, place);
   if (!is_sampled) {
-    one_hot_ = tokens[place];
-  } else if (round.HasDraftRow(i, place) && batch.draft.num_rows > 0) {
-    const RowView draft = RowAt(batch.draft, task.draft.draft_rows[place]);
+    one_hot_ = tokens[node];
+  } else if (round.HasDraftRow(i, node) && batch.draft.num_rows > 0) {
+    const RowView draft = RowAt(batch.draft, task.draft.draft_rows[node]);
     const float draft_scale = task.draft_scale > 0 ? task.draft_scale : log2_e;
     status = Transform(round, i, place, {draft, draft_scale, task.draft_filters, task.draft_edits},
                        &q_, &has_q_);
     if (!status.ok()) return status;
   }
-  if (!has_p_ || (is_sampled && !has_q_)) return absl::OkStatus();
+  if (!has_p_ || IsTree(task) || (is_sampled && !has_q_)) return absl::OkStatus();
   for (size_t id = 0; id < p_.size(); ++id) residual_mass_ += At(static_cast<TokenId>(id)).residual;
   return absl::OkStatus();
 }

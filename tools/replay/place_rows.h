@@ -33,7 +33,8 @@ class PlaceRows {
 
   bool has_p() const { return has_p_; }  // false: the target row is bad, or the task has argmax ids
   bool has_q() const { return has_q_; }  // false: there is no draft row here, or it is bad
-  // (factor * p - q)+, summed; of one-hot drafts too. 0 where there is no draft token.
+  // (factor * p - q)+, summed; of one-hot drafts too. 0 where there is no draft token, and in a
+  // tree, where children change the target one after another.
   double residual_mass() const { return residual_mass_; }
   int64_t num_allowed() const { return num_allowed_; }
   bool is_masked() const { return is_masked_; }

@@ -5,6 +5,7 @@
 #include <limits>
 #include <string_view>
 
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/names.h"
 #include "tools/replay/sequence_book.h"
 
@@ -24,7 +25,7 @@ struct Numbers {
 };
 
 ShownVerdict VerdictOfOutcome(const PlaceView& view) {
-  const int32_t place = view.place;
+  const int32_t place = view.depth;
   const TaskOutcome& outcome = view.task->outcome;
   if (outcome.status == OutcomeStatus::kNoRoom) return ShownVerdict::kNotJudged;
   if (place < outcome.num_accepted) return ShownVerdict::kStands;
@@ -39,6 +40,7 @@ ShownVerdict VerdictOfOutcome(const PlaceView& view) {
 
 ShownVerdict VerdictOf(const PlaceView& view) {
   const PlaceDecision& decision = view.decision;
+  if (!view.is_on_path) return ShownVerdict::kNotJudged;
   if (!decision.judged) {
     // `block` has looked at places after the end.
     if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return ShownVerdict::kFalls;
@@ -48,6 +50,24 @@ ShownVerdict VerdictOf(const PlaceView& view) {
   if (decision.bad_draft) return ShownVerdict::kBadDraft;
   if (decision.stands) return ShownVerdict::kStands;
   return view.has_draft ? ShownVerdict::kFalls : ShownVerdict::kEnds;
+}
+
+// The draft token of a place in a tree: the child that stands, or the one that was judged last.
+void TakeNode(const DraftTree& tree, PlaceView* view) {
+  view->depth = tree.DepthOf(view->place);
+  view->is_on_path =
+      view->depth <= view->task->outcome.num_accepted && tree.PlaceAt(view->depth) == view->place;
+  const std::vector<int32_t> children = tree.ChildrenOf(view->place);
+  view->is_leaf = children.empty() && view->place > 0;
+  int32_t node = view->is_on_path ? tree.AcceptedAt(view->place) : kRoot;
+  for (const int32_t child : children) {
+    if (node == kRoot && tree.TokenOf(child) == view->decision.draft) node = child;
+  }
+  if (node == kRoot && !children.empty()) node = children.back();
+  view->has_draft = node != kRoot;
+  if (node == kRoot) return;
+  view->draft = tree.TokenOf(node);
+  view->kind = tree.KindOf(node);
 }
 
 std::string WhyOfToken(const PlaceView& view, const Numbers& number) {
@@ -63,6 +83,35 @@ std::string WhyOfToken(const PlaceView& view, const Numbers& number) {
   if (stands) return fmt::format("accepted: {} is below {}", u, number("p/q", ratio));
   if (*view.p == 0) return "rejected: p is 0, so the target never gives this token";
   return fmt::format("rejected: {} is not below {}", u, number("p/q", ratio));
+}
+
+// t is what the children before have left of p, and d the proposal of this one.
+std::string WhyOfTree(const PlaceView& view, const Numbers& number) {
+  const bool stands = view.verdict == ShownVerdict::kStands;
+  const PlaceDecision& d = view.decision;
+  if (d.bound < 0 || !view.accept_coin) return stands ? "accepted" : "no child stands";
+  const std::string u = number("u", view.accept_coin);
+  const std::string bound = number("t/d", d.bound);
+  if (view.task->method == VerifyMethod::kTraversal) {
+    return stands ? "accepted: a leaf below it stands" : "no leaf below this place stands";
+  }
+  if (stands && d.bound >= 1) {
+    return "accepted: t/d is 1 or more, and every u is below that";
+  }
+  if (stands) return fmt::format("accepted: {} is below {}", u, bound);
+  return fmt::format("no child stands: for the last one {} is not below {}", u, bound);
+}
+
+// One coin for all children of the place.
+std::string WhyOfChoice(const PlaceView& view, const Numbers& number) {
+  const bool has_bound = view.decision.bound >= 0;
+  const std::string u = number("u", view.accept_coin);
+  const std::string sum = number("p of the children up to it",
+                                 has_bound ? std::optional(view.decision.bound) : std::nullopt);
+  return view.verdict == ShownVerdict::kStands
+             ? fmt::format("accepted: the TREE coin {} is below {}", u, sum)
+             : fmt::format("no child stands: for the last one the TREE coin {} is not below {}", u,
+                           sum);
 }
 
 std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
@@ -95,11 +144,11 @@ std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
     case VerifyMethod::kBlock:
       return WhyOfBlock(view, number);
     case VerifyMethod::kTargetOnly:
-      return stands ? "accepted: the TREE coin is below p of the children up to it"
-                    : "rejected: the TREE coin is not below p of the children";
-    case VerifyMethod::kToken:
+      return WhyOfChoice(view, number);
     case VerifyMethod::kTree:
     case VerifyMethod::kTraversal:
+      return WhyOfTree(view, number);
+    case VerifyMethod::kToken:
     case VerifyMethod::kAuto:
       break;
   }
@@ -136,6 +185,7 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
                        number.Id("the draft token", view.draft));
   }
   if (task.method == VerifyMethod::kGreedy) return "no draft token here: the argmax follows";
+  if (view.is_leaf) return "bonus: a leaf stands, and the SAMPLE coin draws one more from p";
   if (view.num_drawn > 0 && place == task.tokens.size()) {
     return "bonus: every draft token stands, and the SAMPLE coin draws one more from p";
   }
@@ -176,18 +226,26 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   view.decision = decision;
   const auto index = static_cast<size_t>(place);
   view.num_drawn = NumDrawn(task, static_cast<int32_t>(info.vocab_size));
-  view.has_draft = index < view.num_drawn;
-  if (index < task.tokens.size()) {
-    view.draft = task.tokens[index];
-    if (index < task.kinds.size()) view.kind = task.kinds[index];
+  if (DraftTree::IsTree(task)) {
+    TakeNode(DraftTree(task, static_cast<int32_t>(info.vocab_size)), &view);
+  } else {
+    view.depth = place;
+    view.has_draft = index < view.num_drawn;
+    if (index < task.tokens.size()) {
+      view.draft = task.tokens[index];
+      if (index < task.kinds.size()) view.kind = task.kinds[index];
+    }
   }
   view.verdict = VerdictOf(view);
   if (decision.judged) {
     view.token = decision.token;
-  } else if (index < task.confirmed.size()) {
-    view.token = task.confirmed[index];
+  } else if (view.is_on_path && static_cast<size_t>(view.depth) < task.confirmed.size()) {
+    view.token = task.confirmed[static_cast<size_t>(view.depth)];
   }
-  if (decision.p_mass > 0 && view.has_draft) view.p = decision.p_weight / decision.p_mass;
+  // In a tree a record without a bound is one of a draw alone.
+  const bool has_share = !DraftTree::IsTree(task) || decision.bound >= 0;
+  if (decision.p_mass > 0 && view.has_draft && has_share)
+    view.p = decision.p_weight / decision.p_mass;
   if (decision.q_mass > 0 && view.has_draft) view.q = decision.q_weight / decision.q_mass;
   if (decision.accept_coin != kNoCoin) view.accept_coin = CoinToDouble(decision.accept_coin);
   if (decision.draw_coin != kNoCoin) {
@@ -204,6 +262,12 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place)
   static const PlaceDecision kNone;
   return ViewPlace(info, task, place,
                    index < task.decisions.size() ? task.decisions[index] : kNone);
+}
+
+std::string_view DrawnFrom(const PlaceView& view) {
+  if (view.decision.residual_mass < 0) return "p";
+  if (view.task->method == VerifyMethod::kTargetOnly) return "p without the children";
+  return DraftTree::IsTree(*view.task) ? "what the children left of p" : "the residual (p - q)+";
 }
 
 std::string Why(const PlaceView& view) { return Explain(view, Numbers{true}); }

@@ -26,8 +26,12 @@ enum class ShownVerdict : uint32_t {
 struct PlaceView {
   const TraceTask* task = nullptr;
   int32_t place = 0;
-  PlaceDecision decision;    // judged is false if there is no record
-  bool has_draft = false;    // a token that was verified
+  int32_t depth = 0;       // the place of its token in the round; of a chain: place
+  bool is_on_path = true;  // of the accepted tokens; of a chain: always
+  bool is_leaf = false;    // of a tree: no child follows
+  PlaceDecision decision;  // judged is false if there is no record
+  // A token that was verified. In a tree: the child that stands, or the one that was judged last.
+  bool has_draft = false;
   TokenId draft = kNoToken;  // as recorded, also after the end of the draft
   DraftKind kind = DraftKind::kOneHot;
   uint32_t num_drawn = 0;  // NumDrawn of the task
@@ -57,6 +61,9 @@ inline int32_t NumPlaces(const TraceTask& task) {
 
 // "accepted", "rejected", "end of draft", "bad target row", "bad draft row", "not judged".
 std::string_view NameOf(ShownVerdict verdict);
+
+// The distribution that the token of the place was drawn from, in words.
+std::string_view DrawnFrom(const PlaceView& view);
 
 // A sentence with its numbers: "rejected: u = 0.83 is not below p/q = 0.41".
 std::string Why(const PlaceView& view);

@@ -8,6 +8,7 @@
 #include "tools/replay/names.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/task_rules.h"
+#include "tools/replay/tree_view.h"
 
 namespace specd::replay {
 namespace {
@@ -21,15 +22,16 @@ constexpr int kForced = 4;
 std::string Number(uint64_t value) { return fmt::format("{}", value); }
 
 // The kind of a kept token of DATA.md.
-int KindOf(const TraceTask& task, size_t place, uint32_t drawn) {
-  if (static_cast<int32_t>(place) < task.outcome.num_accepted) return kAccepted;
+int KindOf(const TraceTask& task, const PlaceView& view) {
+  const auto place = static_cast<size_t>(view.place);
+  if (view.depth < task.outcome.num_accepted) return kAccepted;
   if (place < task.places.size() && task.places[place].forced != kNoToken) return kForced;
-  if (place < drawn) return kReplacement;
-  return drawn > 0 && place == task.tokens.size() ? kBonus : kPlain;
+  if (view.has_draft) return kReplacement;
+  return view.is_leaf || (view.num_drawn > 0 && place == task.tokens.size()) ? kBonus : kPlain;
 }
 
 int FateOf(const TraceTask& task, const PlaceView& view) {
-  if (view.place < task.outcome.num_accepted) return 2;
+  if (view.depth < task.outcome.num_accepted) return 2;
   return view.verdict == ShownVerdict::kNotJudged ? 1 : 0;
 }
 
@@ -129,6 +131,10 @@ absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& a
     views.push_back(use_replay ? ViewPlace(*info_, task, i,
                                            rebuilder.decisions(*in_batch)[static_cast<size_t>(i)])
                                : ViewPlace(*info_, task, i));
+    if (!views.back().is_on_path) {
+      views.pop_back();
+      continue;
+    }
     if (views.back().verdict == ShownVerdict::kNotJudged) {
       decisions.emplace_back("null");
       continue;
@@ -139,39 +145,93 @@ absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& a
     }
     AddDecision(views.back());
   }
-  AddTokens(answer, task, decisions, views);
+  const size_t num_kept = std::min<size_t>(answer.num_kept, task.confirmed.size());
+  AddTokens(task, num_kept, decisions, views);
+  if (DraftTree::IsTree(task)) return AddTree(task, num_kept, decisions, rebuilder, in_batch);
+  AddRejected(task, num_kept, decisions, views);
   return absl::OkStatus();
 }
 
-void ReportData::AddTokens(const TraceAnswer& answer, const TraceTask& task,
+void ReportData::AddTokens(const TraceTask& task, size_t num_kept,
                            const std::vector<std::string>& decisions,
                            const std::vector<PlaceView>& views) {
   const std::string step = Number(steps_.count() - 1);
-  const size_t num_kept = std::min<size_t>(answer.num_kept, task.confirmed.size());
-  const uint32_t drawn = book_.NumDrawnOf(task);
   for (size_t i = 0; i < num_kept; ++i) {
     const TokenId id = task.confirmed[i];
     tokens_.Add(
-        {step, IdJson(id), IdText(id), Number(uint64_t(KindOf(task, i, drawn))), decisions[i]});
+        {step, IdJson(id), IdText(id), Number(uint64_t(KindOf(task, views[i]))), decisions[i]});
   }
+}
+
+void ReportData::AddRejected(const TraceTask& task, size_t num_kept,
+                             const std::vector<std::string>& decisions,
+                             const std::vector<PlaceView>& views) {
   for (const PlaceView& view : views) {
     const bool is_kept =
         static_cast<size_t>(view.place) < num_kept && view.place < task.outcome.num_accepted;
     if (!view.has_draft || is_kept) continue;
-    rejected_.Add({step, Number(uint64_t(view.place)), IdJson(view.draft), IdText(view.draft),
-                   Number(uint64_t(FateOf(task, view))),
-                   decisions[static_cast<size_t>(view.place)]});
+    AddRejectedToken(view.place, view.draft, FateOf(task, view),
+                     decisions[static_cast<size_t>(view.place)]);
   }
+}
+
+// The nodes that were not kept, by depth, and then the whole tree.
+absl::Status ReportData::AddTree(const TraceTask& task, size_t num_kept,
+                                 const std::vector<std::string>& decisions,
+                                 const RoundRebuilder& rebuilder, std::optional<size_t> in_batch) {
+  const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
+  const DraftTree tree(task, vocab_size);
+  const std::vector<NodeFate> fates = tree.Fates();
+  std::vector<std::string> rejected(fates.size(), "null");
+  for (int32_t depth = 0; depth < tree.Depth(); ++depth) {
+    const bool is_kept_depth = static_cast<size_t>(depth) < num_kept;
+    for (int32_t node = 0; node < tree.num_nodes(); ++node) {
+      const int32_t place = tree.PlaceOf(node);
+      const NodeFate fate = fates[static_cast<size_t>(node)];
+      const bool is_accepted = fate == NodeFate::kAccepted;
+      if (fate == NodeFate::kOutside || tree.DepthOf(place) != depth) continue;
+      if (is_accepted && is_kept_depth) continue;
+      const bool is_on_path = depth <= task.outcome.num_accepted && tree.PlaceAt(depth) == place;
+      rejected[static_cast<size_t>(node)] = Number(rejected_.count());
+      AddRejectedToken(depth, tree.TokenOf(node),
+                       is_accepted                    ? 2
+                       : fate == NodeFate::kNotJudged ? 1
+                                                      : 0,
+                       is_on_path ? decisions[static_cast<size_t>(depth)] : "null");
+    }
+  }
+  const bool has_rows = in_batch.has_value() && options_.num_candidates > 0;
+  const auto nodes = ViewTree(task, vocab_size, &place_rows_, has_rows ? &rebuilder : nullptr,
+                              in_batch.value_or(0));
+  if (!nodes.ok()) return nodes.status();
+  for (const NodeView& view : *nodes) {
+    const TokenId token = tree.TokenOf(view.node);
+    nodes_.Add({Number(steps_.count() - 1), Number(uint64_t(view.node)),
+                view.parent == kRoot ? "null" : Number(uint64_t(view.parent)),
+                rejected[static_cast<size_t>(view.node)], IdJson(token), IdText(token),
+                Number(uint64_t(view.kind)), Number(uint64_t(view.fate)), JsonNumber(view.p),
+                JsonNumber(view.q), JsonNumber(view.d), JsonNumber(view.bound),
+                JsonNumber(view.coin)});
+  }
+  return absl::OkStatus();
+}
+
+void ReportData::AddRejectedToken(int32_t place, TokenId token, int fate,
+                                  const std::string& decision) {
+  rejected_.Add({Number(steps_.count() - 1), Number(uint64_t(place)), IdJson(token), IdText(token),
+                 Number(uint64_t(fate)), decision});
 }
 
 void ReportData::AddDecision(const PlaceView& view) {
   const PlaceDecision& d = view.decision;
   const bool was_drawn = view.draw_coin.has_value();
   const bool is_block = view.task->method == VerifyMethod::kBlock;
+  // `traversal` decides about paths, and t / d of the last child says nothing by itself.
+  const bool has_bound = d.bound >= 0 && view.task->method != VerifyMethod::kTraversal;
   const bool has_token = view.token != kNoToken && (d.judged || view.task->decisions.empty());
   const int draft_kind = !view.has_draft ? 0 : view.kind == DraftKind::kOneHot ? 1 : 2;
   decisions_.Add({Number(steps_.count() - 1),
-                  Number(uint64_t(view.place)),
+                  Number(uint64_t(view.depth)),
                   view.has_draft ? IdJson(view.draft) : "null",
                   view.has_draft ? IdText(view.draft) : "null",
                   Number(uint64_t(draft_kind)),
@@ -190,7 +250,7 @@ void ReportData::AddDecision(const PlaceView& view) {
                   was_drawn ? JsonNumber(CoinToDouble(d.draw_interval.high)) : "null",
                   d.residual_mass >= 0 ? JsonNumber(d.residual_mass) : "null",
                   is_block && view.q ? JsonNumber(d.prefix) : "null",
-                  is_block && d.bound >= 0 ? JsonNumber(d.bound) : "null",
+                  has_bound ? JsonNumber(d.bound) : "null",
                   Text(WhyInWords(view))});
 }
 
@@ -308,6 +368,7 @@ std::string ReportData::Json(const std::string& file_name,
   add("decisions", decisions_.Json());
   add("candidates", candidates_.Json());
   add("grammar", grammar_.Json());
+  add("nodes", nodes_.Json());
   return text + "}";
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/json_table.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"
@@ -49,8 +50,14 @@ class ReportData {
   void AddDecision(const PlaceView& view);
   absl::Status AddRows(const TraceRound& round, const PlaceView& view,
                        const RoundRebuilder& rebuilder, std::optional<size_t> in_batch);
-  void AddTokens(const TraceAnswer& answer, const TraceTask& task,
-                 const std::vector<std::string>& decisions, const std::vector<PlaceView>& views);
+  void AddTokens(const TraceTask& task, size_t num_kept, const std::vector<std::string>& decisions,
+                 const std::vector<PlaceView>& views);
+  void AddRejected(const TraceTask& task, size_t num_kept,
+                   const std::vector<std::string>& decisions, const std::vector<PlaceView>& views);
+  absl::Status AddTree(const TraceTask& task, size_t num_kept,
+                       const std::vector<std::string>& decisions, const RoundRebuilder& rebuilder,
+                       std::optional<size_t> in_batch);
+  void AddRejectedToken(int32_t place, TokenId token, int fate, const std::string& decision);
   void Count(const TraceRound& round);
   std::string Sequences() const;
   std::string Facts(const std::string& file_name, std::vector<std::string> warnings) const;
@@ -79,6 +86,8 @@ class ReportData {
        "draw_coin", "draw_purpose", "draw_low", "draw_high",  "residual_mass", "prefix",
        "bound",     "why"}};
   JsonTable candidates_{{"decision", "id", "text", "p", "q", "forbidden", "free_p"}};
+  JsonTable nodes_{{"step", "node", "parent", "rejected", "id", "text", "kind", "fate", "p", "q",
+                    "d", "bound", "coin"}};
   JsonTable grammar_{{"decision", "state", "mask", "allowed"}};
   std::optional<uint64_t> full_at_;  // the first round that is left out
   TraceLevel level_ = TraceLevel::kOff;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/interval.h"
 #include "tools/replay/names.h"
 #include "tools/replay/reason_counts.h"
@@ -154,7 +155,10 @@ class Rerun {
   void Count(const TraceRound& round, const TraceTask& record, const Measured& base,
              const Measured& other, size_t i) {
     const double seeds = options_.num_seeds;
-    const uint32_t drawn = book_.NumDrawnOf(record);
+    const DraftTree tree(record, static_cast<int32_t>(reader_.info()->vocab_size));
+    // In a tree the depth of a place counts.
+    const uint32_t drawn =
+        DraftTree::IsTree(record) ? static_cast<uint32_t>(tree.Depth()) : book_.NumDrawnOf(record);
     groups_.push_back(static_cast<uint32_t>(book_.IndexOf(AnswerOf(round, record)->sequence)));
     recorded_.lengths.push_back(record.outcome.num_accepted);
     base_.lengths.push_back(base.lengths[i] / seeds);

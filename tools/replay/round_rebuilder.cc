@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/trace/task_fields.h"
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/names.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/task_rules.h"
@@ -21,8 +22,10 @@ absl::Status NotRecorded(TraceTensor tensor) {
       fmt::format("a {} row that the round read was not recorded", NameOf(tensor)));
 }
 
-// The places whose rows the round has read: those up to the end of the draft, and for `block` all.
+// The places whose rows were recorded: those up to the end of the draft, and for `block` and in a
+// tree all (daemon/trace/round_copy.h).
 size_t NumReadPlaces(const TraceTask& task, int32_t vocab_size) {
+  if (DraftTree::IsTree(task)) return task.tokens.size() + 1;
   const uint32_t drawn = NumDrawn(task, vocab_size);
   if (task.method == VerifyMethod::kBlock) return drawn + 1;
   return std::min(drawn, static_cast<uint32_t>(task.outcome.num_accepted)) + 1;
@@ -87,7 +90,7 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
     return absl::InvalidArgumentError("\"target_argmax\" is for greedy tasks only");
   }
   const size_t num_read = NumReadPlaces(task, vocab_size_);
-  const size_t num_drawn = NumDrawn(task, vocab_size_);
+  const DraftTree tree(task, vocab_size_);
   arrays->target_rows.resize(task.target_rows.size());
   for (size_t i = 0; i < task.target_rows.size(); ++i) {
     absl::Status status = TakeRow(TraceTensor::kTarget, task.target_rows[i], i < num_read,
@@ -100,7 +103,7 @@ absl::Status RoundRebuilder::AddRows(const TraceTask& task, Arrays* arrays) {
   arrays->draft_row_is_there.assign(task.kinds.size(), false);
   for (size_t i = 0; i < task.kinds.size(); ++i) {
     if (task.kinds[i] == DraftKind::kOneHot) continue;
-    const bool is_read = reads_drafts && i < num_read && i < num_drawn;
+    const bool is_read = reads_drafts && i < num_read && tree.IsInside(static_cast<int32_t>(i));
     if (i >= task.draft_rows.size()) {
       if (is_read) return absl::InvalidArgumentError("a sampled token has no draft row");
       arrays->has_draft_rows = false;
@@ -152,7 +155,6 @@ void RoundRebuilder::MakeTask(const TraceTask& record, uint32_t slot, const Arra
   VisitDraftArrays(
       [&](const char*, auto array, auto list, int) { draft.*array = optional(record.*list); });
   if (record.drafts_by_slot) draft.tokens = nullptr;
-  draft.parents = nullptr;  // a chain (task_rules.h)
   draft.target_rows = optional(arrays.target_rows);
   draft.draft_rows = optional(arrays.draft_rows);
   VisitTaskValues([&](const char*, auto value, auto recorded) { task.*value = record.*recorded; });

@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "kernels/core/philox.h"
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/names.h"
 #include "tools/replay/sequence_book.h"
+#include "tools/replay/tree_check.h"
 
 namespace specd::replay {
 namespace {
@@ -113,11 +115,7 @@ class ScalarCheck {
                              Accepts(d) ? "<" : ">="));
         }
         break;
-      case VerifyMethod::kBlock:
-      case VerifyMethod::kTree:
-      case VerifyMethod::kTraversal:
-      case VerifyMethod::kTargetOnly:
-      case VerifyMethod::kAuto:
+      default:
         break;
     }
   }
@@ -270,6 +268,7 @@ class ScalarCheck {
 }  // namespace
 
 ScalarFindings CheckScalars(const TraceTask& task, int32_t vocab_size) {
+  if (DraftTree::IsTree(task)) return CheckTreeScalars(task, vocab_size);
   return ScalarCheck(task, vocab_size).Run();
 }
 

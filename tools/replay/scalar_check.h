@@ -7,17 +7,11 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "daemon/trace/trace_record.h"
+#include "tools/replay/scalar_findings.h"
 
 namespace specd::replay {
-
-struct ScalarFindings {
-  uint32_t num_checked = 0;              // comparisons that were made
-  std::vector<std::string> differences;  // as sentences
-};
 
 // REQUIRES: CheckTask passed.
 ScalarFindings CheckScalars(const TraceTask& task, int32_t vocab_size);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include "tools/replay/draft_tree.h"
+
 namespace specd::replay {
 
 uint32_t NumDrawn(const TraceTask& task, int32_t vocab_size) {
+  if (DraftTree::IsTree(task)) return DraftTree(task, vocab_size).NumInside();
   const auto end =
       std::find_if_not(task.tokens.begin(), task.tokens.end(),
                        [vocab_size](TokenId token) { return IsInVocabulary(token, vocab_size); });

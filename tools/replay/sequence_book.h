@@ -75,7 +75,7 @@ class SequenceBook {
 };
 
 // The draft tokens that were verified: the first id outside the vocabulary, such as -1, ends the
-// draft.
+// draft, and in a tree its own branch.
 uint32_t NumDrawn(const TraceTask& task, int32_t vocab_size);
 
 // The handle was none of an open sequence: stale, or never given out.

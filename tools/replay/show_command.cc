@@ -17,6 +17,8 @@
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/token_text.h"
+#include "tools/replay/tree_table.h"
+#include "tools/replay/tree_view.h"
 #include "tools/terminal/text_table.h"
 
 namespace specd::replay {
@@ -179,11 +181,18 @@ class Show {
     const auto in_batch = static_cast<size_t>(place_of - tasks.begin());
     const bool use_replay = is_rebuilt && task.decisions.empty();
     std::vector<PlaceView> views;
+    if (DraftTree::IsTree(task)) {
+      if (absl::Status status = PrintTree(task, is_rebuilt ? &rebuilder : nullptr, in_batch);
+          !status.ok()) {
+        return status;
+      }
+    }
     for (int32_t i = 0; i < NumPlaces(task); ++i) {
       const auto place = static_cast<size_t>(i);
       const TraceInfo& info = *reader_.info();
       views.push_back(use_replay ? ViewPlace(info, task, i, rebuilder.decisions(in_batch)[place])
                                  : ViewPlace(info, task, i));
+      if (!views.back().is_on_path) views.pop_back();
     }
     std::vector<std::string> notes(views.size());
     for (size_t i = 0; is_rebuilt && i < views.size(); ++i) {
@@ -208,6 +217,16 @@ class Show {
         return status;
       }
     }
+    return absl::OkStatus();
+  }
+
+  // The tree with the walk through it: each node, its numbers and what became of it.
+  absl::Status PrintTree(const TraceTask& task, const RoundRebuilder* rebuilder, size_t i) {
+    const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
+    const auto nodes = ViewTree(task, vocab_size, &place_rows_, rebuilder, i);
+    if (!nodes.ok()) return nodes.status();
+    PrintTreeTable(task, *nodes, text_, options_.paint);
+    fmt::print("\n");
     return absl::OkStatus();
   }
 
@@ -254,7 +273,7 @@ class Show {
     for (const PlaceView& view : views) {
       if (view.verdict == ShownVerdict::kNotJudged) continue;
       fmt::print("  place {}: {}\n", view.place, Why(view));
-      const std::string& note = notes[static_cast<size_t>(view.place)];
+      const std::string& note = notes[static_cast<size_t>(&view - views.data())];
       if (!note.empty()) fmt::print("           {}\n", note);
       PrintDraw(view);
     }
@@ -271,9 +290,8 @@ class Show {
     if (!view.draw_coin || !d.judged) return;
     const bool is_residual = d.residual_mass >= 0;
     fmt::print("           {} drawn from {}: the {} coin {:.6f} is in [{:.6f}, {:.6f})",
-               text_.Show(d.token), is_residual ? "the residual (p - q)+" : "p",
-               NameOf(d.draw_purpose), *view.draw_coin, CoinToDouble(d.draw_interval.low),
-               CoinToDouble(d.draw_interval.high));
+               text_.Show(d.token), DrawnFrom(view), NameOf(d.draw_purpose), *view.draw_coin,
+               CoinToDouble(d.draw_interval.low), CoinToDouble(d.draw_interval.high));
     if (is_residual) fmt::print("; the residual's mass is {:.6f}", d.residual_mass);
     if (d.residual_mass == 0) fmt::print(" (empty, so p was sampled)");
     fmt::print("\n");

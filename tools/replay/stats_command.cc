@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "tools/replay/bar_chart.h"
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/interval.h"
 #include "tools/replay/json_text.h"
 #include "tools/replay/names.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/sequence_book.h"
+#include "tools/replay/task_rules.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/trace_reader.h"
 #include "tools/terminal/text_table.h"
@@ -114,11 +116,29 @@ class Stats {
     if (drawn == 0 || !HasOutcome(round, task)) return;
     ++num_with_draft_;
     num_accepted_ += std::min(accepted, drawn);
+    if (DraftTree::IsTree(task)) return TakeTree(round, task, *answer);
     for (uint32_t i = 0; i < drawn; ++i) {
-      Group* const group = GroupOf(round, task, *answer, i);
+      Group* const group = GroupOf(round, task, *answer, i, task.tokens[i]);
       ++group->drafted;
       if (i <= accepted) ++group->reached;
       if (i < accepted) ++group->accepted;
+    }
+  }
+
+  // The place of a node is its depth.
+  void TakeTree(const TraceRound& round, const TraceTask& task, const TraceAnswer& answer) {
+    const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
+    if (!CheckTask(round, task, vocab_size).ok()) return;
+    const DraftTree tree(task, vocab_size);
+    const std::vector<NodeFate> fates = tree.Fates();
+    for (int32_t node = 0; node < tree.num_nodes(); ++node) {
+      const NodeFate fate = fates[static_cast<size_t>(node)];
+      if (fate == NodeFate::kOutside) continue;
+      const auto depth = static_cast<uint32_t>(tree.DepthOf(tree.PlaceOf(node)));
+      Group* const group = GroupOf(round, task, answer, depth, tree.TokenOf(node));
+      ++group->drafted;
+      if (fate != NodeFate::kNotJudged) ++group->reached;
+      if (fate == NodeFate::kAccepted) ++group->accepted;
     }
   }
 
@@ -128,11 +148,11 @@ class Stats {
   }
 
   Group* GroupOf(const TraceRound& round, const TraceTask& task, const TraceAnswer& answer,
-                 uint32_t place) {
+                 uint32_t place, TokenId token) {
     if (options_.by == "time") return time_.At(round.times.taken);
     if (options_.by == "sequence") return At(book_.IndexOf(answer.sequence));
     if (options_.by == "method") return At(static_cast<size_t>(task.method));
-    if (options_.by == "class") return At(static_cast<size_t>(text_.ClassOf(task.tokens[place])));
+    if (options_.by == "class") return At(static_cast<size_t>(text_.ClassOf(token)));
     return At(place);
   }
 

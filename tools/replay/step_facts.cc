@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "daemon/trace/parameter_hash.h"
+#include "tools/replay/draft_tree.h"
 #include "tools/replay/record_hash.h"
 
 namespace specd::replay {
@@ -30,8 +31,10 @@ uint64_t HashOf(const RowHashes& hashes, TraceTensor tensor, int64_t index) {
   return found == hashes.end() ? 0 : found->second;
 }
 
-// The places that the round judged; `block` looks at the whole draft.
+// The places that the round judged; `block` looks at the whole draft. In a tree places are in no
+// such order, so all of them count.
 size_t NumJudged(const TraceTask& task) {
+  if (DraftTree::IsTree(task)) return task.tokens.size() + 1;
   const int32_t last =
       task.method == VerifyMethod::kBlock ? task.outcome.num_drafts : task.outcome.num_accepted;
   const int32_t num_nodes = static_cast<int32_t>(task.tokens.size());
@@ -43,7 +46,7 @@ const TracePlace& PlaceAt(const TraceTask& task, size_t i) {
   return i < task.places.size() ? task.places[i] : kNone;
 }
 
-// If the task has min_tokens, a processor decides this and not the packer. Drafts are chains.
+// If the task has min_tokens, a processor decides this and not the packer. Those drafts are chains.
 bool IsBelowMinTokens(const TraceTask& task, size_t place) {
   return PlaceAt(task, place).below_min_tokens ||
          uint64_t{task.first_position} + place < task.min_tokens;

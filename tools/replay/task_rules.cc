@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/replay/draft_tree.h"
+
 namespace specd::replay {
 namespace {
 
@@ -38,11 +40,6 @@ class TaskRules {
   absl::Status Draft() const {
     const size_t nodes = NumNodes();
     if (nodes > size_t{kNodesMax}) return Wrong("tokens", "is longer than 64");
-    for (size_t i = 0; i < task_.parents.size(); ++i) {
-      if (task_.parents[i] != static_cast<int32_t>(i) - 1) {
-        return Wrong("parents", "is a tree, which this version does not run");
-      }
-    }
     const auto has = [](size_t size, size_t wanted) { return size == 0 || size == wanted; };
     if (!has(task_.parents.size(), nodes)) return Wrong("parents", "has not one of each token");
     if (!has(task_.kinds.size(), nodes)) return Wrong("kinds", "has not one of each token");
@@ -59,8 +56,55 @@ class TaskRules {
       return Wrong("draft_weights", "and \"draft_masses\" have not one of each token");
     }
     if (task_.method == VerifyMethod::kAuto) return Wrong("method", "is auto, which is resolved");
-    if (task_.method == VerifyMethod::kTree || task_.method == VerifyMethod::kTraversal) {
-      return Wrong("method", "is one of trees, which a chain does not have");
+    return DraftTree::IsTree(task_) ? Tree() : absl::OkStatus();
+  }
+
+  absl::Status Tree() const {
+    for (size_t i = 0; i < task_.parents.size(); ++i) {
+      if (task_.parents[i] < kRoot || task_.parents[i] >= static_cast<int32_t>(i)) {
+        return Wrong("parents", "has one that is neither -1 nor an earlier token");
+      }
+    }
+    const DraftTree tree(task_, vocab_size_);
+    const bool verifies_chains =
+        task_.method == VerifyMethod::kToken || task_.method == VerifyMethod::kBlock;
+    if (verifies_chains) return Wrong("parents", "is a tree, which the method does not verify");
+    if (!task_.parents.empty() && !task_.draft_weights.empty()) {
+      return Wrong("draft_weights", "is a side channel, which trees do not have");
+    }
+    if (absl::Status status = Siblings(tree); !status.ok()) return status;
+    if (task_.outcome.num_accepted < 0 || task_.outcome.num_accepted > tree.num_nodes() ||
+        tree.path().size() != static_cast<size_t>(task_.outcome.num_accepted)) {
+      return Wrong("path", "has not one of each accepted token");
+    }
+    if (task_.outcome.num_tokens > task_.outcome.num_accepted + 1) {
+      return Wrong("num_tokens", "is more than the accepted tokens and a final one");
+    }
+    int32_t parent = kRoot;
+    for (const int32_t node : tree.path()) {
+      const bool is_node = node >= 0 && node < tree.num_nodes();
+      if (!is_node || tree.ParentOf(node) != parent) return Wrong("path", "is none of the tree");
+      if (!IsId(tree.TokenOf(node))) return Wrong("path", "has an id outside the vocabulary");
+      parent = node;
+    }
+    return absl::OkStatus();
+  }
+
+  // Drawn siblings were drawn from one row, in one way.
+  absl::Status Siblings(const DraftTree& tree) const {
+    const auto is_drawn = [&](int32_t node) { return tree.KindOf(node) != DraftKind::kOneHot; };
+    std::vector<int32_t> first(NumNodes() + 1, kRoot);  // the drawn one of each place
+    for (int32_t node = 0; node < tree.num_nodes(); ++node) {
+      if (!is_drawn(node)) continue;
+      int32_t& sibling = first[static_cast<size_t>(tree.PlaceOf(node))];
+      if (sibling == kRoot) sibling = node;
+      if (tree.KindOf(node) != tree.KindOf(sibling)) {
+        return Wrong("kinds", "has drawn siblings of two kinds");
+      }
+      if (!task_.draft_rows.empty() && task_.draft_rows[static_cast<size_t>(node)] !=
+                                           task_.draft_rows[static_cast<size_t>(sibling)]) {
+        return Wrong("draft_rows", "has two rows of siblings");
+      }
     }
     return absl::OkStatus();
   }

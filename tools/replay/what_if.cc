@@ -77,11 +77,11 @@ absl::StatusOr<WhatIf> WhatIf::Parse(const std::vector<std::pair<std::string, st
   }
   if (method.empty()) return what;
   VerifyMethod parsed = VerifyMethod::kAuto;
-  // Recorded trees are not run again.
-  const bool is_known = ParseMethod(method, &parsed);
-  if (!is_known || parsed == VerifyMethod::kAuto || parsed > VerifyMethod::kBlock) {
-    return absl::InvalidArgumentError(
-        fmt::format("method = {} is none of block, token, exact_match and greedy", method));
+  if (!ParseMethod(method, &parsed) || parsed == VerifyMethod::kAuto) {
+    return absl::InvalidArgumentError(fmt::format(
+        "method = {} is none of block, token, tree, traversal, target_only, exact_match "
+        "and greedy",
+        method));
   }
   what.method_ = parsed;
   what.text_ += fmt::format("{}method {}", what.text_.empty() ? "" : ", ", method);
@@ -119,9 +119,15 @@ std::string WhatIf::Apply(int32_t vocab_size, bool has_draft_rows, Task* task) c
   }
   if (task->draft.target_argmax != nullptr) return "the task has argmax ids in place of rows";
   if (task->target_scale <= 0) return "the task was greedy; give --set temperature=T";
-  // A side channel speaks for the row only until a residual is needed.
-  if (ReadsDraftRows(task->method) && !has_draft_rows)
+  const bool verifies_chains =
+      task->method == VerifyMethod::kToken || task->method == VerifyMethod::kBlock;
+  if (verifies_chains && task->draft.parents != nullptr) {
+    return "the draft is a tree, which token and block do not verify";
+  }
+  // A side channel speaks for the row only until a residual is needed, and never in a tree.
+  if (ReadsDraftRows(task->method) && !has_draft_rows) {
     return "a draft row of the task was not recorded";
+  }
   return "";
 }
 

@@ -106,6 +106,36 @@ TEST_SUITE("unit") {
     CHECK(num_accepted > 50);
   }
 
+  TEST_CASE("decisions of method target_only: the TREE coin, the sum of p and what is left of p") {
+    // CONTRACT §5: the children of the root have p = .5, .5 again, which counts once, and .15.
+    const RowMatrix target = RowsOf(kTarget);
+    const std::vector<int32_t> parents(3, kRoot);
+    int num_rejected = 0;
+    for (uint64_t seed = 0; seed < 200; ++seed) {
+      CAPTURE(seed);
+      ChainCase tree(VerifyMethod::kTargetOnly, {0, 0, 2}, DraftKind::kOneHot);
+      tree.task.draft.parents = parents.data();
+      tree.task.target_scale = ScaleOf(1);
+      const KeyedCoins coins(seed);
+      const RecordedRun run(tree.task, target.view(), TensorView{}, coins);
+      const uint64_t coin = coins({0, 0, 0, Purpose::kTree});
+      const double u = CoinToDouble(coin);
+      const PlaceDecision& decision = run.decisions[0];
+      CHECK(decision.accept_coin == coin);
+      CHECK(decision.bound == doctest::Approx(u < .5 ? .5 : .65).epsilon(1e-6));
+      CHECK(decision.draft == (u < .5 ? 0 : 2));
+      CHECK(Share(decision.p_weight, decision.p_mass) ==
+            doctest::Approx(u < .5 ? .5 : .15).epsilon(1e-6));
+      CHECK(decision.q_mass == 0);
+      CHECK(decision.stands == (u < .65));
+      if (decision.stands) continue;
+      ++num_rejected;
+      CHECK(decision.residual_mass == doctest::Approx(.35).epsilon(1e-6));
+      CHECK(decision.draw_coin == coins({0, 0, 0, Purpose::kResidual}));
+    }
+    CHECK(num_rejected > 40);
+  }
+
   TEST_CASE("an empty residual is recorded as mass 0: p was sampled by the residual coin") {
     // The draft token was proposed though q = 0 and p = 0, and otherwise p = q.
     const RowMatrix rows = RowsOf({{0.5, 0.5, 0, 0}, {0.5, 0.5, 0, 0}});

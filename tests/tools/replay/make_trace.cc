@@ -6,7 +6,7 @@
 // outside (1: each draft of the sequences after the first ends with an id outside the vocabulary),
 // worse_from (from this round on the drafter is worse), nan_round (a target row of it is NaN),
 // request (a prefix of the request ids), recorder (a directory: the daemon's recorder writes there,
-// and OUT is not written).
+// and OUT is not written), trees (1: every sequence drafts trees, with the methods of trees).
 
 #include <fmt/format.h>
 
@@ -36,6 +36,7 @@ using Options = std::map<std::string, std::string>;
 
 constexpr int32_t kDraft = 4;
 constexpr int32_t kPlaces = kDraft + 1;
+constexpr int32_t kTreePlaces = 14;
 
 int64_t NumberOf(const Options& options, const std::string& name, int64_t by_default) {
   const auto found = options.find(name);
@@ -48,9 +49,10 @@ struct Scene {
   bool sampled = false;  // its draft tokens are drawn from draft rows
   bool side_channel = false;
   bool masked = false;
+  DraftKind kind = DraftKind::kOneHot;  // of a tree: the way of its drawn siblings
 };
 
-std::vector<Scene> Scenes(TokenId bias) {
+std::vector<Scene> Scenes(TokenId bias, bool trees) {
   std::vector<Scene> scenes;
   const auto add = [&](const char* name, VerifyMethod method, bool sampled) -> Scene& {
     Scene scene;
@@ -64,6 +66,24 @@ std::vector<Scene> Scenes(TokenId bias) {
     scenes.push_back(scene);
     return scenes.back();
   };
+  if (trees) {
+    const auto add_tree = [&](const char* name, VerifyMethod method, DraftKind kind) -> Scene& {
+      Scene& scene = add(name, method, kind != DraftKind::kOneHot);
+      scene.kind = kind, scene.params.ignore_eos = true;
+      return scene;
+    };
+    add_tree("greedy", VerifyMethod::kAuto, DraftKind::kOneHot).params.temperature = 0;
+    add_tree("exact", VerifyMethod::kExactMatch, DraftKind::kOneHot).params.top_k = 20;
+    add_tree("with", VerifyMethod::kTree, DraftKind::kSampled).params.temperature = 0.8;
+    Scene& rest = add_tree("rest", VerifyMethod::kTree, DraftKind::kSampledRest);
+    rest.params.top_p = 0.95, rest.params.logprobs = 2;
+    add_tree("traversal", VerifyMethod::kTraversal, DraftKind::kSampledRest);
+    Scene& masked = add_tree("masked", VerifyMethod::kTraversal, DraftKind::kSampled);
+    masked.masked = true, masked.params.min_tokens = 30;
+    masked.params.frequency_penalty = 0.5;
+    add_tree("target-only", VerifyMethod::kTargetOnly, DraftKind::kOneHot).params.min_p = 0.02;
+    return scenes;
+  }
   add("greedy", VerifyMethod::kAuto, false).params.temperature = 0;
   add("exact", VerifyMethod::kExactMatch, false).params.top_k = 20;
   add("token", VerifyMethod::kToken, true).params.temperature = 0.8;
@@ -85,14 +105,16 @@ class Engine {
   Engine(const std::string& path, const Options& options)
       : vocab_(static_cast<int32_t>(NumberOf(options, "vocab", 64))),
         options_(options),
-        scenes_(Scenes(static_cast<TokenId>(NumberOf(options, "bias", -1)))),
+        has_trees_(NumberOf(options, "trees", 0) != 0),
+        places_(has_trees_ ? kTreePlaces : kPlaces),
+        scenes_(Scenes(static_cast<TokenId>(NumberOf(options, "bias", -1)), has_trees_)),
         random_(static_cast<uint32_t>(NumberOf(options, "seed", 1))) {
     VerifierOptions verifier;
-    verifier.limits = {vocab_, static_cast<int32_t>(scenes_.size()), kDraft};
+    verifier.limits = {vocab_, static_cast<int32_t>(scenes_.size()), places_ - 1};
     verifier.max_sequences = 16;
     verifier.eos_token_ids = {0};
     verifier_ = *Verifier::Create(verifier, *MakeBackend("cpu"));
-    const auto num_rows = static_cast<int32_t>(scenes_.size()) * kPlaces;
+    const auto num_rows = static_cast<int32_t>(scenes_.size()) * places_;
     target_.resize(static_cast<size_t>(num_rows * vocab_));
     draft_ = target_;
     mask_.resize(static_cast<size_t>(num_rows) * MaskWords());
@@ -220,6 +242,7 @@ class Engine {
 
   struct Chain {
     Ids tokens;
+    std::vector<int32_t> parents;  // of a tree
     std::vector<DraftKind> kinds;
     std::vector<uint32_t> target_rows;
     std::vector<uint32_t> draft_rows;
@@ -258,6 +281,40 @@ class Engine {
     return chain;
   }
 
+  // Up to three children at each place, breadth first. The first one is the best id; the others are
+  // drawn if the scene draws, and of two equal ids that were not drawn apart one is left out.
+  Chain MakeTree(size_t s, int64_t round) {
+    const Scene& scene = scenes_[s];
+    const int32_t width = 1 + static_cast<int32_t>((round + int64_t(s)) % 3);
+    Chain tree;
+    std::vector<Ids> texts = {texts_[s]};
+    for (size_t place = 0; place < texts.size(); ++place) {
+      const auto row = static_cast<uint32_t>(s * static_cast<size_t>(places_) + place);
+      float* const target = &target_[row * static_cast<size_t>(vocab_)];
+      float* const draft = &draft_[row * static_cast<size_t>(vocab_)];
+      FillRow(texts[place], 0, target);
+      FillRow(texts[place], 1, draft);
+      tree.target_rows.push_back(row);
+      if (scene.masked) FillMask(row, &tree);
+      std::vector<float> rest(draft, draft + vocab_);
+      for (int32_t j = 0; j < width && static_cast<int32_t>(texts.size()) < places_; ++j) {
+        const bool is_drawn = scene.sampled && (j > 0 || round % 2 == 0);
+        const TokenId token = is_drawn ? Draw(rest.data()) : Best(rest.data());
+        // A one-hot id may be drawn again by siblings with replacement.
+        if (!is_drawn || scene.kind == DraftKind::kSampledRest) rest[token] = -INFINITY;
+        if (scene.kind == DraftKind::kSampled) rest.assign(draft, draft + vocab_);
+        tree.tokens.push_back(token);
+        tree.parents.push_back(static_cast<int32_t>(place) - 1);
+        tree.kinds.push_back(is_drawn ? scene.kind : DraftKind::kOneHot);
+        tree.draft_rows.push_back(row);
+        texts.push_back(texts[place]);
+        texts.back().push_back(token);
+      }
+    }
+    if (s > 0 && !tree.tokens.empty() && round % 4 == 0) tree.tokens[0] = vocab_ + 7;
+    return tree;
+  }
+
   // The engine's own q(x), as a drafter's kernel might compute it.
   void AddShare(const float* row, TokenId token, Chain* chain) const {
     double mass = 0;
@@ -275,7 +332,9 @@ class Engine {
 
   void Round(int64_t round) {
     std::vector<Chain> chains;
-    for (size_t s = 0; s < scenes_.size(); ++s) chains.push_back(MakeChain(s, round));
+    for (size_t s = 0; s < scenes_.size(); ++s) {
+      chains.push_back(has_trees_ ? MakeTree(s, round) : MakeChain(s, round));
+    }
     std::vector<SequenceInput> inputs;
     for (size_t s = 0; s < scenes_.size(); ++s) {
       const Chain& chain = chains[s];
@@ -283,6 +342,7 @@ class Engine {
       input.sequence = handles_[s];
       input.draft.num_nodes = static_cast<int32_t>(chain.tokens.size());
       input.draft.tokens = chain.tokens.data();
+      if (has_trees_) input.draft.parents = chain.parents.data();
       input.draft.kinds = chain.kinds.data();
       input.draft.target_rows = chain.target_rows.data();
       input.draft.draft_rows = chain.draft_rows.data();
@@ -308,6 +368,8 @@ class Engine {
 
   const int32_t vocab_;
   const Options options_;
+  const bool has_trees_;
+  const int32_t places_;
   const std::vector<Scene> scenes_;
   std::mt19937 random_;
   std::optional<TraceMaker> maker_;

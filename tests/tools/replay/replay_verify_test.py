@@ -122,6 +122,19 @@ class Verify(Traces):
         self.assertEqual(counts, [0, 0, 0, 1])
         self.assertIn("lay on the device", text)
 
+    def test_trees(self):
+        """A record of a tree was refused, and its walk was not shown."""
+        path = self.make("trees", "trees=1", "rounds=6")
+        rounds = [r.value for r in trace_file.read(path) if r.topic == "round"]
+        tasks = sum(len(r["tasks"]) for r in rounds)
+        self.assertEqual(self.counts(path)[0], [tasks, 0, 0, 0])
+        text = out("show", path, 2, "--top=0")
+        for task in rounds[1]["tasks"]:
+            for node in task.get("path", []):
+                self.assertRegex(text, rf"(?m)^ +{node}  .*● {task['tokens'][node]} .*accepted")
+        light = self.make("light", "trees=1", "rounds=6", "level=1")
+        self.assertEqual(self.counts(light)[0], [0, tasks, 0, 0])
+
     def test_a_task_that_continues_is_not_equal(self):
         """Its decisions are not compared, and it was equal by numbers all the same."""
         light = self.make("continued", "rounds=14", "level=1")

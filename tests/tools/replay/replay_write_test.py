@@ -9,6 +9,8 @@ import numpy as np
 import trace_file
 from replay_support import TOKENIZER, Traces, error, out
 
+import philox  # its folder is known from here on only
+
 
 class Stats(Traces):
     def expected(self, key):
@@ -278,16 +280,27 @@ class Rerun(Traces):
                                ("seed=3", "--seeds"), ("odd=1", "is no parameter"),
                                ("top_p=7", "is outside"), ("top_k=1.5", "no whole number")):
             self.assertIn(words, error("rerun", self.path, "--set", setting))
-        self.assertIn("none of block", error("rerun", self.path, "--method=tree"))
+        self.assertIn("none of block", error("rerun", self.path, "--method=odd"))
+
+    def test_trees(self):
+        path = self.make("trees", "trees=1", "rounds=8")
+        text = out("rerun", path, "--method=traversal", "--seeds=20")
+        self.assertIn("method traversal", text)
+        text = out("rerun", path, "--method=token", "--seeds=1", code=2)
+        self.assertIn("the draft is a tree, which token and block do not verify", text)
+        chains = out("rerun", self.path, "--method=tree", "--seeds=1")
+        self.assertIn("method tree", chains)
 
 
 class Report(Traces):
-    def test_data(self):
+    def data_of(self, trace):
         path = self.folder / "a.html"
-        out("report", self.path, "-o", path, f"--tokenizer={TOKENIZER}")
-        page = path.read_text()
-        data = json.loads(re.search(r'<script nonce="specd" type="application/json" id="data">(.*?)</script>', page,
-                                    re.S)[1])
+        out("report", trace, "-o", path, f"--tokenizer={TOKENIZER}")
+        return json.loads(re.search(r'<script nonce="specd" type="application/json" id="data">(.*?)</script>',
+                                    path.read_text(), re.S)[1])
+
+    def test_data(self):
+        data = self.data_of(self.path)
         self.assertEqual(data["version"], 1)
         for name, table in data.items():
             if name not in ("version", "trace", "strings"):
@@ -301,6 +314,63 @@ class Report(Traces):
         accepted = sum(t["outcome"].get("num_accepted", 0) for _, t, _ in steps)
         self.assertEqual(data["tokens"]["kind"].count(0), accepted)
         self.assertGreater(len(data["candidates"]["id"]), judged)
+        self.assertNotIn("nodes", data)  # chains
+
+    def test_trees(self):
+        trace = trace_file.Trace(self.make("trees", "trees=1", "rounds=8"))
+        data = self.data_of(trace.path)
+        columns = data["nodes"]
+        nodes = [dict(zip(columns, values)) for values in zip(*columns.values())]
+        steps = list(trace.steps())
+        self.assertEqual(len(nodes), sum(len(task["tokens"]) for _, task, _ in steps))
+        num_judged = 0
+        for step, (record, task, answer) in enumerate(steps):
+            mine = {node["node"]: node for node in nodes if node["step"] == step}
+            tokens = task["tokens"]
+            self.assertEqual([mine[i]["id"] for i in range(len(tokens))], tokens)
+            self.assertEqual([-1 if mine[i]["parent"] is None else mine[i]["parent"]
+                              for i in range(len(tokens))], task["parents"])
+            self.assertEqual([i for i in range(len(tokens)) if mine[i]["fate"] == 0],
+                             task.get("path", []))
+            for i, node in mine.items():
+                kept = node["fate"] == 0 and self.depth(task, i) < answer["num_kept"]
+                self.assertEqual(node["rejected"] is None, kept or node["fate"] == 3)
+                if node["rejected"] is not None:
+                    self.assertEqual(data["rejected"]["id"][node["rejected"]], tokens[i])
+            if task["method"] == trace_file.METHODS.index("tree") and not task["target_filters"].get("top_p"):
+                num_judged += self.check_tree(trace, record, task, mine)
+        self.assertGreater(num_judged, 10)
+
+    def depth(self, task, node):
+        """Of the place at which a node is proposed."""
+        parent = task["parents"][node]
+        return 0 if parent < 0 else 1 + self.depth(task, parent)
+
+    def check_tree(self, trace, record, task, nodes):
+        """The numbers of CONTRACT §5, in numpy and with Philox. Returns how many nodes had a coin."""
+        num_judged = 0
+        left = {}  # of each place: what its children before left of p
+        for i, node in nodes.items():  # in the order in which a place's children are judged
+            place = task["parents"][i] + 1
+            p = trace_file.softmax(trace.row(record, 0, task["target_rows"][place]), task["target_scale"])
+            if node["p"] is not None:
+                self.assertAlmostEqual(node["p"], p[node["id"]], places=6)
+            if node["coin"] is None:
+                continue
+            num_judged += 1
+            coin = philox.coin53(task["seed"], task["first_position"] + self.depth(task, i),
+                                 task["round_base"], i + 1, philox.ACCEPT) * 2.0**-53
+            self.assertEqual(node["coin"], coin)
+            if node["kind"] == 0:
+                d = np.eye(trace.vocab_size)[node["id"]]
+            else:
+                d = trace_file.softmax(trace.row(record, 1, task["draft_rows"][i]), task["draft_scale"])
+            t = left.get(place, p)
+            self.assertAlmostEqual(node["d"], d[node["id"]], places=6)
+            self.assertAlmostEqual(node["bound"], min(1, t[node["id"]] / d[node["id"]]), places=5)
+            rest = np.maximum(t - d, 0)
+            left[place] = rest / rest.sum()
+        return num_judged
 
 
 if __name__ == "__main__":

@@ -16,12 +16,12 @@ class HeatMap {
     const {view} = this;
     const {model} = view;
     const [first, end] = view.entriesInWindow();
-    const drafted = model.data.steps?.drafted ?? [];
+    const {depths} = model;
     const accepted = model.data.steps?.accepted ?? [];
     this.numPlaces = 0;
     for (let i = first; i < end; ++i) {
       for (let step = view.first[i]; step < view.last[i]; ++step) {
-        this.numPlaces = Math.max(this.numPlaces, drafted[step] ?? 0);
+        this.numPlaces = Math.max(this.numPlaces, depths[step]);
       }
     }
     this.numBins = numBins;
@@ -30,7 +30,7 @@ class HeatMap {
     for (let i = first; i < end; ++i) {
       const bin = view.binOf(i, numBins);
       for (let step = view.first[i]; step < view.last[i]; ++step) {
-        for (let place = 0; place < (drafted[step] ?? 0); ++place) {
+        for (let place = 0; place < depths[step]; ++place) {
           ++this.drafted[place * numBins + bin];
           if (place < accepted[step]) ++this.accepted[place * numBins + bin];
         }
@@ -97,7 +97,7 @@ class HeatMap {
         Math.min(drafted[cell], accepted[cell - this.numBins]);
     this.tip.replaceChildren(
         make('div', {}, `place ${place}: ${percent(accepted[cell], drafted[cell])} accepted`),
-        make('div', {}, `${count(accepted[cell])} of ${count(drafted[cell])} draft tokens`),
+        make('div', {}, `${count(accepted[cell])} of ${count(drafted[cell])} drafts`),
         make('div', {}, `${percent(accepted[cell], reached)} where the place before was accepted`));
     placeTip(this.tip, this.canvas, event.offsetX, event.offsetY + 14);
   }

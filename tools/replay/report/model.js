@@ -9,6 +9,8 @@ const kKindMeanings = [
   'its place was forced; the row was not read',
 ];
 const kFates = ['rejected', 'not judged', 'accepted, then dropped by the finish rules'];
+const kNodeFates = ['accepted', 'rejected', 'not judged', 'outside the vocabulary'];
+const kNodeKinds = ['one_hot', 'sampled', 'sampled_rest'];
 const kVerdicts = ['stands', 'falls', 'ends', 'bad target row', 'bad draft row'];
 const kDraftKinds = ['none', 'one_hot', 'sampled'];
 const kPurposes = ['SAMPLE', 'RESIDUAL'];
@@ -30,10 +32,12 @@ class Model {
     this.tokenStart = startsOf(data.tokens?.step, this.numSteps);
     this.rejectedStart = startsOf(data.rejected?.step, this.numSteps);
     this.decisionStart = startsOf(data.decisions?.step, this.numSteps);
+    this.nodeStart = startsOf(data.nodes?.step, this.numSteps);
     this.candidateStart = startsOf(data.candidates?.decision, this.numDecisions);
     this.grammarStart = startsOf(data.grammar?.decision, this.numDecisions);
     this.groupSteps();
     this.numberRounds();
+    this.measureDepths();
     this.texts = new Map();
   }
 
@@ -71,6 +75,22 @@ class Model {
     for (let step = 0; step < this.numSteps; ++step) {
       if (step === 0 || round[step] !== round[step - 1]) this.rounds.push(step);
       this.ordinal[step] = this.rounds.length - 1;
+    }
+  }
+
+  // The draft tokens that a step could accept at most: those of a chain, or the depth of a tree.
+  measureDepths() {
+    this.depths = Int32Array.from({length: this.numSteps},
+                                  (_, step) => this.get('steps', 'drafted', step) ?? 0);
+    for (let step = 0; step < this.numSteps; ++step) {
+      const depthOf = new Map([[null, 0]]);
+      let deepest = 0;
+      for (let row = this.nodeStart[step]; row < this.nodeStart[step + 1]; ++row) {
+        const depth = (depthOf.get(this.get('nodes', 'parent', row)) ?? 0) + 1;
+        depthOf.set(this.get('nodes', 'node', row), depth);
+        if (this.get('nodes', 'fate', row) !== 3) deepest = Math.max(deepest, depth);
+      }
+      if (this.nodeStart[step] < this.nodeStart[step + 1]) this.depths[step] = deepest;
     }
   }
 

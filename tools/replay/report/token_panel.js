@@ -4,6 +4,7 @@ class TokenPanel {
   constructor(model, {onMove, onClose, onChoose}) {
     this.model = model;
     this.box = byId('panel');
+    this.tree = new TreeView(model, (table, row) => this.onChoose(this.choiceOf(table, row)));
     Object.assign(this, {onMove, onClose, onChoose});
   }
 
@@ -20,19 +21,27 @@ class TokenPanel {
     const row = choice.token === undefined ? choice.draft : text.tokens[choice.token];
     const step = model.get(table, 'step', row);
     const decision = model.get(table, 'decision', row);
-    const parts = [this.head(table, row, choice), this.round(step, table, row)];
-    if (decision === null) {
+    const tree = this.tree.draw(step, table, row);
+    const parts = [this.head(table, row, choice), tree ?? this.round(step, table, row)];
+    const node = this.tree.nodeOf(step, table, row);
+    if (tree !== null) {
+      parts.push(...this.node(node, model.text('steps', 'method', step), table, decision));
+    } else if (decision !== null) {
+      parts.push(...this.decision(decision));
+    } else {
       parts.push(make('p', {class: 'muted'}, table === 'rejected'
           ? 'The draft ended before this place, so nothing was decided here.'
           : 'The trace has no decision for this token.'));
-    } else {
-      parts.push(...this.decision(decision));
     }
     parts.push(this.stepFacts(step));
-    this.box.replaceChildren(...parts);
+    this.box.replaceChildren(...parts.filter((part) => part !== null));
     this.box.hidden = false;
     this.box.scrollTop = 0;
     document.body.classList.add('with_panel');
+  }
+
+  choiceOf(table, row) {
+    return table === 'rejected' ? {draft: row} : {token: this.text.find(row)};
   }
 
   head(table, row, choice) {
@@ -93,13 +102,43 @@ class TokenPanel {
   }
 
   decision(d) {
-    const {model} = this;
-    const get = (name) => model.get('decisions', name, d);
-    const why = model.text('decisions', 'why', d);
-    const parts = [make('p', {class: 'why', id: 'panel_why'}, why ?? '')];
-    if (get('draft_id') !== null) parts.push(this.draft(d, get), this.acceptance(get));
-    parts.push(this.draw(d, get), this.candidates(d, get), this.grammar(d));
-    return parts.filter((part) => part !== null);
+    const get = this.getOf(d);
+    const draft = get('draft_id') === null ? [] : [this.draft(d, get), this.acceptance(get)];
+    return [this.why(d), ...draft, this.draw(d, get), this.candidates(d, get), this.grammar(d)];
+  }
+
+  // A token of a tree. A decision is that of a place, so of a node that fell it has the candidates
+  // alone. `node` is null for the final token.
+  node(node, method, table, d) {
+    const get = this.getOf(d);
+    const fell = table === 'rejected';
+    const share = node === null ? [] : this.share(node, method);
+    if (d === null) return share;
+    const place = [this.candidates(d, get), this.grammar(d)];
+    return fell ? [...share, ...place] : [this.why(d), ...share, this.draw(d, get), ...place];
+  }
+
+  getOf(d) {
+    return (name) => this.model.get('decisions', name, d);
+  }
+
+  why(d) {
+    return make('p', {class: 'why', id: 'panel_why'}, this.model.text('decisions', 'why', d) ?? '');
+  }
+
+  // The numbers of a node, and its coin.
+  share(node, method) {
+    const get = (name) => this.model.get('nodes', name, node);
+    const [share] = kShares[method] ?? [''];
+    const [bound, coin] = [get('bound'), get('coin')];
+    return [section('Draft token', facts([
+      ['kind', kNodeKinds[get('kind') ?? 0]],
+      ['p(x)', exact(get('p'), 'panel_p')],
+      ['q(x)', exact(get('q'), 'panel_q')],
+      ['d(x)', exact(get('d'))],
+      [share, exact(bound)],
+      ['verdict', kNodeFates[get('fate') ?? 2]],
+    ])), coin === null ? null : this.coin(coin, bound, share)];
   }
 
   draft(d, get) {
@@ -128,6 +167,10 @@ class TokenPanel {
     const ratio = p === null || q === null ? null : q > 0 ? Math.min(1, p / q) : p > 0 ? 1 : 0;
     const threshold = bound ?? ratio;
     const name = bound === null ? 'min(1, p / q)' : 'h';
+    return this.coin(coin, threshold, name);
+  }
+
+  coin(coin, threshold, name) {
     return section('Accept coin', coinLine({coin, low: 0, high: threshold ?? 0, kind: 'accept'}),
         make('p', {class: 'panel_line'}, 'u = ', exact(coin, 'panel_coin'),
              threshold === null ? '' : ` ${coin < threshold ? '<' : '\u2265'} ${name} = `,
