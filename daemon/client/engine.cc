@@ -261,6 +261,10 @@ absl::Status Engine::Unregister(uint32_t region) {
 }
 
 absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
+  if (role == SPECD_DRAFT_MAP) {
+    // Its memory may be used for something else after the call.
+    if (absl::Status s = CheckCanTell("role", "a draft map"); !s.ok()) return s;
+  }
   const auto skip = skips_.find(tensor.region);
   const uint64_t skip_bytes = skip == skips_.end() ? 0 : skip->second.bytes;
   const absl::StatusOr<BindTensorRequest> request =
@@ -343,6 +347,11 @@ absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_i
                                   const uint64_t* seed, specd_sequence_info* info) {
   OutputArray<specd_sequence_info> infos;
   if (absl::Status s = infos.Check("info", info, 1, &infos); !s.ok()) return s;
+  if (reattachment_ != nullptr && rounds_.channel().awaits_answers()) {
+    return MakeError(SPECD_ERROR_STATE, "sequence",
+                     "rounds are in flight, and a copy may have tokens that the engine does not "
+                     "know; with reconnect_ms poll for their completions, then fork");
+  }
   const ForkSequenceRequest request{sequence, request_id, seed != nullptr,
                                     seed != nullptr ? *seed : 0};
   absl::StatusOr<SequenceReply> reply = Expect<SequenceReply>(Ask(request));
@@ -355,12 +364,17 @@ absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_i
 
 absl::Status Engine::CloseSequence(specd_sequence sequence) {
   const absl::Status status = Expect<OkReply>(Ask(CloseSequenceRequest{sequence})).status();
-  if (status.ok() && reattachment_ != nullptr) reattachment_->record().RemoveSequence(sequence);
+  // A request that timed out takes effect late.
+  const int code = ErrorCodeOf(status);
+  const bool is_gone = status.ok() || code == SPECD_ERROR_TIMEOUT || code == SPECD_ERROR_NOT_FOUND;
+  if (is_gone && reattachment_ != nullptr) reattachment_->record().RemoveSequence(sequence);
   return status;
 }
 
 absl::Status Engine::AbortSequence(specd_sequence sequence) {
-  return Expect<OkReply>(Ask(AbortSequenceRequest{sequence})).status();
+  const absl::Status status = Expect<OkReply>(Ask(AbortSequenceRequest{sequence})).status();
+  if (status.ok() && reattachment_ != nullptr) reattachment_->record().AddAbort(sequence);
+  return status;
 }
 
 absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* state) const {

@@ -75,8 +75,8 @@ absl::Status EngineCalls::CheckReady() {
   if (channel().call_in_flight() &&
       (channel().fault() != ChannelFault::kNone ||
        channel().daemon_state() == DaemonState::kStopped || link_.PeerGone())) {
-    const absl::Status why = rounds_.WhyNoCompletion();
-    if (!rounds_.MayPass(why)) return why;
+    const absl::Status back = rounds_.AwaitDaemonAfter(rounds_.WhyNoCompletion());
+    if (!back.ok()) return back;
   }
   if (channel().in_flight()) {
     return MakeError(

@@ -50,6 +50,9 @@ class EngineLink {
     return MakeError(SPECD_ERROR_UNSUPPORTED, "uri", "this link has no other side to come back");
   }
 
+  // Gives up the connection of the last Reconnect, whose other side did not do what it should.
+  virtual void Drop() {}
+
   // Ends the connection, and waits until the other side has unmapped this process's memory. An
   // error if that is not certain. No function may be called afterwards.
   virtual absl::Status Finish() = 0;

@@ -81,7 +81,10 @@ absl::Status EngineRounds::AwaitDaemon() {
   // Poll notices a daemon that died without a word. Asking the socket here would cost a system call
   // per round.
   if (channel_.daemon_state() == DaemonState::kRunning) return absl::OkStatus();
-  const absl::Status why = WhyNoCompletion();
+  return AwaitDaemonAfter(WhyNoCompletion());
+}
+
+absl::Status EngineRounds::AwaitDaemonAfter(const absl::Status& why) {
   return MayPass(why) ? reattachment_->Await(&channel_) : why;
 }
 

@@ -55,6 +55,8 @@ class EngineRounds {
   void ReattachBy(Reattachment* reattachment) { reattachment_ = reattachment; }
   // OK if the daemon takes submissions. If it is gone, waits for the next one.
   absl::Status AwaitDaemon();
+  // The same for a daemon of which `why` says that it is gone.
+  absl::Status AwaitDaemonAfter(const absl::Status& why);
   // True if an error of this code may pass, once AwaitDaemon has.
   bool MayPass(const absl::Status& status) const {
     return reattachment_ != nullptr && Reattachment::MayHelp(status);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(10);  // between two tries
 // A round may end every daemon that runs it.
-constexpr uint32_t kUnansweredMax = 3;
+constexpr uint32_t kUnansweredMax = 5;
 
 absl::Status Gone(std::string text) {
   return MakeError(SPECD_ERROR_DISCONNECTED, "", std::move(text));
@@ -59,9 +59,11 @@ absl::StatusOr<bool> Reattachment::Try(EngineChannel* channel) {
   if (status.ok()) {
     lost_ns_ = 0;
     ++num_reattached_;
-    ++num_unanswered_;
+    if (channel->awaits_answers()) ++num_unanswered_;
     return true;
   }
+  // A daemon that knows a part of the session is none that calls may go to.
+  link_.Drop();
   const int64_t end_ns = Clock::Real()->NowNs();
   next_try_ns_ = end_ns + absl::ToInt64Nanoseconds(kPause);
   if (!IsForNow(status)) {
@@ -97,7 +99,6 @@ absl::Status Reattachment::Attach(EngineChannel* channel) {
   if (!reply.ok()) return reply.status();
   // It has ended this session for a reason, which would come again.
   if (reply->daemon_epoch == segment_.identity().daemon_epoch) {
-    (void)link_.Finish();
     return MakeError(SPECD_ERROR_STATE, "", "the same daemon has ended the session before");
   }
   absl::StatusOr<Segment> fresh = Segment::Attach(std::move(segment_fd));

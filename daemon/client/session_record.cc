@@ -64,6 +64,7 @@ void SessionRecord::AddOpening(const OpenContent& content, const std::vector<uin
          .request_id = names[i],
          .sequence = sequences[i],
          .seed = seeds[i],
+         .num_given = content.request.num_output_ids,
          .outputs = {outputs, lists},
          .cumulative_logprob = content.request.cumulative_logprob,
          .finish_reason = 0,
@@ -79,7 +80,15 @@ void SessionRecord::AddFork(uint64_t source, const std::string& request_id, uint
   fork.request_id = request_id;
   fork.sequence = sequence;
   fork.seed = seed;
+  fork.num_given = fork.outputs.size();
   Add(std::move(fork));
+}
+
+void SessionRecord::AddAbort(uint64_t sequence) {
+  const auto found = sequences_.find(SlotOf(sequence));
+  if (found != sequences_.end() && found->second.sequence == sequence) {
+    found->second.is_aborted = true;
+  }
 }
 
 void SessionRecord::RemoveSequence(uint64_t sequence) {
@@ -147,7 +156,10 @@ OpenContent SessionRecord::ContentOf(const Known& known, const EngineChannel& ch
     request.cumulative_logprob = channel.ReadLogprob(SlotOf(known.sequence), state);
     num_outputs = state.kept_tokens;
   }
+  // An aborted sequence whose last round the engine does not know ends before that round.
+  if (known.is_aborted && request.finish_reason == 0) request.finish_reason = SPECD_FINISH_ABORT;
   request.num_output_ids = static_cast<uint32_t>(num_outputs);
+  request.num_given_ids = static_cast<uint32_t>(std::min(known.num_given, num_outputs));
   content.ids = known.opening->prompt;
   content.ids.insert(content.ids.end(), known.outputs.begin(),
                      known.outputs.begin() + static_cast<ptrdiff_t>(num_outputs));

@@ -37,6 +37,7 @@ class SessionRecord {
   void AddOpening(const OpenContent& content, const std::vector<uint64_t>& sequences,
                   const std::vector<uint64_t>& seeds);
   void AddFork(uint64_t source, const std::string& request_id, uint64_t sequence, uint64_t seed);
+  void AddAbort(uint64_t sequence);
   void RemoveSequence(uint64_t sequence);
   // The engine takes the results of a round.
   void AddResults(const CompletionView& view);
@@ -69,10 +70,12 @@ class SessionRecord {
     std::string request_id;
     uint64_t sequence = 0;
     uint64_t seed = 0;
+    size_t num_given = 0;          // of the outputs: those before its stream began
     std::vector<int32_t> outputs;  // that the engine knows
     double cumulative_logprob = 0;
     uint32_t finish_reason = 0;       // in a result that the engine knows
     std::vector<int32_t> stop_token;  // at most one
+    bool is_aborted = false;
   };
 
   void Add(Known known);

@@ -84,6 +84,11 @@ class SocketLink : public EngineLink {
     return absl::OkStatus();
   }
 
+  void Drop() override {
+    broken_ = true;
+    connection_.FinishSending();
+  }
+
   absl::StatusOr<SessionSequences::Text> TextOf(uint64_t) override {
     return MakeError(
         SPECD_ERROR_UNSUPPORTED, "uri",

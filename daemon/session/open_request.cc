@@ -230,6 +230,7 @@ absl::Status ReadProcessors(const OpenSequenceRequest& request, SequenceParams* 
 absl::Status ReadResumed(const OpenSequenceRequest& request, OpenRequest* out) {
   SequenceHistory& resumed = out->resumed;
   resumed.handle = request.handle;
+  resumed.num_given = request.num_given_ids;
   resumed.cumulative_logprob = request.cumulative_logprob;
   resumed.finish_reason = static_cast<FinishReason>(request.finish_reason);
   resumed.stop_token = request.stop_token.empty() ? kNoToken : request.stop_token.front();
@@ -238,10 +239,16 @@ absl::Status ReadResumed(const OpenSequenceRequest& request, OpenRequest* out) {
                    fmt::format("finish_reason = {} is outside 0 .. {}", request.finish_reason,
                                static_cast<uint32_t>(FinishReason::kError)));
   }
-  if (request.handle == 0 && (request.cumulative_logprob != 0 || request.finish_reason != 0)) {
+  if (request.handle == 0 && (request.cumulative_logprob != 0 || request.finish_reason != 0 ||
+                              request.num_given_ids != 0)) {
     return Invalid("handle",
                    "handle is missing: only a sequence that was open at another daemon "
-                   "has a cumulative_logprob and a finish_reason");
+                   "has num_given_ids, a cumulative_logprob and a finish_reason");
+  }
+  if (request.num_given_ids > request.num_output_ids) {
+    return Invalid("num_given_ids",
+                   fmt::format("num_given_ids = {} is outside 0 .. {}, the output_ids",
+                               request.num_given_ids, request.num_output_ids));
   }
   if (request.handle != 0 && (out->params.n != 1 || !request.has_seed)) {
     return Invalid("handle", fmt::format("handle = {:#x} is of one sequence: n = {} must be 1, and "

@@ -64,18 +64,27 @@ absl::Status SessionSequences::Prepare(const std::string& request_id, const Sequ
   // An engine that is gone needs no long work. Whether the session has ended by then is asked
   // again under the lock.
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
+  if (history.handle != 0 && !params.stop_strings.empty() && !checks_.IsInline(params)) {
+    // A daemon that has just begun may have its detokenizer in a moment.
+    if (absl::Status status = checks_.CheckTextSide(); !status.ok()) {
+      return MakeError(SPECD_ERROR_EXHAUSTED, "stop_strings", std::string(status.message()));
+    }
+  }
   absl::StatusOr<std::vector<Built>> built = Build(params, history);
   if (!built.ok()) return built.status();
   std::vector<std::string> names = NamesOf(request_id, built->size());
   std::shared_ptr<const std::vector<std::string>> stop_strings;
   TextTail tail;
+  TextTail begin;  // of what precedes the stream
+  const bool is_resumed = history.handle != 0;
+  SequenceHistory given = history;
+  if (is_resumed) given.outputs = history.outputs.first(history.num_given);
   if (!params.stop_strings.empty()) {
     stop_strings = std::make_shared<const std::vector<std::string>>(params.stop_strings);
   }
   const bool is_inline = checks_.IsInline(params);
-  if (state_.events != nullptr || is_inline) {
-    tail = MakeTextTail(*state_.options.profile, params, history);
-  }
+  if (state_.events != nullptr) begin = MakeTextTail(*state_.options.profile, params, given);
+  if (is_inline) tail = MakeTextTail(*state_.options.profile, params, history);
   if (is_inline) {
     if (absl::Status status = BeginText(params, tail, &*built); !status.ok()) return status;
   }
@@ -84,14 +93,19 @@ absl::Status SessionSequences::Prepare(const std::string& request_id, const Sequ
     const Stream stream = {.include_stop = params.include_stop,
                            .skip_special_tokens = params.skip_special_tokens,
                            .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
-                           .settled = params.stop_strings.empty() ||
-                                      history.finish_reason != FinishReason::kNone || is_inline,
+                           .settled = params.stop_strings.empty() || is_inline,
                            .is_inline = is_inline,
                            .request_id = names[i],
                            .stop_strings = stop_strings};
     Opening opening = MakeOpening(stream, (*built)[i].sequence);
     if (opening.event != nullptr) {
-      if (absl::Status status = AddTail(tail, &opening.event); !status.ok()) return status;
+      if (is_resumed) {
+        opening.event->resumed = true;
+        opening.event->offset = given.outputs.size();
+        const auto own = history.outputs.subspan(given.outputs.size());
+        opening.event->ids.assign(own.begin(), own.end());
+      }
+      if (absl::Status status = AddTail(begin, &opening.event); !status.ok()) return status;
     }
     if (state_.options.recorder != nullptr) {
       opening.trace = DescribeOpening(names[i], params, history);
@@ -223,7 +237,7 @@ absl::Status SessionSequences::AddTail(const TextTail& tail,
     MemoryShare memory;
     std::shared_ptr<TokenEvent> event;
   };
-  const size_t num_ids = tail.prompt_ids.size() + tail.output_ids.size();
+  const size_t num_ids = tail.prompt_ids.size() + tail.output_ids.size() + (*event)->ids.size();
   absl::StatusOr<MemoryShare> memory =
       TakeMemory(state_.memory.get(), "the event of the opening", TailBytes(num_ids));
   if (!memory.ok()) return memory.status();

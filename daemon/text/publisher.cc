@@ -27,6 +27,7 @@ constexpr int64_t kHeartbeatNs = 200'000'000;
 
 // Events of one session that are taken before the next session's turn.
 constexpr int kPoppedMax = 4096;
+constexpr size_t kResumedIds = 64;  // no more than a round may keep
 
 // An abort may come after its stream's end was published, late by the time that the text side takes
 // to read the end. This many later streams are a generous bound, and they bound the memory.
@@ -121,11 +122,29 @@ void Publisher::Drain(const std::shared_ptr<Session>& session) {
   TokenEvent event;
   for (int popped = 0; popped < kPoppedMax && session->PopEvent(&sequence, &event); ++popped) {
     Remember(session, sequence, event);
-    kept_.Take(&event, options_.clock->NowNs());
-    batch_bytes_ += WireBytes(event);
-    batch_.events.push_back(std::move(event));
-    if (batch_.events.size() == kBatchEventsMax || batch_bytes_ > kBatchBytesMax) SendBatch();
+    TokenEvent round;
+    round.stream = event.stream;
+    round.offset = event.offset;
+    round.time_ns = event.time_ns;
+    const std::vector<TokenId> resumed =
+        event.resumed ? std::exchange(event.ids, {}) : std::vector<TokenId>();
+    Add(std::move(event));
+    // The tokens of a stream that goes on, as if they came in rounds now.
+    for (size_t at = 0; at < resumed.size(); at += kResumedIds) {
+      const auto begin = resumed.begin() + static_cast<ptrdiff_t>(at);
+      round.ids.assign(begin,
+                       begin + static_cast<ptrdiff_t>(std::min(kResumedIds, resumed.size() - at)));
+      Add(round);
+      round.offset += round.ids.size();
+    }
   }
+}
+
+void Publisher::Add(TokenEvent event) {
+  kept_.Take(&event, options_.clock->NowNs());
+  batch_bytes_ += WireBytes(event);
+  batch_.events.push_back(std::move(event));
+  if (batch_.events.size() == kBatchEventsMax || batch_bytes_ > kBatchBytesMax) SendBatch();
 }
 
 void Publisher::Retire() {

@@ -84,6 +84,8 @@ class Publisher {
   // Takes and sends the sessions' events; true if there were any.
   bool Publish();
   void Drain(const std::shared_ptr<Session>& session);
+  // Keeps an event and sends it with others.
+  void Add(TokenEvent event);
   // Takes ended sessions off the list, and frees those that no other thread uses. Their memory is
   // unmapped here and not on the verify thread.
   void Retire();

@@ -1,6 +1,7 @@
 #include "daemon/text/text_streams.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -83,6 +84,7 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
   ++meters_.streams;
   TextEvent out = Next(*stream);
   out.kind = TextEventKind::kOpen;
+  out.resumed = event.resumed;
   texts->push_back(std::move(out));
   if (refused) {
     EndByGap(TokenEvent{}, stream.get(), texts, aborts);
@@ -193,6 +195,8 @@ void TextStreams::End(const TokenEvent& event, Stream* stream, std::vector<TextE
   stream->text.Finish(TextEnd::kFlush, &chunk);
   out.finish_reason = event.finish_reason;
   out.stop_token = event.stop_token;
+  // The logprobs of tokens before a restart of the daemon are not known one by one.
+  if (std::isnan(stream->cumulative_logprob)) stream->cumulative_logprob = event.cumulative_logprob;
   CloseWith(std::move(chunk), std::move(out), stream, texts);
 }
 
@@ -241,11 +245,9 @@ std::vector<std::pair<uint64_t, uint64_t>> TextStreams::Offsets() const {
   return offsets;
 }
 
-void TextStreams::EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts) {
-  for (auto& [number, stream] : streams_) {
-    if (!stream->ended) EndByGap(TokenEvent{}, stream.get(), texts, aborts);
-  }
+void TextStreams::Forget() {
   streams_.clear();
+  num_live_ = 0;
 }
 
 }  // namespace specd

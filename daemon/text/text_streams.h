@@ -42,8 +42,9 @@ class TextStreams {
   void Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
              std::vector<AbortRequest>* aborts);
 
-  // Ends every stream with an error: another daemon has taken the old one's place.
-  void EndAll(std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
+  // Forgets every stream: another daemon has taken the old one's place. Readers see its epoch, and
+  // engines may open their sequences again there.
+  void Forget();
   // Ends one stream with an error, and forgets it: its end will not come.
   void EndLost(uint64_t stream, std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
 

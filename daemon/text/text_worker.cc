@@ -121,10 +121,10 @@ void TextWorker::Follow(uint64_t epoch, uint64_t seq) {
   last_heard_ns_ = awake_.now_ns();
   if (epoch != epoch_) {
     if (epoch_ != 0) {
-      Log("detok").warn("the daemon was restarted: {} streams end here", streams_.num_live());
-      streams_.EndAll(&texts_, &abort_requests_);
-      abort_requests_.clear();  // their daemon is gone
-      SendTexts();
+      Log("detok").warn(
+          "the daemon was restarted: {} streams end here, or go on if their engine does",
+          streams_.num_live());
+      streams_.Forget();
     }
     epoch_ = epoch;
     is_caught_up_ = false;

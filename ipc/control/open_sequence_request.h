@@ -52,6 +52,7 @@ struct OpenSequenceRequest {
 
   // Of a sequence that was open at another daemon (SequenceHistory). 0: it is new.
   uint64_t handle = 0;
+  uint32_t num_given_ids = 0;  // of the outputs: those that its stream does not have
   double cumulative_logprob = 0;
   uint32_t finish_reason = 0;
   std::vector<int32_t> stop_token;  // at most one; empty: no token ended the sequence
@@ -90,6 +91,7 @@ struct OpenSequenceRequest {
     f(OptionalKey{"num_no_repeat_ngram_whitelist"}, self.num_no_repeat_ngram_whitelist);
     f(OptionalKey{"num_grammar_bytes"}, self.num_grammar_bytes);
     f(OptionalKey{"handle"}, self.handle);
+    f(OptionalKey{"num_given_ids"}, self.num_given_ids);
     f(OptionalKey{"cumulative_logprob"}, self.cumulative_logprob);
     f(OptionalKey{"finish_reason"}, self.finish_reason);
     f(OptionalKey{"stop_token"}, self.stop_token, 1);

@@ -72,13 +72,14 @@ void WriteTextEvent(MapWriter* writer, const TextEvent& event) {
   const bool has_logprob =
       event.kind == TextEventKind::kEnd && !std::isnan(event.cumulative_logprob);
   writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprob ? 1 : 0) +
-                   (event.scores.empty() ? 0 : 1));
+                   (event.scores.empty() ? 0 : 1) + (event.resumed ? 1 : 0));
   writer->Field("v", kEventVersion);
   writer->Field("kind", NameAt(kTextKinds, static_cast<size_t>(event.kind)));
   writer->Field("epoch", event.epoch);
   writer->Field("seq", event.seq);
   writer->Field("stream", event.stream);
   writer->Field("rid", event.request_id);
+  if (event.resumed) writer->Field("resumed", event.resumed);
   if (event.kind == TextEventKind::kOpen) return;
   writer->Field("token_offset", event.token_offset);
   writer->Field("tokens", event.tokens);
@@ -107,7 +108,10 @@ void ReadTextEvent(MapReader* reader, TextEvent* event) {
   reader->Read("seq", &event->seq);
   reader->Read("stream", &event->stream);
   reader->Read("rid", &event->request_id, kRequestIdBytesMax);
-  if (event->kind == TextEventKind::kOpen) return;
+  if (event->kind == TextEventKind::kOpen) {
+    if (reader->Has("resumed")) reader->Read("resumed", &event->resumed);
+    return;
+  }
   reader->Read("token_offset", &event->token_offset);
   reader->Read("tokens", &event->tokens);
   reader->Read("byte_offset", &event->byte_offset);

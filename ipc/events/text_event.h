@@ -43,6 +43,7 @@ struct TextEvent {
   uint64_t seq = 0;     // counts all messages of the publisher; gaps are normal for one stream
   uint64_t stream = 0;  // unique in this epoch, while request ids are used again
   std::string request_id;
+  bool resumed = false;  // open: as in TokenEvent
 
   // text and end
   uint64_t token_offset = 0;    // tokens of the stream before this event

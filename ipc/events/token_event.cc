@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 3> kTokenKinds = {"open", "tokens", "end"
 size_t NumOptional(const TokenEvent& opening) {
   return (opening.profile.empty() ? 0u : 1u) + (opening.forked_from == 0 ? 0u : 1u) +
          (opening.prompt_tail.empty() ? 0u : 1u) + (opening.output_tail.empty() ? 0u : 1u) +
-         (opening.earlier.empty() ? 0u : 1u);
+         (opening.earlier.empty() ? 0u : 1u) + (opening.resumed ? 1u : 0u);
 }
 
 }  // namespace
@@ -46,6 +46,7 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
       writer->Field("min_tokens", event.min_tokens);
       if (!event.profile.empty()) writer->Field("profile", event.profile);
       if (event.forked_from != 0) writer->Field("forked_from", event.forked_from);
+      if (event.resumed) writer->Field("resumed", event.resumed);
       if (!event.prompt_tail.empty()) writer->Field("prompt_tail", event.prompt_tail);
       if (!event.output_tail.empty()) writer->Field("output_tail", event.output_tail);
       if (!event.earlier.empty()) writer->Field("earlier", event.earlier);
@@ -80,6 +81,7 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
       reader->Read("min_tokens", &event->min_tokens);
       if (reader->Has("profile")) reader->Read("profile", &event->profile, kProfileBytesMax);
       if (reader->Has("forked_from")) reader->Read("forked_from", &event->forked_from);
+      if (reader->Has("resumed")) reader->Read("resumed", &event->resumed);
       if (reader->Has("prompt_tail")) {
         reader->Read("prompt_tail", &event->prompt_tail, kPromptTailMax);
       }

@@ -62,6 +62,9 @@ struct TokenEvent {
   // A fork: the stream that it is a copy of. The copy is made where the events before this one
   // leave the source. 0: no fork.
   uint64_t forked_from = 0;
+  // The stream goes on from one of the same request at a daemon that is gone. Its tokens up to now
+  // follow as events. Inside the daemon the opening has them as `ids`.
+  bool resumed = false;
   // The earlier ids that the text depends on, if the stream is no fork: the last ids of the prompt,
   // and the last outputs that the sequence was opened with. Empty if the text can begin without
   // them.

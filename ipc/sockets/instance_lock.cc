@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,12 +29,34 @@ bool StillNamed(int fd, const std::string& path) {
          opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
+// Tells whether a process listens at the path. It may hold the socket for another one, and no lock.
+bool IsListenedTo(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  path.copy(address.sun_path, path.size());
+  for (const int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+    const UniqueFd fd(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!fd.valid()) continue;
+    const int done =
+        connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+    if (done == 0 || errno == EAGAIN) return true;
+  }
+  return false;
+}
+
 absl::Status RemoveLeftover(const std::string& path, const std::string& field) {
   struct stat found = {};
   if (lstat(path.c_str(), &found) != 0) return absl::OkStatus();
   if (!S_ISSOCK(found.st_mode)) {
     return MakeError(SPECD_ERROR_STATE, field,
                      fmt::format("{} exists and is no socket; choose another path", path));
+  }
+  if (IsListenedTo(path)) {
+    return MakeError(SPECD_ERROR_STATE, field,
+                     fmt::format("another process listens at {}; stop it (systemctl stop "
+                                 "specd.socket), or choose another path",
+                                 path));
   }
   unlink(path.c_str());
   return absl::OkStatus();

@@ -10,7 +10,7 @@ import unittest
 from support import BIN, ProcessTest, TOKENIZER, wait_until
 
 
-class ActivationTest(ProcessTest):
+class ActivationCase(ProcessTest):
     def setUp(self):
         super().setUp()
         self.notices = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -35,6 +35,8 @@ class ActivationTest(ProcessTest):
             pathlib.Path("/bin/sh"), "-c", f"exec 3<&{fd}; LISTEN_PID=$$ LISTEN_FDS={num_fds} exec {command}",
             pass_fds=(fd,), env={**os.environ, "NOTIFY_SOCKET": str(self.folder / "notices")})
 
+
+class ActivationTest(ActivationCase):
     def generate(self, *flags):
         return self.engine("--prompt=The daemon|A round", "--draft=3", "--drafts=sampled", "--stats=none", *flags)
 

@@ -6,6 +6,7 @@ text alone, so any token, seed, coin or rule that a restart lost would change wh
 
 import hashlib
 import json
+import signal
 import threading
 import time
 import unittest
@@ -13,6 +14,9 @@ import unittest
 import numpy as np
 
 import specd
+from activation_test import ActivationCase
+from recovery_test import Reader
+from subscriber_test import PeerCase
 from support import ProcessTest, TOKENIZER, wait_until
 
 V = 2048
@@ -259,6 +263,51 @@ class RestartTest(ProcessTest):
         self.assertEqual(engine.stdout, expected.stdout)
         self.stop(daemon)
 
+    def test_a_stop_string_that_nobody_had_looked_for_is_found_by_the_next_daemon(self):
+        # The text side hears of tokens after the engine. A kill right behind the result is before that.
+        vocabulary = json.loads(TOKENIZER.read_text())["model"]["vocab"]
+        text = [vocabulary[letter] for letter in "xyz-abc"]
+        for max_tokens in (60, len(text)):
+            running = [self.serve()]
+            with specd.Engine(f"unix:{self.socket}", vocab_size=V, max_draft=7, reconnect_ms=60_000) as engine:
+                sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=max_tokens, stop=["z-a"]))
+                rows = engine.rows(len(text))
+                rows[:] = 0
+                rows[np.arange(len(text)), text] = 50
+                running[0].signal(signal.SIGSTOP)
+                round = engine.submit(None, {sequence: text[:-1]})
+                running[0].signal(signal.SIGCONT)
+                round.result(60_000)
+                self.kill(running.pop())
+                running.append(self.serve())
+                engine.stats()
+                wait_until(lambda: sequence.state().finish_reason == "stop", "the stop string")
+                self.assertEqual(sequence.final(), specd.results.State("stop", 5, None))
+            self.stop(running.pop())
+
+    def test_stop_strings_wait_for_the_detokenizer_of_the_next_daemon(self):
+        detok = ("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
+        daemon = self.daemon("--detokenizer=process")
+        self.start(*detok)
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V, reconnect_ms=60_000) as engine:
+            def opened():
+                try:
+                    return engine.open(specd.SamplingParams(temperature=0, max_tokens=60, stop=["ab"]))
+                except specd.Error:
+                    return None
+            found = []
+            wait_until(lambda: found.append(opened()) or found[-1], "the daemon to notice its detokenizer")
+            vocabulary = json.loads(TOKENIZER.read_text())["model"]["vocab"]
+            for letter in "xab":
+                if letter == "b":
+                    self.kill(daemon)
+                    daemon = self.daemon("--detokenizer=process")
+                rows = np.zeros((1, V), np.float32)
+                rows[0, vocabulary[letter]] = 50
+                engine.verify(rows, {found[-1]: []})
+            wait_until(lambda: found[-1].state().finish_reason == "stop", "the stop string")
+        self.stop(daemon)
+
     def test_what_cannot_go_on_is_refused_by_name(self):
         for options, words in (({"uri": "embedded:cpu"}, "reconnect_ms = 5 is for engines of a daemon"),
                                ({"reconnect_ms": 3_600_001}, "reconnect_ms = 3600001.*0 .. 3600000")):
@@ -274,6 +323,13 @@ class RestartTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, "CUDA stream.*reconnect_ms = 0"):
                 engine.rows(1)
                 engine.submit(None, {sequence: []}, cuda_stream=1)
+            engine.rows(1)[:] = 0
+            round = engine.submit(None, {sequence: []})
+            with self.assertRaisesRegex(specd.Error, "rounds are in flight.*then fork"):
+                sequence.fork()
+            round.result(60_000)
+            with self.assertRaisesRegex(specd.Error, "draft map.*reconnect_ms = 0"):
+                engine.draft_map([1, 2, 3])
             self.kill(daemon)
             begin = time.monotonic()
             with self.assertRaisesRegex(specd.Error, "none took this engine within reconnect_ms = 300"):
@@ -295,6 +351,93 @@ class RestartTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, "does not take this engine: .*tokenizer") as raised:
                 engine.verify(np.zeros((1, V), np.float32), {sequence: []})
             self.assertEqual(raised.exception.code_name, "SPECD_ERROR_DISCONNECTED")
+
+
+class LateDaemonTest(ActivationCase):
+    def test_an_engine_whose_calls_time_out_meanwhile_goes_on(self):
+        # Its hellos wait in the queue of the socket longer than a call may take.
+        listening = self.listening()
+        daemon = self.activated(listening)
+        with specd.Engine(f"unix:{self.socket}", vocab_size=V, reconnect_ms=60_000, timeout_ms=150) as engine:
+            sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=9))
+            rows = np.zeros((1, V), np.float32)
+            rows[0, 300] = 50
+            self.assertEqual(engine.verify(rows, {sequence: []})[0].total_kept, 1)
+            self.kill(daemon)
+            late = []
+            start = threading.Timer(1, lambda: late.append(self.activated(listening)))
+            start.start()
+            self.assertEqual(engine.verify(rows, {sequence: []})[0].total_kept, 2)
+            start.join()
+        self.stop(late.pop())
+
+
+class ReaderTest(PeerCase):
+    """Subscribers of text and of ids, while daemons come and go under a live engine."""
+
+    PROMPTS = ["The daemon", "A round", "The engine", "The library"]
+
+    def run_once(self, disturb, *, flags=(), start=lambda: None, engine_flags=()):
+        daemon = self.daemon(*flags)
+        start()
+        readers = [Reader(self, len(self.PROMPTS)), Reader(self, 1, request_id=self.PROMPTS[1]),
+                   Reader(self, len(self.PROMPTS), ids=True)]
+        engine = self.engine(f"--prompt={'|'.join(self.PROMPTS)}", "--print=none", "--draft=3",
+                             "--drafts=sampled", "--stats=none", self.endless_text(), *engine_flags)
+        daemon = disturb(daemon, engine, readers)
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        found = [reader.result(self) for reader in readers]
+        self.assertEqual(found[1], {self.PROMPTS[1]: found[0][self.PROMPTS[1]]})
+        # Nobody is told of a stream twice.
+        for reader in readers[0], readers[2]:
+            for kind in "open", "end":
+                names = [event.request_id for event in reader.events if event.kind == kind]
+                if kind == "open":
+                    self.assertEqual(sorted(names), sorted(self.PROMPTS))
+                self.assertEqual(len(names), len(self.PROMPTS))
+        self.stop(daemon)
+        return found
+
+    def disturbed(self, flags=(), start=lambda: None):
+        engine_flags = "--max_tokens=300", "--temperature=0.8"
+        expected = self.run_once(lambda daemon, engine, readers: daemon, flags=flags, start=start,
+                                 engine_flags=engine_flags)
+
+        def disturb(daemon, engine, readers):
+            for end in (self.kill, self.stop, self.kill, self.stop, self.kill):
+                seen = len(readers[0].events)
+                wait_until(lambda: len(readers[0].events) > seen + 10 or not engine.running(), "some text")
+                self.assertTrue(engine.running(), "the restarts came too late")
+                end(daemon)
+                daemon = self.daemon(*flags)
+            return daemon
+
+        found = self.run_once(disturb, flags=flags, start=start,
+                              engine_flags=(*engine_flags, "--forward_ms=40", "--reconnect_ms=60000"))
+        self.assertEqual(found, expected)
+
+    def test_every_byte_and_every_id_comes_once_while_daemons_come_and_go(self):
+        self.disturbed()
+
+    def test_a_detokenizer_of_its_own_goes_on_with_the_next_daemon(self):
+        self.disturbed(("--detokenizer=process",), self.detokenizer)
+
+    def detokenizer(self):
+        self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
+
+    def test_streams_that_no_engine_opens_again_are_lost_by_name(self):
+        daemon = self.daemon()
+        reader = Reader(self, 1, request_id="The daemon")
+        engine = self.engine("--prompt=The daemon", "--print=none", "--max_tokens=400", "--forward_ms=10",
+                             self.endless_text())
+        wait_until(lambda: len(reader.events) > 20, "some text")
+        self.kill(daemon)
+        self.assertEqual(engine.wait(), 3)
+        daemon = self.daemon()
+        reader.join(60)
+        self.assertEqual(reader.events[-1].kind, "lost")
+        self.assertIn("the daemon has ended", reader.events[-1].why)
+        self.stop(daemon)
 
 
 if __name__ == "__main__":

@@ -87,9 +87,10 @@ typedef struct specd_options {
   /* Attached: if the daemon is gone, how long the engine waits for the next one at the same socket,
    * in milliseconds, 0 .. 3600000. That daemon gets the session's memory, its sequences with their
    * outputs, and the rounds in flight again. All handles stay valid and all answers are the same,
-   * so the engine sees a long round and no error. Calls wait for the daemon meanwhile, and a
-   * specd_poll at most its own timeout. The library keeps a copy of each opening and of its
-   * outputs. Not with rounds on CUDA streams, device memory, specd_set_coins or specd_get_group.
+   * so the engine sees a long round and no error. Calls wait for the daemon meanwhile. A
+   * specd_poll waits its own timeout, and timeout_ms more if a daemon takes the engine and is slow.
+   * The library keeps a copy of each opening and of its outputs. Not with rounds on CUDA streams,
+   * device memory, SPECD_DRAFT_MAP, specd_set_coins or specd_get_group; poll before specd_fork.
    * Default 0: every call fails with SPECD_ERROR_DISCONNECTED. */
   uint32_t reconnect_ms;
 } specd_options;

@@ -20,6 +20,9 @@ _INVERSE = pow(_PRIME, -1, 2**64)
 _VOID_MAX = 4096
 _OVER_MAX = 65536  # streams that are known to have ended
 _QUIET_MAX = 5     # heartbeats without an event of the request, after which it is asked for
+# Heartbeats of another daemon, after which a stream that nobody has opened again is lost: 10 s.
+_PATIENCE = 50
+_GONE = "the daemon has ended, and its streams with it"
 
 
 @dataclasses.dataclass
@@ -53,6 +56,10 @@ class ExactReader(StreamReader):
         self._live: dict[int, _Stream] = {}
         self._over: dict[int, None] = {}  # oldest first
         self._strange: dict[int, str | None] = {}  # asked for without their opening; their names
+        # Streams of a daemon that is gone, by name, which their engine may open again.
+        self._waiting: dict[str, tuple[int, _Stream]] = {}
+        self._patience = 0
+        self._ended: dict[str, None] = {}  # the names of streams that are over; oldest first
         self._instance: int | None = None  # of the text side
         self._newest: int | None = None   # the last stream that had begun when the subscription began
         self._quiet = 0                  # heartbeats since the last event or question
@@ -73,6 +80,8 @@ class ExactReader(StreamReader):
         is_replaced = seq < self._seq or self._instance not in (None, instance)
         is_lost = self._hears_all and seq > expected
         self._instance = instance
+        self._patience -= is_heartbeat
+        late = list(self._give_up()) if self._waiting and self._patience <= 0 else []
         self._quiet = self._quiet + 1 if is_heartbeat else 0
         is_quiet = not self._hears_all and self._quiet >= _QUIET_MAX and seq > self._heard
         self._seq = seq
@@ -81,8 +90,8 @@ class ExactReader(StreamReader):
         if is_replaced or is_lost or is_quiet:
             self._quiet = 0
             self._ask_all()  # the answers have this message's events as well
-            return []
-        return [event for part in ([] if is_heartbeat else message.get("events", [message]))
+            return late
+        return late + [event for part in ([] if is_heartbeat else message.get("events", [message]))
                 for event in self._take(part, None)]
 
     def answer(self, ask: dict[str, Any], message: dict[str, Any]) -> list[StreamEvent]:
@@ -107,8 +116,13 @@ class ExactReader(StreamReader):
         yield from self._lose(ask["stream"], why)
 
     def _begin(self, epoch: int, seq: int) -> list[StreamEvent]:
-        why = "the daemon has ended, and its streams with it"
-        lost = [event for stream in list(self._live) for event in self._lose(stream, why)]
+        lost = []
+        for stream, state in list(self._live.items()):
+            if state.name is None or state.name in self._waiting:
+                lost += self._lose(stream, _GONE)
+            else:
+                self._waiting[state.name] = stream, self._live.pop(stream)
+        self._patience = _PATIENCE
         # All streams of a daemon that came after the first are newer than the subscription.
         self._newest = None if self._epoch is None else 0
         self._epoch, self._seq = epoch, seq
@@ -117,6 +131,21 @@ class ExactReader(StreamReader):
         self.asks.clear()
         self._ask_all()
         return lost
+
+    def _give_up(self) -> Iterator[StreamEvent]:
+        """Nobody has opened these streams again."""
+        for name, (stream, state) in self._waiting.items():
+            self._note_end(name)
+            if self._is_wanted(name):
+                yield StreamEvent("lost", stream, name, state.have, why=_GONE)
+        self._waiting = {}
+
+    def _note_end(self, name: str | None) -> None:
+        if name is not None:
+            self._ended.pop(name, None)
+            self._ended[name] = None
+            if len(self._ended) > _OVER_MAX:
+                del self._ended[next(iter(self._ended))]
 
     def _ask_all(self) -> None:
         """Asks for the rest of the streams that are known, and for the others."""
@@ -136,6 +165,7 @@ class ExactReader(StreamReader):
             return
         state = self._live.pop(stream, None) or _Stream(self._strange.get(stream), 0)
         self._end(stream)
+        self._note_end(state.name)
         if self._is_wanted(state.name):
             yield StreamEvent("lost", stream, state.name, state.have, why=why)
 
@@ -164,6 +194,12 @@ class ExactReader(StreamReader):
                 self._end(number)
                 return
             self._strange.pop(number, None)
+            if part.get("resumed") and part["rid"] in self._waiting:
+                self._live[number] = self._waiting.pop(part["rid"])[1]
+                return
+            if part.get("resumed") and part["rid"] in self._ended:
+                self._end(number)
+                return
             self._live[number] = _Stream(part["rid"], offset)
             if self._is_wanted(part["rid"]):
                 yield StreamEvent("open", number, part["rid"], offset,
@@ -207,6 +243,7 @@ class ExactReader(StreamReader):
             offset = offset - void
             del self._live[number]
             self._end(number)
+            self._note_end(state.name)
         if self._is_wanted(state.name):
             yield StreamEvent(kind, number, state.name, offset, 0, text.decode(), ids, token_offset,
                               scores, part.get("finish"), part)

@@ -278,21 +278,21 @@ TEST_SUITE("unit") {
     CHECK(f.Text(1).empty());
   }
 
-  TEST_CASE("a lost or restarted publisher ends every stream, once") {
+  TEST_CASE("streams are forgotten without a word, and their numbers are used again") {
     Fixture f;
     f.Open(1, {"b"});
     f.Open(2, {"z"});
     f.Tokens(1, 0, {0, 1});  // ended by its stop string
     f.texts.clear();
     f.aborts.clear();
-    f.streams.EndAll(&f.texts, &f.aborts);
-    REQUIRE(f.texts.size() == 1);
-    CHECK(f.texts[0].stream == 2);
-    REQUIRE(f.aborts.size() == 1);
-    CHECK(f.aborts[0].stream == 2);
-    CHECK(f.texts[0].request_id == "r2");
-    CHECK(f.texts[0].finish_reason == SPECD_FINISH_ERROR);
+    f.streams.Forget();
+    CHECK(f.texts.empty());
+    CHECK(f.aborts.empty());
     CHECK(f.streams.num_live() == 0);
+    CHECK_FALSE(f.streams.Has(2));
+    f.Open(2);
+    f.Tokens(2, 0, {0});
+    CHECK(f.Text(2) == "a");
   }
 
   TEST_CASE("what comes after a stream's end belongs to no stream") {

@@ -43,6 +43,7 @@ inline OpenSequenceRequest SampleOpen() {
   open.num_no_repeat_ngram_whitelist = 5;
   open.num_grammar_bytes = 6;
   open.handle = 0x100020003;
+  open.num_given_ids = 1;
   open.cumulative_logprob = -1.5;
   open.finish_reason = 1;
   open.stop_token = {17};
