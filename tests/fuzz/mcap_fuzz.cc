@@ -1,5 +1,6 @@
 // Any bytes as a trace: the reader ends with an answer, hands out only memory that is there, and
-// says the same of the same file twice.
+// says the same of the same file twice. A round that it hands out is encoded and read again as it
+// is, and specd-replay judges each of its tasks, chains and trees.
 //
 // The file is small, so a size in it that were trusted would show as an allocation or a wild read.
 #include <sys/mman.h>
@@ -11,10 +12,16 @@
 
 #include "daemon/trace/crc32.h"
 #include "daemon/trace/mcap_reader.h"
+#include "daemon/trace/trace_codec.h"
 #include "kernels/core/check.h"
+#include "tools/replay/scalar_check.h"
+#include "tools/replay/task_rules.h"
+#include "tools/replay/tree_view.h"
 
 namespace specd {
 namespace {
+
+constexpr int32_t kVocabSize = 64;
 
 struct Outcome {
   uint64_t num_messages = 0;
@@ -24,6 +31,33 @@ struct Outcome {
 
 void Add(std::string_view text, Outcome* outcome) {
   outcome->crc = JoinCrc32(outcome->crc, Crc32(text), text.size());
+}
+
+// A record that is not refused has every node of its tree, each with a fate.
+void Judge(const TraceRound& round, const TraceTask& task) {
+  if (!replay::CheckTask(round, task, kVocabSize).ok()) return;
+  (void)replay::CheckScalars(task, kVocabSize);
+  if (!replay::DraftTree::IsTree(task)) return;
+  const auto nodes = replay::ViewTree(task, kVocabSize, nullptr, nullptr, 0);
+  SPECD_CHECK(nodes.ok() && nodes->size() == task.tokens.size());
+  size_t num_accepted = 0;
+  for (const replay::NodeView& node : *nodes) {
+    num_accepted += node.fate == replay::NodeFate::kAccepted ? 1 : 0;
+  }
+  SPECD_CHECK(num_accepted == task.path.size() || task.parents.empty());
+}
+
+void TakeRound(std::string_view bytes) {
+  const absl::StatusOr<TraceRound> round = DecodeTrace<TraceRound>(bytes);
+  if (!round.ok()) return;
+  std::string encoded;
+  EncodeTrace(*round, &encoded);
+  const absl::StatusOr<TraceRound> again = DecodeTrace<TraceRound>(encoded);
+  SPECD_CHECK(again.ok());
+  std::string twice;
+  EncodeTrace(*again, &twice);
+  SPECD_CHECK(encoded == twice);
+  for (const TraceTask& task : round->tasks) Judge(*round, task);
 }
 
 Outcome Read(int fd) {
@@ -44,7 +78,10 @@ Outcome Read(int fd) {
     for (const std::string_view text : {message.topic, message.encoding, message.schema_name}) {
       Add(text, &outcome);
     }
-    Add({reinterpret_cast<const char*>(message.payload.data()), message.payload.size()}, &outcome);
+    const std::string_view payload(reinterpret_cast<const char*>(message.payload.data()),
+                                   message.payload.size());
+    Add(payload, &outcome);
+    if (message.topic == kTraceRoundTopic) TakeRound(payload);
   }
   for (const McapMetadata& metadata : reader->metadata()) {
     Add(metadata.name, &outcome);

@@ -259,9 +259,20 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
 
 PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place) {
   const auto index = static_cast<size_t>(place);
-  static const PlaceDecision kNone;
   return ViewPlace(info, task, place,
-                   index < task.decisions.size() ? task.decisions[index] : kNone);
+                   index < task.decisions.size() ? task.decisions[index] : PlaceDecision());
+}
+
+std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
+                                std::span<const PlaceDecision> decisions) {
+  std::vector<PlaceView> views;
+  for (int32_t i = 0; i < NumPlaces(task); ++i) {
+    const auto place = static_cast<size_t>(i);
+    views.push_back(
+        ViewPlace(info, task, i, place < decisions.size() ? decisions[place] : PlaceDecision()));
+    if (!views.back().is_on_path) views.pop_back();
+  }
+  return views;
 }
 
 std::string_view DrawnFrom(const PlaceView& view) {

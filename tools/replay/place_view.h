@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "daemon/trace/trace_record.h"
 
@@ -53,6 +55,11 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place)
 // The same with a decision from a replay in place of the recorded one.
 PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
                     const PlaceDecision& decision);
+
+// The places of the walk: of a chain all, of a tree those of the accepted path. `decisions`: the
+// recorded ones, or those of a replay.
+std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
+                                std::span<const PlaceDecision> decisions);
 
 // The number of places: one more than the draft tokens.
 inline int32_t NumPlaces(const TraceTask& task) {

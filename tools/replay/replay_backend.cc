@@ -69,6 +69,7 @@ absl::Status ReplayBackend::Prepare(int32_t vocab_size, int32_t num_tasks) {
 }
 
 absl::Status ReplayBackend::Run(RoundRebuilder* round) {
+  if (round->tasks().empty()) return absl::OkStatus();
   const RoundBatch& batch = round->batch();
   if (absl::Status status = Prepare(batch.target.vocab_size, batch.num_tasks); !status.ok()) {
     return status;

@@ -28,7 +28,7 @@ class ReplayBackend {
   ReplayBackend(std::unique_ptr<Backend> backend, int32_t threads)
       : backend_(std::move(backend)), threads_(threads) {}
 
-  // Runs the batch of the rebuilder, which has tasks. The answers are in the rebuilder.
+  // Runs the tasks of the rebuilder, if it has some. The answers are in the rebuilder.
   absl::Status Run(RoundRebuilder* round);
   absl::Status Transform(const TransformBatch& batch);
 

@@ -79,9 +79,7 @@ absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader*
   const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
   RoundRebuilder rebuilder(vocab_size);
   rebuilder.Rebuild(round, rows);
-  if (!rebuilder.tasks().empty()) {
-    if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
-  }
+  if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
   std::vector<std::optional<size_t>> task_of(round.answers.size());
   for (size_t i = 0; i < round.tasks.size(); ++i) {
     const TraceTask& task = round.tasks[i];
@@ -89,7 +87,6 @@ absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader*
     if (!CheckTask(round, task, vocab_size).ok()) continue;
     task_of[task.answer] = i;
   }
-  const auto tasks = rebuilder.tasks();
   for (size_t i = 0; i < round.answers.size(); ++i) {
     const TraceAnswer& answer = round.answers[i];
     if (NamesNoSequence(answer)) continue;
@@ -97,10 +94,8 @@ absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader*
     const TraceTask* const task = task_of[i] ? &round.tasks[*task_of[i]] : nullptr;
     AddStep(round, answer, task);
     if (task == nullptr) continue;
-    const auto place = std::find(tasks.begin(), tasks.end(), static_cast<uint32_t>(*task_of[i]));
-    std::optional<size_t> in_batch;
-    if (place != tasks.end()) in_batch = static_cast<size_t>(place - tasks.begin());
-    absl::Status status = AddPlaces(round, answer, *task, rebuilder, in_batch);
+    absl::Status status =
+        AddPlaces(round, answer, *task, rebuilder, rebuilder.InBatch(*task_of[i]));
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -124,26 +119,20 @@ void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
 absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& answer,
                                    const TraceTask& task, const RoundRebuilder& rebuilder,
                                    std::optional<size_t> in_batch) {
-  std::vector<PlaceView> views;
+  const bool use_replay = in_batch && task.decisions.empty();
+  const std::vector<PlaceView> views = ViewWalk(
+      *info_, task, use_replay ? rebuilder.decisions(*in_batch) : std::span(task.decisions));
   std::vector<std::string> decisions;
-  for (int32_t i = 0; i < NumPlaces(task); ++i) {
-    const bool use_replay = in_batch && task.decisions.empty();
-    views.push_back(use_replay ? ViewPlace(*info_, task, i,
-                                           rebuilder.decisions(*in_batch)[static_cast<size_t>(i)])
-                               : ViewPlace(*info_, task, i));
-    if (!views.back().is_on_path) {
-      views.pop_back();
-      continue;
-    }
-    if (views.back().verdict == ShownVerdict::kNotJudged) {
+  for (const PlaceView& view : views) {
+    if (view.verdict == ShownVerdict::kNotJudged) {
       decisions.emplace_back("null");
       continue;
     }
     decisions.push_back(Number(decisions_.count()));
-    if (absl::Status status = AddRows(round, views.back(), rebuilder, in_batch); !status.ok()) {
+    if (absl::Status status = AddRows(round, view, rebuilder, in_batch); !status.ok()) {
       return status;
     }
-    AddDecision(views.back());
+    AddDecision(view);
   }
   const size_t num_kept = std::min<size_t>(answer.num_kept, task.confirmed.size());
   AddTokens(task, num_kept, decisions, views);

@@ -211,6 +211,12 @@ void RoundRebuilder::MakeBatch(const TraceRound& round) {
   batch_.decisions_stride = kStride;
 }
 
+std::optional<size_t> RoundRebuilder::InBatch(size_t trace_task) const {
+  const auto found = std::find(tasks_.begin(), tasks_.end(), trace_task);
+  if (found == tasks_.end()) return std::nullopt;
+  return static_cast<size_t>(found - tasks_.begin());
+}
+
 void RoundRebuilder::ClearAnswers() {
   std::fill(outcomes_.begin(), outcomes_.end(), TaskOutcome());
   std::fill(tokens_.begin(), tokens_.end(), kNoToken);

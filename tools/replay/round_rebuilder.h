@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,8 @@ class RoundRebuilder {
 
   // The tasks of the batch, as indices into TraceRound::tasks.
   std::span<const uint32_t> tasks() const { return tasks_; }
+  // The number of a task in the batch; empty: it is not there.
+  std::optional<size_t> InBatch(size_t trace_task) const;
   // Why the task is not in the batch; OK: it is. NOT_FOUND: its rows were not recorded.
   const absl::Status& WhyNot(size_t trace_task) const { return why_not_[trace_task]; }
   // REQUIRES: tasks() is not empty.

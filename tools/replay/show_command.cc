@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -96,9 +97,7 @@ class Show {
         round.level == TraceLevel::kRows ? reader_.Rows()
                                          : absl::StatusOr<const RowFileReader*>(nullptr);
     rebuilder.Rebuild(round, rows.ok() ? *rows : nullptr);
-    if (!rebuilder.tasks().empty()) {
-      if (absl::Status status = backend_.Run(&rebuilder); !status.ok()) return status;
-    }
+    if (absl::Status status = backend_.Run(&rebuilder); !status.ok()) return status;
     bool is_found = false;
     std::vector<bool> has_task(round.answers.size(), false);
     for (size_t i = 0; i < round.tasks.size(); ++i) {
@@ -175,25 +174,19 @@ class Show {
   }
 
   absl::Status PrintTask(const TraceTask& task, const RoundRebuilder& rebuilder, size_t index) {
-    const auto tasks = rebuilder.tasks();
-    const auto place_of = std::find(tasks.begin(), tasks.end(), index);
-    const bool is_rebuilt = place_of != tasks.end();
-    const auto in_batch = static_cast<size_t>(place_of - tasks.begin());
+    const std::optional<size_t> place_in_batch = rebuilder.InBatch(index);
+    const bool is_rebuilt = place_in_batch.has_value();
+    const size_t in_batch = place_in_batch.value_or(0);
     const bool use_replay = is_rebuilt && task.decisions.empty();
-    std::vector<PlaceView> views;
     if (DraftTree::IsTree(task)) {
       if (absl::Status status = PrintTree(task, is_rebuilt ? &rebuilder : nullptr, in_batch);
           !status.ok()) {
         return status;
       }
     }
-    for (int32_t i = 0; i < NumPlaces(task); ++i) {
-      const auto place = static_cast<size_t>(i);
-      const TraceInfo& info = *reader_.info();
-      views.push_back(use_replay ? ViewPlace(info, task, i, rebuilder.decisions(in_batch)[place])
-                                 : ViewPlace(info, task, i));
-      if (!views.back().is_on_path) views.pop_back();
-    }
+    const std::vector<PlaceView> views =
+        ViewWalk(*reader_.info(), task,
+                 use_replay ? rebuilder.decisions(in_batch) : std::span(task.decisions));
     std::vector<std::string> notes(views.size());
     for (size_t i = 0; is_rebuilt && i < views.size(); ++i) {
       absl::StatusOr<std::string> note = ForbiddenNote(views[i], rebuilder, in_batch);

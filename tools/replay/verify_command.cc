@@ -65,9 +65,7 @@ class Verification {
     }
     rebuilder.Rebuild(round, rows);
     grammar_.Begin(round);
-    if (!rebuilder.tasks().empty()) {
-      if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
-    }
+    if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
     size_t in_batch = 0;
     for (size_t i = 0; i < round.tasks.size(); ++i) {
       const bool is_run = rebuilder.WhyNot(i).ok();
