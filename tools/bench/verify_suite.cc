@@ -18,6 +18,9 @@
 namespace specd::bench {
 namespace {
 
+// Sequences of a round of trees: each has up to 106 rows, in memory of their own.
+constexpr int32_t kTreeBatchMax = 8;
+
 // Elements that a check may compute again: half a second of std::exp and sorting.
 constexpr int64_t kCheckedElementsMax = 8'000'000;
 
@@ -84,7 +87,7 @@ std::vector<Flag> RoundFlags(std::string batches, std::string quick_batches, std
            .is_list = true},
           {.name = "batch",
            .kind = Kind::kWhole,
-           .help = "sequences of a round",
+           .help = "sequences of a round; of trees 8 at most",
            .usual = std::move(batches),
            .quick = std::move(quick_batches),
            .minimum = 1,
@@ -158,11 +161,13 @@ std::vector<Cell> CellsOf(const VerifyOptions& options,
             if (draft == 0 && verify_case->widths[0] == 0 && HasDraftRows(*verify_case)) continue;
             if (!supports(*verify_case, dtype)) continue;
             const auto num_nodes = static_cast<int32_t>(ParentsOf(*verify_case).size());
-            if (num_nodes > 0 && draft != options.drafts.front()) continue;
-            cells.push_back({verify_case,
-                             dtype,
-                             vocab_size,
-                             {.batch = batch, .draft = num_nodes > 0 ? num_nodes : draft}});
+            RoundShape shape = {.batch = batch, .draft = draft};
+            if (num_nodes > 0) {
+              const bool is_first = batch == options.batches.front();
+              if (draft != options.drafts.front() || (batch > kTreeBatchMax && !is_first)) continue;
+              shape = {.batch = std::min(batch, kTreeBatchMax), .draft = num_nodes};
+            }
+            cells.push_back({verify_case, dtype, vocab_size, shape});
           }
         }
       }
