@@ -37,13 +37,12 @@ TEST_SUITE("unit") {
     CHECK_FALSE(health.verdict().is_live);
     CHECK(health.verdict().why == "no file");
     Daemon daemon;
-    for (const auto& [state, is_ready] :
-         {std::pair{0, false}, {1, true}, {2, false}, {99, false}}) {
+    for (const uint64_t state : {0U, 1U, 2U, 99U}) {
       CAPTURE(state);
-      daemon.state = static_cast<uint64_t>(state);
+      daemon.state = state;
       health.Look(daemon.Snapshot(), 0);
       CHECK(health.verdict().is_live);
-      CHECK(health.verdict().is_ready == is_ready);
+      CHECK(health.verdict().is_ready == (state == 1));
     }
     daemon.state = 1;
     daemon.is_alive = false;

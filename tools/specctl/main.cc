@@ -48,11 +48,10 @@ constexpr char kUsage[] =
     "  specctl stats --counters=/run/specd/other.sock.counters --json\n"
     "  specctl top --interval=0.5 --count=10\n"
     "  specctl serve --listen=127.0.0.1:9464\n"
-    "  specctl metrics > /var/lib/node_exporter/specd.prom\n\n"
-    "Exit status: 0; 1 if there is no daemon, or no counters file that can be read (the numbers "
-    "of\n"
-    "a daemon that was killed are printed all the same), or if the address is taken; 2 for a wrong "
-    "command line.";
+    "  curl --fail http://127.0.0.1:9464/ready\n\n"
+    "Exit status: 0; 1 if there is no daemon, no counters file that can be read (the numbers of a\n"
+    "daemon that was killed are printed all the same), or no such address to listen to; 2 for a\n"
+    "wrong command line.";
 
 constexpr int kExitNoDaemon = 1;
 constexpr char kClearScreen[] = "\x1b[H\x1b[J";

@@ -118,12 +118,13 @@ TEST_SUITE("unit") {
     m.f.clock.AdvanceNs(2'999);  // 3000 now
     REQUIRE(m.f.Submit({a}) == PushResult::kOk);
     StepSession(m.f.session);
-    for (const auto& [name, sum_ns] : {std::pair{"specd:round_wait_seconds", 3'000U},
-                                       {"specd:round_verify_seconds", 5'000U},
-                                       {"specd:round_commit_seconds", 0U}}) {
-      CAPTURE(name);
-      CHECK(m.Read(name).count() == 1);
-      CHECK(m.Read(name).sum_ns() == sum_ns);
+    for (const std::pair<const char*, uint64_t>& wanted :
+         {std::pair{"specd:round_wait_seconds", uint64_t{3'000}},
+          {"specd:round_verify_seconds", 5'000},
+          {"specd:round_commit_seconds", 0}}) {
+      CAPTURE(wanted.first);
+      CHECK(m.Read(wanted.first).count() == 1);
+      CHECK(m.Read(wanted.first).sum_ns() == wanted.second);
     }
     CHECK(m.Read("specd:round_wait_seconds").values[2] == 1);    // 2 .. 4 us
     CHECK(m.Read("specd:round_verify_seconds").values[3] == 1);  // 4 .. 8 us
