@@ -30,10 +30,10 @@ class ActivationCase(ProcessTest):
         words = [BIN / "specd", f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}",
                  "--eos_tokens=<|endoftext|>"]
         command = " ".join(shlex.quote(str(word)) for word in words)
-        fd = listening.fileno()
         return self.start(
-            pathlib.Path("/bin/sh"), "-c", f"exec 3<&{fd}; LISTEN_PID=$$ LISTEN_FDS={num_fds} exec {command}",
-            pass_fds=(fd,), env={**os.environ, "NOTIFY_SOCKET": str(self.folder / "notices")})
+            pathlib.Path("/bin/sh"), "-c", f"LISTEN_PID=$$ LISTEN_FDS={num_fds} exec {command}",
+            pass_fds=(3,), preexec_fn=lambda: os.dup2(listening.fileno(), 3),
+            env={**os.environ, "NOTIFY_SOCKET": str(self.folder / "notices")})
 
 
 class ActivationTest(ActivationCase):
@@ -50,7 +50,7 @@ class ActivationTest(ActivationCase):
         expected = self.generate("--max_tokens=150")
         self.assertEqual(expected.wait(), 0, expected.stderr)
         engine = self.generate("--max_tokens=150", "--forward_ms=20", "--reconnect_ms=60000")
-        wait_until(lambda: "toy_engine" in daemon.stderr, "the engine")
+        wait_until(lambda: daemon.stderr.count('"toy_engine"') == 3, "the third engine")
         for end in (self.kill, self.stop, self.kill):
             end(daemon)
             if end == self.stop:

@@ -161,6 +161,28 @@ class ExactReaderTest(unittest.TestCase):
         side.epoch += 1
         self.assertEqual(self.read(reader, side.heartbeat(0))[0][0], "lost")
 
+    def test_streams_go_on_at_the_next_daemon_by_their_names(self):
+        def resumed(message):
+            return message[0], {**message[1], "resumed": True}
+        side, reader = self.side, ExactReader(None, False)
+        self.read(reader, side.heartbeat(0), *map(side.keep, (
+            side.open(1, "a"), side.text(1, "a", 0, "one"), side.open(2, "b"), side.text(2, "b", 0, "two"),
+            side.open(3, "c"), side.text(3, "c", 0, "x"), side.end(3, "c", 1))))
+        side.epoch, side.seq, side.sent = side.epoch + 1, 0, {}
+        # The engine has opened b and c again; c had ended, and the reader knows. Nobody opens a.
+        got = self.read(reader, side.heartbeat(0), *map(side.keep, (
+            resumed(side.open(5, "b")), side.text(5, "b", 0, "tw"), side.text(5, "b", 2, "o th"),
+            resumed(side.open(6, "c")), side.text(6, "c", 0, "x"), side.end(6, "c", 1),
+            side.text(5, "b", 6, "ree"))))
+        self.assertEqual([each[:4] for each in got], [("text", 5, 3, " three")])
+        for _ in range(60):
+            got += self.read(reader, side.heartbeat(1))
+        self.assertEqual([each[:3] for each in got[1:]], [("lost", 1, 3)])
+        # Another stream of the name is none of the reader's old ones.
+        side.epoch, side.seq, side.sent = side.epoch + 1, 0, {}
+        got = self.read(reader, side.heartbeat(0), side.keep(side.open(1, "b")))
+        self.assertEqual([each[:2] for each in got], [("lost", 5), ("open", 1)])
+
     def test_pages_are_joined(self):
         side, reader = Side(page=4), ExactReader(None, False)
         self.side = side

@@ -116,7 +116,7 @@ class ExactReader(StreamReader):
         yield from self._lose(ask["stream"], why)
 
     def _begin(self, epoch: int, seq: int) -> list[StreamEvent]:
-        lost = []
+        lost: list[StreamEvent] = []
         for stream, state in list(self._live.items()):
             if state.name is None or state.name in self._waiting:
                 lost += self._lose(stream, _GONE)
@@ -134,11 +134,14 @@ class ExactReader(StreamReader):
 
     def _give_up(self) -> Iterator[StreamEvent]:
         """Nobody has opened these streams again."""
-        for name, (stream, state) in self._waiting.items():
-            self._note_end(name)
-            if self._is_wanted(name):
-                yield StreamEvent("lost", stream, name, state.have, why=_GONE)
+        for stream, state in self._waiting.values():
+            yield from self._say_lost(stream, state, _GONE)
         self._waiting = {}
+
+    def _say_lost(self, stream: int, state: _Stream, why: str) -> Iterator[StreamEvent]:
+        self._note_end(state.name)
+        if self._is_wanted(state.name):
+            yield StreamEvent("lost", stream, state.name, state.have, why=why)
 
     def _note_end(self, name: str | None) -> None:
         if name is not None:
@@ -165,9 +168,7 @@ class ExactReader(StreamReader):
             return
         state = self._live.pop(stream, None) or _Stream(self._strange.get(stream), 0)
         self._end(stream)
-        self._note_end(state.name)
-        if self._is_wanted(state.name):
-            yield StreamEvent("lost", stream, state.name, state.have, why=why)
+        yield from self._say_lost(stream, state, why)
 
     def _end(self, stream: int) -> None:
         self._over[stream] = None
@@ -194,9 +195,12 @@ class ExactReader(StreamReader):
                 self._end(number)
                 return
             self._strange.pop(number, None)
-            if part.get("resumed") and part["rid"] in self._waiting:
-                self._live[number] = self._waiting.pop(part["rid"])[1]
+            before = self._waiting.pop(part["rid"], None)
+            if before is not None and part.get("resumed"):
+                self._live[number] = before[1]
                 return
+            if before is not None:  # its name is another stream's
+                yield from self._say_lost(*before, _GONE)
             if part.get("resumed") and part["rid"] in self._ended:
                 self._end(number)
                 return
