@@ -268,9 +268,8 @@ std::string TextWorker::AnswerAsk(std::string_view payload) const {
 
 void TextWorker::HandleBatch(const TokenBatch& batch) {
   for (const TokenEvent& event : batch.events) {
-    const bool is_replayed = event.kind == TokenEventKind::kEnd
-                                 ? replayed_.erase(event.stream) > 0
-                                 : replayed_.contains(event.stream);
+    const bool is_replayed = event.kind == TokenEventKind::kEnd ? replayed_.erase(event.stream) > 0
+                                                                : replayed_.contains(event.stream);
     if (IsOfAnotherShard(event)) continue;
     const bool is_here = streams_.Has(event.stream);
     // Its source is of another shard, or has ended.

@@ -52,7 +52,7 @@ class TextWorker {
     TextShard shard = {};               // the streams whose text it makes
     // Hashes, by the name of the model. If the daemon has another one, the worker closes.
     std::map<std::string, uint64_t> tokenizers = {};
-    TextMeters* meters = nullptr;       // which outlive the worker; null: those of its own
+    TextMeters* meters = nullptr;  // which outlive the worker; null: those of its own
   };
   static absl::StatusOr<std::unique_ptr<TextWorker>> Create(const Options& options);
 
