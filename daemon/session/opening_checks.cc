@@ -45,7 +45,7 @@ absl::Status OpeningChecks::CheckInline(const SequenceParams& params) const {
 }
 
 absl::Status OpeningChecks::CheckText(const SequenceParams& params) const {
-  if (IsInline(params)) {
+  if (IsInline(params) || params.stops == StopSearch::kInline) {
     if (absl::Status status = CheckInline(params); !status.ok()) return status;
   } else if (!params.stop_strings.empty()) {
     if (absl::Status status = CheckTextSide(); !status.ok()) return status;

@@ -20,10 +20,13 @@ class OpeningChecks {
   // Stop strings that are not found inside rounds need a text side that finds them.
   absl::Status CheckTextSide() const;
   // True if the rounds of such a sequence make its text: it asks for that, or it has stop strings
-  // and there is never a text side, as in an embedded engine.
+  // and there is never a text side, as in an embedded engine. Where events are published their
+  // readers make the text, and rounds only to find stop strings.
   bool IsInline(const SequenceParams& params) const {
-    return params.stops == StopSearch::kInline ||
-           (!params.stop_strings.empty() && !options_.text_side);
+    if (!params.stop_strings.empty()) {
+      return params.stops == StopSearch::kInline || !options_.text_side;
+    }
+    return params.stops == StopSearch::kInline && !options_.publish_events;
   }
 
  private:

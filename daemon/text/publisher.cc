@@ -300,6 +300,8 @@ void Publisher::Apply(const AbortRequest& request) {
   const auto found = targets_.find(request.stream);
   if (found == targets_.end()) return;
   Target& target = found->second;
+  // The text side cannot tell that rounds find the stop strings of a stream, whose end is theirs.
+  if (!target.needs_text_side) return;
   const std::shared_ptr<Session> session = target.session.lock();
   if (session != nullptr && request.finish_reason != SPECD_FINISH_NONE) {
     session->FinishFromText(target.sequence, static_cast<FinishReason>(request.finish_reason),

@@ -268,15 +268,20 @@ std::string TextWorker::AnswerAsk(std::string_view payload) const {
 
 void TextWorker::HandleBatch(const TokenBatch& batch) {
   for (const TokenEvent& event : batch.events) {
+    const bool is_replayed = event.kind == TokenEventKind::kEnd ? replayed_.erase(event.stream) > 0
+                                                                : replayed_.contains(event.stream);
     if (IsOfAnotherShard(event)) continue;
-    // An answer may have brought the whole stream already. If its text is not published, it is now.
-    if (!streams_.Has(event.stream) && replayed_.contains(event.stream) &&
-        quiet_.erase(event.stream) == 0) {
+    const bool is_here = streams_.Has(event.stream);
+    // Its source is of another shard, or has ended.
+    const bool lacks_source = event.kind == TokenEventKind::kOpen && event.forked_from != 0 &&
+                              !streams_.Has(event.forked_from);
+    // An answer may have brought the whole stream already. If its text is not published, it is now,
+    // where all of it is to come; otherwise it counts as lost, and readers ask.
+    if (!is_here && is_replayed &&
+        (event.kind != TokenEventKind::kOpen || lacks_source || quiet_.erase(event.stream) == 0)) {
       continue;
     }
-    if (event.kind == TokenEventKind::kOpen && event.forked_from != 0 &&
-        !streams_.Has(event.forked_from)) {
-      // Its source is of another shard, or has ended.
+    if (lacks_source && !is_here) {
       is_caught_up_ = AskForFork(event);
       if (!is_caught_up_) break;  // the next message asks for all
       continue;

@@ -122,9 +122,9 @@ class TextWorker {
   uint64_t epoch_ = 0;  // 0: nothing heard yet
   uint64_t last_batch_seq_ = 0;
   bool is_caught_up_ = false;
-  absl::flat_hash_set<uint64_t> replayed_;  // streams of the last answers
+  absl::flat_hash_set<uint64_t> replayed_;  // streams of the last answers, until their End
   // Streams that had ended when an answer brought them, and their text events. Their text is kept,
-  // and published only if the batches up to `quiet_until_` have their events.
+  // and published only if the batches up to `quiet_until_` have all their events.
   absl::flat_hash_map<uint64_t, uint64_t> quiet_;
   uint64_t quiet_until_ = 0;
   AwakeTime awake_;

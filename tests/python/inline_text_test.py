@@ -66,6 +66,18 @@ class InlineTextTest(unittest.TestCase):
         late, = self.engine.verify(self.rows(ids_of("a")), {sequence: []})
         self.assertEqual((late.status, late.text), ("finished", None))
 
+    def test_sequences_of_a_batch_have_text_as_single_ones_have(self):
+        # Bug: a sequence that open_batch opened had none in its results.
+        params = [specd.SamplingParams(temperature=0, max_tokens=9, **fields)
+                  for fields in ({}, {"stops": "inline"}, {"stop": "x"}, {"stop": ["x"]})]
+        own = self.engine.open_batch(4, params)
+        for sequence, text in zip(map(own.sequence, range(4)), (None, "ab", "ab", "ab")):
+            self.assertEqual((self.step(sequence, ids_of("ab")).text, sequence.has_text),
+                             (text, text is not None))
+            sequence.close()
+        shared = self.engine.open_batch(2, params[2])
+        self.assertEqual(self.step(shared.sequence(1), ids_of("yxz")).text, "y")
+
     def test_forks_and_sequences_that_come_back_go_on(self):
         sequence = self.open(stop=["end"])
         self.step(sequence, ids_of("a e"))

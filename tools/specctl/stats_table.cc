@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,15 @@ double Ratio(uint64_t part, uint64_t whole) {
 }
 
 }  // namespace
+
+bool IsSameDaemon(const CounterSnapshot& a, const CounterSnapshot& b) {
+  return a.epoch == b.epoch && a.start_unix_ns == b.start_unix_ns &&
+         std::equal(a.series.begin(), a.series.end(), b.series.begin(), b.series.end(),
+                    [](const CounterValues& x, const CounterValues& y) {
+                      return x.kind == y.kind && x.name == y.name && x.labels == y.labels &&
+                             x.values.size() == y.values.size();
+                    });
+}
 
 std::string DurationText(uint64_t ns) {
   const auto value = static_cast<double>(ns);

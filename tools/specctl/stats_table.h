@@ -22,13 +22,11 @@ void PrintStats(const CounterSnapshot& now, Paint paint, std::FILE* out);
 std::string StatsJson(const CounterSnapshot& now);
 
 // The numbers that changed between two looks, with their rates, and a summary of the drafts.
-// REQUIRES: both are of one daemon (same_daemon).
+// REQUIRES: both are of one daemon (IsSameDaemon).
 void PrintTop(const CounterSnapshot& before, const CounterSnapshot& now, double seconds,
               Paint paint, std::FILE* out);
-inline bool IsSameDaemon(const CounterSnapshot& a, const CounterSnapshot& b) {
-  return a.epoch == b.epoch && a.start_unix_ns == b.start_unix_ns &&
-         a.series.size() == b.series.size();
-}
+// True if both have the same series too: any process may have written over the file.
+bool IsSameDaemon(const CounterSnapshot& a, const CounterSnapshot& b);
 
 // "12.5 us"
 std::string DurationText(uint64_t ns);

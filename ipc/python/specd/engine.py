@@ -85,10 +85,8 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
         # A schema's keys may have any characters: only a line feed parts two warnings.
         lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
         warnings = [line for line in lines if line]
-        has_text = self.uri.startswith("embedded:") and (bool(params.stop) or
-                                                         params.stops == "inline")
-        return [Sequence(self, info, f"{request_id}#{i}" if i else request_id, warnings, has_text)
-                for i, info in enumerate(infos)]
+        return [Sequence(self, info, f"{request_id}#{i}" if i else request_id, warnings,
+                         self.makes_text(params)) for i, info in enumerate(infos)]
 
     # ---- rows ---------------------------------------------------------------------------------------
 

@@ -7,12 +7,15 @@ import secrets
 import string
 import weakref
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from . import _library as c
 from ._library import check, refusal, text_bytes
 from .in_flight import InFlight
 from .options import to_options
+
+if TYPE_CHECKING:
+    from .params import SamplingParams
 
 _Self = TypeVar("_Self", bound="EngineHandle")
 
@@ -52,6 +55,10 @@ class EngineHandle:
             raise refusal("the engine is closed")
         self._in_flight.pause()
         return self._pointer
+
+    def makes_text(self, params: SamplingParams) -> bool:
+        """Whether the rounds of such a sequence make text that the engine has."""
+        return self.uri.startswith("embedded:") and (bool(params.stop) or params.stops == "inline")
 
     def next_request_id(self) -> str:
         return f"{self.request_id_prefix}{self.take_names(1):0{NAME_DIGITS}}"

@@ -42,6 +42,7 @@ class BatchOpening:
     _engine: Engine
     _infos: Any
     _names: _Names
+    _has_text: list[bool]
 
     def __len__(self) -> int:
         return len(self.sequences)
@@ -53,7 +54,8 @@ class BatchOpening:
     def sequence(self, i: int) -> Sequence:
         """Sequence i as a specd.Sequence, to fork, abort and close it, and to read its text."""
         i = integer(i, "i", 0, len(self) - 1)
-        return Sequence(self._engine, self._infos[i], self._names.items[i].decode())
+        return Sequence(self._engine, self._infos[i], self._names.items[i].decode(),
+                        has_text=self._has_text[i])
 
 
 class OpeningRefused(c.Error):
@@ -112,7 +114,7 @@ class BatchOpenings(EngineHandle):
         lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
         return BatchOpening(infos["sequence"].copy(), infos["seed"].copy(), infos["verify"].copy(),
                             [line for line in lines if line], cast("Engine", self),
-                            records, names)
+                            records, names, [self.makes_text(each) for each in table.params])
 
 
 class _ParamTable:
@@ -125,8 +127,10 @@ class _ParamTable:
         self.kept: list[object] = []
         _check_columns(fields)
         self.rows = np.empty((count, ctypes.sizeof(s.Params)), np.uint8)
+        self.params: Items[SamplingParams]  # of each sequence
         if params is None or isinstance(params, SamplingParams):
             shared = SamplingParams() if params is None else params
+            self.params = (shared,) * count
             self.rows[:] = np.frombuffer(self._pack(shared, fields), np.uint8)
         else:
             if not isinstance(params, Items):
@@ -134,6 +138,7 @@ class _ParamTable:
                               "of them is needed")
             if len(params) != count:
                 raise refusal(f"params: {len(params)} where {count} are needed")
+            self.params = params
             for i, own in enumerate(params):
                 try:
                     self.rows[i] = np.frombuffer(self._pack(own, fields), np.uint8)

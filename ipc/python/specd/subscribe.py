@@ -52,7 +52,8 @@ def subscribe(endpoint: str, request_id: str | None = None, ids: bool = False,
       by itself.
     output: "delta": each event has what is new. "cumulative": each has all of its stream so far.
       "final": all of a stream comes in its "end". No event spans a gap: one whose `missed` is not 0
-      begins anew, and what waited before it is given first.
+      begins anew, and what waited before it is given first. An "end" has no ids that a stop string
+      made void.
     stream_interval, stream_interval_ms: an event waits until its stream has this many new tokens, or
       until this long after the stream's event before; with both, until the first of the two. The
       first tokens and the end never wait. The time is looked at when a message comes, so at least

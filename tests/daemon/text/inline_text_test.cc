@@ -312,6 +312,23 @@ TEST_SUITE("unit") {
     CHECK(num_brute > 300);
   }
 
+  TEST_CASE("rounds make no text that nobody reads") {
+    // Bug: in a daemon the rounds of a sequence without stop strings decoded for nobody.
+    for (const bool is_daemon : {false, true}) {
+      for (const bool has_stops : {false, true}) {
+        SessionFixture f(is_daemon, is_daemon);
+        SequenceParams params;
+        params.stops = StopSearch::kInline;
+        if (has_stops) params.stop_strings = {"ab"};
+        CHECK_FALSE(f.session->OpenSequences("none", params).ok());  // without a tokenizer
+        f.profile.vocabulary = MakePieces();
+        const auto opened = f.session->OpenSequences("r", params);
+        REQUIRE(opened.ok());
+        CHECK(f.session->TextOf(opened->front().handle).ok() == (has_stops || !is_daemon));
+      }
+    }
+  }
+
   TEST_CASE("forks go on where the text was given, inside rounds as at the text side") {
     Cases cases;
     Host hosts[] = {Host(Side::kEmbedded), Host(Side::kTextSide), Host(Side::kInlineDaemon)};

@@ -115,10 +115,12 @@ struct PublisherFixture {
     Send(kAliveTopic, payload);
   }
 
-  SequenceHandle OpenWithStop(const std::string& name, uint32_t max_tokens = 1000) {
+  SequenceHandle OpenWithStop(const std::string& name, uint32_t max_tokens = 1000,
+                              StopSearch stops = StopSearch::kAuto) {
     SequenceParams params;
     params.max_tokens = max_tokens;
     params.stop_strings = {"x"};
+    params.stops = stops;
     auto info = session.session->OpenSequences(name, params);
     REQUIRE(info.ok());
     return info->front().handle;

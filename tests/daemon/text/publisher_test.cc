@@ -2,10 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
@@ -13,6 +15,15 @@
 
 namespace specd {
 namespace {
+
+// One letter per id.
+Vocabulary LettersOf(uint32_t size) {
+  Vocabulary::Builder builder;
+  for (uint32_t i = 0; i < size; ++i) {
+    builder.Set(static_cast<TokenId>(i), std::string(1, static_cast<char>('a' + i)), {});
+  }
+  return std::move(builder).Build();
+}
 
 TEST_SUITE("unit") {
   TEST_CASE("events of a stream are published in order, numbered, under one stream number") {
@@ -44,8 +55,10 @@ TEST_SUITE("unit") {
 
   TEST_CASE("an abort reaches its sequence and no other; one for another daemon reaches none") {
     PublisherFixture f;
-    const SequenceHandle a = f.session.Open("a");
-    const SequenceHandle b = f.session.Open("b");
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const SequenceHandle a = f.OpenWithStop("a");
+    const SequenceHandle b = f.OpenWithStop("b");
     f.RunRound(a, Confirm(2, {1, 2, 5}));
     f.RunRound(b, Confirm(2, {1, 2, 5}));
     f.publisher->Step();
@@ -65,9 +78,42 @@ TEST_SUITE("unit") {
     CHECK(f.FinishOf(b) == SPECD_FINISH_NONE);
   }
 
+  TEST_CASE("the text side ends no stream whose stop strings it need not find") {
+    // Bug: a text side that had lost ids aborted streams whose rounds find the stop strings, and a
+    // late one cut their tokens.
+    PublisherFixture f;
+    f.session.profile.vocabulary = LettersOf(SessionFixture::kLimits.vocab_size);
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const std::array<SequenceHandle, 2> of = {f.OpenWithStop("r", 1000, StopSearch::kInline),
+                                              f.session.Open("plain")};
+    for (const SequenceHandle sequence : of) f.RunRound(sequence, Confirm(2, {1, 2, 5}));
+    f.publisher->Step();
+    const TokenBatch batch = f.Receive();
+    const auto hear = [&f, &batch](FinishReason reason) {
+      for (const TokenEvent& event : batch.events) {
+        f.SendAbort({kEpoch, event.stream, 1, static_cast<uint32_t>(reason)});
+      }
+      f.publisher->Step();
+    };
+    hear(FinishReason::kAbort);
+    hear(FinishReason::kStop);
+    for (const SequenceHandle sequence : of) {
+      CHECK(f.FinishOf(sequence) == SPECD_FINISH_NONE);
+      REQUIRE(f.session.session->AbortSequence(sequence).ok());
+    }
+    hear(FinishReason::kStop);
+    for (const SequenceHandle sequence : of) {
+      CHECK(f.FinishOf(sequence) == SPECD_FINISH_ABORT);
+      CHECK(f.session.engine->ReadState(SlotOf(sequence)).kept_tokens == 3);
+    }
+  }
+
   TEST_CASE("an abort for a stream that has ended and whose slot is in use again hits nobody") {
     PublisherFixture f;
-    const SequenceHandle old = f.session.Open("old");
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const SequenceHandle old = f.OpenWithStop("old");
     f.publisher->Step();
     const uint64_t stream = f.Receive().events[0].stream;
     REQUIRE(f.session.session->CloseSequence(old).ok());
@@ -182,7 +228,9 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a message of one or of three frames is no abort") {
     PublisherFixture f;
-    const SequenceHandle s = f.session.Open("r");
+    f.SendAlive({kEpoch, 1});
+    f.publisher->Step();
+    const SequenceHandle s = f.OpenWithStop("r");
     f.publisher->Step();
     std::string payload;
     AppendAbortRequest({kEpoch, f.Receive().events[0].stream, 0, SPECD_FINISH_ABORT}, &payload);

@@ -11,6 +11,13 @@ namespace {
 
 using Fixture = TextWorkerFixture;
 
+TokenEvent ForkOf(uint64_t source, uint64_t stream, uint64_t offset) {
+  TokenEvent fork = Fixture::Open(stream);
+  fork.forked_from = source;
+  fork.offset = offset;
+  return fork;
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("a lost batch is asked for, and its streams go on") {
     Fixture f;
@@ -119,6 +126,51 @@ TEST_SUITE("unit") {
     f.Tick();
     f.HearBatch(2, {f.Open(1), f.Tokens(1, 0, {0}), f.End(1, 1)});
     CHECK(f.Texts().empty());
+  }
+
+  TEST_CASE("a quiet text whose events are heard in part counts as lost") {
+    // Bug: its end alone took the number away, and readers of its name waited for ever.
+    Fixture f;
+    f.Attach();
+    f.memory.Keep(Fixture::kEpoch, 2, {f.Open(4), f.Tokens(4, 0, {0})});
+    f.HearBatch(3, {f.End(4, 1)});
+    CHECK(f.Texts().empty());
+    CHECK(f.worker->meters().unknown_events.value() == 0);
+    f.Tick();
+    CHECK(f.LastSeq() == 3);
+  }
+
+  TEST_CASE("a quiet fork counts as lost where its source has ended") {
+    // Bug: the daemon was asked for it, and the answer dropped as a text that was given out.
+    Fixture f;
+    f.Attach();
+    f.HearBatch(1, {f.Open(1), f.Tokens(1, 0, {0})});
+    f.Texts();
+    f.memory.Keep(Fixture::kEpoch, 2, {f.Tokens(1, 1, {1})});
+    f.HearBatch(3, {ForkOf(1, 2, 2), f.End(1, 2), f.Tokens(2, 2, {2}), f.End(2, 3)});
+    const std::vector<TextEvent> texts = f.Texts();
+    REQUIRE_FALSE(texts.empty());
+    for (const TextEvent& event : texts) CHECK(event.stream == 1);
+    f.Tick();
+    CHECK(f.LastSeq() == texts.back().seq + 3);  // an opening, a letter, an end
+  }
+
+  TEST_CASE("a fork that an answer brought is not asked for again, and forgotten with its end") {
+    Fixture f;
+    f.Attach();
+    f.HearBatch(1, {f.Open(1)});
+    f.memory.Keep(Fixture::kEpoch, 3, {f.Tokens(1, 0, {0}), ForkOf(1, 2, 1), f.End(1, 1)});
+    f.HearHeartbeat(Fixture::kEpoch, 2);
+    f.Texts();
+    f.memory.Mute(true);
+    f.HearBatch(3, {ForkOf(1, 2, 1), f.End(1, 1), f.Tokens(2, 1, {1})});
+    f.HearBatch(4, {f.End(2, 2)});
+    std::string text;
+    for (const TextEvent& event : f.Texts()) text += event.text;
+    CHECK(text == "b");
+    CHECK(f.worker->meters().unknown_events.value() == 0);
+    f.HearBatch(5, {f.Tokens(1, 1, {1})});
+    CHECK(f.worker->meters().unknown_events.value() == 1);
   }
 
   TEST_CASE("while the daemon does not answer nothing ends, and nobody is told that all is well") {
