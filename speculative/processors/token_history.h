@@ -19,8 +19,8 @@ struct SequenceHistory {
   std::span<const TokenId> outputs;
   // Of a sequence that another verifier had open, under this handle; 0: it is new.
   SequenceHandle handle = 0;
-  size_t num_given = 0;  // of the outputs: those that its stream does not have
-  double cumulative_logprob = 0;                     // of the outputs
+  size_t num_given = 0;           // of the outputs: those that its stream does not have
+  double cumulative_logprob = 0;  // of the outputs
   FinishReason finish_reason = FinishReason::kNone;  // kNone: it goes on
   TokenId stop_token = kNoToken;
 };
