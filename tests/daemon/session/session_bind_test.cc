@@ -133,9 +133,10 @@ TEST_SUITE("unit") {
   TEST_CASE("region numbers begin with 1 and end with the last one registered") {
     Fixture f;
     const TensorSpec spec = {SPECD_FLOAT32, 0, 1, 0};
-    CHECK(f.id == 2);  // the fixture has rows of its own
+    CHECK(f.id == 2);  // the fixture has rows of its own, and a map
+    CHECK(f.map_id == 3);
     CHECK(f.session->Bind(TensorRole::kTargetRows, 1, spec).ok());
-    for (const uint32_t wrong : {0u, 3u}) {
+    for (const uint32_t wrong : {0u, 4u}) {
       const absl::Status status = f.session->Bind(TensorRole::kTargetRows, wrong, spec);
       CHECK(ErrorCodeOf(status) == SPECD_ERROR_NOT_FOUND);
       CHECK(ErrorFieldOf(status) == "region");
