@@ -49,8 +49,10 @@ class ActivationTest(ActivationCase):
         self.assertEqual(early.wait(), 0, early.stderr)
         expected = self.generate("--max_tokens=150")
         self.assertEqual(expected.wait(), 0, expected.stderr)
+        client = self.client()
         engine = self.generate("--max_tokens=150", "--forward_ms=20", "--reconnect_ms=60000")
-        wait_until(lambda: daemon.stderr.count('"toy_engine"') == 3, "the third engine")
+        # From its first text on the engine is attached.
+        wait_until(lambda: '"text"' in client.stdout, "text")
         for end in (self.kill, self.stop, self.kill):
             end(daemon)
             if end == self.stop:

@@ -254,7 +254,9 @@ class RestartTest(ProcessTest):
         daemon = self.serve()
         expected = self.engine(*flags)
         self.assertEqual(expected.wait(), 0, expected.stderr)
+        client = self.client()
         engine = self.engine(*flags, "--forward_ms=20", "--reconnect_ms=60000")
+        wait_until(lambda: '"text"' in client.stdout, "text")  # from then on it is attached
         for _ in range(4):
             time.sleep(.3)  # somewhere in its text: a restart at any moment changes nothing
             self.kill(daemon)
