@@ -55,7 +55,7 @@ class EngineRounds {
   void ReattachBy(Reattachment* reattachment) { reattachment_ = reattachment; }
   // OK if the daemon takes submissions. If it is gone, waits for the next one.
   absl::Status AwaitDaemon();
-  // The same for a daemon of which `why` says that it is gone.
+  // The same where `why` is the error of a call: the daemon is gone if MayPass(why).
   absl::Status AwaitDaemonAfter(const absl::Status& why);
   // True if an error of this code may pass, once AwaitDaemon has.
   bool MayPass(const absl::Status& status) const {

@@ -49,7 +49,7 @@ struct alignas(kCounterLineBytes) PublisherMeters {
 #include "daemon/metrics/metric_list.inc"
 };
 
-// The text thread. specd-detok has one of its own, which nobody else reads.
+// The text thread writes these. specd-detok counts for itself alone: no file has its numbers.
 struct alignas(kCounterLineBytes) TextMeters {
 #define SPECD_TEXT_METRIC SPECD_MEMBER
 #include "daemon/metrics/metric_list.inc"

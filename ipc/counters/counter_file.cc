@@ -160,7 +160,7 @@ absl::StatusOr<CounterFile> CounterFile::Create(const std::string& path, const C
     absl::StatusOr<UniqueFd> locked = LockFormer(path);
     if (!locked.ok()) return locked.status();
     former = *std::move(locked);
-    unlink(made_path.c_str());  // the lock says that nobody else makes it
+    unlink(made_path.c_str());  // the lock keeps other processes from making it
   }
   absl::StatusOr<UniqueFd> fd = MakeFile(made_path, image);
   if (!fd.ok()) return fd.status();

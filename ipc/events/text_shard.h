@@ -1,4 +1,4 @@
-// TextShard says of which streams one of several text sides makes the text.
+// TextShard chooses the streams whose text one of several text sides makes.
 //
 // A stream belongs to the shard whose index is a hash of its request id modulo the number of
 // shards. The low bits of FNV-1a are nearly those of the bytes, so ids that count in steps of two

@@ -18,7 +18,7 @@ class InstanceLock {
   // Locks PATH.lock and removes a socket file that a dead process left at PATH. If another process
   // holds the lock, the answer is FAILED_PRECONDITION. The answer is the same if the file at PATH
   // is no socket, which this class never deletes. `field` names the flag in the error. Without
-  // owns_file the socket at PATH is somebody else's, and stays.
+  // owns_file the service manager owns the socket at PATH, and this class leaves it.
   static absl::StatusOr<InstanceLock> Take(const std::string& path, const std::string& field,
                                            bool owns_file = true);
 

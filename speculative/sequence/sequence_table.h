@@ -58,7 +58,7 @@ struct Sequence {
   // No memory was left for masks, and nothing is known of the state of `grammar` any more. The next
   // commit ends the sequence, and keeps nothing.
   bool grammar_failed = false;
-  SequenceText text;         // empty: the text side has it, or nobody
+  SequenceText text;         // empty: its rounds make no text
   uint32_t kept_tokens = 0;  // includes the tokens given at opening
   LogprobSum logprob_sum;
   FinishReason finish_reason = FinishReason::kNone;

@@ -29,7 +29,7 @@ class SequenceText {
     bool is_kept = false;      // for Read; otherwise only the stop strings matter
     uint64_t num_outputs = 0;  // that the sequence has already
   };
-  // Text that nobody has read before.
+  // The text since the last Read.
   struct Unread {
     std::string text;
     uint64_t byte_offset = 0;   // of the text in the text of the sequence
@@ -87,7 +87,7 @@ class SequenceText {
     int32_t stop_index = -1;
   };
   void DropRead();
-  // Adds the chunk to the text that nobody has read.
+  // Adds the chunk to the unread text.
   void Keep();
 
   std::unique_ptr<State> state_;

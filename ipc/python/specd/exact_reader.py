@@ -20,7 +20,7 @@ _INVERSE = pow(_PRIME, -1, 2**64)
 _VOID_MAX = 4096
 _OVER_MAX = 65536  # streams that are known to have ended
 _QUIET_MAX = 5     # heartbeats without an event of the request, after which it is asked for
-# Heartbeats of another daemon, after which a stream that nobody has opened again is lost: 10 s.
+# A stream is lost if its engine has not opened it again after so many heartbeats of the next daemon (10 s).
 _PATIENCE = 50
 _GONE = "the daemon has ended, and its streams with it"
 
