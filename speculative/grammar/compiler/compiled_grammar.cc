@@ -10,10 +10,13 @@
 namespace specd::grammar {
 namespace {
 
-// A constraint is followed for this many tokens when it is compiled, if its first mask makes more
-// states than a string with a bound on its length does (docs/GRAMMARS.md, "From a text to a mask").
-constexpr size_t kProbeSteps = 3;
-constexpr uint32_t kProbedStates = 4096;
+// A constraint is followed for this many tokens when it is compiled, and for more if its text then
+// goes on in several ways: the ways of an ambiguous constraint grow with its text.
+constexpr size_t kProbeSteps = 8;
+constexpr size_t kLongProbeSteps = 16;
+// Half of what a mask may take: later masks may take more than these (docs/GRAMMARS.md, "Limits of
+// a sequence").
+constexpr uint64_t kProbeUnits = MaskBuilder::kUnitsMax / 2;
 
 const char* FaultName(MatcherFault fault) {
   switch (fault) {
@@ -63,9 +66,10 @@ std::unique_ptr<GrammarMatcher> CompiledGrammar::NewMatcher(const MatcherOptions
 
 absl::Status CompiledGrammar::Probe() const {
   StateMatcher matcher(states(), {});
-  for (size_t step = 0; step <= kProbeSteps; ++step) {
-    const MaskRow row = matcher.Mask();
-    const MatcherFault fault = matcher.fault();
+  for (size_t step = 0; step <= kLongProbeSteps; ++step) {
+    WorkSlice slice = {.units = kProbeUnits};
+    const std::optional<MaskRow> row = matcher.TryMask(&slice);
+    const MatcherFault fault = row.has_value() ? matcher.fault() : MatcherFault::kTooMuchWork;
     if (fault == MatcherFault::kNoMemory ||
         (fault == MatcherFault::kFull && states_.parts().memory.IsExhausted())) {
       return absl::UnavailableError("no memory is left to follow the constraint; try again later");
@@ -76,18 +80,19 @@ absl::Status CompiledGrammar::Probe() const {
                       "({}): shorten repetitions of alternatives that begin alike",
                       step, FaultName(fault)));
     }
-    const auto words = row.words();
+    const auto words = row->words();
     const bool has_ids =
         std::any_of(words.begin(), words.end(), [](uint32_t word) { return word != 0; });
     if (step == 0 && !matcher.IsAccepting() && !has_ids) {
       return absl::InvalidArgumentError(
           "no token of the tokenizer begins a text of the constraint");
     }
-    if (states_.num_states() < kProbedStates) break;
+    if (step >= kProbeSteps && matcher.NumWays() < 2) break;
     // Ids far apart: long tokens and short ones, of several kinds.
     TokenId id = kNoToken;
     for (size_t i = 0; i < words.size() && id == kNoToken; ++i) {
-      const size_t at = (words.size() * (2 * step + 1) / (2 * kProbeSteps + 1) + i) % words.size();
+      const size_t at =
+          (words.size() * (2 * step + 1) / (2 * kLongProbeSteps + 1) + i) % words.size();
       if (words[at] != 0) id = static_cast<TokenId>(32 * at + std::countr_zero(words[at]));
     }
     if (id == kNoToken || !matcher.Accept(id)) break;

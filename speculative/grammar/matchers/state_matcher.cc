@@ -41,6 +41,10 @@ StateMatcher::StateMatcher(std::shared_ptr<const GrammarStates> grammar,
   states_.push_back(followed_->automaton.start());
 }
 
+uint32_t StateMatcher::NumWays() const {
+  return LazyAutomaton::IsAlive(states_.back()) ? followed_->automaton.NumWays(states_.back()) : 0;
+}
+
 bool StateMatcher::IsStop(TokenId id) const {
   return std::binary_search(stops_->ids.begin(), stops_->ids.end(), id);
 }

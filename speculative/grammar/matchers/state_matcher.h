@@ -32,6 +32,7 @@ class StateMatcher : public GrammarMatcher {
   bool IsFinished() override;
   bool IsTerminated() const override { return states_.back() == GrammarStates::kTerminated; }
   std::string ForcedText() override;
+  uint32_t NumWays() const;
   uint64_t StateNumber() const override {
     return (followed_->number + 1) << 32 | uint64_t{states_.back()};
   }

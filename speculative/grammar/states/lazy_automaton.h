@@ -81,6 +81,8 @@ class LazyAutomaton {
   static bool IsLimit(StateId state) { return state > kDead && state <= kTooMuchWork; }
   // The text may end here.
   bool IsAccepting(StateId state) const { return RecordOf(state).is_accepting; }
+  // In how many ways a text may go on from the state: places in rules, each with its callers.
+  uint32_t NumWays(StateId state) const { return RecordOf(state).num_items; }
   // A state after which the same texts of up to `near_bytes` bytes may come: masks need no more.
   // Where bounds are far away, the numbers of their frames do not tell states apart. `state`
   // itself, if there is no room for another.

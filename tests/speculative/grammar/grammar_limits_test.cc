@@ -67,6 +67,20 @@ std::string Records(uint32_t seed, size_t size) {
   return text + "]";
 }
 
+// Texts of the letters a to l.
+std::vector<std::string> RandomPieces(int count) {
+  std::vector<std::string> pieces;
+  std::mt19937 random(5);
+  for (int i = 0; i < count; ++i) {
+    std::string piece;
+    for (size_t size = 2 + random() % 14; piece.size() < size;) {
+      piece.push_back(static_cast<char>('a' + random() % 12));
+    }
+    pieces.push_back(piece);
+  }
+  return pieces;
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("32 texts of an ordinary schema ended after 12 to 18 kB: they shared their states") {
     Fixture fixture;
@@ -137,17 +151,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("one mask took 233 ms: past the bound of its work there is a fault, and no row") {
-    // Every pair of letters is a token, and so are random texts of them: each has its own state.
-    std::vector<std::string> pieces;
-    std::mt19937 random(5);
-    for (int i = 0; i < 60000; ++i) {
-      std::string piece;
-      for (size_t size = 2 + random() % 14; piece.size() < size;) {
-        piece.push_back(static_cast<char>('a' + random() % 12));
-      }
-      pieces.push_back(piece);
-    }
-    Fixture fixture(pieces);
+    // Every text has its own state.
+    Fixture fixture(RandomPieces(60000));
     std::string text = "(.|\n)*(";
     for (char letter = 'a'; letter <= 'l'; ++letter) {
       text += (letter == 'a' ? "" : "|") + std::string(1, letter) + "(.|\n){" +
@@ -157,6 +162,22 @@ TEST_SUITE("unit") {
         fixture.compiler->CompileAnew({.kind = GrammarKind::kRegex, .text = text + ")x"});
     CHECK(compiled.status().code() == absl::StatusCode::kResourceExhausted);
     MESSAGE(compiled.status().ToString());
+  }
+
+  TEST_CASE("a constraint was opened, and its masks grew with its text until one met the bound") {
+    Fixture fixture(RandomPieces(20000));
+    for (
+        const char* text :
+        {R"(root ::= "a" | ([^a] (root | root* [^a]? "e" root | "}" | [d-f]{3,} | "ab"*)? | root?))",
+         R"(root ::= r4 [^"\\] | r4
+r1 ::= r4
+r3 ::= r1 | "}"
+r4 ::= [^"\\]{2} | r3{4})"}) {
+      const auto compiled =
+          fixture.compiler->CompileAnew({.kind = GrammarKind::kEbnf, .text = text});
+      CHECK_MESSAGE(compiled.status().code() == absl::StatusCode::kResourceExhausted,
+                    compiled.status().ToString());
+    }
   }
 }
 
