@@ -108,9 +108,11 @@ TEST_SUITE("unit") {
         if (!compiled.ok()) {
           REQUIRE(has_failed);
           REQUIRE(compiled.status().code() == absl::StatusCode::kResourceExhausted);
-          // The cache of masks may have the first one, and keeps it until it needs the room.
+          // The cache of masks may have those of the 17 places that the compile followed, with stop
+          // ids and without, and keeps them until it needs the room.
           const size_t left_bytes = memory.size_bytes() - before;
-          REQUIRE((left_bytes == 0 || left_bytes == kRowBytes));
+          REQUIRE(left_bytes % kRowBytes == 0);
+          REQUIRE(left_bytes / kRowBytes <= 2 * 17);
           ++num_refused;
           compiled = compiler.Compile(one.request);
           REQUIRE_MESSAGE(compiled.ok(), compiled.status().ToString());

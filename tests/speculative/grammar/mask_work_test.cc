@@ -36,17 +36,19 @@ constexpr int32_t kVocabSize = 400;
 struct Case {
   GrammarKind kind;
   std::string text;
-  std::string begin;  // away from the first place, whose mask a compile builds
+  std::string begin;  // away from the text that a compile follows, which takes low bytes
 };
 
 const std::vector<Case>& Cases() {
   static const std::vector<Case> cases = {
       {GrammarKind::kRegex, "(a|ab|abc|[b-e]){3,70}", "abcab"},
-      {GrammarKind::kJsonSchema, R"({"type":"string","maxLength":40})", "\"ab"},
+      {GrammarKind::kJsonSchema,
+       R"({"anyOf":[{"const":""},{"type":"array","items":{"type":"string","maxLength":40}}]})",
+       "[\"ab"},
       {GrammarKind::kJsonSchema, R"({"type":"object","properties":{"a":{"type":"string"}}})",
        "{\"a\":\""},
-      {GrammarKind::kEbnf, "root ::= [a-e] root* | \"\\\"\" root", "abcdeabcdeabcde"},
-      {GrammarKind::kEbnf, "root ::= root root | [a-e] | \"\\\"\"", "abcdeabcde"},
+      {GrammarKind::kEbnf, "root ::= \"!\" | s\ns ::= [a-e] s* | \"\\\"\" s", "abcdeabcdeabcde"},
+      {GrammarKind::kEbnf, "root ::= \"!\" | s\ns ::= s s | [a-e] | \"\\\"\"", "abcdeabcde"},
   };
   return cases;
 }
