@@ -10,6 +10,7 @@
 
 #include "kernels/core/elements.h"
 #include "kernels/core/philox.h"
+#include "tools/bench/try.h"
 #include "tools/oracle/oracle.h"
 #include "tools/oracle/tree_oracle.h"
 
@@ -18,6 +19,8 @@ namespace {
 
 using oracle::Probabilities;
 
+// Elements that a check computes again.
+constexpr int64_t kCheckedElementsMax = 8'000'000;
 constexpr double kCoinSlack = 1e-6;
 constexpr double kLogprobSlack = 1e-4;
 // If a filter's border is closer than this, single and double precision may disagree.
@@ -57,9 +60,8 @@ class SequenceCheck final : public oracle::TreeWorld {
           fmt::format("{}: status {}, {} accepted, {} tokens", Where(accepted),
                       static_cast<uint32_t>(outcome_.status), accepted, outcome_.num_tokens));
     }
-    absl::Status status = CheckTokens();
-    if (status.ok() && case_.logprobs >= 0) status = CheckScores();
-    return status;
+    SPECD_TRY(CheckTokens());
+    return case_.logprobs >= 0 ? CheckScores() : absl::OkStatus();
   }
 
  private:
@@ -240,16 +242,15 @@ class SequenceCheck final : public oracle::TreeWorld {
 
 }  // namespace
 
-absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const RoundAnswer& answer,
-                                   int64_t max_rows) {
+absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const RoundAnswer& answer) {
+  const int64_t elements_of_sequence = int64_t{set.shape().rows_of_sequence()} *
+                                       set.target().vocab_size * (set.draft().num_rows > 0 ? 2 : 1);
   int64_t num_tokens = 0;
-  int64_t num_rows = 0;
-  for (int32_t s = 0; s < set.shape().batch && num_rows < max_rows; ++s) {
-    const absl::Status status = SequenceCheck(set, round, s, answer).Run();
-    if (!status.ok()) return status;
+  int64_t num_elements = 0;
+  for (int32_t s = 0; s < set.shape().batch && num_elements < kCheckedElementsMax; ++s) {
+    SPECD_TRY(SequenceCheck(set, round, s, answer).Run());
     num_tokens += answer.outcomes[static_cast<size_t>(s)].num_tokens;
-    const bool is_sampled = set.draft().num_rows > 0;
-    num_rows += set.shape().rows_of_sequence() * (is_sampled ? 2 : 1);
+    num_elements += elements_of_sequence;
   }
   return num_tokens;
 }
