@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/bench/output.h"
-#include "tools/bench/textbook.h"
+#include "tools/bench/peers.h"
 #include "tools/bench/verify_suite.h"
 
 namespace specd::bench {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/captured_graph.h"
-#include "tools/bench/answer_difference.h"
+#include "tools/bench/round_check.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {

@@ -148,7 +148,7 @@ constexpr std::array kCases{
                .weights_only = true},
 };
 
-// flat_topp95 comes late: it has rows of its own, while neighbours share theirs (pool_cache.h).
+// flat_topp95 comes late: it has rows of its own, while neighbours share theirs (cells.h).
 constexpr std::string_view kOfVerify[] = {
     "greedy",          "temperature",  "topk40",      "topp95",           "minp05",
     "topk40_topp95",   "penalties",    "logprobs5",   "grammar",          "flat_topp95",

@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "kernels/core/check.h"
-#include "tools/bench/answer_difference.h"
-#include "tools/bench/llama_loop.h"
 #include "tools/bench/needed_rows.h"
+#include "tools/bench/peers.h"
 #include "tools/bench/read_floor.h"
 #include "tools/bench/round_check.h"
-#include "tools/bench/textbook.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
