@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "daemon/base/command_line.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/stop_signals.h"
@@ -89,18 +87,11 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
 
 int main(int argc, char** argv) {
   specd::ProtectProcess();
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("daemon/detok_main.cc") != absl::string_view::npos;
-  };
-  usage.normalize_filename = [](absl::string_view file) {  // without the path of a build
-    const size_t folder = file.rfind("daemon/");
-    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
-  };
-  usage.version_string = [] { return std::string("specd-detok ") + specd::kVersion + "\n"; };
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> positional = specd::ParseFlags(argc, argv);
+  const std::vector<char*> positional =
+      specd::ParseFlags(argc, argv,
+                        {.usage = kUsage,
+                         .source = "daemon/detok_main.cc",
+                         .version = std::string("specd-detok ") + specd::kVersion});
   if (positional.size() > 1) {
     std::fprintf(stderr, "specd-detok: unexpected argument %s; see --help\n", positional[1]);
     return 2;

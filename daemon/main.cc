@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/strings/numbers.h"
 #include "daemon/base/build_identity.h"
 #include "daemon/base/command_line.h"
@@ -204,20 +202,11 @@ void GiveEachThreadItsHeap() {
 
 int main(int argc, char** argv) {
   specd::ProtectProcess();
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("daemon/main.cc") != absl::string_view::npos;
-  };
-  usage.normalize_filename = [](absl::string_view file) {  // without the path of a build
-    const size_t folder = file.rfind("daemon/");
-    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
-  };
-  usage.version_string = [] {
-    return std::string("specd ") + specd::kVersion + " (" + specd::kBuildIdentity + ")\n";
-  };
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> positional = specd::ParseFlags(argc, argv);
+  const std::vector<char*> positional = specd::ParseFlags(
+      argc, argv,
+      {.usage = kUsage,
+       .source = "daemon/main.cc",
+       .version = std::string("specd ") + specd::kVersion + " (" + specd::kBuildIdentity + ")"});
   if (positional.size() > 1) {
     std::fprintf(stderr, "specd: unexpected argument %s; flags begin with --, see --help\n",
                  positional[1]);

@@ -5,9 +5,11 @@
 
 #include <cstdio>
 #include <iostream>
-#include <string_view>
+#include <string>
 
 #include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
 
 namespace specd {
 namespace {
@@ -29,7 +31,22 @@ void GiveCode(int code, void*) {
 
 }  // namespace
 
-std::vector<char*> ParseFlags(int argc, char** argv) {
+std::vector<char*> ParseFlags(int argc, char** argv, const ProgramWords& program) {
+  absl::SetProgramUsageMessage({program.usage.data(), program.usage.size()});
+  absl::FlagsUsageConfig usage;
+  usage.contains_help_flags = [source = std::string(program.source)](absl::string_view file) {
+    return file.find(source) != absl::string_view::npos;
+  };
+  // Without the path of a build.
+  usage.normalize_filename = [folder = std::string(program.source.substr(
+                                  0, program.source.find('/') + 1))](absl::string_view file) {
+    const size_t at = file.rfind(folder);
+    return std::string(at == absl::string_view::npos ? file : file.substr(at));
+  };
+  if (!program.version.empty()) {
+    usage.version_string = [version = std::string(program.version)] { return version + "\n"; };
+  }
+  absl::SetFlagsUsageConfig(usage);
   for (int i = 1; i < argc; ++i) is_help_wanted = is_help_wanted || IsHelp(argv[i]);
   on_exit(&GiveCode, nullptr);
   is_parsing = true;

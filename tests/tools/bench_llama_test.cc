@@ -13,8 +13,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/core/elements.h"
-#include "tools/bench/llama_loop.h"
-#include "tools/bench/textbook.h"
+#include "tools/bench/peers.h"
 #include "tools/oracle/oracle.h"
 
 namespace specd::bench {

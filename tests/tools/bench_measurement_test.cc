@@ -27,7 +27,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a ratio is of medians; its spread is of neighbours") {
     Measurement read;
     read.ratio_of = "read";
-    SetTimes({.case_us = {2, 4, 9}, .base_us = {1, 2, 3}}, &read);
+    SetTimes({2, 4, 9}, {1, 2, 3}, &read);
     CHECK(read.ratio == 2);
     CHECK(read.ratio_p10 == 2);
     CHECK(read.ratio_p90 == 3);
@@ -38,7 +38,7 @@ TEST_SUITE("unit") {
 
     Measurement textbook;
     textbook.ratio_of = "textbook";
-    SetTimes({.case_us = {2, 4, 10}, .base_us = {20, 80, 50}}, &textbook);
+    SetTimes({2, 4, 10}, {20, 80, 50}, &textbook);
     CHECK(textbook.ratio == 12.5);
     textbook.target = 12;
     CHECK(textbook.IsMet());

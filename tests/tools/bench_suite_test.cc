@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tools/bench/output.h"
-#include "tools/bench/textbook.h"
+#include "tools/bench/peers.h"
 #include "tools/bench/verify_suite.h"
 
 namespace specd::bench {
@@ -217,7 +217,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("specd-bench: the textbook sampler draws what specd draws") {
     VerifyOptions options = SmallOptions();
-    options.baseline = Baseline::kTextbook;
+    options.base = kTextbook;
     const VerifyRun run = RunSuite(options, LeaveAlone);
     CHECK(run.status.message() == "");
     CHECK(run.measurements.size() == 2 * 8);

@@ -14,12 +14,12 @@
 #include "tools/bench/needed_rows.h"
 #include "tools/bench/round_check.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
 
 constexpr int32_t kBatch = 250;
-constexpr int64_t kCheckedElementsMax = 8'000'000;  // of the oracle, as in `verify`
 
 struct Way {
   std::string_view name;
@@ -59,17 +59,6 @@ VerifyCase CaseOf(const Way& way, std::array<uint32_t, 6> widths) {
           .sampling = way.sampling};
 }
 
-// The rows of a target and of its drafter, each from a template of its own.
-absl::StatusOr<std::pair<RowPool, RowPool>> MakeRows(RowSpec spec, double noise) {
-  absl::StatusOr<RowPool> target = RowPool::Make(spec);
-  if (!target.ok()) return target.status();
-  spec.drafter = true;
-  spec.noise = noise;
-  absl::StatusOr<RowPool> draft = RowPool::Make(spec);
-  if (!draft.ok()) return draft.status();
-  return std::pair(*std::move(target), *std::move(draft));
-}
-
 absl::Status RunAccept(const Flags& flags, Output* out) {
   std::array<uint32_t, 6> widths = {};
   const std::vector<int32_t> given = flags.Numbers("tree");
@@ -82,15 +71,17 @@ absl::Status RunAccept(const Flags& flags, Output* out) {
   }
   const Machine machine = ReadMachine();
   out->Begin(machine.processor, Describe(machine, machine.usable_cpus));
-  const int32_t vocab_size = flags.Number("vocab");
   const int32_t num_rounds = (flags.Number("rounds") + kBatch - 1) / kBatch;
+  // Each row has a template of its own.
   const int64_t num_rows = kBatch * (std::ssize(ParentsOf(CaseOf(kWays[1], widths))) + 1);
+  RowSpec spec = {.vocab_size = flags.Number("vocab"),
+                  .num_rows = num_rows,
+                  .num_templates = static_cast<size_t>(num_rows)};
+  SPECD_TAKE(const RowPool target, RowPool::Make(spec));
+  spec.drafter = true;
   for (const double noise : flags.Reals("noise")) {
-    const auto pools = MakeRows({.vocab_size = vocab_size,
-                                 .num_rows = num_rows,
-                                 .num_templates = static_cast<size_t>(num_rows)},
-                                noise);
-    if (!pools.ok()) return pools.status();
+    spec.noise = noise;
+    SPECD_TAKE(const RowPool draft, RowPool::Make(spec));
     for (const double sharpness : flags.Reals("sharp")) {
       for (const double temperature : flags.Reals("temperature")) {
         out->Caption(fmt::format("noise {}, sharpness {}, temperature {}; trees {}", noise,
@@ -100,26 +91,22 @@ absl::Status RunAccept(const Flags& flags, Output* out) {
           verify_case.noise = noise;
           verify_case.sharpness = sharpness;
           verify_case.temperature = temperature;
-          const auto backend = MakeBackend("cpu");
-          if (!backend.ok()) return backend.status();
-          const absl::StatusOr<Accepted> accepted = MeasureAccepted(
-              verify_case, kBatch, num_rounds, pools->first, pools->second, backend->get());
-          if (!accepted.ok()) return accepted.status();
+          SPECD_TAKE(const auto backend, MakeBackend("cpu"));
+          SPECD_TAKE(const Accepted accepted, MeasureAccepted(verify_case, kBatch, num_rounds,
+                                                              target, draft, backend.get()));
           out->Print(
               Line()
                   .Name("case", way->name, 16)
                   .Name("method", MethodName(way->method), 11)
-                  .Cell("tokens", 7, "{:.3f}", accepted->tokens)
-                  .Cell("+-", 5, "{:.3f}", accepted->error)
-                  .Cell("read/given", 10, "{:.1f}/{}", accepted->rows_read, accepted->rows_given)
-                  .Count("checked", accepted->num_checked, 7)
+                  .Value("tokens", "tokens", 7, "{:.3f}", accepted.tokens)
+                  .Value("+-", "error", 5, "{:.3f}", accepted.error)
+                  .Cell("read/given", 10, "{:.1f}/{}", accepted.rows_read, accepted.rows_given)
+                  .Count("checked", accepted.num_checked, 7)
                   .Json("noise", noise)
                   .Json("sharpness", sharpness)
                   .Json("temperature", temperature)
-                  .Json("tokens", accepted->tokens)
-                  .Json("error", accepted->error)
-                  .Json("rows_read", accepted->rows_read)
-                  .Json("rows_given", accepted->rows_given));
+                  .Json("rows_read", accepted.rows_read)
+                  .Json("rows_given", accepted.rows_given));
         }
       }
     }
@@ -132,33 +119,27 @@ absl::Status RunAccept(const Flags& flags, Output* out) {
 absl::StatusOr<Accepted> MeasureAccepted(const VerifyCase& verify_case, int32_t batch,
                                          int32_t num_rounds, const RowPool& target,
                                          const RowPool& draft, Backend* backend) {
-  const int32_t vocab_size = target.spec().vocab_size;
   RoundShape shape{.batch = batch, .draft = static_cast<int32_t>(ParentsOf(verify_case).size())};
-  const absl::Status prepared = backend->Prepare({.vocab_size = vocab_size,
-                                                  .max_batch = batch,
-                                                  .max_draft = shape.draft,
-                                                  .threads = ReadMachine().usable_cpus});
-  if (!prepared.ok()) return prepared;
+  SPECD_TRY(backend->Prepare({.vocab_size = target.spec().vocab_size,
+                              .max_batch = batch,
+                              .max_draft = shape.draft,
+                              .threads = ReadMachine().usable_cpus}));
   Accepted result;
   double sum = 0;
   double sum_of_squares = 0;
   for (int32_t i = 0; i < num_rounds; ++i, shape.first_seed += static_cast<uint64_t>(batch)) {
-    const auto set = RoundSet::Make(verify_case, shape, target, &draft, backend);
-    if (!set.ok()) return set.status();
-    RoundAnswer answer = (*set)->MakeAnswer();
-    if (absl::Status status = backend->Run((*set)->Batch(0, &answer)); !status.ok()) return status;
+    SPECD_TAKE(const auto set, RoundSet::Make(verify_case, shape, target, &draft, backend));
+    RoundAnswer answer = set->MakeAnswer();
+    SPECD_TRY(backend->Run(set->Batch(0, &answer)));
     if (i == 0) {
-      const absl::StatusOr<int64_t> checked =
-          CheckRound(**set, 0, answer, kCheckedElementsMax / vocab_size);
-      if (!checked.ok()) return checked.status();
-      result.num_checked = *checked;
-      result.rows_given = NumRowsGiven(**set);
+      SPECD_TAKE(result.num_checked, CheckRound(*set, 0, answer));
+      result.rows_given = NumRowsGiven(*set);
     }
     for (const TaskOutcome& outcome : answer.outcomes) {
       sum += outcome.num_tokens;
       sum_of_squares += outcome.num_tokens * outcome.num_tokens;
     }
-    result.rows_read += static_cast<double>(NeededRows(**set, 0, answer).size());
+    result.rows_read += static_cast<double>(NeededRows(*set, 0, answer).size());
   }
   const double count = double{1} * batch * num_rounds;
   result.tokens = sum / count;
@@ -169,57 +150,23 @@ absl::StatusOr<Accepted> MeasureAccepted(const VerifyCase& verify_case, int32_t 
 }
 
 Suite AcceptCommand() {
-  using Kind = Flag::Kind;
-  return {.name = "accept",
-          .summary = "tokens of a round by each method and kind of children, over drawn drafts",
-          .examples = {"--quick", "--tree=4,2,1,1 --noise=1 --temperature=0.6",
-                       "--case=chain_block,tree_mixed --sharp=0.6"},
-          .cases = WordsOf(kWays),
-          .flags = {{.name = "tree",
-                     .kind = Kind::kWhole,
-                     .help = "children of a place at each depth; the chain is as deep",
-                     .usual = "2,2,2,2",
-                     .minimum = 1,
-                     .maximum = kNodesMax,
-                     .is_list = true},
-                    {.name = "noise",
-                     .kind = Kind::kReal,
-                     .help = "deviations of the drafter's logits from the target's",
-                     .usual = "0.5,1",
-                     .quick = "0.5",
-                     .minimum = 0.01,
-                     .maximum = 100,
-                     .is_list = true},
-                    {.name = "sharp",
-                     .kind = Kind::kReal,
-                     .help = "factors of the drafter's logits: below 1 too flat",
-                     .usual = "1,0.6",
-                     .quick = "1",
-                     .minimum = 0.01,
-                     .maximum = 100,
-                     .is_list = true},
-                    {.name = "temperature",
-                     .kind = Kind::kReal,
-                     .help = "temperatures of both",
-                     .usual = "0.3,0.6,1",
-                     .quick = "1",
-                     .minimum = 0.01,
-                     .maximum = 100,
-                     .is_list = true},
-                    {.name = "vocab",
-                     .kind = Kind::kWhole,
-                     .help = "vocabulary size",
-                     .usual = "1024",
-                     .minimum = 64,
-                     .maximum = 8192},
-                    {.name = "rounds",
-                     .kind = Kind::kWhole,
-                     .help = "rounds of one sequence for each line",
-                     .usual = "4000",
-                     .quick = "1000",
-                     .minimum = 1,
-                     .maximum = 10'000'000}},
-          .run = &RunAccept};
+  return {
+      .name = "accept",
+      .summary = "tokens of a round by each method and kind of children, over drawn drafts",
+      .examples = {"--quick", "--tree=4,2,1,1 --noise=1 --temperature=0.6",
+                   "--case=chain_block,tree_mixed --sharp=0.6"},
+      .cases = WordsOf(kWays),
+      .flags = {Flag::Wholes("tree", "children of a place at each depth; the chain is as deep",
+                             {1, kNodesMax}, "2,2,2,2"),
+                Flag::Reals("noise", "deviations of the drafter's logits from the target's",
+                            {0.01, 100}, "0.5,1", "0.5"),
+                Flag::Reals("sharp", "factors of the drafter's logits: below 1 too flat",
+                            {0.01, 100}, "1,0.6", "1"),
+                Flag::Reals("temperature", "temperatures of both", {0.01, 100}, "0.3,0.6,1", "1"),
+                Flag::Whole("vocab", "vocabulary size", {64, 8192}, "1024"),
+                Flag::Whole("rounds", "rounds of one sequence for each line", {1, 10'000'000},
+                            "4000", "1000")},
+      .run = &RunAccept};
 }
 
 }  // namespace specd::bench

@@ -5,11 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "daemon/trace/crc32.h"
-#include "kernels/core/check.h"
-#include "tools/bench/timing.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -30,9 +28,8 @@ absl::Status BatchEngine::Start(const std::string& uri, uint32_t vocab_size) {
   options.max_batch = kPythonBatch;
   options.max_sequences = 2 * kPythonBatch;
   options.max_draft = kPythonDraft;
-  absl::Status status = engine_.Open(uri, options);
-  if (status.ok()) status = BindRows(vocab_size);
-  if (!status.ok()) return status;
+  SPECD_TRY(engine_.Open(uri, options));
+  SPECD_TRY(BindRows(vocab_size));
   tokens_.resize(kPlaces);
   drawn_.resize(kPythonBatch);
   status_.resize(kPythonBatch);
@@ -43,16 +40,13 @@ absl::Status BatchEngine::Start(const std::string& uri, uint32_t vocab_size) {
 
 // The best id of every row is known, and every second sequence has a wrong draft token.
 absl::Status BatchEngine::BindRows(uint32_t vocab_size) {
-  const absl::StatusOr<float*> rows = engine_.Bind(SPECD_TARGET_ROWS, kPlaces, vocab_size);
-  if (!rows.ok()) return rows.status();
-  const absl::StatusOr<float*> draft_rows =
-      engine_.Bind(SPECD_DRAFT_ROWS, kPythonBatch, vocab_size);
-  if (!draft_rows.ok()) return draft_rows.status();
+  SPECD_TAKE(float* const rows, engine_.Bind(SPECD_TARGET_ROWS, kPlaces, vocab_size));
+  SPECD_TAKE(float* const draft_rows, engine_.Bind(SPECD_DRAFT_ROWS, kPythonBatch, vocab_size));
   for (uint32_t i = 0; i < kPlaces; ++i) {
     const uint64_t at = uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size));
-    (*rows)[at] = 8;
+    rows[at] = 8;
     // With this logit any coin draws the id.
-    if (i < kPythonBatch) (*draft_rows)[at] = 100;
+    if (i < kPythonBatch) draft_rows[at] = 100;
     rows_.push_back(i);
   }
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
@@ -93,13 +87,12 @@ absl::Status BatchEngine::OpenForRounds() {
   params.temperature = 0;
   params.max_tokens = INT32_MAX;
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
-    const absl::StatusOr<specd_sequence_info> info =
-        engine_.OpenSequence(fmt::format("rounds-{}-{}", getpid(), i), params);
-    if (!info.ok()) return info.status();
-    sequences_.push_back(info->sequence);
+    SPECD_TAKE(const specd_sequence_info info,
+               engine_.OpenSequence(fmt::format("rounds-{}-{}", getpid(), i), params));
+    sequences_.push_back(info.sequence);
     specd_draft_request& request = requests_.emplace_back();
     request.struct_size = sizeof(request);
-    request.sequence = info->sequence;
+    request.sequence = info.sequence;
     request.row = i;
     request.mask_row = -1;
     request.num_children = 1;
@@ -130,10 +123,8 @@ absl::StatusOr<double> BatchEngine::RoundBatch() {
   results.num_kept = num_kept_.data();
   results.tokens = tokens_.data();
   const SteadyClock::time_point start = SteadyClock::now();
-  if (specd_verify_batch(engine_.get(), engine_.NextRound(), &batch, &results,
-                         CEngine::kTimeoutMs) != SPECD_OK) {
-    return Refused("specd_verify_batch");
-  }
+  SPECD_TRY(Done("specd_verify_batch", specd_verify_batch(engine_.get(), engine_.NextRound(),
+                                                          &batch, &results, CEngine::kTimeoutMs)));
   const double time_us = MicrosSince(start);
   for (const uint32_t status : status_) {
     if (status != SPECD_STATUS_OK) return absl::InternalError("a sequence was not verified");
@@ -154,15 +145,14 @@ absl::StatusOr<double> BatchEngine::RoundEach() {
   }
   const double made_us = MicrosSince(start);
   specd_completion done;
-  const absl::StatusOr<double> time_us = engine_.RunRound(parts, &done);
-  if (!time_us.ok()) return time_us;
+  SPECD_TAKE(const double time_us, engine_.RunRound(parts, &done));
   std::fill(tokens_.begin(), tokens_.end(), -1);
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
     const specd_result& result = done.results[i];
     std::copy_n(result.tokens, result.num_kept, tokens_.data() + size_t{i} * (kPythonDraft + 1));
   }
   AddToDigest(tokens_);
-  return made_us + *time_us;
+  return made_us + time_us;
 }
 
 absl::StatusOr<double> BatchEngine::OpenBatch() {
@@ -173,19 +163,15 @@ absl::StatusOr<double> BatchEngine::OpenBatch() {
   openings.params = params_.data();
   openings.infos = infos_.data();
   const SteadyClock::time_point start = SteadyClock::now();
-  if (specd_open_sequences(engine_.get(), &openings) != SPECD_OK) {
-    return Refused("specd_open_sequences");
-  }
+  SPECD_TRY(Done("specd_open_sequences", specd_open_sequences(engine_.get(), &openings)));
   return CloseAll(MicrosSince(start));
 }
 
 absl::StatusOr<double> BatchEngine::OpenEach() {
   const SteadyClock::time_point start = SteadyClock::now();
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
-    if (specd_open_sequence(engine_.get(), name_pointers_[i], &params_[i], &infos_[i]) !=
-        SPECD_OK) {
-      return Refused("specd_open_sequence");
-    }
+    SPECD_TRY(Done("specd_open_sequence",
+                   specd_open_sequence(engine_.get(), name_pointers_[i], &params_[i], &infos_[i])));
   }
   return CloseAll(MicrosSince(start));
 }
@@ -193,10 +179,8 @@ absl::StatusOr<double> BatchEngine::OpenEach() {
 absl::StatusOr<double> BatchEngine::Draw(uint32_t count) {
   const SteadyClock::time_point start = SteadyClock::now();
   for (uint32_t first = 0; first < kPythonBatch; first += count) {
-    if (specd_sample_draft(engine_.get(), &requests_[first], count, &children_[first]) !=
-        SPECD_OK) {
-      return Refused("specd_sample_draft");
-    }
+    SPECD_TRY(Done("specd_sample_draft",
+                   specd_sample_draft(engine_.get(), &requests_[first], count, &children_[first])));
     for (uint32_t i = first; i < first + count; ++i) {
       if (children_[i].status != SPECD_STATUS_OK) {
         return absl::InternalError("a sequence has no draft token");
@@ -211,26 +195,19 @@ absl::StatusOr<double> BatchEngine::Draw(uint32_t count) {
 
 absl::StatusOr<double> BatchEngine::CloseAll(double time_us) {
   for (const specd_sequence_info& info : infos_) {
-    if (specd_close_sequence(engine_.get(), info.sequence) != SPECD_OK) {
-      return Refused("specd_close_sequence");
-    }
+    SPECD_TRY(Done("specd_close_sequence", specd_close_sequence(engine_.get(), info.sequence)));
   }
   return time_us;
 }
 
-absl::Status BatchEngine::Run(std::string_view work, int count, std::vector<double>* times_us) {
-  using Work = absl::StatusOr<double> (BatchEngine::*)();
-  constexpr std::pair<std::string_view, Work> kWorks[] = {
-      {"round_batch", &BatchEngine::RoundBatch}, {"round_each", &BatchEngine::RoundEach},
-      {"open_batch", &BatchEngine::OpenBatch},   {"open_each", &BatchEngine::OpenEach},
-      {"draw_batch", &BatchEngine::DrawBatch},   {"draw_each", &BatchEngine::DrawEach}};
-  const auto* const found = std::find_if(std::begin(kWorks), std::end(kWorks),
-                                         [work](const auto& each) { return each.first == work; });
-  SPECD_CHECK(found != std::end(kWorks));
+absl::Status BatchEngine::Run(std::string_view work, int count, Times* times_us) {
   for (int i = 0; i < count; ++i) {
-    const absl::StatusOr<double> time_us = (this->*found->second)();
-    if (!time_us.ok()) return time_us.status();
-    times_us->push_back(*time_us);
+    SPECD_TAKE(times_us->emplace_back(), work == "round_batch"  ? RoundBatch()
+                                         : work == "round_each" ? RoundEach()
+                                         : work == "open_batch" ? OpenBatch()
+                                         : work == "open_each"  ? OpenEach()
+                                         : work == "draw_batch" ? Draw(kPythonBatch)
+                                                                : Draw(1));
   }
   return absl::OkStatus();
 }

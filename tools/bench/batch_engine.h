@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/bench/c_engine.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 
@@ -26,7 +27,7 @@ class BatchEngine {
   // Does the work of this name `count` times, and appends the time of each in us: round_batch,
   // open_batch and draw_batch in one call, round_each, open_each and draw_each in the calls for
   // single sequences.
-  absl::Status Run(std::string_view work, int count, std::vector<double>* times_us);
+  absl::Status Run(std::string_view work, int count, Times* times_us);
 
   // The checksum of the kept tokens of all rounds, and of all drawn tokens.
   uint32_t digest() const { return digest_; }
@@ -39,8 +40,6 @@ class BatchEngine {
   absl::StatusOr<double> RoundEach();
   absl::StatusOr<double> OpenBatch();
   absl::StatusOr<double> OpenEach();
-  absl::StatusOr<double> DrawBatch() { return Draw(kPythonBatch); }
-  absl::StatusOr<double> DrawEach() { return Draw(1); }
   // Draws for all sequences, `count` in a call.
   absl::StatusOr<double> Draw(uint32_t count);
   absl::StatusOr<double> CloseAll(double time_us);

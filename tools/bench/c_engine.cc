@@ -16,6 +16,7 @@
 
 #include "ipc/sockets/unix_socket.h"
 #include "tools/bench/timing.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -46,7 +47,8 @@ bool HasEnded(pid_t pid) {
 
 }  // namespace
 
-absl::Status Refused(std::string_view call) {
+absl::Status Done(std::string_view call, int code) {
+  if (code == SPECD_OK) return absl::OkStatus();
   return absl::InternalError(fmt::format("{}: {}", call, specd_last_error()));
 }
 
@@ -67,7 +69,7 @@ absl::StatusOr<std::unique_ptr<DaemonProcess>> DaemonProcess::Start(const std::s
     _exit(1);
   }
   std::unique_ptr<DaemonProcess> daemon(new DaemonProcess(std::move(directory), pid));
-  if (absl::Status status = daemon->AwaitSocket(); !status.ok()) return status;
+  SPECD_TRY(daemon->AwaitSocket());
   return daemon;
 }
 
@@ -93,21 +95,18 @@ absl::Status DaemonProcess::AwaitSocket() const {
 CEngine::~CEngine() { specd_close(engine_); }
 
 absl::Status CEngine::Open(const std::string& uri, const specd_options& options) {
-  return specd_open(uri.c_str(), &options, &engine_) == SPECD_OK ? absl::OkStatus()
-                                                                 : Refused("specd_open");
+  return Done("specd_open", specd_open(uri.c_str(), &options, &engine_));
 }
 
 absl::StatusOr<float*> CEngine::Bind(uint32_t role, uint32_t num_rows, uint32_t vocab_size) {
   specd_region region;
   const uint64_t num_elements = uint64_t{num_rows} * vocab_size;
-  if (specd_alloc(engine_, num_elements * sizeof(float), &region) != SPECD_OK) {
-    return Refused("specd_alloc");
-  }
+  SPECD_TRY(Done("specd_alloc", specd_alloc(engine_, num_elements * sizeof(float), &region)));
   specd_tensor tensor;
   specd_tensor_init(&tensor);
   tensor.region = region.id;
   tensor.num_rows = num_rows;
-  if (specd_bind(engine_, role, &tensor) != SPECD_OK) return Refused("specd_bind");
+  SPECD_TRY(Done("specd_bind", specd_bind(engine_, role, &tensor)));
   auto* const rows = static_cast<float*>(region.data);
   std::fill(rows, rows + num_elements, 0.0f);
   return rows;
@@ -117,9 +116,8 @@ absl::StatusOr<specd_sequence_info> CEngine::OpenSequence(const std::string& nam
                                                           const specd_params& params) {
   specd_sequence_info info = {};
   info.struct_size = sizeof(info);
-  if (specd_open_sequence(engine_, name.c_str(), &params, &info) != SPECD_OK) {
-    return Refused("specd_open_sequence");
-  }
+  SPECD_TRY(
+      Done("specd_open_sequence", specd_open_sequence(engine_, name.c_str(), &params, &info)));
   return info;
 }
 
@@ -129,11 +127,9 @@ absl::StatusOr<double> CEngine::RunRound(const std::vector<specd_draft>& parts,
   done->struct_size = sizeof(*done);
   done->result_size = sizeof(specd_result);
   const SteadyClock::time_point start = SteadyClock::now();
-  if (specd_submit(engine_, NextRound(), parts.data(), static_cast<uint32_t>(parts.size())) !=
-      SPECD_OK) {
-    return Refused("specd_submit");
-  }
-  if (specd_poll(engine_, done, kTimeoutMs) != SPECD_OK) return Refused("specd_poll");
+  SPECD_TRY(Done("specd_submit", specd_submit(engine_, NextRound(), parts.data(),
+                                              static_cast<uint32_t>(parts.size()))));
+  SPECD_TRY(Done("specd_poll", specd_poll(engine_, done, kTimeoutMs)));
   const double time_us = MicrosSince(start);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (done->results[i].status != SPECD_STATUS_OK) return Broken("a sequence was not verified");

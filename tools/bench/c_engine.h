@@ -42,8 +42,8 @@ class DaemonProcess {
   const pid_t pid_;
 };
 
-// The error of a call of the C interface that failed.
-absl::Status Refused(std::string_view call);
+// The status of a call of the C interface that returned this code.
+absl::Status Done(std::string_view call, int code);
 
 class CEngine {
  public:

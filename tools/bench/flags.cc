@@ -8,60 +8,58 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "kernels/core/check.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
+
+using Kind = Flag::Kind;
 
 std::vector<std::string> Split(const std::string& text) {
   return absl::StrSplit(text, ',', absl::SkipEmpty());
 }
 
-absl::Status CheckChoices(std::string_view suite, const Flag& flag, const std::string& text) {
-  for (const std::string& item : flag.is_list ? Split(text) : std::vector<std::string>{text}) {
-    if (std::find(flag.choices.begin(), flag.choices.end(), item) != flag.choices.end()) continue;
-    if (flag.name == "case") {
-      return absl::InvalidArgumentError(
-          fmt::format("case = {} is unknown: specd-bench {} --list names them", item, suite));
-    }
-    return absl::InvalidArgumentError(
-        fmt::format("{} = {} is none of {}", flag.name, item, fmt::join(flag.choices, ", ")));
-  }
-  return absl::OkStatus();
+template <class... Args>
+absl::Status Refused(fmt::format_string<Args...> format, Args&&... args) {
+  return absl::InvalidArgumentError(fmt::format(format, std::forward<Args>(args)...));
 }
 
-absl::Status CheckNumbers(const Flag& flag, const std::string& text) {
-  const bool is_whole = flag.kind == Flag::Kind::kWhole;
-  const std::vector<std::string> items = absl::StrSplit(text, ',');
-  bool is_right = flag.is_list || items.size() == 1;
-  for (const std::string& item : items) {
-    double number = 0;
-    is_right = is_right && absl::SimpleAtod(item, &number) && number >= flag.minimum &&
-               number <= flag.maximum && (!is_whole || number == std::floor(number));
-  }
-  if (is_right) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      fmt::format("{} = {} is not {} in {:.0f} .. {:.0f}, such as {}={}", flag.name, text,
-                  !is_whole      ? "a number"
-                  : flag.is_list ? "a list of whole numbers"
-                                 : "one whole number",
-                  flag.minimum, flag.maximum, flag.name, flag.usual));
+bool IsRight(const Flag& flag, const std::string& item) {
+  double number = 0;
+  return absl::SimpleAtod(item, &number) && number >= flag.minimum && number <= flag.maximum &&
+         (flag.kind == Kind::kReal || number == std::floor(number));
 }
 
 absl::Status CheckValue(std::string_view suite, const Flag& flag, const std::string& text) {
-  if (flag.kind == Flag::Kind::kSwitch) {
+  if (flag.kind == Kind::kSwitch) {
     if (text == "true" || text == "false") return absl::OkStatus();
-    return absl::InvalidArgumentError(fmt::format(
-        "{} = {} is neither true nor false; give --{} alone", flag.name, text, flag.name));
+    return Refused("{0} = {1} is neither true nor false; give --{0} alone", flag.name, text);
   }
-  if (flag.kind == Flag::Kind::kText) {
-    return flag.choices.empty() ? absl::OkStatus() : CheckChoices(suite, flag, text);
+  if (flag.kind == Kind::kText) {
+    for (const auto& item : flag.is_list ? Split(text) : std::vector<std::string>{text}) {
+      if (flag.choices.empty() || std::ranges::count(flag.choices, item) > 0) continue;
+      if (flag.name != "case") {
+        return Refused("{} = {} is none of {}", flag.name, item, fmt::join(flag.choices, ", "));
+      }
+      return Refused("case = {} is unknown: specd-bench {} --list names them", item, suite);
+    }
+    return absl::OkStatus();
   }
-  return CheckNumbers(flag, text);
+  const std::vector<std::string> items = absl::StrSplit(text, ',');
+  const auto is_right = [&flag](const std::string& item) { return IsRight(flag, item); };
+  if ((flag.is_list || items.size() == 1) && std::ranges::all_of(items, is_right)) {
+    return absl::OkStatus();
+  }
+  return Refused("{0} = {1} is not {2} in {3:.0f} .. {4:.0f}, such as {0}={5}", flag.name, text,
+                 flag.kind == Kind::kReal ? "a number"
+                 : flag.is_list           ? "a list of whole numbers"
+                                          : "one whole number",
+                 flag.minimum, flag.maximum, flag.usual);
 }
 
 }  // namespace
 
-absl::StatusOr<Flags> Flags::Read(std::string_view suite, std::vector<Flag> table,
+absl::StatusOr<Flags> Flags::Read(std::string_view suite, const std::vector<Flag>& table,
                                   std::span<const std::string> arguments) {
   Flags flags;
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -69,27 +67,21 @@ absl::StatusOr<Flags> Flags::Read(std::string_view suite, std::vector<Flag> tabl
         std::min({arguments[i].find_first_not_of('-'), arguments[i].size(), size_t{2}});
     const std::string given = arguments[i].substr(dashes);
     const size_t equal = std::min(given.find('='), given.size());
-    const auto flag = std::find_if(table.begin(), table.end(), [&](const Flag& known) {
-      return known.name == given.substr(0, equal);
-    });
+    const auto flag = std::ranges::find(table, given.substr(0, equal), &Flag::name);
     if (flag == table.end() || dashes == 0) {
       std::vector<std::string_view> names;
       for (const Flag& known : table) names.push_back(known.name);
-      return absl::InvalidArgumentError(fmt::format("{} is no flag of {}, which takes {}",
-                                                    given.substr(0, equal), suite,
-                                                    fmt::join(names, ", ")));
+      return Refused("{} is no flag of {}, which takes {}", given.substr(0, equal), suite,
+                     fmt::join(names, ", "));
     }
     std::string value = "true";
     if (equal < given.size()) {
       value = given.substr(equal + 1);
-    } else if (flag->kind != Flag::Kind::kSwitch) {
-      if (++i == arguments.size()) {
-        return absl::InvalidArgumentError(
-            fmt::format("{} has no value; give --{}=VALUE", flag->name, flag->name));
-      }
+    } else if (flag->kind != Kind::kSwitch) {
+      if (++i == arguments.size()) return Refused("{0} has no value; give --{0}=VALUE", flag->name);
       value = arguments[i];
     }
-    if (absl::Status status = CheckValue(suite, *flag, value); !status.ok()) return status;
+    SPECD_TRY(CheckValue(suite, *flag, value));
     flags.values_.insert_or_assign(std::string(flag->name), value);
   }
   const bool is_quick = flags.values_.contains("quick") && flags.IsOn("quick");
@@ -125,7 +117,7 @@ std::string HelpOf(const std::vector<Flag>& table) {
   std::string text;
   for (const Flag& flag : table) {
     text += fmt::format("  --{:<11} {}", flag.name, flag.help);
-    if (flag.kind == Flag::Kind::kWhole || flag.kind == Flag::Kind::kReal) {
+    if (flag.kind == Kind::kWhole || flag.kind == Kind::kReal) {
       text += fmt::format("; {:.0f} .. {:.0f}", flag.minimum, flag.maximum);
     }
     if (!flag.usual.empty()) text += fmt::format("; default {}", flag.usual);

@@ -27,12 +27,31 @@ struct Flag {
   double maximum = 0;
   bool is_list = false;  // separated by commas
   std::vector<std::string_view> choices = {};
+
+  // A list of numbers in a range.
+  struct Range {
+    double minimum;
+    double maximum;
+  };
+  static Flag Wholes(std::string_view name, std::string_view help, Range range, std::string usual,
+                     std::string quick = "") {
+    return {name, Kind::kWhole, help, usual, quick, range.minimum, range.maximum, true};
+  }
+  static Flag Reals(std::string_view name, std::string_view help, Range range, std::string usual,
+                    std::string quick = "") {
+    return {name, Kind::kReal, help, usual, quick, range.minimum, range.maximum, true};
+  }
+  // One number.
+  static Flag Whole(std::string_view name, std::string_view help, Range range, std::string usual,
+                    std::string quick = "") {
+    return {name, Kind::kWhole, help, usual, quick, range.minimum, range.maximum};
+  }
 };
 
 class Flags {
  public:
   // INVALID_ARGUMENT names the flag, the value, what is allowed and what to do.
-  static absl::StatusOr<Flags> Read(std::string_view suite, std::vector<Flag> table,
+  static absl::StatusOr<Flags> Read(std::string_view suite, const std::vector<Flag>& table,
                                     std::span<const std::string> arguments);
 
   // REQUIRES, of all: the table has the flag, with that kind.

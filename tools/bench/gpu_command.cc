@@ -4,22 +4,17 @@
 #include "kernels/cuda/cuda_driver.h"
 #include "tools/bench/gpu_suite.h"
 #include "tools/bench/probes/cuda_probes.h"
-#include "tools/bench/suite.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
 
 absl::Status RunGpu(const Flags& flags, Output* out) {
   const VerifyOptions options = OptionsOf(flags, GpuCases(), ReadMachine());
-  const absl::StatusOr<OpenGpu> gpu = OpenFirstGpu(MakeCudaDriver(), MakeCudaProbes);
-  if (!gpu.ok()) return gpu.status();
-  out->Begin(gpu->device.name, fmt::format("{}; L2 {:.0f} MiB", gpu->device.name,
-                                           static_cast<double>(gpu->device.l2_bytes) / 1048576));
-  return GpuSuite(options, *gpu,
-                  {.make_backend = [] { return MakeBackend("cuda"); },
-                   .on_progress = [&](std::string_view text) { out->Show(text); },
-                   .on_result = [&](const Measurement& measurement) { Print(measurement, out); }})
-      .Run();
+  SPECD_TAKE(const OpenGpu gpu, OpenFirstGpu(MakeCudaDriver(), MakeCudaProbes));
+  out->Begin(gpu.device.name, fmt::format("{}; L2 {:.0f} MiB", gpu.device.name,
+                                          static_cast<double>(gpu.device.l2_bytes) / 1048576));
+  return GpuSuite(options, gpu, HooksFor("cuda", out)).Run();
 }
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include "kernels/core/check.h"
 #include "kernels/cuda/task_upload.h"
 #include "kernels/warps/fused_round.h"
-#include "tools/bench/answer_difference.h"
 #include "tools/bench/needed_rows.h"
+#include "tools/bench/round_check.h"
 
 namespace specd::bench {
 namespace {

@@ -8,7 +8,8 @@
 #include <utility>
 
 #include "kernels/cuda/captured_graph.h"
-#include "tools/bench/answer_difference.h"
+#include "tools/bench/round_check.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -22,9 +23,9 @@ constexpr int64_t kCachesBetween = 4;
 // them.
 constexpr double kWholeShare = 0.1;
 
-absl::Status Failure(const Cell& cell, const GpuResult& result) {
-  return absl::InternalError(
-      fmt::format("{}: the device failed: {}", Describe(cell), result.text()));
+absl::Status StatusOf(const GpuResult& result) {
+  if (result.ok()) return absl::OkStatus();
+  return absl::InternalError(fmt::format("the device failed: {}", result.text()));
 }
 
 // The three points in time of a replay.
@@ -34,50 +35,56 @@ class Events {
   Events(const Events&) = delete;
   Events& operator=(const Events&) = delete;
   ~Events() {
-    for (GpuProbes::Event* const event : {start, middle, end}) {
-      if (event == nullptr) continue;
-      const GpuResult result = probes_->DestroyEvent(event);
+    for (GpuProbes::Event* const event : all_) {
+      const GpuResult result = event == nullptr ? GpuResult::Ok() : probes_->DestroyEvent(event);
       if (!result.ok()) fmt::print(stderr, "specd-bench: an event: {}\n", result.text());
     }
   }
 
-  GpuResult Create() {
-    GpuResult result = probes_->CreateEvent(&start);
-    if (result.ok()) result = probes_->CreateEvent(&middle);
-    if (result.ok()) result = probes_->CreateEvent(&end);
-    return result;
+  absl::Status Create() {
+    for (GpuProbes::Event*& event : all_) SPECD_TRY(StatusOf(probes_->CreateEvent(&event)));
+    return absl::OkStatus();
   }
-
-  GpuProbes::Event* start = nullptr;
-  GpuProbes::Event* middle = nullptr;
-  GpuProbes::Event* end = nullptr;
+  GpuResult Record(size_t event) const { return probes_->RecordEvent(all_[event]); }
+  // Adds the time between this event and the next, divided by the number of rounds.
+  absl::Status Add(size_t event, size_t num_rounds, Times* times_us) const {
+    double time_us = 0;
+    SPECD_TRY(StatusOf(probes_->ElapsedUs(all_[event], all_[event + 1], &time_us)));
+    times_us->push_back(time_us / static_cast<double>(num_rounds));
+    return absl::OkStatus();
+  }
 
  private:
   GpuProbes* probes_;
+  GpuProbes::Event* all_[3] = {};
 };
 
 // One replay: every round, then a read of every round's rows. If weights alone are timed, every
 // round comes before, so that answers can be checked. Then come every round's sums of weights,
 // first with our exp2.
-GpuResult Capture(GpuDriver* driver, GpuProbes* probes, const std::vector<int32_t>& order,
-                  bool weights_only, const Events& events, GpuRounds* rounds,
-                  CapturedGraph* graph) {
+GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, bool weights_only,
+                  const Events& events, GpuRounds* rounds, CapturedGraph* graph) {
   return graph->Capture(driver, [&] {
+    GpuResult result = GpuResult::Ok();
     const auto each = [&](const auto& launch) {
-      GpuResult result = GpuResult::Ok();
       for (size_t i = 0; i < order.size() && result.ok(); ++i) result = launch(order[i]);
-      return result;
+    };
+    const auto record = [&](size_t event) {
+      if (result.ok()) result = events.Record(event);
     };
     const auto run = [&](int32_t round) { return rounds->LaunchRound(round); };
-    const auto read = [&](int32_t round) { return rounds->LaunchRead(round); };
-    const auto weigh = [&](int32_t round) { return rounds->LaunchWeights(round, false); };
-    const auto approximate = [&](int32_t round) { return rounds->LaunchWeights(round, true); };
-    GpuResult result = weights_only ? each(run) : GpuResult::Ok();
-    if (result.ok()) result = probes->RecordEvent(events.start);
-    if (result.ok()) result = weights_only ? each(weigh) : each(run);
-    if (result.ok()) result = probes->RecordEvent(events.middle);
-    if (result.ok()) result = weights_only ? each(approximate) : each(read);
-    if (result.ok()) result = probes->RecordEvent(events.end);
+    if (weights_only) each(run);
+    record(0);
+    if (weights_only) {
+      each([&](int32_t round) { return rounds->LaunchWeights(round, /*approximate=*/false); });
+      record(1);
+      each([&](int32_t round) { return rounds->LaunchWeights(round, /*approximate=*/true); });
+    } else {
+      each(run);
+      record(1);
+      each([&](int32_t round) { return rounds->LaunchRead(round); });
+    }
+    record(2);
     return result;
   });
 }
@@ -105,59 +112,43 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(
   return OpenGpu{std::move(driver), std::move(probes), devices[0]};
 }
 
-int32_t GpuSuite::NumRounds(const Cell& cell) const {
-  const int64_t between = kCachesBetween * device_.l2_bytes;
-  return static_cast<int32_t>((between + cell.round_bytes() - 1) / cell.round_bytes() + 1);
-}
-
 absl::Status GpuSuite::Run() {
-  std::vector<Cell> cells = CellsOf(options_, [](const VerifyCase&, DType) { return true; });
-  for (Cell& cell : cells) cell.shape.num_rounds = NumRounds(cell);
-  for (size_t i = 0; i < cells.size(); ++i) {
-    hooks_.on_progress(fmt::format("[{}/{}] {}", i + 1, cells.size(), Describe(cells[i])));
-    if (absl::Status status = RunCell(cells[i]); !status.ok()) return status;
-  }
-  return absl::OkStatus();
+  const int64_t between = kCachesBetween * device_.l2_bytes;
+  const auto num_rounds = [between](const Cell& cell) {
+    return static_cast<int32_t>((between + cell.round_bytes() - 1) / cell.round_bytes() + 1);
+  };
+  const auto all = [](const VerifyCase&, DType) { return true; };
+  return RunCells(CellsOf(options_, all), hooks_, num_rounds, [this](const Cell& cell) {
+    const absl::Status status = RunCell(cell);
+    const std::string name = Describe(cell);
+    const std::string what(status.message());
+    if (status.ok() || what.starts_with(name)) return status;
+    return absl::Status(status.code(), fmt::format("{}: {}", name, what));
+  });
 }
 
 absl::Status GpuSuite::RunCell(const Cell& cell) {
-  const VerifyCase& verify_case = *cell.verify_case;
-  const absl::StatusOr<Pools> pools = pools_.For(cell);
-  if (!pools.ok()) return pools.status();
-  absl::StatusOr<std::unique_ptr<Backend>> cpu = MakeBackend("cpu");
-  if (!cpu.ok()) return cpu.status();
-  absl::Status status = Prepare(cell, options_.threads, cpu->get());
-  if (!status.ok()) return status;
-  const absl::StatusOr<std::unique_ptr<RoundSet>> set =
-      RoundSet::Make(verify_case, cell.shape, *pools->target, pools->draft, cpu->get());
-  if (!set.ok()) return set.status();
-
-  Measurement measurement = MeasurementOf(cell, *pools);
-  measurement.threads = 0;
-  measurement.ratio_of =
-      verify_case.weights_only ? kApproximateExp2 : BaselineName(Baseline::kRead);
-  std::vector<RoundAnswer> expected;
-  for (int32_t round = 0; round < cell.shape.num_rounds; ++round) {
-    RoundAnswer answer = (*set)->MakeAnswer();
-    status = (*cpu)->Run((*set)->Batch(round, &answer));
-    if (!status.ok()) return status;
+  SPECD_TAKE(auto cpu, MakeBackend("cpu"));
+  SPECD_TAKE(AnsweredCell answered, AnswerCell(cell, options_.threads, std::move(cpu), &pools_));
+  const bool weights_only = cell.verify_case->weights_only;
+  Measurement& cold = answered.measurement;
+  cold.threads = 0;
+  cold.ratio_of = weights_only ? kApproximateExp2 : kRead;
+  for (const RoundAnswer& answer : answered.answers) {
     // Sums of weights that are timed alone are not compared. Only the rounds before them are.
     for (const TaskOutcome& outcome : answer.outcomes) {
-      measurement.num_checked += verify_case.weights_only ? 0 : outcome.num_tokens;
+      cold.num_checked += weights_only ? 0 : outcome.num_tokens;
     }
-    expected.push_back(std::move(answer));
   }
-  GpuRounds rounds(driver_, probes_, **set);
-  const GpuResult loaded = rounds.Load(expected);
-  if (!loaded.ok()) return Failure(cell, loaded);
-  Measurement warm = measurement;
-  status = Time(cell, expected, true, &rounds, &measurement);
-  if (status.ok()) status = Time(cell, expected, false, &rounds, &warm);
-  if (status.ok() && !verify_case.weights_only) {
-    status = TimeWhole(cell, **set, rounds, expected, &measurement, &warm);
+  GpuRounds rounds(driver_, probes_, *answered.set);
+  SPECD_TRY(StatusOf(rounds.Load(answered.answers)));
+  Measurement warm = cold;
+  warm.cold = false;
+  for (Measurement* const each : {&cold, &warm}) {
+    SPECD_TRY(Time(cell, answered.answers, &rounds, each));
   }
-  if (!status.ok()) return status;
-  hooks_.on_result(measurement);
+  if (!weights_only) SPECD_TRY(TimeWhole(cell, answered, rounds, &cold, &warm));
+  hooks_.on_result(cold);
   hooks_.on_result(warm);
   return absl::OkStatus();
 }
@@ -166,95 +157,75 @@ absl::Status GpuSuite::RunCell(const Cell& cell) {
 // its tasks in host memory and its rows on the device, and ends when its answer is in host memory.
 // Whole rounds are timed apart from the replays, whose first rounds would otherwise find their rows
 // in the cache.
-absl::Status GpuSuite::TimeWhole(const Cell& cell, const RoundSet& set, const GpuRounds& rounds,
-                                 const std::vector<RoundAnswer>& expected, Measurement* cold,
-                                 Measurement* warm) {
-  const auto failure = [&](const absl::Status& status) {
-    return absl::Status(status.code(),
-                        fmt::format("{}: {}", Describe(cell), std::string(status.message())));
-  };
-  absl::StatusOr<std::unique_ptr<Backend>> backend = hooks_.make_backend();
-  if (!backend.ok()) return failure(backend.status());
-  absl::Status status = Prepare(cell, 1, backend->get());
-  if (!status.ok()) return failure(status);
+absl::Status GpuSuite::TimeWhole(const Cell& cell, const AnsweredCell& answered,
+                                 const GpuRounds& rounds, Measurement* cold, Measurement* warm) {
+  SPECD_TAKE(const auto backend, hooks_.make_backend());
+  SPECD_TRY(backend->Prepare(cell.limits(1)));
   for (Measurement* const measurement : {cold, warm}) {
     const auto num_rounds = static_cast<size_t>(measurement->cold ? cell.shape.num_rounds : 1);
-    std::vector<double> times_us;
+    Times times_us;
     const auto run_once = [&](size_t index) -> absl::Status {
       const auto round = static_cast<int32_t>(index % num_rounds);
-      RoundAnswer answer = set.MakeAnswer();  // a new answer, so that a missing write is noticed
+      // A new answer, so that a missing write is noticed.
+      RoundAnswer answer = answered.set->MakeAnswer();
       const RoundBatch batch = rounds.Batch(round, &answer);
       const SteadyClock::time_point start = SteadyClock::now();
-      const absl::Status run = (*backend)->Run(batch);
+      const absl::Status run = backend->Run(batch);
       times_us.push_back(MicrosSince(start));
-      if (!run.ok()) return run;
+      SPECD_TRY(run);
       const std::string difference =
-          DifferenceOf(set, round, answer, expected[static_cast<size_t>(round)]);
+          DifferenceOf(*answered.set, round, answer, answered.answers[static_cast<size_t>(round)]);
       return difference.empty() ? run : absl::InternalError("as a whole, " + difference);
     };
-    for (size_t i = 0; i < num_rounds && status.ok(); ++i) status = run_once(i);
+    for (size_t i = 0; i < num_rounds; ++i) SPECD_TRY(run_once(i));
     times_us.clear();
-    if (status.ok()) status = Repeat({kWholeShare * options_.seconds}, run_once);
-    if (!status.ok()) return failure(status);
+    SPECD_TRY(Repeat({kWholeShare * options_.seconds}, run_once));
     measurement->whole_us = Summarise(std::move(times_us));
   }
   return absl::OkStatus();
 }
 
-absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,
+absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& expected,
                             GpuRounds* rounds, Measurement* measurement) {
+  const bool cold = measurement->cold;
   std::vector<int32_t> order(static_cast<size_t>(cold ? cell.shape.num_rounds : kWarmLaunches), 0);
   for (size_t i = 0; cold && i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
   Events events(probes_);
   CapturedGraph graph;
-  GpuResult result = events.Create();
-  if (result.ok()) {
-    result =
-        Capture(driver_, probes_, order, cell.verify_case->weights_only, events, rounds, &graph);
-  }
-  if (!result.ok()) return Failure(cell, result);
-
+  SPECD_TRY(events.Create());
+  SPECD_TRY(
+      StatusOf(Capture(driver_, order, cell.verify_case->weights_only, events, rounds, &graph)));
   const auto replay = [&] {
     const GpuResult launched = graph.Launch();
     const GpuResult finished = driver_->Synchronize();
-    return launched.ok() ? finished : launched;
+    return StatusOf(launched.ok() ? finished : launched);
   };
-  const auto check = [&] {
+  const auto check = [&]() -> absl::Status {
     rounds->SpoilAnswers();
-    const GpuResult run = replay();
-    if (!run.ok()) return Failure(cell, run);
+    SPECD_TRY(replay());
     for (const int32_t round : order) {
       const std::string difference =
           rounds->Difference(round, expected[static_cast<size_t>(round)]);
-      if (difference.empty()) continue;
-      return absl::InternalError(fmt::format("{}: {}", Describe(cell), difference));
+      if (!difference.empty()) return absl::InternalError(difference);
     }
     return absl::OkStatus();
   };
 
-  absl::Status status = check();  // also warms up: the first replay is not timed
-  if (!status.ok()) return status;
-  const auto num_rounds = static_cast<double>(order.size());
-  PairedTimes times;
-  status = Repeat({options_.seconds}, [&](size_t) {
-    double case_us = 0;
-    double base_us = 0;
-    GpuResult timed = replay();
-    if (timed.ok()) timed = probes_->ElapsedUs(events.start, events.middle, &case_us);
-    if (timed.ok()) timed = probes_->ElapsedUs(events.middle, events.end, &base_us);
-    times.case_us.push_back(case_us / num_rounds);
-    times.base_us.push_back(base_us / num_rounds);
-    return timed.ok() ? absl::OkStatus() : Failure(cell, timed);
-  });
-  if (!status.ok()) return status;
-  status = check();  // the timed rounds must still give these answers
-  if (!status.ok()) return status;
+  SPECD_TRY(check());  // also warms up: the first replay is not timed
+  Times case_us;
+  Times base_us;
+  SPECD_TRY(Repeat({options_.seconds}, [&](size_t) -> absl::Status {
+    SPECD_TRY(replay());
+    SPECD_TRY(events.Add(0, order.size(), &case_us));
+    return events.Add(1, order.size(), &base_us);
+  }));
+  SPECD_TRY(check());  // the timed rounds must still give these answers
 
+  SetTimes(case_us, base_us, measurement);
   double read_bytes = 0;
   for (const int32_t round : order) read_bytes += rounds->read_bytes(round);
-  measurement->cold = cold;
-  SetTimes(times, measurement);
-  measurement->base_gigabytes_per_s = read_bytes / num_rounds / measurement->base_us.median / 1e3;
+  measurement->base_gigabytes_per_s =
+      read_bytes / static_cast<double>(order.size()) / measurement->base_us.median / 1e3;
   const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.draft == 5 &&
                           cell.dtype == DType::kBFloat16 &&
                           measurement->rows == RowShapeName(RowShape::kLlm);

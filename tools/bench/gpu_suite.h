@@ -13,21 +13,16 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string_view>
-#include <vector>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "kernels/backend.h"
 #include "kernels/core/gpu_driver.h"
+#include "tools/bench/cells.h"
 #include "tools/bench/gpu_rounds.h"
-#include "tools/bench/measurement.h"
-#include "tools/bench/pool_cache.h"
 #include "tools/bench/probes/gpu_probes.h"
-#include "tools/bench/verify_suite.h"
 
 namespace specd::bench {
 
@@ -46,16 +41,9 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(
 
 class GpuSuite {
  public:
-  struct Hooks {
-    // Makes a backend that runs rounds on the suite's device.
-    std::function<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend;
-    std::function<void(std::string_view)> on_progress;  // is told each piece of work
-    std::function<void(const Measurement&)> on_result;
-  };
-
   // Uses the cases, sizes, types, rows and seconds of the options, and their threads for the CPU.
-  // `gpu` outlives the suite.
-  GpuSuite(const VerifyOptions& options, const OpenGpu& gpu, Hooks hooks)
+  // The backend of the hooks runs rounds on the suite's device. `gpu` outlives the suite.
+  GpuSuite(const VerifyOptions& options, const OpenGpu& gpu, RoundHooks hooks)
       : options_(options),
         device_(gpu.device),
         driver_(gpu.driver.get()),
@@ -66,20 +54,18 @@ class GpuSuite {
   absl::Status Run();
 
  private:
-  int32_t NumRounds(const Cell& cell) const;
   absl::Status RunCell(const Cell& cell);
-  absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, bool cold,
-                    GpuRounds* rounds, Measurement* measurement);
+  absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, GpuRounds* rounds,
+                    Measurement* measurement);
   // Times the cold and the warm state.
-  absl::Status TimeWhole(const Cell& cell, const RoundSet& set, const GpuRounds& rounds,
-                         const std::vector<RoundAnswer>& expected, Measurement* cold,
-                         Measurement* warm);
+  absl::Status TimeWhole(const Cell& cell, const AnsweredCell& answered, const GpuRounds& rounds,
+                         Measurement* cold, Measurement* warm);
 
   VerifyOptions options_;
   GpuDevice device_;
   GpuDriver* driver_;
   GpuProbes* probes_;
-  Hooks hooks_;
+  RoundHooks hooks_;
   PoolCache pools_;
 };
 

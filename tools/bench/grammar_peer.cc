@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/escaping.h"
 #include "simdjson.h"
 #include "speculative/grammar/base/grammar_request.h"
 #include "tools/bench/python_script.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -16,23 +20,14 @@ std::string ToHex(std::string_view bytes) {
 
 // The names of xgrammar_peer.py.
 std::string_view PeerName(grammar::GrammarKind kind) {
-  switch (kind) {
-    case grammar::GrammarKind::kNone:
-      break;
-    case grammar::GrammarKind::kJsonSchema:
-      return "json";
-    case grammar::GrammarKind::kJsonObject:
-      return "json_object";
-    case grammar::GrammarKind::kRegex:
-      return "regex";
-    case grammar::GrammarKind::kEbnf:
-      return "ebnf";
-    case grammar::GrammarKind::kChoice:
-      return "choice";
-    case grammar::GrammarKind::kStructuralTag:
-      return "structural_tag";
-  }
-  return "none";
+  using Kind = grammar::GrammarKind;
+  constexpr std::pair<Kind, std::string_view> kNames[] = {
+      {Kind::kJsonSchema, "json"}, {Kind::kJsonObject, "json_object"},
+      {Kind::kRegex, "regex"},     {Kind::kEbnf, "ebnf"},
+      {Kind::kChoice, "choice"},   {Kind::kStructuralTag, "structural_tag"}};
+  const auto* const found =
+      std::ranges::find(kNames, kind, &std::pair<Kind, std::string_view>::first);
+  return found == std::end(kNames) ? "none" : found->second;
 }
 
 absl::Status Strange(std::string_view answer) {
@@ -44,9 +39,8 @@ absl::Status Strange(std::string_view answer) {
 
 absl::StatusOr<std::unique_ptr<GrammarPeer>> GrammarPeer::Start(
     const std::string& interpreter, const SyntheticVocabulary& vocabulary, int32_t vocab_size) {
-  absl::StatusOr<std::unique_ptr<PythonProcess>> process =
-      PythonProcess::Start({.interpreter = interpreter, .script = kXgrammarScript});
-  if (!process.ok()) return process.status();
+  SPECD_TAKE(std::unique_ptr<PythonProcess> process,
+             PythonProcess::Start({.interpreter = interpreter, .script = kXgrammarScript}));
   std::string tokens;
   for (TokenId id = 0; id < vocabulary.vocabulary().size(); ++id) {
     const bool is_special = vocabulary.vocabulary().IsSpecial(id);
@@ -54,42 +48,41 @@ absl::StatusOr<std::unique_ptr<GrammarPeer>> GrammarPeer::Start(
                           is_special ? "" : ToHex(vocabulary.vocabulary().Bytes(id)));
   }
   const absl::StatusOr<std::string> answer =
-      (*process)->Ask(fmt::format(R"({{"vocab_size": {}, "eos": {}, "tokens": [{}]}})", vocab_size,
-                                  vocabulary.eos_id(), tokens));
+      process->Ask(fmt::format(R"({{"vocab_size": {}, "eos": {}, "tokens": [{}]}})", vocab_size,
+                               vocabulary.eos_id(), tokens));
   if (!answer.ok()) {
     return absl::FailedPreconditionError(
         fmt::format("python = {} did not start {}; give an interpreter that has the package and "
                     "what it needs (tools/bench/README.md, \"Grammars\")",
                     interpreter, kName));
   }
-  return std::unique_ptr<GrammarPeer>(new GrammarPeer(*std::move(process)));
+  return std::unique_ptr<GrammarPeer>(new GrammarPeer(std::move(process)));
 }
 
 absl::StatusOr<size_t> GrammarPeer::Add(const GrammarText& text,
                                         const std::vector<TokenId>& tokens) {
-  const absl::StatusOr<std::string> answer =
+  SPECD_TAKE(
+      const std::string answer,
       process_->Ask(fmt::format(R"({{"kind": "{}", "text": "{}", "ids": [{}]}})",
-                                PeerName(text.kind), ToHex(text.text), fmt::join(tokens, ", ")));
-  if (!answer.ok()) return answer.status();
+                                PeerName(text.kind), ToHex(text.text), fmt::join(tokens, ", "))));
   simdjson::dom::parser parser;
   simdjson::dom::element parsed;
   uint64_t bytes = 0;
   std::string_view why;
-  if (parser.parse(*answer).get(parsed) != simdjson::SUCCESS) return Strange(*answer);
+  if (parser.parse(answer).get(parsed) != simdjson::SUCCESS) return Strange(answer);
   if (parsed["bytes"].get(bytes) == simdjson::SUCCESS) return static_cast<size_t>(bytes);
   if (parsed["refused"].get(why) == simdjson::SUCCESS) {
     return absl::UnimplementedError(std::string(why));
   }
-  if (parsed["wrong"].get(why) != simdjson::SUCCESS) return Strange(*answer);
+  if (parsed["wrong"].get(why) != simdjson::SUCCESS) return Strange(answer);
   return absl::InternalError(fmt::format("{}: {}", kName, why));
 }
 
 absl::Status GrammarPeer::Run(size_t lane, GrammarSamples* samples) {
-  const absl::StatusOr<std::string> answer = process_->Ask(fmt::format(R"({{"run": {}}})", lane));
-  if (!answer.ok()) return answer.status();
+  SPECD_TAKE(const std::string answer, process_->Ask(fmt::format(R"({{"run": {}}})", lane)));
   simdjson::dom::parser parser;
   simdjson::dom::object times;
-  if (parser.parse(*answer).get(times) != simdjson::SUCCESS) return Strange(*answer);
+  if (parser.parse(answer).get(times) != simdjson::SUCCESS) return Strange(answer);
   for (size_t i = 0; i < kNumGrammarCases; ++i) {
     simdjson::dom::array values;
     if (times[GrammarCaseName(static_cast<GrammarCase>(i))].get(values) != simdjson::SUCCESS) {
@@ -97,7 +90,7 @@ absl::Status GrammarPeer::Run(size_t lane, GrammarSamples* samples) {
     }
     for (const simdjson::dom::element value : values) {
       double us = 0;
-      if (value.get(us) != simdjson::SUCCESS) return Strange(*answer);
+      if (value.get(us) != simdjson::SUCCESS) return Strange(answer);
       (*samples)[i].push_back(us);
     }
   }

@@ -12,8 +12,7 @@
 #include "kernels/core/edits.h"
 #include "speculative/grammar/compiler/grammar_compiler.h"
 #include "speculative/sequence/sequence_grammar.h"
-#include "tools/bench/suite.h"
-#include "tools/bench/timing.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -25,37 +24,15 @@ void Time(GrammarCase grammar_case, GrammarSamples* samples, absl::FunctionRef<v
   (*samples)[static_cast<size_t>(grammar_case)].push_back(time_us);
 }
 
-constexpr std::array<CaseWords, kNumGrammarCases> kCaseWords = {{
-    {"compile", "compile a constraint that was not seen before"},
-    {"first_mask", "the first mask of a grammar that was just compiled"},
-    {"cold_mask", "each mask along a text, the first time"},
-    {"warm_mask", "the same masks again, by another matcher"},
-    {"accept", "each token of a text"},
-    {"rollback", "the last five tokens"},
-    {"fork", "a copy of a matcher, after each token"},
-    {"round_k5", "the six places of a draft of five, and the commit of what is kept"},
-    {"memory", "bytes of a compiled grammar, and of what it made along a text"},
-    {"fill_threads", "the masks of a batch of such rounds, by one thread and by all"},
-}};
-
 }  // namespace
-
-std::string_view GrammarCaseName(GrammarCase grammar_case) {
-  return kCaseWords[static_cast<size_t>(grammar_case)].name;
-}
-
-std::string_view GrammarCaseSummary(GrammarCase grammar_case) {
-  return kCaseWords[static_cast<size_t>(grammar_case)].summary;
-}
 
 std::unique_ptr<grammar::GrammarMatcher> GrammarReplay::NewMatcher(const Compiled& compiled) const {
   return compiled->NewMatcher({.stop_ids = {tokens_.back()}});
 }
 
 absl::Status GrammarReplay::Check() const {
-  const absl::StatusOr<Compiled> compiled = compiler_->CompileAnew(request_);
-  if (!compiled.ok()) return compiled.status();
-  const std::unique_ptr<grammar::GrammarMatcher> matcher = NewMatcher(*compiled);
+  SPECD_TAKE(const Compiled compiled, compiler_->CompileAnew(request_));
+  const std::unique_ptr<grammar::GrammarMatcher> matcher = NewMatcher(compiled);
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const bool is_allowed = matcher->Mask().Allows(tokens_[i]);
     const bool is_accepted = matcher->Accept(tokens_[i]);
@@ -83,8 +60,8 @@ void GrammarReplay::RunMatcher(const Compiled& compiled, GrammarSamples* samples
   const std::unique_ptr<grammar::GrammarMatcher> first = NewMatcher(compiled);
   grammar::MaskRow row;
   Time(GrammarCase::kFirstMask, samples, [&] { row = first->Mask(); });
-  std::vector<double>& cold = (*samples)[static_cast<size_t>(GrammarCase::kColdMask)];
-  cold.push_back((*samples)[static_cast<size_t>(GrammarCase::kFirstMask)].back());
+  (*samples)[static_cast<size_t>(GrammarCase::kColdMask)].push_back(
+      (*samples)[static_cast<size_t>(GrammarCase::kFirstMask)].back());
   for (size_t i = 0; i + 1 < tokens_.size(); ++i) {
     SPECD_CHECK(first->Accept(tokens_[i]));
     Time(GrammarCase::kColdMask, samples, [&] { row = first->Mask(); });

@@ -20,28 +20,43 @@
 #include "absl/status/status.h"
 #include "kernels/core/types.h"
 #include "speculative/grammar/compiler/grammar_compiler.h"
+#include "tools/bench/suite.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 
 enum class GrammarCase {
-  kCompile,      // GrammarCompiler::CompileAnew
-  kFirstMask,    // the first mask of a grammar that was just compiled
-  kColdMask,     // each mask along the text, the first time
-  kWarmMask,     // the same masks again, by another matcher
-  kAccept,       // each token, after its mask
-  kRollback,     // the last five tokens
-  kFork,         // GrammarMatcher::Fork, after each token
-  kRoundK5,      // SequenceGrammar: the six places of a draft of five, and the commit
-  kMemory,       // bytes of the compiled grammar and of what it made along the text
-  kFillThreads,  // MaskFiller: batches of such rounds (grammar_fill.h)
+  kCompile,
+  kFirstMask,
+  kColdMask,
+  kWarmMask,
+  kAccept,
+  kRollback,
+  kFork,
+  kRoundK5,  // SequenceGrammar
+  kMemory,
+  kFillThreads,  // MaskFiller (grammar_fill.h)
 };
-inline constexpr size_t kNumGrammarCases = 10;
+inline constexpr CaseWords kGrammarCases[] = {
+    {"compile", "compile a constraint that was not seen before"},
+    {"first_mask", "the first mask of a grammar that was just compiled"},
+    {"cold_mask", "each mask along a text, the first time"},
+    {"warm_mask", "the same masks again, by another matcher"},
+    {"accept", "each token of a text"},
+    {"rollback", "the last five tokens"},
+    {"fork", "a copy of a matcher, after each token"},
+    {"round_k5", "the six places of a draft of five, and the commit of what is kept"},
+    {"memory", "bytes of a compiled grammar, and of what it made along a text"},
+    {"fill_threads", "the masks of a batch of such rounds, by one thread and by all"},
+};
+inline constexpr size_t kNumGrammarCases = std::size(kGrammarCases);
 
-std::string_view GrammarCaseName(GrammarCase grammar_case);
-std::string_view GrammarCaseSummary(GrammarCase grammar_case);
+inline std::string_view GrammarCaseName(GrammarCase grammar_case) {
+  return kGrammarCases[static_cast<size_t>(grammar_case)].name;
+}
 
 // Samples by case: microseconds, or bytes of kMemory. Those of kFillThreads are elsewhere.
-using GrammarSamples = std::array<std::vector<double>, kNumGrammarCases>;
+using GrammarSamples = std::array<Times, kNumGrammarCases>;
 
 class GrammarReplay {
  public:
@@ -62,7 +77,8 @@ class GrammarReplay {
   // Adds samples of every case but kMemory and kFillThreads. REQUIRES: Check succeeded.
   void Run(GrammarSamples* samples) const;
 
-  size_t num_tokens() const { return tokens_.size(); }
+  const grammar::GrammarRequest& request() const { return request_; }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
 
  private:
   using Compiled = std::shared_ptr<const grammar::CompiledGrammar>;

@@ -20,31 +20,25 @@ std::string_view FileOf(std::string_view name) {
   SPECD_CHECK(false);
 }
 
-std::vector<GrammarText> MakeTexts() {
-  return {
-      {"any_object", GrammarKind::kJsonObject, "", {FileOf("any_object.1.txt")}},
-      {"tool_call",
-       GrammarKind::kJsonSchema,
-       FileOf("tool_call.json"),
-       {FileOf("tool_call.1.txt"), FileOf("tool_call.2.txt")}},
-      {"tree", GrammarKind::kJsonSchema, FileOf("tree.json"), {FileOf("tree.1.txt")}},
-      {"user_record",
-       GrammarKind::kJsonSchema,
-       FileOf("user_record.json"),
-       {FileOf("user_record.1.txt"), FileOf("user_record.2.txt")}},
-      {"patterns", GrammarKind::kJsonSchema, FileOf("patterns.json"), {FileOf("patterns.1.txt")}},
-      {"orders", GrammarKind::kJsonSchema, FileOf("orders.json"), {FileOf("orders.1.txt")}},
-      {"shapes", GrammarKind::kJsonSchema, FileOf("shapes.json"), {FileOf("shapes.1.txt")}},
-      {"settings", GrammarKind::kJsonSchema, FileOf("settings.json"), {FileOf("settings.1.txt")}},
-      {"tags", GrammarKind::kStructuralTag, FileOf("tags.json"), {FileOf("tags.1.txt")}},
-      {"arithmetic", GrammarKind::kEbnf, FileOf("arithmetic.ebnf"), {FileOf("arithmetic.1.txt")}},
-      {"log_line", GrammarKind::kRegex, FileOf("log_line.regex"), {FileOf("log_line.1.txt")}},
-      {"country",
-       GrammarKind::kChoice,
-       FileOf("country.choice"),
-       {FileOf("country.1.txt"), FileOf("country.2.txt")}},
-  };
-}
+// A constraint NAME of schemas/ in the file NAME.ENDING, with texts NAME.1.txt and so on.
+struct Files {
+  std::string_view name;
+  GrammarKind kind;
+  std::string_view ending;
+  int num_texts;
+};
+constexpr Files kFiles[] = {{"any_object", GrammarKind::kJsonObject, "", 1},
+                            {"tool_call", GrammarKind::kJsonSchema, "json", 2},
+                            {"tree", GrammarKind::kJsonSchema, "json", 1},
+                            {"user_record", GrammarKind::kJsonSchema, "json", 2},
+                            {"patterns", GrammarKind::kJsonSchema, "json", 1},
+                            {"orders", GrammarKind::kJsonSchema, "json", 1},
+                            {"shapes", GrammarKind::kJsonSchema, "json", 1},
+                            {"settings", GrammarKind::kJsonSchema, "json", 1},
+                            {"tags", GrammarKind::kStructuralTag, "json", 1},
+                            {"arithmetic", GrammarKind::kEbnf, "ebnf", 1},
+                            {"log_line", GrammarKind::kRegex, "regex", 1},
+                            {"country", GrammarKind::kChoice, "choice", 2}};
 
 std::string ManyProperties() {
   std::string properties;
@@ -60,31 +54,34 @@ std::string Repeated(std::string_view part, int count) {
   return text;
 }
 
+std::vector<GrammarText> MakeTexts() {
+  std::vector<GrammarText> texts;
+  for (const Files& files : kFiles) {
+    GrammarText& text = texts.emplace_back(GrammarText{files.name, files.kind, "", {}});
+    if (!files.ending.empty()) text.text = FileOf(fmt::format("{}.{}", files.name, files.ending));
+    for (int i = 1; i <= files.num_texts; ++i) {
+      text.instances.push_back(FileOf(fmt::format("{}.{}.txt", files.name, i)));
+    }
+  }
+  static const std::string many_properties = ManyProperties();
+  static const std::string long_string = "\"" + Repeated("value of the list ", 40) + "\"";
+  static const std::string long_array = "[" + Repeated("1, ", 200) + "2]";
+  const auto add_large = [&](std::string_view name, std::string_view schema,
+                             std::string_view instance) {
+    texts.push_back({name, GrammarKind::kJsonSchema, schema, {instance}, true});
+  };
+  add_large("many_properties", many_properties,
+            R"({"p17": 1, "p2500": 23, "p4999": 456, "name": "value"})");
+  add_large("long_strings", R"({"type":"string","maxLength":1000000})", long_string);
+  add_large("large_counts", R"({"type":"array","items":{"type":"integer"},"maxItems":1000000})",
+            long_array);
+  return texts;
+}
+
 }  // namespace
 
 std::span<const GrammarText> GrammarTexts() {
   static const std::vector<GrammarText> texts = MakeTexts();
-  return texts;
-}
-
-std::span<const GrammarText> LargeGrammarTexts() {
-  static const std::string many_properties = ManyProperties();
-  static const std::string long_string = "\"" + Repeated("value of the list ", 40) + "\"";
-  static const std::string long_array = "[" + Repeated("1, ", 200) + "2]";
-  static const std::vector<GrammarText> texts = {
-      {"many_properties",
-       GrammarKind::kJsonSchema,
-       many_properties,
-       {R"({"p17": 1, "p2500": 23, "p4999": 456, "name": "value"})"}},
-      {"long_strings",
-       GrammarKind::kJsonSchema,
-       R"({"type":"string","maxLength":1000000})",
-       {long_string}},
-      {"large_counts",
-       GrammarKind::kJsonSchema,
-       R"({"type":"array","items":{"type":"integer"},"maxItems":1000000})",
-       {long_array}},
-  };
   return texts;
 }
 

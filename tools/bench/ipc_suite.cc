@@ -1,8 +1,8 @@
 // The suite `ipc`: what another process adds to the rounds of an engine.
 //
-// The same rounds run embedded and attached, in blocks by turns, so that a disturbance of the
-// machine disturbs both. Before each round the engine computes for a while, as a forward pass
-// would. Engine and daemon have a CPU each; the suite pins its thread.
+// The same rounds run embedded and attached, in blocks by turns. Before each round the engine
+// computes for a while, as a forward pass would. Engine and daemon have a CPU each; the suite pins
+// its thread.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "tools/bench/c_engine.h"
-#include "tools/bench/machine.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -60,20 +60,18 @@ class Player {
     if (uri.starts_with("embedded:")) options.threads = 1;
     options.timeout_ms = CEngine::kTimeoutMs;
     options.spin_us = spin_us;
-    absl::Status status = engine_.Open(uri, options);
-    if (status.ok()) status = BindRows(round);
-    if (!status.ok()) return status;
+    SPECD_TRY(engine_.Open(uri, options));
+    SPECD_TRY(BindRows(round));
     specd_params params;
     specd_params_init(&params);
     params.temperature = 0.8;
     params.has_seed = 1;
     params.seed = 1;
     params.max_tokens = std::numeric_limits<int32_t>::max();
-    const absl::StatusOr<specd_sequence_info> info = engine_.OpenSequence("bench", params);
-    if (!info.ok()) return info.status();
+    SPECD_TAKE(const specd_sequence_info info, engine_.OpenSequence("bench", params));
     specd_draft& part = parts_.emplace_back();
     part.struct_size = sizeof(part);
-    part.sequence = info->sequence;
+    part.sequence = info.sequence;
     part.num_nodes = static_cast<uint32_t>(round.num_draft);
     part.tokens = drafts_.data();
     part.target_rows = rows_.data();
@@ -81,18 +79,17 @@ class Player {
   }
 
   // Adds the times of the rounds but the first two.
-  absl::Status RunBlock(int32_t gap_us, std::vector<double>* times_us) {
+  absl::Status RunBlock(int32_t gap_us, Times* times_us) {
     for (int i = 0; i < kBlockWarmUp + kBlockRounds; ++i) {
       const SteadyClock::time_point end = SteadyClock::now() + std::chrono::microseconds(gap_us);
       while (SteadyClock::now() < end) {
       }
       specd_completion done;
-      const absl::StatusOr<double> time_us = engine_.RunRound(parts_, &done);
-      if (!time_us.ok()) return time_us.status();
+      SPECD_TAKE(const double time_us, engine_.RunRound(parts_, &done));
       for (uint32_t k = 0; k < done.results[0].num_kept; ++k) {
         digest_ = (digest_ ^ static_cast<uint64_t>(done.results[0].tokens[k])) * 0x100000001b3;
       }
-      if (i >= kBlockWarmUp) times_us->push_back(*time_us);
+      if (i >= kBlockWarmUp) times_us->push_back(time_us);
     }
     return absl::OkStatus();
   }
@@ -104,18 +101,12 @@ class Player {
  private:
   absl::Status BindRows(const Round& round) {
     const int64_t num_rows = int64_t{round.num_draft} + 1;
-    const absl::StatusOr<RowPool> pool =
-        RowPool::Make({.vocab_size = round.vocab_size, .num_rows = num_rows});
-    if (!pool.ok()) return pool.status();
-    const absl::StatusOr<float*> rows =
-        engine_.Bind(SPECD_TARGET_ROWS, static_cast<uint32_t>(num_rows),
-                     static_cast<uint32_t>(round.vocab_size));
-    if (!rows.ok()) return rows.status();
-    for (int64_t i = 0; i < num_rows; ++i) {
-      std::memcpy(*rows + i * round.vocab_size, RowAt(pool->view(), i).data,
-                  static_cast<size_t>(pool->row_bytes()));
-      drafts_.push_back(pool->best_id(i));
-    }
+    SPECD_TAKE(const RowPool pool,
+               RowPool::Make({.vocab_size = round.vocab_size, .num_rows = num_rows}));
+    SPECD_TAKE(float* const rows, engine_.Bind(SPECD_TARGET_ROWS, static_cast<uint32_t>(num_rows),
+                                               static_cast<uint32_t>(round.vocab_size)));
+    std::memcpy(rows, pool.view().data, static_cast<size_t>(num_rows * pool.row_bytes()));
+    for (int64_t i = 0; i < num_rows; ++i) drafts_.push_back(pool.best_id(i));
     rows_.resize(static_cast<size_t>(num_rows));
     std::iota(rows_.begin(), rows_.end(), 0);
     return absl::OkStatus();
@@ -133,62 +124,50 @@ Line LineOf(const IpcCase& what, const Round& round, const Summary& embedded,
   const double added_p50 = attached.median - embedded.median;
   const double added_p90 = attached.p90 - embedded.p90;
   const bool is_met = added_p50 <= what.target_p50_us && added_p90 <= what.target_p90_us;
-  const auto times = [](const Summary& s) {
-    return fmt::format("{:.1f} / {:.1f} / {:.1f}", s.median, s.p90, s.p99);
-  };
   Line line;
   line.Name("case", what.name, 12)
       .Count("vocab", round.vocab_size, 6)
       .Count("draft", round.num_draft, 5)
-      .Cell("gap us", 6, "{}", round.gap_us)
-      .Json("gap_us", round.gap_us)
-      .Cell("embedded us", 23, "{}", times(embedded))
-      .Cell("attached us", 23, "{}", times(attached))
-      .Cell("added p50", 9, "{:.1f}", added_p50)
-      .Cell("added p90", 9, "{:.1f}", added_p90)
-      .CellIf(what.target_p50_us > 0, "target", 6, is_met ? "met" : "missed")
-      .Count("rounds", attached.num_samples, 6);
+      .Value("gap us", "gap_us", 6, "{}", round.gap_us);
   for (const auto& [side, s] : {std::pair("embedded", embedded), std::pair("attached", attached)}) {
-    line.Json(fmt::format("{}_p50_us", side), s.median)
+    line.Cell(side == std::string_view("embedded") ? "embedded us" : "attached us", 23,
+              "{:.1f} / {:.1f} / {:.1f}", s.median, s.p90, s.p99)
+        .Json(fmt::format("{}_p50_us", side), s.median)
         .Json(fmt::format("{}_p90_us", side), s.p90)
         .Json(fmt::format("{}_p99_us", side), s.p99);
   }
-  return line.Json("added_p50_us", added_p50).Json("added_p90_us", added_p90);
+  return line.Value("added p50", "added_p50_us", 9, "{:.1f}", added_p50)
+      .Value("added p90", "added_p90_us", 9, "{:.1f}", added_p90)
+      .CellIf(what.target_p50_us > 0, "target", 6, is_met ? "met" : "missed")
+      .Count("rounds", attached.num_samples, 6);
 }
 
 absl::Status Measure(const IpcCase& what, const Round& round, double seconds,
                      const DaemonProcess& daemon, Output* out) {
-  Player embedded;
-  Player attached;
-  absl::Status status = embedded.Start("embedded:cpu", round, what.spin_us);
-  if (status.ok()) status = attached.Start(daemon.uri(), round, what.spin_us);
-  if (!status.ok()) return status;
-  std::vector<double> embedded_us;
-  std::vector<double> attached_us;
-  const LoadMeter meter;
-  status = Repeat({seconds, kLeastBlocks, kMostBlocks}, [&](size_t) {
-    const absl::Status block = embedded.RunBlock(round.gap_us, &embedded_us);
-    return block.ok() ? attached.RunBlock(round.gap_us, &attached_us) : block;
-  });
-  if (!status.ok()) return status;
-  const ForeignLoad load = meter.Read();
-  if (embedded.digest() != attached.digest()) {
+  Player players[2];
+  SPECD_TRY(players[0].Start("embedded:cpu", round, what.spin_us));
+  SPECD_TRY(players[1].Start(daemon.uri(), round, what.spin_us));
+  std::vector<Side> sides(2);
+  for (size_t i = 0; i < 2; ++i) {
+    sides[i].turn = [&, i](Times* times_us) { return players[i].RunBlock(round.gap_us, times_us); };
+  }
+  SPECD_TAKE(const ForeignLoad load, TakeTurns({seconds, kLeastBlocks, kMostBlocks}, 0, &sides));
+  if (players[0].digest() != players[1].digest()) {
     return absl::InternalError(
         fmt::format("after {} rounds the attached engine has other ids than the embedded one",
-                    embedded.num_rounds()));
+                    players[0].num_rounds()));
   }
   out->Print(
-      LineOf(what, round, Summarise(std::move(embedded_us)), Summarise(std::move(attached_us)))
-          .Load(load));
+      LineOf(what, round, Summarise(sides[0].times_us), Summarise(sides[1].times_us)).Load(load));
   return absl::OkStatus();
 }
 
 absl::Status RunIpc(const Flags& flags, Output* out) {
-  const Machine machine = ReadMachine();
   const std::vector<int> cpus = UsableCpus();
   if (cpus.size() < 2) {
     return absl::ResourceExhaustedError("engine and daemon need a CPU each, and there is one");
   }
+  const Machine machine = ReadMachine();
   cpu_set_t own;
   CPU_ZERO(&own);
   CPU_SET(cpus[0], &own);
@@ -198,20 +177,17 @@ absl::Status RunIpc(const Flags& flags, Output* out) {
   out->Begin(machine.processor, Describe(machine, 1));
   out->Caption(
       "times of a round in us: p50 / p90 / p99; the target of added_spin is 2 us at p50 and 5 us "
-      "at "
-      "p90");
+      "at p90");
   for (const IpcCase* const what : Chosen(flags, kCases)) {
-    const auto daemon =
-        DaemonProcess::Start(DaemonProgram(flags.Text("specd")), cpus[1], what->spin_us);
-    if (!daemon.ok()) return daemon.status();
+    SPECD_TAKE(const auto daemon,
+               DaemonProcess::Start(DaemonProgram(flags.Text("specd")), cpus[1], what->spin_us));
     for (const int32_t vocab_size : flags.Numbers("vocab")) {
       for (const int32_t draft : flags.Numbers("draft")) {
         for (const int32_t gap_us : flags.Numbers("gap")) {
           out->Show(fmt::format("{}: vocabulary {}, {} drafts, {} us between rounds", what->name,
                                 vocab_size, draft, gap_us));
-          const absl::Status status =
-              Measure(*what, {vocab_size, draft, gap_us}, flags.Real("seconds"), **daemon, out);
-          if (!status.ok()) return status;
+          SPECD_TRY(
+              Measure(*what, {vocab_size, draft, gap_us}, flags.Real("seconds"), *daemon, out));
         }
       }
     }
@@ -222,32 +198,16 @@ absl::Status RunIpc(const Flags& flags, Output* out) {
 }  // namespace
 
 Suite IpcCommand() {
-  using Kind = Flag::Kind;
   return {.name = "ipc",
           .summary = "rounds of an engine that is attached to a daemon beside embedded rounds",
           .examples = {"--case=added_spin --vocab=32000"},
           .cases = WordsOf(kCases),
           .seconds = "5",
           .quick_seconds = "1",
-          .flags = {{.name = "vocab",
-                     .kind = Kind::kWhole,
-                     .help = "vocabulary sizes",
-                     .usual = "2048,32000",
-                     .minimum = 1,
-                     .maximum = kVocabSizeMax,
-                     .is_list = true},
-                    {.name = "draft",
-                     .kind = Kind::kWhole,
-                     .help = "draft tokens of a sequence",
-                     .usual = "0,5",
-                     .maximum = 64,
-                     .is_list = true},
-                    {.name = "gap",
-                     .kind = Kind::kWhole,
-                     .help = "us between two rounds of the engine",
-                     .usual = "0,200,1500",
-                     .maximum = 100'000,
-                     .is_list = true},
+          .flags = {Flag::Wholes("vocab", "vocabulary sizes", {1, kVocabSizeMax}, "2048,32000"),
+                    Flag::Wholes("draft", "draft tokens of a sequence", {0, 64}, "0,5"),
+                    Flag::Wholes("gap", "us between two rounds of the engine", {0, 100'000},
+                                 "0,200,1500"),
                     {.name = "specd",
                      .help = "the daemon's program; without it the one beside specd-bench"}},
           .run = &RunIpc};

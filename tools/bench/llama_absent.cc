@@ -1,5 +1,5 @@
 // MakeLlamaLoop for a build without llama.cpp, in place of llama_loop.cc.
-#include "tools/bench/llama_loop.h"
+#include "tools/bench/peers.h"
 
 namespace specd::bench {
 

@@ -1,11 +1,11 @@
-#include "tools/bench/llama_loop.h"
-
 #include <llama.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
+
+#include "tools/bench/peers.h"
 
 namespace specd::bench {
 namespace {

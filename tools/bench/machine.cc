@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -23,28 +24,22 @@ std::string ReadLine(const std::string& path) {
   return line;
 }
 
-// "key : value" of the first processor in /proc/cpuinfo.
-std::string CpuInfo(std::string_view key) {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
+// The value of the first "key : value" of a file.
+std::string InfoOf(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
     const size_t colon = line.find(':');
-    if (colon == std::string::npos || line.compare(0, key.size(), key) != 0) continue;
-    if (line.find_first_not_of("\t ", key.size()) != colon) continue;
-    return colon + 2 < line.size() ? line.substr(colon + 2) : "";
+    if (!line.starts_with(key) || line.find_first_not_of("\t ", key.size()) != colon) continue;
+    return line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size()));
   }
   return "";
 }
+std::string CpuInfo(std::string_view key) { return InfoOf("/proc/cpuinfo", key); }
 
 // sysfs writes "32768K".
 int64_t ParseCacheBytes(const std::string& text) {
-  std::istringstream stream(text);
-  int64_t size = 0;
-  char unit = ' ';
-  stream >> size >> unit;
-  if (unit == 'K') return size << 10;
-  if (unit == 'M') return size << 20;
-  return size;
+  const int64_t size = std::atoll(text.c_str());
+  return text.ends_with('K') ? size << 10 : text.ends_with('M') ? size << 20 : size;
 }
 
 void ReadCaches(const std::vector<int>& cpus, Machine* machine) {
@@ -73,14 +68,7 @@ void ReadCaches(const std::vector<int>& cpus, Machine* machine) {
 }
 
 int64_t AvailableMemory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kibibytes = 0;
-  std::string unit;
-  while (file >> key >> kibibytes >> unit) {
-    if (key == "MemAvailable:") return kibibytes << 10;
-  }
-  return 0;
+  return std::atoll(InfoOf("/proc/meminfo", "MemAvailable").c_str()) << 10;
 }
 
 std::string VectorExtension() {

@@ -18,48 +18,50 @@ namespace {
 constexpr int kExitError = 1;
 constexpr int kExitNoDevice = 3;
 
-std::vector<Suite> Suites() {
-  return {VerifyCommand(), AcceptCommand(),  GpuCommand(),   PtxCommand(), OpeningCommand(),
-          StallCommand(),  GrammarCommand(), TraceCommand(), IpcCommand(), PythonCommand()};
+constexpr Suite (*kSuites[])() = {
+    VerifyCommand, AcceptCommand,  GpuCommand,   PtxCommand, OpeningCommand,
+    StallCommand,  GrammarCommand, TraceCommand, IpcCommand, PythonCommand,  // the order of --help
+};
+
+std::string ExamplesOf(const Suite& suite, size_t most) {
+  std::string text;
+  for (size_t i = 0; i < std::min(most, suite.examples.size()); ++i) {
+    text += fmt::format("  specd-bench {} {}\n", suite.name, suite.examples[i]);
+  }
+  return text;
 }
 
-std::string Usage() {
-  std::string text =
-      "specd-bench: measures specd, each number beside the bound it is compared with.\n\n";
-  for (const Suite& suite : Suites()) {
-    text += fmt::format("  specd-bench {:<9} {}\n", suite.name, suite.summary);
+std::string Usage(const std::vector<Suite>& suites) {
+  std::string names;
+  std::string examples;
+  for (const Suite& suite : suites) {
+    names += fmt::format("  specd-bench {:<9} {}\n", suite.name, suite.summary);
+    examples += ExamplesOf(suite, 1);
   }
-  text +=
-      "\nEvery answer is checked. specd-bench SUITE --help lists flags and "
-      "defaults.\n\nExamples:\n";
-  for (const Suite& suite : Suites()) {
-    text += fmt::format("  specd-bench {} {}\n", suite.name, suite.examples.front());
-  }
-  return text +
-         "\nExit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad "
-         "flags; 3 no\ndevice.\n";
+  return fmt::format(
+      "specd-bench: measures specd, each number beside the bound it is compared with.\n\n{}\nEvery "
+      "answer is checked. specd-bench SUITE --help lists flags and "
+      "defaults.\n\nExamples:\n{}\nExit "
+      "status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; 3 "
+      "no\ndevice.\n",
+      names, examples);
 }
 
 // The flags of every suite, then its own.
 std::vector<Flag> TableOf(const Suite& suite) {
   using Kind = Flag::Kind;
-  std::vector<Flag> table = {
-      {.name = "quick", .kind = Kind::kSwitch, .help = "only the sizes that the design names"},
-      {.name = "json", .kind = Kind::kSwitch, .help = "one JSON object per line"},
-      {.name = "markdown", .kind = Kind::kSwitch, .help = "tables as docs/BENCHMARKS.md has them"},
-      {.name = "list", .kind = Kind::kSwitch, .help = "name the cases and do nothing"}};
+  std::vector<Flag> table = {{"quick", Kind::kSwitch, "only the sizes that the design names"},
+                             {"json", Kind::kSwitch, "one JSON object per line"},
+                             {"markdown", Kind::kSwitch, "tables as docs/BENCHMARKS.md has them"},
+                             {"list", Kind::kSwitch, "name the cases and do nothing"}};
   if (!suite.cases.empty()) {
     Flag& cases = table.emplace_back(Flag{
         .name = "case", .help = "cases by name, separated by commas; empty: all", .is_list = true});
     for (const CaseWords& words : suite.cases) cases.choices.push_back(words.name);
   }
   if (!suite.seconds.empty()) {
-    table.push_back({.name = "seconds",
-                     .kind = Kind::kReal,
-                     .help = "time for each measurement; of grammar, for all",
-                     .usual = suite.seconds,
-                     .quick = suite.quick_seconds,
-                     .maximum = 3600});
+    table.push_back({"seconds", Kind::kReal, "time for each measurement; of grammar, for all",
+                     suite.seconds, suite.quick_seconds, 0, 3600});
   }
   table.insert(table.end(), suite.flags.begin(), suite.flags.end());
   return table;
@@ -70,16 +72,7 @@ int Fail(int exit_code, std::string_view message) {
   return exit_code;
 }
 
-int PrintHelp(const Suite& suite) {
-  fmt::print("specd-bench {}: {}\n\nExamples:\n", suite.name, suite.summary);
-  for (const std::string_view example : suite.examples) {
-    fmt::print("  specd-bench {} {}\n", suite.name, example);
-  }
-  fmt::print("\nFlags:\n{}", HelpOf(TableOf(suite)));
-  return 0;
-}
-
-int RunSuite(const Suite& suite, const Flags& flags, std::string command) {
+int RunSuite(const Suite& suite, const Flags& flags, const std::string& command) {
   if (flags.IsOn("list")) {
     size_t width = 0;
     for (const CaseWords& words : suite.cases) width = std::max(width, words.name.size());
@@ -92,7 +85,7 @@ int RunSuite(const Suite& suite, const Flags& flags, std::string command) {
     return Fail(kExitBadCommandLine, "json and markdown exclude each other; give one of them");
   }
   Output out({.suite = std::string(suite.name),
-              .command = std::move(command),
+              .command = command,
               .format = flags.IsOn("json")       ? Format::kJson
                         : flags.IsOn("markdown") ? Format::kMarkdown
                                                  : Format::kTable});
@@ -101,22 +94,21 @@ int RunSuite(const Suite& suite, const Flags& flags, std::string command) {
     out.End();
     return 0;
   }
-  const bool is_usage = absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status);
-  return Fail(!is_usage                                                   ? kExitError
-              : absl::IsFailedPrecondition(status) && suite.name == "gpu" ? kExitNoDevice
-                                                                          : kExitBadCommandLine,
+  const bool is_missing = absl::IsFailedPrecondition(status);
+  return Fail(is_missing && suite.name == "gpu"               ? kExitNoDevice
+              : is_missing || absl::IsInvalidArgument(status) ? kExitBadCommandLine
+                                                              : kExitError,
               std::string(status.message()));
 }
 
 int Main(std::vector<std::string> arguments) {
   // The command as it was given, under the program's installed name.
-  std::string command = "specd-bench";
-  for (const std::string& argument : arguments) command += " " + argument;
-  const bool wants_help =
-      std::erase_if(arguments, [](const std::string& each) { return each == "--help"; }) > 0;
-  const std::vector<Suite> suites = Suites();
-  const auto named = std::find_if(arguments.begin(), arguments.end(),
-                                  [](const std::string& each) { return !each.starts_with("-"); });
+  const std::string command = fmt::format("specd-bench {}", fmt::join(arguments, " "));
+  const bool wants_help = std::erase(arguments, "--help") > 0;
+  std::vector<Suite> suites;
+  for (const auto make : kSuites) suites.push_back(make());
+  const auto named = std::ranges::find_if(
+      arguments, [](const std::string& each) { return !each.starts_with("-"); });
   if (named == arguments.end()) {
     if (!wants_help) {
       const std::string flags =
@@ -124,11 +116,10 @@ int Main(std::vector<std::string> arguments) {
       return Fail(kExitBadCommandLine,
                   flags + "give one suite, such as specd-bench verify --quick; see --help");
     }
-    fmt::print("{}", Usage());
+    fmt::print("{}", Usage(suites));
     return 0;
   }
-  const auto suite = std::find_if(suites.begin(), suites.end(),
-                                  [&](const Suite& each) { return each.name == *named; });
+  const auto suite = std::ranges::find(suites, *named, &Suite::name);
   if (suite == suites.end()) {
     std::vector<std::string_view> names;
     for (const Suite& each : suites) names.push_back(each.name);
@@ -136,10 +127,15 @@ int Main(std::vector<std::string> arguments) {
                 fmt::format("suite = {} is unknown; there are {}", *named, fmt::join(names, ", ")));
   }
   arguments.erase(named);
-  if (wants_help) return PrintHelp(*suite);
-  const absl::StatusOr<Flags> flags = Flags::Read(suite->name, TableOf(*suite), arguments);
+  const std::vector<Flag> table = TableOf(*suite);
+  if (wants_help) {
+    fmt::print("specd-bench {}: {}\n\nExamples:\n{}\nFlags:\n{}", suite->name, suite->summary,
+               ExamplesOf(*suite, suite->examples.size()), HelpOf(table));
+    return 0;
+  }
+  const absl::StatusOr<Flags> flags = Flags::Read(suite->name, table, arguments);
   if (!flags.ok()) return Fail(kExitBadCommandLine, std::string(flags.status().message()));
-  return RunSuite(*suite, *flags, std::move(command));
+  return RunSuite(*suite, *flags, command);
 }
 
 }  // namespace

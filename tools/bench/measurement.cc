@@ -6,18 +6,15 @@
 
 namespace specd::bench {
 
-void SetTimes(const PairedTimes& times, Measurement* measurement) {
-  SPECD_CHECK(times.case_us.size() == times.base_us.size());
-  const bool is_speed_up = measurement->IsSpeedUp();
-  const auto ratio_of = [&](double case_us, double base_us) {
-    return is_speed_up ? base_us / case_us : case_us / base_us;
+void SetTimes(const Times& case_us, const Times& base_us, Measurement* measurement) {
+  SPECD_CHECK(case_us.size() == base_us.size());
+  const auto ratio_of = [&](double case_time_us, double base_time_us) {
+    return measurement->IsSpeedUp() ? base_time_us / case_time_us : case_time_us / base_time_us;
   };
-  std::vector<double> ratios;
-  for (size_t i = 0; i < times.case_us.size(); ++i) {
-    ratios.push_back(ratio_of(times.case_us[i], times.base_us[i]));
-  }
-  measurement->time_us = Summarise(times.case_us);
-  measurement->base_us = Summarise(times.base_us);
+  Times ratios;
+  for (size_t i = 0; i < case_us.size(); ++i) ratios.push_back(ratio_of(case_us[i], base_us[i]));
+  measurement->time_us = Summarise(case_us);
+  measurement->base_us = Summarise(base_us);
   measurement->ratio = ratio_of(measurement->time_us.median, measurement->base_us.median);
   const Summary spread = Summarise(std::move(ratios));
   measurement->ratio_p10 = spread.p10;
@@ -40,7 +37,7 @@ Line LineOf(const Measurement& m) {
       .Cell("us/row", 7, "{:.2f}", m.time_us.median / num_rows)
       .Cell("base us", 9, "{:.1f}", m.base_us.median)
       .CellIf(!m.IsSpeedUp(), "GB/s", 5, fmt::format("{:.1f}", m.base_gigabytes_per_s))
-      .Cell("ratio", 6, "{:.2f}", m.ratio)
+      .Value("ratio", "ratio", 6, "{:.2f}", m.ratio)
       .Cell("p10..p90", 16, "{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90)
       .Cell("checked", 7, "{}", m.num_checked == 0 ? "none" : fmt::format("{}", m.num_checked))
       .Json("state", m.cold ? "cold" : "warm")
@@ -48,7 +45,6 @@ Line LineOf(const Measurement& m) {
       .Json("unit", "us")
       .Times("", m.time_us)
       .Times("base_", m.base_us)
-      .Json("ratio", m.ratio)
       .Json("ratio_p10", m.ratio_p10)
       .Json("ratio_p90", m.ratio_p90)
       .Json("ratio_of", m.ratio_of)
@@ -68,6 +64,9 @@ Line LineOf(const Measurement& m) {
       .CellIf(has_whole, "whole p10..p90", 16, fmt::format("{:.1f}..{:.1f}", whole.p10, whole.p90));
 }
 
+namespace {
+
+// What the ratio is of, and where.
 std::string CaptionOf(const Measurement& m) {
   const std::string_view base =
       m.ratio_of == kApproximateExp2 ? "ratio = time of sums of weights / the same with ex2.approx"
@@ -81,39 +80,29 @@ std::string CaptionOf(const Measurement& m) {
                      m.threads == 1 ? "" : "s");
 }
 
-std::optional<Goal> GoalOf(const Measurement& m) {
-  if (!m.HasTarget()) return std::nullopt;
+}  // namespace
+
+void Print(const Measurement& m, Output* out) {
+  out->Caption(CaptionOf(m));
+  out->Print(LineOf(m));
+  if (!m.HasTarget()) return;
   const bool is_time = m.target_us > 0;
   const double ratio = is_time         ? m.time_us.median / m.target_us
                        : m.IsSpeedUp() ? m.target / m.ratio
                                        : m.ratio / m.target;
-  return Goal{.name = std::string(m.case_name),
-              .dtype = std::string(DTypeName(m.dtype)),
-              .measured = is_time ? fmt::format("{:.2f} us", m.time_us.median)
-                                  : fmt::format("{:.2f}", m.ratio),
-              .target = is_time ? fmt::format("<= {:.2f} us", m.target_us)
-                                : fmt::format("{} {:.2f}", m.IsSpeedUp() ? ">=" : "<=", m.target),
-              .is_met = m.IsMet(),
-              .is_disturbed = IsDisturbed(m.load),
-              .missing = ratio - 1};
-}
-
-void Print(const Measurement& measurement, Output* out) {
-  out->Caption(CaptionOf(measurement));
-  out->Print(LineOf(measurement));
-  if (std::optional<Goal> goal = GoalOf(measurement)) out->Take(*std::move(goal));
+  out->Take({.name = std::string(m.case_name),
+             .dtype = std::string(DTypeName(m.dtype)),
+             .measured = is_time ? fmt::format("{:.2f} us", m.time_us.median)
+                                 : fmt::format("{:.2f}", m.ratio),
+             .target = is_time ? fmt::format("<= {:.2f} us", m.target_us)
+                               : fmt::format("{} {:.2f}", m.IsSpeedUp() ? ">=" : "<=", m.target),
+             .is_met = m.IsMet(),
+             .is_disturbed = IsDisturbed(m.load),
+             .missing = ratio - 1});
 }
 
 std::string_view DTypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "fp32";
-    case DType::kBFloat16:
-      return "bf16";
-    case DType::kFloat16:
-      break;
-  }
-  return "fp16";
+  return dtype == DType::kFloat32 ? "fp32" : dtype == DType::kBFloat16 ? "bf16" : "fp16";
 }
 
 }  // namespace specd::bench

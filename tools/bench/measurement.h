@@ -1,11 +1,10 @@
 // Measurement holds the times of one case of `verify` or `gpu`, the times of its bound or peer, and
 // their ratio.
 //
-// Plain data; LineOf and GoalOf print it.
+// Plain data; Print prints it.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,15 +16,9 @@
 
 namespace specd::bench {
 
-// Times of a case and of its bound or peer, taken in turn. Entry i of one was measured right beside
-// entry i of the other. A disturbance of the machine therefore disturbs both.
-struct PairedTimes {
-  std::vector<double> case_us;
-  std::vector<double> base_us;
-};
-
-// The name of the baseline for sums of weights on a device: the same sums with the device's own
-// exp2.
+// The names of baselines: a read of the rows that a round needs; and for sums of weights on a
+// device, the same sums with the device's own exp2.
+inline constexpr std::string_view kRead = "read";
 inline constexpr std::string_view kApproximateExp2 = "ex2.approx";
 
 struct Measurement {
@@ -42,7 +35,7 @@ struct Measurement {
   Summary time_us = {};
   Summary base_us = {};
   Summary whole_us = {};  // on a device: of the backend's rounds; no samples if not timed
-  // The baseline of base_us: read, textbook, llama or kApproximateExp2.
+  // The baseline of base_us: kRead, textbook, llama or kApproximateExp2.
   std::string_view ratio_of = {};
   double ratio = 0;      // of the medians: case / read or ex2.approx, or peer / case
   double ratio_p10 = 0;  // over neighbouring pairs
@@ -57,7 +50,7 @@ struct Measurement {
   ForeignLoad load = {};
 
   bool IsOnDevice() const { return threads == 0; }
-  bool IsSpeedUp() const { return ratio_of != "read" && ratio_of != kApproximateExp2; }
+  bool IsSpeedUp() const { return ratio_of != kRead && ratio_of != kApproximateExp2; }
   bool HasTarget() const { return target > 0 || target_us > 0; }
   bool IsMet() const {
     if (target_us > 0) return time_us.median <= target_us;
@@ -65,14 +58,12 @@ struct Measurement {
   }
 };
 
-// Fills the times and ratios. REQUIRES: ratio_of is set.
-void SetTimes(const PairedTimes& times, Measurement* measurement);
+// Fills the times and ratios. Entry i of one was measured right beside entry i of the other.
+// REQUIRES: ratio_of is set.
+void SetTimes(const Times& case_us, const Times& base_us, Measurement* measurement);
 
 Line LineOf(const Measurement& measurement);
-// What the ratio is of, and where.
-std::string CaptionOf(const Measurement& measurement);
-std::optional<Goal> GoalOf(const Measurement& measurement);
-// Prints all of it.
+// Prints the line, under a caption, and takes its goal.
 void Print(const Measurement& measurement, Output* out);
 
 std::string_view DTypeName(DType dtype);

@@ -10,13 +10,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
-#include <thread>
-#include <vector>
+#include <future>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tools/bench/session_engine.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
 
@@ -29,9 +27,9 @@ class Neighbour {
   // indexed by its n-grams.
   static Step LongPrompt(size_t num_ids, uint32_t vocab_size);
   // Opens a sequence whose constraint uses up the budget of a compile.
-  static Step HostileOpening();
+  static absl::StatusOr<double> HostileOpening(SessionEngine& engine, uint64_t number);
   // Runs rounds of a sequence that needs a mask of its own at each place of a long draft.
-  static Step NewMasks();
+  static absl::StatusOr<double> NewMasks(SessionEngine& engine, uint64_t number);
 
   // The engine outlives it.
   Neighbour(SessionEngine* engine, Step step);
@@ -45,20 +43,15 @@ class Neighbour {
 
   // Ends the work, compiles included. Returns the times, or an error if the work was not what it
   // should be.
-  absl::StatusOr<std::vector<double>> Stop();
+  absl::StatusOr<Times> Stop();
 
  private:
-  void Run();
+  absl::StatusOr<Times> Run(SessionEngine& engine, const Step& step);
 
-  SessionEngine& engine_;
-  const Step step_;
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> num_begun_{0};
   std::atomic<int64_t> num_done_{0};
-  // Written by the thread, and read when it has ended.
-  absl::Status status_;
-  std::vector<double> times_us_;
-  std::thread thread_;
+  std::future<absl::StatusOr<Times>> work_;
 };
 
 }  // namespace specd::bench

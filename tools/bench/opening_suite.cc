@@ -10,8 +10,8 @@
 
 #include "daemon/session/open_request.h"
 #include "tools/bench/neighbour.h"
-#include "tools/bench/slices.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -19,14 +19,16 @@ namespace {
 struct OpeningCase {
   std::string_view name;
   std::string_view summary;
-  size_t num_prompt_ids;  // 0: the neighbour opens nothing
+  size_t num_prompt_ids;           // 0: the neighbour opens nothing
+  std::string_view ratio_of = {};  // the case that it is compared with
 };
-constexpr OpeningCase kOpeningCases[] = {
+constexpr OpeningCase kCases[] = {
     {"idle", "the neighbour opens nothing", 0},
     {"tiny", "the neighbour opens and closes sequences with a prompt of one id", 1},
-    {"million", "the same, with the longest prompt that one opening may bring", kListIdsMax},
+    {"million", "the same, with the longest prompt that one opening may bring", kListIdsMax,
+     "tiny"},
 };
-constexpr size_t kTiny = 1;  // the base of `million`
+constexpr size_t kSlices = 5;  // of each case
 
 // Two engines. The neighbour's round is submitted before the engine's: the verify thread therefore
 // asks for the neighbour's lock before it comes to the engine's round.
@@ -39,90 +41,88 @@ struct OpeningScene {
     for (std::unique_ptr<SessionEngine>* const each : {&neighbour, &engine}) {
       SessionOptions options;
       options.limits = LimitsOf(4, 1);
-      auto attached = loop.Attach(options, kBest, /*has_drafts=*/false);
-      if (!attached.ok()) return attached.status();
-      *each = *std::move(attached);
-      const char* const name = each == &engine ? "rounds" : "rounds of the neighbour";
-      if (absl::Status status = (*each)->Open(name, Greedy()); !status.ok()) return status;
+      SPECD_TAKE(*each, loop.Attach(options, kBest, /*has_drafts=*/false));
+      SPECD_TRY((*each)->Open(each == &engine ? "rounds" : "rounds of the neighbour", Greedy()));
     }
     return absl::OkStatus();
   }
 
   // Runs a round of both, and adds the time of the engine's.
-  absl::Status RunRound(std::vector<double>* times_us) {
-    absl::Status status = neighbour->Submit();
+  absl::Status RunRound(Times* times_us) {
+    SPECD_TRY(neighbour->Submit());
     const SteadyClock::time_point start = SteadyClock::now();
-    if (status.ok()) status = engine->RunRound();
+    SPECD_TRY(engine->RunRound());
     times_us->push_back(MicrosSince(start));
-    return status.ok() ? neighbour->Finish() : status;
+    return neighbour->Finish();
+  }
+
+  absl::Status RunSlice(size_t num_prompt_ids, double seconds, Times* times_us,
+                        Times* openings_us) {
+    constexpr size_t kWarmRounds = 100;
+    std::unique_ptr<Neighbour> openings;
+    if (num_prompt_ids > 0) {
+      openings = std::make_unique<Neighbour>(
+          neighbour.get(), Neighbour::LongPrompt(num_prompt_ids, kSmallVocabSize));
+    }
+    Times warm_us;
+    while (warm_us.size() < kWarmRounds || (openings != nullptr && openings->num_begun() == 0)) {
+      SPECD_TRY(RunRound(&warm_us));
+    }
+    // A slice lasts at least until one opening has ended.
+    const int64_t num_before = openings == nullptr ? 0 : openings->num_done();
+    const SteadyClock::time_point start = SteadyClock::now();
+    do {
+      SPECD_TRY(RunRound(times_us));
+    } while (MicrosSince(start) < 1e6 * seconds ||
+             (openings != nullptr && openings->num_done() == num_before));
+    if (openings == nullptr) return absl::OkStatus();
+    SPECD_TAKE(const Times opened_us, openings->Stop());
+    openings_us->insert(openings_us->end(), opened_us.begin(), opened_us.end());
+    return absl::OkStatus();
   }
 };
 
-absl::Status RunOpeningSlice(double seconds, OpeningScene* scene, Samples* samples) {
-  constexpr size_t kWarmRounds = 100;
-  const size_t num_ids = kOpeningCases[samples->index].num_prompt_ids;
-  std::unique_ptr<Neighbour> openings;
-  if (num_ids > 0) {
-    openings = std::make_unique<Neighbour>(scene->neighbour.get(),
-                                           Neighbour::LongPrompt(num_ids, kSmallVocabSize));
-  }
-  std::vector<double> warm_us;
-  while (warm_us.size() < kWarmRounds || (openings != nullptr && openings->num_begun() == 0)) {
-    if (absl::Status status = scene->RunRound(&warm_us); !status.ok()) return status;
-  }
-  // A slice lasts at least until one opening has ended.
-  const int64_t num_before = openings == nullptr ? 0 : openings->num_done();
-  const SteadyClock::time_point start = SteadyClock::now();
-  do {
-    if (absl::Status s = scene->RunRound(&samples->times_us); !s.ok()) return s;
-  } while (MicrosSince(start) < 1e6 * seconds ||
-           (openings != nullptr && openings->num_done() == num_before));
-  if (openings == nullptr) return absl::OkStatus();
-  const absl::StatusOr<std::vector<double>> times_us = openings->Stop();
-  if (!times_us.ok()) return times_us.status();
-  samples->openings_us.insert(samples->openings_us.end(), times_us->begin(), times_us->end());
-  return absl::OkStatus();
-}
-
 absl::Status RunOpening(const Flags& flags, Output* out) {
-  std::vector<Samples> samples;
-  for (const OpeningCase* const each : Chosen(flags, kOpeningCases)) {
-    const auto index = static_cast<size_t>(each - kOpeningCases);
-    samples.push_back({.index = index});
-    if (index > kTiny) samples.back().base = kTiny;
-  }
-  const Machine machine = ReadMachine();
   OpeningScene scene;
-  if (absl::Status status = scene.Start(); !status.ok()) return status;
+  SPECD_TRY(scene.Start());
+  const Machine machine = ReadMachine();
   out->Begin(machine.processor, Describe(machine, machine.usable_cpus));
   out->Caption(
       "rounds of one engine while its neighbour opens sequences; ratio = beside prompts of this "
       "length / beside prompts of one id");
-  const LoadMeter meter;
-  const double seconds = flags.Real("seconds") / kSlices;
-  const absl::Status status =
-      TakeTurns(&samples, out, [&](Samples* of) { return RunOpeningSlice(seconds, &scene, of); });
-  if (!status.ok()) return status;
-  PrintAll(samples, meter.Read(), out, [](const Samples& of, const Summary& times) {
-    const bool has_openings = !of.openings_us.empty();
-    const Summary openings = has_openings ? Summarise(of.openings_us) : Summary();
+  const std::vector<const OpeningCase*> cases = Chosen(flags, kCases);
+  std::vector<Times> openings_us(cases.size());
+  std::vector<Side> sides;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    sides.push_back({.turn = [&, i](Times* times_us) {
+      out->Show(cases[i]->name);
+      return scene.RunSlice(cases[i]->num_prompt_ids, flags.Real("seconds") / kSlices, times_us,
+                            &openings_us[i]);
+    }});
+  }
+  SPECD_TAKE(const ForeignLoad load, TakeTurns({0, kSlices, kSlices}, 0, &sides));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Summary times = Summarise(sides[i].times_us);
+    const bool has_openings = !openings_us[i].empty();
+    const Summary openings = has_openings ? Summarise(openings_us[i]) : Summary();
     Line line;
-    line.Name("case", kOpeningCases[of.index].name, 12)
-        .Cell("prompt ids", 10, "{}", kOpeningCases[of.index].num_prompt_ids)
-        .Cell("openings", 8, "{}", openings.num_samples)
+    line.Name("case", cases[i]->name, 12)
+        .Value("prompt ids", "prompt_ids", 10, "{}", cases[i]->num_prompt_ids)
+        .Value("openings", "openings", 8, "{}", openings.num_samples)
         .CellIf(has_openings, "opening us", 10, fmt::format("{:.1f}", openings.median))
         .Cell("rounds", 8, "{}", times.num_samples)
         .Cell("median us", 9, "{:.1f}", times.median)
         .Cell("p99 us", 9, "{:.1f}", times.p99)
         .Cell("max us", 10, "{:.1f}", times.max)
-        .Json("prompt_ids", kOpeningCases[of.index].num_prompt_ids)
-        .Json("openings", openings.num_samples)
         .Json("opening_median", openings.median)
         .Json("unit", "us")
         .Times("", times);
-    if (of.base.has_value()) line.Json("ratio_of", kOpeningCases[*of.base].name);
-    return line;
-  });
+    const auto base = std::ranges::find(cases, cases[i]->ratio_of, &OpeningCase::name);
+    if (!cases[i]->ratio_of.empty()) line.Json("ratio_of", cases[i]->ratio_of);
+    const Summary of =
+        base == cases.end() ? Summary() : Summarise(sides[base - cases.begin()].times_us);
+    out->Print(line.Ratios(times, base == cases.end() ? nullptr : &of).Load(load));
+  }
   return absl::OkStatus();
 }
 
@@ -132,7 +132,7 @@ Suite OpeningCommand() {
   return {.name = "opening",
           .summary = "rounds of an engine while another opens sequences with long prompts",
           .examples = {"--markdown"},
-          .cases = WordsOf(kOpeningCases),
+          .cases = WordsOf(kCases),
           .seconds = "10",
           .quick_seconds = "2",
           .run = &RunOpening};

@@ -30,13 +30,27 @@ Line& Line::Count(std::string_view key, int64_t number, size_t width) {
 }
 
 Line& Line::Times(std::string_view prefix, const Summary& summary) {
-  const std::pair<std::string_view, double> members[] = {{"median", summary.median},
-                                                         {"p10", summary.p10},
-                                                         {"p90", summary.p90},
-                                                         {"p99", summary.p99},
-                                                         {"max", summary.max}};
-  for (const auto& [name, value] : members) Json(fmt::format("{}{}", prefix, name), value);
+  for (const auto& [name, value] :
+       std::initializer_list<std::pair<std::string_view, double>>{{"median", summary.median},
+                                                                  {"p10", summary.p10},
+                                                                  {"p90", summary.p90},
+                                                                  {"p99", summary.p99},
+                                                                  {"max", summary.max}}) {
+    Json(fmt::format("{}{}", prefix, name), value);
+  }
   return Json(fmt::format("{}samples", prefix), summary.num_samples);
+}
+
+Line& Line::Ratios(const Summary& summary, const Summary* base) {
+  const auto add = [&](std::string_view title, std::string_view key, double Summary::*member) {
+    const double ratio = base == nullptr ? 0 : summary.*member / base->*member;
+    CellIf(base != nullptr, title, std::max<size_t>(title.size(), 6), fmt::format("{:.2f}", ratio));
+    if (base != nullptr) Json(key, ratio);
+  };
+  add("ratio", "ratio", &Summary::median);
+  add("ratio p99", "ratio_p99", &Summary::p99);
+  add("ratio max", "ratio_max", &Summary::max);
+  return *this;
 }
 
 Line& Line::Load(const ForeignLoad& load) {

@@ -43,6 +43,12 @@ class Line {
   Line& CellIf(bool is_there, std::string_view title, size_t width, const std::string& text) {
     return Cell(title, width, "{}", is_there ? text : "-");
   }
+  // A column with its own title, and a member.
+  template <class T>
+  Line& Value(std::string_view title, std::string_view key, size_t width,
+              fmt::format_string<const T&> format, const T& value) {
+    return Cell(title, width, format, value).Json(key, value);
+  }
   // Members alone.
   template <class T>
   Line& Json(std::string_view key, const T& value) {
@@ -57,6 +63,8 @@ class Line {
   }
   // PREFIXmedian, PREFIXp10, PREFIXp90, PREFIXp99, PREFIXmax and PREFIXsamples.
   Line& Times(std::string_view prefix, const Summary& summary);
+  // ratio, ratio_p99 and ratio_max to a base, with columns; without one, columns alone.
+  Line& Ratios(const Summary& summary, const Summary* base);
   // The last column, and foreign_load and steal.
   Line& Load(const ForeignLoad& load);
   // The members alone, where lines share one load.

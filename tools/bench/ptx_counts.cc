@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -13,92 +12,102 @@ namespace {
 
 using simdjson::dom::element;
 
-std::string ToJson(const std::map<std::string, int64_t>& numbers) {
+// The members of both by their names in a file, in its order.
+template <class Counts, class Visit>
+void VisitLaunch(Counts& launch, const Visit& visit) {
+  visit("kernel", launch.kernel);
+  visit("blocks", launch.num_blocks);
+  visit("threads", launch.threads_per_block);
+  visit("idle_lanes", launch.num_idle_lanes);
+  visit("asked_bytes", launch.asked_bytes);
+  visit("asked_sectors", launch.asked_sectors);
+  visit("needed_sectors", launch.needed_sectors);
+  visit("asked_row_sectors", launch.asked_row_sectors);
+  visit("repeated_row_sectors", launch.repeated_row_sectors);
+  visit("shared_turns", launch.num_shared_turns);
+  visit("bank_conflicts", launch.num_bank_conflicts);
+  visit("chain_cycles", launch.chain_cycles);
+  visit("chain_instructions", launch.chain_instructions);
+  visit("chain_functions", launch.chain_functions);
+  visit("classes", launch.num_by_class);
+}
+
+template <class Counts, class Visit>
+void VisitRound(Counts& counts, const Visit& visit) {
+  visit("case", counts.case_name);
+  visit("dtype", counts.dtype);
+  visit("arch", counts.arch);
+  visit("processors", counts.num_processors);
+  visit("batch", counts.batch);
+  visit("draft", counts.draft);
+  visit("vocab", counts.vocab_size);
+  visit("elements", counts.num_elements);
+  visit("round", counts.round);
+  visit("read", counts.read);
+}
+
+std::string TextOf(int64_t number) { return fmt::format("{}", number); }
+std::string TextOf(const std::string& name) { return fmt::format("\"{}\"", name); }
+std::string TextOf(const std::map<std::string, int64_t>& numbers) {
   std::string text;
   for (const auto& [name, number] : numbers) {
     text += fmt::format("{}\"{}\": {}", text.empty() ? "" : ", ", name, number);
   }
-  return text;
+  return "{" + text + "}";
 }
-
-// The members that are numbers, by their names in a file.
-constexpr std::pair<const char*, int64_t LaunchCounts::*> kNumbers[] = {
-    {"blocks", &LaunchCounts::num_blocks},
-    {"threads", &LaunchCounts::threads_per_block},
-    {"idle_lanes", &LaunchCounts::num_idle_lanes},
-    {"asked_bytes", &LaunchCounts::asked_bytes},
-    {"asked_sectors", &LaunchCounts::asked_sectors},
-    {"needed_sectors", &LaunchCounts::needed_sectors},
-    {"asked_row_sectors", &LaunchCounts::asked_row_sectors},
-    {"repeated_row_sectors", &LaunchCounts::repeated_row_sectors},
-    {"shared_turns", &LaunchCounts::num_shared_turns},
-    {"bank_conflicts", &LaunchCounts::num_bank_conflicts},
-    {"chain_cycles", &LaunchCounts::chain_cycles},
-    {"chain_instructions", &LaunchCounts::chain_instructions}};
-
-std::string ToJson(const LaunchCounts& launch) {
-  std::string text = fmt::format("{{\"kernel\": \"{}\"", launch.kernel);
-  for (const auto& [name, member] : kNumbers) {
-    text += fmt::format(", \"{}\": {}", name, launch.*member);
-  }
-  return text + fmt::format(", \"chain_functions\": {{{}}}, \"classes\": {{{}}}}}",
-                            ToJson(launch.chain_functions), ToJson(launch.num_by_class));
-}
-
-std::string ToJson(const std::vector<LaunchCounts>& launches) {
-  std::string text;
+std::string TextOf(const std::vector<LaunchCounts>& launches) {
+  std::vector<std::string> texts;
   for (const LaunchCounts& launch : launches) {
-    text += (text.empty() ? "" : ", ") + ToJson(launch);
+    std::vector<std::string> members;
+    VisitLaunch(launch, [&](const char* name, const auto& member) {
+      members.push_back(fmt::format("\"{}\": {}", name, TextOf(member)));
+    });
+    texts.push_back(fmt::format("{{{}}}", fmt::join(members, ", ")));
   }
-  return text;
+  return fmt::format("[{}]", fmt::join(texts, ", "));
 }
 
-// Reads members of objects, and remembers the first that is missing or of another type.
-class Reader {
- public:
-  const std::string& missing() const { return missing_; }
+// False: the member is of another type; `missing` is the first such of an object below.
+bool Take(const element& from, std::string* out, std::string*) {
+  std::string_view value;
+  if (from.get(value) != simdjson::SUCCESS) return false;
+  *out = value;
+  return true;
+}
+template <class Number>
+bool Take(const element& from, Number* out, std::string*) {
+  int64_t value = 0;
+  if (from.get(value) != simdjson::SUCCESS) return false;
+  *out = static_cast<Number>(value);
+  return true;
+}
+bool Take(const element& from, std::map<std::string, int64_t>* out, std::string* missing) {
+  simdjson::dom::object numbers;
+  if (from.get(numbers) != simdjson::SUCCESS) return false;
+  for (const auto& field : numbers) {
+    if (!Take(field.value, &(*out)[std::string(field.key)], missing)) return false;
+  }
+  return true;
+}
+bool Take(const element& from, std::vector<LaunchCounts>* out, std::string* missing);
 
-  template <typename Number>
-  void Take(const element& from, const char* name, Number* out) {
-    int64_t value = 0;
-    if (from[name].get(value) != simdjson::SUCCESS) return Miss(name);
-    *out = static_cast<Number>(value);
-  }
-  void Take(const element& from, const char* name, std::string* out) {
-    std::string_view value;
-    if (from[name].get(value) != simdjson::SUCCESS) return Miss(name);
-    *out = value;
-  }
-  void Take(const element& from, const char* name, std::vector<LaunchCounts>* out) {
-    simdjson::dom::array launches;
-    if (from[name].get(launches) != simdjson::SUCCESS) return Miss(name);
-    for (const element launch : launches) out->push_back(TakeLaunch(launch));
-  }
-  void Take(const element& from, const char* name, std::map<std::string, int64_t>* out) {
-    simdjson::dom::object numbers;
-    if (from[name].get(numbers) != simdjson::SUCCESS) return Miss(name);
-    for (const auto& field : numbers) {
-      int64_t number = 0;
-      if (field.value.get(number) != simdjson::SUCCESS) return Miss(name);
-      (*out)[std::string(field.key)] = number;
-    }
-  }
+// Takes each member that it visits.
+auto TakeFrom(const element& from, std::string* missing) {
+  return [from, missing](const char* name, auto& member) {
+    element value;
+    const bool is_there = from[name].get(value) == simdjson::SUCCESS;
+    if ((!is_there || !Take(value, &member, missing)) && missing->empty()) *missing = name;
+  };
+}
 
- private:
-  LaunchCounts TakeLaunch(const element& from) {
-    LaunchCounts launch;
-    Take(from, "kernel", &launch.kernel);
-    for (const auto& [name, member] : kNumbers) Take(from, name, &(launch.*member));
-    Take(from, "chain_functions", &launch.chain_functions);
-    Take(from, "classes", &launch.num_by_class);
-    return launch;
+bool Take(const element& from, std::vector<LaunchCounts>* out, std::string* missing) {
+  simdjson::dom::array launches;
+  if (from.get(launches) != simdjson::SUCCESS) return false;
+  for (const element launch : launches) {
+    VisitLaunch(out->emplace_back(), TakeFrom(launch, missing));
   }
-  void Miss(const char* name) {
-    if (missing_.empty()) missing_ = name;
-  }
-
-  std::string missing_;
-};
+  return true;
+}
 
 }  // namespace
 
@@ -109,18 +118,17 @@ int64_t LaunchCounts::num_instructions() const {
 }
 
 int64_t RoundCounts::num_instructions() const {
-  return std::accumulate(
-      round.begin(), round.end(), int64_t{0},
-      [](int64_t sum, const LaunchCounts& launch) { return sum + launch.num_instructions(); });
+  int64_t sum = 0;
+  for (const LaunchCounts& launch : round) sum += launch.num_instructions();
+  return sum;
 }
 
 std::string ToJson(const RoundCounts& counts) {
-  return fmt::format(
-      "{{\"case\": \"{}\", \"dtype\": \"{}\", \"arch\": {}, \"processors\": {}, \"batch\": {}, "
-      "\"draft\": {}, \"vocab\": {}, \"elements\": {}, \"round\": [{}], \"read\": [{}]}}",
-      counts.case_name, counts.dtype, counts.arch, counts.num_processors, counts.batch,
-      counts.draft, counts.vocab_size, counts.num_elements, ToJson(counts.round),
-      ToJson(counts.read));
+  std::vector<std::string> members;
+  VisitRound(counts, [&](const char* name, const auto& member) {
+    members.push_back(fmt::format("\"{}\": {}", name, TextOf(member)));
+  });
+  return fmt::format("{{{}}}", fmt::join(members, ", "));
 }
 
 absl::StatusOr<std::vector<RoundCounts>> ParseCounts(std::string_view text) {
@@ -131,33 +139,22 @@ absl::StatusOr<std::vector<RoundCounts>> ParseCounts(std::string_view text) {
        absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
     ++line_number;
     if (line.empty()) continue;
+    const auto refused = [line_number](const std::string& what) {
+      return absl::InvalidArgumentError(
+          fmt::format("line {}{}: count the rounds again", line_number, what));
+    };
     element document;
     if (parser.parse(line.data(), line.size()).get(document) != simdjson::SUCCESS) {
-      return absl::InvalidArgumentError(
-          fmt::format("line {} is no JSON: count the rounds again", line_number));
+      return refused(" is no JSON");
     }
     RoundCounts& counts = all.emplace_back();
-    Reader reader;
-    reader.Take(document, "case", &counts.case_name);
-    reader.Take(document, "dtype", &counts.dtype);
-    reader.Take(document, "arch", &counts.arch);
-    reader.Take(document, "processors", &counts.num_processors);
-    reader.Take(document, "batch", &counts.batch);
-    reader.Take(document, "draft", &counts.draft);
-    reader.Take(document, "vocab", &counts.vocab_size);
-    reader.Take(document, "elements", &counts.num_elements);
-    reader.Take(document, "round", &counts.round);
-    reader.Take(document, "read", &counts.read);
-    if (!reader.missing().empty()) {
-      return absl::InvalidArgumentError(
-          fmt::format("line {}: {} is missing or of another type: count the rounds again",
-                      line_number, reader.missing()));
+    std::string missing;
+    VisitRound(counts, TakeFrom(document, &missing));
+    if (!missing.empty()) {
+      return refused(fmt::format(": {} is missing or of another type", missing));
     }
     if (counts.num_elements <= 0 || counts.round.empty() || counts.read.empty()) {
-      return absl::InvalidArgumentError(
-          fmt::format("line {}: a round needs elements, and launches for itself and its read: "
-                      "count the rounds again",
-                      line_number));
+      return refused(": a round needs elements, and launches for itself and its read");
     }
   }
   return all;

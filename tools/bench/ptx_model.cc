@@ -12,36 +12,9 @@ namespace {
 // TFLOPS over 148, 8 TB/s). L2: the whitepaper of the A100 (5,120 bytes a cycle); taken for the
 // others too. Lanes: CUDA C++ Programming Guide, "Arithmetic Instructions". The gaps are estimates.
 constexpr std::array kDevices{
-    DeviceFigures{.name = "H200",
-                  .arch = 90,
-                  .num_processors = 132,
-                  .clock_ghz = 1.98,
-                  .memory_gigabytes_per_s = 4800,
-                  .l2_bytes_per_cycle = 5120,
-                  .gap_us = 1.5,
-                  .early_gap_us = 0.7,
-                  .float_lanes = 128,
-                  .double_lanes = 64},
-    DeviceFigures{.name = "A100",
-                  .arch = 80,
-                  .num_processors = 108,
-                  .clock_ghz = 1.41,
-                  .memory_gigabytes_per_s = 2039,
-                  .l2_bytes_per_cycle = 5120,
-                  .gap_us = 1.5,
-                  .early_gap_us = 1.5,
-                  .float_lanes = 64,
-                  .double_lanes = 32},
-    DeviceFigures{.name = "B200",
-                  .arch = 90,
-                  .num_processors = 148,
-                  .clock_ghz = 1.98,
-                  .memory_gigabytes_per_s = 8000,
-                  .l2_bytes_per_cycle = 5120,
-                  .gap_us = 1.5,
-                  .early_gap_us = 0.7,
-                  .float_lanes = 128,
-                  .double_lanes = 64},
+    DeviceFigures{"H200", 90, 132, 1.98, 4800, 5120, 1.5, 0.7, 128, 64},
+    DeviceFigures{"A100", 80, 108, 1.41, 2039, 5120, 1.5, 1.5, 64, 32},
+    DeviceFigures{"B200", 90, 148, 1.98, 8000, 5120, 1.5, 0.7, 128, 64},
 };
 
 // The share of the bandwidth that a read of everything reaches. An estimate.
@@ -104,17 +77,8 @@ const DeviceFigures* FindPtxDevice(int32_t arch, int32_t num_processors) {
 }
 
 std::string_view BoundName(Bound bound) {
-  switch (bound) {
-    case Bound::kIssue:
-      return "issue";
-    case Bound::kMemory:
-      return "memory";
-    case Bound::kShared:
-      return "shared";
-    case Bound::kChain:
-      return "chain";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"issue", "memory", "shared", "chain"};
+  return kNames[static_cast<size_t>(bound)];
 }
 
 double LaunchPrediction::us() const { return std::max(busy_us(), chain_us); }

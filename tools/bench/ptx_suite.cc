@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "tools/bench/ptx_counts.h"
 #include "tools/bench/ptx_model.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/try.h"
 #include "tools/bench/verify_case.h"
 
 namespace specd::bench {
@@ -40,10 +40,9 @@ absl::StatusOr<std::vector<Predicted>> ReadLines(const std::string& path) {
                     "(docs/BENCHMARKS.md)",
                     path));
   }
-  const absl::StatusOr<std::vector<RoundCounts>> all = ParseCounts(text.str());
-  if (!all.ok()) return all.status();
+  SPECD_TAKE(const std::vector<RoundCounts> all, ParseCounts(text.str()));
   std::vector<Predicted> lines;
-  for (const RoundCounts& counts : *all) {
+  for (const RoundCounts& counts : all) {
     const DeviceFigures* const device = FindPtxDevice(counts.arch, counts.num_processors);
     if (device == nullptr) {
       return absl::InvalidArgumentError(
@@ -64,8 +63,7 @@ double PerElement(const RoundCounts& counts, int64_t num_instructions) {
   return 32.0 * static_cast<double>(num_instructions) / static_cast<double>(counts.num_elements);
 }
 
-template <typename Member>
-int64_t SumOf(const RoundCounts& counts, Member member) {
+int64_t SumOf(const RoundCounts& counts, int64_t LaunchCounts::*member) {
   int64_t sum = 0;
   for (const LaunchCounts& launch : counts.round) sum += launch.*member;
   return sum;
@@ -220,19 +218,18 @@ absl::Status RunPtx(const Flags& flags, Output* out) {
   if (out->is_json() && flags.IsOn("launches")) {
     return absl::InvalidArgumentError("launches is a table: leave --json out, or --launches");
   }
-  const absl::StatusOr<std::vector<Predicted>> lines = ReadLines(flags.Text("counts"));
-  if (!lines.ok()) return lines.status();
+  SPECD_TAKE(const std::vector<Predicted> lines, ReadLines(flags.Text("counts")));
   out->Begin("", "no device: predicted from counts of executed PTX");
   if (!out->is_json()) {
-    for (const Predicted& line : *lines) out->Print(InstructionsOf(line.counts));
+    for (const Predicted& line : lines) out->Print(InstructionsOf(line.counts));
     out->NextTable();
-    for (const Predicted& line : *lines) out->Print(MemoryOf(line.counts));
+    for (const Predicted& line : lines) out->Print(MemoryOf(line.counts));
     out->NextTable();
   }
-  for (const Predicted& line : *lines) out->Print(PredictionOf(line));
+  for (const Predicted& line : lines) out->Print(PredictionOf(line));
   if (!flags.IsOn("launches")) return absl::OkStatus();
   out->NextTable();
-  for (const Predicted& line : *lines) {
+  for (const Predicted& line : lines) {
     for (const LaunchCounts& launch : line.counts.round) out->Print(LaunchOf(line, launch));
   }
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 // The suite `python`: what Python adds to the calls for many sequences.
 //
-// A C engine and a Python engine do the same work in blocks by turns, so that a disturbance of the
-// machine disturbs both: the call for all sequences and the calls for single ones.
+// A C engine and a Python engine do the same work in blocks by turns: the call for all sequences
+// and the calls for single ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,10 +13,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "tools/bench/batch_engine.h"
-#include "tools/bench/machine.h"
 #include "tools/bench/python_process.h"
 #include "tools/bench/python_script.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -51,12 +51,9 @@ class PythonEngine {
  public:
   // `interpreter` has numpy and finds the package specd.
   absl::Status Start(const std::string& interpreter, const std::string& uri, int32_t vocab_size) {
-    absl::StatusOr<std::unique_ptr<PythonProcess>> process =
-        PythonProcess::Start({.interpreter = interpreter,
-                              .script = kPythonScript,
-                              .arguments = {uri, fmt::format("{}", vocab_size)}});
-    if (!process.ok()) return process.status();
-    process_ = *std::move(process);
+    SPECD_TAKE(process_, PythonProcess::Start({.interpreter = interpreter,
+                                               .script = kPythonScript,
+                                               .arguments = {uri, fmt::format("{}", vocab_size)}}));
     const absl::StatusOr<std::string> line = process_->ReadLine();
     if (line.ok() && *line == "ready") return absl::OkStatus();
     return absl::InternalError(
@@ -65,17 +62,16 @@ class PythonEngine {
                     interpreter));
   }
 
-  absl::Status Run(std::string_view work, int count, std::vector<double>* times_us) {
-    const absl::StatusOr<std::string> line = process_->Ask(fmt::format("{} {}", work, count));
-    if (!line.ok()) return line.status();
-    const std::vector<std::string> words = absl::StrSplit(*line, ' ');
+  absl::Status Run(std::string_view work, int count, Times* times_us) {
+    SPECD_TAKE(const std::string line, process_->Ask(fmt::format("{} {}", work, count)));
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
     bool is_right =
         words.size() == static_cast<size_t>(count) + 1 && absl::SimpleAtoi(words.back(), &digest_);
     for (int i = 0; i < count && is_right; ++i) {
       is_right = absl::SimpleAtod(words[static_cast<size_t>(i)], &times_us->emplace_back());
     }
     if (is_right) return absl::OkStatus();
-    return absl::InternalError(fmt::format("python: the interpreter said \"{}\"", *line));
+    return absl::InternalError(fmt::format("python: the interpreter said \"{}\"", line));
   }
 
   uint32_t digest() const { return digest_; }
@@ -85,34 +81,24 @@ class PythonEngine {
   uint32_t digest_ = 0;
 };
 
-// The times of all blocks, and the median of the last one.
-struct Times {
-  std::vector<double> all_us = {};
-  double last_us = 0;
-
-  template <class Engine>
-  absl::Status RunBlock(Engine* engine, const std::string& work, int count, double divisor) {
-    std::vector<double> block_us;
-    const absl::Status status = engine->Run(work, count, &block_us);
-    if (!status.ok()) return status;
-    for (double& time : block_us) time /= divisor;
-    all_us.insert(all_us.end(), block_us.begin(), block_us.end());
-    last_us = Summarise(std::move(block_us)).median;
-    return status;
+// The ratios of the medians of neighbouring blocks.
+Times RatiosOf(const Times& python_us, const Times& c_us, std::ptrdiff_t block) {
+  Times ratios;
+  for (std::ptrdiff_t at = 0; at < std::ssize(c_us); at += block) {
+    const auto median = [&](const Times& all) {
+      return Summarise({all.begin() + at, all.begin() + at + block}).median;
+    };
+    ratios.push_back(median(python_us) / median(c_us));
   }
-};
+  return ratios;
+}
 
-struct Sides {
-  Times c, python, c_each, python_each;
-};
-
-Line LineOf(const PythonCase& what, int32_t vocab_size, const Sides& sides,
-            const std::vector<double>& ratios) {
-  const Summary c = Summarise(sides.c.all_us);
-  const Summary python = Summarise(sides.python.all_us);
-  const Summary ratio = Summarise(ratios);
-  const Summary c_each = Summarise(sides.c_each.all_us);
-  const Summary python_each = Summarise(sides.python_each.all_us);
+Line LineOf(const PythonCase& what, int32_t vocab_size, const std::vector<Side>& sides) {
+  const Summary c = Summarise(sides[0].times_us);
+  const Summary python = Summarise(sides[1].times_us);
+  const Summary ratio = Summarise(RatiosOf(sides[1].times_us, sides[0].times_us, what.block));
+  const Summary c_each = Summarise(sides[2].times_us);
+  const Summary python_each = Summarise(sides[3].times_us);
   const bool is_met =
       (what.target_ratio == 0 || ratio.median <= what.target_ratio) &&
       (what.target_us == 0 || (c.median <= what.target_us && python.median <= what.target_us));
@@ -143,35 +129,28 @@ absl::Status Measure(const PythonCase& what, int32_t vocab_size, const std::stri
                      const Flags& flags, Output* out) {
   BatchEngine c;
   PythonEngine python;
-  absl::Status status = c.Start(uri, static_cast<uint32_t>(vocab_size));
-  if (status.ok()) status = python.Start(flags.Text("python"), uri, vocab_size);
-  if (!status.ok()) return status;
-  const std::string batch = fmt::format("{}_batch", what.work);
-  const std::string each = fmt::format("{}_each", what.work);
-  Sides sides;
-  const auto run_block = [&](size_t) {
-    absl::Status s = sides.c.RunBlock(&c, batch, what.block, what.divisor);
-    if (s.ok()) s = sides.python.RunBlock(&python, batch, what.block, what.divisor);
-    if (s.ok()) s = sides.c_each.RunBlock(&c, each, kEachRepetitions, what.divisor);
-    if (s.ok()) s = sides.python_each.RunBlock(&python, each, kEachRepetitions, what.divisor);
-    return s;
+  SPECD_TRY(c.Start(uri, static_cast<uint32_t>(vocab_size)));
+  SPECD_TRY(python.Start(flags.Text("python"), uri, vocab_size));
+  std::vector<Side> sides;
+  const auto add = [&](auto* engine, std::string_view ending, int count) {
+    const std::string work = fmt::format("{}_{}", what.work, ending);
+    sides.push_back({.turn = [=, &what](Times* times_us) -> absl::Status {
+      const auto first = std::ssize(*times_us);
+      SPECD_TRY(engine->Run(work, count, times_us));
+      for (double& time : std::span(*times_us).subspan(first)) time /= what.divisor;
+      return absl::OkStatus();
+    }});
   };
-  status = run_block(0);  // the first block warms everything up
-  if (!status.ok()) return status;
-  sides = {};
-  std::vector<double> ratios;
-  const LoadMeter meter;
-  status = Repeat({flags.Real("seconds"), kLeastBlocks}, [&](size_t index) {
-    const absl::Status s = run_block(index);
-    ratios.push_back(sides.python.last_us / sides.c.last_us);
-    return s;
-  });
-  if (!status.ok()) return status;
-  const ForeignLoad load = meter.Read();
+  add(&c, "batch", what.block);
+  add(&python, "batch", what.block);
+  add(&c, "each", kEachRepetitions);
+  add(&python, "each", kEachRepetitions);
+  SPECD_TAKE(const ForeignLoad load,
+             TakeTurns({flags.Real("seconds"), kLeastBlocks}, /*warm_up=*/1, &sides));
   if (c.digest() != python.digest()) {
     return absl::InternalError("python: the two engines have kept different tokens");
   }
-  out->Print(LineOf(what, vocab_size, sides, ratios).Load(load));
+  out->Print(LineOf(what, vocab_size, sides).Load(load));
   return absl::OkStatus();
 }
 
@@ -180,21 +159,17 @@ absl::Status RunPython(const Flags& flags, Output* out) {
   out->Begin(machine.processor, Describe(machine, 1));
   out->Caption(
       "times in us: median (p10 .. p90); ratio = Python / C, of neighbouring blocks; each: the "
-      "calls "
-      "for single sequences");
+      "calls for single sequences");
   for (const PythonCase* const what : Chosen(flags, kCases)) {
     std::unique_ptr<DaemonProcess> daemon;
     if (what->is_attached) {
-      auto started =
-          DaemonProcess::Start(DaemonProgram(flags.Text("specd")), UsableCpus().back(), 0);
-      if (!started.ok()) return started.status();
-      daemon = *std::move(started);
+      SPECD_TAKE(daemon,
+                 DaemonProcess::Start(DaemonProgram(flags.Text("specd")), UsableCpus().back(), 0));
     }
     for (const int32_t vocab_size : flags.Numbers("vocab")) {
       out->Show(fmt::format("{}: vocabulary {}", what->name, vocab_size));
-      const absl::Status status = Measure(
-          *what, vocab_size, daemon == nullptr ? "embedded:cpu" : daemon->uri(), flags, out);
-      if (!status.ok()) return status;
+      SPECD_TRY(Measure(*what, vocab_size, daemon == nullptr ? "embedded:cpu" : daemon->uri(),
+                        flags, out));
     }
   }
   return absl::OkStatus();
@@ -210,14 +185,7 @@ Suite PythonCommand() {
       .cases = WordsOf(kCases),
       .seconds = "10",
       .quick_seconds = "2",
-      .flags = {{.name = "vocab",
-                 .kind = Flag::Kind::kWhole,
-                 .help = "vocabulary sizes",
-                 .usual = "1024,32000",
-                 .quick = "1024",
-                 .minimum = 16,
-                 .maximum = 1 << 17,
-                 .is_list = true},
+      .flags = {Flag::Wholes("vocab", "vocabulary sizes", {16, 1 << 17}, "1024,32000", "1024"),
                 {.name = "specd",
                  .help = "the daemon's program; without it the one beside specd-bench"},
                 {.name = "python",

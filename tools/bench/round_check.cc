@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <map>
@@ -10,6 +11,7 @@
 
 #include "kernels/core/elements.h"
 #include "kernels/core/philox.h"
+#include "tools/bench/try.h"
 #include "tools/oracle/oracle.h"
 #include "tools/oracle/tree_oracle.h"
 
@@ -18,6 +20,8 @@ namespace {
 
 using oracle::Probabilities;
 
+// Elements that a check computes again.
+constexpr int64_t kCheckedElementsMax = 8'000'000;
 constexpr double kCoinSlack = 1e-6;
 constexpr double kLogprobSlack = 1e-4;
 // If a filter's border is closer than this, single and double precision may disagree.
@@ -57,9 +61,8 @@ class SequenceCheck final : public oracle::TreeWorld {
           fmt::format("{}: status {}, {} accepted, {} tokens", Where(accepted),
                       static_cast<uint32_t>(outcome_.status), accepted, outcome_.num_tokens));
     }
-    absl::Status status = CheckTokens();
-    if (status.ok() && case_.logprobs >= 0) status = CheckScores();
-    return status;
+    SPECD_TRY(CheckTokens());
+    return case_.logprobs >= 0 ? CheckScores() : absl::OkStatus();
   }
 
  private:
@@ -238,20 +241,66 @@ class SequenceCheck final : public oracle::TreeWorld {
   bool is_doubtful_ = false;  // a coin lies where single and double precision may disagree
 };
 
+// ---- answers to the bit
+
+bool IsSame(const TaskOutcome& a, const TaskOutcome& b) {
+  return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
+         a.empty_residuals == b.empty_residuals && a.invalid_drafts == b.invalid_drafts &&
+         a.point_masses == b.point_masses && a.fault == b.fault;
+}
+
+bool IsSame(const TokenScore& a, const TokenScore& b) {
+  return a.id == b.id && a.rank == b.rank &&
+         std::bit_cast<uint32_t>(a.value) == std::bit_cast<uint32_t>(b.value);
+}
+
 }  // namespace
 
-absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const RoundAnswer& answer,
-                                   int64_t max_rows) {
+absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const RoundAnswer& answer) {
+  const int64_t elements_of_sequence = int64_t{set.shape().rows_of_sequence()} *
+                                       set.target().vocab_size * (set.draft().num_rows > 0 ? 2 : 1);
   int64_t num_tokens = 0;
-  int64_t num_rows = 0;
-  for (int32_t s = 0; s < set.shape().batch && num_rows < max_rows; ++s) {
-    const absl::Status status = SequenceCheck(set, round, s, answer).Run();
-    if (!status.ok()) return status;
+  int64_t num_elements = 0;
+  for (int32_t s = 0; s < set.shape().batch && num_elements < kCheckedElementsMax; ++s) {
+    SPECD_TRY(SequenceCheck(set, round, s, answer).Run());
     num_tokens += answer.outcomes[static_cast<size_t>(s)].num_tokens;
-    const bool is_sampled = set.draft().num_rows > 0;
-    num_rows += set.shape().rows_of_sequence() * (is_sampled ? 2 : 1);
+    num_elements += elements_of_sequence;
   }
   return num_tokens;
+}
+
+std::string DifferenceOf(const RoundSet& set, int32_t round, const RoundAnswer& answer,
+                         const RoundAnswer& expected) {
+  const auto num_scores = static_cast<size_t>(set.scores_stride());
+  for (int32_t s = 0; s < set.shape().batch; ++s) {
+    const TaskOutcome& device = answer.outcomes[static_cast<size_t>(s)];
+    const TaskOutcome& cpu = expected.outcomes[static_cast<size_t>(s)];
+    if (!IsSame(device, cpu)) {
+      return fmt::format(
+          "round {}, sequence {}: the device accepted {} of {} tokens with status {} and fault {}, "
+          "the CPU {} of {} with status {} and fault {}",
+          round, s, device.num_accepted, device.num_tokens, static_cast<int>(device.status),
+          static_cast<int>(device.fault), cpu.num_accepted, cpu.num_tokens,
+          static_cast<int>(cpu.status), static_cast<int>(cpu.fault));
+    }
+    for (int32_t i = 0; i < cpu.num_tokens; ++i) {
+      const auto at = static_cast<size_t>(s * set.shape().rows_of_sequence() + i);
+      if (answer.tokens[at] != expected.tokens[at]) {
+        return fmt::format("round {}, sequence {}, place {}: token {} of the device, {} of the CPU",
+                           round, s, i, answer.tokens[at], expected.tokens[at]);
+      }
+      for (size_t k = 0; k < num_scores; ++k) {
+        const TokenScore& got = answer.scores[at * num_scores + k];
+        const TokenScore& wanted = expected.scores[at * num_scores + k];
+        if (IsSame(got, wanted)) continue;
+        return fmt::format(
+            "round {}, sequence {}, place {}, score {}: id {}, value {}, rank {} of the device, "
+            "id {}, value {}, rank {} of the CPU",
+            round, s, i, k, got.id, got.value, got.rank, wanted.id, wanted.value, wanted.rank);
+      }
+    }
+  }
+  return "";
 }
 
 }  // namespace specd::bench

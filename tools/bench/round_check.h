@@ -1,10 +1,12 @@
-// CheckRound compares a backend's answers with the oracle, token by token, for the suites.
+// CheckRound compares a backend's answers with the oracle, token by token, for the suites, and
+// DifferenceOf compares an answer with an expected one, to the bit.
 //
 // If a coin lies within 1e-6 of a border, the tokens on both sides of the border are right.
 // Stateless.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,10 +14,13 @@
 
 namespace specd::bench {
 
-// Checks the sequences of a round, from the first on. It stops after the last one, or after
-// `max_rows` rows were computed again. Returns the number of checked tokens, or an error that names
+// Checks the sequences of a round, from the first on. It stops after the last one, or after half a
+// second of std::exp and sorting. Returns the number of checked tokens, or an error that names
 // the sequence, the place and both tokens.
-absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const RoundAnswer& answer,
-                                   int64_t max_rows);
+absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const RoundAnswer& answer);
+
+// Empty if there is no difference. Tokens after a sequence's last token do not count.
+std::string DifferenceOf(const RoundSet& set, int32_t round, const RoundAnswer& answer,
+                         const RoundAnswer& expected);
 
 }  // namespace specd::bench

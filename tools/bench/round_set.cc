@@ -9,6 +9,7 @@
 #include <random>
 
 #include "kernels/core/philox.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -29,6 +30,8 @@ Filters FiltersOf(const VerifyCase& verify_case) {
   }
   return filters;
 }
+
+bool HasLessId(const TokenEdit& a, const TokenEdit& b) { return a.id < b.id; }
 
 bool HasPlaces(const VerifyCase& verify_case) {
   return verify_case.grammar || verify_case.num_penalised > 0;
@@ -55,13 +58,11 @@ absl::StatusOr<std::unique_ptr<RoundSet>> RoundSet::Make(const VerifyCase& verif
   SPECD_CHECK(set->parents_.empty() || std::ssize(set->parents_) == shape.draft);
   set->MakeMask();
   set->MakeTasks(target_pool, draft_pool);
-  absl::Status status = absl::OkStatus();
   if (verify_case.plan == DraftPlan::kMatching && shape.draft > 0) {
-    status = set->FindMatchingTokens(backend);
+    SPECD_TRY(set->FindMatchingTokens(backend));
   }
-  if (verify_case.plan == DraftPlan::kDrawn) status = set->DrawTrees(backend);
-  if (verify_case.side_channel) status = set->FindSideChannel(backend);
-  if (!status.ok()) return status;
+  if (verify_case.plan == DraftPlan::kDrawn) SPECD_TRY(set->DrawTrees(backend));
+  if (verify_case.side_channel) SPECD_TRY(set->FindSideChannel(backend));
   return set;
 }
 
@@ -168,10 +169,9 @@ void RoundSet::MakeEdits(const RowPool& target_pool, size_t index) {
   const auto vocab_size = static_cast<uint64_t>(target_.vocab_size);
   const auto num_penalised = std::min<size_t>(static_cast<size_t>(case_.num_penalised), vocab_size);
   while (edits.size() < num_penalised) add(static_cast<TokenId>(random() % vocab_size));
-  const auto by_id = [](const TokenEdit& a, const TokenEdit& b) { return a.id < b.id; };
-  const auto same_id = [](const TokenEdit& a, const TokenEdit& b) { return a.id == b.id; };
-  std::sort(edits.begin(), edits.end(), by_id);
-  edits.erase(std::unique(edits.begin(), edits.end(), same_id), edits.end());
+  std::sort(edits.begin(), edits.end(), HasLessId);
+  const auto [first_same, end] = std::ranges::unique(edits, {}, &TokenEdit::id);
+  edits.erase(first_same, end);
   tasks_[index].edits.edits = edits.data();
   tasks_[index].edits.num_edits = static_cast<int32_t>(edits.size());
   tasks_[index].edits.penalties = case_.penalties;
@@ -187,15 +187,14 @@ void RoundSet::MakeOverrides(int32_t round, int32_t sequence, int32_t place) {
   TokenEdit* end = begin;
   for (int32_t i = 0; i < place; ++i) {
     const TokenId id = draft_tokens_[first + static_cast<size_t>(i)];
-    const auto same = [id](const TokenEdit& edit) { return edit.id == id; };
-    TokenEdit* known = std::find_if(begin, end, same);
+    TokenEdit* known = std::ranges::find(begin, end, id, &TokenEdit::id);
     if (known == end) {
-      const auto past = std::find_if(edits_[index].begin(), edits_[index].end(), same);
+      const auto past = std::ranges::find(edits_[index], id, &TokenEdit::id);
       *end++ = past != edits_[index].end() ? *past : TokenEdit{.id = id, .flags = kEditSeen};
     }
     ++known->count;
   }
-  std::sort(begin, end, [](const TokenEdit& a, const TokenEdit& b) { return a.id < b.id; });
+  std::sort(begin, end, HasLessId);
   places_[at].overrides = begin;
   places_[at].num_overrides = static_cast<int32_t>(end - begin);
 }
@@ -221,7 +220,7 @@ absl::Status RoundSet::FindMatchingTokens(Backend* backend) {
       if (place == shape_.draft) break;
       RoundBatch batch = Batch(round, &answer);
       batch.tasks = single.data();
-      if (absl::Status status = backend->Run(batch); !status.ok()) return status;
+      SPECD_TRY(backend->Run(batch));
       for (int32_t s = 0; s < shape_.batch; ++s) {
         const auto i = static_cast<size_t>(s * shape_.rows_of_sequence());
         if (answer.outcomes[static_cast<size_t>(s)].num_tokens != 1) {
@@ -250,15 +249,13 @@ absl::Status RoundSet::FindSideChannel(Backend* backend) {
   }
   for (int32_t round = 0; round < shape_.num_rounds; ++round) {
     for (int32_t place = 0; place < shape_.draft; ++place) {
-      const absl::StatusOr<std::vector<DraftSample>> samples =
-          Sample(backend, round, place, DraftSampling::kTopK, kBest);
-      if (!samples.ok()) return samples.status();
+      SPECD_TAKE(const std::vector<DraftSample> samples,
+                 Sample(backend, round, place, DraftSampling::kTopK, kBest));
       for (int32_t s = 0; s < shape_.batch; ++s) {
         const size_t at = TaskIndex(round, s) * places + static_cast<size_t>(place);
-        const auto begin = samples->begin() + std::ptrdiff_t{s} * kBest;
-        const auto found = std::find_if(begin, begin + kBest, [&](const DraftSample& sample) {
-          return sample.id == draft_tokens_[at];
-        });
+        const auto begin = samples.begin() + std::ptrdiff_t{s} * kBest;
+        const auto found =
+            std::ranges::find(begin, begin + kBest, draft_tokens_[at], &DraftSample::id);
         if (found == begin + kBest) {
           return absl::InternalError(
               fmt::format("draft {} of sequence {} of {} is not among the drafter's {} best", place,
@@ -297,7 +294,7 @@ absl::StatusOr<std::vector<DraftSample>> RoundSet::Sample(Backend* backend, int3
   batch.tasks = asks.data();
   batch.samples = samples.data();
   batch.samples_stride = num_children;
-  if (absl::Status status = backend->Run(batch); !status.ok()) return status;
+  SPECD_TRY(backend->Run(batch));
   return samples;
 }
 
@@ -312,14 +309,13 @@ absl::Status RoundSet::DrawTrees(Backend* backend) {
     last = first + 1;
     while (case_.sampling != DraftSampling::kWithReplacement && is_sibling(last)) ++last;
     for (int32_t round = 0; round < shape_.num_rounds; ++round) {
-      const absl::StatusOr<std::vector<DraftSample>> samples =
-          Sample(backend, round, first, case_.sampling, last - first);
-      if (!samples.ok()) return samples.status();
-      for (size_t i = 0; i < samples->size(); ++i) {
+      SPECD_TAKE(const std::vector<DraftSample> samples,
+                 Sample(backend, round, first, case_.sampling, last - first));
+      for (size_t i = 0; i < samples.size(); ++i) {
         const auto child = i % static_cast<size_t>(last - first);
         const auto s = static_cast<int32_t>(i / static_cast<size_t>(last - first));
         const size_t at = TaskIndex(round, s) * places + static_cast<size_t>(first) + child;
-        draft_tokens_[at] = (*samples)[i].id;
+        draft_tokens_[at] = samples[i].id;
         draft_kinds_[at] = KindOfChild(case_.sampling, last - first, static_cast<int32_t>(child));
       }
     }

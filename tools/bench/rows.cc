@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "kernels/core/numerics.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -22,15 +23,8 @@ constexpr uint64_t kDrafterSeed = 21;
 
 using Row = std::vector<float>;
 
-struct ShapeName {
-  RowShape shape;
-  std::string_view name;
-};
-constexpr ShapeName kShapeNames[] = {{RowShape::kLlm, "llm"},
-                                     {RowShape::kSpikes, "spikes"},
-                                     {RowShape::kFlat, "flat"},
-                                     {RowShape::kAscending, "ascending"},
-                                     {RowShape::kFile, "file"}};
+// By RowShape.
+constexpr std::string_view kShapeNames[] = {"llm", "spikes", "flat", "ascending", "file"};
 
 float Uniform(float low, float high, std::mt19937_64* random) {
   return std::uniform_real_distribution<float>(low, high)(*random);
@@ -132,29 +126,22 @@ std::vector<std::byte> Encode(const Row& row, DType dtype) {
 }  // namespace
 
 RowShape ParseRowShape(std::string_view name) {
-  for (const ShapeName& known : kShapeNames) {
-    if (known.name == name && known.shape != RowShape::kFile) return known.shape;
-  }
-  return RowShape::kFile;
+  const auto* const found = std::ranges::find(kShapeNames, name);
+  return found == std::end(kShapeNames) ? RowShape::kFile
+                                        : static_cast<RowShape>(found - kShapeNames);
 }
 
-std::string_view RowShapeName(RowShape shape) {
-  for (const ShapeName& known : kShapeNames) {
-    if (known.shape == shape) return known.name;
-  }
-  return "file";
-}
+std::string_view RowShapeName(RowShape shape) { return kShapeNames[static_cast<size_t>(shape)]; }
 
 absl::StatusOr<RowPool> RowPool::Make(const RowSpec& spec) {
   SPECD_CHECK(spec.vocab_size >= 1 && spec.num_rows >= 1 && spec.dtype != DType::kFloat16);
-  absl::StatusOr<std::vector<Row>> templates = MakeTemplates(spec);
-  if (!templates.ok()) return templates.status();
+  SPECD_TAKE(std::vector<Row> templates, MakeTemplates(spec));
   RowPool pool;
   pool.spec_ = spec;
   std::mt19937_64 random(kDrafterSeed);
   std::normal_distribution<float> noise(0.0f,
                                         spec.noise > 0 ? static_cast<float>(spec.noise) : 0.3f);
-  for (Row& row : *templates) {
+  for (Row& row : templates) {
     const auto best = std::max_element(row.begin(), row.end());
     const auto worst = std::min_element(row.begin(), row.end());
     pool.ranks_.push_back(
@@ -168,7 +155,7 @@ absl::StatusOr<RowPool> RowPool::Make(const RowSpec& spec) {
   }
   pool.bytes_.reset(static_cast<std::byte*>(
       ::operator new[](static_cast<size_t>(spec.num_rows * pool.row_bytes()), kAlignment)));
-  pool.Fill(*templates);
+  pool.Fill(templates);
   return pool;
 }
 

@@ -5,19 +5,31 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <limits>
 #include <utility>
 
 #include "absl/time/time.h"
 #include "daemon/base/clock.h"
 #include "kernels/backend.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
-namespace {
 
-// A round takes microseconds. A scene that waits longer is broken.
-constexpr absl::Duration kTimeout = absl::Seconds(60);
+SequenceParams Greedy() {
+  SequenceParams params;
+  params.max_tokens = std::numeric_limits<int32_t>::max();
+  params.temperature = 0;
+  return params;
+}
 
-}  // namespace
+SessionLimits LimitsOf(uint32_t num_sequences, uint32_t max_draft) {
+  return {.vocab_size = kSmallVocabSize,
+          .max_batch = 1,
+          .max_sequences = num_sequences,
+          .max_draft = max_draft,
+          .ring_depth = 1,
+          .max_scores = 1};
+}
 
 absl::StatusOr<std::unique_ptr<SessionEngine>> SessionEngine::Create(SessionOptions options) {
   std::unique_ptr<SessionEngine> engine(new SessionEngine);
@@ -25,15 +37,11 @@ absl::StatusOr<std::unique_ptr<SessionEngine>> SessionEngine::Create(SessionOpti
   options.clock = Clock::Real();
   if (options.profile == nullptr) options.profile = &engine->profile_;
   if (options.names == nullptr) options.names = &engine->names_;
-  absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend("cpu");
-  if (!backend.ok()) return backend.status();
-  absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
-  if (!session.ok()) return session.status();
-  engine->session_ = *std::move(session);
-  absl::StatusOr<Segment> segment =
-      Segment::Attach(UniqueFd(fcntl(engine->session_->segment().fd(), F_DUPFD_CLOEXEC, 0)));
-  if (!segment.ok()) return segment.status();
-  engine->segment_ = std::make_unique<Segment>(*std::move(segment));
+  SPECD_TAKE(auto backend, MakeBackend("cpu"));
+  SPECD_TAKE(engine->session_, Session::Create(options, std::move(backend)));
+  UniqueFd fd(fcntl(engine->session_->segment().fd(), F_DUPFD_CLOEXEC, 0));
+  SPECD_TAKE(Segment segment, Segment::Attach(std::move(fd)));
+  engine->segment_ = std::make_unique<Segment>(std::move(segment));
   engine->channel_ = std::make_unique<EngineChannel>(engine->segment_.get());
   return engine;
 }
@@ -51,19 +59,17 @@ absl::Status SessionEngine::BindOneRow(TokenId best, bool has_drafts) {
       fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
     return Broken("its row has no memory");
   }
-  const absl::StatusOr<uint32_t> region = session_->RegisterRegion(std::move(fd), size_bytes);
-  if (!region.ok()) return region.status();
+  SPECD_TAKE(const uint32_t region, session_->RegisterRegion(std::move(fd), size_bytes));
   TensorSpec spec;
   spec.num_rows = 1;
-  return session_->Bind(TensorRole::kTargetRows, *region, spec);
+  return session_->Bind(TensorRole::kTargetRows, region, spec);
 }
 
 absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& params,
                                  const SequenceHistory& history) {
-  const auto opened = session_->OpenSequences(name, params, history);
-  if (!opened.ok()) return opened.status();
+  SPECD_TAKE(const auto opened, session_->OpenSequences(name, params, history));
   SequenceInput input;
-  input.sequence = opened->front().handle;
+  input.sequence = opened.front().handle;
   input.draft = {.num_nodes = static_cast<int32_t>(drafts_.size()),
                  .tokens = drafts_.data(),
                  .target_rows = rows_.data()};
@@ -73,14 +79,14 @@ absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& 
 
 absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& params,
                                  const Draft& draft) {
-  absl::Status status = Open(name, params);
-  if (status.ok()) inputs_.back().draft = draft;
-  return status;
+  SPECD_TRY(Open(name, params));
+  inputs_.back().draft = draft;
+  return absl::OkStatus();
 }
 
 absl::Status SessionEngine::CloseAll() {
   for (const SequenceInput& input : std::exchange(inputs_, {})) {
-    if (absl::Status status = session_->CloseSequence(input.sequence); !status.ok()) return status;
+    SPECD_TRY(session_->CloseSequence(input.sequence));
   }
   return absl::OkStatus();
 }
@@ -101,6 +107,8 @@ absl::StatusOr<bool> SessionEngine::Poll() {
 }
 
 absl::Status SessionEngine::Finish() {
+  // A round takes microseconds. A scene that waits longer is broken.
+  constexpr absl::Duration kTimeout = absl::Seconds(60);
   CompletionView done;
   if (!channel_->WaitCompletion({.spin_ns = 0, .timeout = kTimeout}) || !channel_->Poll(&done)) {
     return Broken("a round was not answered");
@@ -114,8 +122,8 @@ absl::Status SessionEngine::Finish() {
 }
 
 absl::Status SessionEngine::RunRound() {
-  absl::Status status = Submit();
-  return status.ok() ? Finish() : status;
+  SPECD_TRY(Submit());
+  return Finish();
 }
 
 LoopScene::LoopScene()
@@ -134,11 +142,10 @@ absl::StatusOr<std::unique_ptr<SessionEngine>> LoopScene::Attach(SessionOptions 
   options.identity.session_id = ++num_attached_;
   options.names = &names_;
   if (options.profile == nullptr) options.profile = &profile_;
-  absl::StatusOr<std::unique_ptr<SessionEngine>> engine = SessionEngine::Create(options);
-  if (!engine.ok()) return engine;
-  if (absl::Status s = (*engine)->BindOneRow(best, has_drafts); !s.ok()) return s;
+  SPECD_TAKE(std::unique_ptr<SessionEngine> engine, SessionEngine::Create(options));
+  SPECD_TRY(engine->BindOneRow(best, has_drafts));
   // The verify thread serves sessions in the order in which they came.
-  sessions_.Add((*engine)->session());
+  sessions_.Add(engine->session());
   loop_.Wake();
   return engine;
 }

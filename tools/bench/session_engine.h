@@ -26,6 +26,13 @@
 
 namespace specd::bench {
 
+inline constexpr uint32_t kSmallVocabSize = 32000;
+inline constexpr TokenId kBest = 7;  // the id with the highest logit, and every draft token
+
+SequenceParams Greedy();
+// Of an engine with rounds of one sequence over the small vocabulary.
+SessionLimits LimitsOf(uint32_t num_sequences, uint32_t max_draft);
+
 inline absl::Status Broken(std::string_view what) {
   return absl::InternalError("the scene is broken: " + std::string(what));
 }

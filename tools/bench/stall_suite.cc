@@ -6,11 +6,9 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <iterator>
-#include <limits>
+#include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,14 +16,15 @@
 #include "daemon/session/grammar_compilers.h"
 #include "speculative/grammar/base/compile_turns.h"
 #include "tools/bench/neighbour.h"
-#include "tools/bench/slices.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/synthetic_vocabulary.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
 
 constexpr int kSmallEngines = 10;
+constexpr size_t kSlices = 5;  // of each case
 
 // What the small engines repeat. A request opens a sequence with a short prompt, runs four rounds
 // of it and closes it.
@@ -38,7 +37,7 @@ struct StallCase {
   SmallWork work;
   Beside beside;  // kNothing: the base of the cases with this work
 };
-constexpr StallCase kStallCases[] = {
+constexpr StallCase kCases[] = {
     {"alone", "rounds of ten small engines", SmallWork::kRounds, Beside::kNothing},
     {"monster",
      "the same beside an engine whose round has 640 sequences of 65 rows with 2^20 elements",
@@ -51,73 +50,58 @@ constexpr StallCase kStallCases[] = {
      SmallWork::kRequests, Beside::kOpenings},
 };
 
-absl::Status RunRequest(SessionEngine& engine, const std::string& name) {
+// One round or request at least, however late the thread begins.
+absl::StatusOr<Times> RunUntil(SteadyClock::time_point end, SmallWork work, const std::string& name,
+                               SessionEngine& engine) {
   constexpr int kRequestRounds = 4;
-  constexpr int kPromptIds = 32;
-  const std::vector<TokenId> prompt(kPromptIds, kBest);
-  absl::Status status = engine.Open(name, Greedy(), {.prompt = prompt, .outputs = {}});
-  for (int i = 0; i < kRequestRounds && status.ok(); ++i) status = engine.RunRound();
-  return status.ok() ? engine.CloseAll() : status;
-}
-
-// One at least, however late the thread begins.
-absl::Status RunUntil(SteadyClock::time_point end, SmallWork work, const std::string& name,
-                      SessionEngine& engine, std::vector<double>* times_us) {
+  const std::vector<TokenId> prompt(32, kBest);
   const bool has_sequence = work == SmallWork::kRounds;
-  if (has_sequence) {
-    if (absl::Status status = engine.Open(name, Greedy()); !status.ok()) return status;
-  }
+  if (has_sequence) SPECD_TRY(engine.Open(name, Greedy()));
+  Times times_us;
   do {
     const SteadyClock::time_point start = SteadyClock::now();
-    const absl::Status status = has_sequence ? engine.RunRound() : RunRequest(engine, name);
-    if (!status.ok()) return status;
-    times_us->push_back(MicrosSince(start));
+    if (!has_sequence) SPECD_TRY(engine.Open(name, Greedy(), {.prompt = prompt, .outputs = {}}));
+    for (int i = 0; i < (has_sequence ? 1 : kRequestRounds); ++i) SPECD_TRY(engine.RunRound());
+    if (!has_sequence) SPECD_TRY(engine.CloseAll());
+    times_us.push_back(MicrosSince(start));
   } while (SteadyClock::now() < end);
-  return engine.CloseAll();
+  SPECD_TRY(engine.CloseAll());
+  return times_us;
 }
 
 // Ten small engines with four drafts over 32,000 tokens, and one neighbour.
 class StallScene {
  public:
-  explicit StallScene(int32_t threads)
-      : threads_(threads), vocabulary_(static_cast<int32_t>(kSmallVocabSize)) {
+  explicit StallScene(int32_t threads) : vocabulary_(static_cast<int32_t>(kSmallVocabSize)) {
     constrained_.vocabulary = vocabulary_.vocabulary();
     constrained_.eos_token_ids = {vocabulary_.eos_id()};
+    options_.threads = threads;
   }
 
   absl::Status Start() {
     // As daemon/daemon.cc and daemon/main.cc have it.
     (void)mallopt(M_ARENA_MAX, 256);
     grammar::CompileTurns::OfProcess().Bound(2);
-    SessionOptions options;
-    options.limits = LimitsOf(2, 4);
-    options.threads = threads_;
+    options_.limits = LimitsOf(2, 4);
     for (int i = 0; i < kSmallEngines; ++i) {
-      auto engine = loop_.Attach(options, kBest, /*has_drafts=*/true);
-      if (!engine.ok()) return engine.status();
-      small_.push_back(*std::move(engine));
+      SPECD_TAKE(small_.emplace_back(), loop_.Attach(options_, kBest, /*has_drafts=*/true));
     }
     return absl::OkStatus();
   }
 
-  absl::Status RunSlice(const StallCase& what, double seconds, std::vector<double>* all_us) {
-    absl::Status status = Begin(what.beside);
-    if (!status.ok()) return status;
+  absl::Status RunSlice(const StallCase& what, double seconds, Times* all_us) {
+    SPECD_TRY(Begin(what.beside));
     const SteadyClock::time_point end =
         SteadyClock::now() + std::chrono::microseconds(static_cast<int64_t>(1e6 * seconds));
-    std::vector<std::vector<double>> times_us(small_.size());
-    std::vector<absl::Status> statuses(small_.size());
-    std::vector<std::thread> threads;
+    std::vector<std::future<absl::StatusOr<Times>>> works;
     for (size_t i = 0; i < small_.size(); ++i) {
-      threads.emplace_back([&, i] {
-        statuses[i] =
-            RunUntil(end, what.work, fmt::format("small {}", i), *small_[i], &times_us[i]);
-      });
+      works.push_back(std::async(std::launch::async, [&, i] {
+        return RunUntil(end, what.work, fmt::format("small {}", i), *small_[i]);
+      }));
     }
-    for (std::thread& thread : threads) thread.join();
-    for (size_t i = 0; i < small_.size(); ++i) {
-      if (!statuses[i].ok()) return statuses[i];
-      all_us->insert(all_us->end(), times_us[i].begin(), times_us[i].end());
+    for (auto& work : works) {
+      SPECD_TAKE(const Times times_us, work.get());
+      all_us->insert(all_us->end(), times_us.begin(), times_us.end());
     }
     return End();
   }
@@ -127,9 +111,8 @@ class StallScene {
   absl::Status Begin(Beside beside) {
     if (beside == Beside::kNothing) return absl::OkStatus();
     const bool is_monster = beside == Beside::kMonster;
-    SessionOptions options;
+    SessionOptions options = options_;
     options.limits = LimitsOf(1, 64);
-    options.threads = threads_;
     if (is_monster) {
       // Legal, and takes a minute or more.
       options.limits.vocab_size = kVocabSizeMax;
@@ -138,22 +121,19 @@ class StallScene {
       options.profile = &constrained_;
       options.grammars = &compilers_;
     }
-    auto engine = loop_.Attach(options, is_monster ? kBest : vocabulary_.Tokenize("a").front(),
-                               /*has_drafts=*/true);
-    if (!engine.ok()) return engine.status();
-    neighbour_ = *std::move(engine);
+    const TokenId best = is_monster ? kBest : vocabulary_.Tokenize("a").front();
+    SPECD_TAKE(neighbour_, loop_.Attach(options, best, /*has_drafts=*/true));
     if (!is_monster) {
       work_ = std::make_unique<Neighbour>(neighbour_.get(), beside == Beside::kMasks
-                                                                ? Neighbour::NewMasks()
-                                                                : Neighbour::HostileOpening());
+                                                                ? Neighbour::NewMasks
+                                                                : Neighbour::HostileOpening);
       return absl::OkStatus();
     }
-    SequenceParams params;
-    params.max_tokens = std::numeric_limits<int32_t>::max();
+    SequenceParams params = Greedy();
+    params.temperature = 1;
     params.top_p = 0.95;
     for (uint32_t i = 0; i < options.limits.max_batch; ++i) {
-      absl::Status status = neighbour_->Open(fmt::format("monster {}", i), params);
-      if (!status.ok()) return status;
+      SPECD_TRY(neighbour_->Open(fmt::format("monster {}", i), params));
     }
     return neighbour_->Submit();
   }
@@ -173,53 +153,45 @@ class StallScene {
     return status;
   }
 
-  const int32_t threads_;
   const SyntheticVocabulary vocabulary_;
   ModelProfile constrained_;  // of neighbours with constraints
   GrammarCompilers compilers_{&constrained_};
+  SessionOptions options_;
   LoopScene loop_;
   std::vector<std::unique_ptr<SessionEngine>> small_;
   std::unique_ptr<SessionEngine> neighbour_;
   std::unique_ptr<Neighbour> work_;  // null: a monster, or no neighbour
 };
 
-// The cases that were asked for, each after its base.
-std::vector<Samples> ChosenStalls(const Flags& flags) {
-  const std::vector<const StallCase*> wanted = Chosen(flags, kStallCases);
-  std::vector<Samples> samples;
-  size_t base = 0;
-  for (size_t i = 0; i < std::size(kStallCases); ++i) {
-    const StallCase& each = kStallCases[i];
-    const bool is_base = each.beside == Beside::kNothing;
-    if (is_base) base = i;
-    const bool is_needed = std::any_of(wanted.begin(), wanted.end(), [&](const StallCase* other) {
-      return other == &each || (is_base && other->work == each.work);
-    });
-    if (!is_needed) continue;
-    samples.push_back({.index = i});
-    if (!is_base) samples.back().base = base;
-  }
-  return samples;
-}
-
 absl::Status RunStall(const Flags& flags, Output* out) {
   const Machine machine = ReadMachine();
-  const int32_t given = flags.Number("threads");
-  const int32_t threads =
-      given == 0 ? std::min(machine.usable_cpus, static_cast<int32_t>(kThreadsMax)) : given;
+  const int32_t threads = ResolveThreads(static_cast<uint32_t>(flags.Number("threads")));
   StallScene scene(threads);
-  absl::Status status = scene.Start();
-  if (!status.ok()) return status;
+  SPECD_TRY(scene.Start());
   out->Begin(machine.processor, Describe(machine, threads));
-  std::vector<Samples> samples = ChosenStalls(flags);
-  const LoadMeter meter;
-  status = TakeTurns(&samples, out, [&](Samples* of) {
-    return scene.RunSlice(kStallCases[of->index], flags.Real("seconds") / kSlices, &of->times_us);
-  });
-  if (!status.ok()) return status;
-  PrintAll(samples, meter.Read(), out, [&](const Samples& of, const Summary& times) {
+  // The cases that were asked for, each after its base.
+  const std::vector<const StallCase*> wanted = Chosen(flags, kCases);
+  std::vector<const StallCase*> cases;
+  std::vector<Side> sides;
+  for (const StallCase& each : kCases) {
+    const bool is_needed = std::ranges::any_of(wanted, [&](const StallCase* other) {
+      return other == &each || (each.beside == Beside::kNothing && other->work == each.work);
+    });
+    if (!is_needed) continue;
+    cases.push_back(&each);
+    sides.push_back({.turn = [&](Times* times_us) {
+      out->Show(each.name);
+      return scene.RunSlice(each, flags.Real("seconds") / kSlices, times_us);
+    }});
+  }
+  SPECD_TAKE(const ForeignLoad load, TakeTurns({0, kSlices, kSlices}, 0, &sides));
+  Summary base;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Summary times = Summarise(sides[i].times_us);
+    const bool is_base = cases[i]->beside == Beside::kNothing;
+    if (is_base) base = times;
     Line line;
-    line.Name("case", kStallCases[of.index].name, 8)
+    line.Name("case", cases[i]->name, 8)
         .Count("threads", threads, 7)
         .Cell("samples", 8, "{}", times.num_samples)
         .Cell("median us", 9, "{:.1f}", times.median)
@@ -228,8 +200,8 @@ absl::Status RunStall(const Flags& flags, Output* out) {
         .Cell("max us", 10, "{:.1f}", times.max)
         .Json("unit", "us")
         .Times("", times);
-    return line;
-  });
+    out->Print(line.Ratios(times, is_base ? nullptr : &base).Load(load));
+  }
   return absl::OkStatus();
 }
 
@@ -241,14 +213,12 @@ Suite StallCommand() {
               "ten small engines beside one with a round of a minute, new masks or hostile "
               "openings",
           .examples = {"--quick --markdown", "--case=masks --threads=2"},
-          .cases = WordsOf(kStallCases),
+          .cases = WordsOf(kCases),
           .seconds = "20",
           .quick_seconds = "5",
-          .flags = {{.name = "threads",
-                     .kind = Flag::Kind::kWhole,
-                     .help = "threads of each session's rounds; 0: all usable CPUs, at most 16",
-                     .usual = "0",
-                     .maximum = static_cast<double>(kThreadsMax)}},
+          .flags = {Flag::Whole("threads",
+                                "threads of each session's rounds; 0: all usable CPUs, at most 16",
+                                {0, kThreadsMax}, "0")},
           .run = &RunStall};
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_split.h"
 #include "kernels/core/check.h"
 
 namespace specd::bench {
@@ -19,35 +20,22 @@ constexpr int32_t kSpecialsMax = 256;
 // One drawn piece in this many is of another script than Latin.
 constexpr uint32_t kForeignEvery = 5;
 
-constexpr std::string_view kWords[] = {
-    "the",      "of",       "and",     "to",     "in",       "is",      "that",     "for",
-    "it",       "as",       "with",    "on",     "by",       "be",      "this",     "are",
-    "from",     "at",       "or",      "an",     "was",      "have",    "not",      "you",
-    "which",    "can",      "all",     "if",     "but",      "they",    "one",      "will",
-    "more",     "has",      "some",    "first",  "time",     "new",     "other",    "no",
-    "after",    "only",     "then",    "also",   "name",     "value",   "type",     "string",
-    "number",   "integer",  "object",  "array",  "true",     "false",   "null",     "id",
-    "key",      "data",     "list",    "item",   "items",    "text",    "title",    "label",
-    "user",     "email",    "role",    "admin",  "date",     "city",    "unit",     "price",
-    "amount",   "order",    "orders",  "line",   "lines",    "product", "number",   "tags",
-    "file",     "path",     "mode",    "read",   "write",    "open",    "search",   "query",
-    "limit",    "error",    "warning", "info",   "debug",    "server",  "session",  "message",
-    "request",  "response", "code",    "status", "result",   "return",  "function", "class",
-    "import",   "const",    "var",     "let",    "int",      "float",   "double",   "void",
-    "public",   "static",   "self",    "def",    "else",     "while",   "for",      "match",
-    "version",  "summary",  "colour",  "root",   "left",     "right",   "children", "node",
-    "tree",     "shape",    "shapes",  "circle", "radius",   "width",   "height",   "points",
-    "example",  "com",      "org",     "http",   "https",    "www",     "index",    "total",
-    "tax",      "average",  "second",  "third",  "account",  "address", "street",   "country",
-    "currency", "EUR",      "USD",     "GBP",    "customer", "company", "level",    "active",
-    "score"};
-constexpr std::string_view kSyllables[] = {
-    "a",     "e",   "i",   "o",   "u",   "an",   "en",   "in",  "on",   "er",   "re",
-    "ti",    "te",  "ta",  "st",  "al",  "ar",   "or",   "is",  "at",   "es",   "it",
-    "le",    "ne",  "ra",  "ro",  "li",  "ri",   "co",   "de",  "di",   "me",   "mo",
-    "pa",    "pe",  "po",  "pro", "con", "com",  "ing",  "ion", "tion", "ment", "ate",
-    "ive",   "ous", "ly",  "ed",  "s",   "able", "ness", "un",  "ex",   "sub",  "inter",
-    "trans", "ver", "ter", "man", "car", "port", "form", "log", "graph"};
+constexpr std::string_view kWords =
+    "the of and to in is that for it as with on by be this are from at or an was have not you "
+    "which can all if but they one will more has some first time new other no after only then "
+    "also name value type string number integer object array true false null id key data list "
+    "item items text title label user email role admin date city unit price amount order "
+    "orders line lines product number tags file path mode read write open search query limit "
+    "error warning info debug server session message request response code status result "
+    "return function class import const var let int float double void public static self def "
+    "else while for match version summary colour root left right children node tree shape "
+    "shapes circle radius width height points example com org http https www index total tax "
+    "average second third account address street country currency EUR USD GBP customer company "
+    "level active score";
+constexpr std::string_view kSyllables =
+    "a e i o u an en in on er re ti te ta st al ar or is at es it le ne ra ro li ri co de di "
+    "me mo pa pe po pro con com ing ion tion ment ate ive ous ly ed s able ness un ex sub "
+    "inter trans ver ter man car port form log graph";
 constexpr std::string_view kPunctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 // Runs that JSON and code have.
 constexpr std::string_view kRuns[] = {
@@ -58,21 +46,16 @@ constexpr std::string_view kRuns[] = {
     "\n\n", "//",   "/*",     "*/",    "->",    "=>",     "==",    "!=",    "<=",    ">=",
     "::",   "...",  "</",     "/>",    "\\n",   "\\\"",   "\\u",   "\\u00", "'s",    "'t"};
 
+std::vector<std::string> Split(std::string_view words) {
+  return absl::StrSplit(absl::string_view(words.data(), words.size()), ' ');
+}
+
 std::string Utf8(uint32_t character) {
-  std::string bytes;
-  if (character < 0x800) {
-    bytes.push_back(static_cast<char>(0xC0 | character >> 6));
-  } else {
-    if (character < 0x10000) {
-      bytes.push_back(static_cast<char>(0xE0 | character >> 12));
-    } else {
-      bytes.push_back(static_cast<char>(0xF0 | character >> 18));
-      bytes.push_back(static_cast<char>(0x80 | (character >> 12 & 0x3F)));
-    }
-    bytes.push_back(static_cast<char>(0x80 | (character >> 6 & 0x3F)));
-  }
-  bytes.push_back(static_cast<char>(0x80 | (character & 0x3F)));
-  return bytes;
+  const auto byte = [](uint32_t bits) { return static_cast<char>(bits); };
+  const auto next = [&](int shift) { return byte(0x80 | (character >> shift & 0x3F)); };
+  if (character < 0x800) return {byte(0xC0 | character >> 6), next(0)};
+  if (character < 0x10000) return {byte(0xE0 | character >> 12), next(6), next(0)};
+  return {byte(0xF0 | character >> 18), next(12), next(6), next(0)};
 }
 
 // Collects different pieces until there are enough.
@@ -104,7 +87,7 @@ class PieceList {
 void AddCommon(PieceList* pieces) {
   for (int byte = 0; byte < 256; ++byte) pieces->Add(std::string(1, static_cast<char>(byte)));
   for (const std::string_view run : kRuns) pieces->Add(std::string(run));
-  for (const std::string_view word : kWords) pieces->AddWord(std::string(word));
+  for (const std::string& word : Split(kWords)) pieces->AddWord(word);
   for (int number = 0; number < 1000; ++number) {
     pieces->Add(fmt::format("{}", number));
     if (number < 100) pieces->Add(fmt::format("{:02}", number));
@@ -156,6 +139,7 @@ std::string DrawForeign(std::mt19937* random) {
 std::vector<std::string> MakePieces(size_t size) {
   PieceList pieces(size);
   AddCommon(&pieces);
+  const std::vector<std::string> syllables = Split(kSyllables);
   std::mt19937 random(15);  // any number: the same pieces every time
   while (!pieces.IsFull()) {
     if (random() % kForeignEvery == 0) {
@@ -165,20 +149,14 @@ std::vector<std::string> MakePieces(size_t size) {
     std::string word;
     const size_t num_syllables = 1 + random() % 4;
     for (size_t i = 0; i < num_syllables; ++i) {
-      word += kSyllables[random() % std::size(kSyllables)];
+      word += syllables[random() % syllables.size()];
     }
-    switch (random() % 16) {
-      case 0:
-        pieces.Add("_" + word);
-        break;
-      case 1:
-        pieces.Add("." + word);
-        break;
-      case 2:
-        pieces.Add("\"" + word);
-        break;
-      default:
-        pieces.AddWord(word);
+    // One in 16 each is a name, a member and the begin of a string.
+    const size_t kind = random() % 16;
+    if (kind < 3) {
+      pieces.Add("_.\""[kind] + word);
+    } else {
+      pieces.AddWord(word);
     }
   }
   return std::move(pieces).Take();

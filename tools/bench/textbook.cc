@@ -1,5 +1,3 @@
-#include "tools/bench/textbook.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -7,6 +5,7 @@
 
 #include "kernels/core/elements.h"
 #include "kernels/core/philox.h"
+#include "tools/bench/peers.h"
 
 namespace specd::bench {
 

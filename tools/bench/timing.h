@@ -1,15 +1,19 @@
-// Repeat is the loop that every suite times with, and Summarise makes a Summary of its samples.
+// TakeTurns is the loop that every suite times with, and Summarise makes a Summary of its samples.
 //
+// The sides of a comparison take turns, so that a disturbance of the machine disturbs all of them.
 // Functions; they run on the calling thread.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/bench/machine.h"
 
 namespace specd::bench {
 
@@ -28,6 +32,18 @@ struct TimingBounds {
 
 // Calls `step` until the seconds are over and there are enough samples, or until it fails.
 absl::Status Repeat(const TimingBounds& bounds, absl::FunctionRef<absl::Status(size_t index)> step);
+
+// One side of a comparison. A turn appends its times.
+using Times = std::vector<double>;
+struct Side {
+  std::function<absl::Status(Times* times_us)> turn;
+  Times times_us = {};
+};
+
+// Runs `warm_up` turns of each side, whose times are dropped, and then turns as Repeat does. The
+// sides are first in turn. Returns the load of other processes meanwhile.
+absl::StatusOr<ForeignLoad> TakeTurns(const TimingBounds& bounds, size_t warm_up,
+                                      std::vector<Side>* sides);
 
 struct Summary {
   double median = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
 
 #include "kernels/core/check.h"
 #include "kernels/core/draft.h"
@@ -20,12 +21,15 @@ constexpr double kRejectTarget = 1.7;
 constexpr double kGreedyTargetUs = 6;
 constexpr double kRandomTargetUs = 10;
 
-constexpr VerifyCase TreeCase(std::string_view name, VerifyMethod method,
+using Method = VerifyMethod;
+using Plan = DraftPlan;
+
+constexpr VerifyCase TreeCase(std::string_view name, Method method,
                               std::array<uint32_t, 6> widths) {
   return {.name = name,
           .summary = "a tree of mixed siblings that was drawn from draft rows, temperature .8",
           .method = method,
-          .plan = DraftPlan::kDrawn,
+          .plan = Plan::kDrawn,
           .widths = widths};
 }
 // 8, 32 and 64 nodes.
@@ -33,10 +37,27 @@ constexpr std::array<uint32_t, 6> kSmall = {2, 1, 1, 1};
 constexpr std::array<uint32_t, 6> kMiddle = {2, 3, 2, 1};
 constexpr std::array<uint32_t, 6> kLarge = {4, 3, 2, 1};
 
+// One-hot or sampled drafts of a method, at temperature .8 and without filters.
+constexpr VerifyCase DraftCase(std::string_view name, std::string_view summary, Method method,
+                               Plan plan) {
+  return {.name = name, .summary = summary, .method = method, .plan = plan};
+}
+
+// Temperature .8 and filters.
+constexpr VerifyCase FilterCase(std::string_view name, std::string_view summary, int32_t top_k,
+                                double top_p, double min_p, double target_llama) {
+  return {.name = name,
+          .summary = summary,
+          .top_k = top_k,
+          .top_p = top_p,
+          .min_p = min_p,
+          .target_llama = target_llama};
+}
+
 constexpr std::array kCases{
     VerifyCase{.name = "greedy",
                .summary = "temperature 0",
-               .method = VerifyMethod::kGreedy,
+               .method = Method::kGreedy,
                .temperature = 0,
                .target_fp32 = 1.15,
                .target_bf16 = kBFloat16Target,
@@ -49,16 +70,9 @@ constexpr std::array kCases{
                .target_bf16 = kBFloat16Target,
                .target_llama = 40,
                .target_gpu_us = kRandomTargetUs},
-    VerifyCase{
-        .name = "topk40", .summary = "temperature .8, top_k 40", .top_k = 40, .target_llama = 12},
-    VerifyCase{.name = "topp95",
-               .summary = "temperature .8, top_p .95",
-               .top_p = 0.95,
-               .target_llama = 40},
-    VerifyCase{.name = "minp05",
-               .summary = "temperature .8, min_p .05",
-               .min_p = 0.05,
-               .target_llama = 20},
+    FilterCase("topk40", "temperature .8, top_k 40", 40, 1, 0, 12),
+    FilterCase("topp95", "temperature .8, top_p .95", 0, 0.95, 0, 40),
+    FilterCase("minp05", "temperature .8, min_p .05", 0, 1, 0.05, 20),
     VerifyCase{.name = "topk40_topp95",
                .summary = "temperature .8, top_k 40, top_p .95",
                .top_k = 40,
@@ -90,59 +104,51 @@ constexpr std::array kCases{
                .shape = RowShape::kFlat,
                .temperature = 1,
                .top_p = 0.95},
-    VerifyCase{.name = "token",
-               .summary = "sampled drafts, all accepted",
-               .method = VerifyMethod::kToken,
-               .plan = DraftPlan::kAccepted},
+    DraftCase("token", "sampled drafts, all accepted", Method::kToken, Plan::kAccepted),
     VerifyCase{.name = "reject_all",
                .summary = "sampled drafts, every sequence rejected once",
-               .method = VerifyMethod::kToken,
-               .plan = DraftPlan::kRejected,
+               .method = Method::kToken,
+               .plan = Plan::kRejected,
                .target_fp32 = 2.0,
                .target_bf16 = kBFloat16Target},
-    VerifyCase{.name = "block",
-               .summary = "sampled drafts, block verification, all accepted",
-               .method = VerifyMethod::kBlock,
-               .plan = DraftPlan::kAccepted},
-    VerifyCase{.name = "block_reject_all",
-               .summary = "sampled drafts, block verification, every sequence rejected once",
-               .method = VerifyMethod::kBlock,
-               .plan = DraftPlan::kRejected},
+    DraftCase("block", "sampled drafts, block verification, all accepted", Method::kBlock,
+              Plan::kAccepted),
+    DraftCase("block_reject_all",
+              "sampled drafts, block verification, every sequence rejected once", Method::kBlock,
+              Plan::kRejected),
     VerifyCase{.name = "one_hot",
                .summary = "temperature .8, one-hot drafts of the most probable id",
-               .method = VerifyMethod::kToken,
-               .plan = DraftPlan::kLikely,
+               .method = Method::kToken,
+               .plan = Plan::kLikely,
                .target_gpu = kOneLookTarget,
                .target_gpu_us = kRandomTargetUs},
     VerifyCase{.name = "reject_side",
                .summary = "sampled drafts with their probabilities, every sequence rejected once",
-               .method = VerifyMethod::kToken,
-               .plan = DraftPlan::kRejected,
+               .method = Method::kToken,
+               .plan = Plan::kRejected,
                .side_channel = true,
                .target_gpu = kRejectTarget,
                .target_gpu_us = kRandomTargetUs},
-    VerifyCase{.name = "reject_rows",
-               .summary = "sampled drafts with rows alone, every sequence rejected once",
-               .method = VerifyMethod::kToken,
-               .plan = DraftPlan::kRejected},
-    TreeCase("tree8", VerifyMethod::kTree, kSmall),
-    TreeCase("tree8_traversal", VerifyMethod::kTraversal, kSmall),
-    TreeCase("tree8_target", VerifyMethod::kTargetOnly, kSmall),
-    TreeCase("tree8_exact", VerifyMethod::kExactMatch, kSmall),
-    TreeCase("tree32", VerifyMethod::kTree, kMiddle),
-    TreeCase("tree32_traversal", VerifyMethod::kTraversal, kMiddle),
-    TreeCase("tree32_target", VerifyMethod::kTargetOnly, kMiddle),
-    TreeCase("tree32_exact", VerifyMethod::kExactMatch, kMiddle),
-    TreeCase("tree64", VerifyMethod::kTree, kLarge),
-    TreeCase("tree64_traversal", VerifyMethod::kTraversal, kLarge),
-    TreeCase("tree64_target", VerifyMethod::kTargetOnly, kLarge),
-    TreeCase("tree64_exact", VerifyMethod::kExactMatch, kLarge),
+    DraftCase("reject_rows", "sampled drafts with rows alone, every sequence rejected once",
+              Method::kToken, Plan::kRejected),
+    TreeCase("tree8", Method::kTree, kSmall),
+    TreeCase("tree8_traversal", Method::kTraversal, kSmall),
+    TreeCase("tree8_target", Method::kTargetOnly, kSmall),
+    TreeCase("tree8_exact", Method::kExactMatch, kSmall),
+    TreeCase("tree32", Method::kTree, kMiddle),
+    TreeCase("tree32_traversal", Method::kTraversal, kMiddle),
+    TreeCase("tree32_target", Method::kTargetOnly, kMiddle),
+    TreeCase("tree32_exact", Method::kExactMatch, kMiddle),
+    TreeCase("tree64", Method::kTree, kLarge),
+    TreeCase("tree64_traversal", Method::kTraversal, kLarge),
+    TreeCase("tree64_target", Method::kTargetOnly, kLarge),
+    TreeCase("tree64_exact", Method::kExactMatch, kLarge),
     VerifyCase{.name = "exp2",
                .summary = "the sums of weights alone, beside the same with ex2.approx",
                .weights_only = true},
 };
 
-// flat_topp95 comes late: it has rows of its own, while neighbours share theirs (pool_cache.h).
+// flat_topp95 comes late: it has rows of its own, while neighbours share theirs (cells.h).
 constexpr std::string_view kOfVerify[] = {
     "greedy",          "temperature",  "topk40",      "topp95",           "minp05",
     "topk40_topp95",   "penalties",    "logprobs5",   "grammar",          "flat_topp95",
@@ -157,8 +163,7 @@ constexpr std::string_view kOfGpu[] = {
 std::vector<VerifyCase> CasesOf(std::span<const std::string_view> names) {
   std::vector<VerifyCase> cases;
   for (const std::string_view name : names) {
-    const auto* const found = std::find_if(
-        kCases.begin(), kCases.end(), [&](const VerifyCase& each) { return each.name == name; });
+    const auto* const found = std::ranges::find(kCases, name, &VerifyCase::name);
     SPECD_CHECK(found != kCases.end());
     cases.push_back(*found);
   }
@@ -178,35 +183,26 @@ const std::vector<VerifyCase>& GpuCases() {
 }
 
 const VerifyCase* FindCase(const std::vector<VerifyCase>& cases, std::string_view name) {
-  for (const VerifyCase& known : cases) {
-    if (known.name == name) return &known;
-  }
-  return nullptr;
+  const auto found = std::ranges::find(cases, name, &VerifyCase::name);
+  return found == cases.end() ? nullptr : &*found;
 }
 
 std::vector<int32_t> ParentsOf(const VerifyCase& verify_case) {
-  const auto end = std::find(verify_case.widths.begin(), verify_case.widths.end(), 0u);
+  const auto end = std::ranges::find(verify_case.widths, 0u);
   return *StaticTree({verify_case.widths.begin(), end}, kNodesMax);
 }
 
 std::string_view MethodName(VerifyMethod method) {
-  switch (method) {
-    case VerifyMethod::kAuto:
-      return "auto";
-    case VerifyMethod::kGreedy:
-      return "greedy";
-    case VerifyMethod::kExactMatch:
-      return "exact_match";
-    case VerifyMethod::kToken:
-      return "token";
-    case VerifyMethod::kBlock:
-      return "block";
-    case VerifyMethod::kTree:
-      return "tree";
-    case VerifyMethod::kTraversal:
-      return "traversal";
-    case VerifyMethod::kTargetOnly:
-      return "target_only";
+  constexpr std::pair<Method, std::string_view> kNames[] = {{Method::kAuto, "auto"},
+                                                            {Method::kGreedy, "greedy"},
+                                                            {Method::kExactMatch, "exact_match"},
+                                                            {Method::kToken, "token"},
+                                                            {Method::kBlock, "block"},
+                                                            {Method::kTree, "tree"},
+                                                            {Method::kTraversal, "traversal"},
+                                                            {Method::kTargetOnly, "target_only"}};
+  for (const auto& [known, name] : kNames) {
+    if (known == method) return name;
   }
   return "unknown";
 }

@@ -9,8 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "daemon/base/command_line.h"
 #include "tools/replay/command.h"
@@ -97,10 +95,10 @@ int Main(int argc, char** argv) {
   CatchInterrupts();
   std::vector<std::string> given = Arguments(argc, argv);
   if (AsksForHelp(given)) return PrintHelp(FirstCommand(given));
-  absl::SetProgramUsageMessage(Usage());
   std::vector<char*> pointers;
   for (std::string& argument : given) pointers.push_back(argument.data());
-  const std::vector<char*> rest = ParseFlags(static_cast<int>(pointers.size()), pointers.data());
+  const std::vector<char*> rest = ParseFlags(static_cast<int>(pointers.size()), pointers.data(),
+                                             {.usage = Usage(), .source = "tools/replay/"});
   if (rest.size() < 2) return Fail("give a command; specd-replay --help lists them");
   const Command* const command = FindCommand(rest[1]);
   if (command == nullptr) {

@@ -11,8 +11,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/command_line.h"
@@ -146,18 +144,9 @@ constexpr Command kCommands[] = {{"stats", &Stats},
                                  {"describe", &Describe}};
 
 int Main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("tools/specctl/") != absl::string_view::npos;
-  };
-  usage.normalize_filename = [](absl::string_view file) {  // without the path of a build
-    const size_t folder = file.rfind("tools/");
-    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
-  };
-  usage.version_string = [] { return std::string("specctl ") + kVersion + "\n"; };
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> words = ParseFlags(argc, argv);
+  const std::vector<char*> words = ParseFlags(
+      argc, argv,
+      {.usage = kUsage, .source = "tools/specctl/", .version = std::string("specctl ") + kVersion});
   if (words.size() < 2) {
     return Fail(kExitBadCommandLine,
                 "a command is missing: stats, top, metrics, serve or describe; see "

@@ -17,8 +17,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -223,13 +221,8 @@ DisplayMode ModeFromFlags() {
 }
 
 int Main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("toy_client/main.cc") != absl::string_view::npos;
-  };
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> arguments = ParseFlags(argc, argv);
+  const std::vector<char*> arguments =
+      ParseFlags(argc, argv, {.usage = kUsage, .source = "tools/toy_client/main.cc"});
   if (arguments.size() > 1) {
     return Fail(kExitUsage, fmt::format("unexpected argument {}; flags begin with --, see --help",
                                         arguments[1]));

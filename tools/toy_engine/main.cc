@@ -14,8 +14,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
@@ -360,14 +358,11 @@ int Generate(EngineOptions options, const std::vector<std::string>& texts) {
 }
 
 int Main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("toy_engine/main.cc") != absl::string_view::npos;
-  };
-  usage.version_string = [] { return fmt::format("specd-toy-engine {}\n", specd_version()); };
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> arguments = ParseFlags(argc, argv);
+  const std::vector<char*> arguments =
+      ParseFlags(argc, argv,
+                 {.usage = kUsage,
+                  .source = "tools/toy_engine/main.cc",
+                  .version = fmt::format("specd-toy-engine {}", specd_version())});
   std::vector<std::string> prompts(arguments.begin() + 1, arguments.end());
   if (prompts.empty()) prompts = SplitAtBars(absl::GetFlag(FLAGS_prompt));
   if (prompts.empty()) {

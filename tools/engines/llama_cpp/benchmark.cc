@@ -20,8 +20,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "daemon/base/command_line.h"
 #include "specd/specd.h"
@@ -307,14 +305,10 @@ absl::Status Measure() {
 }
 
 int Main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(
-      "times one step of llama.cpp's sampler chain beside one step of specd, on the same rows.");
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("llama_cpp/benchmark.cc") != absl::string_view::npos;
-  };
-  absl::SetFlagsUsageConfig(usage);
-  ParseFlags(argc, argv);
+  ParseFlags(argc, argv,
+             {.usage = "times one step of llama.cpp's sampler chain beside one step of specd, on "
+                       "the same rows.",
+              .source = "tools/engines/llama_cpp/benchmark.cc"});
   llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
   const absl::Status status = Measure();
   if (status.ok()) return 0;

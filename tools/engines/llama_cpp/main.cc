@@ -16,8 +16,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_split.h"
@@ -236,16 +234,12 @@ absl::Status Generate(const EngineOptions& options, Print print,
 }
 
 int Main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("llama_cpp/main.cc") != absl::string_view::npos;
-  };
-  usage.version_string = [] {
-    return fmt::format("specd-llama-engine {}, libllama {}\n", specd_version(), llama_version());
-  };
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> arguments = ParseFlags(argc, argv);
+  const std::vector<char*> arguments =
+      ParseFlags(argc, argv,
+                 {.usage = kUsage,
+                  .source = "tools/engines/llama_cpp/main.cc",
+                  .version = fmt::format("specd-llama-engine {}, libllama {}", specd_version(),
+                                         llama_version())});
   std::vector<std::string> texts(arguments.begin() + 1, arguments.end());
   if (texts.empty()) texts = SplitAtBars(absl::GetFlag(FLAGS_prompt));
 

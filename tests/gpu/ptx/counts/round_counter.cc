@@ -15,9 +15,8 @@
 #include "tests/gpu/ptx/machine/profile.h"
 #include "tests/gpu/ptx/runtime/pretended_device.h"
 #include "tools/bench/gpu_rounds.h"
-#include "tools/bench/measurement.h"
 #include "tools/bench/probes/cuda_probes.h"
-#include "tools/bench/round_set.h"
+#include "tools/bench/try.h"
 
 namespace specd::ptx {
 
@@ -112,27 +111,17 @@ absl::Status RoundCounter::Open() {
 }
 
 absl::StatusOr<bench::RoundCounts> RoundCounter::Count(const bench::Cell& cell) {
-  const absl::StatusOr<bench::Pools> pools = pools_.For(cell);
-  if (!pools.ok()) return pools.status();
-  absl::StatusOr<std::unique_ptr<Backend>> cpu = MakeBackend("cpu");
-  if (!cpu.ok()) return cpu.status();
-  absl::Status status = (*cpu)->Prepare({.vocab_size = cell.vocab_size,
-                                         .max_batch = cell.shape.batch,
-                                         .max_draft = cell.shape.draft,
-                                         .threads = 1});
-  if (!status.ok()) return status;
-  const auto set = bench::RoundSet::Make(*cell.verify_case, cell.shape, *pools->target,
-                                         pools->draft, cpu->get());
-  if (!set.ok()) return set.status();
-  std::vector<bench::RoundAnswer> expected{(*set)->MakeAnswer()};
-  status = (*cpu)->Run((*set)->Batch(0, expected.data()));
-  if (!status.ok()) return status;
+  SPECD_TAKE(auto cpu, MakeBackend("cpu"));
+  SPECD_TAKE(const bench::AnsweredCell answered,
+             bench::AnswerCell(cell, /*threads=*/1, std::move(cpu), &pools_));
+  const bench::RoundSet& set = *answered.set;
+  const std::vector<bench::RoundAnswer>& expected = answered.answers;
 
-  bench::GpuRounds rounds(driver_.get(), probes_.get(), **set);
+  bench::GpuRounds rounds(driver_.get(), probes_.get(), set);
   GpuResult result = rounds.Load(expected);
   if (!result.ok()) return Failure(cell, result.text());
   rounds.SpoilAnswers();
-  const DType dtype = (*set)->target().dtype;
+  const DType dtype = set.target().dtype;
   bench::RoundCounts counts{
       .case_name = std::string(cell.verify_case->name),
       .dtype = std::string(bench::DTypeName(dtype)),
@@ -144,7 +133,7 @@ absl::StatusOr<bench::RoundCounts> RoundCounter::Count(const bench::Cell& cell) 
       .num_elements = static_cast<int64_t>(rounds.read_bytes(0)) / SizeBytes(dtype),
       .round = {},
       .read = {}};
-  bench::RoundAnswer answer = (*set)->MakeAnswer();
+  bench::RoundAnswer answer = set.MakeAnswer();
   const RoundBatch batch = rounds.Batch(0, &answer);
   const bool weights_only = cell.verify_case->weights_only;
   result = CountLaunches(

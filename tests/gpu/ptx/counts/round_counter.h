@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "kernels/core/gpu_driver.h"
-#include "tools/bench/pool_cache.h"
+#include "tools/bench/cells.h"
 #include "tools/bench/probes/gpu_probes.h"
 #include "tools/bench/ptx_counts.h"
 

@@ -1,0 +1,25 @@
+// SPECD_TRY and SPECD_TAKE pass errors on to the caller, for functions of specd-bench that return a
+// Status or a StatusOr. Safe from any thread.
+//
+//   SPECD_TRY(backend->Run(batch));
+//   SPECD_TAKE(const RowPool rows, RowPool::Make(spec));  // declares the value
+#pragma once
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+#define SPECD_JOIN_(a, b) a##b
+#define SPECD_JOIN(a, b) SPECD_JOIN_(a, b)
+#define SPECD_TRY(...) SPECD_TRY_(SPECD_JOIN(error_, __COUNTER__), (__VA_ARGS__))
+#define SPECD_TRY_(error, call)                               \
+  do {                                                        \
+    if (absl::Status error = call; !error.ok()) return error; \
+  } while (false)
+#define SPECD_TAKE(declaration, ...) \
+  SPECD_TAKE_(SPECD_JOIN(taken_, __COUNTER__), declaration, (__VA_ARGS__))
+#define SPECD_TAKE_(taken, declaration, call) \
+  auto taken = call;                          \
+  if (!taken.ok()) return taken.status();     \
+  declaration = *std::move(taken)
