@@ -26,6 +26,9 @@ class KeptTexts {
   // All but kAbort. The worker fills in epoch and seq. An error names what cannot be given.
   absl::StatusOr<TextAnswer> Answer(const Ask& ask) const;
 
+  bool Has(uint64_t stream) const { return table_.Find(stream) != nullptr; }
+  // The text that came so far, kept or not. REQUIRES: Has(stream).
+  uint64_t BytesOf(uint64_t stream) const { return table_.Find(stream)->last.bytes; }
   // True if the whole text of the stream was given out.
   bool HasEnded(uint64_t stream) const {
     const Kept* const kept = table_.Find(stream);

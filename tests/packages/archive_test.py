@@ -24,7 +24,7 @@ class ArchiveCase(PackageTest):
 class FilesTest(ArchiveCase):
     def test_it_is_small_and_whole(self):
         self.check_size(self.archive)
-        for name in ("bin/specd", "bin/specd-detok", "bin/specctl", "bin/specd-replay", "lib/libspecd.so.0",
+        for name in ("bin/specd", "bin/specd-detok", "bin/specctl", "bin/specd-http", "bin/specd-replay", "lib/libspecd.so.0",
                      "include/specd/specd.h", "lib/pkgconfig/specd.pc", "share/specd/specd.service", "share/specd/specd.socket",
                      "lib/cmake/specd/specdConfig.cmake", "lib/specd/python/specd/__init__.py",
                      "share/doc/specd/LICENSE", "share/doc/specd/licences/libzmq5"):
@@ -62,7 +62,7 @@ class RootTest(ArchiveCase):
         self.stop(daemon)
 
     def test_the_other_programs_run(self):
-        for name in ("specd-detok", "specctl", "specd-replay", "specd-toy-engine", "specd-toy-client"):
+        for name in ("specd-detok", "specctl", "specd-http", "specd-replay", "specd-toy-engine", "specd-toy-client"):
             done = self.in_root(f"/opt/moved/bin/{name}", "--version")
             self.assertEqual(done.wait(), 0, done.stderr)
             self.assertTrue(done.stdout.startswith((name, "specd")), done.stdout)

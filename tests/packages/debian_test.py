@@ -86,7 +86,13 @@ class FilesTest(DebianCase):
         flags = flags.partition("--flagfile=")[2]
         for path in (program, flags):
             self.assertTrue((self.root / path.lstrip("/")).is_file(), path)
-        self.assertEqual(self.control("conffiles").split(), [flags])
+        http = unit_file(unit.with_name("specd-http.service"))["Service"]
+        self.assertEqual((http["User"], http["Group"]), (service["User"], service["Group"]))
+        http_program, http_flags = http["ExecStart"].split()
+        http_flags = http_flags.partition("--flagfile=")[2]
+        for path in (http_program, http_flags):
+            self.assertTrue((self.root / path.lstrip("/")).is_file(), path)
+        self.assertEqual(self.control("conffiles").split(), [flags, http_flags])
         # What breaks CUDA or the sharing of a device.
         for name in ("PrivateDevices", "PrivateTmp", "MemoryDenyWriteExecute", "PrivateNetwork",
                      "DevicePolicy", "PrivateUsers"):
@@ -96,8 +102,11 @@ class FilesTest(DebianCase):
         here = self.folder / "specd.service"
         here.write_text(unit.read_text().replace(f"={program} ", f"={self.root}{program} "))
         shutil.copy(socket, self.folder)
-        done = subprocess.run(["systemd-analyze", "verify", here, self.folder / "specd.socket"], capture_output=True, text=True,
-                              check=False, timeout=PATIENCE_S)
+        over_http = self.folder / "specd-http.service"
+        over_http.write_text(unit.with_name(over_http.name).read_text().replace(
+            f"={http_program} ", f"={self.root}{http_program} "))
+        done = subprocess.run(["systemd-analyze", "verify", here, self.folder / "specd.socket", over_http],
+                              capture_output=True, text=True, check=False, timeout=PATIENCE_S)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_its_scripts_make_the_user_and_ask_systemd_only_where_it_runs(self):
@@ -109,7 +118,7 @@ class FilesTest(DebianCase):
         runs = pathlib.Path("/run/systemd/system").is_dir()
         for name, word, asks, always in (
                 ("postinst", "configure", ["systemctl daemon-reload"], ["systemd-sysusers specd.conf"]),
-                ("prerm", "remove", ["systemctl disable --now specd.service specd.socket"], []),
+                ("prerm", "remove", ["systemctl disable --now specd-http.service specd.service specd.socket"], []),
                 ("prerm", "upgrade", [], []),
                 ("postrm", "remove", ["systemctl daemon-reload"], [])):
             said = run("/bin/sh", self.root / "DEBIAN" / name, word, env={"PATH": str(programs)})

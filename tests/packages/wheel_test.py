@@ -23,7 +23,7 @@ class WheelTest(PackageTest):
         code = "import specd; print(specd.version(), specd._library.load()._name)"
         version, library = run(*command(python, "-B", "-c", code)).split()
         self.assertRegex(library, rf"^{environment}/lib/python[\d.]+/site-packages/specd/lib/libspecd\.so\.0$")
-        for program in (daemon, detokenizer, f"{environment}/bin/specctl"):
+        for program in (daemon, detokenizer, f"{environment}/bin/specctl", f"{environment}/bin/specd-http"):
             self.assertIn(version, run(*command(program, "--version")))
         self.check_python_rounds(python, (daemon, f"--listen={uri}", "--detokenizer=off"), uri, command)
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import unittest
+import urllib.request
 
 from support import ProcessTest, SOURCE, wait_until
 
@@ -16,9 +17,9 @@ PROMPTS = ("The daemon", "A round", "The engine", "A draft token")
 
 
 class DemoTest(ProcessTest):
-    def demo(self, *flags):
+    def demo(self, *flags, **environment):
         return self.start(SOURCE / "tools/demo", *flags, start_new_session=True,
-                          env={**os.environ, "TMPDIR": str(self.folder)})
+                          env={**os.environ, "TMPDIR": str(self.folder), **environment})
 
     def assertNothingLeft(self, demo):
         self.assertEqual(list(self.folder.iterdir()), [])
@@ -53,6 +54,24 @@ class DemoTest(ProcessTest):
                     for demo in (with_drafts, without)]
         self.assertGreater(len(squeezed[0][0]), 100)
         self.assertEqual(squeezed[0], squeezed[1])
+
+    def test_the_page_shows_streams_until_ctrl_c(self):
+        demo = self.demo("--web", "--max_tokens=30", "--forward_ms=5", SPECD_DEMO_PORT="0")
+        wait_until(lambda: "open http" in demo.stdout or not demo.running(), "the address")
+        address = re.search(r"open (http://[0-9.]+:[0-9]+/) in a browser; Ctrl-C ends", demo.stdout)
+        self.assertIsNotNone(address, demo.stderr)
+        with urllib.request.urlopen(address[1], timeout=60) as page:
+            self.assertIn("live streams", page.read().decode())
+        opened = set()
+        with urllib.request.urlopen(address[1] + "v1/streams", timeout=60) as events:
+            while len(opened) < len(PROMPTS):
+                line = events.readline().decode()
+                if line.startswith("data: "):
+                    opened.add(json.loads(line[6:])["rid"])
+        self.assertEqual(opened, set(PROMPTS))
+        os.killpg(demo.process.pid, signal.SIGINT)
+        self.assertEqual(demo.wait(), 130, demo.stderr)
+        self.assertNothingLeft(demo)
 
     def test_trees_side_by_side(self):
         demo = self.demo("--tree=2,2,1", "--max_tokens=60")
@@ -109,7 +128,7 @@ class DemoTest(ProcessTest):
 
 
 PROGRAMS = {"specd_daemon": "specd", "specd_toy_engine": "specd-toy-engine",
-            "specd_toy_client": "specd-toy-client"}
+            "specd_toy_client": "specd-toy-client", "specd_http": "specd-http"}
 
 
 class DemoBuildTest(ProcessTest):
@@ -172,7 +191,7 @@ class DemoBuildTest(ProcessTest):
         self.assertEqual(self.demo(), ([], ["default-ran"]))
         self.assertFalse((folder / always).exists())
 
-    def test_the_preset_builds_the_three_programs_without_tests_and_cuda(self):
+    def test_the_preset_builds_its_programs_without_tests_and_cuda(self):
         presets = json.loads((SOURCE / "CMakePresets.json").read_text())["buildPresets"]
         targets, = [preset["targets"] for preset in presets if preset["name"] == "demo"]
         self.assertEqual(set(targets), set(PROGRAMS))

@@ -13,8 +13,9 @@ set(specd_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/specd)
 
 # A tool may be left out of the build (SPECD_BUILD_TOOLS=OFF); what is installed under another name
 # than its target's is named here.
-set(specd_programs specd_daemon specd_detok specctl specd_toy_engine specd_toy_client
+set(specd_programs specd_daemon specd_detok specctl specd_http specd_toy_engine specd_toy_client
     specd_bench specd_replay)
+set(specd_http_name specd-http)
 set(specd_toy_engine_name specd-toy-engine)
 set(specd_toy_client_name specd-toy-client)
 set(specd_bench_name specd-bench)

@@ -1,7 +1,7 @@
 # What packages have beside the components of SpecdInstall.cmake, and how `cpack` makes them:
 #   specd_bundle   for the archive: the libraries of others, the texts of their licences, the service's files
 #   specd_debian   for the Debian package: the service, its user and flags, Python's way to the package
-#   specd_wheel    for the wheel: libspecd, the daemon, the detokenizer, with the libraries of others
+#   specd_wheel    for the wheel: libspecd, the daemon, the detokenizer, specctl, specd-http, with the libraries of others
 # Each is installed only when it is asked for.
 #
 # A library of others is not linked into ours: Debian's archives of Abseil have no code for shared
@@ -36,16 +36,18 @@ endfunction()
 install(TARGETS specd RUNTIME_DEPENDENCY_SET specd_wheel
   LIBRARY DESTINATION lib NAMELINK_SKIP COMPONENT specd_wheel EXCLUDE_FROM_ALL)
 set(in_wheel specd_daemon specd_detok)
-if(TARGET specctl)
-  list(APPEND in_wheel specctl)
-endif()
+foreach(program specctl specd_http)
+  if(TARGET ${program})
+    list(APPEND in_wheel ${program})
+  endif()
+endforeach()
 install(TARGETS ${in_wheel} RUNTIME_DEPENDENCY_SET specd_wheel
   RUNTIME DESTINATION bin COMPONENT specd_wheel EXCLUDE_FROM_ALL)
 specd_bring_libraries(specd_wheel lib bin licences)
 
 # The programs of specd_runtime once more, for their libraries.
 set(bundled specd_daemon specd_detok)
-foreach(program specctl specd_toy_engine specd_toy_client specd_replay)
+foreach(program specctl specd_http specd_toy_engine specd_toy_client specd_replay)
   if(TARGET ${program})
     list(APPEND bundled ${program})
   endif()
@@ -56,14 +58,15 @@ install(TARGETS specd RUNTIME_DEPENDENCY_SET specd_bundle
   LIBRARY NAMELINK_SKIP COMPONENT specd_bundle EXCLUDE_FROM_ALL)
 specd_bring_libraries(specd_bundle ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_BINDIR}
   ${CMAKE_INSTALL_DOCDIR}/licences)
-install(FILES ${packaging}/specd.service ${packaging}/specd.socket ${packaging}/specd.sysusers ${packaging}/specd.flags
+install(FILES ${packaging}/specd.service ${packaging}/specd.socket ${packaging}/specd-http.service
+  ${packaging}/specd.sysusers ${packaging}/specd.flags ${packaging}/specd-http.flags
   DESTINATION ${CMAKE_INSTALL_DATADIR}/specd COMPONENT specd_bundle EXCLUDE_FROM_ALL)
 
-install(FILES ${packaging}/specd.service ${packaging}/specd.socket DESTINATION lib/systemd/system
+install(FILES ${packaging}/specd.service ${packaging}/specd.socket ${packaging}/specd-http.service DESTINATION lib/systemd/system
   COMPONENT specd_debian EXCLUDE_FROM_ALL)
 install(FILES ${packaging}/specd.sysusers DESTINATION lib/sysusers.d RENAME specd.conf
   COMPONENT specd_debian EXCLUDE_FROM_ALL)
-install(FILES ${packaging}/specd.flags DESTINATION /etc/specd
+install(FILES ${packaging}/specd.flags ${packaging}/specd-http.flags DESTINATION /etc/specd
   COMPONENT specd_debian EXCLUDE_FROM_ALL)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright
   COMPONENT specd_debian EXCLUDE_FROM_ALL)

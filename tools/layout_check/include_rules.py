@@ -124,6 +124,8 @@ ARROWS = {
                             *_NO_LOGS_OR_SOCKETS),
     "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/trace", "daemon/base")
                            + _BELOW_DAEMON, _PLAIN, *_NO_LOGS),
+    "daemon/reader": Arrow(("daemon/reader", "ipc/events", "ipc/sockets", "ipc/base", "kernels/core") + _C_API, _PLAIN,
+                           *_NO_LOGS),
     "daemon/text": Arrow(("daemon/text", "daemon/session", "daemon/metrics", "daemon/base") + _BELOW_DAEMON,
                          _ANY_LIBRARY),
     "daemon/server": Arrow(("daemon/server", "daemon/session", "daemon/metrics", "daemon/base") + _BELOW_DAEMON,

@@ -18,7 +18,6 @@
 #include "ipc/counters/counter_snapshot.h"
 #include "ipc/counters/open_metrics.h"
 #include "tools/specctl/metrics_doc.h"
-#include "tools/specctl/serve.h"
 #include "tools/specctl/stats_table.h"
 #include "tools/terminal/terminal.h"
 
@@ -27,8 +26,6 @@ ABSL_FLAG(std::string, counters, "/run/specd/specd.sock.counters",
           "socket, with the suffix .counters");
 ABSL_FLAG(bool, json, false, "stats: print one JSON object");
 ABSL_FLAG(double, interval, 1, "top: seconds between two looks, 0.1 .. 3600");
-ABSL_FLAG(std::string, listen, "127.0.0.1:9464",
-          "serve: a numeric address with a port; everybody who reaches it may read the counters");
 ABSL_FLAG(uint32_t, count, 0, "top: end after so many tables; 0: go on");
 
 namespace specd::ctl {
@@ -39,17 +36,15 @@ constexpr char kUsage[] =
     "  specctl stats      print all counters as a table, or with --json as an object\n"
     "  specctl top        print those that count, with their rates, once a second (--interval)\n"
     "  specctl metrics    print all counters in the text format of OpenMetrics, for Prometheus\n"
-    "  specctl serve      answer /metrics, /live and /ready over HTTP, until SIGTERM (--listen)\n"
     "  specctl describe   print the meaning of each counter (docs/METRICS.md)\n\n"
     "Examples:\n"
     "  specctl stats\n"
     "  specctl stats --counters=/run/specd/other.sock.counters --json\n"
-    "  specctl top --interval=0.5 --count=10\n"
-    "  specctl serve --listen=127.0.0.1:9464\n"
-    "  curl --fail http://127.0.0.1:9464/ready\n\n"
-    "Exit status: 0; 1 if there is no daemon, no counters file that can be read (the numbers of a\n"
-    "daemon that was killed are printed all the same), or no such address to listen to; 2 for a\n"
-    "wrong command line.";
+    "  specctl top --interval=0.5 --count=10\n\n"
+    "specd-http answers /metrics, /live and /ready over HTTP.\n\n"
+    "Exit status: 0; 1 if there is no daemon, or no counters file that can be read (the numbers of "
+    "a\n"
+    "daemon that was killed are printed all the same); 2 for a wrong command line.";
 
 constexpr int kExitNoDaemon = 1;
 constexpr char kClearScreen[] = "\x1b[H\x1b[J";
@@ -121,13 +116,6 @@ int Top(const std::string& path) {
   return Fail(kExitNoDaemon, std::string(before.status().message()));
 }
 
-int ServeHttp(const std::string& path) {
-  const absl::Status status = Serve(path, absl::GetFlag(FLAGS_listen));
-  if (status.ok()) return 0;
-  return Fail(absl::IsInvalidArgument(status) ? kExitBadCommandLine : kExitNoDaemon,
-              std::string(status.message()));
-}
-
 int Describe(const std::string&) {
   fmt::print("{}", MetricsDoc());
   return std::fflush(stdout) == 0 ? 0 : kExitNoDaemon;
@@ -137,11 +125,8 @@ struct Command {
   std::string_view name;
   int (*run)(const std::string& path);
 };
-constexpr Command kCommands[] = {{"stats", &Stats},
-                                 {"top", &Top},
-                                 {"metrics", &Metrics},
-                                 {"serve", &ServeHttp},
-                                 {"describe", &Describe}};
+constexpr Command kCommands[] = {
+    {"stats", &Stats}, {"top", &Top}, {"metrics", &Metrics}, {"describe", &Describe}};
 
 int Main(int argc, char** argv) {
   const std::vector<char*> words = ParseFlags(
@@ -149,7 +134,7 @@ int Main(int argc, char** argv) {
       {.usage = kUsage, .source = "tools/specctl/", .version = std::string("specctl ") + kVersion});
   if (words.size() < 2) {
     return Fail(kExitBadCommandLine,
-                "a command is missing: stats, top, metrics, serve or describe; see "
+                "a command is missing: stats, top, metrics or describe; see "
                 "specctl --help");
   }
   if (words.size() > 2) {
@@ -164,9 +149,8 @@ int Main(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (command.name == words[1]) return command.run(absl::GetFlag(FLAGS_counters));
   }
-  return Fail(
-      kExitBadCommandLine,
-      fmt::format("command {} is unknown; use stats, top, metrics, serve or describe", words[1]));
+  return Fail(kExitBadCommandLine,
+              fmt::format("command {} is unknown; use stats, top, metrics or describe", words[1]));
 }
 
 }  // namespace

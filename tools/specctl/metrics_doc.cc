@@ -25,7 +25,7 @@ file without the daemon's help, so it answers while the daemon hangs and after i
 specctl stats             # a table; --json for programs
 specctl top               # the same with rates, again and again
 specctl metrics           # the text format of OpenMetrics
-specctl serve             # /metrics, /live and /ready over HTTP, on --listen=127.0.0.1:9464
+specd-http                # /metrics, /live and /ready over HTTP, on --listen=127.0.0.1:9464
 ```
 
 `/ready` answers 200 while the daemon serves, and 503 before its models are loaded, while it drains, and when one of its threads has stood still for

@@ -1,4 +1,4 @@
-"""The programs of the wheel: `specd`, the daemon, `specd-detok`, the detokenizer, and `specctl`, its counters.
+"""The programs of the wheel: `specd`, the daemon, `specd-detok`, the detokenizer, `specctl`, its counters, and `specd-http`.
 
 Internal: pyproject.toml names the functions. Each becomes the program, so signals and the exit status are the program's.
 """
@@ -19,6 +19,10 @@ def detokenizer() -> NoReturn:
 
 def control() -> NoReturn:
     _become("specctl")
+
+
+def http() -> NoReturn:
+    _become("specd-http")
 
 
 def _become(name: str) -> NoReturn:

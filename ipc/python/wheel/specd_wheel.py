@@ -1,11 +1,11 @@
 """specd_wheel: makes the wheel of the Python package, for pip (PEP 517).
 
-The wheel is the package with libspecd, the daemon, the detokenizer, specctl, and the libraries that these need:
+The wheel is the package with libspecd, the daemon, the detokenizer, specctl, specd-http, and the libraries that these need:
 
     specd/*.py         the package
     specd/lib          libspecd, where the package looks first
     specd/lib/specd    libraries of others
-    specd/bin          the programs, which the commands `specd`, `specd-detok` and `specctl` become
+    specd/bin          the programs, which the commands `specd`, `specd-detok`, `specctl` and `specd-http` become
 
 CMake builds and installs them (component specd_wheel of tools/cmake/SpecdPackages.cmake); this file packs
 them. Python's standard library is enough. Setting of pip:
@@ -29,7 +29,7 @@ import zipfile
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 ROOT = PACKAGE.parents[1]
-TARGETS = ("specd", "specd_daemon", "specd_detok", "specctl")
+TARGETS = ("specd", "specd_daemon", "specd_detok", "specctl", "specd_http")
 
 
 def get_requires_for_build_wheel(config_settings=None):

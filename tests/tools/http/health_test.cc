@@ -1,11 +1,11 @@
 // Health over the life of a daemon, look by look.
-#include "tools/specctl/health.h"
+#include "tools/http/health.h"
 
 #include <doctest/doctest.h>
 
 #include <string>
 
-namespace specd::ctl {
+namespace specd::http {
 namespace {
 
 constexpr int64_t kSecond = 1'000'000'000;
@@ -91,4 +91,4 @@ TEST_SUITE("unit") {
 }
 
 }  // namespace
-}  // namespace specd::ctl
+}  // namespace specd::http

@@ -1,4 +1,4 @@
-// Health judges a daemon by its counters file, for `specctl serve`: whether it lives, and whether
+// Health judges a daemon by its counters file, for specd-http: whether it lives, and whether
 // it takes engines.
 //
 // A daemon is ready while it serves and every thread of it looks around. It is not ready before its
@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "ipc/counters/counter_snapshot.h"
 
-namespace specd::ctl {
+namespace specd::http {
 
 class Health {
  public:
@@ -45,4 +45,4 @@ class Health {
   Verdict verdict_ = {.why = "nobody has looked yet"};
 };
 
-}  // namespace specd::ctl
+}  // namespace specd::http

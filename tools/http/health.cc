@@ -1,8 +1,8 @@
-#include "tools/specctl/health.h"
+#include "tools/http/health.h"
 
 #include <fmt/format.h>
 
-namespace specd::ctl {
+namespace specd::http {
 
 void Health::Look(const absl::StatusOr<CounterSnapshot>& found, int64_t now_ns) {
   if (found.ok()) {
@@ -43,4 +43,4 @@ Health::Verdict Health::Judge(const CounterSnapshot& now, int64_t now_ns) {
   return {.is_live = true, .is_ready = true, .why = "the daemon serves"};
 }
 
-}  // namespace specd::ctl
+}  // namespace specd::http
