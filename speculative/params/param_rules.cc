@@ -153,8 +153,6 @@ constexpr RefusedName kRefused[] = {
     {"extra_args", "", kNoCode, kTakeCompiled},
     {"logits_processors", "", kNoCode, kTakeCompiled},
     {"custom_logit_processor", "", kNoCode, kTakeCompiled},
-    {"stop_regex", "", "a pattern may need the whole output to match",
-     "match it where the text is received, and abort the sequence"},
     {"repetition_detection", "", "it ends a text by its content",
      "use no_repeat_ngram_size, or abort the sequence"},
     {"return_sampling_mask", "", "the set of ids left by the filters is not reported",

@@ -5,10 +5,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <random>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,21 @@ using Ids = std::vector<TokenId>;
 
 constexpr TokenId kStopId = 2;
 constexpr TokenId kEos = 7;  // SessionFixture's
+constexpr char kReasoningEnd[] = "ba";
+
+// Stop patterns, and by hand the shortest matches from any place.
+struct Pattern {
+  const char* pattern;
+  std::vector<std::string> matches;
+};
+const Pattern kPatterns[] = {{"a{2,}", {"aa"}},
+                             {"b[ab]?b", {"bb", "bab"}},
+                             {"(?:ab| )b", {"abb", " b"}},
+                             {"a\\u20ac|\\u20ac ?b",
+                              {"a\xE2\x82\xAC",
+                               "\xE2\x82\xAC"
+                               "b",
+                               "\xE2\x82\xAC b"}}};
 
 // Few pieces, so that stop strings are begun, broken off and completed often.
 Vocabulary MakePieces() {
@@ -55,16 +72,21 @@ struct Outcome {
   uint32_t kept_tokens = 0;
   uint32_t finish_reason = SPECD_FINISH_NONE;
   std::vector<uint64_t> ends = {};
+  uint64_t reasoning_bytes = 0;
+  uint64_t reasoning_tokens = 0;
 
   friend bool operator==(const Outcome& a, const Outcome& b) {
     return a.text == b.text && a.stop == b.stop && a.kept_tokens == b.kept_tokens &&
-           a.finish_reason == b.finish_reason;
+           a.finish_reason == b.finish_reason && a.reasoning_bytes == b.reasoning_bytes &&
+           a.reasoning_tokens == b.reasoning_tokens;
   }
 };
 
 std::string Describe(const Outcome& outcome) {
   return "\"" + outcome.text + "\" stop \"" + outcome.stop + "\" kept " +
-         std::to_string(outcome.kept_tokens) + " reason " + std::to_string(outcome.finish_reason);
+         std::to_string(outcome.kept_tokens) + " reason " + std::to_string(outcome.finish_reason) +
+         " thought " + std::to_string(outcome.reasoning_bytes) + " bytes " +
+         std::to_string(outcome.reasoning_tokens) + " tokens";
 }
 
 // One round: tokens that the backend confirms.
@@ -85,6 +107,7 @@ class Host {
             side == Side::kEmbedded ? std::function<bool()>() : [] { return true; }),
         streams_({{"", &vocabulary_}}) {
     fixture_.profile.vocabulary = MakePieces();
+    fixture_.profile.reasoning.end = kReasoningEnd;
   }
 
   SequenceHandle Open(const Case& drawn) {
@@ -129,6 +152,8 @@ class Host {
       const SequenceText::Unread& taken = made->text->Read();
       CHECK(taken.byte_offset == 0);
       outcome.text = taken.text;
+      outcome.reasoning_bytes = taken.reasoning_bytes;
+      outcome.reasoning_tokens = made->text->num_reasoning();
       outcome.ends = taken.ends;
       if (made->text->stop_index() >= 0) outcome.stop = made->text->stop_string();
     } else {
@@ -137,6 +162,10 @@ class Host {
         if (event.stream != stream) continue;
         outcome.text += event.text;
         outcome.stop += event.stop_string;
+        for (const WireSpan& span : event.spans) {
+          if (span.reasoning) outcome.reasoning_bytes += span.size_bytes;
+        }
+        outcome.reasoning_tokens += event.reasoning_tokens;
       }
     }
     const SequenceState state = fixture_.engine->ReadState(SlotOf(sequence));
@@ -204,6 +233,10 @@ class Cases {
     for (size_t i = 0; i < 1 + Below(3); ++i) {
       drawn.params.stop_strings.push_back(stops[Below(std::size(stops))]);
     }
+    if (Below(3) == 0) {
+      drawn.params.stop_regex = {kPatterns[Below(std::size(kPatterns))].pattern};
+      if (Below(2) == 0) drawn.params.stop_strings.clear();
+    }
     drawn.params.include_stop = Below(2) == 0;
     drawn.params.skip_special_tokens = Below(3) != 0;
     drawn.params.min_tokens = Below(3) == 0 ? static_cast<int64_t>(Below(12)) : 0;
@@ -235,6 +268,27 @@ class Cases {
   std::mt19937 random_{23};
 };
 
+struct FoundStop {
+  std::string stop;
+  size_t size_bytes = 0;
+};
+
+// The stop that ends the text: a string before a pattern, the longest match of a pattern.
+std::optional<FoundStop> StopAtEnd(const SequenceParams& params, std::string_view text) {
+  for (const std::string& stop : params.stop_strings) {
+    if (text.ends_with(stop)) return FoundStop{stop, stop.size()};
+  }
+  std::optional<FoundStop> found;
+  for (const Pattern& pattern : kPatterns) {
+    if (params.stop_regex != std::vector<std::string>{pattern.pattern}) continue;
+    for (const std::string& match : pattern.matches) {
+      if (!text.ends_with(match) || (found && found->size_bytes > match.size())) continue;
+      found = FoundStop{pattern.pattern, match.size()};
+    }
+  }
+  return found;
+}
+
 // The rules of CONTRACT §7, over all tokens at once.
 Outcome BruteForce(const Case& drawn) {
   const Vocabulary vocabulary = MakePieces();
@@ -251,15 +305,14 @@ Outcome BruteForce(const Case& drawn) {
     outcome.kept_tokens = static_cast<uint32_t>(n);
     // The match that ends first, of those that end at this token.
     for (size_t end = given.size() + 1; end <= text.size() && counts; ++end) {
-      for (const std::string& stop : params.stop_strings) {
-        if (!std::string_view(text).substr(0, end).ends_with(stop)) continue;
-        outcome.text = text.substr(0, params.include_stop ? end : end - stop.size());
-        outcome.stop = stop;
-        outcome.finish_reason = SPECD_FINISH_STOP;
-        outcome.ends.push_back(outcome.text.size());
-        for (uint64_t& size : outcome.ends) size = std::min<uint64_t>(size, outcome.text.size());
-        return outcome;
-      }
+      const auto found = StopAtEnd(params, std::string_view(text).substr(0, end));
+      if (!found.has_value()) continue;
+      outcome.text = text.substr(0, params.include_stop ? end : end - found->size_bytes);
+      outcome.stop = found->stop;
+      outcome.finish_reason = SPECD_FINISH_STOP;
+      outcome.ends.push_back(outcome.text.size());
+      for (uint64_t& size : outcome.ends) size = std::min<uint64_t>(size, outcome.text.size());
+      return outcome;
     }
     const bool is_stop_id =
         (id == kEos && !params.ignore_eos) || (id == kStopId && !params.stop_token_ids.empty());
@@ -277,6 +330,24 @@ Outcome BruteForce(const Case& drawn) {
   }
   outcome.text = given + (reference::DecodeUtf8(bytes).pending ? "\xEF\xBF\xBD" : "");
   return outcome;
+}
+
+// The bytes and tokens of the thought, in a sequence without a prompt.
+std::pair<uint64_t, uint64_t> ThoughtOf(const Case& drawn, const Outcome& outcome) {
+  const Vocabulary vocabulary = MakePieces();
+  std::string all;
+  std::string shown;
+  for (uint64_t n = 1; n <= outcome.kept_tokens; ++n) {
+    const TokenId id = drawn.ids[n - 1];
+    const bool is_hidden = drawn.params.skip_special_tokens && vocabulary.IsSpecial(id);
+    all += vocabulary.Bytes(id);
+    if (!is_hidden) shown += vocabulary.Bytes(id);
+    const size_t found = all.find(kReasoningEnd);
+    if (found == std::string::npos) continue;
+    shown.resize(shown.size() - (all.size() - found - 2));
+    return {std::min(reference::DecodeUtf8(shown).text.size(), outcome.text.size()), n};
+  }
+  return {outcome.text.size(), outcome.kept_tokens};
 }
 
 TEST_SUITE("unit") {
@@ -303,13 +374,31 @@ TEST_SUITE("unit") {
       // Text that was given before the opening is not given again, so brute force knows the text of
       // whole sequences alone. A prompt may begin their first code point.
       if (drawn.num_given > 0 || !drawn.prompt.empty()) continue;
-      const Outcome expected = BruteForce(drawn);
+      Outcome expected = BruteForce(drawn);
+      std::tie(expected.reasoning_bytes, expected.reasoning_tokens) = ThoughtOf(drawn, expected);
       CHECK_MESSAGE(outcomes[0] == expected, Describe(outcomes[0]), " / ", Describe(expected));
       CHECK(outcomes[0].ends == expected.ends);
       ++num_brute;
     }
     CHECK(num_stops > 800);
     CHECK(num_brute > 300);
+  }
+
+  TEST_CASE("stop patterns are refused where a text side is missing, and by their own faults") {
+    SequenceParams params;
+    params.stop_regex = {"a+"};
+    SessionFixture without(true, false);
+    const absl::Status missing = without.session->OpenSequences("r", params).status();
+    CHECK_MESSAGE(missing.ToString().find("as stop_regex does, and none is attached") != std::string::npos,
+                  missing.ToString());
+    SessionFixture embedded(false, std::function<bool()>());
+    CHECK_FALSE(embedded.session->OpenSequences("r", params).ok());  // without a tokenizer
+    embedded.profile.vocabulary = MakePieces();
+    CHECK(embedded.session->OpenSequences("r", params).ok());
+    params.stop_regex = {"a", "<[^>]*>"};
+    const absl::Status unbounded = embedded.session->OpenSequences("r2", params).status();
+    CHECK_MESSAGE(unbounded.ToString().find("stop_regex[1]") != std::string::npos,
+                  unbounded.ToString());
   }
 
   TEST_CASE("rounds make no text that nobody reads") {
