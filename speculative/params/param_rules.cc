@@ -168,7 +168,10 @@ constexpr RefusedName kRefused[] = {
     {"output_kind", "", kText, "set output of specd.subscribe"},
     {"stream_interval", "", kText, "set stream_interval of specd.subscribe"},
     {"echo", "", kText, kSubscribe},
-    {"spaces_between_special_tokens", "", kText, kSubscribe},
+    {"spaces_between_special_tokens", "",
+     "only transformers' tokenizers in Python put spaces there, and no tokenizer file that specd "
+     "reads asks for them",
+     "leave it out: special tokens stand beside each other, as with false"},
 };
 
 }  // namespace
