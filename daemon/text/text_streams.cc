@@ -36,6 +36,7 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
   Stream* stream = found->second.get();
   if (stream->ended) {
     meters_.late_tokens += event.ids.size();
+    if (event.kind == TokenEventKind::kTokens) ++meters_.overrun_rounds;
   } else if (event.offset > stream->tokens) {
     EndByGap(event, stream, texts, aborts);
   } else if (event.kind == TokenEventKind::kTokens) {
