@@ -64,7 +64,7 @@ class EngineHandle:
     def token_bytes(self, token: int) -> bytes:
         """What an id adds to a text: maybe a part of a character. Of an embedded engine with a
         tokenizer."""
-        place, size = ctypes.c_void_p(), ctypes.c_uint64()
+        place, size = ctypes.c_char_p(), ctypes.c_uint64()
         check(c.load().specd_token_bytes(self.pointer, token, ctypes.byref(place),
                                          ctypes.byref(size)))
         return ctypes.string_at(place, size.value)
