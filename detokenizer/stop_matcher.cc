@@ -22,7 +22,8 @@ bool IsValidUtf8(std::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const StopSet>> StopSet::Create(std::vector<std::string> strings) {
+absl::StatusOr<std::shared_ptr<const StopSet>> StopSet::Create(std::vector<std::string> strings,
+                                                               std::vector<StopPattern> patterns) {
   if (strings.size() > kStringsMax) {
     return absl::InvalidArgumentError(
         fmt::format("stop has {} strings, allowed are 0..{}; send fewer stop strings",
@@ -50,10 +51,21 @@ absl::StatusOr<std::shared_ptr<const StopSet>> StopSet::Create(std::vector<std::
                     "shorter or fewer stop strings",
                     total_size_bytes, kTotalSizeBytesMax));
   }
-  return std::shared_ptr<const StopSet>(new StopSet(std::move(strings)));
+  size_t num_states = 0;
+  for (const StopPattern& pattern : patterns) num_states += pattern.states.size();
+  if (num_states > PatternMatcher::kStatesMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("stop_regex needs {} states in all its patterns together, allowed are 0..{}; "
+                    "send fewer patterns, or smaller counts in them",
+                    num_states, PatternMatcher::kStatesMax));
+  }
+  return std::shared_ptr<const StopSet>(new StopSet(std::move(strings), patterns));
 }
 
-StopSet::StopSet(std::vector<std::string> strings) : strings_(std::move(strings)) {
+StopSet::StopSet(std::vector<std::string> strings, std::span<const StopPattern> patterns)
+    : strings_(std::move(strings)) {
+  for (const StopPattern& pattern : patterns) pattern_texts_.push_back(pattern.text);
+  if (!patterns.empty()) patterns_.emplace(patterns);
   BuildTrie();
   LinkFailures();
 }
@@ -141,10 +153,16 @@ std::optional<StopMatch> StopSet::Advance(StopState* state, std::string_view tex
   for (size_t i = 0; i < text.size(); ++i) {
     node = Next(node, text[i]);
     const int32_t match = nodes_[node].match;
-    if (match == kNoMatch) continue;
-    state->node = node;
-    return StopMatch{
-        .index = match, .end = i + 1, .size_bytes = strings_[static_cast<size_t>(match)].size()};
+    if (match != kNoMatch) {
+      const size_t size_bytes = strings_[static_cast<size_t>(match)].size();
+      return StopMatch{.index = match, .end = i + 1, .size_bytes = size_bytes};
+    }
+    if (!patterns_.has_value()) continue;
+    const auto found = patterns_->Step(&state->threads, text[i]);
+    if (!found.has_value()) continue;
+    return StopMatch{.index = static_cast<int>(strings_.size() + found->pattern),
+                     .end = i + 1,
+                     .size_bytes = found->size_bytes};
   }
   state->node = node;
   return std::nullopt;
@@ -152,7 +170,10 @@ std::optional<StopMatch> StopSet::Advance(StopState* state, std::string_view tex
 
 void StopSet::Pass(StopState* state, std::string_view text) const {
   uint32_t node = state->node;
-  for (const char byte : text) node = Next(node, byte);
+  for (const char byte : text) {
+    node = Next(node, byte);
+    if (patterns_.has_value()) patterns_->Step(&state->threads, byte);
+  }
   // A whole stop string that did not count cannot begin another. Only text that may begin one must
   // be held back.
   while (node != 0 && nodes_[node].num_children == 0) node = nodes_[node].fail;

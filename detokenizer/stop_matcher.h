@@ -1,10 +1,11 @@
-// StopSet finds stop strings for text streams, in text that arrives piece by piece. It is an
-// Aho-Corasick automaton over bytes.
+// StopSet finds stop strings and stop patterns for text streams, in text that arrives piece by
+// piece. For the strings it is an Aho-Corasick automaton over bytes; pattern_matcher.h follows the
+// patterns.
 //
-// A StopSet is built once from a request's list and never changes, so threads and sequences share
-// it. The state of one sequence is a StopState of four bytes. The match that completes first wins.
-// If several complete at the same byte, the first in the list wins. A match is decided at the byte
-// that completes it, so the result cannot depend on how the text was cut.
+// A StopSet is built once from a request's lists and never changes, so threads and sequences share
+// it. The state of one sequence is a StopState. The match that completes first wins. If several
+// complete at the same byte, the first in the list wins, and strings come before patterns. A match
+// is decided at the byte that completes it, so the result cannot depend on how the text was cut.
 //
 //   auto stops = StopSet::Create({"\n\n", "</answer>"});
 //   StopState state;
@@ -13,28 +14,32 @@
 //   (*stops)->Advance(&state, "wer> and so");   // match {index 1, end 4}
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "detokenizer/pattern_matcher.h"
 
 namespace specd {
 
 // The position of a sequence in the automaton; only its StopSet can read it.
 struct StopState {
   uint32_t node = 0;
+  PatternThreads threads;  // takes no memory while no pattern may have begun
 };
 
 struct StopMatch {
-  int index = 0;          // of the stop string in the list
+  int index = 0;          // in the list of strings, followed by the patterns
   size_t end = 0;         // just past the match, counted in the piece that was fed
-  size_t size_bytes = 0;  // of the stop string; it may have begun in an earlier piece
+  size_t size_bytes = 0;  // of the match; it may have begun in an earlier piece
 };
 
 class StopSet {
@@ -45,7 +50,8 @@ class StopSet {
 
   // Refuses an empty string, a string that is not valid UTF-8, and a list past the limits. The same
   // string may occur twice: the first index is reported.
-  static absl::StatusOr<std::shared_ptr<const StopSet>> Create(std::vector<std::string> strings);
+  static absl::StatusOr<std::shared_ptr<const StopSet>> Create(
+      std::vector<std::string> strings, std::vector<StopPattern> patterns = {});
 
   // Feeds a piece of text and stops at the first match. After a match the state cannot be used any
   // more.
@@ -55,10 +61,17 @@ class StopSet {
   // later piece counts.
   void Pass(StopState* state, std::string_view text) const;
 
-  // The number of last bytes that may begin a stop string. Exactly these bytes must be held back.
-  size_t HeldSizeBytes(StopState state) const { return nodes_[state.node].depth; }
+  // The number of last bytes that may begin a match. Exactly these bytes must be held back.
+  size_t HeldSizeBytes(const StopState& state) const {
+    const size_t of_strings = nodes_[state.node].depth;
+    return std::max(of_strings, PatternMatcher::HeldSizeBytes(state.threads));
+  }
 
-  const std::vector<std::string>& strings() const { return strings_; }
+  // The string or pattern of a match, as the request has it.
+  const std::string& TextOf(int index) const {
+    const auto i = static_cast<size_t>(index);
+    return i < strings_.size() ? strings_[i] : pattern_texts_[i - strings_.size()];
+  }
 
  private:
   static constexpr int32_t kNoMatch = -1;
@@ -73,7 +86,7 @@ class StopSet {
     int32_t match = kNoMatch;  // lowest list index among the strings that end here
   };
 
-  explicit StopSet(std::vector<std::string> strings);
+  StopSet(std::vector<std::string> strings, std::span<const StopPattern> patterns);
 
   void BuildTrie();
   void LinkFailures();
@@ -84,6 +97,8 @@ class StopSet {
   uint32_t Next(uint32_t node, char byte) const;
 
   std::vector<std::string> strings_;
+  std::vector<std::string> pattern_texts_;
+  std::optional<PatternMatcher> patterns_;  // nothing if the request has none
   std::vector<Node> nodes_;
   std::string bytes_;  // [node]: the byte that leads to it
   // The state is at the root most of the time, so the root has its children in a table.

@@ -5,13 +5,15 @@
 
 namespace specd {
 
-void TextChunk::Append(std::string_view piece, bool accepted_draft) {
+void TextChunk::Append(std::string_view piece, const TextSpan& like) {
   if (piece.empty()) return;
   text.append(piece);
-  if (!spans.empty() && spans.back().accepted_draft == accepted_draft) {
+  if (!spans.empty() && spans.back().accepted_draft == like.accepted_draft &&
+      spans.back().is_reasoning == like.is_reasoning) {
     spans.back().size_bytes += piece.size();
   } else {
-    spans.push_back({piece.size(), accepted_draft});
+    spans.push_back(like);
+    spans.back().size_bytes = piece.size();
   }
 }
 
@@ -20,16 +22,11 @@ void TextChunk::Clear() {
   spans.clear();
 }
 
-void TextStream::HeldText::Append(std::string_view piece, bool accepted_draft) {
-  kept_.Append(piece, accepted_draft);
-}
-
 void TextStream::HeldText::Release(size_t size_bytes, TextChunk* chunk) {
   while (size_bytes > 0) {
     TextSpan& span = kept_.spans[span_begin_];
     const size_t part_size_bytes = std::min(size_bytes, span.size_bytes);
-    chunk->Append(std::string_view(kept_.text).substr(text_begin_, part_size_bytes),
-                  span.accepted_draft);
+    chunk->Append(std::string_view(kept_.text).substr(text_begin_, part_size_bytes), span);
     text_begin_ += part_size_bytes;
     span.size_bytes -= part_size_bytes;
     size_bytes -= part_size_bytes;
@@ -130,15 +127,45 @@ std::string_view TextStream::Step::NewText(size_t end) const {
   return std::string_view(text).substr(begin, end - begin);
 }
 
+size_t TextStream::TakeThought(TokenId id) {
+  constexpr size_t kAll = ~size_t{0};
+  if (!IsReasoning()) return kAll;
+  const ReasoningEnd::Advance after =
+      options_.reasoning->After(options_.reasoning_progress, vocabulary_->Bytes(id));
+  options_.reasoning_progress = after.progress;
+  if (after.progress == ReasoningEnd::kOver) options_.reasoning = nullptr;
+  return after.rest_bytes;
+}
+
+template <class To>
+void TextStream::AppendText(const Step& step, size_t end, bool accepted_draft, To* to) {
+  const std::string_view text = step.NewText(end);
+  // Text that was given before is at the front.
+  const size_t begin = end - text.size();
+  const size_t thought = std::clamp(step.reasoning_size_bytes, begin, end) - begin;
+  to->Append(text.substr(0, thought), {.accepted_draft = accepted_draft, .is_reasoning = true});
+  to->Append(text.substr(thought), {.accepted_draft = accepted_draft});
+}
+
 // A kept added token is text of its own. Its content is valid UTF-8 and cannot continue pending
 // bytes, so the decoder itself ends the pending bytes before it.
-TextStream::Step TextStream::Decode(std::string_view bytes) const {
+TextStream::Step TextStream::Decode(std::string_view bytes, size_t num_answer_bytes) const {
   Step step{.utf8 = utf8_, .stop_state = stop_state_, .stripped_spaces = stripped_spaces_};
   if (given_size_bytes_ > 0 && !utf8_.Continues(bytes)) step.given_size_bytes = given_size_bytes_;
   if (holds_space_) step.text = " ";
   step.utf8.Push(bytes, &step.text);
   step.holds_space = TakeLastSpace(step.utf8, &step.text);
   if (step.stripped_spaces > 0) Strip(&step.text, &step.stripped_spaces);
+  if (num_answer_bytes == 0) {
+    step.reasoning_size_bytes = step.text.size();
+  } else if (num_answer_bytes < bytes.size()) {
+    // The marker ends a code point, so the text behind it is that of its bytes alone.
+    std::string answer;
+    Utf8Stream(vocabulary_->text_rules().replacement)
+        .Push(bytes.substr(bytes.size() - num_answer_bytes), &answer);
+    const size_t size_bytes = answer.size() - (step.holds_space && !answer.empty() ? 1 : 0);
+    step.reasoning_size_bytes = step.text.size() - std::min(size_bytes, step.text.size());
+  }
   if (stops_ == nullptr) return step;
   if (num_tokens_ > options_.min_tokens) {
     step.match = stops_->Advance(&step.stop_state, step.text);
@@ -160,25 +187,25 @@ void TextStream::Strip(std::string* text, uint32_t* stripped_spaces) {
 std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
   ++num_tokens_;
+  const size_t num_answer_bytes = TakeThought(id);
   const std::string_view bytes = TakeBytes(id);
   if (bytes.empty()) return std::nullopt;
 
-  const Step step = Decode(bytes);
+  Step step = Decode(bytes, num_answer_bytes);
   if (step.match) return StopAt(step, accepted_draft, chunk);
   utf8_ = step.utf8;
-  stop_state_ = step.stop_state;
+  stop_state_ = std::move(step.stop_state);
   stripped_spaces_ = step.stripped_spaces;
   holds_space_ = step.holds_space;
   if (!step.text.empty()) given_size_bytes_ = 0;
   pending_accepted_draft_ = accepted_draft;
-  const std::string_view text = step.NewText(step.text.size());
   const size_t held_size_bytes = stops_ == nullptr ? 0 : stops_->HeldSizeBytes(stop_state_);
   if (held_size_bytes == 0 && held_.size_bytes() == 0) {
-    chunk->Append(text, accepted_draft);
-    text_offset_ += text.size();
+    AppendText(step, step.text.size(), accepted_draft, chunk);
+    text_offset_ += step.NewText(step.text.size()).size();
     return std::nullopt;
   }
-  held_.Append(text, accepted_draft);
+  AppendText(step, step.text.size(), accepted_draft, &held_);
   // A stop string may have begun in text that was given before the stream.
   Release(held_.size_bytes() - std::min(held_size_bytes, held_.size_bytes()), chunk);
   return std::nullopt;
@@ -187,16 +214,17 @@ std::optional<int> TextStream::Push(TokenId id, bool accepted_draft, TextChunk* 
 std::optional<int> TextStream::PushWithheld(TokenId id, bool accepted_draft, TextChunk* chunk) {
   if (ended_) return std::nullopt;
   ++num_tokens_;
+  const size_t num_answer_bytes = TakeThought(id);
   const std::string_view bytes = TakeBytes(id);
   if (bytes.empty()) return std::nullopt;
-  const Step step = Decode(bytes);
+  const Step step = Decode(bytes, num_answer_bytes);
   if (!step.match) return std::nullopt;
   return StopAt(step, accepted_draft, chunk);
 }
 
 int TextStream::StopAt(const Step& step, bool accepted_draft, TextChunk* chunk) {
   const StopMatch& match = *step.match;
-  held_.Append(step.NewText(match.end), accepted_draft);
+  AppendText(step, match.end, accepted_draft, &held_);
   const size_t cut_size_bytes =
       options_.include_stop ? 0 : std::min(match.size_bytes, held_.size_bytes());
   const size_t kept_size_bytes = held_.size_bytes() - cut_size_bytes;
@@ -211,7 +239,8 @@ void TextStream::Finish(TextEnd how, TextChunk* chunk) {
   if (how == TextEnd::kFlush) {
     std::string replacement;
     utf8_.Finish(&replacement);
-    held_.Append(std::string_view(replacement).substr(given_size_bytes_), pending_accepted_draft_);
+    held_.Append(std::string_view(replacement).substr(given_size_bytes_),
+                 {.accepted_draft = pending_accepted_draft_, .is_reasoning = IsReasoning()});
     Release(held_.size_bytes(), chunk);
   }
   utf8_.Discard();

@@ -33,6 +33,7 @@
 #include <string_view>
 #include <vector>
 
+#include "detokenizer/reasoning_end.h"
 #include "detokenizer/stop_matcher.h"
 #include "detokenizer/utf8_stream.h"
 #include "detokenizer/vocabulary.h"
@@ -40,10 +41,12 @@
 
 namespace specd {
 
-// Some bytes of text that all came from accepted draft tokens, or all from others.
+// Some bytes of text of one kind: all came from accepted draft tokens, or all from others, and all
+// are of the thought, or all of the answer.
 struct TextSpan {
   size_t size_bytes = 0;
   bool accepted_draft = false;
+  bool is_reasoning = false;
 
   friend bool operator==(const TextSpan&, const TextSpan&) = default;
 };
@@ -54,7 +57,8 @@ struct TextChunk {
   std::string text;
   std::vector<TextSpan> spans;
 
-  void Append(std::string_view piece, bool accepted_draft);
+  // The size of `like` does not matter.
+  void Append(std::string_view piece, const TextSpan& like);
   void Clear();  // keeps the memory
 };
 
@@ -64,6 +68,10 @@ struct TextOptions {
   uint64_t min_tokens = 0;    // a stop string that completes within this many first tokens is text
   // Text came before that Prime does not get, so spaces at the front are no leading ones.
   bool continues = false;
+  // The model's marker, if a thought is open where the stream begins, after all of its prompt and
+  // outputs; null: its text is an answer.
+  std::shared_ptr<const ReasoningEnd> reasoning = nullptr;
+  uint32_t reasoning_progress = 0;  // in the marker
 };
 
 enum class TextEnd {
@@ -108,6 +116,8 @@ class TextStream {
   //
   // A code point belongs to the token that completes it, and so does the U+FFFD for bytes that this
   // token proved ill-formed.
+  // The marker that ends a thought is of the thought. What follows it in its token is of the
+  // answer.
   std::optional<int> Push(TokenId id, bool accepted_draft, TextChunk* chunk);
 
   // Pushes a stop id or EOS whose text the caller did not ask for. The token adds no text. A stop
@@ -127,6 +137,9 @@ class TextStream {
   uint64_t decoded_offset() const { return text_offset_ + held_.size_bytes(); }
 
   bool ended() const { return ended_; }
+  // The next token is of the thought. The token that completes the marker is the last such token.
+  bool IsReasoning() const { return options_.reasoning != nullptr; }
+  const Vocabulary& vocabulary() const { return *vocabulary_; }
   const StopSet* stops() const { return stops_.get(); }
 
   // True if no text ended the front yet.
@@ -140,7 +153,7 @@ class TextStream {
   class HeldText {
    public:
     size_t size_bytes() const { return kept_.text.size() - text_begin_; }
-    void Append(std::string_view piece, bool accepted_draft);
+    void Append(std::string_view piece, const TextSpan& like) { kept_.Append(piece, like); }
     void Release(size_t size_bytes, TextChunk* chunk);
     void Clear();
 
@@ -160,7 +173,8 @@ class TextStream {
     StopState stop_state;
     uint32_t stripped_spaces = 0;
     bool holds_space = false;
-    size_t given_size_bytes = 0;  // of this token's text, at its front
+    size_t given_size_bytes = 0;      // of this token's text, at its front
+    size_t reasoning_size_bytes = 0;  // at its front; the text behind is of the answer
     std::string text = {};
     std::optional<StopMatch> match = {};
 
@@ -171,7 +185,13 @@ class TextStream {
   // Turns the bytes of all ids into text, which loses what Decode would take from its ends.
   std::string PrimedText(std::span<const TokenId> ids);
   bool TakeLastSpace(const Utf8Stream& utf8, std::string* text) const;
-  Step Decode(std::string_view bytes) const;
+  Step Decode(std::string_view bytes, size_t num_answer_bytes) const;
+  // Follows the marker through a token, shown or not. Returns how many of its last bytes are of the
+  // answer.
+  size_t TakeThought(TokenId id);
+  // Appends the text of a step up to `end` to a chunk or to held text.
+  template <class To>
+  static void AppendText(const Step& step, size_t end, bool accepted_draft, To* to);
   static void Strip(std::string* text, uint32_t* stripped_spaces);
   int StopAt(const Step& step, bool accepted_draft, TextChunk* chunk);
   void Release(size_t size_bytes, TextChunk* chunk);

@@ -310,8 +310,19 @@ absl::Status Engine::ReadText(specd_sequence sequence, specd_text* text) {
               .ends = unread.ends.data(),
               .num_tokens = static_cast<uint32_t>(unread.ends.size()),
               .stop_index = stop_index,
-              .stop_string = stop_index < 0 ? nullptr : made.stop_string().c_str()});
+              .stop_string = stop_index < 0 ? nullptr : made.stop_string().c_str(),
+              .reasoning_bytes = unread.reasoning_bytes,
+              .reasoning_tokens = made.num_reasoning()});
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string_view> Engine::TokenBytes(TokenId id) const {
+  const Vocabulary* const vocabulary = link_->vocabulary();
+  if (vocabulary != nullptr) return vocabulary->Bytes(id);
+  return MakeError(SPECD_ERROR_UNSUPPORTED, "tokenizer",
+                   "the bytes of a token need a tokenizer in this process; give "
+                   "specd_options.tokenizer to an embedded engine, or read the texts that a daemon "
+                   "publishes, which have them beside the scores (docs/PROTOCOL.md)");
 }
 
 void Engine::GetSharing(specd_sharing* sharing) {

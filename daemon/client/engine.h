@@ -57,6 +57,8 @@ class Engine {
                                  int timeout_ms);
 
   absl::Status ReadText(specd_sequence sequence, specd_text* text);
+  // Of an embedded engine with a tokenizer; valid as long as the engine is.
+  absl::StatusOr<std::string_view> TokenBytes(TokenId id) const;
 
   EngineRounds& rounds() { return rounds_; }
   EngineCalls& calls() { return calls_; }

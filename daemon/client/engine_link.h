@@ -76,6 +76,8 @@ class EngineLink {
   virtual std::string WhyDeviceFailed() const { return {}; }
   // Embedded mode: SessionSequences::TextOf. A daemon publishes the text instead.
   virtual absl::StatusOr<SessionSequences::Text> TextOf(uint64_t sequence) = 0;
+  // Embedded mode: the tokens' bytes; null: there is no tokenizer here.
+  virtual const Vocabulary* vocabulary() const { return nullptr; }
   // Embedded mode: WarnOfUnreachableIds. A daemon logs the warning instead.
   virtual std::string WarningsOfModel(uint32_t) const { return {}; }
   virtual bool is_embedded() const = 0;

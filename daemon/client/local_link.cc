@@ -99,6 +99,9 @@ class LocalLink : public EngineLink {
   absl::StatusOr<SessionSequences::Text> TextOf(uint64_t sequence) override {
     return service_.session()->TextOf(sequence);
   }
+  const Vocabulary* vocabulary() const override {
+    return model_->profile.vocabulary.has_value() ? &*model_->profile.vocabulary : nullptr;
+  }
   std::string WarningsOfModel(uint32_t vocab_size) const override {
     return WarnOfUnreachableIds(model_->profile, vocab_size);
   }

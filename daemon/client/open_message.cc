@@ -201,6 +201,7 @@ absl::StatusOr<OpenContent> ReadOpenContent(std::string_view request_id,
   copier.CopyProcessors(params, &request);
   copier.Copy("stop_token_ids", params.stop_token_ids, kStopIdsMax, &request.stop_token_ids);
   copier.Copy("stop_strings", params.stop_strings, kStopStringsMax, &request.stop_strings);
+  copier.Copy("stop_regex", params.stop_regex, kStopRegexMax, &request.stop_regex);
   copier.Copy("logprob_token_ids", params.logprob_token_ids, kLogprobTokenIdsMax,
               &request.logprob_token_ids);
   CopyFileLists(params, &copier, &request);

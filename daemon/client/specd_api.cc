@@ -210,6 +210,19 @@ int specd_sequence_text(specd_engine* engine, specd_sequence sequence, specd_tex
   return Use(engine, [&] { return engine->engine->ReadText(sequence, text); });
 }
 
+int specd_token_bytes(specd_engine* engine, int32_t id, const char** bytes, uint64_t* size_bytes) {
+  if (engine == nullptr) return NullArgument("engine");
+  if (bytes == nullptr) return NullArgument("bytes");
+  if (size_bytes == nullptr) return NullArgument("size_bytes");
+  return Use(engine, [&]() -> absl::Status {
+    const absl::StatusOr<std::string_view> found = engine->engine->TokenBytes(id);
+    if (!found.ok()) return found.status();
+    *bytes = found->data();
+    *size_bytes = found->size();
+    return absl::OkStatus();
+  });
+}
+
 int specd_submit(specd_engine* engine, uint64_t round_id, const specd_draft* drafts,
                  uint32_t num_drafts) {
   if (engine == nullptr) return NullArgument("engine");

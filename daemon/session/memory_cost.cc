@@ -39,8 +39,11 @@ constexpr uint64_t kStopByteBytes = 32;
 // The event of the opening, the publisher's copy, and the message.
 constexpr uint64_t kTailIdBytes = 2 * sizeof(TokenId) + 5;
 
+// A pattern's automaton has up to this many bytes (states, edges), and as much while it is made.
+constexpr uint64_t kStopPatternBytes = 1 << 20;
+
 uint64_t StopBytes(const SequenceParams& params) {
-  uint64_t bytes = 0;
+  uint64_t bytes = params.stop_regex.empty() ? 0 : kStopPatternBytes;
   for (const std::string& stop : params.stop_strings) {
     bytes += stop.size() * kStopByteBytes + 3 * sizeof(std::string);
   }

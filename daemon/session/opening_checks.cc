@@ -7,6 +7,7 @@
 #include "detokenizer/stop_matcher.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/front_ends/stop_regex.h"
 
 namespace specd {
 
@@ -24,10 +25,11 @@ absl::Status OpeningChecks::Check(const SequenceParams& params) const {
 
 absl::Status OpeningChecks::CheckTextSide() const {
   if (options_.text_side && options_.text_side()) return absl::OkStatus();
-  return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
-                   "stop_strings need a detokenizer, and none is attached; use a daemon with "
-                   "--tokenizer (and specd-detok running, if --detokenizer=process), set stops "
-                   "= inline, or stop in the engine and call specd_abort");
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "stop_strings",
+      "stop_strings need a detokenizer, as stop_regex does, and none is attached; use a "
+      "daemon with --tokenizer (and specd-detok running, if --detokenizer=process), "
+      "set stops = inline, or stop in the engine and call specd_abort");
 }
 
 absl::Status OpeningChecks::CheckInline(const SequenceParams& params) const {
@@ -38,24 +40,33 @@ absl::Status OpeningChecks::CheckInline(const SequenceParams& params) const {
                      "specd with --tokenizer, give specd_options.tokenizer to an embedded engine, "
                      "or set stops = auto");
   }
-  return MakeError(SPECD_ERROR_UNSUPPORTED, "stop_strings",
-                   "stop_strings need the text of tokens, and this engine has no tokenizer; give "
-                   "it specd_options.tokenizer or profile_file, use a daemon with --tokenizer, or "
-                   "stop in the engine and call specd_abort");
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "stop_strings",
+      "stop_strings need the text of tokens, as stop_regex does, and this engine has no "
+      "tokenizer; give it specd_options.tokenizer or profile_file, use a daemon with "
+      "--tokenizer, or stop in the engine and call specd_abort");
 }
 
 absl::Status OpeningChecks::CheckText(const SequenceParams& params) const {
   if (IsInline(params) || params.stops == StopSearch::kInline) {
     if (absl::Status status = CheckInline(params); !status.ok()) return status;
-  } else if (!params.stop_strings.empty()) {
+  } else if (params.HasStops()) {
     if (absl::Status status = CheckTextSide(); !status.ok()) return status;
   }
-  if (params.stop_strings.empty()) return absl::OkStatus();
+  return CheckStops(params);
+}
+
+absl::Status OpeningChecks::CheckStops(const SequenceParams& params) {
   if (auto stops = StopSet::Create(params.stop_strings); !stops.ok()) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "stop_strings",
                      std::string(stops.status().message()));
   }
-  return absl::OkStatus();
+  if (params.stop_regex.empty()) return absl::OkStatus();
+  const absl::Status status = grammar::MakeStopSet(params.stop_strings, params.stop_regex).status();
+  if (status.ok()) return status;
+  return MakeError(
+      absl::IsUnimplemented(status) ? SPECD_ERROR_UNSUPPORTED : SPECD_ERROR_INVALID_ARGUMENT,
+      "stop_regex", std::string(status.message()));
 }
 
 absl::Status OpeningChecks::CheckEos(const SequenceParams& params) const {

@@ -23,7 +23,7 @@ class OpeningChecks {
   // and there is never a text side, as in an embedded engine. Where events are published their
   // readers make the text, and rounds only to find stop strings.
   bool IsInline(const SequenceParams& params) const {
-    if (!params.stop_strings.empty()) {
+    if (params.HasStops()) {
       return params.stops == StopSearch::kInline || !options_.text_side;
     }
     return params.stops == StopSearch::kInline && !options_.publish_events;
@@ -32,6 +32,7 @@ class OpeningChecks {
  private:
   absl::Status CheckInline(const SequenceParams& params) const;
   absl::Status CheckText(const SequenceParams& params) const;
+  static absl::Status CheckStops(const SequenceParams& params);
   absl::Status CheckEos(const SequenceParams& params) const;
   absl::Status CheckScores(const SequenceParams& params) const;
 

@@ -14,6 +14,7 @@
 #include "daemon/trace/trace_opening.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/front_ends/stop_regex.h"
 
 namespace specd {
 SessionSequences::SessionSequences(SessionState* state)
@@ -64,7 +65,7 @@ absl::Status SessionSequences::Prepare(const std::string& request_id, const Sequ
   // An engine that is gone needs no long work. Whether the session has ended by then is asked
   // again under the lock.
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
-  if (history.handle != 0 && !params.stop_strings.empty() && !checks_.IsInline(params)) {
+  if (history.handle != 0 && params.HasStops() && !checks_.IsInline(params)) {
     // A daemon that has just begun may have its detokenizer in a moment.
     if (absl::Status status = checks_.CheckTextSide(); !status.ok()) {
       return MakeError(SPECD_ERROR_EXHAUSTED, "stop_strings", std::string(status.message()));
@@ -73,14 +74,14 @@ absl::Status SessionSequences::Prepare(const std::string& request_id, const Sequ
   absl::StatusOr<std::vector<Built>> built = Build(params, history);
   if (!built.ok()) return built.status();
   std::vector<std::string> names = NamesOf(request_id, built->size());
-  std::shared_ptr<const std::vector<std::string>> stop_strings;
+  std::shared_ptr<const Stops> stops;
   TextTail tail;
   TextTail begin;  // of what precedes the stream
   const bool is_resumed = history.handle != 0;
   SequenceHistory given = history;
   if (is_resumed) given.outputs = history.outputs.first(history.num_given);
-  if (!params.stop_strings.empty()) {
-    stop_strings = std::make_shared<const std::vector<std::string>>(params.stop_strings);
+  if (params.HasStops()) {
+    stops = std::make_shared<const Stops>(Stops{params.stop_strings, params.stop_regex});
   }
   const bool is_inline = checks_.IsInline(params);
   if (state_.events != nullptr) begin = MakeTextTail(*state_.options.profile, params, given);
@@ -93,10 +94,10 @@ absl::Status SessionSequences::Prepare(const std::string& request_id, const Sequ
     const Stream stream = {.include_stop = params.include_stop,
                            .skip_special_tokens = params.skip_special_tokens,
                            .has_logprobs = (*built)[i].sequence.logprob_sum.enabled(),
-                           .settled = params.stop_strings.empty() || is_inline,
+                           .settled = !params.HasStops() || is_inline,
                            .is_inline = is_inline,
                            .request_id = names[i],
-                           .stop_strings = stop_strings};
+                           .stops = stops};
     Opening opening = MakeOpening(stream, (*built)[i].sequence);
     if (opening.event != nullptr) {
       if (is_resumed) {
@@ -176,7 +177,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
                      state_.verifier->sequences().WhyNotFound(source));
   }
   Stream stream = streams_[SlotOf(source)];
-  const bool needs_text_side = stream.stop_strings != nullptr && !stream.is_inline;
+  const bool needs_text_side = stream.stops != nullptr && !stream.is_inline;
   if (needs_text_side) {
     if (absl::Status status = checks_.CheckTextSide(); !status.ok()) return status;
   }
@@ -192,7 +193,10 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
     opening.trace->kept_tokens = parent->kept_tokens;
   }
   SequenceParams texts;  // what the fork's opening and its stream copy
-  if (stream.stop_strings != nullptr) texts.stop_strings = *stream.stop_strings;
+  if (stream.stops != nullptr) {
+    texts.stop_strings = stream.stops->strings;
+    texts.stop_regex = stream.stops->regex;
+  }
   if (stream.is_inline) texts.stops = StopSearch::kInline;
   absl::StatusOr<MemoryShare> share =
       TakeMemory(state_.memory.get(), "the fork", SequenceBytes(*parent, texts));
@@ -210,8 +214,9 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
 absl::Status SessionSequences::BeginText(const SequenceParams& params, const TextTail& tail,
                                          std::vector<Built>* built) const {
   std::shared_ptr<const StopSet> stops;
-  if (!params.stop_strings.empty()) {
-    absl::StatusOr<std::shared_ptr<const StopSet>> made = StopSet::Create(params.stop_strings);
+  if (params.HasStops()) {
+    absl::StatusOr<std::shared_ptr<const StopSet>> made =
+        grammar::MakeStopSet(params.stop_strings, params.stop_regex);
     if (!made.ok()) return made.status();
     stops = *std::move(made);
   }
@@ -221,11 +226,16 @@ absl::Status SessionSequences::BeginText(const SequenceParams& params, const Tex
       &*state_.options.profile->vocabulary, std::move(stops),
       {.skip_special_tokens = params.skip_special_tokens,
        .include_stop = params.include_stop,
-       .min_tokens = static_cast<uint64_t>(params.min_tokens)});
+       .min_tokens = static_cast<uint64_t>(params.min_tokens),
+       .reasoning = tail.thought.is_open ? std::make_shared<const ReasoningEnd>(
+                                               "", state_.options.profile->reasoning.end)
+                                         : nullptr,
+       .reasoning_progress = tail.thought.progress});
   // In a daemon the text side publishes the text.
   const SequenceText text(std::move(begin), {.include_stop = params.include_stop,
                                              .is_kept = state_.events == nullptr,
-                                             .num_outputs = num_outputs});
+                                             .num_outputs = num_outputs,
+                                             .num_reasoning = tail.thought.num_tokens});
   for (Built& each : *built) each.sequence.text = text;
   return absl::OkStatus();
 }
@@ -243,6 +253,11 @@ absl::Status SessionSequences::AddTail(const TextTail& tail,
   if (!memory.ok()) return memory.status();
   (*event)->prompt_tail = tail.prompt_ids;
   (*event)->output_tail = tail.output_ids;
+  (*event)->reasoning_tokens = tail.thought.num_tokens;
+  if (tail.thought.is_open) {
+    (*event)->reasoning_end = state_.options.profile->reasoning.end;
+    (*event)->reasoning_progress = tail.thought.progress;
+  }
   auto charged = std::make_shared<Charged>(Charged{*std::move(memory), std::move(*event)});
   *event = std::shared_ptr<TokenEvent>(charged, charged->event.get());
   return absl::OkStatus();
@@ -259,7 +274,10 @@ SessionSequences::Opening SessionSequences::MakeOpening(const Stream& stream,
   event.cumulative_logprob = sequence.logprob_sum.value();
   event.request_id = stream.request_id;
   event.profile = state_.options.profile->name;
-  if (stream.stop_strings != nullptr) event.stop_strings = *stream.stop_strings;
+  if (stream.stops != nullptr) {
+    event.stop_strings = stream.stops->strings;
+    event.stop_regex = stream.stops->regex;
+  }
   event.include_stop = stream.include_stop;
   event.stops_inline = stream.is_inline;
   event.skip_special_tokens = stream.skip_special_tokens;

@@ -74,6 +74,11 @@ class SessionSequences {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
  private:
+  // As the request has them.
+  struct Stops {
+    std::vector<std::string> strings;
+    std::vector<std::string> regex;
+  };
   // A sequence as the text side knows it.
   struct Stream {
     bool include_stop = false;
@@ -85,7 +90,7 @@ class SessionSequences {
     uint64_t id = 0;
     std::string request_id = {};
     // Shared by samples and forks; null: none.
-    std::shared_ptr<const std::vector<std::string>> stop_strings = nullptr;
+    std::shared_ptr<const Stops> stops = nullptr;
   };
   // A sequence that has no slot yet, and the bytes that it may use.
   struct Built {

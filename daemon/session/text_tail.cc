@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "detokenizer/reasoning_end.h"
 #include "detokenizer/text_stream.h"
 #include "ipc/events/token_event.h"
 
@@ -87,12 +88,26 @@ class TailPicker {
   bool skip_special_tokens_;
 };
 
-// All but the last byte of the longest stop string, behind the end of a code point that was cut at
+// All but the last byte of the longest stop, behind the end of a code point that was cut at
 // the front, and before the beginning of one at the end.
-size_t OutputBytes(const std::vector<std::string>& stop_strings) {
-  size_t longest = 1;
-  for (const std::string& stop : stop_strings) longest = std::max(longest, stop.size());
-  return kPendingBytesMax + (longest - 1) + (stop_strings.empty() ? 0 : kPendingBytesMax);
+size_t OutputBytes(const SequenceParams& params) {
+  size_t longest = params.stop_regex.empty() ? 1 : StopPattern::kMatchSizeBytesMax;
+  for (const std::string& stop : params.stop_strings) longest = std::max(longest, stop.size());
+  return kPendingBytesMax + (longest - 1) + (params.HasStops() ? kPendingBytesMax : 0);
+}
+
+TextTail::Thought ThoughtAfter(const ModelProfile& profile, const SequenceHistory& history) {
+  TextTail::Thought thought;
+  if (!profile.vocabulary.has_value() || profile.reasoning.end.empty()) return thought;
+  const ReasoningEnd end(profile.reasoning.start, profile.reasoning.end);
+  uint32_t progress = end.AfterPrompt(history.prompt, *profile.vocabulary);
+  while (progress != ReasoningEnd::kOver && thought.num_tokens < history.outputs.size()) {
+    const TokenId id = history.outputs[thought.num_tokens++];
+    progress = end.After(progress, profile.vocabulary->Bytes(id)).progress;
+  }
+  thought.is_open = progress != ReasoningEnd::kOver;
+  if (thought.is_open) thought.progress = progress;
+  return thought;
 }
 
 }  // namespace
@@ -100,7 +115,7 @@ size_t OutputBytes(const std::vector<std::string>& stop_strings) {
 TextTail MakeTextTail(const ModelProfile& profile, const SequenceParams& params,
                       const SequenceHistory& history) {
   const TailPicker picker(profile, params.skip_special_tokens);
-  const size_t output_bytes = std::max(OutputBytes(params.stop_strings), picker.NumStripped());
+  const size_t output_bytes = std::max(OutputBytes(params), picker.NumStripped());
   std::span<const TokenId> outputs = picker.Last(history.outputs, output_bytes, kOutputTailMax);
   // Ids behind the last of them tell whether the front is over.
   while (outputs.size() < std::min(history.outputs.size(), kOutputTailMax) &&
@@ -115,11 +130,11 @@ TextTail MakeTextTail(const ModelProfile& profile, const SequenceParams& params,
     prompt = picker.LastOfPrompt(history.prompt);
     if (!picker.HasFront() && !picker.MayEndInside(prompt)) prompt.clear();
   }
-  if (params.stop_strings.empty() && prompt.empty() && !picker.MayEndInside(outputs) &&
+  if (!params.HasStops() && prompt.empty() && !picker.MayEndInside(outputs) &&
       !picker.MayBeFront(outputs)) {
     outputs = {};
   }
-  return {std::move(prompt), {outputs.begin(), outputs.end()}};
+  return {std::move(prompt), {outputs.begin(), outputs.end()}, ThoughtAfter(profile, history)};
 }
 
 }  // namespace specd

@@ -7,6 +7,7 @@
 // stays out of it. A pure function, safe from any thread.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "daemon/session/model_profile.h"
@@ -17,8 +18,15 @@
 namespace specd {
 
 struct TextTail {
+  // The thought that a model with a reasoning_end begins an output with.
+  struct Thought {
+    bool is_open = false;     // after these ids; otherwise the text is an answer
+    uint32_t progress = 0;    // the bytes of its end that the last ids spell
+    uint64_t num_tokens = 0;  // of the outputs
+  };
   std::vector<TokenId> prompt_ids;
   std::vector<TokenId> output_ids;
+  Thought thought = {};
 };
 
 // If the decoder changes no front, most openings have an empty tail. Ids of the prompt without text

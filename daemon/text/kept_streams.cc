@@ -21,6 +21,7 @@ constexpr size_t kStride = 256;
 size_t OpeningBytes(const TokenEvent& opening) {
   size_t bytes = opening.request_id.size() + opening.profile.size();
   for (const std::string& stop : opening.stop_strings) bytes += stop.size() + sizeof(stop);
+  for (const std::string& stop : opening.stop_regex) bytes += stop.size() + sizeof(stop);
   return bytes + sizeof(TokenId) * (opening.prompt_tail.size() + opening.output_tail.size() +
                                     opening.earlier.size());
 }
@@ -57,6 +58,9 @@ void KeptStreams::Open(const TokenEvent& event) {
       opened.opening.forked_from = 0;
       opened.opening.prompt_tail = source->opening.prompt_tail;
       opened.opening.output_tail = source->opening.output_tail;
+      opened.opening.reasoning_end = source->opening.reasoning_end;
+      opened.opening.reasoning_progress = source->opening.reasoning_progress;
+      opened.opening.reasoning_tokens = source->opening.reasoning_tokens;
       opened.opening.earlier = source->opening.earlier;
       opened.opening.earlier.insert(opened.opening.earlier.end(), source->ids.begin(),
                                     source->ids.end());

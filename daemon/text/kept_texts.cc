@@ -30,10 +30,11 @@ void KeptTexts::Take(const TextEvent& event, int64_t now_ns) {
     uint64_t end = event.byte_offset;
     for (const WireSpan& span : event.spans) {
       end += span.size_bytes;
-      if (!kept->spans.empty() && kept->spans.back().accepted == span.accepted) {
+      if (!kept->spans.empty() && kept->spans.back().accepted == span.accepted &&
+          kept->spans.back().reasoning == span.reasoning) {
         kept->spans.back().end = end;
       } else {
-        kept->spans.push_back({.end = end, .accepted = span.accepted});
+        kept->spans.push_back({.end = end, .accepted = span.accepted, .reasoning = span.reasoning});
       }
     }
     kept->marks.push_back(kept->last);
@@ -136,7 +137,7 @@ std::vector<WireSpan> KeptTexts::SpansOf(const Kept& kept, uint64_t offset, uint
                                   [](uint64_t bytes, const Span&span) { return bytes < span.end; });
        at != kept.spans.end() && offset < end; ++at) {
     const uint64_t taken = std::min<uint64_t>(at->end, end) - offset;
-    found.push_back({static_cast<uint32_t>(taken), at->accepted != 0});
+    found.push_back({static_cast<uint32_t>(taken), at->accepted != 0, at->reasoning != 0});
     offset += taken;
   }
   return found;

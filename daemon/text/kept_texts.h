@@ -44,8 +44,9 @@ class KeptTexts {
     uint64_t bytes = 0;
   };
   struct Span {
-    uint64_t end : 63;  // in bytes of the text
+    uint64_t end : 62;  // in bytes of the text
     uint64_t accepted : 1;
+    uint64_t reasoning : 1;
   };
   struct Kept {
     TextEvent opening = {};

@@ -39,6 +39,8 @@ size_t WireBytes(const TokenEvent& event) {
   bytes += WireScoresBytes(event.ids.size(), event.scores.size());
   bytes += 5 * (event.ids.size() + event.prompt_tail.size() + event.output_tail.size());
   for (const std::string& stop : event.stop_strings) bytes += stop.size() + 5;
+  for (const std::string& stop : event.stop_regex) bytes += stop.size() + 5;
+  if (!event.reasoning_end.empty()) bytes += 96 + event.reasoning_end.size();
   return bytes;
 }
 
@@ -160,7 +162,7 @@ void Publisher::Retire() {
 void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
                          const TokenEvent& event) {
   if (event.kind == TokenEventKind::kOpen) {
-    const bool needs_text_side = !event.stop_strings.empty() && !event.stops_inline;
+    const bool needs_text_side = event.HasStops() && !event.stops_inline;
     running_.Add(event.request_id, event.stream);
     ++meters_.opened;
     targets_[event.stream] = {.session = session,

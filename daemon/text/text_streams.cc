@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/front_ends/stop_regex.h"
 
 namespace specd {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 void TakeChunk(TextChunk chunk, TextEvent* event) {
   event->text = std::move(chunk.text);
   for (const TextSpan& span : chunk.spans) {
-    event->spans.push_back({static_cast<uint32_t>(span.size_bytes), span.accepted_draft});
+    event->spans.push_back(
+        {static_cast<uint32_t>(span.size_bytes), span.accepted_draft, span.is_reasoning});
   }
 }
 
@@ -34,6 +36,7 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
   Stream* stream = found->second.get();
   if (stream->ended) {
     meters_.late_tokens += event.ids.size();
+    if (event.kind == TokenEventKind::kTokens) ++meters_.overrun_rounds;
   } else if (event.offset > stream->tokens) {
     EndByGap(event, stream, texts, aborts);
   } else if (event.kind == TokenEventKind::kTokens) {
@@ -43,7 +46,7 @@ void TextStreams::Apply(const TokenEvent& event, std::vector<TextEvent>* texts,
   }
   if (event.kind != TokenEventKind::kEnd) return;
   // The engine may wait for this word before it believes the end.
-  if (stream->stop_strings != nullptr) {
+  if (stream->has_stops) {
     aborts->push_back({.stream = stream->number,
                        .kept_tokens = stream->tokens,
                        .finish_reason = SPECD_FINISH_NONE});
@@ -56,7 +59,7 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
   if (streams_.contains(event.stream)) return;  // announced twice
   const Stream* const source = SourceOf(event);
   // Without its source a fork does not know whether a stop string has begun.
-  const bool lost = event.forked_from != 0 && source == nullptr && !event.stop_strings.empty();
+  const bool lost = event.forked_from != 0 && source == nullptr && event.HasStops();
   std::unique_ptr<Stream> stream =
       source != nullptr ? std::make_unique<Stream>(source->text.Fork()) : Begin(event);
   const bool refused = lost || stream == nullptr;
@@ -66,12 +69,9 @@ void TextStreams::Open(const TokenEvent& event, std::vector<TextEvent>* texts,
   stream->number = event.stream;
   stream->include_stop = event.include_stop;
   stream->request_id = event.request_id;
-  if (source != nullptr) {
-    stream->stop_strings = source->stop_strings;
-  } else if (!event.stop_strings.empty()) {
-    stream->stop_strings = std::make_shared<const std::vector<std::string>>(event.stop_strings);
-  }
+  stream->has_stops = event.HasStops();
   stream->cumulative_logprob = event.cumulative_logprob;
+  if (source != nullptr) stream->reasoning = source->reasoning;
   if (source != nullptr && source->stop.has_value()) {
     stream->stop = source->stop;
     stream->tokens = source->tokens;
@@ -107,10 +107,10 @@ std::unique_ptr<TextStreams::Stream> TextStreams::Begin(const TokenEvent& event)
   const auto vocabulary = vocabularies_.find(event.profile);
   if (vocabulary == vocabularies_.end()) return nullptr;
   std::shared_ptr<const StopSet> stops;
-  if (!event.stop_strings.empty()) {
+  if (event.HasStops()) {
     // The daemon made the same set before it let the stream open, but any peer may write to the
     // wire.
-    auto created = StopSet::Create(event.stop_strings);
+    auto created = grammar::MakeStopSet(event.stop_strings, event.stop_regex);
     if (!created.ok()) return nullptr;
     stops = *std::move(created);
   }
@@ -120,16 +120,23 @@ std::unique_ptr<TextStreams::Stream> TextStreams::Begin(const TokenEvent& event)
       vocabulary->second, std::move(stops),
       {.skip_special_tokens = event.skip_special_tokens,
        .include_stop = event.include_stop,
-       .min_tokens = event.min_tokens});
+       .min_tokens = event.min_tokens,
+       .reasoning = event.reasoning_end.empty()
+                        ? nullptr
+                        : std::make_shared<const ReasoningEnd>("", event.reasoning_end),
+       .reasoning_progress = event.reasoning_progress});
   std::optional<int> stop;
+  uint64_t reasoning = event.reasoning_tokens;
   uint64_t tokens = begin;
   TextChunk ignored;  // the text of the source
   for (; tokens < event.offset && !stop.has_value(); ++tokens) {
+    reasoning += text.IsReasoning() ? 1 : 0;
     stop = text.Push(event.earlier[tokens - begin], false, &ignored);
   }
   auto stream = std::make_unique<Stream>(event.earlier.empty() ? std::move(text) : text.Fork());
   stream->stop = stop;
   stream->tokens = tokens;
+  stream->reasoning = reasoning;
   return stream;
 }
 
@@ -155,10 +162,15 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
         event.stop_token != kNoToken && i + 1 == event.ids.size() && !stream->include_stop;
     ++stream->tokens;
     stream->accepted += accepted ? 1 : 0;
+    stream->reasoning += stream->text.IsReasoning() ? 1 : 0;
     stream->cumulative_logprob +=
         i < event.logprobs.size() ? event.logprobs[i] : std::numeric_limits<double>::quiet_NaN();
     const auto scores = event.scores.begin() + static_cast<ptrdiff_t>(i * num_scores);
     out.scores.insert(out.scores.end(), scores, scores + static_cast<ptrdiff_t>(num_scores));
+    for (size_t k = 0; k < num_scores; ++k) {
+      out.score_bytes.emplace_back(
+          stream->text.vocabulary().Bytes(scores[static_cast<ptrdiff_t>(k)].id));
+    }
     ++meters_.tokens;
     const std::optional<int> stop = withheld
                                         ? stream->text.PushWithheld(event.ids[i], accepted, &chunk)
@@ -182,7 +194,7 @@ void TextStreams::PushTokens(const TokenEvent& event, Stream* stream, std::vecto
 void TextStreams::EndByStop(TextChunk chunk, TextEvent out, Stream* stream,
                             std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts) {
   out.finish_reason = SPECD_FINISH_STOP;
-  out.stop_string = (*stream->stop_strings)[static_cast<size_t>(*stream->stop)];
+  out.stop_string = stream->text.stops()->TextOf(*stream->stop);
   aborts->push_back({.stream = stream->number,
                      .kept_tokens = stream->tokens,
                      .finish_reason = SPECD_FINISH_STOP});
@@ -209,8 +221,8 @@ void TextStreams::EndByGap(const TokenEvent& event, Stream* stream, std::vector<
   out.late = event.ids.size();
   CloseWith(std::move(chunk), std::move(out), stream, texts);
   ++meters_.broken_streams;
-  // The ids of a stream without stop strings need no text, and its readers lose nothing.
-  if (stream->stop_strings == nullptr) return;
+  // The ids of a stream without stops need no text, and its readers lose nothing.
+  if (!stream->has_stops) return;
   aborts->push_back({.stream = stream->number,
                      .kept_tokens = stream->tokens,
                      .finish_reason = SPECD_FINISH_ABORT});
@@ -224,6 +236,7 @@ void TextStreams::CloseWith(TextChunk chunk, TextEvent out, Stream* stream,
   out.kind = TextEventKind::kEnd;
   out.tokens = stream->tokens;
   out.accepted = stream->accepted;
+  out.reasoning_tokens = stream->reasoning;
   out.rounds = stream->rounds;
   out.cumulative_logprob = stream->cumulative_logprob;
   texts->push_back(std::move(out));

@@ -65,12 +65,13 @@ class TextStreams {
     bool ended = false;  // its end was announced; kept until the daemon's end comes
     uint64_t tokens = 0;
     uint64_t accepted = 0;
+    uint64_t reasoning = 0;  // tokens of the thought
     uint64_t rounds = 0;
     double cumulative_logprob = 0;  // sum over `tokens`; NaN: none
     Fnv1a checksum;                 // of the text that was given out
     std::string request_id;
-    std::shared_ptr<const std::vector<std::string>> stop_strings;  // null: none
-    std::optional<int> stop;  // the index of the stop string that ended the text
+    bool has_stops = false;   // of its request, though no text may be left to look for them
+    std::optional<int> stop;  // the index of the stop that ended the text (StopSet::TextOf)
   };
 
   void Open(const TokenEvent& event, std::vector<TextEvent>* texts,

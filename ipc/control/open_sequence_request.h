@@ -41,6 +41,7 @@ struct OpenSequenceRequest {
   std::vector<std::string> processor_values;  // "key=value,key=value", one for each name
   std::vector<int32_t> stop_token_ids;
   std::vector<std::string> stop_strings;
+  std::vector<std::string> stop_regex;
   std::vector<int32_t> logprob_token_ids;
 
   uint32_t num_prompt_ids = 0;
@@ -83,6 +84,7 @@ struct OpenSequenceRequest {
     f(OptionalKey{"processor_values"}, self.processor_values, 8);
     f(OptionalKey{"stop_token_ids"}, self.stop_token_ids, 64);
     f(OptionalKey{"stop_strings"}, self.stop_strings, 1024);
+    f(OptionalKey{"stop_regex"}, self.stop_regex, 64);
     f(OptionalKey{"logprob_token_ids"}, self.logprob_token_ids, 64);
     f(OptionalKey{"num_prompt_ids"}, self.num_prompt_ids);
     f(OptionalKey{"num_output_ids"}, self.num_output_ids);

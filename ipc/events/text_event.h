@@ -31,10 +31,12 @@ bool IsTopicPrefix(std::string_view prefix);
 
 enum class TextEventKind : uint32_t { kOpen, kText, kEnd };
 
-// A piece of the text, and whether it comes from an accepted draft token.
+// A piece of the text: whether it comes from accepted draft tokens, and whether it is of the
+// thought.
 struct WireSpan {
   uint32_t size_bytes = 0;
   bool accepted = false;
+  bool reasoning = false;
 };
 
 struct TextEvent {
@@ -54,6 +56,9 @@ struct TextEvent {
   // As in TokenEvent, of the tokens from token_offset up to `tokens`. The text may be of other
   // tokens, because it may be held back while its scores are not.
   std::vector<TokenScore> scores;
+  // The bytes of the id of each score, which may be a part of a character; as many as scores, or
+  // none. Empty for an id without text.
+  std::vector<std::string> score_bytes;
 
   // end
   uint32_t finish_reason = 0;
@@ -61,6 +66,7 @@ struct TextEvent {
   TokenId stop_token = kNoToken;  // or the id; `stop` on the wire is a string, an integer or nil
   uint64_t rounds = 0;            // rounds in which the stream gained tokens
   uint64_t accepted = 0;          // accepted draft tokens among `tokens`
+  uint64_t reasoning_tokens = 0;  // tokens of the thought among them; on the wire unless 0
   uint64_t late = 0;              // tokens dropped because they came after the end of the text
   // The sum over `tokens`, as in TokenEvent.
   double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();

@@ -1,5 +1,6 @@
 #include "ipc/events/token_event.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -12,14 +13,40 @@ namespace {
 
 constexpr size_t kProfileBytesMax = 64;
 constexpr size_t kStopStringsMax = 1024;
+constexpr size_t kStopRegexMax = 64;
+constexpr size_t kReasoningEndBytesMax = 64;
 constexpr size_t kIdsMax = SessionLimits::kDraftMax + 1;
 constexpr std::array<std::string_view, 3> kTokenKinds = {"open", "tokens", "end"};
 
 // The keys of an opening that are left out where they say nothing.
 size_t NumOptional(const TokenEvent& opening) {
-  return (opening.profile.empty() ? 0u : 1u) + (opening.forked_from == 0 ? 0u : 1u) +
-         (opening.prompt_tail.empty() ? 0u : 1u) + (opening.output_tail.empty() ? 0u : 1u) +
-         (opening.earlier.empty() ? 0u : 1u) + (opening.resumed ? 1u : 0u);
+  return (opening.profile.empty() ? 0u : 1u) + (opening.stop_regex.empty() ? 0u : 1u) +
+         (opening.forked_from == 0 ? 0u : 1u) + (opening.prompt_tail.empty() ? 0u : 1u) +
+         (opening.output_tail.empty() ? 0u : 1u) + (opening.earlier.empty() ? 0u : 1u) +
+         (opening.resumed ? 1u : 0u) + (opening.reasoning_end.empty() ? 0u : 1u) +
+         (opening.reasoning_progress == 0 ? 0u : 1u) + (opening.reasoning_tokens == 0 ? 0u : 1u);
+}
+
+void WriteReasoning(const TokenEvent& event, MapWriter* writer) {
+  if (!event.reasoning_end.empty()) writer->Field("reasoning_end", event.reasoning_end);
+  if (event.reasoning_progress != 0) writer->Field("reasoning_progress", event.reasoning_progress);
+  if (event.reasoning_tokens != 0) writer->Field("reasoning_tokens", event.reasoning_tokens);
+}
+
+void ReadReasoning(MapReader* reader, TokenEvent* event) {
+  if (reader->Has("reasoning_end")) {
+    reader->Read("reasoning_end", &event->reasoning_end, kReasoningEndBytesMax);
+  }
+  if (reader->Has("reasoning_progress")) {
+    reader->Read("reasoning_progress", &event->reasoning_progress);
+  }
+  if (reader->Has("reasoning_tokens")) reader->Read("reasoning_tokens", &event->reasoning_tokens);
+  if (reader->ok() &&
+      event->reasoning_progress >= std::max<size_t>(event->reasoning_end.size(), 1)) {
+    reader->Fail("reasoning_progress",
+                 fmt::format("= {} is not within the {} bytes of reasoning_end",
+                             event->reasoning_progress, event->reasoning_end.size()));
+  }
 }
 
 }  // namespace
@@ -44,12 +71,14 @@ void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
       writer->Field("skip_special", event.skip_special_tokens);
       writer->Field("include_stop", event.include_stop);
       writer->Field("min_tokens", event.min_tokens);
+      if (!event.stop_regex.empty()) writer->Field("stop_regex", event.stop_regex);
       if (!event.profile.empty()) writer->Field("profile", event.profile);
       if (event.forked_from != 0) writer->Field("forked_from", event.forked_from);
       if (event.resumed) writer->Field("resumed", event.resumed);
       if (!event.prompt_tail.empty()) writer->Field("prompt_tail", event.prompt_tail);
       if (!event.output_tail.empty()) writer->Field("output_tail", event.output_tail);
       if (!event.earlier.empty()) writer->Field("earlier", event.earlier);
+      WriteReasoning(event, writer);
       break;
     case TokenEventKind::kTokens:
       writer->Field("ids", event.ids);
@@ -79,6 +108,7 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
       reader->Read("skip_special", &event->skip_special_tokens);
       reader->Read("include_stop", &event->include_stop);
       reader->Read("min_tokens", &event->min_tokens);
+      if (reader->Has("stop_regex")) reader->Read("stop_regex", &event->stop_regex, kStopRegexMax);
       if (reader->Has("profile")) reader->Read("profile", &event->profile, kProfileBytesMax);
       if (reader->Has("forked_from")) reader->Read("forked_from", &event->forked_from);
       if (reader->Has("resumed")) reader->Read("resumed", &event->resumed);
@@ -89,6 +119,7 @@ void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
         reader->Read("output_tail", &event->output_tail, kOutputTailMax);
       }
       if (reader->Has("earlier")) reader->Read("earlier", &event->earlier, kOutputTailMax);
+      ReadReasoning(reader, event);
       ReadLogprob(reader, &event->cumulative_logprob);
       return;
     case TokenEventKind::kTokens:

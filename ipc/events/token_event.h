@@ -51,6 +51,7 @@ struct TokenEvent {
   // open
   std::string request_id;
   std::vector<std::string> stop_strings;
+  std::vector<std::string> stop_regex = {};  // on the wire unless empty
   bool stops_inline = false;  // the rounds find them: not on the wire, for the daemon's publisher
   bool skip_special_tokens = true;
   bool include_stop = false;
@@ -70,6 +71,11 @@ struct TokenEvent {
   // them.
   std::vector<TokenId> prompt_tail = {};
   std::vector<TokenId> output_tail = {};
+  // The text that ends a thought, if the stream begins inside one (detokenizer/reasoning_end.h),
+  // and how many of its bytes the ids before spell. Empty: the text is an answer.
+  std::string reasoning_end = {};
+  uint32_t reasoning_progress = 0;
+  uint64_t reasoning_tokens = 0;  // of the tokens before `offset`: those of the thought
   // In an answer alone (ask.h), of a fork: the tokens between the opening of the stream that it was
   // copied from and the copy. Their text is not the fork's, and forked_from is 0.
   std::vector<TokenId> earlier = {};
@@ -96,6 +102,9 @@ struct TokenEvent {
   // open and end: the sum of the logprobs of the tokens before this event that were kept since the
   // sequence was opened. A fork's sum includes its source's. NaN: none; then it is not on the wire.
   double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
+
+  // Of an opening: its text may end at a stop string or a pattern.
+  bool HasStops() const { return !stop_strings.empty() || !stop_regex.empty(); }
 };
 
 // The event as a map inside another one.

@@ -153,8 +153,6 @@ constexpr RefusedName kRefused[] = {
     {"extra_args", "", kNoCode, kTakeCompiled},
     {"logits_processors", "", kNoCode, kTakeCompiled},
     {"custom_logit_processor", "", kNoCode, kTakeCompiled},
-    {"stop_regex", "", "a pattern may need the whole output to match",
-     "match it where the text is received, and abort the sequence"},
     {"repetition_detection", "", "it ends a text by its content",
      "use no_repeat_ngram_size, or abort the sequence"},
     {"return_sampling_mask", "", "the set of ids left by the filters is not reported",
@@ -170,7 +168,10 @@ constexpr RefusedName kRefused[] = {
     {"output_kind", "", kText, "set output of specd.subscribe"},
     {"stream_interval", "", kText, "set stream_interval of specd.subscribe"},
     {"echo", "", kText, kSubscribe},
-    {"spaces_between_special_tokens", "", kText, kSubscribe},
+    {"spaces_between_special_tokens", "",
+     "only transformers' tokenizers in Python put spaces there, and no tokenizer file that specd "
+     "reads asks for them",
+     "leave it out: special tokens stand beside each other, as with false"},
 };
 
 }  // namespace

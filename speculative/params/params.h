@@ -30,6 +30,7 @@ inline constexpr size_t kLogprobTokenIdsMax = 64;
 inline constexpr int64_t kSamplesMax = 64;  // n
 inline constexpr size_t kProcessorsMax = 8;
 inline constexpr size_t kStopStringsMax = 1024;
+inline constexpr size_t kStopRegexMax = 64;
 inline constexpr size_t kStopBytesMax = 32 * 1024;  // of all stop strings together
 
 // The order of steps 9 to 11: one after another, or all three on the distribution of step 8.
@@ -79,6 +80,9 @@ struct SequenceParams {
   std::string grammar_text;
   ThinkingParams thinking;
   DraftParams draft;
+
+  // The text may end at a stop string or a pattern.
+  bool HasStops() const { return !stop_strings.empty() || !stop_regex.empty(); }
 };
 
 // ---- the method of a sequence and of a round ----------------------------------------------------

@@ -30,6 +30,7 @@ void SequenceText::DropRead() {
   state_->is_read = false;
   state_->unread.text.clear();
   state_->unread.ends.clear();
+  state_->unread.reasoning_bytes = 0;
   state_->unread.byte_offset = state_->stream.text_offset();
   state_->unread.token_offset = state_->num_tokens;
 }
@@ -46,6 +47,7 @@ std::optional<int32_t> SequenceText::Push(const Kept& kept) {
         kept.ends_with_stop && i + 1 == num_ids && !state_->options.include_stop;
     const TokenId id = kept.ids[static_cast<size_t>(i)];
     const bool is_accepted = i < kept.num_accepted;
+    state_->options.num_reasoning += stream.IsReasoning() ? 1 : 0;
     stop = is_withheld ? stream.PushWithheld(id, is_accepted, &state_->chunk)
                        : stream.Push(id, is_accepted, &state_->chunk);
     if (state_->options.is_kept) ends.push_back(stream.decoded_offset());
@@ -67,13 +69,18 @@ void SequenceText::Finish() {
 }
 
 void SequenceText::Keep() {
-  if (is_kept()) state_->unread.text += state_->chunk.text;
+  if (is_kept()) {
+    state_->unread.text += state_->chunk.text;
+    for (const TextSpan& span : state_->chunk.spans) {
+      if (span.is_reasoning) state_->unread.reasoning_bytes += span.size_bytes;
+    }
+  }
   state_->chunk.Clear();
 }
 
 const std::string& SequenceText::stop_string() const {
   SPECD_CHECK(state_->stop_index >= 0);
-  return state_->stream.stops()->strings()[static_cast<size_t>(state_->stop_index)];
+  return state_->stream.stops()->TextOf(state_->stop_index);
 }
 
 }  // namespace specd

@@ -26,14 +26,16 @@ class SequenceText {
  public:
   struct Options {
     bool include_stop = false;
-    bool is_kept = false;      // for Read; otherwise only the stop strings matter
-    uint64_t num_outputs = 0;  // that the sequence has already
+    bool is_kept = false;        // for Read; otherwise only the stop strings matter
+    uint64_t num_outputs = 0;    // that the sequence has already
+    uint64_t num_reasoning = 0;  // of them, those of the thought
   };
   // The text since the last Read.
   struct Unread {
     std::string text;
-    uint64_t byte_offset = 0;   // of the text in the text of the sequence
-    uint64_t token_offset = 0;  // output tokens before those of `ends`
+    uint64_t byte_offset = 0;      // of the text in the text of the sequence
+    uint64_t token_offset = 0;     // output tokens before those of `ends`
+    uint64_t reasoning_bytes = 0;  // of the text, at its front: those of the thought
     // For each token: the size of the sequence's text after it, with text that is held back. If a
     // stop string ended the text, none is beyond its end.
     std::vector<uint64_t> ends;
@@ -70,7 +72,10 @@ class SequenceText {
     state_->is_read = true;
     return state_->unread;
   }
-  // The stop string that ended the text, by its index in the list; -1: none.
+  // All output tokens of the thought.
+  uint64_t num_reasoning() const { return state_->options.num_reasoning; }
+  // The stop string or pattern that ended the text, by its index in the list of strings, followed
+  // by the patterns; -1: none.
   int32_t stop_index() const { return state_->stop_index; }
   // REQUIRES: stop_index() >= 0.
   const std::string& stop_string() const;

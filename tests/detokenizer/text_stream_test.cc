@@ -108,7 +108,8 @@ RunResult RunCase(const RandomCase& random_case, uint64_t one_in, std::mt19937_6
     result.is_sound =
         result.is_sound && accepted_draft.size() == chunk.text.size() && HasMergedSpans(chunk);
     for (size_t i = 0; i < std::min(chunk.text.size(), accepted_draft.size()); ++i) {
-      result.all.Append(std::string_view(chunk.text).substr(i, 1), accepted_draft[i]);
+      result.all.Append(std::string_view(chunk.text).substr(i, 1),
+                        {.accepted_draft = accepted_draft[i]});
     }
     result.is_sound = result.is_sound && stream.text_offset() == result.all.text.size();
     chunk.Clear();

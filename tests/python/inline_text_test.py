@@ -66,6 +66,46 @@ class InlineTextTest(unittest.TestCase):
         late, = self.engine.verify(self.rows(ids_of("a")), {sequence: []})
         self.assertEqual((late.status, late.text), ("finished", None))
 
+    def test_a_pattern_ends_the_round_as_a_stop_string_does(self):
+        sequence = self.open(stop=["zz"], stop_regex=["\\n(?:User|Human) ?:"])
+        self.assertEqual(self.step(sequence, ids_of("ok\nU")).text, "ok")
+        result = self.step(sequence, ids_of("ser:"))
+        self.assertEqual((result.text, result.finish_reason, result.stop_string),
+                         ("", "stop", "\\n(?:User|Human) ?:"))
+        with self.assertRaisesRegex(specd.Error, "stop_regex.0.*1024 bytes"):
+            self.open(stop_regex="<.*>")
+
+    def test_logprobs_have_the_bytes_of_their_ids(self):
+        sequence = self.open(stops="inline", logprobs=2)
+        euro = [ID_OF[bytes([byte])] for byte in "\u20ac".encode()]
+        result = self.step(sequence, euro)
+        own = [logprob[token].token_bytes for logprob, token in zip(result.logprobs, euro)]
+        self.assertEqual(own, [b"\xe2", b"\x82", b"\xac"])
+        for logprobs in result.logprobs:
+            for token, logprob in logprobs.items():
+                self.assertEqual(logprob.token_bytes, TEXTS.get(token, b"<|endoftext|>"))
+        plain = self.step(self.open(logprobs=0), euro)
+        self.assertIsNone(plain.logprobs[0][euro[0]].token_bytes)
+
+    def test_the_thought_of_a_model_is_told_apart_from_the_answer(self):
+        with specd.Engine("embedded:cpu", vocab_size=VOCAB, max_draft=7, tokenizer=str(TOKENIZER),
+                          reasoning_start="<t>", reasoning_end="</t>") as engine:
+            params = specd.SamplingParams(temperature=0, max_tokens=100, stops="inline")
+            sequence = engine.open(params)
+
+            def step(text):
+                ids = ids_of(text)
+                return engine.verify(self.rows(ids), {sequence: ids[:-1]})[0]
+
+            first, second, third = step("hm</"), step("t>so"), step("</t>")
+            self.assertEqual([each.reasoning for each in (first, second, third)], ["hm</", "t>", ""])
+            self.assertEqual(second.text, "t>so")
+            self.assertEqual(sequence.text().reasoning_tokens, 6)
+            answer = engine.open(params, prompt_ids=ids_of("<t>x</t>"))
+            ids = ids_of("yes")
+            result, = engine.verify(self.rows(ids), {answer: ids[:-1]})
+            self.assertEqual((result.text, result.reasoning), ("yes", ""))
+
     def test_sequences_of_a_batch_have_text_as_single_ones_have(self):
         # Bug: a sequence that open_batch opened had none in its results.
         params = [specd.SamplingParams(temperature=0, max_tokens=9, **fields)

@@ -6,7 +6,7 @@ import unittest
 
 from specd import Error, StreamEvent
 from specd.results import Logprob
-from specd.stream_reader import HEARTBEAT, StreamReader
+from specd.stream_reader import HEARTBEAT, StreamReader, reasoning_of
 
 EPOCH = 0x0102030405060708
 
@@ -51,6 +51,22 @@ def brief(event):
 
 
 class TextTest(unittest.TestCase):
+    def test_text_of_the_thought_and_bytes_of_scores(self):
+        reader, publisher = StreamReader("r"), Publisher()
+        reader.read(*publisher.open(1, "r"))
+        thought, = reader.read(*publisher.text(1, "r", 0, "h\u20acso", spans=[[4, 3], [1, 0], [1, 1]],
+                                               scores=[[[5, -0.5, 1], [-1, 0.0, 0]]],
+                                               score_bytes=[[b"\xe2\x82", b""]]))
+        self.assertEqual((thought.reasoning, thought.answer), ("h\u20ac", "so"))
+        self.assertEqual(thought.logprobs, [{5: Logprob(-0.5, 1, b"\xe2\x82")}])
+        end, = reader.read(*publisher.text(1, "r", 6, "x", kind="end", finish="stop", stop=None,
+                                           reasoning_tokens=3))
+        self.assertEqual((end.reasoning, end.answer, end.reasoning_tokens), ("", "x", 3))
+        # Of an event whose first bytes had come, as an exact reader has it.
+        message = {"text": "h\u20acso", "spans": [[4, 2], [2, 0]]}
+        self.assertEqual([reasoning_of(message, repeated) for repeated in (0, 1, 4, 6)],
+                         ["h\u20ac", "\u20ac", "", ""])
+
     def test_streams_that_were_seen_to_open_have_everything(self):
         sent, reader = Publisher(), StreamReader()
         self.assertFalse(reader.is_subscribed)

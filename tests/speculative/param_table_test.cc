@@ -78,6 +78,7 @@ TEST_SUITE("unit") {
                                   "draft_filter_order",
                                   "draft_edits",
                                   "stop_strings",
+                                  "stop_regex",
                                   "stops",
                                   "include_stop",
                                   "skip_special_tokens",

@@ -65,7 +65,7 @@ decide, and the reply to an open says auto, or greedy for a greedy sequence.
 constexpr std::string_view kRulesHead = R"(
 ## Refused combinations
 
-A session also refuses stop_strings where no detokenizer runs, stops = inline and a constraint where no tokenizer is known, and ignore_eos where
+A session also refuses stop_strings and stop_regex where no detokenizer runs, stops = inline and a constraint where no tokenizer is known, and ignore_eos where
 no EOS id is known.
 
 )";

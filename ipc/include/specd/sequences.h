@@ -189,6 +189,12 @@ typedef struct specd_params {
   uint32_t grammar_key_order; /* SPECD_KEY_ORDER_...; default SCHEMA */
   const char* grammar;        /* the text of the constraint, UTF-8, at most 4 MiB */
   uint64_t grammar_bytes;     /* default 0 = a NUL ends the text */
+
+  /* Stop patterns: at most 64, regular expressions without ^, $ and lookarounds. They end the text
+   * as stop strings do, at the first byte where one of either completes; of two at one byte a
+   * string comes first. From each place the shortest match counts. A pattern that matches the empty
+   * text is refused, and so is one whose match may be longer than 1024 bytes. */
+  specd_strings stop_regex;
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);
@@ -318,8 +324,13 @@ typedef struct specd_text {
    * these tokens bounds them; cut those of earlier calls at the size of the whole text. */
   const uint64_t* ends;
   uint32_t num_tokens;     /* of ends */
-  int32_t stop_index;      /* of the stop string that ended the text, in stop_strings; -1: none */
+  int32_t stop_index;      /* of the stop that ended the text: in stop_strings, followed by
+                              stop_regex; -1: none */
   const char* stop_string; /* the same as text; NULL: none */
+  /* If the model has a reasoning_end, an output begins with a thought, unless the prompt closed it.
+   * The end marker is of the thought. */
+  uint64_t reasoning_bytes;  /* of text, at its front: those of the thought */
+  uint64_t reasoning_tokens; /* of all output tokens, output_ids included */
 } specd_text;
 
 /* Reads the text that an embedded engine's rounds have made of a sequence with stop_strings, or
@@ -331,6 +342,13 @@ typedef struct specd_text {
  * publishes the text.
  */
 SPECD_API int specd_sequence_text(specd_engine* engine, specd_sequence sequence, specd_text* text);
+
+/* The bytes that a token adds to a text, as of an id among the scores of a result: they may be a
+ * part of a character, and a 0 byte follows the last one in no case. An id without text has 0
+ * bytes. The pointer is valid as long as the engine is. SPECD_ERROR_UNSUPPORTED: the engine is
+ * attached, or has no tokenizer. May be called while a round runs. */
+SPECD_API int specd_token_bytes(specd_engine* engine, int32_t id, const char** bytes,
+                                uint64_t* size_bytes);
 
 #ifdef __cplusplus
 } /* extern "C" */

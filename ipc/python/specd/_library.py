@@ -63,6 +63,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_abort": (c_int, c_void_p, c_uint64),
     "specd_get_sequence_state": (c_int, c_void_p, c_uint64, POINTER(s.SequenceState)),
     "specd_sequence_final": (c_int, c_void_p, c_uint64, POINTER(s.SequenceState), c_int),
+    "specd_token_bytes": (c_int, c_void_p, c_int32, POINTER(c_char_p), POINTER(c_uint64)),
     "specd_sequence_text": (c_int, c_void_p, c_uint64, POINTER(s.Text)),
     "specd_submit": (c_int, c_void_p, c_uint64, POINTER(s.Draft), c_uint32),
     "specd_submit_on_stream": (c_int, c_void_p, c_uint64, POINTER(s.Draft), c_uint32, c_void_p),

@@ -91,7 +91,7 @@ class Params(Structure):
         ("prompt_ids", Ids), ("output_ids", Ids), ("numbers", Numbers), ("grammar_kind", c_uint32),
         ("grammar_whitespace", c_uint32), ("grammar_lenient", c_uint32),
         ("grammar_in_reasoning", c_uint32), ("grammar_key_order", c_uint32),
-        ("grammar", c_char_p), ("grammar_bytes", c_uint64),
+        ("grammar", c_char_p), ("grammar_bytes", c_uint64), ("stop_regex", Strings),
     ]
 
 
@@ -109,7 +109,8 @@ class Text(Structure):
     _fields_ = [("struct_size", c_uint32), ("finish_reason", c_uint32), ("text", c_char_p),
                 ("size_bytes", c_uint64), ("byte_offset", c_uint64), ("token_offset", c_uint64),
                 ("ends", POINTER(c_uint64)), ("num_tokens", c_uint32), ("stop_index", c_int32),
-                ("stop_string", c_char_p)]
+                ("stop_string", c_char_p), ("reasoning_bytes", c_uint64),
+                ("reasoning_tokens", c_uint64)]
 
 
 class Draft(Structure):

@@ -58,7 +58,16 @@ class EngineHandle:
 
     def makes_text(self, params: SamplingParams) -> bool:
         """Whether the rounds of such a sequence make text that the engine has."""
-        return self.uri.startswith("embedded:") and (bool(params.stop) or params.stops == "inline")
+        return self.uri.startswith("embedded:") and (bool(params.stop or params.stop_regex) or
+                                                     params.stops == "inline")
+
+    def token_bytes(self, token: int) -> bytes:
+        """What an id adds to a text: maybe a part of a character. Of an embedded engine with a
+        tokenizer."""
+        place, size = ctypes.c_char_p(), ctypes.c_uint64()
+        check(c.load().specd_token_bytes(self.pointer, token, ctypes.byref(place),
+                                         ctypes.byref(size)))
+        return ctypes.string_at(place, size.value)
 
     def next_request_id(self) -> str:
         return f"{self.request_id_prefix}{self.take_names(1):0{NAME_DIGITS}}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ._library import Error
-from .stream_reader import HEARTBEAT, StreamEvent, StreamReader, scores_of
+from .stream_reader import HEARTBEAT, StreamEvent, StreamReader, reasoning_of, scores_of
 
 _PRIME, _MASK, _EMPTY = 0x100000001B3, 2**64 - 1, 0xCBF29CE484222325
 _INVERSE = pow(_PRIME, -1, 2**64)
@@ -250,7 +250,9 @@ class ExactReader(StreamReader):
             self._note_end(state.name)
         if self._is_wanted(state.name):
             yield StreamEvent(kind, number, state.name, offset, 0, text.decode(), ids, token_offset,
-                              scores, part.get("finish"), part)
+                              scores, part.get("finish"), part,
+                              reasoning=reasoning_of(part, repeated),
+                              score_bytes=None if scores is None else part.get("score_bytes"))
 
     def _is_proved(self, part: dict[str, Any], state: _Stream, void: int) -> bool:
         if "checksum" not in part or not state.take_back(void):

@@ -35,6 +35,7 @@ class _Lists(Known):
 
     seed: int | None = None
     stop: str | Sequence[str] | None = None
+    stop_regex: str | Sequence[str] | None = None
     stop_token_ids: Ids | None = None
     logit_bias: Mapping[int, float] | None = None
     allowed_token_ids: Ids | None = None
@@ -187,6 +188,10 @@ def _fill_texts(fill: _Filler, params: SamplingParams) -> None:
     stop = [params.stop] if isinstance(params.stop, str) else params.stop or []
     if stop:
         fill.strings("stop_strings", stop, "stop")
+    patterns = params.stop_regex
+    patterns = [patterns] if isinstance(patterns, str) else patterns or []
+    if patterns:
+        fill.strings("stop_regex", patterns, "stop_regex")
     if params.thinking_preset is not None:
         preset = c.text_bytes(params.thinking_preset, "thinking_preset")
         fill.kept.append(preset)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -75,14 +75,21 @@ class Logprob:
 
     logprob: float
     rank: int
+    # What the id adds to a text, as OpenAI's `bytes`: maybe a part of a character. None where no
+    # tokenizer is.
+    token_bytes: bytes | None = None
 
 
-def logprobs_of(scores: Array | None) -> list[dict[int, Logprob]] | None:
-    """Returns {id: Logprob} for each token."""
+def logprobs_of(scores: Array | None,
+                bytes_of: Callable[[int, int, int], bytes] | None = None
+                ) -> list[dict[int, Logprob]] | None:
+    """Returns {id: Logprob} for each token. bytes_of: the bytes of an id, of its token and its place
+    among the scores."""
     if scores is None:
         return None
-    return [{int(s["id"]): Logprob(float(s["value"]), int(s["rank"]))
-             for s in row if s["id"] >= 0} for row in scores]
+    return [{int(s["id"]): Logprob(float(s["value"]), int(s["rank"]),
+                                   bytes_of(int(s["id"]), token, place) if bytes_of else None)
+             for place, s in enumerate(row) if s["id"] >= 0} for token, row in enumerate(scores)]
 
 
 class State(NamedTuple):
@@ -98,7 +105,9 @@ class Text(NamedTuple):
     """The text that became certain: whole characters, without text that may still become a stop
     string. byte_offset is the size in bytes of the text before it. ends has for each token, from
     output token token_offset on, the size in bytes of the sequence's text after that token, with text
-    that is held back. stop is the stop string that ended the text, or None."""
+    that is held back. stop is the stop string or pattern that ended the text, or None. `reasoning` is
+    the front of text that is of the model's thought, its end marker included, and reasoning_tokens the
+    number of the thought's tokens among all outputs."""
 
     text: str
     byte_offset: int
@@ -106,6 +115,8 @@ class Text(NamedTuple):
     ends: Array
     stop: str | None
     finish_reason: str | None
+    reasoning: str = ""
+    reasoning_tokens: int = 0
 
 
 @dataclasses.dataclass
@@ -135,7 +146,8 @@ class Result:
     text_offset: the size in bytes of the sequence's text before `text`
     text_ends: for each kept token, the size in bytes of the sequence's text after it, with text that is
       held back because it may become a stop string (uint64 array)
-    stop_string: the stop string that ended the sequence in this round
+    stop_string: the stop string or pattern that ended the sequence in this round
+    reasoning: the front of `text` that is of the model's thought, its end marker included
     """
 
     sequence: OpenSequence
@@ -155,11 +167,16 @@ class Result:
     text_offset: int | None = None
     text_ends: Array | None = None
     stop_string: str | None = None
+    reasoning: str | None = None
 
     @property
     def logprobs(self) -> list[dict[int, Logprob]] | None:
-        """For each kept token {id: Logprob}, the token itself first, as in vLLM."""
-        return logprobs_of(self.scores)
+        """For each kept token {id: Logprob}, the token itself first, as in vLLM. If the sequence's rounds
+        make text, each has its bytes."""
+        if self.text is None:
+            return logprobs_of(self.scores)
+        engine = self.sequence.engine
+        return logprobs_of(self.scores, lambda token, *place: engine.token_bytes(token))
 
 
 ChildrenStatus = Literal["ok", "finished", "unknown_sequence", "bad_distribution"]
@@ -218,10 +235,12 @@ def state_of(struct: s.SequenceState) -> State:
 def text_of(struct: s.Text) -> Text:
     # A field of type char* ends at the first 0 byte, and a text may have some inside.
     place = ctypes.c_void_p.from_buffer(struct, s.Text.text.offset)
-    return Text(ctypes.string_at(place, struct.size_bytes).decode(), struct.byte_offset,
+    text = ctypes.string_at(place, struct.size_bytes)
+    return Text(text.decode(), struct.byte_offset,
                 struct.token_offset, _copied(struct.ends, struct.num_tokens, np.uint64),
                 None if struct.stop_string is None else struct.stop_string.decode(),
-                FINISH_REASONS[struct.finish_reason])
+                FINISH_REASONS[struct.finish_reason], text[:struct.reasoning_bytes].decode(),
+                struct.reasoning_tokens)
 
 
 def detail_of(number: int) -> str | None:
@@ -262,7 +281,7 @@ def result_of(struct: Any, sequence: Any, named: Mapping[str, Array], why: str =
             struct.num_kept or struct.finish_reason):
         text = sequence.text()
         result.text, result.text_offset, result.text_ends = text.text, text.byte_offset, text.ends
-        result.stop_string = text.stop
+        result.stop_string, result.reasoning = text.stop, text.reasoning
     return result
 
 

@@ -15,6 +15,7 @@ class SamplingParams:
     def check(self, *, vocab_size: int | None = ..., **options: Any) -> None: ...
     seed: int | None
     stop: str | Sequence[str] | None
+    stop_regex: str | Sequence[str] | None
     stop_token_ids: Ids | None
     logit_bias: Mapping[int, float] | None
     allowed_token_ids: Ids | None
@@ -59,6 +60,7 @@ class SamplingParams:
     def __init__(self, *,
                  seed: int | None = ...,
                  stop: str | Sequence[str] | None = ...,
+                 stop_regex: str | Sequence[str] | None = ...,
                  stop_token_ids: Ids | None = ...,
                  logit_bias: Mapping[int, float] | None = ...,
                  allowed_token_ids: Ids | None = ...,

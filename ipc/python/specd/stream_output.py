@@ -124,6 +124,7 @@ def _joined(parts: list[StreamEvent]) -> StreamEvent:
     first, last = parts[0], parts[-1]
     ids = tuple(each for part in parts for each in part.ids)
     arrays = [part.scores for part in parts if part.scores is not None]
+    texts = [each for part in parts for each in part.score_bytes or ()]
     scores = np.concatenate(arrays) if arrays else None
     if _is_end_of_ids(last) and last.offset < first.offset + len(ids):
         # The ids behind the end are void.
@@ -131,5 +132,7 @@ def _joined(parts: list[StreamEvent]) -> StreamEvent:
         ids, scores = ids[:count], None if scores is None or count == 0 else scores[:count]
     return dataclasses.replace(
         last, offset=min(first.offset, last.offset), missed=first.missed,
-        text="".join(part.text for part in parts), ids=ids,
-        token_offset=min(first.token_offset, last.token_offset), scores=scores)
+        text="".join(part.text for part in parts),
+        reasoning="".join(part.reasoning for part in parts), ids=ids,
+        token_offset=min(first.token_offset, last.token_offset), scores=scores,
+        score_bytes=texts or None)

@@ -47,12 +47,30 @@ class StreamEvent:
     finish: str | None = None  # of "end": "stop", "length", "abort" or "error"
     # The whole message as it was sent, such as spans, accepted and logprobs.
     message: dict[str, Any] = dataclasses.field(default_factory=dict, repr=False)
+    # For each of the scores of text events, what its id adds to a text.
+    score_bytes: list[list[bytes]] | None = dataclasses.field(default=None, repr=False, compare=False)
     why: str | None = None  # of "lost"
+    reasoning: str = ""  # the front of `text` that is of the model's thought, its end marker included
+
+    @property
+    def answer(self) -> str:
+        """What follows the thought in `text`."""
+        return self.text[len(self.reasoning):]
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Of an "end" of text: the stream's tokens that are of the thought."""
+        count: int = self.message.get("reasoning_tokens", 0)
+        return count
 
     @property
     def logprobs(self) -> list[dict[int, Logprob]] | None:
-        """For each token from token_offset on {id: Logprob}, the token itself first, as in vLLM."""
-        return logprobs_of(self.scores)
+        """For each token from token_offset on {id: Logprob}, the token itself first, as in vLLM. Those of
+        text events have their bytes, as OpenAI's `bytes`."""
+        texts = self.score_bytes
+        if texts is None:
+            return logprobs_of(self.scores)
+        return logprobs_of(self.scores, lambda id_, token, place: texts[token][place])
 
 
 class StreamReader:
@@ -121,7 +139,16 @@ class StreamReader:
         if self._is_wanted(name):
             yield StreamEvent(kind, stream, name, offset, max(offset - have, 0), text, ids,
                               message.get("token_offset", message.get("offset", 0)),
-                              scores_of(message.get("scores")), message.get("finish"), message)
+                              scores_of(message.get("scores")), message.get("finish"), message,
+                              reasoning=reasoning_of(message),
+                              score_bytes=message.get("score_bytes"))
+
+
+def reasoning_of(message: dict[str, Any], repeated: int = 0) -> str:
+    """The text of the thought in a message of text, without its first bytes."""
+    size = sum(size for size, kind in message.get("spans", ()) if kind & 2)
+    text: bytes = message.get("text", "").encode()
+    return text[repeated:max(size, repeated)].decode()
 
 
 def scores_of(tokens: list[list[list[float]]] | None) -> Array | None:

@@ -301,9 +301,13 @@ absl::Status RegexParser::CloseGroup() {
 
 }  // namespace
 
+absl::StatusOr<AnchoredExpr> ParseAnchoredRegex(std::string_view pattern, GrammarRules* rules) {
+  return RegexParser(pattern, rules).Parse();
+}
+
 absl::StatusOr<ExprId> ParsePlainRegex(std::string_view pattern, bool is_search,
                                        GrammarRules* rules) {
-  const absl::StatusOr<AnchoredExpr> whole = RegexParser(pattern, rules).Parse();
+  const absl::StatusOr<AnchoredExpr> whole = ParseAnchoredRegex(pattern, rules);
   if (!whole.ok()) return whole.status();
   return is_search ? SearchAnchored(*whole, rules) : whole->expr[1][1];
 }

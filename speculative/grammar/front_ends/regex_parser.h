@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "speculative/grammar/front_ends/anchored_expr.h"
 #include "speculative/grammar/rules/grammar_rules.h"
 
 namespace specd::grammar {
@@ -18,5 +19,8 @@ inline constexpr int kRegexAnchorRepeatsMax = 4;     // repetitions around an an
 // is one.
 absl::StatusOr<ExprId> ParsePlainRegex(std::string_view pattern, bool is_search,
                                        GrammarRules* rules);
+
+// The same, with what ^ and $ make of it.
+absl::StatusOr<AnchoredExpr> ParseAnchoredRegex(std::string_view pattern, GrammarRules* rules);
 
 }  // namespace specd::grammar

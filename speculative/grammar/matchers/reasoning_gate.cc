@@ -8,23 +8,6 @@
 #include "kernels/core/check.h"
 
 namespace specd::grammar {
-namespace {
-
-// Knuth, Morris and Pratt: fail[i] is the longest proper prefix of the first i bytes that ends
-// them.
-std::vector<uint32_t> FailuresOf(std::string_view text) {
-  std::vector<uint32_t> fail(text.size() + 1, 0);
-  uint32_t length = 0;
-  for (size_t i = 1; i < text.size(); ++i) {
-    while (length > 0 && text[i] != text[length]) length = fail[length];
-    if (text[i] == text[length]) ++length;
-    fail[i + 1] = length;
-  }
-  return fail;
-}
-
-}  // namespace
-
 // ---- markers ------------------------------------------------------------------------------------
 
 absl::StatusOr<std::shared_ptr<const ReasoningMarkers>> ReasoningMarkers::Create(
@@ -48,7 +31,7 @@ ReasoningMarkers::ReasoningMarkers(const ReasoningTexts& texts, const Vocabulary
     : texts_(texts),
       vocabulary_(*vocabulary),
       vocab_size_(vocab_size),
-      fail_(FailuresOf(texts.end)),
+      end_(texts.start, texts.end),
       crossing_(texts.end.size()),
       no_ids_(std::make_shared<const std::vector<uint32_t>>((static_cast<size_t>(vocab_size) + 31) /
                                                             32)) {
@@ -61,32 +44,6 @@ ReasoningMarkers::ReasoningMarkers(const ReasoningTexts& texts, const Vocabulary
       if (after.progress == kOver && after.rest_bytes > 0) crossing_[progress].push_back(id);
     }
   }
-}
-
-ReasoningMarkers::Advance ReasoningMarkers::After(uint32_t progress, TokenId id) const {
-  const std::string_view bytes = Bytes(id);
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    while (progress > 0 && bytes[i] != texts_.end[progress]) progress = fail_[progress];
-    if (bytes[i] == texts_.end[progress]) ++progress;
-    if (progress == texts_.end.size()) return {kOver, bytes.size() - i - 1};
-  }
-  return {progress, 0};
-}
-
-uint32_t ReasoningMarkers::AfterPrompt(std::span<const TokenId> prompt) const {
-  std::string text;
-  for (const TokenId id : prompt) text += Bytes(id);
-  const size_t end = text.rfind(texts_.end);
-  // A prompt that shows no start marker has nothing to say about this answer, except by its end.
-  const size_t start = texts_.start.empty() ? std::string::npos : text.rfind(texts_.start);
-  if (end != std::string::npos && (start == std::string::npos || start < end)) return kOver;
-  uint32_t progress = 0;
-  const size_t tail = std::min(text.size(), texts_.end.size() - 1);
-  for (const char byte : std::string_view(text).substr(text.size() - tail)) {
-    while (progress > 0 && byte != texts_.end[progress]) progress = fail_[progress];
-    if (byte == texts_.end[progress]) ++progress;
-  }
-  return progress;
 }
 
 bool ReasoningMarkers::AreEnd(std::span<const TokenId> ids) const {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "detokenizer/reasoning_end.h"
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/matchers/grammar_matcher.h"
 
@@ -34,21 +35,16 @@ struct ReasoningTexts {
 class ReasoningMarkers {
  public:
   // INVALID_ARGUMENT: a marker is longer than kMarkerBytesMax, or no token sequence can spell it.
-  static constexpr size_t kMarkerBytesMax = 64;
+  static constexpr size_t kMarkerBytesMax = ReasoningEnd::kMarkerBytesMax;
   static absl::StatusOr<std::shared_ptr<const ReasoningMarkers>> Create(
       const ReasoningTexts& texts, const Vocabulary* vocabulary, int32_t vocab_size);
 
-  // The number of the end marker's bytes that the last bytes of the prompt spell; kOver if the last
-  // thought was closed.
-  static constexpr uint32_t kOver = ~uint32_t{0};
-  uint32_t AfterPrompt(std::span<const TokenId> prompt) const;
-
-  // The progress after a token, and how many of its bytes follow the marker if it completes there.
-  struct Advance {
-    uint32_t progress = 0;
-    size_t rest_bytes = 0;
-  };
-  Advance After(uint32_t progress, TokenId id) const;
+  static constexpr uint32_t kOver = ReasoningEnd::kOver;
+  uint32_t AfterPrompt(std::span<const TokenId> prompt) const {
+    return end_.AfterPrompt(prompt, vocabulary_);
+  }
+  using Advance = ReasoningEnd::Advance;
+  Advance After(uint32_t progress, TokenId id) const { return end_.After(progress, Bytes(id)); }
 
   // True if the end marker lies in the text of these tokens.
   bool AreEnd(std::span<const TokenId> ids) const;
@@ -69,7 +65,7 @@ class ReasoningMarkers {
   const ReasoningTexts texts_;
   const Vocabulary& vocabulary_;
   const int32_t vocab_size_;
-  std::vector<uint32_t> fail_;  // of the end marker, by progress
+  const ReasoningEnd end_;
   std::vector<std::vector<TokenId>> crossing_;
   MaskRow no_ids_;
 };

@@ -43,6 +43,11 @@ struct Fixture : TextStreamsFixture {
         REQUIRE(event.scores[i].id == wanted.id);
         REQUIRE(event.scores[i].value == wanted.value);
         REQUIRE(event.scores[i].rank == wanted.rank);
+        // A letter, or nothing for an id beyond the vocabulary.
+        REQUIRE(event.score_bytes.size() == event.scores.size());
+        const bool is_letter = wanted.id < 26;
+        REQUIRE(event.score_bytes[i] ==
+                (is_letter ? std::string(1, static_cast<char>('a' + wanted.id)) : ""));
       }
       next = event.tokens;
     }

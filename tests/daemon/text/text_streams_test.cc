@@ -96,6 +96,7 @@ TEST_SUITE("unit") {
     f.End(1, 8, SPECD_FINISH_STOP);
     CHECK(f.texts.size() == events);
     CHECK(f.streams.meters().late_tokens.value() == 4);
+    CHECK(f.streams.meters().overrun_rounds.value() == 1);
     // The last word follows the stream's end, and asks for nothing.
     REQUIRE(f.aborts.size() == 2);
     CHECK(f.aborts[1].stream == 1);

@@ -35,6 +35,7 @@ inline OpenSequenceRequest SampleOpen() {
   open.processor_values = {"length=3"};
   open.stop_token_ids = {0, -1, 0x7fffffff, -0x7fffffff - 1};
   open.stop_strings = {"\n\n", "", "\xc3\xa4"};
+  open.stop_regex = {"[0-9]{3}", "\xc3\xa4?b"};
   open.logprob_token_ids = {12};
   open.num_prompt_ids = 1;
   open.num_output_ids = 2;

@@ -96,6 +96,62 @@ TEST_SUITE("unit") {
     CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
   }
 
+  TEST_CASE("patterns and the state of a thought survive the way, and are left out if empty") {
+    TokenBatch batch = SampleBatch();
+    batch.events.resize(1);
+    TokenEvent& open = batch.events[0];
+    for (const char* key : {"stop_regex", "reasoning_"}) {
+      CHECK(Bytes(AppendTokenBatch, batch).find(key) == std::string::npos);
+    }
+    open.stop_regex = {"[0-9]{3}", "\xc3\xa4"};
+    open.reasoning_end = "</think>";
+    open.reasoning_progress = 7;
+    open.reasoning_tokens = 41;
+    const absl::StatusOr<TokenBatch> read = DecodeTokenBatch(Bytes(AppendTokenBatch, batch));
+    REQUIRE(read.ok());
+    CHECK(read->events[0].stop_regex == open.stop_regex);
+    CHECK(read->events[0].reasoning_end == "</think>");
+    CHECK(read->events[0].reasoning_progress == 7);
+    CHECK(read->events[0].reasoning_tokens == 41);
+    open.reasoning_progress = 8;  // the whole marker: then the thought were over
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+    open.reasoning_progress = 0;
+    open.reasoning_end.assign(65, 'x');
+    CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
+  }
+
+  TEST_CASE("spans of a thought and the bytes of scores survive the way") {
+    TextEvent event = SampleText();
+    event.spans = {{1, true, true}, {2, false, true}, {3, true, false}};
+    event.reasoning_tokens = 4;
+    for (TokenId id = 0; id < 6; ++id) event.scores.push_back({id, -0.5f, 1});
+    event.score_bytes = {"a", "\xe2\x82", "", std::string("\0b", 2), "<s>", "\xff"};
+    const std::string payload = Bytes(AppendTextEvent, event);
+    const absl::StatusOr<TextEvent> read = DecodeTextEvent(payload);
+    REQUIRE(read.ok());
+    CHECK(read->reasoning_tokens == 4);
+    CHECK(read->score_bytes == event.score_bytes);
+    REQUIRE(read->spans.size() == 3);
+    for (size_t i = 0; i < 3; ++i) {
+      CHECK(read->spans[i].accepted == event.spans[i].accepted);
+      CHECK(read->spans[i].reasoning == event.spans[i].reasoning);
+    }
+    // A stranger reads byte strings, one for each of the two scores of each token.
+    const auto tokens =
+        EventMap(payload).map.at("score_bytes").as<std::vector<std::vector<msgpack::object>>>();
+    REQUIRE(tokens.size() == 3);
+    CHECK(tokens[1].size() == 2);
+    CHECK(tokens[0][1].type == msgpack::type::BIN);
+    const msgpack::object wrong(17);
+    CHECK(ErrorFieldOf(DecodeTextEvent(With(payload, "score_bytes", &wrong)).status()) ==
+          "score_bytes");
+    const std::vector<std::vector<std::string>> texts(3, {"a", "b"});
+    msgpack::zone zone;
+    const msgpack::object strings(texts, zone);  // str, and too few
+    CHECK(ErrorFieldOf(DecodeTextEvent(With(payload, "score_bytes", &strings)).status()) ==
+          "score_bytes");
+  }
+
   TEST_CASE("events: a token batch survives the way") {
     const absl::StatusOr<TokenBatch> batch =
         DecodeTokenBatch(Bytes(AppendTokenBatch, SampleBatch()));
@@ -109,6 +165,7 @@ TEST_SUITE("unit") {
     CHECK(open.time_ns == 100);
     CHECK(open.request_id == "req-1");
     CHECK(open.stop_strings == std::vector<std::string>{"\n", "END"});
+    CHECK(open.stop_regex.empty());
     CHECK_FALSE(open.skip_special_tokens);
     CHECK(open.include_stop);
     CHECK(open.min_tokens == 9);

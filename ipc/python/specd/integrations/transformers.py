@@ -250,7 +250,8 @@ class _Run:
             new: list[int] = result.tokens.tolist()
             tokens.extend(new)
             ended = result.finish_reason is not None or result.status == "finished"
-            unsure = ended and not sequence.has_text and (bool(self.params.stop) or
+            stops = bool(self.params.stop or self.params.stop_regex)
+            unsure = ended and not sequence.has_text and (stops or
                                                           result.status == "finished")
             reason = None if unsure else result.finish_reason
             if new or ended and not unsure:

@@ -1,0 +1,251 @@
+// The suite `detok`: what the text of a token costs, and what loading a tokenizer costs.
+//
+// Streams push tokens in turn, one token each, as the rounds of a busy daemon do. So their states
+// compete for the caches. All texts are the same words at other places, and the text that a stream
+// gives out is compared once with the bytes of its tokens.
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "detokenizer/text_stream.h"
+#include "detokenizer/tokenizer_file.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/slices.h"
+#include "tools/bench/suite.h"
+#include "tools/bench/synthetic_vocabulary.h"
+#include "tools/bench/timing.h"
+
+namespace specd::bench {
+namespace {
+
+constexpr CaseWords kCases[] = {
+    {"push", "nanoseconds for each token, by streams in turn and stop strings"},
+    {"load", "milliseconds to read a tokenizer.json in the style of byte-level BPE"}};
+constexpr int32_t kVocabSize = 262'144;
+constexpr int32_t kStreams[] = {1, 64, 4096};
+constexpr int32_t kStops[] = {0, 4, 1024};
+constexpr size_t kTextTokens = 4096;
+constexpr size_t kPushesOfSample = 1 << 16;
+// The design's: nanoseconds for each token without and with stop strings, and milliseconds.
+constexpr double kPlainNs = 40;
+constexpr double kStopsNs = 60;
+constexpr double kLoadMs = 150;
+
+constexpr std::string_view kText =
+    "The server reads a request, looks for the first line that has no answer, and writes one. "
+    "If the name of a field is unknown, the error says which names there are: \"id\", \"role\" and "
+    "\"email\".\n\n{\"status\": \"open\", \"total\": 128.5, \"tags\": [\"read\", \"write\"]}\n";
+
+std::vector<TokenId> Tokens(const SyntheticVocabulary& vocabulary) {
+  std::string text;
+  while (text.size() < 8 * kTextTokens) text += kText;
+  std::vector<TokenId> ids = vocabulary.Tokenize(text);
+  ids.resize(std::min(ids.size(), kTextTokens));
+  return ids;
+}
+
+// Strings that begin as the text does now and then, and never complete.
+std::shared_ptr<const StopSet> MakeStops(int32_t count) {
+  std::vector<std::string> strings;
+  for (int32_t i = 0; i < count; ++i) {
+    const char* const front[] = {"\n\nHuman:", "</answer", " the end ", "<|im_"};
+    strings.push_back(fmt::format("{}{}#", front[i % 4], i));
+  }
+  return count == 0 ? nullptr : *StopSet::Create(std::move(strings));
+}
+
+absl::Status CheckText(const SyntheticVocabulary& vocabulary, const std::vector<TokenId>& ids,
+                       const std::shared_ptr<const StopSet>& stops) {
+  TextStream stream(&vocabulary.vocabulary(), stops, {});
+  TextChunk chunk;
+  std::string expected;
+  for (const TokenId id : ids) {
+    stream.Push(id, false, &chunk);
+    expected += vocabulary.vocabulary().Bytes(id);
+  }
+  stream.Finish(TextEnd::kFlush, &chunk);
+  return chunk.text == expected ? absl::OkStatus()
+                                : absl::InternalError("a text is not the bytes of its tokens");
+}
+
+absl::Status MeasurePush(const SyntheticVocabulary& vocabulary, int32_t num_streams,
+                         int32_t num_stops, double seconds, Output* out) {
+  const std::vector<TokenId> ids = Tokens(vocabulary);
+  const auto stops = MakeStops(num_stops);
+  if (absl::Status status = CheckText(vocabulary, ids, stops); !status.ok()) return status;
+  std::vector<TextStream> streams(static_cast<size_t>(num_streams),
+                                  TextStream(&vocabulary.vocabulary(), stops, {}));
+  std::vector<double> times_ns;
+  TextChunk chunk;
+  size_t pushed = 0;
+  const LoadMeter meter;
+  const absl::Status status = Repeat({.seconds = seconds}, [&](size_t) {
+    const SteadyClock::time_point start = SteadyClock::now();
+    for (size_t i = 0; i < kPushesOfSample; ++i, ++pushed) {
+      const size_t stream = pushed % streams.size();
+      const size_t place = pushed / streams.size() + 37 * stream;
+      chunk.Clear();
+      streams[stream].Push(ids[place % ids.size()], i % 2 == 0, &chunk);
+    }
+    times_ns.push_back(1e3 * MicrosSince(start) / static_cast<double>(kPushesOfSample));
+    return absl::OkStatus();
+  });
+  if (!status.ok()) return status;
+  const ForeignLoad load = meter.Read();
+  const Summary summary = Summarise(std::move(times_ns));
+  const double target = num_stops == 0 ? kPlainNs : kStopsNs;
+  Line line;
+  line.Name("case", "push", 6)
+      .Count("streams", num_streams, 8)
+      .Count("stops", num_stops, 6)
+      .Cell("ns/token", 9, "{:.1f}", summary.median)
+      .Cell("p10", 8, "{:.1f}", summary.p10)
+      .Cell("target", 8, "<= {:.0f}", target)
+      .Json("unit", "ns")
+      .Times("", summary)
+      .Load(load);
+  out->Print(line);
+  out->Take({.name = fmt::format("push, {} streams, {} stops", num_streams, num_stops),
+             .dtype = "",
+             .measured = fmt::format("{:.1f} ns", summary.median),
+             .target = fmt::format("{:.0f} ns", target),
+             .is_met = summary.median <= target,
+             .is_disturbed = IsDisturbed(load),
+             .missing = summary.median / target - 1});
+  return absl::OkStatus();
+}
+
+// GPT-2's spelling of bytes as characters, for the strings of a JSON file.
+std::string Spelled(std::string_view bytes) {
+  std::string text;
+  for (const char each : bytes) {
+    const auto byte = static_cast<uint8_t>(each);
+    const bool is_itself = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+    uint32_t code = byte;
+    if (!is_itself) {
+      code = byte <= 0x20 ? 0x100 + byte : byte <= 0xA0 ? 0x121 + (byte - 0x7Fu) : 0x143;
+    }
+    if (code == '"' || code == '\\') text += '\\';
+    if (code < 0x80) {
+      text += static_cast<char>(code);
+    } else {
+      text += static_cast<char>(0xC0 | code >> 6);
+      text += static_cast<char>(0x80 | (code & 0x3F));
+    }
+  }
+  return text;
+}
+
+std::string TokenizerJson(const Vocabulary& vocabulary) {
+  std::string added;
+  std::string pieces;
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    if (vocabulary.IsSpecial(id)) {
+      added += fmt::format(R"({}{{"id":{},"content":"{}","special":true,"normalized":false}})",
+                           added.empty() ? "" : ",", id, vocabulary.Bytes(id));
+    } else {
+      pieces +=
+          fmt::format("{}\"{}\":{}", pieces.empty() ? "" : ",", Spelled(vocabulary.Bytes(id)), id);
+    }
+  }
+  return fmt::format(R"({{"version":"1.0","added_tokens":[{}],"decoder":{{"type":"ByteLevel"}},)"
+                     R"("model":{{"type":"BPE","vocab":{{{}}},"merges":[]}}}})",
+                     added, pieces);
+}
+
+absl::Status MeasureLoad(const SyntheticVocabulary& made, double seconds, Output* out) {
+  const Vocabulary& vocabulary = made.vocabulary();
+  std::string path = std::filesystem::temp_directory_path() / "specd-bench-XXXXXX";
+  const int fd = mkstemp(path.data());
+  if (fd < 0) return absl::InternalError("no temporary file can be made");
+  const std::string json = TokenizerJson(vocabulary);
+  size_t written = 0;
+  while (written < json.size()) {
+    const ssize_t part = write(fd, json.data() + written, json.size() - written);
+    if (part <= 0) break;
+    written += static_cast<size_t>(part);
+  }
+  close(fd);
+  std::vector<double> times_ms;
+  const LoadMeter meter;
+  absl::Status status = Repeat({.seconds = seconds}, [&](size_t) -> absl::Status {
+    const SteadyClock::time_point start = SteadyClock::now();
+    const absl::StatusOr<Vocabulary> loaded = OpenTokenizer(path);
+    times_ms.push_back(MicrosSince(start) / 1e3);
+    if (!loaded.ok()) return loaded.status();
+    for (TokenId id = 0; id < vocabulary.size(); ++id) {
+      if (loaded->Bytes(id) != vocabulary.Bytes(id)) {
+        return absl::InternalError(fmt::format("id {} was loaded with other bytes", id));
+      }
+    }
+    return absl::OkStatus();
+  });
+  unlink(path.c_str());
+  if (!status.ok()) return status;
+  const ForeignLoad load = meter.Read();
+  const Summary summary = Summarise(std::move(times_ms));
+  out->NextTable();
+  Line line;
+  line.Name("case", "load", 6)
+      .Count("ids", vocabulary.size(), 8)
+      .Cell("MB", 6, "{:.1f}", static_cast<double>(json.size()) / 1e6)
+      .Cell("ms", 8, "{:.1f}", summary.median)
+      .Cell("p90", 8, "{:.1f}", summary.p90)
+      .Cell("target", 8, "<= {:.0f}", kLoadMs)
+      .Json("unit", "ms")
+      .Times("", summary)
+      .Load(load);
+  out->Print(line);
+  out->Take({.name = fmt::format("load, {} ids", vocabulary.size()),
+             .dtype = "",
+             .measured = fmt::format("{:.1f} ms", summary.median),
+             .target = fmt::format("{:.0f} ms", kLoadMs),
+             .is_met = summary.median <= kLoadMs,
+             .is_disturbed = IsDisturbed(load),
+             .missing = summary.median / kLoadMs - 1});
+  return absl::OkStatus();
+}
+
+absl::Status RunDetok(const Flags& flags, Output* out) {
+  const Machine machine = ReadMachine();
+  out->Begin(machine.processor, Describe(machine, 1));
+  const SyntheticVocabulary vocabulary(kVocabSize);
+  const double seconds = flags.Real("seconds");
+  for (const CaseWords* const each : Chosen(flags, kCases)) {
+    if (each->name == "load") {
+      out->Show("load");
+      if (absl::Status s = MeasureLoad(vocabulary, seconds, out); !s.ok()) return s;
+      continue;
+    }
+    for (const int32_t streams : kStreams) {
+      for (const int32_t stops : kStops) {
+        out->Show(fmt::format("{} streams, {} stops", streams, stops));
+        absl::Status status = MeasurePush(vocabulary, streams, stops, seconds, out);
+        if (!status.ok()) return status;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Suite DetokCommand() {
+  return {.name = "detok",
+          .summary = "the text of a token, and the load of a tokenizer, beside their targets",
+          .examples = {"--quick --markdown"},
+          .cases = WordsOf(kCases),
+          .seconds = "3",
+          .quick_seconds = "0.3",
+          .run = &RunDetok};
+}
+
+}  // namespace specd::bench

@@ -1,0 +1,189 @@
+// EgressScene is a daemon's sockets, its text side and the endpoints of its readers, for the suite
+// `egress`.
+//
+// The text side is the daemon's own (TextWorker). TokenSource is the daemon: it publishes token
+// batches, and a thread gives them again to those who ask. One thread uses the rest.
+#pragma once
+
+#include <fmt/format.h>
+#include <stdlib.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/logging.h"
+#include "daemon/text/kept_streams.h"
+#include "daemon/text/text_worker.h"
+#include "ipc/include/specd/specd.h"
+#include "tools/bench/session_engine.h"
+
+namespace specd::bench {
+
+inline constexpr uint64_t kEpoch = 7;
+
+inline Vocabulary MakeLetters() {
+  Vocabulary::Builder builder;
+  for (TokenId id = 0; id < 26; ++id) {
+    builder.Set(id, fmt::format(" {}x", static_cast<char>('a' + id)), {});
+  }
+  return std::move(builder).Build();
+}
+inline constexpr uint64_t kTokenBytes = 3;
+
+inline TokenEvent OpenEvent(uint64_t stream) {
+  TokenEvent event;
+  event.kind = TokenEventKind::kOpen;
+  event.stream = stream;
+  event.request_id = fmt::format("r{}", stream);
+  event.stop_strings = {"\n\nHuman:", " q ", "ax bx cx dx", "</answer>"};  // none completes
+  return event;
+}
+inline TokenEvent TokensEvent(uint64_t stream, uint64_t offset, uint64_t count) {
+  TokenEvent event;
+  event.stream = stream;
+  event.offset = offset;
+  event.accepted = static_cast<uint32_t>(count) - 1;
+  for (uint64_t i = 0; i < count; ++i) {
+    event.ids.push_back(static_cast<TokenId>((stream + 5 * (offset + i)) % 26));
+  }
+  return event;
+}
+inline TokenEvent EndEvent(uint64_t stream, uint64_t offset) {
+  TokenEvent event;
+  event.kind = TokenEventKind::kEnd;
+  event.stream = stream;
+  event.offset = offset;
+  event.finish_reason = SPECD_FINISH_LENGTH;
+  return event;
+}
+
+// A daemon's side of the sockets.
+class TokenSource {
+ public:
+  explicit TokenSource(ZmqContext* context)
+      : asks_(*ReplySocket::Make(context, {})),
+        tokens_(*ZmqSocket::Make(context, ZmqKind::kPublish, {.send_queue_messages = 0})),
+        aborts_(*ZmqSocket::Make(context, ZmqKind::kPull, {})) {}
+  ~TokenSource() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  absl::Status Start() {
+    for (const absl::Status& status : {asks_.Bind("inproc://ask"), tokens_.Bind("inproc://tokens"),
+                                       aborts_.Bind("inproc://aborts")}) {
+      if (!status.ok()) return status;
+    }
+    thread_ = std::thread([this] {
+      while (!stop_) {
+        const bool any = asks_.Step([this](std::string_view ask) { return Answer(ask); });
+        if (!any) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    });
+    return absl::OkStatus();
+  }
+  void Keep(std::vector<TokenEvent> events) {
+    const std::lock_guard lock(mutex_);
+    for (TokenEvent& event : events) kept_.Take(&event, 0);
+  }
+  void Send(std::vector<TokenEvent> events) {
+    std::string payload;
+    {
+      const std::lock_guard lock(mutex_);
+      for (TokenEvent& event : events) kept_.Take(&event, 0);
+      AppendTokenBatch({.epoch = kEpoch, .seq = ++seq_, .events = std::move(events)}, &payload);
+    }
+    Publish(kTokensTopic, payload);
+  }
+  void SendHeartbeat() {
+    std::string payload;
+    AppendHeartbeat({.epoch = kEpoch, .seq = seq_, .streams = 1}, &payload);
+    Publish(kHeartbeatTopic, payload);
+    std::vector<std::string> frames;
+    while (aborts_.Receive(&frames, absl::ZeroDuration()).value_or(false)) {
+    }
+  }
+
+ private:
+  void Publish(std::string_view topic, std::string_view payload) {
+    const std::string_view frames[] = {topic, payload};
+    tokens_.Send(frames).IgnoreError();
+  }
+  std::string Answer(std::string_view payload) {
+    const std::lock_guard lock(mutex_);
+    std::string reply;
+    const absl::StatusOr<Ask> ask = DecodeAsk(payload);
+    absl::StatusOr<TokenAnswer> answer = ask.ok() ? kept_.Answer(*ask) : ask.status();
+    if (!answer.ok()) {
+      AppendRefusal(answer.status(), &reply);
+      return reply;
+    }
+    answer->epoch = kEpoch;
+    answer->seq = seq_;
+    answer->profiles = {""};
+    answer->tokenizers = {0};
+    AppendAnswer(*answer, &reply);
+    return reply;
+  }
+
+  std::mutex mutex_;  // guards what is kept
+  KeptStreams kept_{{.bytes_max = size_t{1} << 30}};
+  uint64_t seq_ = 0;
+  ReplySocket asks_;
+  ZmqSocket tokens_;
+  ZmqSocket aborts_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// The source, a text side, and the endpoints of its readers.
+struct EgressScene {
+  ZmqContext context = *ZmqContext::Make();
+  TokenSource source{&context};
+  Vocabulary vocabulary = MakeLetters();
+  std::string folder = std::filesystem::temp_directory_path() / "specd-bench-XXXXXX";
+  std::unique_ptr<TextWorker> worker;
+  std::thread thread;
+
+  ~EgressScene() {
+    if (thread.joinable()) {
+      worker->Stop();
+      thread.join();
+    }
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  std::string TextEndpoint() const { return "ipc://" + folder + "/text"; }
+  std::string AskEndpoint() const { return "ipc://" + folder + "/text_ask"; }
+
+  absl::Status Start() {
+    if (absl::Status s = SetUpLogging({.levels = "off"}); !s.ok()) return s;
+    if (mkdtemp(folder.data()) == nullptr) return Broken("no temporary folder can be made");
+    return source.Start();
+  }
+  absl::Status StartWorker() {
+    TextWorker::Options options;
+    options.vocabularies = {{"", &vocabulary}};
+    options.clock = Clock::Real();
+    options.context = &context;
+    options.tokens_endpoint = "inproc://tokens";
+    options.aborts_endpoint = "inproc://aborts";
+    options.ask_endpoint = "inproc://ask";
+    options.text_endpoint = TextEndpoint();
+    options.text_ask_endpoint = AskEndpoint();
+    options.keep = {.bytes_max = size_t{1} << 30};
+    absl::StatusOr<std::unique_ptr<TextWorker>> made = TextWorker::Create(options);
+    if (!made.ok()) return made.status();
+    worker = *std::move(made);
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace specd::bench
