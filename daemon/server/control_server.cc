@@ -16,6 +16,7 @@
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/base/compile_cancel.h"
 
 namespace specd {
 namespace {
@@ -71,6 +72,11 @@ void ControlServer::Close() {
   openings_->Stop();  // from here on no thread uses a service
   for (const auto& connection : connections_) {
     if (!connection->dropped) Drop(*connection);
+  }
+  {
+    // The sessions have ended: a compile that gives up fails no sequence.
+    const grammar::CompileCancel cancel;
+    pending_.Stop();
   }
   connections_.clear();
   listener_.reset();
@@ -252,6 +258,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   ControlHost host;
   host.hello = options_.hello;
   host.serve = options_.serve;
+  host.pending = &pending_;
   host.peer_pid = peer.pid;
   host.join = [this, peer](const JoinRequest& request) {
     absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);

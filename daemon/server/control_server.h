@@ -25,6 +25,7 @@
 #include "daemon/server/control_connection.h"
 #include "daemon/server/opening_threads.h"
 #include "daemon/session/control_service.h"
+#include "daemon/session/pending_openings.h"
 #include "ipc/sockets/instance_lock.h"
 #include "ipc/sockets/unix_socket.h"
 
@@ -98,6 +99,7 @@ class ControlServer {
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<ControlConnection>> connections_;
   std::unique_ptr<OpeningThreads> openings_;
+  PendingOpenings pending_;
   std::vector<uint8_t> buffer_;
   bool accepting_ = true;  // false for one look after accept failed
 };

@@ -61,15 +61,18 @@ class Session {
                                                           const SequenceHistory& history = {}) {
     return sequences_.Open(request_id, params, history);
   }
-  // The same in two steps, for several openings: SessionSequences.
-  absl::Status PrepareSequences(const std::string& request_id, const SequenceParams& params,
-                                const SequenceHistory& history,
-                                SessionSequences::Prepared* to) const {
-    return sequences_.Prepare(request_id, params, history, to);
-  }
-  absl::StatusOr<std::vector<SequenceInfo>> OpenPrepared(SessionSequences::Prepared prepared,
+  // The same in two steps, for several openings and for pending ones: SessionSequences.
+  const OpeningBuilder& opening_builder() const { return sequences_.builder(); }
+  absl::StatusOr<std::vector<SequenceInfo>> OpenPrepared(PreparedSequences prepared,
                                                          size_t* refused) {
     return sequences_.OpenPrepared(std::move(prepared), refused);
+  }
+  void BuildPending(const PendingOpening& opening) { sequences_.BuildPending(opening); }
+  void FailPending(const PendingOpening& opening, const absl::Status& why) {
+    sequences_.FailPending(opening.sequences, why);
+  }
+  absl::StatusOr<SequenceInfo> FindOpened(SequenceHandle sequence) {
+    return sequences_.FindOpened(sequence);
   }
 
   absl::StatusOr<SequenceInfo> ForkSequence(SequenceHandle source, const std::string& request_id,

@@ -82,6 +82,8 @@ const char* NameOf(ControlType type) {
       return "OpenSequences";
     case ControlType::kGiveUp:
       return "GiveUp";
+    case ControlType::kGetOpening:
+      return "GetOpening";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:

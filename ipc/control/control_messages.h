@@ -331,11 +331,12 @@ struct TraceReply {
   }
 };
 
-using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
-                             OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
-                             ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
-                             UnregisterRegionRequest, GetGroupRequest, JoinRequest,
-                             DumpTraceRequest, OpenSequencesRequest, GiveUpRequest>;
+using Request =
+    std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
+                 OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
+                 ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
+                 UnregisterRegionRequest, GetGroupRequest, JoinRequest, DumpTraceRequest,
+                 OpenSequencesRequest, GiveUpRequest, GetOpeningRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply,
                            GroupReply, JoinReply, TraceReply, SequencesReply>;
 

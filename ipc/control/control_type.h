@@ -25,6 +25,7 @@ enum class ControlType : uint16_t {
   kDumpTrace = 14,
   kOpenSequences = 15,
   kGiveUp = 16,
+  kGetOpening = 17,
 
   kHelloReply = 101,
   kRegionReply = 102,

@@ -78,7 +78,9 @@ inline std::vector<Request> SampleRequests() {
           JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
           DumpTraceRequest{},
           OpenSequencesRequest{3, 1200},
-          GiveUpRequest{43}};
+          OpenSequencesRequest{1, 700, true},
+          GiveUpRequest{43},
+          GetOpeningRequest{uint64_t{1} << 32 | 5}};
 }
 
 // Every counter has another value, and the last one is the largest.
