@@ -33,6 +33,9 @@ constexpr int kAcceptsMax = 16;
 // The descriptors that are polled before those of the connections.
 constexpr size_t kOwnFds = 3;
 
+// Root, and the daemon's own user.
+bool IsOperator(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == geteuid(); }
+
 // Readable once the process has ended. None for a process that this one cannot see.
 UniqueFd OpenProcess(int32_t pid) {
   return UniqueFd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
@@ -64,6 +67,8 @@ ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixList
       lock_(std::move(lock)),
       listener_(std::move(listener)),
       openings_(std::move(openings)),
+      operator_(
+          {.sessions = options_.sessions, .clock = options_.clock, .on_drain = options_.on_drain}),
       buffer_(kControlBytesMax) {}
 
 ControlServer::~ControlServer() { Close(); }
@@ -102,7 +107,7 @@ void ControlServer::Run(int wake_fd) {
     }
     awake_.Step(options_.clock->NowNs());
     ++meters_.beats;
-    if (polled[0].revents != 0) return;
+    if (polled[0].revents != 0 || operator_.IsDrained()) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
       ControlConnection& connection = *connections_[i];
@@ -160,7 +165,7 @@ bool ControlServer::AcceptOne() {
   connections_.push_back(std::make_unique<ControlConnection>(
       ControlConnection{.socket = **std::move(accepted),
                         .peer = peer,
-                        .allowed = IsAllowed(peer),
+                        .allowed = IsAllowed(peer) || IsOperator(peer),
                         .process = OpenProcess(peer.pid),
                         .service = MakeService(peer),
                         .deadline_ns = awake_.now_ns() + kHelloNs}));
@@ -170,7 +175,7 @@ bool ControlServer::AcceptOne() {
 bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
   // Users who may not attach get an answer too. They have places of their own, and cannot take
   // those of allowed users.
-  const bool allowed = IsAllowed(peer);
+  const bool allowed = IsAllowed(peer) || IsOperator(peer);
   // Ranks that have joined are few for each session. The session counts them.
   const auto alike =
       std::count_if(connections_.begin(), connections_.end(), [allowed](const auto& other) {
@@ -203,6 +208,14 @@ absl::Status ControlServer::CheckAllowed(const PeerCredentials& peer) const {
                    fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
                                "--allow_uid",
                                peer.uid, geteuid()));
+}
+
+absl::StatusOr<Reply> ControlServer::Operate(const Request& request, const PeerCredentials& peer) {
+  const OperatorService::Caller caller{.uid = peer.uid, .sees_all = IsOperator(peer)};
+  if (!caller.sees_all) {
+    if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
+  }
+  return operator_.Answer(request, caller);
 }
 
 absl::Status ControlServer::CheckPlace(const PeerCredentials& peer) const {
@@ -259,6 +272,10 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   host.hello = options_.hello;
   host.serve = options_.serve;
   host.pending = &pending_;
+  host.check_opens = [this] { return operator_.CheckOpens(); };
+  if (options_.sessions != nullptr) {
+    host.operate = [this, peer](const Request& request) { return Operate(request, peer); };
+  }
   host.peer_pid = peer.pid;
   host.join = [this, peer](const JoinRequest& request) {
     absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);
@@ -280,6 +297,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
     if (absl::Status status = CheckPlace(peer); !status.ok()) return status;
     absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request, peer.uid);
     if (session.ok()) {
+      (*session)->SetClient({.uid = peer.uid, .pid = peer.pid, .name = request.name});
       ++meters_.attached;
       Log("attach").info(
           "session {}: \"{}\" (pid {}, uid {}, library {}), profile \"{}\", vocab {}, batch {}, "

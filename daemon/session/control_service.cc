@@ -65,6 +65,13 @@ absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& 
                                header.num_fds));
 }
 
+bool IsOfOperator(const Request& request) {
+  return std::holds_alternative<ListSequencesRequest>(request) ||
+         std::holds_alternative<AbortStreamsRequest>(request) ||
+         std::holds_alternative<DrainRequest>(request) ||
+         std::holds_alternative<DumpSessionRequest>(request);
+}
+
 // True for the requests that a joined rank may make.
 bool IsForMembers(const Request& request) {
   return std::holds_alternative<RegisterRegionRequest>(request) ||
@@ -147,8 +154,25 @@ absl::Status ControlService::CheckTurn(const Request& request) const {
   return absl::OkStatus();
 }
 
+absl::Status ControlService::NotHere() {
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "type",
+      "this message is an operator's; send it to a daemon, on a connection of its own");
+}
+
+absl::Status ControlService::CheckOpens(const Request& request) const {
+  const bool opens = std::holds_alternative<HelloRequest>(request) ||
+                     std::holds_alternative<OpenSequenceRequest>(request) ||
+                     std::holds_alternative<OpenSequencesRequest>(request) ||
+                     std::holds_alternative<ForkSequenceRequest>(request);
+  return opens && host_.check_opens ? host_.check_opens() : absl::OkStatus();
+}
+
 absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
+  const bool greeted = session_ != nullptr || member_ != nullptr;
+  if (IsOfOperator(request) && !greeted && host_.operate) return host_.operate(request);
   if (absl::Status status = CheckTurn(request); !status.ok()) return status;
+  if (absl::Status status = CheckOpens(request); !status.ok()) return status;
   return std::visit([this, &fds](const auto& body) { return On(body, fds); }, request);
 }
 

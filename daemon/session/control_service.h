@@ -35,6 +35,10 @@ struct ControlHost {
   std::function<void(const std::shared_ptr<Session>&)> serve;
   // The engine's process as the kernel knows it; 0 if the kernel cannot see the process.
   pid_t peer_pid = 0;
+  // Answers an operator's messages; any thread. Null where there is no operator.
+  std::function<absl::StatusOr<Reply>(const Request&)> operate;
+  // An error while nothing may be opened. Null: always OK.
+  std::function<absl::Status()> check_opens;
   // Builds pending openings; outlives the service.
   PendingOpenings* pending = nullptr;
   // The reply to Hello. The service fills in session_id and daemon_epoch.
@@ -84,8 +88,17 @@ class ControlService {
   absl::StatusOr<Reply> On(const DumpTraceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const GetGroupRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const JoinRequest& request, std::vector<UniqueFd>& fds);
+  // Those of an operator, which Dispatch hands to the host.
+  absl::StatusOr<Reply> On(const ListSequencesRequest&, std::vector<UniqueFd>&) {
+    return NotHere();
+  }
+  absl::StatusOr<Reply> On(const AbortStreamsRequest&, std::vector<UniqueFd>&) { return NotHere(); }
+  absl::StatusOr<Reply> On(const DrainRequest&, std::vector<UniqueFd>&) { return NotHere(); }
+  absl::StatusOr<Reply> On(const DumpSessionRequest&, std::vector<UniqueFd>&) { return NotHere(); }
+  static absl::Status NotHere();
   absl::StatusOr<Reply> On(const GiveUpRequest& request, std::vector<UniqueFd>& fds);
   absl::Status CheckTurn(const Request& request) const;
+  absl::Status CheckOpens(const Request& request) const;
   // Those of one message.
   struct Openings {
     bool are_pending = false;

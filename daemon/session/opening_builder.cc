@@ -1,5 +1,7 @@
 #include "daemon/session/opening_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -11,8 +13,29 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/params/param_check.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
+namespace {
+
+// Of a text for an operator; the memory of a sequence is 4 KiB at least.
+constexpr size_t kDescriptionBytesMax = 1024;
+
+// The parameters that were changed, a line each: "top_p = 0.9". Of a list only its length.
+std::string DescribeParams(const SequenceParams& params, const SequenceHistory& history) {
+  const SequenceParams defaults;
+  std::string text = fmt::format("prompt ids = {}\n", history.prompt.size());
+  for (const ParamRow& row : ParamTable()) {
+    std::string value = ValueText(row, params);
+    if (value == ValueText(row, defaults)) continue;
+    text += fmt::format("{} = {}\n", row.field, value);
+    if (text.size() > kDescriptionBytesMax) break;
+  }
+  text.resize(std::min(text.size(), kDescriptionBytesMax));
+  return text;
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<BuiltSequence>> OpeningBuilder::Build(
     const SequenceParams& params, const SequenceHistory& history) const {
@@ -97,6 +120,11 @@ absl::Status OpeningBuilder::Prepare(const std::string& request_id, const Sequen
   if (!params.stop_strings.empty()) {
     stop_strings = std::make_shared<const std::vector<std::string>>(params.stop_strings);
   }
+  // An engine that is this process has no operator.
+  std::shared_ptr<const std::string> described;
+  if (state_.events != nullptr) {
+    described = std::make_shared<const std::string>(DescribeParams(params, history));
+  }
   const bool is_inline = checks_.IsInline(params);
   if (state_.events != nullptr) begin = MakeTextTail(*state_.options.profile, params, given);
   if (is_inline) tail = MakeTextTail(*state_.options.profile, params, history);
@@ -111,7 +139,8 @@ absl::Status OpeningBuilder::Prepare(const std::string& request_id, const Sequen
                                    .settled = params.stop_strings.empty() || is_inline,
                                    .is_inline = is_inline,
                                    .request_id = names[i],
-                                   .stop_strings = stop_strings};
+                                   .stop_strings = stop_strings,
+                                   .params = described};
     AnnouncedSequence opening = MakeOpening(stream, (*built)[i].sequence);
     if (opening.event != nullptr) {
       if (is_resumed) {

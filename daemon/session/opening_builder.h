@@ -30,9 +30,13 @@ struct SequenceStream {
                            // stop string
   bool is_inline = false;  // rounds find the stop strings
   uint64_t id = 0;         // 0: it has not begun
+  int64_t opened_ns = 0;
+  uint64_t rounds = 0;  // that kept tokens or ended it
+  uint64_t accepted = 0;
   std::string request_id = {};
   // Shared by samples and forks; null: none.
   std::shared_ptr<const std::vector<std::string>> stop_strings = nullptr;
+  std::shared_ptr<const std::string> params = nullptr;  // DescribeParams, for an operator
 };
 
 // A sequence that has no slot yet, and the bytes that it may use.

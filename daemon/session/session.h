@@ -81,6 +81,16 @@ class Session {
   }
   absl::Status CloseSequence(SequenceHandle sequence) { return sequences_.Close(sequence); }
   absl::Status AbortSequence(SequenceHandle sequence) { return sequences_.Abort(sequence); }
+  // For an operator: SessionSequences. Any thread.
+  std::vector<SequenceFacts> ListSequences(const SequenceFilter& filter, uint32_t first_slot,
+                                           size_t max) {
+    return sequences_.List(filter, first_slot, max);
+  }
+  uint32_t AbortMatching(const SequenceFilter& filter) { return sequences_.AbortMatching(filter); }
+  uint32_t CountRunning() { return sequences_.CountRunning(); }
+  // The engine. Set once, before another thread knows the session.
+  void SetClient(SessionClient client) { client_ = std::move(client); }
+  const SessionClient& client() const { return client_; }
   // Embedded mode: SessionSequences::TextOf.
   absl::StatusOr<SessionSequences::Text> TextOf(SequenceHandle sequence) {
     return sequences_.TextOf(sequence);
@@ -176,6 +186,7 @@ class Session {
   void StartTrace(const VerifierOptions& options, MemoryShare memory)
       ABSL_LOCKS_EXCLUDED(state_.mutex);
 
+  SessionClient client_;
   SessionState state_;
   SessionMemory memory_;
   SessionRanks ranks_;

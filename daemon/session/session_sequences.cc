@@ -194,6 +194,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   if (absl::Status status = CheckRequestId(request_id); !status.ok()) return status;
   stream.request_id = request_id;
   stream.settled = !needs_text_side;
+  stream.rounds = stream.accepted = 0;
   AnnouncedSequence opening = builder_.MakeOpening(stream, *parent);
   if (opening.event != nullptr) opening.event->forked_from = stream.id;
   if (state_.trace != nullptr) {
@@ -220,6 +221,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
 
 void SessionSequences::Announce(const SequenceInfo& info, AnnouncedSequence opening) {
   const SequenceHandle handle = info.handle;
+  opening.stream.opened_ns = state_.options.clock->NowNs();
   if (IsPending(handle)) {
     streams_[SlotOf(handle)] = std::move(opening.stream);
     return WriteState(*state_.verifier->Find(handle));
@@ -360,6 +362,58 @@ void SessionSequences::WriteWords(SequenceHandle handle, const SequenceState& wo
   }
 }
 
+// ---- for an operator
+
+std::vector<SequenceFacts> SessionSequences::List(const SequenceFilter& filter, uint32_t first_slot,
+                                                  size_t max) {
+  std::vector<SequenceFacts> found;
+  MutexLock lock(&state_.mutex);
+  state_.verifier->sequences().ForEachOpen([&](const Sequence& sequence) {
+    state_.mutex.AssertHeld();
+    const uint32_t slot = SlotOf(sequence.handle);
+    const SequenceStream& stream = streams_[slot];
+    if (slot < first_slot || found.size() == max) return;
+    if (!filter.IsMet(stream.request_id, stream.id)) return;
+    found.push_back({.sequence = sequence.handle,
+                     .stream = stream.id,
+                     .request_id = stream.request_id,
+                     .phase = sequence.phase,
+                     .finish_reason = sequence.finish_reason,
+                     .method = sequence.method,
+                     .seed = sequence.seed,
+                     .tokens = sequence.kept_tokens,
+                     .rounds = stream.rounds,
+                     .accepted = stream.accepted,
+                     .opened_ns = stream.opened_ns,
+                     .params = stream.params});
+  });
+  return found;
+}
+
+uint32_t SessionSequences::AbortMatching(const SequenceFilter& filter) {
+  uint32_t count = 0;
+  MutexLock lock(&state_.mutex);
+  if (!state_.CheckRunning().ok()) return 0;
+  state_.verifier->sequences().ForEachOpen([&](const Sequence& sequence) {
+    state_.mutex.AssertHeld();
+    const SequenceStream& stream = streams_[SlotOf(sequence.handle)];
+    if (sequence.finish_reason != FinishReason::kNone) return;
+    if (!filter.IsMet(stream.request_id, stream.id)) return;
+    Finish(sequence.handle, FinishReason::kAbort, sequence.kept_tokens);
+    ++count;
+  });
+  return count;
+}
+
+uint32_t SessionSequences::CountRunning() {
+  uint32_t count = 0;
+  MutexLock lock(&state_.mutex);
+  state_.verifier->sequences().ForEachOpen([&count](const Sequence& sequence) {
+    if (sequence.finish_reason == FinishReason::kNone) ++count;
+  });
+  return count;
+}
+
 // ---- results of rounds
 
 void SessionSequences::WriteEnd(const SequenceResult& result) {
@@ -372,7 +426,9 @@ void SessionSequences::WriteEnd(const SequenceResult& result) {
 }
 
 void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
-  const SequenceStream& stream = streams_[SlotOf(result.sequence)];
+  SequenceStream& stream = streams_[SlotOf(result.sequence)];
+  ++stream.rounds;
+  stream.accepted += result.num_accepted;
   EventQueue::Header header = {.sequence = result.sequence,
                                .stream = stream.id,
                                .offset = result.total_kept - result.num_kept,

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/session/opening_builder.h"
 #include "daemon/session/pending_opening.h"
+#include "daemon/session/sequence_facts.h"
 #include "daemon/session/session_state.h"
 
 namespace specd {
@@ -50,6 +51,14 @@ class SessionSequences {
                                     std::optional<uint64_t> seed);
   absl::Status Close(SequenceHandle sequence);
   absl::Status Abort(SequenceHandle sequence);
+
+  // ---- for an operator
+
+  // Facts about those that meet the filter, from this slot on, `max` at most.
+  std::vector<SequenceFacts> List(const SequenceFilter& filter, uint32_t first_slot, size_t max);
+  // Ends those of them that run; returns their number.
+  uint32_t AbortMatching(const SequenceFilter& filter);
+  uint32_t CountRunning();
 
   // The text that rounds make of a sequence. An error if they make none. The engine's thread alone
   // may use it, in embedded mode.

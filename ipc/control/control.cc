@@ -84,6 +84,14 @@ const char* NameOf(ControlType type) {
       return "GiveUp";
     case ControlType::kGetOpening:
       return "GetOpening";
+    case ControlType::kListSequences:
+      return "ListSequences";
+    case ControlType::kAbortStreams:
+      return "AbortStreams";
+    case ControlType::kDrain:
+      return "Drain";
+    case ControlType::kDumpSession:
+      return "DumpSession";
     case ControlType::kHelloReply:
       return "HelloReply";
     case ControlType::kRegionReply:
@@ -104,6 +112,14 @@ const char* NameOf(ControlType type) {
       return "TraceReply";
     case ControlType::kSequencesReply:
       return "SequencesReply";
+    case ControlType::kSequenceListReply:
+      return "SequenceListReply";
+    case ControlType::kAbortedReply:
+      return "AbortedReply";
+    case ControlType::kDrainReply:
+      return "DrainReply";
+    case ControlType::kSessionTraceReply:
+      return "SessionTraceReply";
   }
   return nullptr;
 }
