@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,14 +31,6 @@ constexpr size_t kStrangersMax = 16;
 constexpr int kAcceptsMax = 16;
 // The descriptors that are polled before those of the connections.
 constexpr size_t kOwnFds = 3;
-
-// Root, and the daemon's own user.
-bool IsOperator(const PeerCredentials& peer) { return peer.uid == 0 || peer.uid == geteuid(); }
-
-// Readable once the process has ended. None for a process that this one cannot see.
-UniqueFd OpenProcess(int32_t pid) {
-  return UniqueFd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
-}
 
 }  // namespace
 
@@ -234,14 +225,8 @@ absl::Status ControlServer::CheckPlace(const PeerCredentials& peer) const {
         SPECD_ERROR_EXHAUSTED, "max_sessions",
         fmt::format("{} engines are attached, as many as --max_sessions allows", attached));
   }
-  const Holdings after{.of_user = held.of_user + 1, .of_all = held.of_all + 1};
-  if (!serves_several_ || IsWithinShare(after, options_.max_sessions)) return absl::OkStatus();
-  return MakeError(
-      SPECD_ERROR_EXHAUSTED, "max_sessions",
-      fmt::format("{} of the {} engines that --max_sessions allows are here, {} of them of uid "
-                  "{}. In the last quarter a user may have as many as he leaves free; close one, "
-                  "or start the daemon with a larger --max_sessions",
-                  held.of_all, options_.max_sessions, held.of_user, peer.uid));
+  if (!serves_several_) return absl::OkStatus();
+  return CheckShare(held, peer.uid, options_.max_sessions);
 }
 
 absl::StatusOr<std::unique_ptr<MemberSession>> ControlServer::Join(const JoinRequest& request,

@@ -16,19 +16,10 @@
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
-namespace {
-
-uint32_t ReasonWordOf(const Sequence& sequence) {
-  if (sequence.phase == SequencePhase::kPending) return SequenceState::kPending;
-  if (sequence.phase == SequencePhase::kFailed) return SequenceState::kFailed;
-  return static_cast<uint32_t>(sequence.finish_reason);
-}
-
-}  // namespace
-
 SessionSequences::SessionSequences(SessionState* state)
     : state_(*state),
       builder_(state),
+      reports_(state),
       streams_(state->options.limits.max_sequences),
       memory_(state->options.limits.max_sequences) {}
 
@@ -242,7 +233,9 @@ void SessionSequences::Announce(const SequenceInfo& info, AnnouncedSequence open
   WriteState(sequence);
   if (opening.event == nullptr) return;
   state_.events->PushOpening(handle, std::move(opening.event));
-  if (sequence.finish_reason != FinishReason::kNone) PushEnd(sequence);
+  if (sequence.finish_reason != FinishReason::kNone) {
+    reports_.PushEnd(streams_[SlotOf(handle)], sequence);
+  }
 }
 
 absl::StatusOr<SessionSequences::Text> SessionSequences::TextOf(SequenceHandle handle) {
@@ -320,18 +313,9 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   if (streams_[SlotOf(handle)].id == 0) return;  // it was pending, and nobody was told of it
   if (state_.trace != nullptr) state_.trace->Ended(handle, sequence->finish_reason, kept_tokens);
   // A stream ends once. Only the text side moves an announced end, and it knows the new end.
-  if (!had_ended && state_.events != nullptr) PushEnd(*sequence);
-}
-
-void SessionSequences::PushEnd(const Sequence& sequence) {
-  state_.events->Push({.kind = TokenEventKind::kEnd,
-                       .finish_reason = static_cast<uint32_t>(sequence.finish_reason),
-                       .sequence = sequence.handle,
-                       .stream = streams_[SlotOf(sequence.handle)].id,
-                       .offset = sequence.kept_tokens,
-                       .time_ns = state_.options.clock->NowNs(),
-                       .cumulative_logprob = sequence.logprob_sum.value(),
-                       .stop_token = sequence.stop_token});
+  if (!had_ended && state_.events != nullptr) {
+    reports_.PushEnd(streams_[SlotOf(handle)], *sequence);
+  }
 }
 
 bool SessionSequences::Settle(SequenceHandle handle) {
@@ -341,25 +325,6 @@ bool SessionSequences::Settle(SequenceHandle handle) {
   streams_[SlotOf(handle)].settled = true;
   WriteState(*sequence);
   return true;
-}
-
-void SessionSequences::WriteState(const Sequence& sequence) {
-  WriteWords(sequence.handle,
-             {.generation = GenerationOf(sequence.handle),
-              .finish_reason = ReasonWordOf(sequence),
-              .kept_tokens = sequence.kept_tokens,
-              .end_moved = sequence.end_moved},
-             sequence.logprob_sum.value());
-}
-
-void SessionSequences::WriteWords(SequenceHandle handle, const SequenceState& word,
-                                  double cumulative_logprob) {
-  state_.channel.WriteState(SlotOf(handle), word, cumulative_logprob);
-  const bool has_ended =
-      word.finish_reason != SPECD_FINISH_NONE && word.finish_reason != SequenceState::kPending;
-  if (has_ended && streams_[SlotOf(handle)].settled) {
-    state_.channel.WriteFinal(SlotOf(handle), word);
-  }
 }
 
 // ---- for an operator
@@ -412,43 +377,6 @@ uint32_t SessionSequences::CountRunning() {
     if (sequence.finish_reason == FinishReason::kNone) ++count;
   });
   return count;
-}
-
-// ---- results of rounds
-
-void SessionSequences::WriteEnd(const SequenceResult& result) {
-  WriteWords(result.sequence,
-             {.generation = GenerationOf(result.sequence),
-              .finish_reason = static_cast<uint32_t>(result.finish_reason),
-              .kept_tokens = result.total_kept,
-              .end_moved = false},
-             result.cumulative_logprob);
-}
-
-void SessionSequences::Publish(const SequenceResult& result, int64_t time_ns) {
-  SequenceStream& stream = streams_[SlotOf(result.sequence)];
-  ++stream.rounds;
-  stream.accepted += result.num_accepted;
-  EventQueue::Header header = {.sequence = result.sequence,
-                               .stream = stream.id,
-                               .offset = result.total_kept - result.num_kept,
-                               .time_ns = time_ns,
-                               .cumulative_logprob = result.cumulative_logprob,
-                               .stop_token = result.stop_token,
-                               .accepted = result.num_accepted,
-                               .has_logprobs = stream.has_logprobs};
-  if (result.num_kept > 0) {
-    state_.events->Push(header, {result.tokens, result.num_kept},
-                        {result.scores, size_t{result.num_kept} * result.scores_per_token});
-  }
-  if (result.finish_reason == FinishReason::kNone) return;
-  header.kind = TokenEventKind::kEnd;
-  header.finish_reason = static_cast<uint32_t>(result.finish_reason);
-  header.offset = result.total_kept;
-  header.time_ns = state_.options.clock->NowNs();
-  header.accepted = 0;
-  header.fault = {.refusal = result.refusal, .place = result.num_kept, .row = result.bad_row};
-  state_.events->Push(header);
 }
 
 }  // namespace specd

@@ -23,6 +23,7 @@
 #include "daemon/session/opening_builder.h"
 #include "daemon/session/pending_opening.h"
 #include "daemon/session/sequence_facts.h"
+#include "daemon/session/sequence_reports.h"
 #include "daemon/session/session_state.h"
 
 namespace specd {
@@ -82,10 +83,14 @@ class SessionSequences {
   // Ends every sequence, unless the next daemon will have them, and gives the names back.
   void FinishAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   // Writes the end that a round has brought into the word that the engine reads.
-  void WriteEnd(const SequenceResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void WriteEnd(const SequenceResult& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
+    reports_.WriteEnd(streams_[SlotOf(result.sequence)], result);
+  }
   // Pushes the events of a result that kept tokens or ended its sequence.
   void Publish(const SequenceResult& result, int64_t time_ns)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
+    reports_.Publish(result, time_ns, &streams_[SlotOf(result.sequence)]);
+  }
 
  private:
   // Opens those of the built sequences that are still pending, each by itself.
@@ -104,15 +109,13 @@ class SessionSequences {
   void Announce(const SequenceInfo& info, AnnouncedSequence opening)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status AbortOpen(SequenceHandle sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // The end of the sequence's stream.
-  void PushEnd(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // Writes the words that the engine reads, the final one too if the end is settled.
-  void WriteWords(SequenceHandle sequence, const SequenceState& word, double cumulative_logprob)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
+  void WriteState(const Sequence& sequence) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex) {
+    reports_.WriteState(streams_[SlotOf(sequence.handle)], sequence);
+  }
 
   SessionState& state_;
   const OpeningBuilder builder_;
+  SequenceReports reports_;
   std::vector<SequenceStream> streams_ ABSL_GUARDED_BY(state_.mutex);  // by slot
   std::vector<MemoryShare> memory_ ABSL_GUARDED_BY(state_.mutex);      // by slot
   // Why openings failed, until their sequences are closed.
