@@ -262,6 +262,8 @@ absl::Status Daemon::StartControl(UniqueFd listening) {
     sessions_.Add(session);
     verify_.Wake();
   };
+  options.sessions = &sessions_;
+  options.on_drain = [this] { meters_.SetPhase(DaemonPhase::kDraining); };
   options.meters = meters_.control();
   options.hello.version = kVersion;
   options.hello.device = config_.device;

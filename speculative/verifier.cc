@@ -70,11 +70,16 @@ absl::StatusOr<SequenceInfo> Verifier::Open(const SequenceParams& params,
   return Insert(*std::move(built));
 }
 
-absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
+absl::Status Verifier::CheckRowKinds(const Sequence& built) const {
   for (const auto& [view, role, change] : {std::tuple{&rows_.target, "target", built.target_change},
                                            std::tuple{&rows_.draft, "draft", built.draft_change}}) {
     if (absl::Status s = CheckRowKind(view->rules, role, change); !s.ok()) return s;
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
+  if (absl::Status s = CheckRowKinds(built); !s.ok()) return s;
   if (built.handle != 0 && !sequences_.CanOpenAs(built.handle)) {
     return absl::InvalidArgumentError(fmt::format(
         "handle = {:#x} is not of this session, or its slot is taken; leave it out, and the "
@@ -89,11 +94,30 @@ absl::StatusOr<SequenceInfo> Verifier::Insert(Sequence&& built) {
                     "max_sequences",
                     sequences_.num_taken()));
   }
+  built.handle = sequence->handle;
+  return Place(std::move(built), sequence);
+}
+
+absl::StatusOr<SequenceInfo> Verifier::Fill(Sequence&& built) {
+  Sequence* const pending = sequences_.Find(built.handle);
+  SPECD_CHECK(pending != nullptr && pending->phase == SequencePhase::kPending);
+  if (absl::Status s = CheckRowKinds(built); !s.ok()) return s;
+  return Place(std::move(built), pending);
+}
+
+bool Verifier::Fail(SequenceHandle handle) {
+  Sequence* const pending = sequences_.Find(handle);
+  if (pending == nullptr || pending->phase != SequencePhase::kPending) return false;
+  pending->phase = SequencePhase::kFailed;
+  pending->finish_reason = FinishReason::kError;
+  return true;
+}
+
+SequenceInfo Verifier::Place(Sequence&& built, Sequence* sequence) {
   if (!built.grammar.empty()) {
     has_constraints_ = true;
     packer_.StartMasks();
   }
-  built.handle = sequence->handle;
   *sequence = std::move(built);
   return SequenceInfo{.handle = sequence->handle,
                       .seed = sequence->seed,
@@ -105,6 +129,9 @@ absl::StatusOr<SequenceInfo> Verifier::Fork(SequenceHandle handle, std::optional
   const Sequence* parent = sequences_.Find(handle);
   if (parent == nullptr) {
     return absl::NotFoundError(sequences_.WhyNotFound(handle));
+  }
+  if (parent->phase == SequencePhase::kPending) {
+    return absl::FailedPreconditionError(WhyPending(handle));
   }
   if (parent->finish_reason != FinishReason::kNone) {
     return absl::FailedPreconditionError(fmt::format(
@@ -142,6 +169,7 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   sequence->logprob_sum.CutAt(kept_tokens);
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
+  sequence->phase = SequencePhase::kOpen;  // a pending one is not filled any more
   sequence->stop_token = kNoToken;
   if (!sequence->text.empty()) sequence->text.Finish();
   sequence->by_stop_string = reason == FinishReason::kStop;

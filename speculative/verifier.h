@@ -82,6 +82,11 @@ class Verifier {
   // the handle cannot be had. After an error `built` is as it was, and the caller gives back its
   // memory.
   absl::StatusOr<SequenceInfo> Insert(Sequence&& built);
+  // Gives a pending sequence, which Insert has taken, all that it needs. INVALID_ARGUMENT as
+  // Insert. REQUIRES: built.handle is that of a pending sequence.
+  absl::StatusOr<SequenceInfo> Fill(Sequence&& built);
+  // Ends a pending sequence with an error. False if it is not pending.
+  bool Fail(SequenceHandle handle);
   // Does both steps.
   absl::StatusOr<SequenceInfo> Open(const SequenceParams& params,
                                     const SequenceHistory& history = {});
@@ -217,6 +222,8 @@ class Verifier {
  private:
   Verifier(const VerifierOptions& options, std::unique_ptr<Backend> backend);
 
+  absl::Status CheckRowKinds(const Sequence& built) const;
+  SequenceInfo Place(Sequence&& built, Sequence* sequence);
   absl::Status Bind(const TensorView& view, std::string_view role,
                     std::string_view Sequence::*change, TensorView* bound);
   // Writes the slot outputs that the pieces held back.

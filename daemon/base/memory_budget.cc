@@ -40,4 +40,11 @@ void MemoryBudget::GiveBack(uint64_t size_bytes) {
   if (whole_ != nullptr) whole_->GiveBack(size_bytes);
 }
 
+absl::Status OutOfMemory() {
+  return MakeError(SPECD_ERROR_EXHAUSTED, "",
+                   "the daemon has not enough memory for this request; "
+                   "ask for less (shorter lists, a lower max_tokens, fewer samples), or close "
+                   "sequences");
+}
+
 }  // namespace specd

@@ -77,6 +77,9 @@ class MemoryBudget {
   std::atomic<uint64_t> taken_bytes_{0};  // a sum that orders nothing
 };
 
+// What an allocation that failed says to the engine that asked for it.
+absl::Status OutOfMemory();
+
 // Takes from a budget that may be null: then nothing is bounded.
 inline absl::StatusOr<MemoryShare> TakeMemory(MemoryBudget* budget, std::string_view what,
                                               uint64_t size_bytes) {

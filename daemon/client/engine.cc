@@ -209,8 +209,13 @@ absl::Status Engine::OpenSequence(const char* request_id, const specd_params& pa
 absl::Status Engine::OpenSequences(const specd_openings& openings, uint32_t* refused) {
   absl::StatusOr<std::vector<NamedParams>> named = NamedParamsOf(openings, refused);
   if (!named.ok()) return named.status();
+  if ((openings.flags & ~SPECD_OPEN_PENDING) != 0) {
+    return Invalid(
+        "flags", fmt::format("flags = {:#x}: SPECD_OPEN_PENDING is the only flag", openings.flags));
+  }
   absl::StatusOr<OpeningsMessage> message = MakeOpeningsMessage(*named, refused);
   if (!message.ok()) return message.status();
+  message->request.pending = openings.flags != 0;
   OutputArray<specd_sequence_info> infos;
   if (absl::Status s = CheckInfos(openings, message->num_sequences, &infos); !s.ok()) return s;
   absl::StatusOr<SequencesReply> reply =
@@ -238,6 +243,26 @@ absl::Status Engine::OpenSequences(const specd_openings& openings, uint32_t* ref
     }
   }
   return Report(*reply, message->num_sequences, infos);
+}
+
+absl::StatusOr<int> Engine::AwaitOpening(specd_sequence sequence, int timeout_ms) {
+  for (;;) {
+    const absl::StatusOr<int> answer = ends_.AwaitOpening(owner_, sequence, timeout_ms);
+    if (answer.ok() && *answer != SPECD_OK) return answer;
+    absl::Status status = answer.status();
+    if (status.ok()) {
+      const absl::StatusOr<SequenceReply> reply =
+          Expect<SequenceReply>(Ask(GetOpeningRequest{sequence}));
+      if (reply.ok()) {
+        opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
+        return SPECD_OK;
+      }
+      return reply.status();
+    }
+    if (!rounds_.MayPass(status)) return status;
+    status = reattachment_->Await(&rounds_.channel());
+    if (!status.ok()) return status;
+  }
 }
 
 absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_id,

@@ -46,6 +46,7 @@ class Engine {
   // The openings of a caller, checked for their sizes. After a refusal of one opening *refused is
   // its index.
   absl::Status OpenSequences(const specd_openings& openings, uint32_t* refused);
+  absl::StatusOr<int> AwaitOpening(specd_sequence sequence, int timeout_ms);
   // The warnings of the last opening, one a line; valid until ForgetWarnings. At first those of the
   // engine's own opening.
   const std::string& opening_warnings() const { return opening_warnings_; }

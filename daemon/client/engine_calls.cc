@@ -10,6 +10,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
+#include "speculative/sequence/sequence_table.h"
 
 namespace specd {
 namespace {
@@ -214,6 +215,9 @@ absl::Status EngineCalls::FindForced(specd_sequence sequence, std::span<const in
   if (found.status == RoundStatus::kUnknownSequence) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
                      fmt::format("sequence {:#x} is not open", sequence));
+  }
+  if (found.status == RoundStatus::kNotReady) {
+    return MakeError(SPECD_ERROR_STATE, "sequence", WhyPending(sequence));
   }
   std::copy_n(found.tokens, found.num_kept, ids.begin());
   *num_ids = found.num_kept;

@@ -38,6 +38,7 @@ class LocalLink : public EngineLink {
         service_(MakeHost()) {}
   ~LocalLink() override {
     if (service_.session() != nullptr) service_.session()->EndAll();
+    pending_.Stop();  // while the model and the session are there
   }
 
   absl::StatusOr<Reply> Call(const Request& request, int fd, UniqueFd* segment_fd) override {
@@ -143,6 +144,7 @@ class LocalLink : public EngineLink {
       return Session::Create(options, *std::move(backend));
     };
     host.serve = [](const std::shared_ptr<Session>&) {};
+    host.pending = &pending_;
     host.peer_pid = getpid();
     host.hello.version = kVersion;
     host.hello.device = device_;
@@ -157,6 +159,7 @@ class LocalLink : public EngineLink {
   EngineDevice gpus_;
   const std::unique_ptr<ServedModel> model_;
   SharedNames names_;
+  PendingOpenings pending_;
   ControlService service_;
   uint32_t request_id_ = 0;
 };

@@ -13,10 +13,43 @@
 namespace specd {
 namespace {
 
-// The pauses between looks at a sequence whose end the text side may still move. The text side
-// usually answers within milliseconds.
+// The pauses between looks at a sequence whose end the text side may still move, or that is
+// pending. Both usually pass within milliseconds.
 constexpr absl::Duration kFinalPauseMin = absl::Microseconds(50);
 constexpr absl::Duration kFinalPauseMax = absl::Milliseconds(1);
+
+uint32_t PhaseOf(const SequenceState& state) {
+  switch (state.finish_reason) {
+    case SPECD_FINISH_NONE:
+      return SPECD_SEQUENCE_OPEN;
+    case SequenceState::kPending:
+      return SPECD_SEQUENCE_PENDING;
+    case SequenceState::kFailed:
+      return SPECD_SEQUENCE_FAILED;
+    default:
+      return SPECD_SEQUENCE_ENDED;
+  }
+}
+
+// Looks with growing pauses, until the time has passed.
+class Looks {
+ public:
+  explicit Looks(int timeout_ms) : timeout_ms_(timeout_ms) {}
+
+  // False if no time is left.
+  bool Pause() {
+    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns_;
+    if (timeout_ms_ >= 0 && waited_ns >= int64_t{timeout_ms_} * 1'000'000) return false;
+    absl::SleepFor(pause_);
+    pause_ = std::min(2 * pause_, kFinalPauseMax);
+    return true;
+  }
+
+ private:
+  const int timeout_ms_;
+  const int64_t begin_ns_ = Clock::Real()->NowNs();
+  absl::Duration pause_ = kFinalPauseMin;
+};
 
 }  // namespace
 
@@ -34,11 +67,16 @@ absl::StatusOr<SequenceState> SequenceEnds::Find(uint32_t owner, specd_sequence 
 
 void SequenceEnds::Describe(specd_sequence sequence, const SequenceState& found,
                             specd_sequence_state* state) const {
-  *state = {.finish_reason = found.finish_reason,
+  const uint32_t phase = PhaseOf(found);
+  const bool has_ended = phase == SPECD_SEQUENCE_ENDED;
+  *state = {.finish_reason = has_ended                        ? found.finish_reason
+                             : phase == SPECD_SEQUENCE_FAILED ? uint32_t{SPECD_FINISH_ERROR}
+                                                              : uint32_t{SPECD_FINISH_NONE},
             .kept_tokens = found.kept_tokens,
-            .cumulative_logprob = found.finish_reason != SPECD_FINISH_NONE
-                                      ? rounds_.channel().ReadLogprob(SlotOf(sequence), found)
-                                      : kNoLogprob};
+            .cumulative_logprob =
+                has_ended ? rounds_.channel().ReadLogprob(SlotOf(sequence), found) : kNoLogprob,
+            .phase = phase,
+            .reserved = 0};
 }
 
 absl::Status SequenceEnds::Get(uint32_t owner, specd_sequence sequence,
@@ -51,15 +89,14 @@ absl::Status SequenceEnds::Get(uint32_t owner, specd_sequence sequence,
 
 absl::StatusOr<int> SequenceEnds::AwaitFinal(uint32_t owner, specd_sequence sequence,
                                              specd_sequence_state* state, int timeout_ms) const {
-  const int64_t begin_ns = Clock::Real()->NowNs();
-  absl::Duration pause = kFinalPauseMin;
-  for (;;) {
+  for (Looks looks(timeout_ms);;) {
     // This question comes before the look at the state: a daemon may end after its last word.
     const bool is_over =
         rounds_.channel().daemon_state() == DaemonState::kStopped || link_.PeerGone();
     const absl::StatusOr<SequenceState> found = Find(owner, sequence);
     if (!found.ok()) return found.status();
-    if (found->finish_reason == SPECD_FINISH_NONE) {
+    const uint32_t phase = PhaseOf(*found);
+    if (phase == SPECD_SEQUENCE_OPEN || phase == SPECD_SEQUENCE_PENDING) {
       return MakeError(SPECD_ERROR_STATE, "sequence",
                        fmt::format("sequence {:#x} has not finished, so its end is not known; call "
                                    "this after a result with a finish_reason",
@@ -68,10 +105,20 @@ absl::StatusOr<int> SequenceEnds::AwaitFinal(uint32_t owner, specd_sequence sequ
     Describe(sequence, *found, state);
     if (rounds_.channel().IsFinal(SlotOf(sequence), *found)) return SPECD_OK;
     if (is_over) return rounds_.WhyNoCompletion();
-    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
-    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) return SPECD_EMPTY;
-    absl::SleepFor(pause);
-    pause = std::min(2 * pause, kFinalPauseMax);
+    if (!looks.Pause()) return SPECD_EMPTY;
+  }
+}
+
+absl::StatusOr<int> SequenceEnds::AwaitOpening(uint32_t owner, specd_sequence sequence,
+                                               int timeout_ms) const {
+  for (Looks looks(timeout_ms);;) {
+    const bool is_over =
+        rounds_.channel().daemon_state() == DaemonState::kStopped || link_.PeerGone();
+    const absl::StatusOr<SequenceState> found = Find(owner, sequence);
+    if (!found.ok()) return found.status();
+    if (PhaseOf(*found) != SPECD_SEQUENCE_PENDING) return SPECD_OK;
+    if (is_over) return rounds_.WhyNoCompletion();
+    if (!looks.Pause()) return SPECD_EMPTY;
   }
 }
 

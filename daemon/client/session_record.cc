@@ -19,6 +19,13 @@ namespace {
 // In one message, whose answer has to come within the engine's timeout: ESTIMATE
 constexpr size_t kOpeningsAtOnce = 64;
 
+// A failed opening is tried again, and the next daemon gives the same reason.
+bool IsPendingIn(const EngineChannel& channel, uint64_t sequence) {
+  const SequenceState state = channel.ReadState(SlotOf(sequence));
+  return IsStateOf(state, sequence) && (state.finish_reason == SequenceState::kPending ||
+                                        state.finish_reason == SequenceState::kFailed);
+}
+
 }  // namespace
 
 absl::StatusOr<uint32_t> SessionRecord::AddRegion(uint32_t at_daemon, int fd, uint64_t size_bytes) {
@@ -112,7 +119,10 @@ void SessionRecord::AddResults(const CompletionView& view) {
 
 absl::Status SessionRecord::Tell(EngineLink* link, const EngineChannel& channel) {
   if (absl::Status status = TellMemory(link); !status.ok()) return status;
-  return TellSequences(link, channel);
+  for (const bool pending : {false, true}) {
+    if (absl::Status s = TellSequences(link, channel, pending); !s.ok()) return s;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SessionRecord::TellMemory(EngineLink* link) {
@@ -145,8 +155,11 @@ OpenContent SessionRecord::ContentOf(const Known& known, const EngineChannel& ch
   // A stop string or an abort ends a sequence without a result. Every other end comes in one, and
   // the round of an end that the engine does not know runs again.
   const SequenceState state = channel.ReadState(SlotOf(known.sequence));
-  const bool is_end = known.finish_reason != 0 || state.finish_reason == SPECD_FINISH_STOP ||
-                      state.finish_reason == SPECD_FINISH_ABORT;
+  const bool is_pending = IsPendingIn(channel, known.sequence);
+  if (is_pending) request.finish_reason = 0;
+  const bool is_end =
+      !is_pending && (known.finish_reason != 0 || state.finish_reason == SPECD_FINISH_STOP ||
+                      state.finish_reason == SPECD_FINISH_ABORT);
   if (IsStateOf(state, known.sequence) && state.finish_reason != SPECD_FINISH_NONE && is_end &&
       state.kept_tokens <= num_outputs) {
     if (state.finish_reason != known.finish_reason || state.kept_tokens < num_outputs) {
@@ -168,18 +181,22 @@ OpenContent SessionRecord::ContentOf(const Known& known, const EngineChannel& ch
   return content;
 }
 
-absl::Status SessionRecord::TellSequences(EngineLink* link, const EngineChannel& channel) const {
+absl::Status SessionRecord::TellSequences(EngineLink* link, const EngineChannel& channel,
+                                          bool pending) const {
   for (auto next = sequences_.begin(); next != sequences_.end();) {
     OpeningsFile file;
     std::vector<uint64_t> wanted;
     for (; next != sequences_.end() && wanted.size() < kOpeningsAtOnce; ++next) {
+      if (IsPendingIn(channel, next->second.sequence) != pending) continue;
       const absl::StatusOr<bool> added = file.Add(ContentOf(next->second, channel));
       if (!added.ok()) return added.status();
       if (!*added) break;
       wanted.push_back(next->second.sequence);
     }
+    if (wanted.empty()) return absl::OkStatus();
     absl::StatusOr<OpeningsMessage> message = std::move(file).Finish();
     if (!message.ok()) return message.status();
+    message->request.pending = pending;
     const absl::StatusOr<SequencesReply> reply =
         Expect<SequencesReply>(link->Call(message->request, message->file.get(), nullptr));
     if (!reply.ok()) return reply.status();

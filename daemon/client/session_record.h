@@ -80,7 +80,8 @@ class SessionRecord {
 
   void Add(Known known);
   absl::Status TellMemory(EngineLink* link);
-  absl::Status TellSequences(EngineLink* link, const EngineChannel& channel) const;
+  // Those that were pending at the daemon before, or the others.
+  absl::Status TellSequences(EngineLink* link, const EngineChannel& channel, bool pending) const;
   static OpenContent ContentOf(const Known& known, const EngineChannel& channel);
 
   std::map<uint32_t, Region> regions_;       // by the engine's number

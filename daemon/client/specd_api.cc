@@ -171,6 +171,11 @@ const char* specd_opening_warnings(specd_engine* engine) {
   return warnings;
 }
 
+int specd_await_opening(specd_engine* engine, specd_sequence sequence, int timeout_ms) {
+  if (engine == nullptr) return NullArgument("engine");
+  return Use(engine, [&] { return engine->engine->AwaitOpening(sequence, timeout_ms); });
+}
+
 int specd_fork(specd_engine* engine, specd_sequence sequence, const char* request_id,
                const uint64_t* seed, specd_sequence_info* info) {
   if (engine == nullptr) return NullArgument("engine");

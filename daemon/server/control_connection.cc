@@ -1,5 +1,8 @@
 #include "daemon/server/control_connection.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <span>
 #include <utility>
 
@@ -8,6 +11,10 @@
 #include "kernels/core/check.h"
 
 namespace specd {
+
+UniqueFd OpenProcess(int32_t pid) {
+  return UniqueFd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
+}
 
 ControlConnection::Sent ControlConnection::Send(ControlService::Answer answer) {
   SPECD_CHECK(!waiting.has_value());

@@ -17,6 +17,9 @@
 
 namespace specd {
 
+// Readable once the process has ended. None for a process that this one cannot see.
+UniqueFd OpenProcess(int32_t pid);
+
 struct ControlConnection {
   enum class Sent { kAll, kWaits, kBroken };
 

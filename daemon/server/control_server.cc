@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/base/compile_cancel.h"
 
 namespace specd {
 namespace {
@@ -31,11 +31,6 @@ constexpr size_t kStrangersMax = 16;
 constexpr int kAcceptsMax = 16;
 // The descriptors that are polled before those of the connections.
 constexpr size_t kOwnFds = 3;
-
-// Readable once the process has ended. None for a process that this one cannot see.
-UniqueFd OpenProcess(int32_t pid) {
-  return UniqueFd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
-}
 
 }  // namespace
 
@@ -63,6 +58,8 @@ ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixList
       lock_(std::move(lock)),
       listener_(std::move(listener)),
       openings_(std::move(openings)),
+      operator_(
+          {.sessions = options_.sessions, .clock = options_.clock, .on_drain = options_.on_drain}),
       buffer_(kControlBytesMax) {}
 
 ControlServer::~ControlServer() { Close(); }
@@ -71,6 +68,11 @@ void ControlServer::Close() {
   openings_->Stop();  // from here on no thread uses a service
   for (const auto& connection : connections_) {
     if (!connection->dropped) Drop(*connection);
+  }
+  {
+    // The sessions have ended: a compile that gives up fails no sequence.
+    const grammar::CompileCancel cancel;
+    pending_.Stop();
   }
   connections_.clear();
   listener_.reset();
@@ -96,7 +98,7 @@ void ControlServer::Run(int wake_fd) {
     }
     awake_.Step(options_.clock->NowNs());
     ++meters_.beats;
-    if (polled[0].revents != 0) return;
+    if (polled[0].revents != 0 || operator_.IsDrained()) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
       ControlConnection& connection = *connections_[i];
@@ -154,7 +156,7 @@ bool ControlServer::AcceptOne() {
   connections_.push_back(std::make_unique<ControlConnection>(
       ControlConnection{.socket = **std::move(accepted),
                         .peer = peer,
-                        .allowed = IsAllowed(peer),
+                        .allowed = IsAllowed(peer) || IsOperator(peer),
                         .process = OpenProcess(peer.pid),
                         .service = MakeService(peer),
                         .deadline_ns = awake_.now_ns() + kHelloNs}));
@@ -164,7 +166,7 @@ bool ControlServer::AcceptOne() {
 bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
   // Users who may not attach get an answer too. They have places of their own, and cannot take
   // those of allowed users.
-  const bool allowed = IsAllowed(peer);
+  const bool allowed = IsAllowed(peer) || IsOperator(peer);
   // Ranks that have joined are few for each session. The session counts them.
   const auto alike =
       std::count_if(connections_.begin(), connections_.end(), [allowed](const auto& other) {
@@ -199,6 +201,14 @@ absl::Status ControlServer::CheckAllowed(const PeerCredentials& peer) const {
                                peer.uid, geteuid()));
 }
 
+absl::StatusOr<Reply> ControlServer::Operate(const Request& request, const PeerCredentials& peer) {
+  const OperatorService::Caller caller{.uid = peer.uid, .sees_all = IsOperator(peer)};
+  if (!caller.sees_all) {
+    if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
+  }
+  return operator_.Answer(request, caller);
+}
+
 absl::Status ControlServer::CheckPlace(const PeerCredentials& peer) const {
   // An engine that has gone during its opening holds its memory until the opening is done. Its
   // place is free for it to come back, and counts in the share of its user.
@@ -215,14 +225,8 @@ absl::Status ControlServer::CheckPlace(const PeerCredentials& peer) const {
         SPECD_ERROR_EXHAUSTED, "max_sessions",
         fmt::format("{} engines are attached, as many as --max_sessions allows", attached));
   }
-  const Holdings after{.of_user = held.of_user + 1, .of_all = held.of_all + 1};
-  if (!serves_several_ || IsWithinShare(after, options_.max_sessions)) return absl::OkStatus();
-  return MakeError(
-      SPECD_ERROR_EXHAUSTED, "max_sessions",
-      fmt::format("{} of the {} engines that --max_sessions allows are here, {} of them of uid "
-                  "{}. In the last quarter a user may have as many as he leaves free; close one, "
-                  "or start the daemon with a larger --max_sessions",
-                  held.of_all, options_.max_sessions, held.of_user, peer.uid));
+  if (!serves_several_) return absl::OkStatus();
+  return CheckShare(held, peer.uid, options_.max_sessions);
 }
 
 absl::StatusOr<std::unique_ptr<MemberSession>> ControlServer::Join(const JoinRequest& request,
@@ -252,6 +256,11 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
   ControlHost host;
   host.hello = options_.hello;
   host.serve = options_.serve;
+  host.pending = &pending_;
+  host.check_opens = [this] { return operator_.CheckOpens(); };
+  if (options_.sessions != nullptr) {
+    host.operate = [this, peer](const Request& request) { return Operate(request, peer); };
+  }
   host.peer_pid = peer.pid;
   host.join = [this, peer](const JoinRequest& request) {
     absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);
@@ -273,6 +282,7 @@ std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials
     if (absl::Status status = CheckPlace(peer); !status.ok()) return status;
     absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request, peer.uid);
     if (session.ok()) {
+      (*session)->SetClient({.uid = peer.uid, .pid = peer.pid, .name = request.name});
       ++meters_.attached;
       Log("attach").info(
           "session {}: \"{}\" (pid {}, uid {}, library {}), profile \"{}\", vocab {}, batch {}, "

@@ -24,7 +24,9 @@
 #include "daemon/metrics/meters.h"
 #include "daemon/server/control_connection.h"
 #include "daemon/server/opening_threads.h"
+#include "daemon/server/operator_service.h"
 #include "daemon/session/control_service.h"
+#include "daemon/session/pending_openings.h"
 #include "ipc/sockets/instance_lock.h"
 #include "ipc/sockets/unix_socket.h"
 
@@ -42,6 +44,9 @@ class ControlServer {
         open_session;
     std::function<void(const std::shared_ptr<Session>&)> serve;
     HelloReply hello;
+    // Those that `serve` has got, which an operator may see; null: there is no operator.
+    const SessionList* sessions = nullptr;
+    std::function<void()> on_drain = [] {};
     // A test's engines can be of several users; null: the peer is as the kernel says.
     std::function<PeerCredentials(const PeerCredentials&)> identify = nullptr;
     ControlMeters* meters = nullptr;  // which outlive the server; null: those of its own
@@ -55,7 +60,7 @@ class ControlServer {
   // daemon may then replace the files that this one has open.
   ~ControlServer();
 
-  // Serves until wake_fd is readable.
+  // Serves until wake_fd is readable, or an operator has let the daemon drain and no sequence runs.
   void Run(int wake_fd);
 
   // Ends the sessions, hangs up on the engines, and removes the socket. Openings that have begun
@@ -87,6 +92,7 @@ class ControlServer {
   absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,
                                                       const PeerCredentials& peer);
   absl::Status CheckAllowed(const PeerCredentials& peer) const;
+  absl::StatusOr<Reply> Operate(const Request& request, const PeerCredentials& peer);
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;
@@ -98,6 +104,8 @@ class ControlServer {
   std::optional<UnixListener> listener_;
   std::vector<std::unique_ptr<ControlConnection>> connections_;
   std::unique_ptr<OpeningThreads> openings_;
+  PendingOpenings pending_;
+  OperatorService operator_;
   std::vector<uint8_t> buffer_;
   bool accepting_ = true;  // false for one look after accept failed
 };

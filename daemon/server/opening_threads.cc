@@ -30,9 +30,10 @@ bool NamesConstraint(const ControlHeader& header, std::span<const uint8_t> messa
 
 bool IsLong(const ControlService& service, std::span<const uint8_t> message,
             const std::vector<UniqueFd>& fds) {
-  if (service.session() == nullptr) return false;
   const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) return false;
+  if (header->type == ControlType::kDumpSession) return true;
+  if (service.session() == nullptr) return false;
   return header->type == ControlType::kDumpTrace || header->type == ControlType::kOpenSequences ||
          (header->type == ControlType::kOpenSequence &&
           (!fds.empty() || NamesConstraint(*header, message)));

@@ -13,16 +13,23 @@
 #include <memory>
 #include <span>
 
+#include "absl/status/status.h"
 #include "daemon/server/control_connection.h"
+#include "ipc/sockets/unix_socket.h"
 
 namespace specd {
 
-// What is held, with what is asked for.
+// What is held; for IsWithinShare with what is asked for.
 struct Holdings {
   size_t of_user = 0;
   size_t of_all = 0;
 };
 
+// Root and the daemon's own user see what all users have.
+bool IsOperator(const PeerCredentials& peer);
+
+// An error if one more session of this user is beyond his share.
+absl::Status CheckShare(const Holdings& held, uint32_t uid, size_t num_places);
 bool IsWithinShare(const Holdings& held, size_t num_places);
 
 // The connection that gives way to a new one, among those that have not attached and are of users

@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/session/memory_cost.h"
 #include "daemon/session/open_request.h"
 #include "daemon/session/profile_defaults.h"
 #include "daemon/session/sequence_replies.h"
@@ -34,34 +35,18 @@ absl::StatusOr<Reply> OkReplyOr(const absl::Status& error) {
   return error.ok() ? absl::StatusOr<Reply>(OkReply{}) : error;
 }
 
-absl::Status TooManySequences(size_t count) {
-  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
-                   fmt::format("the openings up to this one have {} sequences, at most {} are "
-                               "allowed in one call; open the rest in another",
-                               count, kOpeningsMax));
-}
-
-absl::Status CheckOpenings(const OpenSequencesRequest& request) {
-  if (request.num_openings == 0 || request.num_openings > kOpeningsMax) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_openings",
-                     fmt::format("num_openings = {} is outside 1 .. {}; open the rest in another "
-                                 "call",
-                                 request.num_openings, kOpeningsMax));
-  }
-  if (request.file_bytes > kOpeningsFileBytesMax) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "file_bytes",
-                     fmt::format("file_bytes = {} of openings, at most {} are allowed in one call; "
-                                 "open some of them in another",
-                                 request.file_bytes, kOpeningsFileBytesMax));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& fds) {
   if (fds.size() == header.num_fds) return absl::OkStatus();
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_fds",
                    fmt::format("{} descriptors came with a message that announces {}", fds.size(),
                                header.num_fds));
+}
+
+bool IsOfOperator(const Request& request) {
+  return std::holds_alternative<ListSequencesRequest>(request) ||
+         std::holds_alternative<AbortStreamsRequest>(request) ||
+         std::holds_alternative<DrainRequest>(request) ||
+         std::holds_alternative<DumpSessionRequest>(request);
 }
 
 // True for the requests that a joined rank may make.
@@ -117,10 +102,7 @@ absl::StatusOr<Reply> ControlService::DispatchOrExhausted(const Request& request
   try {
     return Dispatch(request, fds);
   } catch (const std::bad_alloc&) {
-    return MakeError(SPECD_ERROR_EXHAUSTED, "",
-                     "the daemon has not enough memory for this request; "
-                     "ask for less (shorter lists, a lower max_tokens, fewer samples), or close "
-                     "sequences");
+    return OutOfMemory();
   }
 }
 
@@ -149,8 +131,25 @@ absl::Status ControlService::CheckTurn(const Request& request) const {
   return absl::OkStatus();
 }
 
+absl::Status ControlService::NotHere() {
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "type",
+      "this message is an operator's; send it to a daemon, on a connection of its own");
+}
+
+absl::Status ControlService::CheckOpens(const Request& request) const {
+  const bool opens = std::holds_alternative<HelloRequest>(request) ||
+                     std::holds_alternative<OpenSequenceRequest>(request) ||
+                     std::holds_alternative<OpenSequencesRequest>(request) ||
+                     std::holds_alternative<ForkSequenceRequest>(request);
+  return opens && host_.check_opens ? host_.check_opens() : absl::OkStatus();
+}
+
 absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
+  const bool greeted = session_ != nullptr || member_ != nullptr;
+  if (IsOfOperator(request) && !greeted && host_.operate) return host_.operate(request);
   if (absl::Status status = CheckTurn(request); !status.ok()) return status;
+  if (absl::Status status = CheckOpens(request); !status.ok()) return status;
   return std::visit([this, &fds](const auto& body) { return On(body, fds); }, request);
 }
 
@@ -216,16 +215,12 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
   absl::StatusOr<std::vector<SequenceInfo>> infos =
       session_->OpenSequences(request.request_id, open->params, open->history());
   if (!infos.ok()) return infos.status();
-  SequenceReply reply = ReplyOf(*infos);
-  // All samples of an opening have the same constraint.
-  const auto& constraint = infos->front().constraint;
-  if (constraint != nullptr) reply.warnings = MakeReplyWarnings(constraint->warnings());
-  return Reply(std::move(reply));
+  return Reply(ReplyOf(*infos));
 }
 
 // A file of openings travels like a single opening, so every message in it is read as strictly.
 absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes,
-                                         SessionSequences::Prepared* prepared) const {
+                                         Openings* openings) const {
   const std::span<const uint8_t> message = bytes->first(FirstMessageBytes(*bytes));
   const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) return header.status();
@@ -246,12 +241,45 @@ absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes,
   if (!open.ok()) return open.status();
   *bytes = bytes->subspan(lists.size());
   ApplyProfile(*session_->options().profile, *request, &open->params);
-  return session_->PrepareSequences(request->request_id, open->params, open->history(), prepared);
+  const OpeningBuilder& builder = session_->opening_builder();
+  PreparedSequences* const prepared = &openings->prepared;
+  if (!openings->are_pending) {
+    return builder.Prepare(request->request_id, open->params, open->history(), prepared);
+  }
+  absl::StatusOr<MemoryShare> memory = TakeMemory(session_->memory(), "the opening that waits",
+                                                  BuildBytes(open->params, open->history()));
+  if (!memory.ok()) return memory.status();
+  absl::Status status =
+      builder.PreparePending(request->request_id, open->history(), &open->params, prepared);
+  openings->pending.push_back({.request_id = request->request_id,
+                               .open = *std::move(open),
+                               .sequences = {},
+                               .memory = *std::move(memory)});
+  return status;
+}
+
+void ControlService::BuildLater(std::span<const SequenceInfo> infos, Openings openings) {
+  size_t next = 0;
+  for (PendingOpening& opening : openings.pending) {
+    for (int64_t i = 0; i < opening.open.params.n; ++i) {
+      opening.sequences.push_back(infos[next++].handle);
+    }
+  }
+  host_.pending->Add(session_, std::move(openings.pending));
+}
+
+absl::StatusOr<Reply> ControlService::On(const GetOpeningRequest& request, std::vector<UniqueFd>&) {
+  const absl::StatusOr<SequenceInfo> info = session_->FindOpened(request.sequence);
+  if (!info.ok()) return info.status();
+  return Reply(ReplyOf({&*info, 1}));
 }
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequencesRequest& request,
                                          std::vector<UniqueFd>& fds) {
   if (absl::Status status = CheckOpenings(request); !status.ok()) return status;
+  if (request.pending) {
+    if (absl::Status status = host_.pending->Start(); !status.ok()) return status;
+  }
   // The private copy of the file.
   const absl::StatusOr<MemoryShare> share =
       TakeMemory(session_->memory(), "the file of openings", request.file_bytes);
@@ -262,12 +290,13 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequencesRequest& request,
   if (!status.ok()) return status;
 
   std::span<const uint8_t> rest = file;
-  SessionSequences::Prepared prepared;
-  prepared.Reserve(request.num_openings);
+  Openings openings = {.are_pending = request.pending};
+  openings.prepared.Reserve(request.num_openings);
+  const PreparedSequences& prepared = openings.prepared;
   std::vector<uint32_t> opening_of;  // by sequence
   opening_of.reserve(request.num_openings);
   for (uint32_t i = 0; i < request.num_openings; ++i) {
-    status = PrepareNext(&rest, &prepared);
+    status = PrepareNext(&rest, &openings);
     if (status.ok() && prepared.size() > kOpeningsMax) status = TooManySequences(prepared.size());
     if (!status.ok()) return Reply(RefusalOf(i, status));
     opening_of.resize(prepared.size(), i);
@@ -279,7 +308,8 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequencesRequest& request,
   }
   size_t refused = opening_of.size();
   absl::StatusOr<std::vector<SequenceInfo>> infos =
-      session_->OpenPrepared(std::move(prepared), &refused);
+      session_->OpenPrepared(std::move(openings.prepared), &refused);
+  if (infos.ok() && request.pending) BuildLater(*infos, std::move(openings));
   if (infos.ok()) return Reply(ReplyOf(*infos, opening_of));
   if (refused == opening_of.size()) return infos.status();
   return Reply(RefusalOf(opening_of[refused], infos.status()));
@@ -292,6 +322,7 @@ absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,
   absl::StatusOr<SequenceInfo> info =
       session_->ForkSequence(request.sequence, request.request_id, seed);
   if (!info.ok()) return info.status();
+  info->constraint = nullptr;  // its warnings were told
   return Reply(ReplyOf({&*info, 1}));
 }
 

@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/session/member_session.h"
+#include "daemon/session/pending_openings.h"
 #include "daemon/session/session.h"
 #include "ipc/base/unique_fd.h"
 #include "ipc/control/control.h"
@@ -34,6 +35,12 @@ struct ControlHost {
   std::function<void(const std::shared_ptr<Session>&)> serve;
   // The engine's process as the kernel knows it; 0 if the kernel cannot see the process.
   pid_t peer_pid = 0;
+  // Answers an operator's messages; any thread. Null where there is no operator.
+  std::function<absl::StatusOr<Reply>(const Request&)> operate;
+  // An error while nothing may be opened. Null: always OK.
+  std::function<absl::Status()> check_opens;
+  // Builds pending openings; outlives the service.
+  PendingOpenings* pending = nullptr;
   // The reply to Hello. The service fills in session_id and daemon_epoch.
   HelloReply hello;
 };
@@ -73,6 +80,7 @@ class ControlService {
   absl::StatusOr<Reply> On(const BindTensorRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const OpenSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const OpenSequencesRequest& request, std::vector<UniqueFd>& fds);
+  absl::StatusOr<Reply> On(const GetOpeningRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const CloseSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const AbortSequenceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const ForkSequenceRequest& request, std::vector<UniqueFd>& fds);
@@ -80,11 +88,27 @@ class ControlService {
   absl::StatusOr<Reply> On(const DumpTraceRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const GetGroupRequest& request, std::vector<UniqueFd>& fds);
   absl::StatusOr<Reply> On(const JoinRequest& request, std::vector<UniqueFd>& fds);
+  // Those of an operator, which Dispatch hands to the host.
+  absl::StatusOr<Reply> On(const ListSequencesRequest&, std::vector<UniqueFd>&) {
+    return NotHere();
+  }
+  absl::StatusOr<Reply> On(const AbortStreamsRequest&, std::vector<UniqueFd>&) { return NotHere(); }
+  absl::StatusOr<Reply> On(const DrainRequest&, std::vector<UniqueFd>&) { return NotHere(); }
+  absl::StatusOr<Reply> On(const DumpSessionRequest&, std::vector<UniqueFd>&) { return NotHere(); }
+  static absl::Status NotHere();
   absl::StatusOr<Reply> On(const GiveUpRequest& request, std::vector<UniqueFd>& fds);
   absl::Status CheckTurn(const Request& request) const;
+  absl::Status CheckOpens(const Request& request) const;
+  // Those of one message.
+  struct Openings {
+    bool are_pending = false;
+    PreparedSequences prepared = {};
+    std::vector<PendingOpening> pending = {};  // if they are
+  };
   // Reads the first opening of these bytes, and leaves the rest in them.
-  absl::Status PrepareNext(std::span<const uint8_t>* bytes,
-                           SessionSequences::Prepared* prepared) const;
+  absl::Status PrepareNext(std::span<const uint8_t>* bytes, Openings* openings) const;
+  // `infos`: of the sequences of all openings, which have their slots.
+  void BuildLater(std::span<const SequenceInfo> infos, Openings openings);
   Regions& regions() { return member_ != nullptr ? member_->regions() : session_->regions(); }
 
   // Things that exist because of a request, and that its answer names.

@@ -292,4 +292,27 @@ absl::Status ReadListFile(const UniqueFd& fd, std::span<char> bytes) {
   return ReadFile(fd, 0, bytes);
 }
 
+absl::Status TooManySequences(size_t count) {
+  return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
+                   fmt::format("the openings up to this one have {} sequences, at most {} are "
+                               "allowed in one call; open the rest in another",
+                               count, kOpeningsMax));
+}
+
+absl::Status CheckOpenings(const OpenSequencesRequest& request) {
+  if (request.num_openings == 0 || request.num_openings > kOpeningsMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_openings",
+                     fmt::format("num_openings = {} is outside 1 .. {}; open the rest in another "
+                                 "call",
+                                 request.num_openings, kOpeningsMax));
+  }
+  if (request.file_bytes > kOpeningsFileBytesMax) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "file_bytes",
+                     fmt::format("file_bytes = {} of openings, at most {} are allowed in one call; "
+                                 "open some of them in another",
+                                 request.file_bytes, kOpeningsFileBytesMax));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace specd

@@ -7,6 +7,7 @@
 // Safe from any thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -44,6 +45,10 @@ absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
 // The same if the bytes of that file have been read.
 absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
                                             std::span<const char> lists);
+
+// Checks the numbers of a message that opens several at once.
+absl::Status CheckOpenings(const OpenSequencesRequest& request);
+absl::Status TooManySequences(size_t count);
 
 // Reads the first `bytes.size()` bytes of a memfd of the engine.
 absl::Status ReadListFile(const UniqueFd& fd, std::span<char> bytes);

@@ -14,6 +14,9 @@ SequenceReply ReplyOf(std::span<const SequenceInfo> infos) {
     reply.seeds.push_back(info.seed);
     reply.verify = static_cast<uint32_t>(info.method);
   }
+  // All samples of an opening have the same constraint.
+  const auto& constraint = infos.front().constraint;
+  if (constraint != nullptr) reply.warnings = MakeReplyWarnings(constraint->warnings());
   return reply;
 }
 

@@ -61,15 +61,18 @@ class Session {
                                                           const SequenceHistory& history = {}) {
     return sequences_.Open(request_id, params, history);
   }
-  // The same in two steps, for several openings: SessionSequences.
-  absl::Status PrepareSequences(const std::string& request_id, const SequenceParams& params,
-                                const SequenceHistory& history,
-                                SessionSequences::Prepared* to) const {
-    return sequences_.Prepare(request_id, params, history, to);
-  }
-  absl::StatusOr<std::vector<SequenceInfo>> OpenPrepared(SessionSequences::Prepared prepared,
+  // The same in two steps, for several openings and for pending ones: SessionSequences.
+  const OpeningBuilder& opening_builder() const { return sequences_.builder(); }
+  absl::StatusOr<std::vector<SequenceInfo>> OpenPrepared(PreparedSequences prepared,
                                                          size_t* refused) {
     return sequences_.OpenPrepared(std::move(prepared), refused);
+  }
+  void BuildPending(const PendingOpening& opening) { sequences_.BuildPending(opening); }
+  void FailPending(const PendingOpening& opening, const absl::Status& why) {
+    sequences_.FailPending(opening.sequences, why);
+  }
+  absl::StatusOr<SequenceInfo> FindOpened(SequenceHandle sequence) {
+    return sequences_.FindOpened(sequence);
   }
 
   absl::StatusOr<SequenceInfo> ForkSequence(SequenceHandle source, const std::string& request_id,
@@ -78,6 +81,16 @@ class Session {
   }
   absl::Status CloseSequence(SequenceHandle sequence) { return sequences_.Close(sequence); }
   absl::Status AbortSequence(SequenceHandle sequence) { return sequences_.Abort(sequence); }
+  // For an operator: SessionSequences. Any thread.
+  std::vector<SequenceFacts> ListSequences(const SequenceFilter& filter, uint32_t first_slot,
+                                           size_t max) {
+    return sequences_.List(filter, first_slot, max);
+  }
+  uint32_t AbortMatching(const SequenceFilter& filter) { return sequences_.AbortMatching(filter); }
+  uint32_t CountRunning() { return sequences_.CountRunning(); }
+  // The engine. Set once, before another thread knows the session.
+  void SetClient(SessionClient client) { client_ = std::move(client); }
+  const SessionClient& client() const { return client_; }
   // Embedded mode: SessionSequences::TextOf.
   absl::StatusOr<SessionSequences::Text> TextOf(SequenceHandle sequence) {
     return sequences_.TextOf(sequence);
@@ -173,6 +186,7 @@ class Session {
   void StartTrace(const VerifierOptions& options, MemoryShare memory)
       ABSL_LOCKS_EXCLUDED(state_.mutex);
 
+  SessionClient client_;
   SessionState state_;
   SessionMemory memory_;
   SessionRanks ranks_;

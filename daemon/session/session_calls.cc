@@ -284,9 +284,13 @@ absl::Status SessionCalls::SetCoins(const CoinsCall& call) {
                      fmt::format("coins[{}].value = {} is outside 0 .. 2^53 - 1", i, coin.value));
     }
   }
-  if (state_.verifier->Find(call.sequence) == nullptr) {
+  const Sequence* const found = state_.verifier->Find(call.sequence);
+  if (found == nullptr) {
     return MakeError(SPECD_ERROR_NOT_FOUND, "sequence",
                      state_.verifier->sequences().WhyNotFound(call.sequence));
+  }
+  if (found->phase == SequencePhase::kPending) {
+    return MakeError(SPECD_ERROR_STATE, "sequence", WhyPending(call.sequence));
   }
   size_t others = 0;
   state_.verifier->sequences().ForEachOpen([&](const Sequence& sequence) {

@@ -1,6 +1,7 @@
 #include "daemon/text/publisher.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <string_view>
 #include <utility>
@@ -113,7 +114,8 @@ bool Publisher::Step() {
       AbortUnwatched("is gone, and no other one came", true, gone);
     }
   }
-  const bool answered = asks_.Step([this](std::string_view ask) { return AnswerAsk(ask); });
+  const bool answered =
+      asks_.Step([this](std::string_view ask, uint32_t uid) { return AnswerAsk(ask, uid); });
   return received || published || answered;
 }
 
@@ -312,7 +314,7 @@ void Publisher::Apply(const AbortRequest& request) {
   Settle(&target);
 }
 
-std::string Publisher::AnswerAsk(std::string_view payload) {
+std::string Publisher::AnswerAsk(std::string_view payload, uint32_t uid) {
   std::string reply;
   const absl::StatusOr<Ask> ask = DecodeAsk(payload);
   absl::StatusOr<TokenAnswer> answer = TokenAnswer();
@@ -326,7 +328,7 @@ std::string Publisher::AnswerAsk(std::string_view payload) {
         answer->tokenizers.push_back(hash);
       }
     }
-  } else if (absl::Status status = AbortRequested(ask->request_id); !status.ok()) {
+  } else if (absl::Status status = AbortRequested(ask->request_id, uid); !status.ok()) {
     answer = status;
   }
   if (answer.ok()) {
@@ -339,13 +341,15 @@ std::string Publisher::AnswerAsk(std::string_view payload) {
   return reply;
 }
 
-absl::Status Publisher::AbortRequested(const std::string& request_id) {
+absl::Status Publisher::AbortRequested(const std::string& request_id, uint32_t uid) {
   absl::Status status = absl::NotFoundError(
       fmt::format("rid = \"{}\" is the request id of no stream that runs", Printable(request_id)));
   running_.VisitFrom(request_id, 0, [&](uint64_t stream) {
     const Target& target = targets_.at(stream);
     const std::shared_ptr<Session> session = target.session.lock();
-    if (session != nullptr) status = session->AbortSequence(target.sequence);
+    const bool may_end = uid == ReplySocket::kNoUser || uid == 0 || uid == geteuid() ||
+                         (session != nullptr && session->client().uid == uid);
+    if (session != nullptr && may_end) status = session->AbortSequence(target.sequence);
     return session == nullptr;
   });
   return status;

@@ -105,8 +105,9 @@ class Publisher {
   absl::Status Handle(std::string_view topic, std::string_view payload);
   absl::Status Apply(const SignOfLife& alive);
   void Apply(const AbortRequest& request);
-  std::string AnswerAsk(std::string_view payload);
-  absl::Status AbortRequested(const std::string& request_id);
+  std::string AnswerAsk(std::string_view payload, uint32_t uid);
+  // Ends the stream of a request, if this user may.
+  absl::Status AbortRequested(const std::string& request_id, uint32_t uid);
   // True if no text side looks for the request's stop strings, and none is to come.
   bool IsUnwatched(std::string_view request_id) const {
     return options_.watch_text_side && !text_sides_.Has(request_id);

@@ -79,7 +79,8 @@ bool TextWorker::Step(absl::Duration timeout) {
   awake_.Step(options_.clock->NowNs());
   ++meters_.beats;
   SendHeartbeats();
-  const bool answered = asks_.Step([this](std::string_view ask) { return AnswerAsk(ask); });
+  const bool answered =
+      asks_.Step([this](std::string_view ask, uint32_t) { return AnswerAsk(ask); });
   // The peer that has its answer may want the next page.
   absl::StatusOr<bool> received =
       tokens_.Receive(&frames_, answered ? absl::ZeroDuration() : timeout);

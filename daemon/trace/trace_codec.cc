@@ -23,7 +23,7 @@ constexpr VerifyMethod kLast<VerifyMethod> = VerifyMethod::kTargetOnly;
 template <>
 constexpr FinishReason kLast<FinishReason> = FinishReason::kError;
 template <>
-constexpr RoundStatus kLast<RoundStatus> = RoundStatus::kAborted;
+constexpr RoundStatus kLast<RoundStatus> = RoundStatus::kNotReady;
 template <>
 constexpr Refusal kLast<Refusal> = static_cast<Refusal>(kRefusalMax);
 template <>

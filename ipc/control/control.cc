@@ -48,60 +48,52 @@ uint32_t FdsOf(const RegisterDeviceRegionRequest& request) {
   return static_cast<uint32_t>(request.spec.piece_bytes.size());
 }
 
+struct NamedType {
+  ControlType type;
+  const char* name;
+};
+constexpr NamedType kNames[] = {
+    {ControlType::kHello, "Hello"},
+    {ControlType::kMapped, "Mapped"},
+    {ControlType::kRegisterRegion, "RegisterRegion"},
+    {ControlType::kBindTensor, "BindTensor"},
+    {ControlType::kOpenSequence, "OpenSequence"},
+    {ControlType::kCloseSequence, "CloseSequence"},
+    {ControlType::kAbortSequence, "AbortSequence"},
+    {ControlType::kForkSequence, "ForkSequence"},
+    {ControlType::kGetStats, "GetStats"},
+    {ControlType::kRegisterDeviceRegion, "RegisterDeviceRegion"},
+    {ControlType::kUnregisterRegion, "UnregisterRegion"},
+    {ControlType::kGetGroup, "GetGroup"},
+    {ControlType::kJoin, "Join"},
+    {ControlType::kDumpTrace, "DumpTrace"},
+    {ControlType::kOpenSequences, "OpenSequences"},
+    {ControlType::kGiveUp, "GiveUp"},
+    {ControlType::kGetOpening, "GetOpening"},
+    {ControlType::kListSequences, "ListSequences"},
+    {ControlType::kAbortStreams, "AbortStreams"},
+    {ControlType::kDrain, "Drain"},
+    {ControlType::kDumpSession, "DumpSession"},
+    {ControlType::kHelloReply, "HelloReply"},
+    {ControlType::kRegionReply, "RegionReply"},
+    {ControlType::kSequenceReply, "SequenceReply"},
+    {ControlType::kOkReply, "OkReply"},
+    {ControlType::kErrorReply, "ErrorReply"},
+    {ControlType::kStatsReply, "StatsReply"},
+    {ControlType::kGroupReply, "GroupReply"},
+    {ControlType::kJoinReply, "JoinReply"},
+    {ControlType::kTraceReply, "TraceReply"},
+    {ControlType::kSequencesReply, "SequencesReply"},
+    {ControlType::kSequenceListReply, "SequenceListReply"},
+    {ControlType::kAbortedReply, "AbortedReply"},
+    {ControlType::kDrainReply, "DrainReply"},
+    {ControlType::kSessionTraceReply, "SessionTraceReply"},
+};
+
+// Null: there is no such type.
 const char* NameOf(ControlType type) {
-  switch (type) {
-    case ControlType::kHello:
-      return "Hello";
-    case ControlType::kMapped:
-      return "Mapped";
-    case ControlType::kRegisterRegion:
-      return "RegisterRegion";
-    case ControlType::kBindTensor:
-      return "BindTensor";
-    case ControlType::kOpenSequence:
-      return "OpenSequence";
-    case ControlType::kCloseSequence:
-      return "CloseSequence";
-    case ControlType::kAbortSequence:
-      return "AbortSequence";
-    case ControlType::kForkSequence:
-      return "ForkSequence";
-    case ControlType::kGetStats:
-      return "GetStats";
-    case ControlType::kRegisterDeviceRegion:
-      return "RegisterDeviceRegion";
-    case ControlType::kUnregisterRegion:
-      return "UnregisterRegion";
-    case ControlType::kGetGroup:
-      return "GetGroup";
-    case ControlType::kJoin:
-      return "Join";
-    case ControlType::kDumpTrace:
-      return "DumpTrace";
-    case ControlType::kOpenSequences:
-      return "OpenSequences";
-    case ControlType::kGiveUp:
-      return "GiveUp";
-    case ControlType::kHelloReply:
-      return "HelloReply";
-    case ControlType::kRegionReply:
-      return "RegionReply";
-    case ControlType::kSequenceReply:
-      return "SequenceReply";
-    case ControlType::kOkReply:
-      return "OkReply";
-    case ControlType::kErrorReply:
-      return "ErrorReply";
-    case ControlType::kStatsReply:
-      return "StatsReply";
-    case ControlType::kGroupReply:
-      return "GroupReply";
-    case ControlType::kJoinReply:
-      return "JoinReply";
-    case ControlType::kTraceReply:
-      return "TraceReply";
-    case ControlType::kSequencesReply:
-      return "SequencesReply";
+  for (const NamedType& named : kNames) {
+    if (named.type == type) return named.name;
   }
   return nullptr;
 }

@@ -15,6 +15,7 @@
 #include "ipc/control/control_type.h"
 #include "ipc/control/open_sequence_request.h"
 #include "ipc/control/openings_messages.h"
+#include "ipc/control/operator_messages.h"
 #include "ipc/sockets/unix_socket.h"
 #include "kernels/core/counters.h"
 
@@ -331,12 +332,15 @@ struct TraceReply {
   }
 };
 
-using Request = std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
-                             OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
-                             ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
-                             UnregisterRegionRequest, GetGroupRequest, JoinRequest,
-                             DumpTraceRequest, OpenSequencesRequest, GiveUpRequest>;
+using Request =
+    std::variant<HelloRequest, MappedRequest, RegisterRegionRequest, BindTensorRequest,
+                 OpenSequenceRequest, CloseSequenceRequest, AbortSequenceRequest,
+                 ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
+                 UnregisterRegionRequest, GetGroupRequest, JoinRequest, DumpTraceRequest,
+                 OpenSequencesRequest, GiveUpRequest, GetOpeningRequest, ListSequencesRequest,
+                 AbortStreamsRequest, DrainRequest, DumpSessionRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply,
-                           GroupReply, JoinReply, TraceReply, SequencesReply>;
+                           GroupReply, JoinReply, TraceReply, SequencesReply, SequenceListReply,
+                           AbortedReply, DrainReply, SessionTraceReply>;
 
 }  // namespace specd

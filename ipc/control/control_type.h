@@ -25,6 +25,11 @@ enum class ControlType : uint16_t {
   kDumpTrace = 14,
   kOpenSequences = 15,
   kGiveUp = 16,
+  kGetOpening = 17,
+  kListSequences = 18,
+  kAbortStreams = 19,
+  kDrain = 20,
+  kDumpSession = 21,
 
   kHelloReply = 101,
   kRegionReply = 102,
@@ -36,6 +41,10 @@ enum class ControlType : uint16_t {
   kJoinReply = 108,
   kTraceReply = 109,
   kSequencesReply = 110,
+  kSequenceListReply = 111,
+  kAbortedReply = 112,
+  kDrainReply = 113,
+  kSessionTraceReply = 114,
 };
 
 // A message leaves the field out if the field is empty or 0. Its reader then keeps that value.

@@ -23,11 +23,25 @@ struct OpenSequencesRequest {
   static constexpr ControlType kType = ControlType::kOpenSequences;
   uint32_t num_openings = 0;
   uint32_t file_bytes = 0;
+  // The sequences get their slots now, and are built after the answer.
+  bool pending = false;
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
     f("num_openings", self.num_openings);
     f("file_bytes", self.file_bytes);
+    f(OptionalKey{"pending"}, self.pending);
+  }
+};
+
+// Asks what became of a sequence that was opened pending: SequenceReply, or why it failed.
+struct GetOpeningRequest {
+  static constexpr ControlType kType = ControlType::kGetOpening;
+  uint64_t sequence = 0;
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("sequence", self.sequence);
   }
 };
 
@@ -35,7 +49,7 @@ struct OpenSequencesRequest {
 inline constexpr size_t kReplyWarningsMax = 64;
 inline constexpr size_t kReplyWarningBytesMax = 512;
 
-// Answers OpenSequence (n sequences) and ForkSequence (one).
+// Answers OpenSequence (n sequences), ForkSequence and GetOpening (one).
 struct SequenceReply {
   static constexpr ControlType kType = ControlType::kSequenceReply;
   std::vector<uint64_t> sequences;

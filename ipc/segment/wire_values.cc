@@ -65,7 +65,8 @@ namespace {
   PAIR(RoundStatus::kUnknownSequence, SPECD_STATUS_UNKNOWN_SEQUENCE) \
   PAIR(RoundStatus::kInvalid, SPECD_STATUS_INVALID)                  \
   PAIR(RoundStatus::kDeviceError, SPECD_STATUS_DEVICE_ERROR)         \
-  PAIR(RoundStatus::kAborted, SPECD_STATUS_ABORTED)
+  PAIR(RoundStatus::kAborted, SPECD_STATUS_ABORTED)                  \
+  PAIR(RoundStatus::kNotReady, SPECD_STATUS_NOT_READY)
 
 #define SPECD_FINISHES(PAIR)                       \
   PAIR(FinishReason::kNone, SPECD_FINISH_NONE)     \

@@ -15,7 +15,7 @@ constexpr int kThreadAnswersMax = 4;
 
 // The user of a connection; all those without one are the user -1.
 uint32_t UserOf(int fd) {
-  ucred peer = {.pid = 0, .uid = UINT32_MAX, .gid = 0};
+  ucred peer = {.pid = 0, .uid = ReplySocket::kNoUser, .gid = 0};
   socklen_t size = sizeof(peer);
   getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size);
   return peer.uid;
@@ -25,7 +25,7 @@ uint32_t UserOf(int fd) {
 
 struct ReplySocket::Asker : ZmtpPeer {
   Asker() : ZmtpPeer(ZmtpRole::kReplier) {}
-  uint32_t uid = UINT32_MAX;
+  uint32_t uid = kNoUser;
   uint64_t answered_step = 0;
   std::string waiting = {};  // the rest of its answer
   absl::Time waits_since = absl::InfiniteFuture();
@@ -103,7 +103,8 @@ absl::Status ReplySocket::Take(ZmtpInput kind, std::string_view body, State* sta
     state->has_answered = true;
     const bool has_room = state->waiting_bytes <= state->options.waiting_bytes_max ||
                           !state->waiting_of.contains(asker->uid);
-    asker->waiting = ZmtpMessage({}, has_room ? (*state->answer)(body) : state->options.busy);
+    asker->waiting =
+        ZmtpMessage({}, has_room ? (*state->answer)(body, asker->uid) : state->options.busy);
   } else {
     return absl::OkStatus();
   }
@@ -156,7 +157,7 @@ bool ReplySocket::Step(Answer answer) {
     const absl::StatusOr<bool> any = inside_.Receive(&frames_, absl::ZeroDuration());
     if (!any.ok() || !*any) break;
     state_->has_answered = true;
-    const std::string reply = answer(frames_.size() == 1 ? frames_[0] : std::string());
+    const std::string reply = answer(frames_.size() == 1 ? frames_[0] : std::string(), kNoUser);
     const std::string_view frames[] = {reply};
     if (!inside_.Send(frames).ok()) break;
   }

@@ -39,7 +39,9 @@ struct ReplyOptions {
 
 class ReplySocket {
  public:
-  using Answer = absl::FunctionRef<std::string(std::string_view request)>;
+  // Those that the kernel names no user for: this process's threads, and peers over TCP.
+  static constexpr uint32_t kNoUser = UINT32_MAX;
+  using Answer = absl::FunctionRef<std::string(std::string_view request, uint32_t uid)>;
 
   static absl::StatusOr<ReplySocket> Make(ZmqContext* context, const ReplyOptions& options);
 

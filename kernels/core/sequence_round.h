@@ -74,7 +74,8 @@ enum class RoundStatus : uint32_t {
   kUnknownSequence = 3,
   kInvalid = 4,
   kDeviceError = 5,
-  kAborted = 6,  // the round was aborted before its commit: nothing changed
+  kAborted = 6,   // the round was aborted before its commit: nothing changed
+  kNotReady = 7,  // the sequence is pending: nothing changed
 };
 
 // Why a sequence ended (CONTRACT §7). Values are on the wire and in specd.h.

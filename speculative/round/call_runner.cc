@@ -110,8 +110,8 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
     result->status = RoundStatus::kUnknownSequence;
     return false;
   }
-  if (sequence->finish_reason != FinishReason::kNone) {
-    result->status = RoundStatus::kFinished;
+  if (const RoundStatus status = RunningStatus(*sequence); status != RoundStatus::kOk) {
+    result->status = status;
     return false;
   }
   SPECD_CHECK(input.row < parts_.rows->draft.num_rows);
@@ -225,8 +225,8 @@ void CallRunner::FindForced(const ForcedInput& input, size_t index, ForcedResult
     result->status = RoundStatus::kUnknownSequence;
     return;
   }
-  if (sequence->finish_reason != FinishReason::kNone) {
-    result->status = RoundStatus::kFinished;
+  if (const RoundStatus status = RunningStatus(*sequence); status != RoundStatus::kOk) {
+    result->status = status;
     return;
   }
   if (sequence->grammar.empty() || sequence->grammar_failed) return;

@@ -49,9 +49,8 @@ Sequence* RoundPacker::FindRunning(SequenceHandle handle, SequenceResult* result
   result->total_kept = sequence->kept_tokens;
   result->stop_token = sequence->stop_token;
   result->cumulative_logprob = sequence->logprob_sum.value();
-  if (sequence->finish_reason == FinishReason::kNone) return sequence;
-  result->status = RoundStatus::kFinished;
-  return nullptr;
+  result->status = RunningStatus(*sequence);
+  return result->status == RoundStatus::kOk ? sequence : nullptr;
 }
 
 // Rounds inside a CUDA graph run when no host looks at them, and only the device knows the tokens

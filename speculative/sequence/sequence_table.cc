@@ -71,6 +71,13 @@ Sequence* SequenceTable::Find(SequenceHandle handle) {
   return &slot.sequence;
 }
 
+std::string WhyPending(SequenceHandle handle) {
+  return fmt::format(
+      "sequence {:#x} is pending: it is not built yet; wait with specd_await_opening, then call "
+      "again",
+      handle);
+}
+
 std::string WhyForeign(SequenceHandle handle) {
   // The text of the refusal begins with the field: "sequence: ".
   const std::string_view text = RefusalText(Refusal::kSequence);

@@ -30,10 +30,15 @@ constexpr uint32_t NextGeneration(uint32_t generation) {
   return generation == kHandleGenerationMax ? 1 : generation + 1;
 }
 
+// A pending sequence has its slot and its seed, and nothing else before Verifier::Fill. If that
+// fails, it has finished with an error.
+enum class SequencePhase : uint8_t { kOpen, kPending, kFailed };
+
 // One sequence. Members that are constant after opening come first, then those that rounds change.
 // A copy is independent.
 struct Sequence {
   SequenceHandle handle = 0;
+  SequencePhase phase = SequencePhase::kOpen;
   VerifyMethod method = VerifyMethod::kGreedy;  // kAuto: each round decides
   uint64_t seed = 0;
   float target_scale = 0;
@@ -70,6 +75,15 @@ struct Sequence {
   uint64_t last_round = 0;  // stamp of its last round or call; finds duplicates
 };
 
+// kOk if rounds and calls of the sequence run now; otherwise the answer to them.
+inline RoundStatus RunningStatus(const Sequence& sequence) {
+  if (sequence.phase == SequencePhase::kPending) return RoundStatus::kNotReady;
+  return sequence.finish_reason == FinishReason::kNone ? RoundStatus::kOk : RoundStatus::kFinished;
+}
+
+// Says that a sequence has no state yet that a call could use.
+std::string WhyPending(SequenceHandle handle);
+
 // Says that a handle is not of the table or session that it was given to.
 std::string WhyForeign(SequenceHandle handle);
 
@@ -100,7 +114,7 @@ class SequenceTable {
   void Release(uint32_t slot);
   bool IsHeld(uint32_t slot) const { return slots_[slot].num_holds > 0; }
 
-  // Returns null if the handle is unknown, stale or of another table.
+  // Returns null if the handle is unknown, stale or of another table. A pending sequence is found.
   Sequence* Find(SequenceHandle handle);
 
   // False if another table gave out the handle, or none.

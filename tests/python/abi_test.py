@@ -98,6 +98,7 @@ class AbiTest(unittest.TestCase):
         mirrored |= {"SHARING_" + name.upper(): i for i, name in enumerate(engine.SHARING)}
         mirrored |= {"FINISH_" + (name or "none").upper(): i
                      for i, name in enumerate(results.FINISH_REASONS)}
+        mirrored |= {"SEQUENCE_" + name.upper(): i for i, name in enumerate(results.PHASES)}
         mirrored |= {"TARGET_ROWS": row_space._ROLES["target"],
                      "DRAFT_ROWS": row_space._ROLES["draft"],
                      "DRAFT_MAP": row_space._DRAFT_MAP, "NODES_MAX": trees._NODES_MAX,

@@ -52,7 +52,8 @@ def rounds(engine: specd.Engine) -> list[int]:
 
 def drafts(engine: specd.Engine, sequence: specd.Sequence) -> list[int]:
     (children,) = engine.sample_draft(eye(3), [sequence])
-    reason: Literal["ok", "finished", "unknown_sequence", "bad_distribution"] = children.status
+    reason: Literal["ok", "finished", "unknown_sequence", "bad_distribution",
+                    "not_ready"] = children.status
     assert reason == "ok"
     drawn: list[int] = children.ids.tolist()
     return drawn

@@ -37,6 +37,11 @@ foreach(program IN LISTS specd_programs)
 endforeach()
 set_target_properties(specd PROPERTIES INSTALL_RPATH "$ORIGIN/specd")
 
+if(TARGET specctl)
+  install(FILES ${PROJECT_SOURCE_DIR}/tools/specctl/specctl.bash RENAME specctl
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT specd_runtime)
+endif()
+
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR}
   COMPONENT specd_runtime)
 install(TARGETS specd EXPORT specdTargets

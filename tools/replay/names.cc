@@ -15,7 +15,8 @@ using Words = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 8> kMethods = {
     "auto", "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only"};
 constexpr std::array<std::string_view, 7> kStatuses = {
-    "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error", "aborted"};
+    "ok",      "finished",     "bad_distribution", "unknown_sequence",
+    "invalid", "device_error", "aborted",          "not_ready"};
 constexpr std::array<std::string_view, 5> kReasons = {"none", "stop", "length", "abort", "error"};
 constexpr std::array<std::string_view, 5> kOutcomes = {"ok", "bad_target_row", "bad_draft_row",
                                                        "bad_token", "no_room"};

@@ -20,6 +20,7 @@ bool HasOutcome(const TraceRound& round, const TraceTask& task) {
 
 bool NamesNoSequence(const TraceAnswer& answer) {
   return answer.status == RoundStatus::kUnknownSequence ||
+         answer.status == RoundStatus::kNotReady ||
          (answer.status == RoundStatus::kInvalid && answer.refusal == Refusal::kSequence);
 }
 

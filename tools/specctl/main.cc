@@ -1,10 +1,12 @@
-// specctl shows what a daemon does, out of its counters file.
+// specctl shows what a daemon does, out of its counters file, and asks it over its socket.
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -18,13 +20,19 @@
 #include "ipc/counters/counter_snapshot.h"
 #include "ipc/counters/open_metrics.h"
 #include "tools/specctl/metrics_doc.h"
+#include "tools/specctl/operate.h"
 #include "tools/specctl/stats_table.h"
 #include "tools/terminal/terminal.h"
 
 ABSL_FLAG(std::string, counters, "/run/specd/specd.sock.counters",
           "the daemon's counters file; unless its --counters names another, it lies beside the "
           "socket, with the suffix .counters");
-ABSL_FLAG(bool, json, false, "stats: print one JSON object");
+ABSL_FLAG(std::string, specd, "unix:/run/specd/specd.sock",
+          "list, show, abort, abort-all, drain, trace: the daemon's socket");
+ABSL_FLAG(bool, json, false, "print JSON: one object; top: one for each look");
+ABSL_FLAG(bool, ids, false, "list: print the request ids alone, one a line");
+ABSL_FLAG(uint64_t, stream, 0, "show, abort: the number of a stream, in place of a request id");
+ABSL_FLAG(bool, wait, true, "drain: return when the daemon has ended");
 ABSL_FLAG(double, interval, 1, "top: seconds between two looks, 0.1 .. 3600");
 ABSL_FLAG(uint32_t, count, 0, "top: end after so many tables; 0: go on");
 
@@ -32,28 +40,36 @@ namespace specd::ctl {
 namespace {
 
 constexpr char kUsage[] =
-    "shows what a specd daemon does, out of its counters file. The daemon need not answer.\n\n"
+    "shows what a specd daemon does, and asks it.\n\n"
+    "Over the daemon's socket (--specd=unix:PATH), as root or the daemon's user for all "
+    "sequences,\n"
+    "as any other user who is served for those of his own engines:\n\n"
+    "  specctl list             list the open sequences (--ids: their request ids alone)\n"
+    "  specctl show ID...       print parameters and counters of one (or --stream=N)\n"
+    "  specctl abort ID...      end requests (or --stream=N)\n"
+    "  specctl abort-all        end every sequence that runs\n"
+    "  specctl drain            refuse openings; the daemon ends with the last sequence that runs\n"
+    "                           (--wait=false: return at once)\n"
+    "  specctl trace            write the trace of each session, with what its recorder has\n\n"
+    "Out of the counters file (--counters=FILE), for which the daemon need not answer:\n\n"
     "  specctl stats      print all counters as a table, or with --json as an object\n"
     "  specctl top        print those that count, with their rates, once a second (--interval)\n"
     "  specctl metrics    print all counters in the text format of OpenMetrics, for Prometheus\n"
     "  specctl describe   print the meaning of each counter (docs/METRICS.md)\n\n"
     "Examples:\n"
+    "  specctl list --json\n"
+    "  specctl abort cmpl-17 cmpl-18\n"
     "  specctl stats\n"
     "  specctl stats --counters=/run/specd/other.sock.counters --json\n"
     "  specctl top --interval=0.5 --count=10\n\n"
     "specd-http answers /metrics, /live and /ready over HTTP.\n\n"
     "Exit status: 0; 1 if there is no daemon, or no counters file that can be read (the numbers of "
     "a\n"
-    "daemon that was killed are printed all the same); 2 for a wrong command line.";
+    "daemon that was killed are printed all the same); 2 for a wrong command line; 3 if there is "
+    "no\n"
+    "such sequence, or no trace is recorded; 4 if this user may not.";
 
-constexpr int kExitNoDaemon = 1;
 constexpr char kClearScreen[] = "\x1b[H\x1b[J";
-
-int Fail(int code, std::string_view message) {
-  std::fflush(stdout);
-  fmt::print(stderr, "specctl: {}\n", SafeText(message));
-  return code;
-}
 
 uint64_t UnixNs() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -103,10 +119,14 @@ int Top(const std::string& path) {
     const Clock::time_point looks_at = Clock::now();
     if (!now.ok()) return Fail(kExitNoDaemon, std::string(now.status().message()));
     if (IsSameDaemon(*before, *now)) {
-      fmt::print("{}{}\n", is_terminal ? kClearScreen : "", Headline(*now, UnixNs()));
-      PrintTop(*before, *now, std::chrono::duration<double>(looks_at - looked_at).count(), paint,
-               stdout);
-      if (!is_terminal) fmt::print("\n");
+      if (absl::GetFlag(FLAGS_json)) {
+        fmt::print("{}", StatsJson(*now));
+      } else {
+        fmt::print("{}{}\n", is_terminal ? kClearScreen : "", Headline(*now, UnixNs()));
+        PrintTop(*before, *now, std::chrono::duration<double>(looks_at - looked_at).count(), paint,
+                 stdout);
+        if (!is_terminal) fmt::print("\n");
+      }
       const bool is_last = ++i == absl::GetFlag(FLAGS_count);
       if (is_last || !now->is_alive || std::fflush(stdout) != 0) return Finish(*now);
     }
@@ -121,12 +141,48 @@ int Describe(const std::string&) {
   return std::fflush(stdout) == 0 ? 0 : kExitNoDaemon;
 }
 
-struct Command {
+struct CounterCommand {
   std::string_view name;
   int (*run)(const std::string& path);
 };
-constexpr Command kCommands[] = {
-    {"stats", &Stats}, {"top", &Top}, {"metrics", &Metrics}, {"describe", &Describe}};
+constexpr CounterCommand kCounterCommands[] = {{"stats", &Stats},
+                                               {"top", &Top},
+                                               {"metrics", &Metrics},
+
+                                               {"describe", &Describe}};
+
+struct DaemonCommand {
+  std::string_view name;
+  int (*run)(const OperateOptions& options);
+  bool takes_ids = false;
+};
+constexpr DaemonCommand kDaemonCommands[] = {{"list", &List},         {"show", &Show, true},
+                                             {"abort", &Abort, true}, {"abort-all", &AbortAll},
+                                             {"drain", &Drain},       {"trace", &DumpTraces}};
+
+constexpr char kAllCommands[] =
+    "list, show, abort, abort-all, drain, trace, stats, top, metrics or describe";
+
+int RunDaemonCommand(const DaemonCommand& command, const std::vector<char*>& words) {
+  OperateOptions options{.socket = {},
+                         .json = absl::GetFlag(FLAGS_json),
+                         .ids = absl::GetFlag(FLAGS_ids),
+                         .stream = absl::GetFlag(FLAGS_stream),
+                         .request_ids = {words.begin() + 2, words.end()},
+                         .wait = absl::GetFlag(FLAGS_wait)};
+  constexpr std::string_view kScheme = "unix:";
+  const std::string uri = absl::GetFlag(FLAGS_specd);
+  if (!std::string_view(uri).starts_with(kScheme) || uri.size() == kScheme.size()) {
+    return Fail(kExitBadCommandLine, fmt::format("specd = {} is not unix:/path/to/socket", uri));
+  }
+  options.socket = uri.substr(kScheme.size());
+  if (command.takes_ids && options.request_ids.empty() && options.stream == 0) {
+    return Fail(kExitBadCommandLine, fmt::format("{} needs a request id, or --stream=N; specctl "
+                                                 "list prints both",
+                                                 command.name));
+  }
+  return command.run(options);
+}
 
 int Main(int argc, char** argv) {
   const std::vector<char*> words = ParseFlags(
@@ -134,23 +190,27 @@ int Main(int argc, char** argv) {
       {.usage = kUsage, .source = "tools/specctl/", .version = std::string("specctl ") + kVersion});
   if (words.size() < 2) {
     return Fail(kExitBadCommandLine,
-                "a command is missing: stats, top, metrics or describe; see "
-                "specctl --help");
+                fmt::format("a command is missing: {}; see specctl --help", kAllCommands));
   }
-  if (words.size() > 2) {
+  const auto* const asks =
+      std::find_if(std::begin(kDaemonCommands), std::end(kDaemonCommands),
+                   [&words](const DaemonCommand& command) { return command.name == words[1]; });
+  const bool is_asking = asks != std::end(kDaemonCommands);
+  if (words.size() > 2 && !(is_asking && asks->takes_ids)) {
     return Fail(kExitBadCommandLine,
                 fmt::format("unexpected argument {}; flags begin with --", words[2]));
   }
+  if (is_asking) return RunDaemonCommand(*asks, words);
   const double interval = absl::GetFlag(FLAGS_interval);
   if (!(interval >= 0.1 && interval <= 3600)) {
     return Fail(kExitBadCommandLine,
                 fmt::format("interval = {} is outside 0.1 .. 3600 seconds", interval));
   }
-  for (const Command& command : kCommands) {
+  for (const CounterCommand& command : kCounterCommands) {
     if (command.name == words[1]) return command.run(absl::GetFlag(FLAGS_counters));
   }
   return Fail(kExitBadCommandLine,
-              fmt::format("command {} is unknown; use stats, top, metrics or describe", words[1]));
+              fmt::format("command {} is unknown; use {}", words[1], kAllCommands));
 }
 
 }  // namespace

@@ -97,6 +97,15 @@ SPECD_API int specd_verify_batch(specd_engine* engine, uint64_t round_id, const 
 #define SPECD_OPENINGS_MAX 1024u
 #define SPECD_NO_OPENING 0xffffffffu
 
+/* The call does not wait until the sequences are built (a long prompt, a new constraint). Their
+ * handles, seeds and names are final when it returns, and the sequences are SPECD_SEQUENCE_PENDING.
+ * Rounds for a pending sequence are answered SPECD_STATUS_NOT_READY and change nothing, and other
+ * sequences of the engine go on. specd_get_sequence_state tells when a sequence is open, and
+ * specd_await_opening waits for it. A parameter out of its range is refused by the call itself.
+ * What only the building shows, such as a constraint that cannot be compiled, fails the sequences
+ * of that opening alone. A pending sequence can be aborted and closed; it cannot be forked. */
+#define SPECD_OPEN_PENDING 1u
+
 /* Openings that are done in one call. */
 typedef struct specd_openings {
   uint32_t struct_size;
@@ -109,6 +118,8 @@ typedef struct specd_openings {
                          SPECD_OPENINGS_MAX */
   uint32_t refused;   /* written by the call: the index of the opening that was refused, or
                          SPECD_NO_OPENING */
+  uint32_t flags;     /* SPECD_OPEN_PENDING, or 0 */
+  uint32_t reserved;
 } specd_openings;
 
 SPECD_API void specd_openings_init(specd_openings* openings);
@@ -118,7 +129,8 @@ SPECD_API void specd_openings_init(specd_openings* openings);
  * error begins with that index: leave the opening out and call again. The openings together have
  * 2^25 bytes at most. An id of a prompt takes 4 bytes, an opening without lists about 500. New
  * constraints are compiled one after another, within timeout_ms of specd_open; open such sequences
- * one by one. A line of specd_opening_warnings begins with the index of its opening. */
+ * with SPECD_OPEN_PENDING, and up to four are compiled at a time. A line of specd_opening_warnings
+ * begins with the index of its opening. */
 SPECD_API int specd_open_sequences(specd_engine* engine, specd_openings* openings);
 
 #ifdef __cplusplus

@@ -88,11 +88,13 @@ enum {
                                         changed. In embedded mode specd_last_error gives the reason
                                         after the call that returned this status; a daemon logs it and
                                         restarts */
-  SPECD_STATUS_ABORTED = 6 /* nothing was confirmed and nothing will be. A round on a CUDA stream:
-                              the CUDA stream was released without an answer. A daemon: it
-                              stopped in the middle of a long round, or a page of the bound
-                              memory was missing when it was read (a hole without memory, no
-                              huge page). After a missing page the session ends */
+  SPECD_STATUS_ABORTED = 6,  /* nothing was confirmed and nothing will be. A round on a CUDA stream:
+                                the CUDA stream was released without an answer. A daemon: it
+                                stopped in the middle of a long round, or a page of the bound
+                                memory was missing when it was read (a hole without memory, no
+                                huge page). After a missing page the session ends */
+  SPECD_STATUS_NOT_READY = 7 /* the sequence is pending (SPECD_OPEN_PENDING): nothing changed, and
+                                no coin was used. Submit the round again later */
 };
 
 /* The reason for SPECD_STATUS_INVALID, and, where a group below says so, for

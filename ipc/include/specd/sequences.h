@@ -260,6 +260,13 @@ SPECD_API int specd_open_sequence(specd_engine* engine, const char* request_id,
  * specd_close of this engine; do not free it. */
 SPECD_API const char* specd_opening_warnings(specd_engine* engine);
 
+/* Waits until a sequence that was opened with SPECD_OPEN_PENDING (batches.h) is pending no more,
+ * for up to timeout_ms (0: not at all, -1: without limit). SPECD_OK: it is open, or has ended
+ * since. Then specd_opening_warnings has the warnings of its constraint. SPECD_EMPTY: it is pending
+ * still. Any other answer is the error that an opening without the flag would have got; the
+ * sequence has failed, and its slot and its name are free once it is closed. */
+SPECD_API int specd_await_opening(specd_engine* engine, specd_sequence sequence, int timeout_ms);
+
 /* Opens a copy of a sequence in its present state: same parameters, prompt and tokens, but a seed
  * and a request_id of its own. If seed is NULL, specd draws one and reports it. The copy's text
  * goes on where the source's text had been given, and a stop string may have begun before. If the
@@ -285,11 +292,20 @@ enum {
   SPECD_FINISH_ERROR = 4   /* a row without a distribution: see the status of the round */
 };
 
+enum {
+  SPECD_SEQUENCE_OPEN = 0,
+  SPECD_SEQUENCE_PENDING = 1, /* opened with SPECD_OPEN_PENDING, and not built yet */
+  SPECD_SEQUENCE_FAILED = 2,  /* specd_await_opening gives the reason; finish_reason is ERROR */
+  SPECD_SEQUENCE_ENDED = 3
+};
+
 typedef struct specd_sequence_state {
   uint32_t finish_reason;    /* SPECD_FINISH_... */
   uint32_t kept_tokens;      /* valid once finished: tokens beyond this number are void */
   double cumulative_logprob; /* valid once finished: as in specd_result, over these tokens. NaN
                                 before */
+  uint32_t phase;            /* SPECD_SEQUENCE_... */
+  uint32_t reserved;
 } specd_sequence_state;
 
 /* Reports whether the sequence has ended. The call reads shared memory and is cheap enough for

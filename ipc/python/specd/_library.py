@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "specd_params_check": (c_int, POINTER(s.Params), POINTER(s.Options)),
     "specd_open_sequence": (c_int, c_void_p, c_char_p, POINTER(s.Params), POINTER(s.SequenceInfo)),
     "specd_opening_warnings": (c_char_p, c_void_p),
+    "specd_await_opening": (c_int, c_void_p, c_uint64, c_int),
     "specd_fork": (c_int, c_void_p, c_uint64, c_char_p, POINTER(c_uint64), POINTER(s.SequenceInfo)),
     "specd_close_sequence": (c_int, c_void_p, c_uint64),
     "specd_abort": (c_int, c_void_p, c_uint64),
@@ -219,6 +220,13 @@ def check(code: int) -> int:
     if code < 0:
         raise Error(code, load().specd_code_name(code).decode(), last_error())
     return code
+
+
+def opening_warnings(engine: Any) -> list[str]:
+    """The warnings of the engine's last opening."""
+    # A schema's keys may have any characters: only a line feed parts two warnings.
+    lines = load().specd_opening_warnings(engine).decode(errors="replace").split("\n")
+    return [line for line in lines if line]
 
 
 def call_into(codes: list[int], function: Callable[..., int], *arguments: Any) -> None:

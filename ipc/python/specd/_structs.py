@@ -102,7 +102,7 @@ class SequenceInfo(Structure):
 
 class SequenceState(Structure):
     _fields_ = [("finish_reason", c_uint32), ("kept_tokens", c_uint32),
-                ("cumulative_logprob", c_double)]
+                ("cumulative_logprob", c_double), ("phase", c_uint32), ("reserved", c_uint32)]
 
 
 class Text(Structure):
@@ -178,6 +178,7 @@ class Openings(Structure):
         ("struct_size", c_uint32), ("num_openings", c_uint32),
         ("request_ids", POINTER(c_char_p)), ("params", POINTER(Params)),
         ("infos", POINTER(SequenceInfo)), ("max_infos", c_uint32), ("refused", c_uint32),
+        ("flags", c_uint32), ("reserved", c_uint32),
     ]
 
 

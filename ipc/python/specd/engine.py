@@ -16,7 +16,7 @@ from ._library import check, refusal, text_bytes
 from .arrays import boolean, id_array, integer, pointer
 from .batch import BatchRounds
 from .engine_handle import EngineHandle
-from .opening_batch import BatchOpenings
+from .opening_batch import OPEN_PENDING, BatchOpenings
 from .params import SamplingParams, to_struct
 from .rounds import DraftRequest, child_records, score_records
 from .sequence import Sequence
@@ -62,29 +62,50 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
     # ---- sequences --------------------------------------------------------------------------------
 
     def open(self, params: SamplingParams | None = None, prompt_ids: Ids = (),
-             output_ids: Ids = (), request_id: str | None = None) -> Sequence:
+             output_ids: Ids = (), request_id: str | None = None, wait: bool = True) -> Sequence:
         """Opens a sequence. output_ids are tokens that a returning sequence generated already.
         prompt_ids and output_ids are needed by parameters that look back (penalties, n-grams,
         thinking), and by the text: stop strings that begin in the outputs, code points that begin
-        in either."""
+        in either. wait=False: returns before a constraint is compiled. The sequence is pending until
+        then, and its rounds are answered "not_ready"; Sequence.await_open tells when it is open."""
         params = SamplingParams() if params is None else params
         if params.n not in (1, None):
             raise refusal(f"n: {params.n} sequences are opened by engine.open_all")
-        return self.open_all(params, prompt_ids, output_ids, request_id)[0]
+        return self.open_all(params, prompt_ids, output_ids, request_id, wait)[0]
+
+    async def aopen(self, params: SamplingParams | None = None, prompt_ids: Ids = (),
+                    output_ids: Ids = (), request_id: str | None = None) -> Sequence:
+        """open in a coroutine: other tasks of the event loop run while a constraint is compiled, and
+        rounds of other sequences go on. If it fails or is cancelled, nothing stays open."""
+        sequence = self.open(params, prompt_ids, output_ids, request_id, wait=False)
+        try:
+            return await sequence.aopen()
+        except BaseException:
+            sequence.close()
+            raise
 
     def open_all(self, params: SamplingParams, prompt_ids: Ids = (), output_ids: Ids = (),
-                 request_id: str | None = None) -> list[Sequence]:
-        """Opens params.n sequences; sequence i has seed + i."""
+                 request_id: str | None = None, wait: bool = True) -> list[Sequence]:
+        """Opens params.n sequences; sequence i has seed + i. wait: as in open."""
         struct, kept = to_struct(params, prompt_ids, output_ids)
         request_id = request_id or self.next_request_id()
         count = min(max(1, params.n or 1), int(params.numbers["n"].maximum))
         infos = c.sized(s.SequenceInfo, count)
-        check(c.load().specd_open_sequence(self.pointer, text_bytes(request_id, "request_id"),
-                                           ctypes.byref(struct), infos))
+        name = text_bytes(request_id, "request_id")
+        if boolean(wait, "wait"):
+            check(c.load().specd_open_sequence(self.pointer, name, ctypes.byref(struct), infos))
+        else:
+            openings = c.initialised(s.Openings, "specd_openings_init")
+            openings.num_openings, openings.max_infos = 1, count
+            openings.request_ids, openings.params = (ctypes.c_char_p * 1)(name), (s.Params * 1)(struct)
+            openings.infos, openings.flags = infos, OPEN_PENDING
+            try:
+                check(c.load().specd_open_sequences(self.pointer, ctypes.byref(openings)))
+            except c.Error as error:
+                text = error.text.removeprefix("openings[0]: ")  # there is one
+                raise c.Error(error.code, error.code_name, text) from None
         del kept
-        # A schema's keys may have any characters: only a line feed parts two warnings.
-        lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
-        warnings = [line for line in lines if line]
+        warnings = c.opening_warnings(self.pointer)
         return [Sequence(self, info, f"{request_id}#{i}" if i else request_id, warnings,
                          self.makes_text(params)) for i, info in enumerate(infos)]
 

@@ -14,7 +14,7 @@ import numpy as np
 from . import _library as c
 from . import _structs as s
 from ._library import check, refusal, text_bytes
-from .arrays import address, integer, set_pointer
+from .arrays import address, boolean, integer, set_pointer
 from .batch_arrays import numbers_of, ragged
 from .dlpack import Array
 from .engine_handle import NAME_DIGITS, EngineHandle
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .row_types import Numbers
 
 _OPENINGS_MAX = 1024
+OPEN_PENDING = 1  # a flag of specd_openings
 _NO_OPENING = 2**32 - 1
 _INFO: Any = np.dtype(s.SequenceInfo)
 
@@ -78,7 +79,7 @@ class BatchOpenings(EngineHandle):
                    prompt_ids: Numbers | None = None, prompt_offsets: Numbers | None = None,
                    output_ids: Numbers | None = None, output_offsets: Numbers | None = None,
                    seeds: Numbers | None = None, request_ids: Items[str] | None = None,
-                   **fields: Numbers) -> BatchOpening:
+                   wait: bool = True, **fields: Numbers) -> BatchOpening:
         """Opens `count` sequences in one call, all or none, and returns a BatchOpening.
 
         params: the SamplingParams that all have in common, or a list of one for each sequence.
@@ -89,6 +90,7 @@ class BatchOpenings(EngineHandle):
         prompt_ids, prompt_offsets: prompt_ids[prompt_offsets[i]:prompt_offsets[i + 1]] is the prompt
           of sequence i. An array of (count, length) needs no offsets. output_ids: the same
         seeds: one for each sequence; without them specd draws seeds
+        wait: False: the sequences are pending, as Engine.open says; each fails or opens by itself
         If an opening is refused, OpeningRefused names its index, and nothing is opened.
         """
         count = integer(count, "count", 1, _OPENINGS_MAX)
@@ -105,16 +107,16 @@ class BatchOpenings(EngineHandle):
         openings.request_ids = names.items
         set_pointer(openings, "params", table.rows)
         openings.infos = records
+        openings.flags = 0 if boolean(wait, "wait") else OPEN_PENDING
         try:
             check(c.load().specd_open_sequences(self.pointer, ctypes.byref(openings)))
         except c.Error as error:
             if openings.refused == _NO_OPENING:
                 raise
             raise OpeningRefused(error, openings.refused) from None
-        lines = c.load().specd_opening_warnings(self.pointer).decode(errors="replace").split("\n")
         return BatchOpening(infos["sequence"].copy(), infos["seed"].copy(), infos["verify"].copy(),
-                            [line for line in lines if line], cast("Engine", self),
-                            records, names, [self.makes_text(each) for each in table.params])
+                            c.opening_warnings(self.pointer), cast("Engine", self), records, names,
+                            [self.makes_text(each) for each in table.params])
 
 
 class _ParamTable:

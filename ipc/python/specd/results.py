@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _Results = TypeVar("_Results")
 
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
-            "aborted")
+            "aborted", "not_ready")
 METHODS = (None, "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only")
 _NO_ROW = 2**32 - 1
+PHASES = ("open", "pending", "failed", "ended")
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
 
 
@@ -39,8 +40,8 @@ class RoundError(c.Error):
 def checked(results: _Results, what: str, statuses: Sequence[str],
             details: Sequence[str | None] | None = None) -> _Results:
     """`results`, unless one of the statuses is bad. A sequence that has finished is not: a stop
-    string may have ended it before the engine knew."""
-    bad = [i for i, status in enumerate(statuses) if status not in ("ok", "finished")]
+    string may have ended it before the engine knew. Nor is one that is pending."""
+    bad = [i for i, status in enumerate(statuses) if status not in ("ok", "finished", "not_ready")]
     if not bad:
         return results
     first = bad[0]
@@ -131,8 +132,9 @@ class Result:
       With stop strings that a daemon's text side finds both are provisional: Sequence.final waits
       for its last word
     status: "ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
-      or "aborted": the daemon stopped in the middle of a long round, or a page of the bound memory
-      was missing (the session then ends); nothing of the round is kept.
+      "not_ready" (the sequence is pending: nothing changed, submit it again later), or "aborted":
+      the daemon stopped in the middle of a long round, or a page of the bound memory was missing
+      (the session then ends); nothing of the round is kept.
       detail says in words why it is "invalid" or "bad_distribution", and in embedded mode
       "device_error". A daemon logs why a device failed
     bad_row: the row that is no distribution, counted in the rows that the call got (or in the array
@@ -179,7 +181,7 @@ class Result:
         return logprobs_of(self.scores, lambda token, *place: engine.token_bytes(token))
 
 
-ChildrenStatus = Literal["ok", "finished", "unknown_sequence", "bad_distribution"]
+ChildrenStatus = Literal["ok", "finished", "unknown_sequence", "bad_distribution", "not_ready"]
 
 
 @dataclasses.dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 COIN_PURPOSES = {"sample": 1, "draft": 2, "accept": 3, "residual": 4}
 # The longest wait inside one C call: Python does not hear of signals there.
 _SLICE_MS = 100
+# The longest pause of a coroutine between two looks at a pending sequence.
+_PAUSE_MAX_S = 0.02
 _VERIFY_NAMES = {code: name for name, code in VERIFY.items()}
 
 
 class Sequence:
     """One generated output of an engine: made by Engine.open and Sequence.fork. .warnings lists
-    what its constraint does not enforce. .has_text tells whether its rounds make its text."""
+    what its constraint does not enforce (of a pending one, once it is open). .has_text tells whether
+    its rounds make its text."""
 
     def __init__(self, engine: Engine, info: s.SequenceInfo, request_id: str,
                  warnings: Iterable[str] = (), has_text: bool = False):
@@ -37,6 +41,38 @@ class Sequence:
     def slot(self) -> int:
         """The sequence's index in Engine.next_tokens and Engine.draft_tokens, while it is open."""
         return int(c.load().specd_sequence_slot(self.handle))
+
+    @property
+    def phase(self) -> str:
+        """"open", "pending" (opened with wait=False, and not built yet), "failed" (await_open raises
+        the reason) or "ended"."""
+        state = s.SequenceState()
+        check(c.load().specd_get_sequence_state(self.engine.pointer, self.handle,
+                                                ctypes.byref(state)))
+        return results.PHASES[state.phase]
+
+    def await_open(self, timeout_ms: int = -1) -> bool:
+        """Waits until a sequence that was opened with wait=False is open, and tells whether it is.
+        timeout_ms: the longest wait in milliseconds (-1: without limit). Raises the Error that open
+        would have raised; close the sequence then."""
+        left_ms = integer(timeout_ms, "timeout_ms", -1, 2**31 - 1)
+        while True:
+            slice_ms = _SLICE_MS if timeout_ms < 0 else min(left_ms, _SLICE_MS)
+            if check(c.load().specd_await_opening(self.engine.pointer, self.handle, slice_ms)) == 0:
+                self.warnings = c.opening_warnings(self.engine.pointer)
+                return True
+            left_ms -= slice_ms
+            if 0 <= timeout_ms and left_ms <= 0:
+                return False
+
+    async def aopen(self) -> Sequence:
+        """await_open in a coroutine: other tasks of the event loop run meanwhile. Returns the
+        sequence."""
+        pause_s = _PAUSE_MAX_S / 32
+        while not self.await_open(0):
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+        return self
 
     def fork(self, seed: int | None = None, request_id: str | None = None) -> Sequence:
         """A copy as it stands, with a seed of its own (None: drawn, and reported in .seed)."""

@@ -28,7 +28,8 @@ class DaemonMemory {
       while (!stop_) {
         {
           const std::lock_guard lock(mutex_);
-          if (!is_mute_) asks_.Step([this](std::string_view ask) { return AnswerTo(ask); });
+          if (!is_mute_)
+            asks_.Step([this](std::string_view ask, uint32_t) { return AnswerTo(ask); });
         }
         std::this_thread::yield();
       }

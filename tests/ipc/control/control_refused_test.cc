@@ -18,8 +18,13 @@
 namespace specd {
 namespace {
 
-// docs/PROTOCOL.md: every field of OpenSequence but the first four.
+// docs/PROTOCOL.md: every field of OpenSequence but the first four, and what chooses sequences.
 bool MayBeLeftOut(const Request& request, std::string_view field) {
+  if (std::holds_alternative<OpenSequencesRequest>(request)) return field == "pending";
+  if (std::holds_alternative<AbortStreamsRequest>(request)) return true;
+  if (std::holds_alternative<ListSequencesRequest>(request)) {
+    return field == "request_id" || field == "stream" || field == "params";
+  }
   return std::holds_alternative<OpenSequenceRequest>(request) && field != "request_id" &&
          field != "has_seed" && field != "seed" && field != "numbers";
 }

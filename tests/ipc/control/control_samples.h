@@ -79,7 +79,14 @@ inline std::vector<Request> SampleRequests() {
           JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
           DumpTraceRequest{},
           OpenSequencesRequest{3, 1200},
-          GiveUpRequest{43}};
+          OpenSequencesRequest{1, 700, true},
+          GiveUpRequest{43},
+          GetOpeningRequest{uint64_t{1} << 32 | 5},
+          ListSequencesRequest{3, 17, "req-1", 9, true},
+          AbortStreamsRequest{"req-1", 0, false},
+          AbortStreamsRequest{"", 0, true},
+          DrainRequest{},
+          DumpSessionRequest{4}};
 }
 
 // Every counter has another value, and the last one is the largest.
@@ -103,7 +110,27 @@ inline std::vector<Reply> SampleReplies() {
       GroupReply{"1f-00ff", 0x81},
       JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
       TraceReply{"/t/a.mcap", ~uint64_t{0}, 2},
-      SequencesReply{{5, ~uint64_t{0}}, {6, 7}, {1, -1}, {"openings[1]: x"}, -1, 2, "n", "n = 0"}};
+      SequencesReply{{5, ~uint64_t{0}}, {6, 7}, {1, -1}, {"openings[1]: x"}, -1, 2, "n", "n = 0"},
+      SequenceListReply{.sessions = {1, ~uint64_t{0}},
+                        .uids = {0, -1},
+                        .pids = {4711, 0},
+                        .programs = {"python3", ""},
+                        .clients = {"a", "b"},
+                        .streams = {7, 0},
+                        .request_ids = {"req-1", "req-2"},
+                        .phases = {0, 6},
+                        .tokens = {5, 6},
+                        .ages_ms = {8, 9},
+                        .rounds = {10, 11},
+                        .accepted = {12, 13},
+                        .methods = {"greedy", "block"},
+                        .params = {"seed = 1\n", ""},
+                        .more = true,
+                        .next_session = 2,
+                        .next_slot = 3},
+      AbortedReply{7},
+      DrainReply{1, 2, 4711},
+      SessionTraceReply{3, "/t/b.mcap", 4, 5}};
 }
 
 inline std::vector<uint8_t> MustEncode(const Request& request) {

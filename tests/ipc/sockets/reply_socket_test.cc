@@ -61,7 +61,7 @@ struct Fixture {
     return std::string(request) + std::string(request);
   }
   void Step() {
-    reply->Step([this](std::string_view request) {
+    reply->Step([this](std::string_view request, uint32_t) {
       ++num_answers;
       return AnswerTo(request);
     });
