@@ -266,6 +266,7 @@ absl::StatusOr<OpenRequest> ReadFrom(const OpenSequenceRequest& request, const L
   params.stop_token_ids = request.stop_token_ids;
   params.logprob_token_ids = request.logprob_token_ids;
   params.stop_strings = request.stop_strings;
+  params.synthetic_rates = request.synthetic_rates;
   for (const auto read : {ReadNumbers, ReadBias, ReadBadWords, ReadThinking, ReadProcessors}) {
     if (absl::Status status = read(request, &params); !status.ok()) return status;
   }

@@ -190,25 +190,11 @@ std::vector<int32_t> ParentsOf(const VerifyCase& verify_case) {
 }
 
 std::string_view MethodName(VerifyMethod method) {
-  switch (method) {
-    case VerifyMethod::kAuto:
-      return "auto";
-    case VerifyMethod::kGreedy:
-      return "greedy";
-    case VerifyMethod::kExactMatch:
-      return "exact_match";
-    case VerifyMethod::kToken:
-      return "token";
-    case VerifyMethod::kBlock:
-      return "block";
-    case VerifyMethod::kTree:
-      return "tree";
-    case VerifyMethod::kTraversal:
-      return "traversal";
-    case VerifyMethod::kTargetOnly:
-      return "target_only";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"auto",    "greedy",  "exact_match", "token",
+                                         "block",   "tree",    "traversal",   "target_only",
+                                         "typical", "relaxed", "threshold",   "synthetic"};
+  const auto index = static_cast<size_t>(method);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 }  // namespace specd::bench

@@ -36,6 +36,7 @@ inline OpenSequenceRequest SampleOpen() {
   open.stop_token_ids = {0, -1, 0x7fffffff, -0x7fffffff - 1};
   open.stop_strings = {"\n\n", "", "\xc3\xa4"};
   open.logprob_token_ids = {12};
+  open.synthetic_rates = {0.9, 0.1};
   open.num_prompt_ids = 1;
   open.num_output_ids = 2;
   open.num_allowed_token_ids = 3;
