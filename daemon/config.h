@@ -69,6 +69,7 @@ struct DaemonConfig {
   int64_t spin_ns = 0;  // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
+  bool allow_lossy = false;
   MemoryBounds memory = {};
   grammar::BudgetLimits compile_limits = grammar::CompileLimits();  // of one constraint
   TraceOptions trace = {};

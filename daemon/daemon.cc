@@ -300,6 +300,7 @@ absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest&
   options.clock = Clock::Real();
   options.names = &names_;
   options.threads = config_.threads;
+  options.allow_lossy = config_.allow_lossy;
   if (config_.memory.sessions_bytes > 0) options.memory = user_memory_.Of(uid);
   options.memory_bytes_max = config_.memory.session_bytes;
   options.meters = meters_.OfModel(request.profile);

@@ -77,6 +77,9 @@ ABSL_FLAG(
     "than two usable CPUs, else 0");
 ABSL_FLAG(int32_t, threads, 0,
           "threads of one round on the CPU; 0: as many as usable CPUs, at most 16");
+ABSL_FLAG(bool, allow_lossy, false,
+          "sequences may name a method that changes the distribution of the output: typical, "
+          "relaxed, threshold, synthetic; without it they are refused");
 ABSL_FLAG(int32_t, max_sessions, 16, "engines attached at once");
 ABSL_FLAG(
     int64_t, memory_mib, 0,
@@ -156,6 +159,7 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
       !status.ok()) {
     return status;
   }
+  config->allow_lossy = absl::GetFlag(FLAGS_allow_lossy);
   absl::StatusOr<specd::TraceOptions> trace =
       specd::ParseTraceOptions(absl::GetFlag(FLAGS_trace), absl::GetFlag(FLAGS_trace_options));
   if (!trace.ok()) return trace.status();

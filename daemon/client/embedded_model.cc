@@ -41,6 +41,11 @@ absl::StatusOr<EmbeddedModel> EmbeddedModelOf(const specd_options& options) {
   if (options.reasoning_end != nullptr) model.reasoning.end = options.reasoning_end;
   given.compile_ms = options.compile_ms;
   given.compile_mib = options.compile_mib;
+  if (options.allow_lossy > 1) {
+    return Invalid("allow_lossy",
+                   fmt::format("allow_lossy = {} must be 0 or 1", options.allow_lossy));
+  }
+  given.allow_lossy = options.allow_lossy;
   return given;
 }
 

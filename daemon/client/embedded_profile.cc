@@ -94,7 +94,8 @@ absl::Status CheckNoProfile(const EmbeddedModel& given) {
   }
   for (const auto& [field, value] :
        {std::pair<std::string_view, uint32_t>{"compile_ms", given.compile_ms},
-        {"compile_mib", given.compile_mib}}) {
+        {"compile_mib", given.compile_mib},
+        {"allow_lossy", given.allow_lossy}}) {
     if (value == 0) continue;
     return MakeError(SPECD_ERROR_UNSUPPORTED, field,
                      fmt::format("{} = {} is for embedded mode; leave it 0 and start the daemon "

@@ -22,6 +22,7 @@ struct EmbeddedModel {
   std::string profile_file = {};    // the path of a profile file, or empty
   uint32_t compile_ms = 0;          // of one constraint; 0: the default
   uint32_t compile_mib = 0;
+  uint32_t allow_lossy = 0;
 };
 
 // REQUIRES an engine over a socket. Refuses the first field that is given.

@@ -33,6 +33,7 @@ class LocalLink : public EngineLink {
       : recorder_(std::move(recorder)),
         device_(std::move(device)),
         threads_(ResolveThreads(options.threads)),
+        allow_lossy_(options.model.allow_lossy != 0),
         cuda_stream_(options.cuda_stream),
         model_(std::move(model)),
         service_(MakeHost()) {}
@@ -140,6 +141,7 @@ class LocalLink : public EngineLink {
       options.names = &names_;
       options.threads = threads_;
       options.may_stage = true;
+      options.allow_lossy = allow_lossy_;
       options.recorder = recorder_.get();
       return Session::Create(options, *std::move(backend));
     };
@@ -154,6 +156,7 @@ class LocalLink : public EngineLink {
   const std::unique_ptr<TraceRecorder> recorder_;  // outlives the session; null: no trace
   const std::string device_;                       // such as "cuda:1"
   const int32_t threads_;
+  const bool allow_lossy_;
   void* const cuda_stream_;
   bool reads_device_memory_ = false;  // set with the session
   EngineDevice gpus_;

@@ -69,9 +69,11 @@ class ListCopier {
 
   void CopyBias(const specd_params& params, OpenSequenceRequest* request) {
     Copy("logit_bias_ids", params.logit_bias_ids, kLogitBiasMax, &request->logit_bias_ids);
-    const specd_floats& bias = params.logit_bias;
-    if (!Check("logit_bias", bias.items, bias.count, kLogitBiasMax)) return;
-    request->logit_bias.assign(bias.items, bias.items + bias.count);
+    Copy("logit_bias", params.logit_bias, kLogitBiasMax, &request->logit_bias);
+  }
+
+  void Copy(const char* field, const specd_floats& from, uint64_t max, std::vector<double>* to) {
+    if (Check(field, from.items, from.count, max)) to->assign(from.items, from.items + from.count);
   }
 
   void CopyProcessors(const specd_params& params, OpenSequenceRequest* request) {
@@ -204,6 +206,8 @@ absl::StatusOr<OpenContent> ReadOpenContent(std::string_view request_id,
   copier.Copy("stop_regex", params.stop_regex, kStopRegexMax, &request.stop_regex);
   copier.Copy("logprob_token_ids", params.logprob_token_ids, kLogprobTokenIdsMax,
               &request.logprob_token_ids);
+  copier.Copy("synthetic_rates", params.synthetic_rates, kSyntheticRatesMax,
+              &request.synthetic_rates);
   CopyFileLists(params, &copier, &request);
   copier.CopyText(params.grammar, params.grammar_bytes, &request);
   if (!copier.status().ok()) return copier.status();

@@ -33,6 +33,7 @@ absl::StatusOr<OpenRequest> ReadParams(const specd_params& params, const ModelPr
 absl::Status CheckParams(const specd_params& params, const specd_options& options) {
   SessionOptions session;
   session.limits = Engine::LimitsOf(options);
+  session.allow_lossy = options.allow_lossy != 0;
   if (absl::Status status = ValidateLimits(session.limits); !status.ok()) return status;
   const absl::StatusOr<EmbeddedModel> given = EmbeddedModelOf(options);
   if (!given.ok()) return given.status();

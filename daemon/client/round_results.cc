@@ -86,7 +86,9 @@ void CompletionWriter::Write(const CompletionView& view, specd_completion* compl
                     .scores = reinterpret_cast<const specd_token_score*>(from.scores),
                     .cumulative_logprob = from.cumulative_logprob,
                     .verify = static_cast<uint32_t>(from.method),
-                    .bad_row = from.bad_row});
+                    .bad_row = from.bad_row,
+                    .lossy = IsLossy(from.method) ? 1u : 0u,
+                    .reserved = 0});
   }
   const OutputArray<specd_completion> out(reinterpret_cast<char*>(completion),
                                           completion->struct_size);

@@ -267,6 +267,7 @@ absl::StatusOr<OpenRequest> ReadFrom(const OpenSequenceRequest& request, const L
   params.logprob_token_ids = request.logprob_token_ids;
   params.stop_strings = request.stop_strings;
   params.stop_regex = request.stop_regex;
+  params.synthetic_rates = request.synthetic_rates;
   for (const auto read : {ReadNumbers, ReadBias, ReadBadWords, ReadThinking, ReadProcessors}) {
     if (absl::Status status = read(request, &params); !status.ok()) return status;
   }

@@ -8,6 +8,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/grammar/front_ends/stop_regex.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
 
@@ -16,11 +17,22 @@ absl::Status OpeningChecks::Check(const SequenceParams& params) const {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "n",
                      fmt::format("n = {} is outside 1 .. {}", params.n, kSamplesMax));
   }
-  for (const auto check :
-       {&OpeningChecks::CheckText, &OpeningChecks::CheckEos, &OpeningChecks::CheckScores}) {
+  for (const auto check : {&OpeningChecks::CheckLossy, &OpeningChecks::CheckText,
+                           &OpeningChecks::CheckEos, &OpeningChecks::CheckScores}) {
     if (absl::Status status = (this->*check)(params); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status OpeningChecks::CheckLossy(const SequenceParams& params) const {
+  if (!IsLossy(params.verify) || options_.allow_lossy) return absl::OkStatus();
+  const std::string method = ValueText(*FindParam("verify"), params);
+  return MakeError(
+      SPECD_ERROR_UNSUPPORTED, "verify",
+      fmt::format("verify = {} changes the distribution of the output, and is not allowed here; "
+                  "start the daemon with --allow_lossy, set specd_options.allow_lossy = 1 of an "
+                  "embedded engine, or take verify = auto, which is lossless",
+                  method));
 }
 
 absl::Status OpeningChecks::CheckTextSide() const {

@@ -30,6 +30,7 @@ class OpeningChecks {
   }
 
  private:
+  absl::Status CheckLossy(const SequenceParams& params) const;
   absl::Status CheckInline(const SequenceParams& params) const;
   absl::Status CheckText(const SequenceParams& params) const;
   static absl::Status CheckStops(const SequenceParams& params);

@@ -29,7 +29,8 @@ void ApplyProfile(const ModelProfile& profile, const OpenSequenceRequest& reques
     }
   }
   ThinkingParams& thinking = params->thinking;
-  if (thinking.budget >= 0 && !NamesThinkingIds(thinking)) {
+  const bool wants_ids = thinking.budget >= 0 || params->relaxed_thinking;
+  if (wants_ids && !NamesThinkingIds(thinking)) {
     thinking.start_id = profile.thinking.start_id;
     thinking.end_ids = profile.thinking.end_ids;
     thinking.newline_id = profile.thinking.newline_id;

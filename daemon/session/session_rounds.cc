@@ -110,6 +110,7 @@ void SessionRounds::Count(const SubmissionCopy& submission, const RoundTimes& ti
           result.status == RoundStatus::kInvalid ? meters->refusals : meters->bad_rows;
       ++reasons[static_cast<size_t>(result.refusal)];
     }
+    if (IsCommitted(result) && IsLossy(result.method)) ++meters->lossy;
     if (!IsCommitted(result) || result.num_drafts == 0) continue;
     ++meters->drafts;
     for (uint32_t i = 0; i < result.num_accepted; ++i) ++meters->accepted_at[i];

@@ -46,6 +46,7 @@ struct SessionOptions {
   int32_t threads = 1;                 // of a round; the results do not depend on it
   int64_t piece_work = 0;              // VerifierOptions::piece_work
   bool may_stage = false;              // the engine is this process, so rounds may be staged
+  bool allow_lossy = false;            // lossy methods may be named (CONTRACT §5)
   bool publish_events = false;         // false: no thread would pop events, so none are made
   std::function<bool()> text_side;     // true while a text side finds stop strings
   DeviceImporter* importer = nullptr;  // for device memory; null: rounds run on the CPU

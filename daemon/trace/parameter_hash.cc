@@ -35,6 +35,8 @@ class Words {
   static uint64_t WordOf(T number) {
     if constexpr (std::is_same_v<T, float>) {
       return std::bit_cast<uint32_t>(number);
+    } else if constexpr (std::is_same_v<T, double>) {
+      return std::bit_cast<uint64_t>(number);
     } else {
       return static_cast<uint64_t>(number);
     }
@@ -86,6 +88,14 @@ uint64_t ParametersHash(const TraceTask& task) {
   words.Put(task.num_edits, task.edits_hash, task.overrides_hash, task.places.size());
   for (const TracePlace& place : task.places) {
     words.Put(place.mask_row, place.below_min_tokens, place.forced);
+  }
+  if (task.rng != Rng::kPhilox) words.Put(task.rng, task.rng_offset);
+  if (IsLossy(task.method)) {
+    const LossyRule& lossy = task.lossy;
+    words.Put(lossy.epsilon, lossy.delta, lossy.single, lossy.acc, lossy.num_best,
+              lossy.only_thoughts, lossy.is_greedy);
+    for (const float rate : task.rates) words.Put(rate);
+    for (const TracePlace& place : task.places) words.Put(place.in_thought);
   }
   return words.hash();
 }

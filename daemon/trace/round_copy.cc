@@ -331,7 +331,9 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
     task.scores.num_chosen = 0;
     task.coins = nullptr;
     task.num_coins = 0;
+    task.lossy.num_rates = 0;
   }
+  task.lossy.rates = arena->Copy(task.lossy.rates, task.lossy.num_rates);
   task.scores.chosen = arena->Copy(task.scores.chosen, task.scores.num_chosen);
   task.coins = arena->Copy(task.coins, task.num_coins);
 

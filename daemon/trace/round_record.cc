@@ -36,6 +36,7 @@ std::vector<TracePlace> PlacesOf(const TaskCopy& copy, TraceLevel level) {
     place.mask_row = edits.mask_row;
     place.below_min_tokens = edits.below_min_tokens;
     place.forced = edits.forced;
+    place.in_thought = edits.in_thought;
     if (level == TraceLevel::kRows) Assign(edits.overrides, edits.num_overrides, &place.overrides);
   }
   return places;
@@ -50,6 +51,9 @@ void FillTask(const TaskCopy& copy, TraceLevel level, const TensorView& target, 
     Assign(draft.*array, nodes + num_more, &(out->*list));
   });
   VisitTaskValues([&](const char*, auto value, auto recorded) { out->*recorded = task.*value; });
+  out->lossy.rates = nullptr;
+  out->lossy.num_rates = 0;
+  Assign(task.lossy.rates, task.lossy.num_rates, &out->rates);
   out->scores = task.scores;
   out->scores.chosen = nullptr;
   Assign(task.scores.chosen, task.scores.num_chosen, &out->chosen);

@@ -58,6 +58,9 @@ constexpr void VisitTaskValues(V&& visit) {
   visit("draft_edits", &Task::draft_edits, &TraceTask::draft_edits);
   visit("target_filters", &Task::target_filters, &TraceTask::target_filters);
   visit("draft_filters", &Task::draft_filters, &TraceTask::draft_filters);
+  visit("lossy", &Task::lossy, &TraceTask::lossy);
+  visit("rng", &Task::rng, &TraceTask::rng);
+  visit("rng_offset", &Task::rng_offset, &TraceTask::rng_offset);
 }
 
 namespace trace_internal {
@@ -79,7 +82,7 @@ static_assert(NumMembers<Draft>() == NumDraftArrays() + 1);
 // round_record.cc take apart; slot, which the sequence has; and kind, sampling, num_children and
 // first_node, which are the same for every task of a round.
 static_assert(NumMembers<Task>() == NumTaskValues() + 11);
-static_assert(NumMembers<SequenceEdits>() == 4 && NumMembers<PlaceEdits>() == 6);
+static_assert(NumMembers<SequenceEdits>() == 4 && NumMembers<PlaceEdits>() == 7);
 
 }  // namespace trace_internal
 }  // namespace specd

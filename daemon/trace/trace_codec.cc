@@ -19,7 +19,7 @@ namespace {
 template <class E>
 constexpr E kLast = {};
 template <>
-constexpr VerifyMethod kLast<VerifyMethod> = VerifyMethod::kTargetOnly;
+constexpr VerifyMethod kLast<VerifyMethod> = VerifyMethod::kSynthetic;
 template <>
 constexpr FinishReason kLast<FinishReason> = FinishReason::kError;
 template <>
@@ -46,6 +46,8 @@ template <>
 constexpr DraftKind kLast<DraftKind> = DraftKind::kSampledRest;
 template <>
 constexpr ScoreMode kLast<ScoreMode> = ScoreMode::kUnfilteredLogprob;
+template <>
+constexpr Rng kLast<Rng> = Rng::kSglang;
 template <>
 constexpr Purpose kLast<Purpose> = Purpose::kTree;
 

@@ -117,6 +117,7 @@ constexpr void VisitFields(RecordType<TracePlace>, V&& visit) {
   visit("grammar_mask", &TracePlace::grammar_mask);
   visit("below_min_tokens", &TracePlace::below_min_tokens);
   visit("forced", &TracePlace::forced);
+  visit("in_thought", &TracePlace::in_thought);
   visit("overrides", &TracePlace::overrides);
 }
 
@@ -126,6 +127,17 @@ constexpr void VisitFields(RecordType<Filters>, V&& visit) {
   visit("top_k", &Filters::top_k);
   visit("top_p", &Filters::top_p);
   visit("joint", &Filters::joint);
+}
+
+template <class V>
+constexpr void VisitFields(RecordType<LossyRule>, V&& visit) {
+  visit("epsilon", &LossyRule::epsilon);
+  visit("delta", &LossyRule::delta);
+  visit("single", &LossyRule::single);
+  visit("acc", &LossyRule::acc);
+  visit("num_best", &LossyRule::num_best);
+  visit("only_thoughts", &LossyRule::only_thoughts);
+  visit("is_greedy", &LossyRule::is_greedy);
 }
 
 template <class V>
@@ -208,6 +220,7 @@ constexpr void VisitFields(RecordType<TraceTask>, V&& visit) {
   visit("answer", &TraceTask::answer);
   VisitDraftArrays([&visit](const char* name, auto, auto member, int) { visit(name, member); });
   VisitTaskValues([&visit](const char* name, auto, auto member) { visit(name, member); });
+  visit("rates", &TraceTask::rates);
   visit("scores", &TraceTask::scores);
   visit("chosen", &TraceTask::chosen);
   visit("coins", &TraceTask::coins);
@@ -269,6 +282,9 @@ inline constexpr size_t kNumFields<TraceRound> = NumMembers<TraceRound>() -
 // `chosen` is a list of TraceTask.
 template <>
 inline constexpr size_t kNumFields<ScoreRequest> = NumMembers<ScoreRequest>() - 1;
+// `rates` and their number are a list of TraceTask.
+template <>
+inline constexpr size_t kNumFields<LossyRule> = NumMembers<LossyRule>() - 2;
 // round_copy.cc makes `position` and `draft` numbers of the task.
 template <>
 inline constexpr size_t kNumFields<PlaceDecision> = NumMembers<PlaceDecision>() - 2;

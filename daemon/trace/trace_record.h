@@ -122,6 +122,7 @@ struct TracePlace {
   int32_t grammar_mask = -1;  // TraceRow::index of tensor kGrammarMask; -1: none or not recorded
   bool below_min_tokens = false;
   TokenId forced = kNoToken;
+  bool in_thought = false;
   std::vector<TokenEdit> overrides;  // level kRows
 };
 
@@ -149,6 +150,10 @@ struct TraceTask {
   bool draft_edits = false;
   Filters target_filters;
   Filters draft_filters;
+  LossyRule lossy;  // except `rates`
+  std::vector<float> rates;
+  Rng rng = Rng::kPhilox;
+  uint32_t rng_offset = 0;
   ScoreRequest scores;  // except `chosen`
   std::vector<TokenId> chosen;
   std::vector<InjectedCoin> coins;

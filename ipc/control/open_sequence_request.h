@@ -43,6 +43,7 @@ struct OpenSequenceRequest {
   std::vector<std::string> stop_strings;
   std::vector<std::string> stop_regex;
   std::vector<int32_t> logprob_token_ids;
+  std::vector<double> synthetic_rates;
 
   uint32_t num_prompt_ids = 0;
   uint32_t num_output_ids = 0;
@@ -86,6 +87,7 @@ struct OpenSequenceRequest {
     f(OptionalKey{"stop_strings"}, self.stop_strings, 1024);
     f(OptionalKey{"stop_regex"}, self.stop_regex, 64);
     f(OptionalKey{"logprob_token_ids"}, self.logprob_token_ids, 64);
+    f(OptionalKey{"synthetic_rates"}, self.synthetic_rates, 64);
     f(OptionalKey{"num_prompt_ids"}, self.num_prompt_ids);
     f(OptionalKey{"num_output_ids"}, self.num_output_ids);
     f(OptionalKey{"num_allowed_token_ids"}, self.num_allowed_token_ids);

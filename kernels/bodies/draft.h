@@ -7,6 +7,7 @@
 
 #include "kernels/bodies/best.h"
 #include "kernels/bodies/sample.h"
+#include "kernels/bodies/sample_gumbel.h"
 #include "kernels/core/round.h"
 
 namespace specd {
@@ -16,10 +17,12 @@ inline constexpr int32_t kChildrenMax = 64;
 // Writes the distinct ids to samples, in the order of their first draw, and returns their number.
 // If ids repeat, or if p has too few ids, there are fewer than num_children. coin_of(j) is the coin
 // of child j. REQUIRES: !p.bad(), num_children <= kChildrenMax.
+// `gumbel` is set for SGLang's generator, which has no coins: it draws one child.
 template <Team T, typename CoinOf>
 SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling sampling,
                                   int32_t num_children, const CoinOf& coin_of,
-                                  const RowWorkspace& workspace, DraftSample* samples) {
+                                  const GumbelPlace* gumbel, const RowWorkspace& workspace,
+                                  DraftSample* samples) {
   // Every group keeps its own list: each group must know the ids, but only the leader writes
   // samples.
   TokenId ids[kChildrenMax];
@@ -41,7 +44,8 @@ SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling 
       counts[0] = static_cast<uint32_t>(num_children);
   } else if (sampling == DraftSampling::kWithReplacement) {
     for (int32_t j = 0; j < num_children; ++j) {
-      const TokenId id = Sample(team, p, coin_of(j));
+      const TokenId id = gumbel != nullptr ? SampleGumbel(team, p, *gumbel, workspace.tallies)
+                                           : Sample(team, p, coin_of(j));
       if (id != kNoToken) add(id);
     }
   } else {

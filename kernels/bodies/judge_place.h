@@ -10,6 +10,7 @@
 #include "kernels/bodies/chain_rows.h"
 #include "kernels/bodies/residual.h"
 #include "kernels/bodies/sample.h"
+#include "kernels/bodies/sample_gumbel.h"
 
 namespace specd {
 
@@ -60,6 +61,11 @@ class PlaceJudge {
   }
 
   SPECD_HD TokenId SampleAt(int32_t i, const Distribution& p) {
+    const Task& task = rows_.task();
+    if (task.rng == Rng::kSglang) {
+      return SampleGumbel(team_, p, {task.seed, rows_.PositionOf(i) + task.rng_offset},
+                          rows_.workspace().target.tallies);
+    }
     const uint64_t coin = rows_.SampleCoinAt(i);
     const TokenId token = Sample(team_, p, coin);
     rows_.RecordDraw(i, p, token, coin, Purpose::kSample, -1);

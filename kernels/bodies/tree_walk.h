@@ -5,6 +5,7 @@
 // fall. A child whose id is outside the vocabulary ends its own branch alone.
 #pragma once
 
+#include "kernels/bodies/lossy_judge.h"
 #include "kernels/bodies/tree_place.h"
 
 namespace specd {
@@ -28,12 +29,15 @@ class TreeWalk {
       case VerifyMethod::kTree:
         return AcceptAt();
       case VerifyMethod::kTargetOnly:
+      case VerifyMethod::kThreshold:
         return ChooseAt();
-      default: {
-        const TreeStep step = {.verdict = tree_.Draw(true)};
-        const int32_t child = ChildNamed(place, step.verdict.token);
-        return child == kRoot ? step : TreeStep{.child = child};
-      }
+      case VerifyMethod::kTypical:
+      case VerifyMethod::kRelaxed:
+        return DrawOrAcceptAt();
+      case VerifyMethod::kSynthetic:
+        return AcceptByRateAt();
+      default:
+        return DrawAt();
     }
   }
 
@@ -62,6 +66,56 @@ class TreeWalk {
                           : TreeStep{.child = child};
   }
 
+  // The token of the place without a look at the draft.
+  SPECD_HD PlaceVerdict TokenAt() {
+    if (!rows_.task().lossy.is_greedy) return tree_.Draw(true);
+    const Distribution& p = tree_.target();
+    const TokenId token =
+        p.point != kNoToken ? p.point : LowestIdEqualTo(rows_.team(), p.row, p.stats, p.max);
+    if (token == kNoToken) return {.verdict = Verdict::kBadTarget, .fault = RowFault::kChanged};
+    return {Verdict::kEnds, token};
+  }
+
+  // exact_match: the child that is the token of the place stands.
+  SPECD_HD TreeStep DrawAt() {
+    const TreeStep step = {.verdict = TokenAt()};
+    const int32_t child = ChildNamed(tree_.place(), step.verdict.token);
+    return child == kRoot ? step : TreeStep{.child = child};
+  }
+
+  // typical, relaxed: exact_match first, and then the first child that the rule accepts.
+  SPECD_HD TreeStep DrawOrAcceptAt() {
+    const TreeStep step = DrawAt();
+    if (step.child != kRoot || step.verdict.verdict != Verdict::kEnds) return step;
+    const Draft& draft = rows_.task().draft;
+    LossyJudge<T, CoinSource> judge(rows_, tree_.target(), tree_.place());
+    for (int32_t node = 0; node < draft.num_nodes; ++node) {
+      if (PlaceOf(draft, node) != tree_.place()) continue;
+      if (rows_.IsInVocabulary(rows_.DraftToken(node)) && judge.Accepts(node)) {
+        return {.child = node};
+      }
+    }
+    return step;
+  }
+
+  // synthetic: one child stands with the rate of its depth, whatever p is.
+  SPECD_HD TreeStep AcceptByRateAt() {
+    const int32_t place = tree_.place();
+    const int32_t child = SyntheticChild(rows_, tree_.target(), place);
+    if (child == kRoot) return {.verdict = TokenAt()};
+    const uint64_t coin = rows_.CoinAt(place, PlaceAfter(child), Purpose::kAccept);
+    const double rate = SyntheticRate(rows_.task().lossy, DepthOf(rows_.task().draft, place));
+    if (PlaceDecision* record = rows_.RecordOf(place)) {
+      record->draft = rows_.DraftToken(child);
+      record->accept_coin = coin;
+      record->bound = rate;
+      record->p_weight = WeightOf(tree_.target(), record->draft);
+      record->p_mass = tree_.target().mass;
+    }
+    if (CoinToDouble(coin) < rate) return {.child = child};
+    return {.verdict = TokenAt()};
+  }
+
   // tree: one ACCEPT coin for each child, until one stands.
   SPECD_HD TreeStep AcceptAt() {
     int32_t child = kRoot;
@@ -78,8 +132,12 @@ class TreeWalk {
     return {.verdict = tree_.Draw(true)};
   }
 
-  // target_only: one TREE coin over the p of the distinct children, by index.
+  // target_only: one TREE coin over the p of the distinct children, by index. threshold: the same,
+  // and the coin may lie below the sum divided by `acc`, or the child's p may reach `single`.
   SPECD_HD TreeStep ChooseAt() {
+    const bool is_lossy = rows_.task().method == VerifyMethod::kThreshold;
+    const LossyRule& rule = rows_.task().lossy;
+    const double acc = !is_lossy ? 1.0 : rule.acc > 1e-9 ? rule.acc : 1e-9;
     const int32_t place = tree_.place();
     if (tree_.next_child() == kRoot) return {.verdict = tree_.Draw(true)};
     const uint64_t coin = rows_.CoinAt(place, place, Purpose::kTree);
@@ -97,9 +155,10 @@ class TreeWalk {
         record->accept_coin = coin;
         record->p_weight = weight;
         record->p_mass = tree_.target().mass;
-        record->bound = sum / record->p_mass;
+        record->bound = sum / (record->p_mass * acc);
       }
-      if (weight > 0 && point < sum) return {.child = node};
+      const bool is_single = is_lossy && weight >= rule.single * tree_.target().mass;
+      if (weight > 0 && (point * acc < sum || is_single)) return {.child = node};
     }
     return {.verdict = tree_.DrawWithoutChildren(sum)};
   }

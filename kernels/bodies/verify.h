@@ -249,7 +249,9 @@ class TaskRun {
       return rows_.Coin({task_.first_position, task_.round_base,
                          task_.first_node + static_cast<uint32_t>(j), Purpose::kDraft});
     };
+    const GumbelPlace place = {task_.seed, task_.first_position + task_.rng_offset};
     outcome_.num_tokens = SampleChildren(team_, p, task_.sampling, task_.num_children, coin_of,
+                                         task_.rng == Rng::kSglang ? &place : nullptr,
                                          rows_.workspace().target, output_.samples);
   }
 

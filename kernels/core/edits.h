@@ -55,6 +55,7 @@ struct PlaceEdits {
   const uint32_t* grammar_mask = nullptr;
   bool below_min_tokens = false;  // step 3 applies
   TokenId forced = kNoToken;      // step 6: the only allowed token; overrides every step above
+  bool in_thought = false;        // a thought is open (LossyRule::only_thoughts)
 
   SPECD_INLINE constexpr bool IsMasked() const { return mask_row >= 0 || grammar_mask != nullptr; }
 };

@@ -27,6 +27,20 @@ struct Filters {
   bool joint = false;         // all three filters apply to the distribution of step 8
 };
 
+// What a lossy method accepts (CONTRACT §5). A method reads the numbers that are its own.
+struct LossyRule {
+  double epsilon = 0;          // typical
+  double delta = 0;            // typical, relaxed
+  double single = 1;           // threshold
+  double acc = 1;              // threshold
+  int32_t num_best = 0;        // relaxed
+  bool only_thoughts = false;  // relaxed: only at places with PlaceEdits::in_thought
+  bool is_greedy = false;      // relaxed, synthetic: the target's token is the argmax
+  // synthetic: the rate of each depth; the last one holds for all deeper places.
+  const float* rates = nullptr;
+  int32_t num_rates = 0;
+};
+
 // ---- drafts that specd draws itself -------------------------------------------------------------
 
 enum class DraftSampling : uint32_t {
@@ -151,6 +165,10 @@ struct Task {
   // q(x).
   bool draft_edits = false;
   ScoreRequest scores;
+  LossyRule lossy;  // of a lossy method
+  // kSglang: the token at output position i has SGLang's position i + rng_offset.
+  Rng rng = Rng::kPhilox;
+  uint32_t rng_offset = 0;
 
   const InjectedCoin* coins = nullptr;  // set by tests, replay and library calls
   int32_t num_coins = 0;

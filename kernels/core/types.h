@@ -35,7 +35,20 @@ enum class VerifyMethod : uint32_t {
   kTree = 5,
   kTraversal = 6,
   kTargetOnly = 7,
+  // These change the law of the output.
+  kTypical = 8,
+  kRelaxed = 9,
+  kThreshold = 10,
+  kSynthetic = 11,
 };
+
+SPECD_INLINE constexpr bool IsLossy(VerifyMethod method) {
+  return method >= VerifyMethod::kTypical;
+}
+
+// The generator that a token drawn from p comes from (CONTRACT §4). kSglang: the Gumbel noise of
+// SGLang's deterministic mode.
+enum class Rng : uint32_t { kPhilox = 0, kSglang = 1 };
 
 // Whether the method looks at the rows that draft tokens were drawn from.
 SPECD_INLINE constexpr bool ReadsDraftRows(VerifyMethod method) {

@@ -66,6 +66,7 @@ bool PackTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena*
   copy.edits.allowed = arena->Put(task.edits.allowed, MaskWords(batch.target.vocab_size));
   copy.coins = arena->Put(task.coins, task.num_coins);
   copy.scores.chosen = arena->Put(task.scores.chosen, task.scores.num_chosen);
+  copy.lossy.rates = arena->Put(task.lossy.rates, task.lossy.num_rates);
   const ArenaArray<uint32_t> target_rows = arena->Take<uint32_t>(num_places);
   const ArenaArray<uint32_t> draft_rows = arena->Take<uint32_t>(draft.num_nodes);
   const ArenaArray<PlaceEdits> places =

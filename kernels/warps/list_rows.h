@@ -21,8 +21,8 @@ inline bool IsJudgedAhead(const RoundBatch& batch, const Task& task) {
     // The check that probabilities sum to 1 takes a pass of its own.
     if (rules.kind != RowKind::kLogits && !rules.renormalise) return false;
   }
-  // Only the team that decides the task judges the places of a tree.
-  return !IsTree(task) && task.method != VerifyMethod::kBlock;
+  // Only the team that decides the task judges the places of a tree, and looks at every id's noise.
+  return !IsTree(task) && task.method != VerifyMethod::kBlock && task.rng == Rng::kPhilox;
 }
 
 // Whether such a warp may also decide the task. The scores of tokens take passes over their rows.

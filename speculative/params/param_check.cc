@@ -36,6 +36,15 @@ class RowCheck {
     return Ids(ids);
   }
 
+  absl::Status operator()(const std::vector<double>& numbers) const {
+    if (absl::Status status = Count(numbers.size(), "numbers"); !status.ok()) return status;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const std::string name = fmt::format("{}[{}]", row_.field, i);
+      if (absl::Status status = Number(name, numbers[i]); !status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status operator()(const std::vector<TokenBias>& biases) const {
     if (absl::Status status = Count(biases.size(), "ids"); !status.ok()) return status;
     std::vector<TokenId> ids;

@@ -31,11 +31,72 @@ constexpr ParamRule kRules[] = {
      "set temperature = 0 or top_k = 1, or take verify = auto",
      [](const P& p, int32_t) { return p.verify == VerifyMethod::kGreedy && !IsGreedy(p); }},
     {{"verify", "temperature", "top_k"},
-     "verify = token, block, tree, traversal or target_only in a greedy sequence (temperature < "
-     "1e-5 or top_k = 1)",
+     "verify = token, block, tree, traversal, target_only, typical or threshold in a greedy "
+     "sequence (temperature < 1e-5 or top_k = 1)",
      "a greedy sequence has no coins to throw",
      "take verify = auto",
-     [](const P& p, int32_t) { return p.verify > VerifyMethod::kExactMatch && IsGreedy(p); }},
+     [](const P& p, int32_t) {
+       const bool takes_greedy =
+           p.verify == VerifyMethod::kRelaxed || p.verify == VerifyMethod::kSynthetic;
+       return p.verify > VerifyMethod::kExactMatch && !takes_greedy && IsGreedy(p);
+     }},
+    {{"verify", "typical_epsilon", "typical_delta"},
+     "typical_epsilon or typical_delta set, verify other than typical",
+     "they would be ignored",
+     "set verify = typical, or leave them out",
+     [](const P& p, int32_t) {
+       const P none;
+       return p.verify != VerifyMethod::kTypical &&
+              (p.typical_epsilon != none.typical_epsilon || p.typical_delta != none.typical_delta);
+     }},
+    {{"verify", "relaxed_n", "relaxed_delta", "relaxed_thinking"},
+     "relaxed_n, relaxed_delta or relaxed_thinking set, verify other than relaxed",
+     "they would be ignored",
+     "set verify = relaxed, or leave them out",
+     [](const P& p, int32_t) {
+       const P none;
+       return p.verify != VerifyMethod::kRelaxed &&
+              (p.relaxed_n != none.relaxed_n || p.relaxed_delta != none.relaxed_delta ||
+               p.relaxed_thinking);
+     }},
+    {{"verify", "threshold_single", "threshold_acc"},
+     "threshold_single or threshold_acc set, verify other than threshold",
+     "they would be ignored",
+     "set verify = threshold, or leave them out",
+     [](const P& p, int32_t) {
+       return p.verify != VerifyMethod::kThreshold &&
+              (p.threshold_single != 1 || p.threshold_acc != 1);
+     }},
+    {{"verify", "synthetic_rates"},
+     "synthetic_rates without verify = synthetic, or the other way round",
+     "the method accepts by these rates and by nothing else",
+     "give both, or neither",
+     [](const P& p, int32_t) {
+       return (p.verify == VerifyMethod::kSynthetic) == p.synthetic_rates.empty();
+     }},
+    {{"rng", "verify"},
+     "rng = sglang and verify other than auto, exact_match or greedy",
+     "SGLang's generator has noise for each id and no coins for such a method",
+     "take verify = auto, or rng = philox",
+     [](const P& p, int32_t) {
+       return p.rng == Rng::kSglang && p.verify > VerifyMethod::kExactMatch;
+     }},
+    {{"rng", "top_p", "top_k", "min_p"},
+     "rng = sglang and top_p, top_k or min_p",
+     "SGLang then ties its noise to the rank of an id in a sort, and not to the id",
+     "leave the filters out, or take rng = philox",
+     [](const P& p, int32_t vocab_size) {
+       const bool has_top_k = p.top_k > 1 && p.top_k < vocab_size;
+       return p.rng == Rng::kSglang && !IsGreedy(p) && (p.top_p < 1 || has_top_k || p.min_p > 0);
+     }},
+    {{"rng", "draft_top_p", "draft_top_k", "draft_min_p"},
+     "rng = sglang and draft_top_p, draft_top_k or draft_min_p",
+     "SGLang then ties its noise to the rank of an id in a sort, and not to the id",
+     "leave the filters out, or take rng = philox",
+     [](const P& p, int32_t vocab_size) {
+       const bool has_top_k = p.draft.top_k > 0 && p.draft.top_k < vocab_size;
+       return p.rng == Rng::kSglang && (p.draft.top_p < 1 || has_top_k || p.draft.min_p > 0);
+     }},
     {{"n", "temperature", "top_k"},
      "n > 1 in a greedy sequence",
      "all of them would be the same text",
@@ -62,19 +123,20 @@ constexpr ParamRule kRules[] = {
               (p.no_repeat_ngram_window > 0 || !p.no_repeat_ngram_whitelist.empty());
      }},
     {{"thinking_budget", "thinking_start_id", "thinking_end_ids"},
-     "thinking_budget >= 0 without thinking_start_id or thinking_end_ids",
+     "thinking_budget >= 0 or relaxed_thinking, without thinking_start_id or thinking_end_ids",
      "a thought could not be told from the rest, or not be closed",
-     "name the model's markers or a thinking_preset, or set thinking_budget = -1",
+     "name the model's markers or a thinking_preset, or set thinking_budget = -1 and "
+     "relaxed_thinking = 0",
      [](const P& p, int32_t) {
-       return p.thinking.budget >= 0 &&
+       return (p.thinking.budget >= 0 || p.relaxed_thinking) &&
               (p.thinking.start_id == kNoToken || p.thinking.end_ids.empty());
      }},
     {{"thinking_budget", "thinking_start_id", "thinking_end_ids", "thinking_newline_id"},
-     "thinking ids or a thinking_preset set, thinking_budget = -1",
+     "thinking ids or a thinking_preset set, thinking_budget = -1 and no relaxed_thinking",
      "without a budget they would be ignored",
      "set thinking_budget = 0 or more, or leave them out",
      [](const P& p, int32_t) {
-       return p.thinking.budget < 0 &&
+       return p.thinking.budget < 0 && !p.relaxed_thinking &&
               (p.thinking.start_id != kNoToken || !p.thinking.end_ids.empty() ||
                p.thinking.newline_id != kNoToken);
      }},
@@ -90,8 +152,6 @@ constexpr ParamRule kRules[] = {
      [](const P& p, int32_t) { return !p.logprob_token_ids.empty() && p.logprobs < 0; }},
 };
 
-constexpr std::string_view kLossy = "it changes the distribution of the output, and is not built";
-constexpr std::string_view kTakeAuto = "take verify = auto, which is lossless";
 constexpr std::string_view kOneConstraint = "a sequence has one constraint, with one text";
 constexpr std::string_view kNameKind =
     "set grammar_kind, and the text in specd_params.grammar (Python: "
@@ -119,12 +179,10 @@ constexpr RefusedName kRefused[] = {
     {"beam_width", "", kNoBeams, kTakeSamples},
     {"length_penalty", "", kNoBeams, kTakeSamples},
     {"early_stopping", "", kNoBeams, kTakeSamples},
-    {"rng", "", "coins come from Philox4x32-10 alone; SGLang's generator is not built",
-     "leave it out"},
-    {"verify", "typical", kLossy, kTakeAuto},
-    {"verify", "relaxed", kLossy, kTakeAuto},
-    {"verify", "threshold", kLossy, kTakeAuto},
-    {"verify", "synthetic", kLossy, kTakeAuto},
+    {"verify", "standard", "vLLM's rule for sampled drafts is called token here",
+     "take verify = token, or auto"},
+    {"verify", "fly", "it changes the distribution of the output, and is not built",
+     "take verify = auto, which is lossless"},
     {"guided_decoding", "", kOneConstraint, kNameKind},
     {"response_format", "", kOneConstraint, kNameKind},
     {"grammar", "", kOneConstraint, kNameKind},

@@ -49,8 +49,10 @@ constexpr Allowed OneOf(std::span<const std::string_view> names) { return {.choi
 constexpr double kTokensMax = 2147483647;
 
 // The index is the value in the struct and on the wire; peers have no numbers for these names.
-constexpr std::string_view kMethods[] = {"auto",  "greedy", "exact_match", "token",
-                                         "block", "tree",   "traversal",   "target_only"};
+constexpr std::string_view kMethods[] = {"auto",    "greedy",  "exact_match", "token",
+                                         "block",   "tree",    "traversal",   "target_only",
+                                         "typical", "relaxed", "threshold",   "synthetic"};
+constexpr std::string_view kRngs[] = {"philox", "sglang"};
 constexpr std::string_view kGrammarKinds[] = {"none", "json",   "json_object",   "regex",
                                               "ebnf", "choice", "structural_tag"};
 constexpr std::string_view kKeyOrders[] = {"schema", "any"};
@@ -113,6 +115,9 @@ struct TextOfRange {
   std::string operator()(const std::vector<TokenId>&) const {
     return row.max_count == 0 ? fmt::format("at most vocab_size ids in {}", kIdRange)
                               : fmt::format("at most {} ids in {}", row.max_count, kIdRange);
+  }
+  std::string operator()(const std::vector<double>&) const {
+    return fmt::format("at most {} numbers in {}", row.max_count, RangeText(row.range));
   }
   std::string operator()(const std::vector<TokenBias>&) const {
     return fmt::format("at most {} ids in {}, each once, biases in {}", row.max_count, kIdRange,

@@ -40,7 +40,8 @@ using AnyParamPlace =
     std::variant<ParamPlace<double>, ParamPlace<int64_t>, ParamPlace<uint64_t>, ParamPlace<bool>,
                  ParamPlace<TokenId>, ChoicePlace, ParamPlace<std::vector<TokenId>>,
                  ParamPlace<std::vector<TokenBias>>, ParamPlace<std::vector<std::vector<TokenId>>>,
-                 ParamPlace<std::vector<std::string>>, ParamPlace<std::vector<ProcessorParams>>>;
+                 ParamPlace<std::vector<std::string>>, ParamPlace<std::vector<ProcessorParams>>,
+                 ParamPlace<std::vector<double>>>;
 
 // An interval of numbers; an infinite end is no bound.
 struct ParamRange {

@@ -30,7 +30,10 @@ bool IsGreedy(const SequenceParams& params) {
 }
 
 VerifyMethod SequenceMethod(const SequenceParams& params) {
-  return IsGreedy(params) ? VerifyMethod::kGreedy : params.verify;
+  if (IsLossy(params.verify)) return params.verify;
+  if (IsGreedy(params)) return VerifyMethod::kGreedy;
+  const bool is_auto = params.verify == VerifyMethod::kAuto;
+  return is_auto && params.rng == Rng::kSglang ? VerifyMethod::kExactMatch : params.verify;
 }
 
 VerifyMethod ResolveMethod(VerifyMethod sequence_method, const DraftShape& draft) {
@@ -55,6 +58,20 @@ Filters MakeFilters(const SequenceParams& params, int32_t vocab_size) {
 
 Filters MakeFilters(const DraftParams& params, int32_t vocab_size) {
   return FiltersFrom(params, vocab_size);
+}
+
+LossyRule MakeLossyRule(const SequenceParams& params) {
+  LossyRule rule;
+  const bool is_typical = params.verify == VerifyMethod::kTypical;
+  rule.epsilon = params.typical_epsilon;
+  rule.delta = is_typical ? params.typical_delta : params.relaxed_delta;
+  rule.single = params.threshold_single;
+  rule.acc = params.threshold_acc;
+  rule.num_best = static_cast<int32_t>(params.relaxed_n);
+  rule.only_thoughts = params.relaxed_thinking;
+  rule.is_greedy = IsGreedy(params);
+  rule.num_rates = static_cast<int32_t>(params.synthetic_rates.size());
+  return rule;
 }
 
 Penalties MakePenalties(const SequenceParams& params) {

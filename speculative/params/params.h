@@ -29,6 +29,7 @@ inline constexpr int64_t kLogprobsMax = 64;
 inline constexpr size_t kLogprobTokenIdsMax = 64;
 inline constexpr int64_t kSamplesMax = 64;  // n
 inline constexpr size_t kProcessorsMax = 8;
+inline constexpr size_t kSyntheticRatesMax = 64;  // a rate for each depth of a draft
 inline constexpr size_t kStopStringsMax = 1024;
 inline constexpr size_t kStopRegexMax = 64;
 inline constexpr size_t kStopBytesMax = 32 * 1024;  // of all stop strings together
@@ -95,8 +96,9 @@ inline constexpr double kGreedyTemperature = 1e-5;
 bool IsGreedy(const SequenceParams& params);
 
 // Returns the method that a sequence is opened with, which its engine is told. It is kGreedy for
-// every greedy sequence, and otherwise the method that was asked for. kAuto stays kAuto, because
-// the drafts of each round decide it.
+// every greedy sequence, unless a lossy method was asked for, and otherwise the method that was
+// asked for. kAuto stays kAuto, because the drafts of each round decide it. With SGLang's generator
+// kAuto is kExactMatch, because that generator has no other coins.
 VerifyMethod SequenceMethod(const SequenceParams& params);
 
 struct DraftShape {
@@ -120,6 +122,9 @@ float ScaleFor(double temperature);
 Filters MakeFilters(const SequenceParams& params, int32_t vocab_size);
 // Makes the filters that a drafter declares.
 Filters MakeFilters(const DraftParams& params, int32_t vocab_size);
+
+// Makes the rule of a lossy method, except `rates`: a round sets it to those of its sequence.
+LossyRule MakeLossyRule(const SequenceParams& params);
 
 Penalties MakePenalties(const SequenceParams& params);
 

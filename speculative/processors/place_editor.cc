@@ -26,6 +26,7 @@ void PlaceEditor::Merge() {
 PlaceEdits PlaceEditor::Finish() {
   PlaceEdits place;
   place.forced = forced_;
+  place.in_thought = in_thought_;
   // A constraint may cancel the forced token (SequenceGrammar), and then these edits hold.
   Merge();
   for (size_t i = begin_; i < pool_->size(); ++i) {

@@ -26,6 +26,8 @@ class PlaceEditor {
   void AddBias(TokenId id, float bias) { Add({.id = id, .bias = bias}); }
   // Makes the id the only token of this place; no earlier step matters. The last call wins.
   void Force(TokenId id);
+  // Says that a thought is open at this place.
+  void NoteThought() { in_thought_ = true; }
 
   // ---- for RowRules.
   // Counts a token of the draft prefix for the penalties.
@@ -43,6 +45,7 @@ class PlaceEditor {
   const size_t begin_;  // where this place's entries begin in the pool
   FixedList<TokenEdit>* pool_;
   TokenId forced_ = kNoToken;
+  bool in_thought_ = false;
 };
 
 }  // namespace specd

@@ -36,7 +36,7 @@ std::optional<ThinkingParams> FindThinkingPreset(std::string_view name) {
 ThinkingBudget::ThinkingBudget(const ThinkingParams& params)
     : params_(params), fallback_(params.end_ids.size() + 1) {
   const std::vector<TokenId>& end = params_.end_ids;
-  SPECD_CHECK(params_.budget >= 0 && !end.empty());
+  SPECD_CHECK(!end.empty());
   for (size_t size = 2; size <= end.size(); ++size) {
     size_t border = fallback_[size - 1];
     while (border > 0 && end[border] != end[size - 1]) border = fallback_[border];
@@ -66,7 +66,9 @@ void ThinkingBudget::Advance(const TokenHistory& history, size_t num_new) {
 void ThinkingBudget::Apply(const TokenHistory& history, PlaceEditor* place) const {
   Thought thought = kept_;
   for (TokenId id : history.tokens.subspan(history.num_kept)) Step(id, &thought);
-  if (!thought.open || thought.num_tokens < params_.budget) return;
+  if (!thought.open) return;
+  place->NoteThought();
+  if (params_.budget < 0 || thought.num_tokens < params_.budget) return;
   const std::span<const TokenId> outputs = history.outputs();
   const bool after_newline = !outputs.empty() && outputs.back() == params_.newline_id;
   const bool wants_newline =

@@ -22,7 +22,8 @@ std::optional<ThinkingParams> FindThinkingPreset(std::string_view name);
 
 class ThinkingBudget : public Processor {
  public:
-  // REQUIRES: params.budget >= 0 and end_ids is not empty.
+  // With a budget below 0 nothing is forced, and places only know that a thought is open. REQUIRES:
+  // end_ids is not empty.
   explicit ThinkingBudget(const ThinkingParams& params);
 
   size_t max_edits() const override { return 0; }

@@ -99,6 +99,18 @@ void CallRunner::PackAll(std::span<const Input> inputs, std::span<Result> result
 
 // ---- SampleDraft
 
+namespace {
+
+// SGLang's generator has one draw at a position, and no coins.
+bool TakesCoins(const DraftInput& input) {
+  if (input.sampling == DraftSampling::kTopK) return false;
+  return input.sampling != DraftSampling::kWithReplacement || input.num_children > 1;
+}
+constexpr std::string_view kOneDraw =
+    "rng = sglang has one draw at a position: ask for 1 child with replacement, or for the top ids";
+
+}  // namespace
+
 bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
   *result = DraftResult{};
   result->sequence = input.sequence;
@@ -123,6 +135,7 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
   if (input.mask_row != -1 && !sequence->draft_edits) {
     return Refuse("mask_row was given, but the sequence was opened without draft_edits", result);
   }
+  if (sequence->rng == Rng::kSglang && TakesCoins(input)) return Refuse(kOneDraw, result);
   const auto task_index = static_cast<size_t>(parts_.scratch->num_tasks);
   PlaceEdits& place = *parts_.scratch->PlacesOf(task_index);
   place = PlaceEdits{};
@@ -140,6 +153,8 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
   task.sampling = input.sampling;
   task.num_children = input.num_children;
   task.first_node = input.first_node;
+  task.rng = sequence->rng;
+  task.rng_offset = sequence->rng_offset;
   if (sequence->draft_edits) {
     if (sequence->last_round != stamp_) sequence->rules.BeginRound();
     sequence->last_round = stamp_;

@@ -226,6 +226,10 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   task.target_filters = sequence->target_filters;
   task.draft_filters = sequence->draft_filters;
   task.draft_edits = sequence->draft_edits;
+  task.lossy = sequence->lossy;
+  task.lossy.rates = sequence->rates.data();
+  task.rng = sequence->rng;
+  task.rng_offset = sequence->rng_offset;
   task.scores = sequence->scores;
   task.scores.chosen = sequence->logprob_token_ids.data();
   PackPlaces(input, sequence, &task, scratch->PlacesOf(task_index), &scratch->mask_jobs);

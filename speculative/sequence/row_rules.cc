@@ -25,9 +25,13 @@ absl::Status CheckHistoryLength(int64_t num_tokens, const SequenceParams& params
       params.max_tokens, kHistoryTokensMax, num_tokens));
 }
 
+bool WatchesThoughts(const SequenceParams& params) {
+  return params.thinking.budget >= 0 || params.relaxed_thinking;
+}
+
 absl::Status CheckThinking(const ThinkingParams& params) {
   const auto at = std::find(params.end_ids.begin(), params.end_ids.end(), params.start_id);
-  if (params.budget < 0 || at == params.end_ids.end()) return absl::OkStatus();
+  if (at == params.end_ids.end()) return absl::OkStatus();
   return absl::InvalidArgumentError(fmt::format(
       "thinking_end_ids: {} is thinking_start_id too, so closing a thought would open the next; "
       "name markers that differ",
@@ -75,8 +79,10 @@ absl::Status RowRules::AddProcessors(const SequenceParams& params, const Sequenc
     add(*std::move(processor));
   }
   // Last, because a forced id overrides every earlier step.
-  if (absl::Status status = CheckThinking(params.thinking); !status.ok()) return status;
-  if (params.thinking.budget >= 0) add(std::make_unique<ThinkingBudget>(params.thinking));
+  if (WatchesThoughts(params)) {
+    if (absl::Status status = CheckThinking(params.thinking); !status.ok()) return status;
+    add(std::make_unique<ThinkingBudget>(params.thinking));
+  }
 
   if (processors_.empty()) {
     history_ = FixedList<TokenId>(static_cast<size_t>(limits.max_draft));

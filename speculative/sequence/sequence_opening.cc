@@ -106,6 +106,11 @@ absl::Status SequenceOpening::CheckHistory(const SequenceParams& params,
   const int32_t vocab_size = limits_.vocab_size;
   if (absl::Status s = CheckIds(history.prompt, "prompt", vocab_size); !s.ok()) return s;
   if (absl::Status s = CheckIds(history.outputs, "outputs", vocab_size); !s.ok()) return s;
+  if (params.rng == Rng::kSglang && history.prompt.empty()) {
+    return absl::InvalidArgumentError(
+        "prompt_ids: rng = sglang counts positions from the first token of the prompt, and no "
+        "prompt was given; give its ids, or set rng = philox");
+  }
   if (history.finish_reason != FinishReason::kNone ||
       history.outputs.size() < static_cast<size_t>(params.max_tokens)) {
     return absl::OkStatus();
@@ -140,6 +145,10 @@ absl::StatusOr<Sequence> SequenceOpening::Build(const SequenceParams& params,
   sequence.target_filters = MakeFilters(params, vocab_size);
   sequence.draft_filters = MakeFilters(params.draft, vocab_size);
   sequence.draft_edits = params.draft.edits;
+  sequence.lossy = MakeLossyRule(params);
+  sequence.rates.assign(params.synthetic_rates.begin(), params.synthetic_rates.end());
+  sequence.rng = params.rng;
+  sequence.rng_offset = static_cast<uint32_t>(history.prompt.size()) - 1;
   sequence.scores = MakeScoreRequest(params);
   sequence.logprob_token_ids = params.logprob_token_ids;
   sequence.min_tokens = params.min_tokens;

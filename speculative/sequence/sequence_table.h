@@ -46,6 +46,10 @@ struct Sequence {
   Filters target_filters;
   Filters draft_filters;
   bool draft_edits = false;
+  LossyRule lossy;           // except `rates`: a round sets it to those of this struct
+  std::vector<float> rates;  // of `synthetic`
+  Rng rng = Rng::kPhilox;
+  uint32_t rng_offset = 0;
   ScoreRequest scores;  // except `chosen`: a round sets it to logprob_token_ids of this struct
   std::vector<TokenId> logprob_token_ids;
   int64_t min_tokens = 0;

@@ -57,6 +57,22 @@ class CountersTest(ProcessTest):
         self.assertIn(f"stopped after {rounds} rounds, {total['tokens']} tokens, {total['drafts']} drafts of which "
                       f"{total['accepted']} accepted", daemon.stderr)
 
+    def test_lossy_methods_are_refused_by_name_or_counted(self):
+        daemon = self.daemon()
+        lossy = ("--prompt=The daemon", "--max_tokens=8", "--print=none", "--verify=relaxed")
+        refused = self.engine(*lossy)
+        self.assertNotEqual(refused.wait(), 0)
+        self.assertIn("--allow_lossy", refused.stderr)
+        self.stop(daemon)
+        daemon = self.daemon("--allow_lossy")
+        engine = self.engine(*lossy)
+        self.assertEqual(engine.wait(), 0, engine.stderr)
+        rounds = self.stats()[("lossy_sequence_rounds",)]["value"]
+        self.assertGreater(rounds, 0)
+        self.run_engine()
+        self.assertEqual(self.stats()[("lossy_sequence_rounds",)]["value"], rounds)
+        self.stop(daemon)
+
     def test_sequences_and_text_are_counted(self):
         daemon = self.daemon()
         client = self.client("--streams=2")

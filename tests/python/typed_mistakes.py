@@ -6,7 +6,7 @@ import specd
 engine = specd.Engine("embedded:cpu", vocab_size="8")  # error: arg-type
 specd.SamplingParams(temprature=1.0)  # error: call-arg
 params = specd.SamplingParams(temperature="hot")  # error: arg-type
-specd.SamplingParams(verify="typical")  # error: arg-type
+specd.SamplingParams(verify="fly")  # error: arg-type
 specd.SamplingParams(stop_token_ids=2)  # error: arg-type
 sequence = engine.open(7)  # error: arg-type
 engine.verify(np.eye(8), {sequence: "abc"})  # error: dict-item

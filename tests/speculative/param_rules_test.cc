@@ -115,6 +115,65 @@ TEST_SUITE("unit") {
     Has(RefusalOf([](P& p) { p.thinking = {-1, 1, {2}, -2}; }), "thinking_newline_id: -2");
   }
 
+  TEST_CASE("numbers of a lossy method need that method, and some methods need theirs") {
+    Has(RefusalOf([](P& p) { p.typical_epsilon = .5; }), "verify = auto, typical_epsilon = 0.5");
+    Has(RefusalOf([](P& p) { p.relaxed_n = 2; }), "set verify = relaxed");
+    Has(RefusalOf([](P& p) { p.relaxed_delta = .5; }), "set verify = relaxed");
+    Has(RefusalOf([](P& p) { p.threshold_acc = .5; }), "set verify = threshold");
+    Has(RefusalOf([](P& p) { p.synthetic_rates = {.5}; }), "synthetic_rates = 1 entry");
+    Has(RefusalOf([](P& p) { p.verify = VerifyMethod::kSynthetic; }), "synthetic_rates = empty");
+    Has(RefusalOf([](P& p) {
+          p.verify = VerifyMethod::kSynthetic;
+          p.synthetic_rates = {.5, 1.5};
+        }),
+        "synthetic_rates[1] = 1.5 is outside 0 .. 1");
+    Has(RefusalOf([](P& p) {
+          p.verify = VerifyMethod::kSynthetic;
+          p.synthetic_rates.assign(65, 1);
+        }),
+        "at most 64");
+    Has(RefusalOf([](P& p) { p.verify = VerifyMethod::kTypical, p.typical_epsilon = 1.5; }),
+        "typical_epsilon = 1.5 is outside 0 .. 1");
+    Has(RefusalOf([](P& p) { p.verify = VerifyMethod::kRelaxed, p.relaxed_thinking = true; }),
+        "thinking_start_id");
+    CHECK(RefusalOf([](P& p) {
+            p.verify = VerifyMethod::kRelaxed;
+            p.relaxed_thinking = true;
+            p.thinking = {-1, 1, {2}, kNoToken};
+          }).empty());
+    for (const VerifyMethod method : {VerifyMethod::kTypical, VerifyMethod::kThreshold}) {
+      CHECK(RefusalOf([&](P& p) { p.verify = method; }).empty());
+      Has(RefusalOf([&](P& p) { p.verify = method, p.temperature = 0; }), "no coins");
+    }
+    CHECK(RefusalOf([](P& p) { p.verify = VerifyMethod::kRelaxed, p.temperature = 0; }).empty());
+  }
+
+  TEST_CASE("SGLang's generator has no coins for other methods, and none for filters") {
+    const auto sglang = [](const std::function<void(P&)>& change) {
+      return RefusalOf([&](P& p) {
+        p.rng = Rng::kSglang;
+        change(p);
+      });
+    };
+    CHECK(sglang([](P&) {}).empty());
+    CHECK(sglang([](P& p) { p.verify = VerifyMethod::kExactMatch; }).empty());
+    CHECK(sglang([](P& p) { p.temperature = 0; }).empty());
+    CHECK(sglang([](P& p) { p.top_k = 1; }).empty());
+    CHECK(sglang([](P& p) { p.top_k = 8; }).empty());
+    for (const VerifyMethod method :
+         {VerifyMethod::kToken, VerifyMethod::kBlock, VerifyMethod::kTree, VerifyMethod::kTraversal,
+          VerifyMethod::kTargetOnly, VerifyMethod::kTypical}) {
+      Has(sglang([&](P& p) { p.verify = method; }), "rng = sglang, verify = ");
+    }
+    Has(sglang([](P& p) { p.top_p = .9; }), "rank of an id");
+    Has(sglang([](P& p) { p.top_k = 7; }), "rank of an id");
+    Has(sglang([](P& p) { p.min_p = .1; }), "rank of an id");
+    Has(sglang([](P& p) { p.draft.top_k = 3; }), "draft_top_k = 3");
+    SequenceParams params;
+    params.rng = Rng::kSglang;
+    CHECK(SequenceMethod(params) == VerifyMethod::kExactMatch);
+  }
+
   TEST_CASE("ids whose logprobs are wanted need logprobs") {
     Has(RefusalOf([](P& p) { p.logprob_token_ids = {1, 2}; }), "logprob_token_ids = 2 entries");
     CHECK(RefusalOf([](P& p) { p.logprob_token_ids = {1, 2}, p.logprobs = 0; }).empty());
@@ -209,7 +268,6 @@ TEST_SUITE("unit") {
   TEST_CASE("a refused name says what to do instead; an unknown one is nobody's") {
     CHECK(RefusedParam("best_of")->find("logprobs = 0") != std::string::npos);
     CHECK(RefusedParam("best_of")->find("cumulative_logprob") != std::string::npos);
-    CHECK(RefusedParam("rng", "sglang")->find("Philox") != std::string::npos);
     CHECK(RefusedParam("json")->find("set grammar_kind") != std::string::npos);
     CHECK(RefusedParam("structured_outputs")->find("called grammar_kind") != std::string::npos);
     CHECK(RefusedParam("whitespace_pattern")->find("grammar_whitespace") != std::string::npos);
@@ -224,11 +282,12 @@ TEST_SUITE("unit") {
     }
     CHECK(RefusedParam("json_schema")->find("specd.StructuredOutputs") != std::string::npos);
     CHECK(RefusedParam("thinking_token_budget")->find("thinking_budget") != std::string::npos);
-    for (const char* method : {"typical", "relaxed", "threshold", "synthetic"}) {
+    for (const char* method : {"standard", "fly"}) {
       REQUIRE(RefusedParam("verify", method).has_value());
       CHECK(RefusedParam("verify", method)->find(method) != std::string::npos);
     }
-    for (const char* method : {"block", "tree", "traversal", "target_only"}) {
+    for (const char* method : {"block", "tree", "traversal", "target_only", "typical", "relaxed",
+                               "threshold", "synthetic"}) {
       CHECK(!RefusedParam("verify", method).has_value());
     }
     CHECK(!RefusedParam("verify").has_value());

@@ -37,7 +37,16 @@ struct WriteOther {
 TEST_SUITE("unit") {
   TEST_CASE("the table has every field of the struct once, in its order") {
     const char* const fields[] = {"verify",
+                                  "typical_epsilon",
+                                  "typical_delta",
+                                  "relaxed_n",
+                                  "relaxed_delta",
+                                  "relaxed_thinking",
+                                  "threshold_single",
+                                  "threshold_acc",
+                                  "synthetic_rates",
                                   "seed",
+                                  "rng",
                                   "n",
                                   "temperature",
                                   "top_p",

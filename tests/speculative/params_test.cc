@@ -197,8 +197,11 @@ TEST_SUITE("unit") {
     SequenceParams params;
     params.verify = VerifyMethod::kBlock;
     CheckAllowed(params);
-    params.verify = static_cast<VerifyMethod>(8);
-    CheckRefused(params, {"verify = 8", "7 (target_only)"});
+    params.verify = static_cast<VerifyMethod>(12);
+    CheckRefused(params, {"verify = 12", "11 (synthetic)"});
+    params = {};
+    params.rng = static_cast<Rng>(2);
+    CheckRefused(params, {"rng = 2", "1 (sglang)"});
     params = {};
     params.filter_order = static_cast<FilterOrder>(2);
     CheckRefused(params, {"filter_order = 2", "1 (joint)"});

@@ -42,4 +42,37 @@ RoundTrees::RoundTrees(RoundCase* round, int32_t batch, uint64_t seed) {
   }
 }
 
+void RoundTrees::MakeLossy(RoundCase* round, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto number = [&random] { return static_cast<double>(random() % 9) / 8; };
+  rates_ = {.75f, .5f, .875f};
+  for (size_t i = 0; i < trees_.size(); ++i) {
+    Task& task = round->task(static_cast<int32_t>(i));
+    if (task.draft.target_argmax != nullptr) continue;
+    if (random() % 5 == 0) {
+      task.rng = Rng::kSglang;
+      task.rng_offset = static_cast<uint32_t>(random());
+      task.target_filters = task.draft_filters = {};
+      task.method = VerifyMethod::kExactMatch;
+      task.sampling = DraftSampling::kWithReplacement;
+      if (task.kind == TaskKind::kSampleDraft) task.num_children = 1;
+      continue;
+    }
+    if (task.kind != TaskKind::kVerify) continue;
+    constexpr auto kFirst = static_cast<uint32_t>(VerifyMethod::kTypical);
+    task.method = static_cast<VerifyMethod>(kFirst + random() % 4);
+    task.lossy.epsilon = number() / 2;
+    task.lossy.delta = number();
+    task.lossy.single = number();
+    task.lossy.acc = number();
+    task.lossy.num_best = static_cast<int32_t>(random() % 6);
+    task.lossy.only_thoughts = random() % 8 == 0;
+    task.lossy.is_greedy = task.method != VerifyMethod::kTypical &&
+                           task.method != VerifyMethod::kThreshold && random() % 3 == 0;
+    if (task.lossy.is_greedy) task.target_filters = {};
+    task.lossy.rates = rates_.data();
+    task.lossy.num_rates = static_cast<int32_t>(rates_.size());
+  }
+}
+
 }  // namespace specd

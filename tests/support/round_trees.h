@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "tests/support/round_case.h"
@@ -14,6 +15,9 @@ namespace specd {
 class RoundTrees {
  public:
   RoundTrees(RoundCase* round, int32_t batch, uint64_t seed);
+  // Gives the tasks with rows lossy methods with random numbers, or SGLang's generator. It changes
+  // chains too, if the drafts of the round have no side channel.
+  void MakeLossy(RoundCase* round, uint64_t seed);
   RoundTrees(const RoundTrees&) = delete;
   RoundTrees& operator=(const RoundTrees&) = delete;
 
@@ -24,6 +28,7 @@ class RoundTrees {
     std::vector<uint32_t> draft_rows;
   };
   std::vector<Tree> trees_;
+  std::vector<float> rates_;
 };
 
 }  // namespace specd

@@ -193,18 +193,11 @@ std::vector<int32_t> ParentsOf(const VerifyCase& verify_case) {
 }
 
 std::string_view MethodName(VerifyMethod method) {
-  constexpr std::pair<Method, std::string_view> kNames[] = {{Method::kAuto, "auto"},
-                                                            {Method::kGreedy, "greedy"},
-                                                            {Method::kExactMatch, "exact_match"},
-                                                            {Method::kToken, "token"},
-                                                            {Method::kBlock, "block"},
-                                                            {Method::kTree, "tree"},
-                                                            {Method::kTraversal, "traversal"},
-                                                            {Method::kTargetOnly, "target_only"}};
-  for (const auto& [known, name] : kNames) {
-    if (known == method) return name;
-  }
-  return "unknown";
+  constexpr std::string_view kNames[] = {"auto",    "greedy",  "exact_match", "token",
+                                         "block",   "tree",    "traversal",   "target_only",
+                                         "typical", "relaxed", "threshold",   "synthetic"};
+  const auto index = static_cast<size_t>(method);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 }  // namespace specd::bench

@@ -36,7 +36,7 @@ constexpr Section kSections[] = {
 // Indexed by the index of a row's place.
 constexpr std::string_view kTypes[] = {"number",   "integer", "64-bit seed", "flag",
                                        "token id", "choice",  "ids",         "id: number",
-                                       "id lists", "texts",   "processors"};
+                                       "id lists", "texts",   "processors",  "numbers"};
 static_assert(std::size(kTypes) == std::variant_size_v<AnyParamPlace>);
 
 constexpr std::string_view kHead = R"(# Parameters

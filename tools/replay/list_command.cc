@@ -79,7 +79,7 @@ class RoundList {
                 fmt::format("{:.3f}", time_ms),
                 HandleText(answer.sequence),
                 std::string(request),
-                task == nullptr ? "-" : std::string(NameOf(task->method)),
+                task == nullptr ? "-" : MethodText(task->method),
                 number(task == nullptr ? 0 : task->round_base),
                 number(drafted),
                 {number(accepted), drafted == 0 ? Colour::kNone
@@ -125,7 +125,7 @@ void PrintSequences(const CommandOptions& options, const SequenceBook& book) {
     const bool is_error = entry.reason == FinishReason::kError;
     table.Add({HandleText(opening.sequence),
                opening.request_id,
-               std::string(NameOf(opening.method)),
+               MethodText(opening.method),
                opening.constraint,
                fmt::format("{}", entry.num_rounds),
                fmt::format("{}", entry.first_round),

@@ -12,8 +12,9 @@ namespace {
 
 using Words = std::span<const std::string_view>;
 
-constexpr std::array<std::string_view, 8> kMethods = {
-    "auto", "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only"};
+constexpr std::array<std::string_view, 12> kMethods = {
+    "auto",      "greedy",      "exact_match", "token",   "block",     "tree",
+    "traversal", "target_only", "typical",     "relaxed", "threshold", "synthetic"};
 constexpr std::array<std::string_view, 7> kStatuses = {
     "ok",      "finished",     "bad_distribution", "unknown_sequence",
     "invalid", "device_error", "aborted",          "not_ready"};
@@ -50,6 +51,9 @@ bool Find(Words words, std::string_view name, E* value) {
 }  // namespace
 
 std::string_view NameOf(VerifyMethod method) { return WordOf(kMethods, method); }
+std::string MethodText(VerifyMethod method) {
+  return fmt::format("{}{}", NameOf(method), IsLossy(method) ? " (lossy)" : "");
+}
 std::string_view NameOf(RoundStatus status) { return WordOf(kStatuses, status); }
 std::string_view NameOf(FinishReason reason) { return WordOf(kReasons, reason); }
 std::string_view NameOf(OutcomeStatus status) { return WordOf(kOutcomes, status); }

@@ -12,6 +12,8 @@
 namespace specd::replay {
 
 std::string_view NameOf(VerifyMethod method);
+// The name, and that the method is lossy if it is.
+std::string MethodText(VerifyMethod method);
 std::string_view NameOf(RoundStatus status);
 std::string_view NameOf(FinishReason reason);
 std::string_view NameOf(OutcomeStatus status);

@@ -114,6 +114,31 @@ std::string WhyOfChoice(const PlaceView& view, const Numbers& number) {
                            sum);
 }
 
+// A bound says that the rule was asked: the token of the place is no draft token.
+std::string WhyOfLossy(const PlaceView& view, const Numbers& number) {
+  const bool stands = view.verdict == ShownVerdict::kStands;
+  if (view.decision.bound < 0) {
+    return stands ? "accepted: it is the token of the place"
+                  : "rejected: the place has another token";
+  }
+  const std::string bound = number("the bound", view.decision.bound);
+  if (view.accept_coin.has_value()) {
+    const std::string u = number("u", view.accept_coin);
+    if (stands && *view.accept_coin >= view.decision.bound) {
+      return fmt::format("accepted by a lossy rule: p reaches threshold_single; {} is not below {}",
+                         u, bound);
+    }
+    return fmt::format("{} by a lossy rule: {} is {} {}", stands ? "accepted" : "rejected", u,
+                       stands ? "below" : "not below", bound);
+  }
+  const std::string p = number("p", view.p);
+  if (stands) return fmt::format("accepted by a lossy rule: {} reaches {}", p, bound);
+  return fmt::format(
+      "rejected: the place has another token, and the lossy rule does not take {} "
+      "with {}",
+      p, bound);
+}
+
 std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
   const PlaceDecision& d = view.decision;
   const bool stands = view.verdict == ShownVerdict::kStands;
@@ -145,6 +170,11 @@ std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
       return WhyOfBlock(view, number);
     case VerifyMethod::kTargetOnly:
       return WhyOfChoice(view, number);
+    case VerifyMethod::kTypical:
+    case VerifyMethod::kRelaxed:
+    case VerifyMethod::kThreshold:
+    case VerifyMethod::kSynthetic:
+      return WhyOfLossy(view, number);
     case VerifyMethod::kTree:
     case VerifyMethod::kTraversal:
       return WhyOfTree(view, number);
@@ -277,7 +307,9 @@ std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
 
 std::string_view DrawnFrom(const PlaceView& view) {
   if (view.decision.residual_mass < 0) return "p";
-  if (view.task->method == VerifyMethod::kTargetOnly) return "p without the children";
+  const VerifyMethod method = view.task->method;
+  const bool chooses = method == VerifyMethod::kTargetOnly || method == VerifyMethod::kThreshold;
+  if (chooses) return "p without the children";
   return DraftTree::IsTree(*view.task) ? "what the children left of p" : "the residual (p - q)+";
 }
 

@@ -110,7 +110,7 @@ void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
       {Number(book_.IndexOf(answer.sequence)), Number(round.number),
        JsonNumber(double(times.taken - start_ns_) / 1e6),
        is_timed ? JsonNumber(double(times.answered - times.taken) / 1e3) : "null", Number(base),
-       task == nullptr ? "null" : Text(NameOf(task->method)),
+       task == nullptr ? "null" : Text(MethodText(task->method)),
        Number(task == nullptr ? 0 : book_.NumDrawnOf(*task)), Number(answer.num_accepted),
        Number(answer.num_kept), Text(NameOf(answer.status)),
        answer.finish_reason == FinishReason::kNone ? "null" : Text(NameOf(answer.finish_reason))});
@@ -299,7 +299,7 @@ std::string ReportData::Sequences() const {
     }
     const bool has_reason = entry.reason != FinishReason::kNone;
     table.Add({text(opening.request_id), text(HandleText(opening.sequence)),
-               entry.has_opening ? text(NameOf(opening.method)) : "null",
+               entry.has_opening ? text(MethodText(opening.method)) : "null",
                entry.has_opening ? JsonString(fmt::format("{}", opening.seed)) : "null",
                fmt::format("{{{}}}", params), has_reason ? text(NameOf(entry.reason)) : "null",
                text(opening.constraint), Number(entry.num_rounds), Number(entry.num_kept),

@@ -129,6 +129,7 @@ absl::Status RoundRebuilder::AddPlaces(const TraceTask& task, Arrays* arrays) {
     edits.num_overrides = static_cast<int32_t>(place.overrides.size());
     edits.below_min_tokens = place.below_min_tokens;
     edits.forced = place.forced;
+    edits.in_thought = place.in_thought;
     if (place.mask_row >= 0 && place.grammar_mask >= 0) {
       return absl::InvalidArgumentError("a place has two masks");
     }
@@ -164,6 +165,8 @@ void RoundRebuilder::MakeTask(const TraceTask& record, uint32_t slot, const Arra
                 .allowed = optional(record.allowed),
                 .penalties = record.penalties};
   task.places = optional(arrays.places);
+  task.lossy.rates = optional(record.rates);
+  task.lossy.num_rates = static_cast<int32_t>(record.rates.size());
   task.scores = record.scores;
   task.scores.chosen = record.chosen.data();
   task.scores.num_chosen = static_cast<int32_t>(record.chosen.size());

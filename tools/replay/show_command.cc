@@ -158,11 +158,12 @@ class Show {
     }
     fmt::print("\n");
     if (task == nullptr) return;
-    fmt::print("method {}, seed {}, round base {}, positions from {}", NameOf(task->method),
+    fmt::print("method {}, seed {}, round base {}, positions from {}", MethodText(task->method),
                task->seed, task->round_base, task->first_position);
     if (task->target_scale > 0) {
       fmt::print(", temperature {:.4g}", 1.4426950408889634 / double{task->target_scale});
     }
+    if (task->rng == Rng::kSglang) fmt::print(", rng sglang");
     PrintFilters(task->target_filters);
     fmt::print("\nconfirmed: {}\n", text_.ShowAll(task->confirmed));
   }

@@ -43,6 +43,11 @@ std::string ValueText(const T& value) {
   } else if constexpr (std::is_same_v<T, Penalties>) {
     return fmt::format("repetition {}, frequency {}, presence {}", value.repetition,
                        value.frequency, value.presence);
+  } else if constexpr (std::is_same_v<T, LossyRule>) {
+    return fmt::format("epsilon {}, delta {}, single {}, acc {}, n {}", value.epsilon, value.delta,
+                       value.single, value.acc, value.num_best);
+  } else if constexpr (std::is_same_v<T, Rng>) {
+    return value == Rng::kSglang ? "sglang" : "philox";
   } else if constexpr (std::is_arithmetic_v<T>) {
     return fmt::format("{}", value);
   } else {

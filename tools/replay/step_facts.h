@@ -51,8 +51,8 @@ void VisitParameters(bool with_lists, V&& visit) {
     const std::string_view known(name);
     for (const std::string_view wanted :
          {"method", "target_scale", "draft_scale", "round_base", "first_position", "min_tokens",
-          "draft_edits", "target_filters", "draft_filters", "scores", "chosen", "penalties",
-          "num_edits", "edits", "allowed"}) {
+          "draft_edits", "lossy", "rates", "rng", "rng_offset", "target_filters", "draft_filters",
+          "scores", "chosen", "penalties", "num_edits", "edits", "allowed"}) {
       const bool is_edit = wanted == "edits" || wanted == "allowed";
       if (known == wanted && (with_lists || !is_edit)) visit(name, member);
     }

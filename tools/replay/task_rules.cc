@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "speculative/params/params.h"
 #include "tools/replay/draft_tree.h"
 
 namespace specd::replay {
@@ -119,6 +120,12 @@ class TaskRules {
       if (filters.top_k < 0) return Wrong("top_k", "is negative");
       if (filters.top_p < 1 || filters.top_p > kTopPOff) return Wrong("top_p", "is outside (0, 1]");
     }
+    const LossyRule& lossy = task_.lossy;
+    for (const double number : {lossy.epsilon, lossy.delta, lossy.single, lossy.acc}) {
+      if (!(number >= 0)) return Wrong("lossy", "has a negative number, or one that is NaN");
+    }
+    if (lossy.num_best < 0) return Wrong("lossy", "has a negative num_best");
+    if (task_.rates.size() > kSyntheticRatesMax) return Wrong("rates", "is longer than 64");
     const Penalties& penalties = task_.penalties;
     if (!(penalties.repetition > 0) || !std::isfinite(penalties.repetition) ||
         !std::isfinite(penalties.frequency) || !std::isfinite(penalties.presence)) {

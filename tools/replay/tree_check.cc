@@ -71,7 +71,8 @@ class TreeCheck {
     Expect(token >= 0 && token < vocab_size_, place,
            fmt::format("the id {} is outside the vocabulary", token));
     const bool compares =
-        task_.method == VerifyMethod::kGreedy || task_.method == VerifyMethod::kExactMatch;
+        task_.method == VerifyMethod::kGreedy || task_.method == VerifyMethod::kExactMatch ||
+        task_.method == VerifyMethod::kTypical || task_.method == VerifyMethod::kRelaxed;
     if (!compares) return;
     for (const int32_t child : tree_.ChildrenOf(place)) {
       Expect(token != tree_.TokenOf(child), place,
@@ -82,7 +83,7 @@ class TreeCheck {
   // `target_only` has one coin for a place; else the coin is that of the child that was judged
   // last.
   bool IsCoinOf(int32_t place, uint64_t coin) const {
-    if (task_.method == VerifyMethod::kTargetOnly) {
+    if (task_.method == VerifyMethod::kTargetOnly || task_.method == VerifyMethod::kThreshold) {
       return coins_(KeyAt(place, place, Purpose::kTree)) == coin;
     }
     const std::vector<int32_t> children = tree_.ChildrenOf(place);
@@ -136,7 +137,33 @@ class TreeCheck {
       Expect(d.token == confirmed, place,
              fmt::format("the decision emits {}, and the outcome {}", d.token, confirmed));
     }
+    if (IsLossy(task_.method)) CheckLossy(place, d);
     if (task_.method != VerifyMethod::kTraversal) CheckBound(place, d);
+  }
+
+  // The numbers of a lossy rule: its bound, and what the draft token needed of it.
+  void CheckLossy(int32_t place, const PlaceDecision& d) {
+    if (d.bound < 0) return;
+    const double p = d.p_mass > 0 ? double{d.p_weight} / d.p_mass : 0;
+    const bool is_close = std::abs(p - d.bound) <= 1e-12;
+    if (task_.method == VerifyMethod::kTypical) {
+      Expect(d.bound <= task_.lossy.epsilon, place,
+             fmt::format("the bound {} is above epsilon {}", d.bound, task_.lossy.epsilon));
+      Expect(is_close || d.stands == (p > 0 && p >= d.bound), place,
+             fmt::format("the draft token {} {}, and p = {} and the bound is {}", d.draft,
+                         d.stands ? "stands" : "falls", p, d.bound));
+    }
+    if (task_.method == VerifyMethod::kRelaxed && d.stands) {
+      Expect(is_close || (p > 0 && p >= d.bound), place,
+             fmt::format("the draft token {} stands with p = {} below {}", d.draft, p, d.bound));
+    }
+    if (task_.method == VerifyMethod::kSynthetic && !task_.rates.empty()) {
+      const size_t depth =
+          std::min(static_cast<size_t>(tree_.DepthOf(place)), task_.rates.size() - 1);
+      Expect(
+          d.bound == double{task_.rates[depth]}, place,
+          fmt::format("the rate is {}, and that of its depth is {}", d.bound, task_.rates[depth]));
+    }
   }
 
   // The child that was judged last stands if u < t / d, or below the sum of p up to it.
@@ -145,7 +172,9 @@ class TreeCheck {
     const double u = CoinToDouble(d.accept_coin);
     // The decision compared products, and the bound is their quotient.
     if (std::abs(u - d.bound) <= 4 * std::numeric_limits<double>::epsilon() * d.bound) return;
-    Expect(d.stands == (u < d.bound), place,
+    const bool is_single = task_.method == VerifyMethod::kThreshold && d.p_weight > 0 &&
+                           double{d.p_weight} >= task_.lossy.single * d.p_mass;
+    Expect(d.stands == (u < d.bound || is_single), place,
            fmt::format("the draft token {} {}, and u = {} and the bound is {}", d.draft,
                        d.stands ? "stands" : "falls", u, d.bound));
   }

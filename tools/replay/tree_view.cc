@@ -124,7 +124,9 @@ class Viewer {
       if (falls) path = Fall(path, d, &t);
       if (task_.method == VerifyMethod::kTree) path = 1;
     }
-    if (task_.method == VerifyMethod::kTargetOnly) SumUp(place);
+    if (task_.method == VerifyMethod::kTargetOnly || task_.method == VerifyMethod::kThreshold) {
+      SumUp(place);
+    }
     return path;
   }
 
@@ -160,7 +162,8 @@ class Viewer {
       const TokenId id = tree_.TokenOf(view.node);
       if (std::find(seen.begin(), seen.end(), id) == seen.end()) sum += *view.p;
       seen.push_back(id);
-      view.bound = sum;
+      view.bound =
+          task_.method == VerifyMethod::kThreshold ? sum / std::max(task_.lossy.acc, 1e-9) : sum;
     }
   }
 

@@ -83,6 +83,12 @@ absl::StatusOr<WhatIf> WhatIf::Parse(const std::vector<std::pair<std::string, st
         "and greedy",
         method));
   }
+  if (IsLossy(parsed)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "method = {} is lossy, and its numbers are not those of a recorded round; take a lossless "
+        "method",
+        method));
+  }
   what.method_ = parsed;
   what.text_ += fmt::format("{}method {}", what.text_.empty() ? "" : ", ", method);
   return what;
@@ -113,6 +119,8 @@ std::string WhatIf::Apply(int32_t vocab_size, bool has_draft_rows, Task* task) c
   if (joint_) task->target_filters.joint = *joint_;
   if (top_k_ && *top_k_ == 1) task->method = VerifyMethod::kGreedy;
   task->scores = {};  // they do not change what is accepted
+  // SGLang's generator has no coins for other methods.
+  if (method_ && task->method != VerifyMethod::kExactMatch) task->rng = Rng::kPhilox;
   if (task->method == VerifyMethod::kGreedy) {
     task->target_filters = {};
     return "";

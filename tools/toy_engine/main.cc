@@ -55,7 +55,10 @@ constexpr Choice<uint32_t> kVerifyChoices[] = {{"auto", SPECD_VERIFY_AUTO},
                                                {"block", SPECD_VERIFY_BLOCK},
                                                {"tree", SPECD_VERIFY_TREE},
                                                {"traversal", SPECD_VERIFY_TRAVERSAL},
-                                               {"target_only", SPECD_VERIFY_TARGET_ONLY}};
+                                               {"target_only", SPECD_VERIFY_TARGET_ONLY},
+                                               {"typical", SPECD_VERIFY_TYPICAL},
+                                               {"relaxed", SPECD_VERIFY_RELAXED},
+                                               {"threshold", SPECD_VERIFY_THRESHOLD}};
 
 template <typename T, size_t N>
 bool ParseChoice(const Choice<T> (&choices)[N], absl::string_view text, T* value,
@@ -124,7 +127,8 @@ ABSL_FLAG(bool, compare, false,
           "run the prompts with sampled chains, trees and mixed trees of --tree (2,2,1,1), and "
           "print what each kept");
 ABSL_FLAG(specd::toy::VerifyChoice, verify, {},
-          "auto, greedy, exact_match, token, block, tree, traversal or target_only");
+          "auto, greedy, exact_match, token, block, tree, traversal or target_only; typical, "
+          "relaxed or threshold with a daemon's --allow_lossy");
 ABSL_FLAG(double, temperature, 0.8, "of the target model, 0 .. 100; 0 is greedy");
 ABSL_FLAG(double, draft_temperature, 1.0, "of sampled drafts, 1e-5 .. 100");
 ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, and so on");

@@ -58,7 +58,7 @@ typedef struct specd_batch_results {
   int32_t* stop_token;
   uint32_t* detail;
   uint32_t* bad_row;
-  uint32_t* verify;
+  uint32_t* verify; /* SPECD_VERIFY_TYPICAL and above: lossy */
   uint32_t* scores_per_token;
   double* cumulative_logprob;
   int32_t* tokens; /* rows of tokens_stride ids: the kept tokens, then -1 */

@@ -93,6 +93,9 @@ typedef struct specd_options {
    * device memory, SPECD_DRAFT_MAP, specd_set_coins or specd_get_group; poll before specd_fork.
    * Default 0: every call fails with SPECD_ERROR_DISCONNECTED. */
   uint32_t reconnect_ms;
+  /* Embedded mode: 1: sequences may name a lossy method (SPECD_VERIFY_TYPICAL and above). 0
+   * (default): such a sequence is refused. A daemon has --allow_lossy instead. */
+  uint32_t allow_lossy;
 } specd_options;
 
 SPECD_API void specd_options_init(specd_options* options);

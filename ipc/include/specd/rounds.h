@@ -202,6 +202,8 @@ typedef struct specd_result {
   /* SPECD_STATUS_BAD_DISTRIBUTION: the row that is no distribution, an index into the bound target
    * or draft rows, as detail says. It is the row of place num_kept. SPECD_NO_ROW: none. */
   uint32_t bad_row;
+  uint32_t lossy; /* 1: `verify` is a lossy method, so the tokens do not have the target's law */
+  uint32_t reserved;
 } specd_result;
 
 typedef struct specd_completion {

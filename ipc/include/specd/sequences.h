@@ -31,7 +31,14 @@ enum {
                                    token */
   SPECD_VERIFY_TREE = 5,        /* children one after another; token on a chain */
   SPECD_VERIFY_TRAVERSAL = 6,   /* leaves one after another; block on a chain */
-  SPECD_VERIFY_TARGET_ONLY = 7  /* one coin chooses among the children by the target alone */
+  SPECD_VERIFY_TARGET_ONLY = 7, /* one coin chooses among the children by the target alone */
+  /* Lossy: the output does not have the distribution of the target. Refused unless the daemon runs
+   * with --allow_lossy, or an embedded engine with specd_options.allow_lossy. Every later value is
+   * lossy too. */
+  SPECD_VERIFY_TYPICAL = 8,    /* typical_epsilon, typical_delta */
+  SPECD_VERIFY_RELAXED = 9,    /* relaxed_n, relaxed_delta, relaxed_thinking; greedy too */
+  SPECD_VERIFY_THRESHOLD = 10, /* threshold_single, threshold_acc */
+  SPECD_VERIFY_SYNTHETIC = 11  /* synthetic_rates, for load tests; greedy too */
 };
 
 enum { SPECD_FILTERS_SEQUENTIAL = 0, SPECD_FILTERS_JOINT = 1 };
@@ -195,6 +202,8 @@ typedef struct specd_params {
    * string comes first. From each place the shortest match counts. A pattern that matches the empty
    * text is refused, and so is one whose match may be longer than 1024 bytes. */
   specd_strings stop_regex;
+
+  specd_floats synthetic_rates; /* of SPECD_VERIFY_SYNTHETIC: 1 .. 64 rates in 0 .. 1, by depth */
 } specd_params;
 
 SPECD_API void specd_params_init(specd_params* params);
@@ -227,7 +236,7 @@ typedef struct specd_param_info {
 SPECD_API int specd_get_param_info(uint32_t index, specd_param_info* info);
 
 /* Says why specd refuses a name that users of vLLM, SGLang or the OpenAI API know, and what to do
- * instead. With a `value` it also knows single values, such as "typical" of "verify"; NULL: the
+ * instead. With a `value` it also knows single values, such as "standard" of "verify"; NULL: the
  * name alone. For any other name the answer is NULL. The text is valid for the life of the library.
  */
 SPECD_API const char* specd_refused_param(const char* name, const char* value);

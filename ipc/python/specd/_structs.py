@@ -27,7 +27,7 @@ class Options(Structure):
         ("profile", c_char_p), ("profile_file", c_char_p),
         ("trace", c_char_p), ("trace_options", c_char_p), ("eos_tokens", Strings),
         ("spin_us", c_int32), ("compile_ms", c_uint32), ("compile_mib", c_uint32),
-        ("reconnect_ms", c_uint32),
+        ("reconnect_ms", c_uint32), ("allow_lossy", c_uint32),
     ]
 
 
@@ -92,6 +92,7 @@ class Params(Structure):
         ("grammar_whitespace", c_uint32), ("grammar_lenient", c_uint32),
         ("grammar_in_reasoning", c_uint32), ("grammar_key_order", c_uint32),
         ("grammar", c_char_p), ("grammar_bytes", c_uint64), ("stop_regex", Strings),
+        ("synthetic_rates", Floats),
     ]
 
 
@@ -135,7 +136,7 @@ class Result(Structure):
         ("stop_token", c_int32), ("detail", c_uint32), ("scores_per_token", c_uint32),
         ("tokens", POINTER(c_int32)), ("path", POINTER(c_int32)),
         ("scores", POINTER(TokenScore)), ("cumulative_logprob", c_double),
-        ("verify", c_uint32), ("bad_row", c_uint32),
+        ("verify", c_uint32), ("bad_row", c_uint32), ("lossy", c_uint32), ("reserved", c_uint32),
     ]
 
 

@@ -90,6 +90,12 @@ class BatchResults:
         return len(self.status)
 
     @property
+    def lossy(self) -> Array:
+        """Where `verify` is a method that changes the distribution of the output."""
+        lossy: Array = self.verify >= results.FIRST_LOSSY
+        return lossy
+
+    @property
     def status_names(self) -> Array:
         """Such as "ok" and "finished", as an array."""
         names: Array = np.array(results.STATUSES)[self.status]

@@ -49,8 +49,9 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
     have structured_outputs; attached, a daemon with another tokenizer refuses the engine).
     Embedded engines also take eos_token_ids, eos_tokens (their texts), reasoning_start,
     reasoning_end, profile_file (the path of a model profile with these and more), compile_ms and
-    compile_mib (CPU time and memory that the compile of one constraint may take), trace (a
-    directory) and trace_options. A daemon has its own limits, its own trace and its own models:
+    compile_mib (CPU time and memory that the compile of one constraint may take), allow_lossy (1:
+    sequences may name a method that changes the distribution of the output), trace (a directory)
+    and trace_options. A daemon has its own limits, its own trace and its own models:
     profile names one of them.
     """
 

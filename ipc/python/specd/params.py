@@ -43,6 +43,7 @@ class _Lists(Known):
     bad_words: Sequence[Ids] | None = None
     no_repeat_ngram_whitelist: Ids | None = None
     logprob_token_ids: Ids | None = None
+    synthetic_rates: Sequence[float] | None = None
     thinking_preset: str | None = None
     thinking_end_ids: Ids | None = None
     processors: Mapping[str, Mapping[str, float]] | None = None
@@ -102,7 +103,7 @@ docs/PARAMETERS.md gives the ranges. The library checks them when a sequence is 
     >>> specd.SamplingParams(temperature=0.7, top_p=0.95, seed=1, stop_token_ids=[2])
     >>> specd.SamplingParams(temperature=0, logprobs=5, bad_words=[[17], [4, 9]])
 
-What vLLM has not: `verify` (auto, greedy, exact_match, token, block), `filter_order` (sequential,
+What vLLM has not: `verify` (auto, greedy, exact_match, token, block, and others), `rng` (philox, sglang), `filter_order` (sequential,
 joint), `disallowed_token_ids`, `no_repeat_ngram_*`, `thinking_*`, `processors` ({name: {key:
 number}}), `logprobs_mode` of each sequence, `structured_outputs` (a specd.StructuredOutputs), and
 `draft_*`: the steps that the drafter applied to its own rows before it drew from them. `bad_words` are lists of ids, because an engine has no tokenizer here.
@@ -145,6 +146,8 @@ def to_struct(params: SamplingParams, prompt_ids: Ids = (),
         bias = params.logit_bias
         fill.ids("logit_bias_ids", [_as_int(k, "logit_bias") for k in bias], "logit_bias")
         fill.floats("logit_bias", list(bias.values()))
+    if params.synthetic_rates is not None:
+        fill.floats("synthetic_rates", list(params.synthetic_rates))
     if params.bad_words:
         _fill_bad_words(fill, params.bad_words)
     _fill_texts(fill, params)

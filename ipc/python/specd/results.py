@@ -21,7 +21,9 @@ _Results = TypeVar("_Results")
 
 STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid", "device_error",
             "aborted", "not_ready")
-METHODS = (None, "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only")
+METHODS = (None, "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only",
+           "typical", "relaxed", "threshold", "synthetic")
+FIRST_LOSSY = METHODS.index("typical")
 _NO_ROW = 2**32 - 1
 PHASES = ("open", "pending", "failed", "ended")
 FINISH_REASONS = (None, "stop", "length", "abort", "error")
@@ -143,6 +145,7 @@ class Result:
     cumulative_logprob: the sum of the logprobs of the tokens kept since the sequence was opened, to
       rank samples by; None without logprobs, and where their mode gives logits
     verify: the method of this round, which shows what "auto" chose; None if nothing was verified
+    lossy: that method changes the distribution of the output (allow_lossy)
     text: the text that became certain with this round, in an embedded engine that has a tokenizer, for
       a sequence with stop or stops="inline"; None otherwise
     text_offset: the size in bytes of the sequence's text before `text`
@@ -165,6 +168,7 @@ class Result:
     cumulative_logprob: float | None
     verify: str | None = None
     bad_row: int | None = None
+    lossy: bool = False
     text: str | None = None
     text_offset: int | None = None
     text_ends: Array | None = None
@@ -277,7 +281,7 @@ def result_of(struct: Any, sequence: Any, named: Mapping[str, Array], why: str =
                     _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
                     None if struct.stop_token < 0 else struct.stop_token, scores, detail,
                     number_or_none(struct.cumulative_logprob), METHODS[struct.verify],
-                    _row_of(struct, detail, named))
+                    _row_of(struct, detail, named), bool(struct.lossy))
     # A round that changes nothing makes no text.
     if getattr(sequence, "has_text", False) and result.status in ("ok", "bad_distribution") and (
             struct.num_kept or struct.finish_reason):

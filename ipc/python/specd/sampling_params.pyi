@@ -23,11 +23,20 @@ class SamplingParams:
     bad_words: Sequence[Ids] | None
     no_repeat_ngram_whitelist: Ids | None
     logprob_token_ids: Ids | None
+    synthetic_rates: Sequence[float] | None
     thinking_preset: str | None
     thinking_end_ids: Ids | None
     processors: Mapping[str, Mapping[str, float]] | None
     structured_outputs: StructuredOutputs | None
-    verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block', 'tree', 'traversal', 'target_only'] | None
+    verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block', 'tree', 'traversal', 'target_only', 'typical', 'relaxed', 'threshold', 'synthetic'] | None
+    typical_epsilon: float | None
+    typical_delta: float | None
+    relaxed_n: int | None
+    relaxed_delta: float | None
+    relaxed_thinking: bool | None
+    threshold_single: float | None
+    threshold_acc: float | None
+    rng: Literal['philox', 'sglang'] | None
     n: int | None
     temperature: float | None
     top_p: float | None
@@ -68,11 +77,20 @@ class SamplingParams:
                  bad_words: Sequence[Ids] | None = ...,
                  no_repeat_ngram_whitelist: Ids | None = ...,
                  logprob_token_ids: Ids | None = ...,
+                 synthetic_rates: Sequence[float] | None = ...,
                  thinking_preset: str | None = ...,
                  thinking_end_ids: Ids | None = ...,
                  processors: Mapping[str, Mapping[str, float]] | None = ...,
                  structured_outputs: StructuredOutputs | None = ...,
-                 verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block', 'tree', 'traversal', 'target_only'] | None = ...,
+                 verify: Literal['auto', 'greedy', 'exact_match', 'token', 'block', 'tree', 'traversal', 'target_only', 'typical', 'relaxed', 'threshold', 'synthetic'] | None = ...,
+                 typical_epsilon: float | None = ...,
+                 typical_delta: float | None = ...,
+                 relaxed_n: int | None = ...,
+                 relaxed_delta: float | None = ...,
+                 relaxed_thinking: bool | None = ...,
+                 threshold_single: float | None = ...,
+                 threshold_acc: float | None = ...,
+                 rng: Literal['philox', 'sglang'] | None = ...,
                  n: int | None = ...,
                  temperature: float | None = ...,
                  top_p: float | None = ...,

@@ -185,9 +185,11 @@ TEST_SUITE("unit") {
     CHECK(std::string(by_name.at("filter_order").vllm_name).empty());
     const specd_param_info& verify = by_name.at("verify");
     CHECK(verify.type == SPECD_PARAM_CHOICE);
-    REQUIRE(verify.choices.count == 8);
+    REQUIRE(verify.choices.count == 12);
     CHECK(std::string(verify.choices.items[SPECD_VERIFY_BLOCK]) == "block");
     CHECK(std::string(verify.choices.items[SPECD_VERIFY_TARGET_ONLY]) == "target_only");
+    CHECK(std::string(verify.choices.items[SPECD_VERIFY_TYPICAL]) == "typical");
+    CHECK(std::string(verify.choices.items[SPECD_VERIFY_SYNTHETIC]) == "synthetic");
     for (const char* other : {"seed", "stop_token_ids", "has_seed"}) {
       CHECK_FALSE(by_name.contains(other));
     }

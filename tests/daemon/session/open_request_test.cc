@@ -172,6 +172,8 @@ TEST_SUITE("unit") {
     params.thinking_end_ids = View(ends);
     params.stop_token_ids = View(stops);
     params.logprob_token_ids = View(scored);
+    const float rates[] = {0.5f, 0.25f};
+    params.synthetic_rates = {rates, 2};
     params.prompt_ids = View(prompt);
     params.output_ids = View(outputs);
     params.stop_strings = {strings, 2};
@@ -194,6 +196,7 @@ TEST_SUITE("unit") {
     CHECK(read.stop_token_ids == stops);
     CHECK(read.stop_strings == std::vector<std::string>{"x", "\xc3\xa4"});
     CHECK(read.logprob_token_ids == scored);
+    CHECK(read.synthetic_rates == std::vector<double>{0.5, 0.25});
     CHECK(open->prompt == prompt);
     CHECK(open->outputs == outputs);
     REQUIRE(read.processors.size() == 2);

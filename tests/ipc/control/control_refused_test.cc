@@ -208,6 +208,7 @@ TEST_SUITE("unit") {
     open.processor_values.assign(8, std::string(256, 'v'));
     open.stop_token_ids.assign(64, kLongest);
     open.logprob_token_ids.assign(64, kLongest);
+    open.synthetic_rates.assign(64, 0.1);
     open.numbers.assign(64, {std::string(26, 'n'), 1e300});  // no name of a parameter is longer
     open.num_prompt_ids = 1 << 20;  // however many: they do not travel in the message
     const absl::StatusOr<std::vector<uint8_t>> largest = EncodeRequest(open, 1);

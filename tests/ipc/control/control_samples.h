@@ -37,6 +37,7 @@ inline OpenSequenceRequest SampleOpen() {
   open.stop_strings = {"\n\n", "", "\xc3\xa4"};
   open.stop_regex = {"[0-9]{3}", "\xc3\xa4?b"};
   open.logprob_token_ids = {12};
+  open.synthetic_rates = {0.9, 0.1};
   open.num_prompt_ids = 1;
   open.num_output_ids = 2;
   open.num_allowed_token_ids = 3;

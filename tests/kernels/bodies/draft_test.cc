@@ -172,7 +172,7 @@ TEST_SUITE("unit") {
       std::vector<DraftSample> samples(3);
       CHECK(SampleChildren(
                 team, p, DraftSampling::kWithoutReplacement, 3, [](int32_t) { return uint64_t{0}; },
-                workspace->target, samples.data()) == 0);
+                nullptr, workspace->target, samples.data()) == 0);
     }
   }
 

@@ -202,6 +202,45 @@ TEST_SUITE("invariance") {
     }
   }
 
+  TEST_CASE("lossy methods and SGLang's generator: one answer from every processor") {
+    std::mt19937_64 random(913);
+    std::map<std::string, int> seen;
+    for (const RoundCase::Options& options : AllOptions()) {
+      CAPTURE(options.seed);
+      RoundCase round(options);
+      RoundTrees trees(&round, kBatch, options.seed);
+      trees.MakeLossy(&round, options.seed);
+      const std::vector<std::string> expected = ScalarAnswers(round);
+      for (int32_t i = 0; i < kBatch; ++i) {
+        const TaskOutcome& outcome = round.outcome(i);
+        if (round.task(i).kind != TaskKind::kVerify) continue;
+        const std::string method = "method " + std::to_string(int(round.task(i).method));
+        ++seen[method + (round.task(i).rng == Rng::kSglang ? " sglang" : "")];
+        if (outcome.num_accepted > 0) ++seen[method + " accepts"];
+        REQUIRE(outcome.status != OutcomeStatus::kBadToken);
+      }
+      for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
+        if (!CpuTargetIsSupported(target)) continue;
+        for (const int32_t threads : {1, 3}) {
+          CHECK(AnswersBy(round, target, options.vocab_size, InOrder(kBatch), threads) == expected);
+        }
+      }
+      const LaunchResult result =
+          LaunchRound(round, options.max_draft,
+                      {.num_threads = 128, .schedule_seed = random(), .num_blocks = 3});
+      REQUIRE(result.error == "");
+      REQUIRE(result.counts_are_back);
+      CHECK(result.answers == expected);
+    }
+    for (const auto& [what, count] : seen) MESSAGE(what, ": ", count);
+    for (const int method : {8, 9, 10, 11}) {
+      CHECK(seen["method " + std::to_string(method)] > 50);
+      CHECK(seen["method " + std::to_string(method) + " accepts"] > 10);
+    }
+    CHECK(seen["method 2 sglang"] > 50);
+    CHECK(seen["method 2 accepts"] > 10);
+  }
+
   TEST_CASE("a tree alone is the tree at any place of a batch") {
     std::mt19937_64 random(911);
     for (const RoundCase::Options& options : AllOptions()) {

@@ -27,6 +27,22 @@ TEST_SUITE("gpu") {
     });
   }
 
+  TEST_CASE("CUDA rounds: lossy methods and SGLang's generator, for chains and trees") {
+    OnDevice([](Comparison& comparison) {
+      for (int i = 0; i < 3; ++i) {
+        RoundCase::Options options{
+            .vocab_size = 300, .batch = 24, .max_draft = 5, .seed = 740 + uint64_t(i)};
+        options.dtype = kDTypes[i % 3];
+        if (i == 1) options.vocab_size = 2 * kTileSize + 77;
+        std::optional<RoundTrees> trees;
+        CheckRound(comparison, options, [&](RoundCase& round) {
+          trees.emplace(&round, options.batch, options.seed);
+          trees->MakeLossy(&round, options.seed);
+        });
+      }
+    });
+  }
+
   TEST_CASE("CUDA rounds: narrow draft rows, for chains and trees") {
     OnDevice([](Comparison& comparison) {
       for (int i = 0; i < 6; ++i) {
