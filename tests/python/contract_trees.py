@@ -125,7 +125,7 @@ class TreeWalk(Walk):
         error = np.where(path * t.p + d.p > 0, path * t.error + d.error + t.p * path_error, 0)
         error[(d.p > 0) & (t.p == 0)] = 0  # nothing is left there in any precision
         mass = left.sum()
-        if mass > 0 and sum_error:  # it may round to nothing
+        if sum_error:  # it may round to nothing, and nothing to a little
             self.slack = min(self.slack, mass / sum_error)
         return Share(left, error, sum_error), mass
 
