@@ -3,6 +3,7 @@
 import numpy as np
 
 import contract
+import contract_walk
 import contract_rows as rows_of
 import specd
 from compare import rows_difference
@@ -14,7 +15,7 @@ from scenes import exact, make_filters, make_rows
 def usable(row, rules):
     """The row as logits; None where it has no distribution."""
     try:
-        contract.check_probabilities(row, rules)
+        contract_walk.check_probabilities(row, rules)
     except rows_of.BadRow:
         return None
     logits = rows_of.load(row, rules)

@@ -1,7 +1,6 @@
 """The coins of CONTRACT §4: Philox4x32-10 (Salmon et al. 2011), keyed and never drawn in order."""
 
-SAMPLE, DRAFT, ACCEPT, RESIDUAL = 1, 2, 3, 4
-LIBRARY = 6
+SAMPLE, DRAFT, ACCEPT, RESIDUAL, TREE, LIBRARY = 1, 2, 3, 4, 5, 6
 
 _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -37,16 +36,17 @@ class Coins:
         return coin53(self.seed, self.position + index, 0, 0, SAMPLE) * 2.0**-53
 
     def draft(self, depth, node):
-        return self._of_round(depth, node, DRAFT)
+        return self.at(depth, node, DRAFT)
 
     def accept(self, index):
         """Of draft token `index`, the node index + 1 of the chain."""
-        return self._of_round(index, index + 1, ACCEPT)
+        return self.at(index, index + 1, ACCEPT)
 
     def residual(self, num_accepted):
         """Of the token drawn where the walk stopped."""
-        return self._of_round(num_accepted, num_accepted, RESIDUAL)
+        return self.at(num_accepted, num_accepted, RESIDUAL)
 
-    def _of_round(self, index, node, purpose):
-        coin = coin53(self.seed, self.position + index, self.round_base, node, purpose)
+    def at(self, depth, node, purpose):
+        """Of a node of the round's draft, at a place of this depth."""
+        coin = coin53(self.seed, self.position + depth, self.round_base, node, purpose)
         return coin * 2.0**-53

@@ -47,6 +47,7 @@ class SceneRun:
         self.rng = np.random.default_rng(number)
         self.scene = make_scene(self.rng)
         self.counts, self.sums, self.near_before = counts, collections.Counter(), counts["near"]
+        self.num_close = 0  # rounds that were near, whatever specd decided
         scene = self.scene
         threads = {"threads": 1} if uri.startswith("embedded:") else {}  # a daemon has its own
         self.engine = specd.Engine(uri, vocab_size=scene.vocab_size, max_batch=12,
@@ -78,7 +79,9 @@ class SceneRun:
         """The counters of degenerate cases, unless a round was too near to call."""
         stats = self.engine.stats()
         for name, wanted in self.sums.items():
-            if self.counts["near"] == self.near_before and stats[name] != wanted:
+            # A residual that is almost empty may be empty in specd's numbers, and the token the same.
+            spare = self.num_close if name == "empty_residuals" else 0
+            if self.counts["near"] == self.near_before and abs(stats[name] - wanted) > spare:
                 raise Failure(f"stats: {name} {stats[name]}, not {wanted}\n  scene {self.scene}")
 
     # ---- sequences --------------------------------------------------------------------------------
@@ -86,7 +89,7 @@ class SceneRun:
     def open_streams(self):
         streams = []
         while len(streams) < 10:
-            fields = make_params(self.rng, self.scene)
+            fields = self.make_params()
             ours, oracles = both(fields)
             history = lambda most: [int(x) for x in self.rng.integers(
                 0, min(10, self.scene.vocab_size), self.rng.integers(0, most))]
@@ -101,6 +104,9 @@ class SceneRun:
                     raise Failure(f"seed {handle.seed}, not {oracle.seed}")
                 streams.append(Stream(handle, oracle, fields))
         return streams
+
+    def make_params(self):
+        return make_params(self.rng, self.scene)
 
     def fork_one(self, streams):
         live = [s for s in streams if not s.done and s.oracle.finish_reason is None]
@@ -212,7 +218,7 @@ class SceneRun:
     def submit(self, parts):
         """In place or copied: the ways in which rows reach specd."""
         scene = self.scene
-        drafts = [specd.Draft(stream.handle, draft.tokens,
+        drafts = [specd.Draft(stream.handle, draft.tokens, parents=draft.parents,
                               sampled=draft.sampled if q is not None else None)
                   for stream, _, draft, q, _ in parts]
         for entry, (_, _, draft, _, _) in zip(drafts, parts):
@@ -233,9 +239,12 @@ class SceneRun:
                 place[entry.target_rows] = part
                 begin += len(part)
             rows = place
-        return self.engine.verify(rows, drafts, q=q if any(x is not None for x in q) else None,
-                                  masks=masks if any(m is not None for m in masks) else None,
-                                  strict=False)
+        masks = masks if any(mask is not None for mask in masks) else None
+        return self.engine.verify(rows, drafts, q=self.place_q(drafts, q), masks=masks, strict=False)
+
+    def place_q(self, drafts, q):
+        """The draft rows of the round as verify takes them, or None."""
+        return q if any(each is not None for each in q) else None
 
     def judge(self, stream, rows, draft, masks, result):
         oracle, scene = stream.oracle, self.scene
@@ -252,6 +261,7 @@ class SceneRun:
             empty_residuals=expected.empty_residuals, invalid_drafts=expected.invalid_drafts,
             point_masses=expected.point_masses,
             kept=len(expected.tokens), accepted=expected.num_accepted)
+        self.num_close += expected.slack < 1
         text = difference(result, expected, len(oracle.output))
         if text is None and expected.status != contract.FINISHED:
             text = score_difference(result, expected, oracle.params)
@@ -263,9 +273,9 @@ class SceneRun:
             self.counts["near"] += 1
             stream.done = True
             return
-        raise Failure(f"{text}\n  slack {expected.slack:.3g}, method {oracle.method_for(draft)}, "
+        raise Failure(f"{text} ({result.detail}, row {result.bad_row})\n  slack {expected.slack:.3g}, method {oracle.method_for(draft)}, "
                       f"kept before {before}\n  draft {draft.tokens} sampled {draft.sampled} sides "
-                      f"{draft.q_sides}\n  masks {masks is not None}\n  params {stream.fields}\n"
+                      f"{draft.q_sides} parents {draft.parents}\n  masks {masks is not None}\n  params {stream.fields}\n"
                       f"  prompt {oracle.prompt}\n  output {oracle.output}\n  scene {scene}")
 
 
@@ -287,7 +297,7 @@ class SceneRun:
         return None
 
 
-def main():
+def main(run=SceneRun):
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=10000, help="sequences in rounds, at least")
     parser.add_argument("--seed", type=int, default=1, help="the first scene's number")
@@ -298,7 +308,7 @@ def main():
     number, failures = options.seed if options.scene is None else options.scene, 0
     while counts["rounds"] < options.rounds:
         try:
-            SceneRun(number, counts, options.uri).run()
+            run(number, counts, options.uri).run()
         except Failure as failure:
             print(f"scene {number}: {failure}\n")
             failures += 1

@@ -26,7 +26,6 @@ from sglang.srt.plugins.hook_registry import HookRegistry
 from sglang.srt.runtime_context import get_context, get_parallel, get_spec
 from sglang.srt.sampling.sampling_params import SamplingParams
 from sglang.srt.speculative import eagle_utils, eagle_worker_common, spec_utils
-from sglang.srt.speculative.ngram_info import NgramVerifyInput
 from tokenizers import Tokenizer
 
 # Chi-square with 7 and with 15 degrees of freedom passes these once in a million.
@@ -139,16 +138,6 @@ class RefusalTest(unittest.TestCase):
         with self.assertRaisesRegex(specd.Error, words):
             EagleVerifier("embedded:cpu")(drafts or chain([[1]]), batch or Batch([request("a")], 32),
                                           rows(np.zeros((2, 32))))
-
-    def test_trees_are_refused(self):
-        self.refused("topk: 4 with 2 draft tokens is a tree.*speculative_eagle_topk = 1",
-                     chain([[1]], topk=4))
-        wide = chain([[1, 2, 3]])
-        wide.spec_steps = 2
-        self.refused("topk: 1 with 4 draft tokens is a tree", wide)
-        ngram = NgramVerifyInput.__new__(NgramVerifyInput)
-        ngram.draft_token_num = 8
-        self.refused("topk: -1 with 8 draft tokens is a tree", ngram)
 
     def test_what_changes_the_law_is_refused(self):
         for name in ("speculative_accept_threshold_single", "speculative_accept_threshold_acc"):

@@ -17,6 +17,12 @@ import train_models
 PROMPTS = ("specd verifies|The daemon|A row|The engine")
 
 
+def widths(text):
+    """The children of a place at each depth."""
+    each, _, depth = text.partition("x")
+    return [int(each)] * int(depth) if depth else [int(width) for width in text.split(",")]
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -27,8 +33,10 @@ def parse():
     parser.add_argument("--prompt", default=PROMPTS, help="prompts, parted by |")
     parser.add_argument("--draft", type=int, default=5, help="draft tokens in a round")
     parser.add_argument("--drafts", default="auto", help="auto, sampled, best or ngram")
+    parser.add_argument("--tree", type=widths, help="drafts are trees: 2x4 is two children of a place and four "
+                        "levels; 3,2,1 has the children at each depth")
     parser.add_argument("--temperature", type=float, default=0.8)
-    parser.add_argument("--verify", default="auto", help="auto, greedy, exact_match, token or block")
+    parser.add_argument("--verify", default="auto", help="auto, greedy, exact_match, token, block, tree, traversal or target_only")
     parser.add_argument("--max_tokens", type=int, default=80)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--print", choices=("text", "none"), default="text")
@@ -50,8 +58,10 @@ def main():
     options = {} if attached else {"eos_token_ids": [model.config.eos_token_id],
                                    "tokenizer": str(folder / "tokenizer.json")}
     lines = []
-    with specd.Engine(asked.specd, vocab_size=model.config.vocab_size, max_draft=asked.draft,
-                      max_batch=1, **options) as engine:
+    longest = len(specd.static_tree(asked.tree)) if asked.tree else asked.draft
+    with specd.Engine(asked.specd, vocab_size=model.config.vocab_size, max_draft=longest,
+                      # draft tokens are drawn for the places of a level together
+                      max_batch=longest if asked.tree else 1, **options) as engine:
         for prompt in asked.prompt.split("|"):
             params = specd.SamplingParams(temperature=asked.temperature, verify=asked.verify,
                                           seed=asked.seed, max_tokens=asked.max_tokens,
@@ -60,7 +70,7 @@ def main():
                 print(prompt, end="", flush=True)
             started, steps = time.monotonic(), []
             for step in stream(model, tokenizer.encode(prompt).ids, params=params, k=asked.draft,
-                               drafts=asked.drafts, engine=engine, request_id=prompt,
+                               tree=asked.tree, drafts=asked.drafts, engine=engine, request_id=prompt,
                                assistant_model=None if asked.drafts == "ngram" else assistant):
                 steps.append(step)
                 if asked.print == "text":

@@ -354,6 +354,8 @@ class EngineTest(ProcessTest):
         self.assertEqual(table[PROMPT][0], str(len(expected)))
         self.assertLessEqual(int(table[PROMPT][1]), len(expected))  # rounds
         self.assertTrue(text.startswith(PROMPT + self.tokenizer.decode(expected)), text)
+        for options in (["--tree=2x2"], ["--tree=3,1", "--drafts=ngram"]):
+            self.assertEqual(self.table(sys.executable, ENGINE, *options)[0][PROMPT][0], table[PROMPT][0])
         missing = subprocess.run([sys.executable, ENGINE, f"--models={self.models}/none"],
                                  capture_output=True, text=True, check=False)
         self.assertEqual(missing.returncode, 1)

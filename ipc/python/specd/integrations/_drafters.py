@@ -1,4 +1,4 @@
-"""Drafters propose the next tokens of a sequence: an assistant model, or the n-grams of the sequence."""
+"""Drafters propose the next tokens of a sequence: an assistant model, or the text of the sequence."""
 
 from __future__ import annotations
 
@@ -8,9 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..engine import Engine
+from ..results import Children
 from ..rounds import Draft, DraftRequest
 from ..sequence import Sequence as OpenSequence
+from ..trees import draft_ngram, static_tree
 from ._cached_model import CachedModel
+
+
+_NODES_MAX = 64  # of a draft, as draft_ngram makes it
 
 
 class AssistantDrafter:
@@ -35,7 +40,7 @@ class AssistantDrafter:
 
     def draft(self, sequence: OpenSequence, tokens: Sequence[int], count: int) -> Draft:
         """A draft of at most `count` tokens behind `tokens`, which are the prompt and what was kept."""
-        self.model.crop(len(tokens) - 1)
+        self.model.keep(len(tokens) - 1)
         ids: list[int] = []
         weights: list[float] = []
         masses: list[float] = []
@@ -59,36 +64,105 @@ class AssistantDrafter:
         self.q = self.rows[:len(ids)]
         return Draft(sequence, ids, weights=weights, masses=masses)
 
-    def settle(self, num_tokens: int, num_accepted: int) -> None:
-        """Forgets rejected draft tokens. num_tokens is the number of tokens before the round."""
-        self.model.crop(num_tokens + num_accepted)
+    def settle(self, num_tokens: int, path: Sequence[int]) -> None:
+        """Forgets rejected draft tokens. num_tokens is the number of tokens before the round, and path has
+        the indices of the accepted draft tokens."""
+        self.model.keep(num_tokens, path)
+
+
+class TreeDrafter:
+    """Draws trees from the rows of an assistant model: at depth i each place has widths[i] children.
+    sampled: they are the best ids and one that is drawn from the rest ("mixed"). Otherwise they are the
+    best ids. The assistant takes one forward for each depth. `q` is as in AssistantDrafter."""
+
+    q: Any = None
+
+    def __init__(self, model: CachedModel, engine: Engine, widths: Sequence[int], sampled: bool):
+        self.model, self.engine, self.widths, self.sampled = model, engine, widths, sampled
+        places = 1 + num_nodes(widths[:-1])
+        self.rows = np.empty((places, engine.vocab_size), np.float32)
+        self._tensor = model.torch.from_numpy(self.rows)
+
+    def draft(self, sequence: OpenSequence, tokens: Sequence[int], count: int) -> Draft:
+        """A tree of at most `count` levels behind `tokens`, which are the prompt and what was kept."""
+        self.model.keep(len(tokens) - 1)
+        ids: list[int] = []
+        parents: list[int] = []
+        kinds: list[int] = []
+        begin = -1  # the last level has the nodes from `begin` on; -1 is the root
+        for width in self.widths[:count]:
+            level = range(begin, len(ids))
+            rows = (self.model.forward(tokens[self.model.length:], 1) if begin < 0 else
+                    self.model.forward_tree((), ids[begin:], parents))
+            self._tensor[begin + 1:begin + 1 + len(level)].copy_(rows)
+            begin = len(ids)
+            children = self._children(sequence, ids, parents, level, width)
+            for node, each in zip(level, children):
+                ids += each.ids.tolist()
+                kinds += each.sampled.tolist()
+                parents += [node] * len(each.ids)
+            if begin == len(ids):  # a stop string has ended the sequence
+                break
+        if not ids:
+            self.q = None
+            return Draft(sequence)
+        # Row i is that of place i, which node i - 1 leads to.
+        places = np.array(parents) + 1
+        self.q = self.rows[:places.max() + 1] if self.sampled else None
+        return Draft(sequence, ids, sampled=kinds, parents=parents,
+                     draft_rows=places if self.sampled else None)
+
+    def _children(self, sequence: OpenSequence, ids: list[int], parents: list[int], level: range,
+                  width: int) -> list[Children]:
+        """The children of each place of a level. If a place has fewer than `width`, coins are left out."""
+        requests = [DraftRequest(
+            sequence, prefix=[ids[each] for each in _path(node, parents)], num_children=width,
+            row=i, sampling="mixed" if self.sampled else "top_k",
+            first_node=len(ids) + 1 + i * width) for i, node in enumerate(level)]
+        most, rows = self.engine.max_batch, self.rows[level.start + 1:level.stop + 1]
+        return [each for first in range(0, len(requests), most)
+                for each in self.engine.sample_draft(rows, requests[first:first + most])]
+
+    def settle(self, num_tokens: int, path: Sequence[int]) -> None:
+        self.model.keep(num_tokens, path)
 
 
 class NgramDrafter:
-    """Looks up the last tokens of the sequence where they stood before, and proposes what followed
-    there: of the longest n-gram that is found, the latest place."""
+    """Proposes what followed the last tokens of the sequence where they stood before: at most `longest`
+    of them are looked up. widths: None, or the draft is a tree with as many nodes and as much depth as
+    these widths give, and with as many children of a place as the largest of them."""
 
     q = None  # its tokens count as one-hot
 
-    def __init__(self, longest: int):
-        self.ends: list[dict[tuple[int, ...], int]] = [{} for _ in range(longest)]
-        self.known = 0  # tokens whose n-grams are in `ends`
+    def __init__(self, longest: int, widths: Sequence[int] | None = None):
+        self.longest, self.widths = longest, widths
 
     def draft(self, sequence: OpenSequence, tokens: Sequence[int], count: int) -> Draft:
-        # The n-gram at the very end is looked up, so it is no place yet.
-        for end in range(self.known + 1, len(tokens)):
-            for n, ends in enumerate(self.ends, 1):
-                if n <= end:
-                    ends[tuple(tokens[end - n:end])] = end
-        self.known = max(self.known, len(tokens) - 1)
-        for n in range(min(len(self.ends), len(tokens)), 0, -1):
-            place = self.ends[n - 1].get(tuple(tokens[-n:]))
-            if place is not None:
-                return Draft(sequence, list(tokens[place:place + count]))
-        return Draft(sequence)
+        if not count:
+            return Draft(sequence)
+        nodes, width = count, 1
+        if self.widths is not None:
+            nodes, width = num_nodes(self.widths[:count]), max(self.widths)
+        found = draft_ngram(tokens, min(nodes, _NODES_MAX), min_ngram=1, max_ngram=self.longest,
+                            max_depth=min(count, _NODES_MAX), width=width)
+        return Draft(sequence, found.tokens, parents=None if width == 1 else found.parents)
 
-    def settle(self, num_tokens: int, num_accepted: int) -> None:
+    def settle(self, num_tokens: int, path: Sequence[int]) -> None:
         """Nothing is kept that a rejection would change."""
+
+
+def num_nodes(widths: Sequence[int]) -> int:
+    """The draft tokens of a tree in which each place at depth i has widths[i] children."""
+    return len(static_tree(list(widths)))
+
+
+def _path(node: int, parents: Sequence[int]) -> list[int]:
+    """The nodes from the root to a node."""
+    path: list[int] = []
+    while node >= 0:
+        path.insert(0, node)
+        node = parents[node]
+    return path
 
 
 def host_rows(rows: Any) -> Any:

@@ -16,6 +16,7 @@ from ._request_rounds import (TIMEOUT_MS, Opening, OutputEnd, Request, RequestRo
                               checked_timeout)
 from ._sglang_context import check_ranks, check_sampling_masks, context
 from ._sglang_params import translated
+from ._sglang_trees import is_tree, parents_of
 
 # Where SGLang is not told how many requests may run. Estimates.
 _MAX_BATCH = 256
@@ -49,7 +50,8 @@ class EagleVerifier:
         _edit(logits, batch.sampling_info, verify_input.draft_token_num, grammar_mask)
         found = self._verify(verify_input, batch, logits)
         tensors = (torch.from_numpy(array).to(logits.device)
-                   for array in _outputs(found, _host(verify_input.retrieve_index)))
+                   for array in _outputs(found, _host(verify_input.retrieve_index),
+                                         verify_input.max_tree_depth))
         predict, accept_lens, accept_index = tensors
         return predict, accept_lens, accept_index
 
@@ -62,17 +64,23 @@ class EagleVerifier:
         width = verify_input.draft_token_num
         if self._rounds is None:
             engine = self._opened(logits.shape[-1], width)
-            opening = functools.partial(_opening, vocab_size=engine.vocab_size)
+            opening = functools.partial(_opening, vocab_size=engine.vocab_size,
+                                        has_trees=_has_trees(verify_input))
             self._rounds = RequestRounds(engine, opening, self._timeout_ms)
         self.close_gone()
-        q = verify_input.draft_probs
+        q = getattr(verify_input, "draft_probs", None)  # NGRAM has none
         # The first of a request's tokens is the one before its draft.
         tokens = _host(verify_input.draft_token).reshape(-1, width)
         lengths, last_ids = _host(batch.seq_lens).tolist(), tokens[:, 0].tolist()
+        tokens, shape = tokens[:, 1:], {}
+        if _has_trees(verify_input):
+            parents, reached = parents_of(_host(verify_input.retrieve_next_token),
+                                          _host(verify_input.retrieve_next_sibling))
+            tokens, shape = np.where(reached, tokens, -1), {"parents": parents.reshape(-1)}
         return self._rounds.verify(
-            [_request(*each) for each in zip(batch.reqs, lengths, last_ids)], logits, tokens=tokens[:, 1:],
+            [_request(*each) for each in zip(batch.reqs, lengths, last_ids)], logits, tokens=tokens,
             target_rows=_host(verify_input.retrieve_index).reshape(-1),
-            q=None if q is None else q.reshape(-1, q.shape[-1]))
+            q=None if q is None else q.reshape(-1, q.shape[-1]), **shape)
 
     def _opened(self, vocab_size: int, width: int) -> Engine:
         engine = self._engine
@@ -100,7 +108,7 @@ def _request(req: Any, length: int, last_id: int) -> Request:
                                         req.retraction_count))
 
 
-def _opening(request: Request, vocab_size: int) -> Opening:
+def _opening(request: Request, vocab_size: int, has_trees: bool) -> Opening:
     req, end = request.parts[0](), request.output_end
     assert end is not None
     block = context("get_spec").speculative_use_block_verification
@@ -109,7 +117,10 @@ def _opening(request: Request, vocab_size: int) -> Opening:
         ids.append(end.last_id)
     # SGLang pads images in a prompt with ids beyond the vocabulary.
     prompt_ids = [token for token in req.origin_input_ids if token < vocab_size]
-    return Opening(translated(req.sampling_params, block=block), prompt_ids, ids)
+    params = translated(req.sampling_params, block=block)
+    if has_trees and params.verify != "greedy":
+        params.verify = "target_only"  # the rule of SGLang's own trees
+    return Opening(params, prompt_ids, ids)
 
 
 def _is_gone(request: Request) -> bool:
@@ -119,9 +130,9 @@ def _is_gone(request: Request) -> bool:
 
 def _check(verify_input: Any, batch: Any) -> None:
     """Refuses what changes the law and is no parameter of a request."""
-    if verify_input.tree_topk != 1 or verify_input.draft_token_num != verify_input.max_tree_depth:
-        raise refusal(f"topk: {verify_input.tree_topk} with {verify_input.draft_token_num} draft tokens is "
-                      "a tree of drafts; this integration submits chains: take EAGLE, with speculative_eagle_topk = 1")
+    if _has_trees(verify_input) and getattr(verify_input, "draft_probs", None) is not None:
+        raise refusal(f"draft_probs: topk = {verify_input.tree_topk} with {verify_input.draft_token_num} draft "
+                      "tokens is a tree, and SGLang has rows of chains alone; set speculative_eagle_topk to 1")
     info, spec = batch.sampling_info, context("get_spec")
     if info.has_custom_logit_processor:
         raise refusal("custom_logit_processor: it is code, which is not applied to drafts; leave it out")
@@ -154,10 +165,18 @@ def _edit(logits: Any, info: Any, width: int, grammar_mask: Any) -> None:
         grammar_mask.apply(logits)
 
 
-def _outputs(found: BatchResults, retrieve_index: Any) -> tuple[Any, Any, Any]:
+def _has_trees(verify_input: Any) -> bool:
+    return is_tree(verify_input.tree_topk, verify_input.draft_token_num, verify_input.max_tree_depth)
+
+
+def _outputs(found: BatchResults, retrieve_index: Any, max_depth: int) -> tuple[Any, Any, Any]:
     """predict has the token behind each node, accept_index the nodes of the kept tokens, or -1."""
     is_kept = np.arange(found.tokens.shape[1]) < found.num_kept[:, np.newaxis]
+    # The token behind the root comes first, then that behind each accepted draft token.
+    nodes = np.zeros(found.tokens.shape, np.int64)
+    nodes[:, 1:] = found.path[:, :found.tokens.shape[1] - 1] + 1
+    indices = np.take_along_axis(retrieve_index, np.where(is_kept, nodes, 0), 1)
     predict = np.zeros(retrieve_index.size, np.int32)
-    predict[retrieve_index[is_kept]] = found.tokens[is_kept]
-    accept_index = np.where(is_kept, retrieve_index, -1).astype(np.int32)
+    predict[indices[is_kept]] = found.tokens[is_kept]
+    accept_index = np.where(is_kept, indices, -1).astype(np.int32)[:, :max_depth]
     return predict, found.num_kept.astype(np.int32), accept_index

@@ -3,7 +3,7 @@
 SGLang loads `plugin` in its own processes, where this package is installed:
 
 $ SPECD_SGLANG_ENGINE=unix:/run/specd/specd.sock python -m sglang.launch_server --model-path ... \\
-    --sampling-backend specd --speculative-algorithm EAGLE3 --speculative-eagle-topk 1 ...
+    --sampling-backend specd --speculative-algorithm EAGLE3 --speculative-eagle-topk 4 ...
 
 A field of a request that is not honoured, or outside its range, is an Error with its name in the scheduler,
 which ends it. Nothing calls specd_params by itself: a front end that calls it refuses the request alone.

@@ -5,7 +5,7 @@
 >>> made = generate(model, tokenizer("The daemon").input_ids, assistant_model=small, params=params)
 >>> tokenizer.decode(made.tokens), made.finish_reason
 
-Drafts come from an assistant model, or from the n-grams of the sequence. Every forward of `model` has
+Drafts come from an assistant model, or from the text of the sequence, as chains or as trees. Every forward of `model` has
 two positions at least, so that K changes no text where docs/CONTRACT.md says so (5, "Equal rows").
 """
 
@@ -22,8 +22,9 @@ from .._library import refusal
 from ..arrays import id_array, integer
 from ..engine import Engine
 from ..params import SamplingParams
-from ._cached_model import CachedModel, check_model, package, vocab_size
-from ._drafters import AssistantDrafter, NgramDrafter, host_rows
+from ..trees import static_tree
+from ._cached_model import CachedModel, check_model, check_trees, package, vocab_size
+from ._drafters import AssistantDrafter, NgramDrafter, TreeDrafter, host_rows
 from ._tokenizer_file import tokenizer_file
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def generate(model: Any, input_ids: Ids, *, streamer: Any = None, **options: Any
 
 def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
            params: SamplingParams | None = None, k: int = 5, drafts: Drafts = "auto",
-           ngram: int = 3, min_confidence: float = 0.4, engine: Engine | str = "embedded:cpu",
+           tree: Ids | None = None, ngram: int = 3, min_confidence: float = 0.4,
+           engine: Engine | str = "embedded:cpu",
            tokenizer: Any = None, request_id: str | None = None,
            **others: object) -> Generator[Step, None, None]:
     """Returns an iterator with a Step for each round. What this package refuses is refused at once,
@@ -128,9 +130,12 @@ def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
     input_ids: the tokens of one prompt, of shape [length] or [1, length].
     assistant_model: a smaller causal model with the same ids; None: n-grams of the sequence.
     k: the most draft tokens of a round; 0 is plain sampling.
+    tree: drafts are trees in which each place at depth i has tree[i] children, such as (3, 2, 1); at most 64
+      draft tokens. k and min_confidence then have no effect. Children from the assistant are its best ids,
+      and with "sampled" drafts one of them is drawn from the rest. With "ngram" the numbers bound the tree.
     drafts: "sampled" draws from the assistant's rows. "best" takes the best id of each, which changes
-      no text unless verify is token or block (docs/CONTRACT.md, 5). "ngram" takes what followed the last tokens where they
-      stood before, at most `ngram` of them. "auto" is "ngram" without an assistant, "best" where a
+      no text unless verify is one of those that read proposals (docs/CONTRACT.md, 5). "ngram" takes what
+      followed the last tokens where they stood before, at most `ngram` of them (specd.draft_ngram). "auto" is "ngram" without an assistant, "best" where a
       sequence is greedy or verified by exact_match, and otherwise "sampled".
     min_confidence: a draft ends after the first token to which the assistant gives a lower probability.
       The token itself stays in the draft, so the option changes no law. Where the text does not
@@ -149,7 +154,7 @@ def stream(model: Any, input_ids: Ids, *, assistant_model: Any = None,
         raise refusal(f"{name}: " + _INSTEAD.get(
             name, "no such option; sampling parameters are fields of params, a specd.SamplingParams"))
     run = _Run(model, assistant_model, _prompt(input_ids), params or SamplingParams(), k, drafts, ngram,
-               min_confidence)
+               min_confidence, tree)
     run.check_engine(engine)
     if tokenizer is not None:
         _check_tokenizer(engine)
@@ -162,7 +167,7 @@ class _Run:
     """One call of stream: what was asked, checked."""
 
     def __init__(self, model: Any, assistant_model: Any, prompt: list[int], params: SamplingParams,
-                 k: int, drafts: str, ngram: int, min_confidence: float):
+                 k: int, drafts: str, ngram: int, min_confidence: float, tree: Ids | None):
         check_model(model, "model")
         self.model, self.assistant, self.prompt = model, assistant_model, prompt
         self.vocab_size = vocab_size(model)
@@ -184,6 +189,20 @@ class _Run:
         self._check_positions("model", model)
         if self.drafts != "ngram":
             self._check_positions("assistant_model", assistant_model)
+        self.tree = None if tree is None else self._checked_tree(tree)
+
+    def _checked_tree(self, tree: Ids) -> list[int]:
+        """The widths of the tree. k becomes the number of its draft tokens."""
+        widths: list[int] = id_array(tree, "tree").tolist()
+        if not widths or min(widths) < 1:
+            raise refusal(f"tree: {widths} has no children at some depth; name the children of a place at "
+                          "each depth, such as (3, 2, 1)")
+        self.k = len(static_tree(widths))
+        most = None if self.params.max_tokens is None else len(self.prompt) + self.params.max_tokens
+        check_trees(self.model, "model", most)
+        if self.drafts != "ngram":
+            check_trees(self.assistant, "assistant_model", most)
+        return widths
 
     def _check_positions(self, name: str, model: Any) -> None:
         most = getattr(getattr(model, "config", None), "max_position_embeddings", None)
@@ -225,13 +244,17 @@ class _Run:
         if uri.startswith("embedded:"):
             eos = self.model.generation_config.eos_token_id
             options["eos_token_ids"] = eos if isinstance(eos, list) else [] if eos is None else [eos]
-        return Engine(uri, vocab_size=self.vocab_size, max_draft=self.k, max_batch=1, **options)
+        # Draft tokens are drawn for the places of a level together.
+        return Engine(uri, vocab_size=self.vocab_size, max_draft=self.k,
+                      max_batch=max(1, self.k if self.tree else 1), **options)
 
-    def _drafter(self, engine: Engine) -> AssistantDrafter | NgramDrafter:
+    def _drafter(self, engine: Engine) -> AssistantDrafter | NgramDrafter | TreeDrafter:
         if self.drafts == "ngram":
-            return NgramDrafter(self.ngram)
-        return AssistantDrafter(CachedModel(self.assistant, "assistant_model", 1), engine,
-                                self.k, self.drafts == "sampled", self.min_confidence)
+            return NgramDrafter(self.ngram, self.tree)
+        model, sampled = CachedModel(self.assistant, "assistant_model", 1), self.drafts == "sampled"
+        if self.tree:
+            return TreeDrafter(model, engine, self.tree, sampled)
+        return AssistantDrafter(model, engine, self.k, sampled, self.min_confidence)
 
     def _rounds(self, engine: Engine, sequence: Sequence) -> Iterator[Step]:
         target, drafter = CachedModel(self.model, "model", _MIN_POSITIONS), self._drafter(engine)
@@ -240,13 +263,19 @@ class _Run:
         while True:
             kept = len(tokens) - len(self.prompt)
             # The prompt's own round has no draft, whatever k is: its forward is then the same.
-            room = self.k if most is None else min(self.k, most - kept - 1)
+            longest = self.k if self.tree is None else len(self.tree)
+            room = longest if most is None else min(longest, most - kept - 1)
             draft = drafter.draft(sequence, tokens, room if kept else 0)
             proposed = [int(token) for token in draft.tokens]  # type: ignore[union-attr]
-            rows = target.forward([*tokens[target.length:], *proposed], len(proposed) + 1)
+            if draft.parents is None or not proposed:
+                rows = target.forward([*tokens[target.length:], *proposed], len(proposed) + 1)
+            else:
+                parents = [int(node) for node in draft.parents]  # type: ignore[union-attr]
+                rows = target.forward_tree(tokens[target.length:], proposed, parents)
             result, = engine.verify(host_rows(rows), [draft], q=drafter.q)
-            target.crop(len(tokens) + result.num_accepted)
-            drafter.settle(len(tokens), result.num_accepted)
+            path = result.path.tolist()
+            target.keep(len(tokens), path)
+            drafter.settle(len(tokens), path)
             new: list[int] = result.tokens.tolist()
             tokens.extend(new)
             ended = result.finish_reason is not None or result.status == "finished"
