@@ -19,8 +19,9 @@ constexpr int kExitError = 1;
 constexpr int kExitNoDevice = 3;
 
 std::vector<Suite> Suites() {
-  return {VerifyCommand(), AcceptCommand(),  GpuCommand(),   PtxCommand(), OpeningCommand(),
-          StallCommand(),  GrammarCommand(), TraceCommand(), IpcCommand(), PythonCommand()};
+  return {VerifyCommand(),  AcceptCommand(), GpuCommand(),     PtxCommand(),
+          OpeningCommand(), StallCommand(),  GrammarCommand(), TraceCommand(),
+          IpcCommand(),     PythonCommand(), RestartCommand()};
 }
 
 std::string Usage() {

@@ -44,6 +44,7 @@ Suite GrammarCommand();
 Suite TraceCommand();
 Suite IpcCommand();
 Suite PythonCommand();
+Suite RestartCommand();
 
 // The entries of `all` that --case names, in the order of the flag; all of them without the flag.
 template <class Cases>
