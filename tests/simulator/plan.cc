@@ -53,7 +53,7 @@ void FillRow(std::span<const int32_t> ids, std::span<float> row) {
 Expected CutAtStop(const SequencePlan& plan, const ModelProfile& profile, Expected without_stop) {
   Expected cut = std::move(without_stop);
   cut.text.clear();
-  for (size_t i = 0; i < cut.ids.size(); ++i) {
+  for (size_t i = plan.outputs.size(); i < cut.ids.size(); ++i) {
     if (cut.ids[i] == kEnd) continue;  // special: no text
     cut.text += profile.vocabulary->Bytes(cut.ids[i]);
     const size_t at = plan.stop.empty() ? std::string::npos : cut.text.find(plan.stop);

@@ -25,6 +25,7 @@ struct SequencePlan {
   uint32_t max_tokens = 1;
   std::string stop;  // empty: none
   std::vector<int32_t> prompt;
+  std::vector<int32_t> outputs;  // of a fork: those of its source, which come before its stream
 };
 
 struct Expected {
@@ -42,7 +43,8 @@ ModelProfile MakeProfile();
 // The logits after these ids.
 void FillRow(std::span<const int32_t> ids, std::span<float> row);
 
-// What becomes of the outputs of the same sequence without its stop string.
+// What becomes of the outputs of the same sequence without its stop string. The text is that of the
+// sequence's own stream.
 Expected CutAtStop(const SequencePlan& plan, const ModelProfile& profile, Expected without_stop);
 
 }  // namespace specd::sim

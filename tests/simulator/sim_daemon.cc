@@ -47,9 +47,9 @@ SimDaemon::SimDaemon(const Options& options)
   publisher.clock = &SimClock::OfProcess();
   publisher.context = options.context;
   publisher.epoch = options.epoch;
-  publisher.tokens_endpoints = {kTokens};
-  publisher.aborts_endpoints = {kAborts};
-  publisher.ask_endpoints = {kAsk};
+  publisher.tokens_endpoints = {kTokens + options.host};
+  publisher.aborts_endpoints = {kAborts + options.host};
+  publisher.ask_endpoints = {kAsk + options.host};
   publisher.keep.ended_ns = kForeverNs;
   publisher.tokenizers = {{options.profile->name, options.profile->tokenizer_hash}};
   publisher.watch_text_side = !options.has_text_side;

@@ -34,6 +34,7 @@ class SimDaemon {
     const ModelProfile* profile = nullptr;
     ZmqContext* context = nullptr;
     bool has_text_side = false;  // false: it is another process
+    std::string host = {};       // of its endpoints; two daemons have two
     int64_t piece_work = 0;      // VerifierOptions::piece_work
   };
   explicit SimDaemon(const Options& options);

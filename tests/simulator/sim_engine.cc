@@ -85,6 +85,8 @@ absl::Status SimEngine::Step(Random* random) {
     if (status.ok() && !live_.empty() && live_[0]->has_finished) status = Finish(live_[0].get());
     return status.ok() ? CloseOne() : status;
   }
+  if (options_.on_fork != nullptr && random->OneIn(60)) return Fork(random);
+  if (random->OneIn(300)) return Abort(random);
   switch (random->Below(8)) {
     case 0:
       return Open();
@@ -118,6 +120,7 @@ absl::Status SimEngine::Open() {
   params.max_tokens = plan.max_tokens;
   params.logprobs = plan.logprobs;
   params.prompt_ids = {plan.prompt.data(), plan.prompt.size()};
+  params.output_ids = {plan.outputs.data(), plan.outputs.size()};
   const char* const stop = plan.stop.c_str();
   if (!plan.stop.empty() && !options_.alone) params.stop_strings = {&stop, 1};
   specd_sequence_info info = Sized<specd_sequence_info>();
@@ -132,13 +135,55 @@ absl::Status SimEngine::Open() {
     return Broken(fmt::format("\"{}\" is refused: {}", plan.name, std::string(status.message())));
   }
   ++next_plan_;
-  auto live = std::make_unique<Live>();
-  live->plan = &plan;
-  live->sequence = info.sequence;
-  live->ids = plan.prompt;
-  live->row = specd_sequence_slot(info.sequence) * (kMaxDraft + 1);
-  live_.push_back(std::move(live));
+  Add(&plan, info.sequence);
   return absl::OkStatus();
+}
+
+void SimEngine::Add(const SequencePlan* plan, specd_sequence sequence) {
+  auto live = std::make_unique<Live>();
+  live->plan = plan;
+  live->sequence = sequence;
+  live->ids = plan->prompt;
+  live->ids.insert(live->ids.end(), plan->outputs.begin(), plan->outputs.end());
+  live->row = specd_sequence_slot(sequence) * (kMaxDraft + 1);
+  live_.push_back(std::move(live));
+}
+
+absl::Status SimEngine::Fork(Random* random) {
+  if (live_.empty() || live_.size() == kSequences || engine_->rounds().channel().awaits_answers()) {
+    return absl::OkStatus();
+  }
+  const Live& source = *live_[random->Below(live_.size())];
+  if (source.has_finished || !source.plan->stop.empty() || aborted_.contains(source.plan->name)) {
+    return absl::OkStatus();
+  }
+  SequencePlan plan = *source.plan;
+  plan.name = fmt::format("{}+{}", plan.name, forks_.size());
+  plan.seed = random->Next();
+  plan.outputs.assign(source.ids.begin() + static_cast<ptrdiff_t>(plan.prompt.size()),
+                      source.ids.end());
+  specd_sequence_info info = Sized<specd_sequence_info>();
+  const absl::Status status =
+      engine_->ForkSequence(source.sequence, plan.name.c_str(), &plan.seed, &info);
+  if (ErrorCodeOf(status) == SPECD_ERROR_EXHAUSTED) return absl::OkStatus();
+  if (!status.ok()) {
+    return Broken(
+        fmt::format("\"{}\" cannot be copied: {}", plan.name, std::string(status.message())));
+  }
+  forks_.push_back(std::move(plan));
+  Add(&forks_.back(), info.sequence);
+  options_.on_fork(forks_.back());
+  return absl::OkStatus();
+}
+
+absl::Status SimEngine::Abort(Random* random) {
+  if (live_.empty()) return absl::OkStatus();
+  Live& live = *live_[random->Below(live_.size())];
+  if (live.is_final) return absl::OkStatus();
+  aborted_.insert(live.plan->name);
+  const absl::Status status = engine_->AbortSequence(live.sequence);
+  live.has_finished = true;
+  return status.ok() ? status : Broken("no abort: " + std::string(status.message()));
 }
 
 absl::Status SimEngine::Submit(Random* random) {
@@ -206,7 +251,7 @@ absl::Status SimEngine::Take(const specd_result& result) {
     return Broken(fmt::format("\"{}\" has status {}", live.plan->name, result.status));
   }
   live.ids.insert(live.ids.end(), result.tokens, result.tokens + result.num_kept);
-  live.has_finished = result.finish_reason != SPECD_FINISH_NONE;
+  live.has_finished = live.has_finished || result.finish_reason != SPECD_FINISH_NONE;
   if (result.total_kept != live.num_outputs()) {
     return Broken(fmt::format("\"{}\" has {} outputs, and the daemon counts {}", live.plan->name,
                               live.num_outputs(), result.total_kept));
@@ -237,7 +282,7 @@ absl::Status SimEngine::Compare(const Live& live, const specd_sequence_state& st
   found.ids.assign(begin, begin + state.kept_tokens);
   found.finish_reason = state.finish_reason;
   found.cumulative_logprob = state.cumulative_logprob;
-  if (options_.expected != nullptr) {
+  if (options_.expected != nullptr && !aborted_.contains(name)) {
     const Expected& expected = options_.expected->at(name);
     if (found.ids != expected.ids || found.finish_reason != expected.finish_reason) {
       return Broken(fmt::format("\"{}\" ends by {} after [{}], and alone by {} after [{}]", name,
@@ -245,7 +290,7 @@ absl::Status SimEngine::Compare(const Live& live, const specd_sequence_state& st
                                 expected.finish_reason, fmt::join(expected.ids, " ")));
     }
     // The sum of a text that a stop string cut may be unknown after a restart.
-    if (live.plan->stop.empty() && live.plan->logprobs >= 0 &&
+    if (live.plan->stop.empty() && live.plan->outputs.empty() && live.plan->logprobs >= 0 &&
         found.cumulative_logprob != expected.cumulative_logprob) {
       return Broken(fmt::format("\"{}\": the sum of its logprobs is {}, and alone {}", name,
                                 found.cumulative_logprob, expected.cumulative_logprob));

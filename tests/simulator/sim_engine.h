@@ -5,10 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,8 @@ class SimEngine {
     // By name; null: nothing is known, and `outcomes` is filled.
     const std::map<std::string, Expected>* expected = nullptr;
     bool alone = false;  // one sequence after another, one token in each round
+    // A sequence was copied; afterwards `expected` has the copy.
+    std::function<void(const SequencePlan&)> on_fork = nullptr;
   };
 
   static std::unique_ptr<SimEngine> Attach(Host* host, Options options);
@@ -47,6 +51,8 @@ class SimEngine {
   const std::map<std::string, Expected>& outcomes() const { return outcomes_; }
   // Sequences that this engine has closed; no later daemon hears of them.
   const std::vector<std::string>& closed() const { return closed_; }
+  // Sequences that this engine has aborted: where they end is not known.
+  const std::set<std::string>& aborted() const { return aborted_; }
   // Answers that the engine has taken.
   uint64_t num_taken() const { return num_taken_; }
   std::string Describe() const;
@@ -67,6 +73,9 @@ class SimEngine {
   SimEngine(std::unique_ptr<Engine> engine, Options options);
   void ShareRows();
   absl::Status Open();
+  absl::Status Fork(Random* random);
+  absl::Status Abort(Random* random);
+  void Add(const SequencePlan* plan, specd_sequence sequence);
   absl::Status Submit(Random* random);
   absl::Status Poll();
   absl::Status Take(const specd_result& result);
@@ -79,6 +88,8 @@ class SimEngine {
   std::optional<Mapping> rows_;
   size_t next_plan_ = 0;
   std::vector<std::unique_ptr<Live>> live_;
+  std::deque<SequencePlan> forks_;
+  std::set<std::string> aborted_;
   std::vector<std::string> closed_;
   std::map<std::string, Expected> outcomes_;
   uint64_t num_taken_ = 0;

@@ -8,6 +8,7 @@
 #include "ipc/base/fnv.h"
 #include "ipc/events/text_event.h"
 #include "ipc/events/token_event.h"
+#include "ipc/include/specd/specd.h"
 #include "kernels/core/check.h"
 
 namespace specd::sim {
@@ -135,16 +136,21 @@ absl::StatusOr<ReadStream*> SimReader::Find(uint64_t stream, uint64_t offset, ui
 absl::Status SimReader::Take(const TokenEvent& event, bool is_answer) {
   if (event.kind == TokenEventKind::kOpen) {
     Open(event.stream, event.request_id);
-    return absl::OkStatus();
+    const auto [stream, is_new] = by_name_.try_emplace(event.request_id);
+    if (is_new) stream->second.begin = event.offset;
+    if (stream->second.begin == event.offset) return absl::OkStatus();
+    return absl::DataLossError(fmt::format("\"{}\" began at {}, and now at {}", event.request_id,
+                                           stream->second.begin, event.offset));
   }
   const auto name = names_.find(event.stream);
-  const size_t has = name == names_.end() ? 0 : by_name_[name->second].ids.size();
+  const ReadStream* const known = name == names_.end() ? nullptr : &by_name_[name->second];
+  const size_t has = known == nullptr ? 0 : known->begin + known->ids.size();
   const absl::StatusOr<ReadStream*> found = Find(event.stream, event.offset, has, is_answer);
   if (!found.ok()) return found.status();
   if (*found == nullptr) return absl::OkStatus();
   ReadStream& stream = **found;
   for (size_t i = 0; i < event.ids.size(); ++i) {
-    const size_t at = event.offset + i;
+    const size_t at = event.offset - stream.begin + i;
     if (at == stream.ids.size() && !stream.has_ended) {
       stream.ids.push_back(event.ids[i]);
     } else if (at < stream.ids.size() && stream.ids[at] != event.ids[i]) {
@@ -156,7 +162,7 @@ absl::Status SimReader::Take(const TokenEvent& event, bool is_answer) {
   // A stop string that the text side finds in the last round may move an end. Readers of ids have
   // heard the first one, and the next daemon tells the other.
   if (stream.has_ended) return absl::OkStatus();
-  stream.ids.resize(event.offset);
+  stream.ids.resize(event.offset - stream.begin);
   stream.has_ended = true;
   stream.finish_reason = event.finish_reason;
   Fnv1a checksum;
@@ -182,19 +188,23 @@ absl::Status SimReader::Take(const TextEvent& event, bool is_answer) {
                                            name->second, event.byte_offset,
                                            stream.text.substr(event.byte_offset), event.text));
   }
-  if (stream.has_ended && known < event.text.size()) {
-    return absl::DataLossError(fmt::format("\"{}\": text after its end", name->second));
+  if (stream.has_ended) {
+    stream.has_another_end = stream.has_another_end || known < event.text.size();
+  } else {
+    stream.text += event.text.substr(known);
   }
-  stream.text += event.text.substr(known);
   if (event.kind != TextEventKind::kEnd) return absl::OkStatus();
-  if (stream.has_ended && stream.finish_reason != event.finish_reason) {
-    return absl::DataLossError(fmt::format("\"{}\" ended by {}, and now by {}", name->second,
-                                           stream.finish_reason, event.finish_reason));
+  if (stream.has_ended) {
+    stream.has_another_end = stream.has_another_end || stream.finish_reason != event.finish_reason;
+    return absl::OkStatus();
   }
   stream.has_ended = true;
   stream.finish_reason = event.finish_reason;
   Fnv1a checksum;
   checksum.Add(std::string_view(stream.text));
+  const bool is_shorter = event.byte_offset + event.text.size() < stream.text.size();
+  // An abort may take a round back that no engine knows, and given text stays given.
+  if (is_shorter && event.finish_reason == SPECD_FINISH_ABORT) return absl::OkStatus();
   if (event.checksum == checksum.value()) return absl::OkStatus();
   return absl::DataLossError(fmt::format("\"{}\": the checksum of its text", name->second));
 }

@@ -20,10 +20,13 @@ namespace specd::sim {
 
 // What has come of a request.
 struct ReadStream {
+  uint64_t begin = 0;        // tokens of the sequence before the stream
   std::vector<int32_t> ids;  // of a reader of ids
   std::string text;          // of a reader of text
   bool has_ended = false;
   uint32_t finish_reason = 0;
+  // A later daemon has said that the text ends otherwise, as after an abort it may.
+  bool has_another_end = false;
 };
 
 class SimReader {

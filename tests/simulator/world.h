@@ -40,11 +40,15 @@ class World {
     uint64_t lost = 0;
     uint64_t on_way = 0;
     uint64_t slow_reader = 0;
+    uint64_t crash = 0;      // of an engine
     bool has_detok = false;  // the text side is a process of its own
   };
 
   void DrawRates();
-  void RunAlone();
+  // Fills in what is expected.
+  void RunAlone(std::vector<SequencePlan> plans);
+  void MayCrash();
+  bool IsLoose(const std::string& name) const;
   void AttachEngines();
   // Each step draws from a state of its own, so what a step draws moves no later one.
   absl::Status Step(uint64_t number);
@@ -61,6 +65,8 @@ class World {
   absl::Status StepReader(SimReader* reader);
   absl::Status Finish();
   absl::Status CheckReaders() const;
+  absl::Status CheckIds(const std::string& name, const ReadStream& read) const;
+  absl::Status CheckText(const std::string& name, const ReadStream& read) const;
   absl::Status CheckLeftovers();
   bool IsDone() const;
   std::string Describe() const;
@@ -82,8 +88,9 @@ class World {
   std::unique_ptr<TextWorker> detok_;
   std::map<std::string, Expected> expected_;
   std::map<std::string, Expected> uncut_;  // without a stop string
+  std::map<std::string, size_t> begins_;   // of forks: the outputs before their streams
   std::vector<std::vector<SequencePlan>> plans_;
-  std::vector<std::unique_ptr<SimEngine>> engines_;
+  std::vector<std::unique_ptr<SimEngine>> engines_;  // null: it has crashed
   // By engine: the daemons that ended since it took an answer, and the answers that it had taken.
   std::vector<uint64_t> unanswered_;
   std::vector<uint64_t> num_taken_;
