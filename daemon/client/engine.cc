@@ -285,6 +285,7 @@ absl::Status Engine::ForkSequence(specd_sequence sequence, const char* request_i
 }
 
 absl::Status Engine::CloseSequence(specd_sequence sequence) {
+  if (reattachment_ != nullptr) reattachment_->record().AddClosing(sequence, rounds_.channel());
   const absl::Status status = Expect<OkReply>(Ask(CloseSequenceRequest{sequence})).status();
   // A request that timed out takes effect late.
   const int code = ErrorCodeOf(status);

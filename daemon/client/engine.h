@@ -28,6 +28,10 @@ class Engine {
  public:
   static absl::StatusOr<std::unique_ptr<Engine>> Open(const std::string& uri,
                                                       const specd_options& options);
+  // Opens a session over a link that has just been made. `options` and `hello` are checked.
+  static absl::StatusOr<std::unique_ptr<Engine>> Attach(std::unique_ptr<EngineLink> link,
+                                                        HelloRequest hello,
+                                                        const specd_options& options);
   // The limits of the session that it opens, unchecked.
   static SessionLimits LimitsOf(const specd_options& options);
   ~Engine();

@@ -83,14 +83,20 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Open(const std::string& uri,
             .trace = options.trace == nullptr ? "" : options.trace,
             .trace_options = options.trace_options == nullptr ? "" : options.trace_options});
   if (!link.ok()) return link.status();
+  return Attach(*std::move(link), std::move(hello), options);
+}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Attach(std::unique_ptr<EngineLink> link,
+                                                       HelloRequest hello,
+                                                       const specd_options& options) {
   UniqueFd segment_fd;
-  absl::StatusOr<HelloReply> reply = Expect<HelloReply>((*link)->Call(hello, -1, &segment_fd));
+  absl::StatusOr<HelloReply> reply = Expect<HelloReply>(link->Call(hello, -1, &segment_fd));
   if (!reply.ok()) return reply.status();
   absl::StatusOr<Segment> segment = Segment::Attach(std::move(segment_fd));
   if (!segment.ok()) return segment.status();
-  absl::StatusOr<OkReply> mapped = Expect<OkReply>((*link)->Call(MappedRequest{}, -1, nullptr));
+  absl::StatusOr<OkReply> mapped = Expect<OkReply>(link->Call(MappedRequest{}, -1, nullptr));
   if (!mapped.ok()) return mapped.status();
-  return std::unique_ptr<Engine>(new Engine(*std::move(link),
+  return std::unique_ptr<Engine>(new Engine(std::move(link),
                                             std::make_unique<Segment>(*std::move(segment)),
                                             std::move(hello), *std::move(reply), options));
 }

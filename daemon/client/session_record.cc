@@ -140,7 +140,35 @@ absl::Status SessionRecord::TellMemory(EngineLink* link) {
   return absl::OkStatus();
 }
 
-OpenContent SessionRecord::ContentOf(const Known& known, const EngineChannel& channel) {
+// A stop string or an abort ends a sequence without a result. Every other end comes in one, and the
+// round of an end that the engine does not know runs again.
+void SessionRecord::TakeEnd(const EngineChannel& channel, Known* known) {
+  if (IsPendingIn(channel, known->sequence)) {
+    known->finish_reason = 0;
+    return;
+  }
+  const SequenceState state = channel.ReadState(SlotOf(known->sequence));
+  const bool is_end = known->finish_reason != 0 || state.finish_reason == SPECD_FINISH_STOP ||
+                      state.finish_reason == SPECD_FINISH_ABORT;
+  if (!IsStateOf(state, known->sequence) || state.finish_reason == SPECD_FINISH_NONE || !is_end ||
+      state.kept_tokens > known->outputs.size()) {
+    return;
+  }
+  if (state.finish_reason != known->finish_reason || state.kept_tokens < known->outputs.size()) {
+    known->stop_token.clear();
+  }
+  known->finish_reason = state.finish_reason;
+  known->cumulative_logprob = channel.ReadLogprob(SlotOf(known->sequence), state);
+  known->outputs.resize(state.kept_tokens);
+}
+
+void SessionRecord::AddClosing(uint64_t sequence, const EngineChannel& channel) {
+  const auto found = sequences_.find(SlotOf(sequence));
+  if (found == sequences_.end() || found->second.sequence != sequence) return;
+  TakeEnd(channel, &found->second);
+}
+
+OpenContent SessionRecord::ContentOf(const Known& known) {
   OpenContent content;
   OpenSequenceRequest& request = content.request;
   request = known.opening->request;
@@ -151,44 +179,26 @@ OpenContent SessionRecord::ContentOf(const Known& known, const EngineChannel& ch
   request.cumulative_logprob = known.cumulative_logprob;
   request.finish_reason = known.finish_reason;
   request.stop_token = known.stop_token;
-  size_t num_outputs = known.outputs.size();
-  // A stop string or an abort ends a sequence without a result. Every other end comes in one, and
-  // the round of an end that the engine does not know runs again.
-  const SequenceState state = channel.ReadState(SlotOf(known.sequence));
-  const bool is_pending = IsPendingIn(channel, known.sequence);
-  if (is_pending) request.finish_reason = 0;
-  const bool is_end =
-      !is_pending && (known.finish_reason != 0 || state.finish_reason == SPECD_FINISH_STOP ||
-                      state.finish_reason == SPECD_FINISH_ABORT);
-  if (IsStateOf(state, known.sequence) && state.finish_reason != SPECD_FINISH_NONE && is_end &&
-      state.kept_tokens <= num_outputs) {
-    if (state.finish_reason != known.finish_reason || state.kept_tokens < num_outputs) {
-      request.stop_token.clear();
-    }
-    request.finish_reason = state.finish_reason;
-    request.cumulative_logprob = channel.ReadLogprob(SlotOf(known.sequence), state);
-    num_outputs = state.kept_tokens;
-  }
   // An aborted sequence whose last round the engine does not know ends before that round.
   if (known.is_aborted && request.finish_reason == 0) request.finish_reason = SPECD_FINISH_ABORT;
-  request.num_output_ids = static_cast<uint32_t>(num_outputs);
-  request.num_given_ids = static_cast<uint32_t>(std::min(known.num_given, num_outputs));
+  request.num_output_ids = static_cast<uint32_t>(known.outputs.size());
+  request.num_given_ids = static_cast<uint32_t>(std::min(known.num_given, known.outputs.size()));
   content.ids = known.opening->prompt;
-  content.ids.insert(content.ids.end(), known.outputs.begin(),
-                     known.outputs.begin() + static_cast<ptrdiff_t>(num_outputs));
+  content.ids.insert(content.ids.end(), known.outputs.begin(), known.outputs.end());
   content.ids.insert(content.ids.end(), known.opening->lists.begin(), known.opening->lists.end());
   content.text = known.opening->text;
   return content;
 }
 
 absl::Status SessionRecord::TellSequences(EngineLink* link, const EngineChannel& channel,
-                                          bool pending) const {
+                                          bool pending) {
+  for (auto& [slot, known] : sequences_) TakeEnd(channel, &known);
   for (auto next = sequences_.begin(); next != sequences_.end();) {
     OpeningsFile file;
     std::vector<uint64_t> wanted;
     for (; next != sequences_.end() && wanted.size() < kOpeningsAtOnce; ++next) {
       if (IsPendingIn(channel, next->second.sequence) != pending) continue;
-      const absl::StatusOr<bool> added = file.Add(ContentOf(next->second, channel));
+      const absl::StatusOr<bool> added = file.Add(ContentOf(next->second));
       if (!added.ok()) return added.status();
       if (!*added) break;
       wanted.push_back(next->second.sequence);

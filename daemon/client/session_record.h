@@ -38,6 +38,9 @@ class SessionRecord {
                   const std::vector<uint64_t>& seeds);
   void AddFork(uint64_t source, const std::string& request_id, uint64_t sequence, uint64_t seed);
   void AddAbort(uint64_t sequence);
+  // The sequence is to be closed. A daemon that has done that, and dies before it says so, has
+  // wiped out the sequence's end.
+  void AddClosing(uint64_t sequence, const EngineChannel& channel);
   void RemoveSequence(uint64_t sequence);
   // The engine takes the results of a round.
   void AddResults(const CompletionView& view);
@@ -81,8 +84,10 @@ class SessionRecord {
   void Add(Known known);
   absl::Status TellMemory(EngineLink* link);
   // Those that were pending at the daemon before, or the others.
-  absl::Status TellSequences(EngineLink* link, const EngineChannel& channel, bool pending) const;
-  static OpenContent ContentOf(const Known& known, const EngineChannel& channel);
+  absl::Status TellSequences(EngineLink* link, const EngineChannel& channel, bool pending);
+  // Takes over an end that shared memory has.
+  static void TakeEnd(const EngineChannel& channel, Known* known);
+  static OpenContent ContentOf(const Known& known);
 
   std::map<uint32_t, Region> regions_;       // by the engine's number
   std::vector<BindTensorRequest> bindings_;  // in order

@@ -60,6 +60,7 @@ void VerifyLoop::ReportMissingPage(Session& session) {
 }
 
 bool VerifyLoop::ServeOne(Session& session) {
+  if (session.ended()) return false;
   const bool draining = stop_.load(std::memory_order_relaxed);
   if (session.is_between_pieces()) {
     if (session.IsWanted() && !draining) {
@@ -99,6 +100,7 @@ bool VerifyLoop::HasWork() const {
 
 bool VerifyLoop::HasRounds() const {
   for (const auto& session : snapshot_) {
+    if (session->ended()) continue;
     if (session->is_between_pieces() || session->channel().HasSubmission()) return true;
   }
   return CountHeld() != num_held_;

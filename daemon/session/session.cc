@@ -198,7 +198,9 @@ bool Session::StepPiece(bool is_alone) {
 void Session::CallOffRound() {
   MutexLock lock(&state_.mutex);
   if (!state_.is_left.load()) return CallOffPieces();
-  if (is_between_pieces()) DropPieces();
+  // The next daemon is asked for the round again, and for those behind it: answers keep their
+  // order.
+  if (is_between_pieces() && !ended()) EndNow();
 }
 
 void Session::RunNextPiece() {

@@ -116,8 +116,8 @@ class Session {
   bool has_faulted() const { return state_.has_faulted.load(std::memory_order_relaxed); }
   bool is_between_pieces() const { return state_.between_pieces.load(std::memory_order_relaxed); }
   bool IsWanted() const { return state_.mutex.IsWanted(); }
-  // Answers a round or call that has pieces left: nothing of it is kept, and its sequences can be
-  // verified again. The daemon stops.
+  // The daemon stops: answers a round or call that has pieces left. Nothing of it is kept, and its
+  // sequences can be verified again. If the next daemon is to run it, the session ends instead.
   void CallOffRound();
 
   // Does a part of the work of a round that waits for its rows, so that the round ends sooner. The

@@ -19,9 +19,9 @@ constexpr int kExitError = 1;
 constexpr int kExitNoDevice = 3;
 
 constexpr Suite (*kSuites[])() = {
-    VerifyCommand,  AcceptCommand, GpuCommand,     PtxCommand,
-    OpeningCommand, StallCommand,  GrammarCommand, TraceCommand,
-    IpcCommand,     PythonCommand, DetokCommand,   EgressCommand,  // the order of --help
+    VerifyCommand, AcceptCommand,  GpuCommand,     PtxCommand, OpeningCommand,
+    StallCommand,  GrammarCommand, TraceCommand,   IpcCommand, PythonCommand,
+    DetokCommand,  EgressCommand,  RestartCommand,  // the order of --help
 };
 
 std::string ExamplesOf(const Suite& suite, size_t most) {

@@ -46,6 +46,7 @@ Suite IpcCommand();
 Suite PythonCommand();
 Suite DetokCommand();
 Suite EgressCommand();
+Suite RestartCommand();
 
 // The entries of `all` that --case names, in the order of the flag; all of them without the flag.
 template <class Cases>

@@ -24,9 +24,10 @@ VerifyLoop::Options QuietLoop() {
 
 // A session whose rounds have a piece for each sequence.
 struct LongSession : SessionFixture {
-  LongSession() {
+  explicit LongSession(bool resumes = false) {
     SessionOptions options = session->options();
     options.piece_work = 1;
+    options.origin.resumes = resumes;
     auto owned = std::make_unique<HookedBackend>();
     hooked = owned.get();
     backend = hooked;
@@ -360,6 +361,26 @@ TEST_SUITE("unit") {
       CHECK(done.round_id == round_id);
       CHECK(done.results[0].status == RoundStatus::kAborted);
     }
+  }
+
+  TEST_CASE("behind a round that is left to the next daemon a drain took another, and aborted") {
+    LongSession left(/*resumes=*/true);
+    SessionFixture other;
+    Served served(left, other);
+    left.SubmitThree();
+    REQUIRE(left.Submit({left.sequences[0]}, 2) == PushResult::kOk);  // of one piece
+    const SequenceHandle s = other.Open("other");
+    other.backend->script = {Confirm(0, {1})};
+    REQUIRE(other.Submit({s}) == PushResult::kOk);
+    left.session->Drain();
+    served.loop.Stop();
+    served.loop.Run();
+    CompletionView done;
+    CHECK_FALSE(left.engine->Poll(&done));
+    CHECK(left.num_run() == 1);
+    CHECK(left.session->ended());
+    CHECK(left.engine->ReadState(SlotOf(left.sequences[0])).finish_reason == SPECD_FINISH_NONE);
+    CHECK(other.engine->Poll(&done));
   }
 }
 

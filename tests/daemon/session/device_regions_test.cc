@@ -178,6 +178,34 @@ TEST_SUITE("process") {
     CHECK(attached.platform.gpu->violations().empty());
   }
 
+  TEST_CASE("device memory: a hundred engines that crash leave no mapping and no descriptor") {
+    Attached attached;
+    attached.engine.Kill();  // the server has one place
+    while (!attached.session().ended()) std::this_thread::yield();
+    int fds_before = 0;
+    for (int crash = 0; crash < 100; ++crash) {
+      if (crash == 1) fds_before = CountOpenFds();
+      GpuPeer engine;
+      const SessionOptions options = attached.session().options();
+      attached.server.session.Attach(options, std::make_unique<ScriptedBackend>());
+      REQUIRE(engine.Call(AttachTo(attached.server)).code == SPECD_OK);
+      for (const GpuMemoryKind kind : {GpuMemoryKind::kIpc, GpuMemoryKind::kVmm}) {
+        const PeerReply made =
+            engine.Call({.op = PeerOp::kAllocate, .kind = kind, .size_bytes = kBytes});
+        REQUIRE(
+            engine.Call({.op = PeerOp::kRegister, .address = made.address, .size_bytes = kBytes})
+                .code == SPECD_OK);
+      }
+      CHECK(attached.platform.num_imports() == 2);
+      engine.Kill();
+      while (!attached.session().ended()) std::this_thread::yield();
+      while (attached.platform.num_imports() != 0) std::this_thread::yield();
+    }
+    // The control thread closes the last connection.
+    while (CountOpenFds() > fds_before) std::this_thread::yield();
+    CHECK(attached.platform.gpu->violations().empty());
+  }
+
   TEST_CASE("device memory: freed and allocated again under its region") {
     Attached attached;
     const uint64_t address = attached.Allocate();
