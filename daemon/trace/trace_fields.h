@@ -269,9 +269,9 @@ inline constexpr size_t kNumFields<TraceRound> = NumMembers<TraceRound>() -
 // `chosen` is a list of TraceTask.
 template <>
 inline constexpr size_t kNumFields<ScoreRequest> = NumMembers<ScoreRequest>() - 1;
-// round_copy.cc makes `position` and `draft` numbers of the task.
+// round_copy.cc makes `position`, `draft`, `node` and `parent` numbers of the task.
 template <>
-inline constexpr size_t kNumFields<PlaceDecision> = NumMembers<PlaceDecision>() - 2;
+inline constexpr size_t kNumFields<PlaceDecision> = NumMembers<PlaceDecision>() - 4;
 
 template <class T>
 constexpr size_t NumListed() {
