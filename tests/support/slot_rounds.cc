@@ -185,8 +185,9 @@ void SlotRounds::DrawTree(Sequence* sequence) {
   for (DraftKind& kind : drawn) kind = Chance(3) ? DraftKind::kSampled : DraftKind::kSampledRest;
   for (size_t node = 0; node < nodes; ++node) {
     const auto place = static_cast<size_t>(PlaceAfter(sequence->parents[node]));
-    sequence->kinds[node] = Chance(3) ? DraftKind::kOneHot : drawn[place];
-    sequence->draft_rows[node] = sequence->place_rows[place];
+    const bool has_rows = !sequence->place_rows.empty();
+    sequence->kinds[node] = !has_rows || Chance(3) ? DraftKind::kOneHot : drawn[place];
+    if (has_rows) sequence->draft_rows[node] = sequence->place_rows[place];
   }
   if (sequence->target_argmax.empty()) {
     sequence->known.task.method = kMethods[random_() % std::size(kMethods)];
