@@ -48,7 +48,7 @@ class TaskAnswer {
     const int64_t num_places = NumNodes() + 1;
     // After a status that does not exist the other numbers mean nothing.
     if (!Holds("status", static_cast<int64_t>(outcome_.status), 0,
-               static_cast<int64_t>(OutcomeStatus::kNoRoom))) {
+               static_cast<int64_t>(OutcomeStatus::kMixedKinds))) {
       return;
     }
     Holds("fault", static_cast<int64_t>(outcome_.fault), 0,
@@ -77,7 +77,7 @@ class TaskAnswer {
         most = task_.num_children;
         break;
     }
-    if (outcome_.status == OutcomeStatus::kNoRoom) least = most = 0;  // nothing was decided
+    if (IsUndecided(outcome_.status)) least = most = 0;
     Holds("num_tokens", outcome_.num_tokens, least, most);
   }
 
@@ -91,6 +91,10 @@ class TaskAnswer {
     for (int32_t i = 0; i < outcome_.num_accepted; ++i) {
       if (!Holds("a node of the path", path[i], 0, NumNodes() - 1)) return;
       const int32_t before = i == 0 ? kRoot : path[i - 1];
+      if (task_.parents_by_slot) {  // only the backend knows them
+        if (!Holds("a node of the path", path[i], before + 1, NumNodes() - 1)) return;
+        continue;
+      }
       if (!Holds("the parent of a node of the path", ParentOf(task_.draft, path[i]), before,
                  before)) {
         return;

@@ -128,6 +128,10 @@ class Verifier {
   }
   // REQUIRES: a row of max_draft ids for each of max_sequences slots.
   void BindDraftTokens(const TokenRows& rows) { rows_.draft_tokens = rows; }
+  // REQUIRES: a row for each of max_sequences slots, of max_draft parents or of max_draft + 1
+  // nodes.
+  void BindDraftTree(const TreeRows& rows) { rows_.draft_tree = rows; }
+  const TreeRows& draft_tree() const { return rows_.draft_tree; }
 
   // ---- rounds
 

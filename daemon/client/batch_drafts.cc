@@ -68,7 +68,8 @@ specd_draft BatchDrafts::operator[](uint32_t i) const {
   draft.num_nodes = batch.draft_offsets == nullptr ? 0 : batch.draft_offsets[i + 1] - node;
   const bool by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
   draft.tokens = by_slot ? nullptr : At(batch.tokens, node);
-  draft.parents = At(batch.parents, node);
+  const bool parents_by_slot = (draft.flags & SPECD_PARENTS_BY_SLOT) != 0;
+  draft.parents = parents_by_slot ? nullptr : At(batch.parents, node);
   draft.kinds = At(batch.kinds, node);
   draft.draft_rows = At(batch.draft_rows, node);
   draft.draft_weights = At(batch.draft_weights, node);

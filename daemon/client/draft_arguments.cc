@@ -52,7 +52,27 @@ absl::Status CheckBound(const DraftPlace& place, const specd_draft& draft) {
     return Unbound(place, "flags", "SPECD_DRAFT_TOKENS",
                    "give the ids in tokens, without SPECD_DRAFTS_BY_SLOT");
   }
+  if ((draft.flags & SPECD_PARENTS_BY_SLOT) != 0 && !place.bound.has_tree()) {
+    return Unbound(place, "flags",
+                   "SPECD_DRAFT_PARENTS, or SPECD_DRAFT_NEXT_CHILD and SPECD_DRAFT_NEXT_SIBLING",
+                   "give the parents in parents, without SPECD_PARENTS_BY_SLOT");
+  }
   return absl::OkStatus();
+}
+
+absl::Status CheckSlotParents(const DraftPlace& place, const specd_draft& draft) {
+  if ((draft.flags & SPECD_PARENTS_BY_SLOT) == 0) return absl::OkStatus();
+  if ((draft.flags & SPECD_DRAFTS_BY_SLOT) == 0) {
+    return Invalid("flags", fmt::format("{} has SPECD_PARENTS_BY_SLOT (4) without "
+                                        "SPECD_DRAFTS_BY_SLOT (2); the tokens of such a tree lie "
+                                        "at the slot too",
+                                        NameOf(place, "flags")));
+  }
+  if (draft.parents == nullptr) return absl::OkStatus();
+  return Invalid("parents",
+                 fmt::format("{} are given with SPECD_PARENTS_BY_SLOT, which takes them from the "
+                             "slot; set them to NULL, or leave the flag out",
+                             NameOf(place, "parents")));
 }
 
 }  // namespace
@@ -62,6 +82,9 @@ void BoundRoles::Note(int role) {
   draft_rows = (draft_rows && role != SPECD_DRAFT_MAP) || role == SPECD_DRAFT_ROWS;
   masks = masks || role == SPECD_GRAMMAR_MASK;
   draft_tokens = draft_tokens || role == SPECD_DRAFT_TOKENS;
+  draft_parents = draft_parents || role == SPECD_DRAFT_PARENTS;
+  next_child = next_child || role == SPECD_DRAFT_NEXT_CHILD;
+  next_sibling = next_sibling || role == SPECD_DRAFT_NEXT_SIBLING;
 }
 
 absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {
@@ -73,10 +96,11 @@ absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {
   if (draft.reserved != 0) {
     return Invalid("reserved", fmt::format("{} must be 0", NameOf(place, "reserved")));
   }
-  if ((draft.flags & ~uint32_t{SPECD_DISCARD | SPECD_DRAFTS_BY_SLOT}) != 0) {
-    return Invalid(
-        "flags", fmt::format("{} = {} has more than SPECD_DISCARD (1) and SPECD_DRAFTS_BY_SLOT (2)",
-                             NameOf(place, "flags"), draft.flags));
+  constexpr uint32_t kFlags = SPECD_DISCARD | SPECD_DRAFTS_BY_SLOT | SPECD_PARENTS_BY_SLOT;
+  if ((draft.flags & ~kFlags) != 0) {
+    return Invalid("flags", fmt::format("{} = {} has more than SPECD_DISCARD (1), "
+                                        "SPECD_DRAFTS_BY_SLOT (2) and SPECD_PARENTS_BY_SLOT (4)",
+                                        NameOf(place, "flags"), draft.flags));
   }
   if ((draft.flags & SPECD_DISCARD) != 0) return absl::OkStatus();
   if ((draft.target_rows == nullptr) == (draft.target_argmax == nullptr)) {
@@ -99,6 +123,7 @@ absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {
                                "SPECD_DRAFT_TOKENS; set them to NULL, or leave the flag out",
                                NameOf(place, "tokens")));
   }
+  if (absl::Status status = CheckSlotParents(place, draft); !status.ok()) return status;
   if (draft.num_nodes > 0 && draft.tokens == nullptr && !by_slot) {
     return Invalid("tokens", fmt::format("{} is NULL but num_nodes = {}", NameOf(place, "tokens"),
                                          draft.num_nodes));
@@ -125,6 +150,7 @@ SequenceInput InputOf(const specd_draft& draft) {
   input.sequence = draft.sequence;
   input.discard = (draft.flags & SPECD_DISCARD) != 0;
   input.drafts_by_slot = (draft.flags & SPECD_DRAFTS_BY_SLOT) != 0;
+  input.parents_by_slot = (draft.flags & SPECD_PARENTS_BY_SLOT) != 0;
   input.draft = {.num_nodes = static_cast<int32_t>(draft.num_nodes),
                  .tokens = draft.tokens,
                  .parents = draft.parents,

@@ -22,8 +22,12 @@ struct BoundRoles {
   bool draft_rows = false;
   bool masks = false;
   bool draft_tokens = false;
+  bool draft_parents = false;
+  bool next_child = false;
+  bool next_sibling = false;
 
   void Note(int role);
+  bool has_tree() const { return draft_parents || (next_child && next_sibling); }
 };
 
 struct DraftPlace {

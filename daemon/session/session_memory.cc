@@ -95,6 +95,9 @@ absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory, const
     if (!rows.ok()) return rows.status();
     state_.verifier->BindDraftTokens(*rows);
     row_limits_.has_draft_tokens = true;
+  } else if (role == TensorRole::kDraftParents || role == TensorRole::kDraftNextChild ||
+             role == TensorRole::kDraftNextSibling) {
+    if (absl::Status status = BindTree(role, memory, spec); !status.ok()) return status;
   } else if (role == TensorRole::kGrammarMask) {
     const absl::StatusOr<MaskView> mask = BindMask(memory, spec, vocab_size);
     if (!mask.ok()) return mask.status();
@@ -107,6 +110,29 @@ absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory, const
     if (!status.ok()) return status;
   }
   state_.channel.SetRowLimits(row_limits_);
+  return absl::OkStatus();
+}
+
+absl::Status SessionMemory::BindTree(TensorRole role, const RowMemory& memory,
+                                     const TensorSpec& spec) {
+  const SessionLimits& limits = state_.options.limits;
+  const bool is_parents = role == TensorRole::kDraftParents;
+  const uint32_t row_nodes = limits.max_draft + (is_parents || limits.max_draft == 0 ? 0 : 1);
+  const absl::StatusOr<NodeRows> rows = BindNodeRows(memory, spec, limits.max_sequences, row_nodes);
+  if (!rows.ok()) return rows.status();
+  TreeRows tree = state_.verifier->draft_tree();
+  const bool is_child = role == TensorRole::kDraftNextChild;
+  const NodeRows& other = is_child ? tree.next_sibling : tree.next_child;
+  if (!is_parents && other.data != nullptr && other.space != rows->space) {
+    return Invalid("region",
+                   fmt::format("the region of {} lies in other memory than the list of the "
+                               "other role; bind both lists to memory of the host, or "
+                               "both to memory of the device",
+                               NameOf(role)));
+  }
+  (is_parents ? tree.parents : is_child ? tree.next_child : tree.next_sibling) = *rows;
+  state_.verifier->BindDraftTree(tree);
+  row_limits_.has_draft_tree = tree.is_bound();
   return absl::OkStatus();
 }
 

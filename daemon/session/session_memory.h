@@ -52,6 +52,8 @@ class SessionMemory {
 
  private:
   // Copies the map, so its memory is not needed afterwards, and unbinds the draft rows.
+  // One of the three roles of trees by slot.
+  absl::Status BindTree(TensorRole role, const RowMemory& memory, const TensorSpec& spec);
   absl::Status BindMap(const RowMemory& memory, const TensorSpec& spec)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
   absl::Status BindRows(bool is_target, const RowMemory& memory, const TensorSpec& spec)

@@ -26,7 +26,9 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
     return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
                      fmt::format("role = {} is not supported; use SPECD_TARGET_ROWS (1), "
                                  "SPECD_DRAFT_ROWS (2), SPECD_GRAMMAR_MASK (3), "
-                                 "SPECD_DRAFT_TOKENS (16), SPECD_DRAFT_MAP (17), or + 0 .. {}: "
+                                 "SPECD_DRAFT_TOKENS (16), SPECD_DRAFT_MAP (17), "
+                                 "SPECD_DRAFT_PARENTS (18), SPECD_DRAFT_NEXT_CHILD (19), "
+                                 "SPECD_DRAFT_NEXT_SIBLING (20), or + 0 .. {}: "
                                  "SPECD_NEXT_TOKEN (4), "
                                  "SPECD_KEPT_TOKENS (32), SPECD_NUM_KEPT (40), "
                                  "SPECD_NUM_ACCEPTED (48), SPECD_TOTAL_KEPT (56), "

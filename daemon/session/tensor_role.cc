@@ -46,6 +46,12 @@ std::string NameOf(TensorRole role) {
       return "SPECD_DRAFT_TOKENS";
     case TensorRole::kDraftMap:
       return "SPECD_DRAFT_MAP";
+    case TensorRole::kDraftParents:
+      return "SPECD_DRAFT_PARENTS";
+    case TensorRole::kDraftNextChild:
+      return "SPECD_DRAFT_NEXT_CHILD";
+    case TensorRole::kDraftNextSibling:
+      return "SPECD_DRAFT_NEXT_SIBLING";
     default:
       return {};
   }

@@ -12,7 +12,8 @@
 namespace specd {
 
 // Values as SPECD_TARGET_ROWS, SPECD_DRAFT_ROWS, SPECD_GRAMMAR_MASK, SPECD_DRAFT_TOKENS,
-// SPECD_DRAFT_MAP, and the roles of slot outputs. Replica i of a slot output has its role + i.
+// SPECD_DRAFT_MAP, SPECD_DRAFT_PARENTS and the lists of children, and the roles of slot outputs.
+// Replica i of a slot output has its role + i.
 enum class TensorRole : uint32_t {
   kTargetRows = 1,
   kDraftRows = 2,
@@ -20,6 +21,9 @@ enum class TensorRole : uint32_t {
   kNextToken = 4,
   kDraftTokens = 16,
   kDraftMap = 17,
+  kDraftParents = 18,
+  kDraftNextChild = 19,
+  kDraftNextSibling = 20,
   kKeptTokens = 32,
   kNumKept = 40,
   kNumAccepted = 48,

@@ -180,7 +180,9 @@ void RoundCopier::ListPlaces(const RanRound& round, int32_t task_index, bool all
       const uint32_t row = draft.target_rows[i];
       rows_.push_back({TraceTensor::kTarget, row, RowBytesAt(round.batch.target, row)});
     }
-    if (has_draft && i < draft.num_nodes && IsDrawn(draft, i)) {
+    const bool is_drawn =
+        i < draft.num_nodes && (task.parents_by_slot ? AnyDrawn(draft) : IsDrawn(draft, i));
+    if (has_draft && is_drawn) {
       const uint32_t row = draft.draft_rows[i];
       rows_.push_back({TraceTensor::kDraft, row, RowBytesAt(round.batch.draft, row)});
     }
@@ -318,9 +320,10 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
   if (draft.tokens == nullptr && record != nullptr) {
     // The memory of the slot may hold other drafts by now.
     TokenId* const judged = arena->Take<TokenId>(static_cast<size_t>(nodes));
-    for (int64_t i = 0; judged != nullptr && i < nodes; ++i) judged[i] = record[i].draft;
+    for (int64_t i = 0; judged != nullptr && i < nodes; ++i) judged[i] = record[i].node;
     draft.tokens = judged;
   }
+  if (task.parents_by_slot && record != nullptr) CopyTree(record, arena, &task);
   if (task.continues && record != nullptr) {
     task.continues = false;
     task.first_position = task.round_base = record->position;
@@ -354,6 +357,20 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
   }
   CopyPlaces(round, selection.level, index, arena, out);
   CopyAnswer(round, index, arena, out);
+}
+
+void RoundCopier::CopyTree(const PlaceDecision* record, Arena* arena, Task* task) {
+  Draft& draft = task->draft;
+  const auto nodes = static_cast<size_t>(draft.num_nodes);
+  auto* const parents = arena->Take<int32_t>(nodes);
+  auto* const draft_rows = arena->Take<uint32_t>(draft.draft_rows == nullptr ? 0 : nodes);
+  for (size_t i = 0; parents != nullptr && i < nodes; ++i) {
+    parents[i] = record[i].parent;
+    if (draft.draft_rows != nullptr) draft_rows[i] = draft.draft_rows[PlaceAfter(parents[i])];
+  }
+  draft.parents = parents;
+  if (draft.draft_rows != nullptr) draft.draft_rows = draft_rows;
+  task->parents_by_slot = false;
 }
 
 void RoundCopier::CopyAnswer(const RanRound& round, uint32_t index, Arena* arena,

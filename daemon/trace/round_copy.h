@@ -105,6 +105,8 @@ class RoundCopier {
   RoundCopy* Walk(const RanRound& round, const Selection& selection, Arena* arena);
   void CopyTask(const RanRound& round, const Selection& selection, uint32_t index, Arena* arena,
                 TaskCopy* out) const;
+  // The parents of a tree by slot, as the processor knew them, and its draft rows by node.
+  static void CopyTree(const PlaceDecision* record, Arena* arena, Task* task);
   void CopyAnswer(const RanRound& round, uint32_t index, Arena* arena, TaskCopy* out) const;
   void CopyPlaces(const RanRound& round, TraceLevel level, uint32_t index, Arena* arena,
                   TaskCopy* out) const;

@@ -54,6 +54,7 @@ constexpr void VisitTaskValues(V&& visit) {
   visit("round_base", &Task::round_base, &TraceTask::round_base);
   visit("min_tokens", &Task::min_tokens, &TraceTask::min_tokens);
   visit("drafts_by_slot", &Task::drafts_by_slot, &TraceTask::drafts_by_slot);
+  visit("parents_by_slot", &Task::parents_by_slot, &TraceTask::parents_by_slot);
   visit("continues", &Task::continues, &TraceTask::continues);
   visit("draft_edits", &Task::draft_edits, &TraceTask::draft_edits);
   visit("target_filters", &Task::target_filters, &TraceTask::target_filters);
@@ -79,9 +80,9 @@ constexpr size_t NumTaskValues() {
 // Beside the arrays: num_nodes, which is the size of `tokens`.
 static_assert(NumMembers<Draft>() == NumDraftArrays() + 1);
 // Beside the values: draft, edits, places, scores, coins and num_coins, which round_copy.cc and
-// round_record.cc take apart; slot, which the sequence has; and kind, sampling, num_children and
-// first_node, which are the same for every task of a round.
-static_assert(NumMembers<Task>() == NumTaskValues() + 11);
+// round_record.cc take apart; slot, which the sequence has; tree_status, which the outcome has; and
+// kind, sampling, num_children and first_node, which are the same for every task of a round.
+static_assert(NumMembers<Task>() == NumTaskValues() + 12);
 static_assert(NumMembers<SequenceEdits>() == 4 && NumMembers<PlaceEdits>() == 7);
 
 }  // namespace trace_internal

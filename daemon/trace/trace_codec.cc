@@ -27,7 +27,7 @@ constexpr RoundStatus kLast<RoundStatus> = RoundStatus::kNotReady;
 template <>
 constexpr Refusal kLast<Refusal> = static_cast<Refusal>(kRefusalMax);
 template <>
-constexpr OutcomeStatus kLast<OutcomeStatus> = OutcomeStatus::kNoRoom;
+constexpr OutcomeStatus kLast<OutcomeStatus> = OutcomeStatus::kMixedKinds;
 template <>
 constexpr RowFault kLast<RowFault> = RowFault::kChanged;
 template <>

@@ -285,9 +285,9 @@ inline constexpr size_t kNumFields<ScoreRequest> = NumMembers<ScoreRequest>() - 
 // `rates` and their number are a list of TraceTask.
 template <>
 inline constexpr size_t kNumFields<LossyRule> = NumMembers<LossyRule>() - 2;
-// round_copy.cc makes `position` and `draft` numbers of the task.
+// round_copy.cc makes `position`, `draft`, `node` and `parent` numbers of the task.
 template <>
-inline constexpr size_t kNumFields<PlaceDecision> = NumMembers<PlaceDecision>() - 2;
+inline constexpr size_t kNumFields<PlaceDecision> = NumMembers<PlaceDecision>() - 4;
 
 template <class T>
 constexpr size_t NumListed() {

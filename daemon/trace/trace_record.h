@@ -146,6 +146,7 @@ struct TraceTask {
   uint32_t round_base = 0;
   uint32_t min_tokens = 0;
   bool drafts_by_slot = false;
+  bool parents_by_slot = false;  // the processor knew the parents, and kept no record of them
   bool continues = false;
   bool draft_edits = false;
   Filters target_filters;

@@ -272,6 +272,34 @@ absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpe
       static_cast<int64_t>(*row_stride), memory.space};
 }
 
+absl::StatusOr<NodeRows> BindNodeRows(const RowMemory& memory, const TensorSpec& spec,
+                                      uint32_t num_slots, uint32_t row_nodes) {
+  const bool is_wide = spec.dtype == SPECD_INT64;
+  if (!is_wide && spec.dtype != SPECD_INT32 && spec.dtype != TensorSpec{}.dtype) {
+    return Invalid(
+        "dtype", fmt::format("dtype = {} of parents or lists of children is neither SPECD_INT32 "
+                             "({}) nor SPECD_INT64 ({}); set dtype to the one that the tensor has",
+                             spec.dtype, static_cast<uint32_t>(SPECD_INT32),
+                             static_cast<uint32_t>(SPECD_INT64)));
+  }
+  if (row_nodes == 0) {
+    return Invalid("role",
+                   "parents cannot be bound with max_draft = 0: no draft has any; leave the role "
+                   "unbound, or attach with a larger max_draft");
+  }
+  if (absl::Status status = CheckPlain(spec, "parents have", true); !status.ok()) return status;
+  if (absl::Status status = CheckSlots(spec, num_slots, "parents need a row"); !status.ok()) {
+    return status;
+  }
+  const uint64_t element_bytes = is_wide ? sizeof(int64_t) : sizeof(int32_t);
+  const absl::StatusOr<uint64_t> row_stride = CheckBounds(memory, spec, {row_nodes, element_bytes});
+  if (!row_stride.ok()) return row_stride.status();
+  return NodeRows{.data = static_cast<const char*>(memory.data) + spec.offset_bytes,
+                  .is_wide = is_wide,
+                  .row_stride = static_cast<int64_t>(*row_stride),
+                  .space = memory.space};
+}
+
 std::string_view NameOf(SlotField field) {
   constexpr std::string_view kNames[kNumSlotFields] = {
       "SPECD_NEXT_TOKEN", "SPECD_KEPT_TOKENS",   "SPECD_NUM_KEPT", "SPECD_NUM_ACCEPTED",

@@ -19,6 +19,7 @@
 #include "ipc/base/memory_specs.h"
 #include "ipc/base/unique_fd.h"
 #include "kernels/core/slot_output.h"
+#include "kernels/core/slot_tree.h"
 #include "kernels/core/types.h"
 
 namespace specd {
@@ -75,6 +76,11 @@ std::string_view NameOf(SlotField field);
 // Binds a row of at least row_ids ids for each slot, which rounds read.
 absl::StatusOr<TokenRows> BindTokenRows(const RowMemory& memory, const TensorSpec& spec,
                                         uint32_t num_slots, uint32_t row_ids);
+
+// Binds a row of row_nodes integers for each slot, which rounds read: the parents of draft tokens,
+// or SGLang's lists of children.
+absl::StatusOr<NodeRows> BindNodeRows(const RowMemory& memory, const TensorSpec& spec,
+                                      uint32_t num_slots, uint32_t row_nodes);
 
 // Returns an error that names the field unless all rows of num_elements lie in the region.
 absl::Status CheckRowsInside(const RowMemory& memory, const TensorSpec& spec, uint64_t num_elements,

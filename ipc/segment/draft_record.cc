@@ -27,6 +27,7 @@ uint32_t FlagsOf(const SequenceInput& input) {
   if (input.draft.target_argmax != nullptr) flags |= kDraftArgmax;
   if (input.drafts_by_slot) flags |= kDraftBySlot;
   if (input.draft.parents != nullptr) flags |= kDraftParents;
+  if (input.parents_by_slot) flags |= kDraftSlotParents;
   return flags;
 }
 
@@ -110,8 +111,10 @@ Refusal CheckRows(const SequenceInput& input, uint32_t vocab_size, const RowLimi
       return rows.mask_rows == 0 ? Refusal::kMaskUnbound : Refusal::kMaskRow;
     }
   }
+  // Any place may have drawn children if only the device knows the parents.
+  const bool any_place = input.parents_by_slot && AnyDrawn(draft);
   for (int32_t i = 0; i < draft.num_nodes; ++i) {
-    if (draft.kinds[i] == DraftKind::kOneHot) continue;
+    if (draft.kinds[i] == DraftKind::kOneHot && !any_place) continue;
     if (draft.kinds[i] > DraftKind::kSampledRest) return Refusal::kKind;
     if (draft.draft_rows[i] < rows.draft_rows) continue;
     if (draft.draft_rows[i] == kNoRow) return Refusal::kNoDraftRow;
@@ -154,7 +157,7 @@ void CopyDraft(const SegmentLayout& layout, const char* from, char* record) {
   CopyOnce(record, from, layout.draft_masses_offset);
   DraftRecord header;
   std::memcpy(&header, record, sizeof(header));
-  if ((header.flags & ~uint32_t{kDraftDiscard | kDraftBySlot}) == 0) return;
+  if ((header.flags & ~uint32_t{kDraftDiscard | kDraftBySlot | kDraftSlotParents}) == 0) return;
   CopyOnce(record + layout.draft_masses_offset, from + layout.draft_masses_offset,
            layout.draft_record_bytes - layout.draft_masses_offset);
 }
@@ -180,13 +183,21 @@ SequenceInput ReadDraft(const SegmentLayout& layout, const SessionLimits& limits
   if (input.discard) return input;
   input.drafts_by_slot = has(kDraftBySlot);
   if (input.drafts_by_slot && !rows.has_draft_tokens) return refused(Refusal::kDraftTokens);
+  input.parents_by_slot = has(kDraftSlotParents);
+  if (input.parents_by_slot && (!input.drafts_by_slot || !rows.has_draft_tree)) {
+    return refused(Refusal::kSlotParents);
+  }
+  if (input.parents_by_slot && has(kDraftParents)) return refused(Refusal::kFlags);
   Draft& draft = input.draft;
   draft.num_nodes = static_cast<int32_t>(header.num_nodes);
   if (has(kDraftParents) &&
       !ReadParents(At<int32_t>(record, layout.draft_parents_offset), &draft)) {
     return refused(Refusal::kParents);
   }
-  if (!FitsPath(draft, static_cast<int32_t>(limits.path_max()))) return refused(Refusal::kPath);
+  // The processor of the round checks the paths of a tree by slot.
+  if (!input.parents_by_slot && !FitsPath(draft, static_cast<int32_t>(limits.path_max()))) {
+    return refused(Refusal::kPath);
+  }
   if (!input.drafts_by_slot) draft.tokens = At<TokenId>(record, layout.draft_tokens_offset);
   draft.draft_rows = At<uint32_t>(record, layout.draft_draft_rows_offset);
   draft.kinds = At<DraftKind>(record, layout.draft_kinds_offset);

@@ -20,6 +20,7 @@ struct RowLimits {
   uint64_t draft_rows = 0;
   uint64_t mask_rows = 0;
   bool has_draft_tokens = false;
+  bool has_draft_tree = false;
 };
 
 // Writes an input as one record of the draft area. Null pointers are allowed for draft.kinds (all

@@ -178,8 +178,10 @@ enum DraftRecordFlags : uint32_t {
   kDraftArgmax = 8,    // in place of target_rows
   kDraftBySlot = 16,   // the tokens lie at the sequence's slot in the bound draft tokens, not here
   kDraftParents = 32,  // the draft is a tree
+  // With kDraftBySlot: the parents lie at the slot too, and draft_rows has the rows of places.
+  kDraftSlotParents = 64,
 };
-inline constexpr uint32_t kDraftFlagsAll = 63;
+inline constexpr uint32_t kDraftFlagsAll = 127;
 
 // One sequence of a submission. These arrays follow it without gaps:
 //   int32  tokens[max_draft]

@@ -56,7 +56,7 @@ namespace {
   PAIR(Refusal::kSiblingKinds, SPECD_DETAIL_SIBLING_KINDS)   \
   PAIR(Refusal::kSiblingTokens, SPECD_DETAIL_SIBLING_TOKENS) \
   PAIR(Refusal::kTreeSideChannel, SPECD_DETAIL_TREE_SIDE)    \
-  PAIR(Refusal::kStagedTree, SPECD_DETAIL_STAGED_TREE)
+  PAIR(Refusal::kSlotParents, SPECD_DETAIL_SLOT_PARENTS)
 
 #define SPECD_STATUSES(PAIR)                                         \
   PAIR(RoundStatus::kOk, SPECD_STATUS_OK)                            \
@@ -95,7 +95,7 @@ SPECD_TIE(SPECD_FINISHES, FinishReason, decltype(SPECD_FINISH_NONE))
 
 // Two entries of one value would be two equal cases, so the values are 0 .. kRefusalMax.
 static_assert(SPECD_REFUSALS(SPECD_ONE) == kRefusalMax + 1);
-static_assert(static_cast<uint32_t>(Refusal::kStagedTree) == kRefusalMax);
+static_assert(static_cast<uint32_t>(Refusal::kSlotParents) == kRefusalMax);
 static_assert(kNoRow == SPECD_NO_ROW);
 
 #define SPECD_NAME(cpp, c) \

@@ -70,7 +70,10 @@ class ChainRows {
       PlaceDecision* const record = RecordOf(i);
       if (record == nullptr) return;
       record->position = PositionOf(i);
-      if (is_chain && i < num_drafts()) record->draft = DraftToken(i);
+      if (i == num_drafts()) return;
+      record->node = DraftToken(i);
+      record->parent = ParentOf(task_.draft, i);
+      if (is_chain) record->draft = record->node;
     }
   }
   SPECD_HD void RecordShares(int32_t i, const Distribution& p, const DraftShare& q) const {

@@ -28,7 +28,8 @@ SPECD_INLINE constexpr int32_t NumTaskRows(int32_t max_draft) { return 2 * max_d
 // Whether the row is read ahead. A row behind a -1 is not, because no decision comes to it; one
 // behind another id outside the vocabulary is read in vain. A row that the decision does not read
 // at all is not read ahead either. If the task's draft tokens are not known yet, every row that the
-// task may need is read ahead.
+// task may need is read ahead, but for draft rows if the parents are not known: nobody knows the
+// row of a node.
 SPECD_INLINE bool IsReadAhead(const Task& task, int32_t task_row) {
   const Draft& draft = task.draft;
   const int32_t index = IndexOfTaskRow(task_row);
@@ -36,7 +37,7 @@ SPECD_INLINE bool IsReadAhead(const Task& task, int32_t task_row) {
   if (task.kind == TaskKind::kScore || index >= num_places || draft.target_argmax != nullptr) {
     return false;
   }
-  if (!IsTargetRow(task_row) && index == draft.num_nodes) return false;
+  if (!IsTargetRow(task_row) && (index == draft.num_nodes || task.parents_by_slot)) return false;
   const int32_t place = PlaceOfTaskRow(draft, task_row);
   const bool forced = task.places != nullptr && task.places[place].forced != kNoToken;
   if (task.kind == TaskKind::kSampleDraft) return IsTargetRow(task_row) && !forced;

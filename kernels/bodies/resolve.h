@@ -12,6 +12,7 @@
 #include "kernels/bodies/tiles.h"
 #include "kernels/core/fused_round.h"
 #include "kernels/core/round.h"
+#include "kernels/core/slot_tree.h"
 
 namespace specd {
 
@@ -26,6 +27,10 @@ struct CountedId {
 // The memory of a resolved task and of its making. The lists have room for CountedMax ids.
 struct ResolveScratch {
   TokenId* tokens = nullptr;       // the draft
+  int32_t* parents = nullptr;      // of a tree by slot
+  uint32_t* draft_rows = nullptr;  // by node
+  int32_t* numbers = nullptr;      // of its slot
+  SlotTree* tree = nullptr;
   PlaceEdits* places = nullptr;    // one for each place
   TokenId* counted = nullptr;      // the tokens that penalties count: recent tokens, then the draft
   TokenId* distinct = nullptr;     // the same tokens, with each id only at its first place
@@ -45,6 +50,10 @@ SPECD_INLINE ResolveScratch CarveScratch(Carver* carver, int32_t max_draft, int3
   ResolveScratch scratch;
   scratch.counted_max = CountedMax(max_draft, recent_room);
   scratch.tokens = carver->Take<TokenId>(max_draft);
+  scratch.parents = carver->Take<int32_t>(max_draft);
+  scratch.draft_rows = carver->Take<uint32_t>(max_draft);
+  scratch.numbers = carver->Take<int32_t>(TreeNumbersMax(max_draft));
+  scratch.tree = carver->Take<SlotTree>(1);
   scratch.places = carver->Take<PlaceEdits>(max_draft + 1);
   scratch.counted = carver->Take<TokenId>(scratch.counted_max);
   scratch.distinct = carver->Take<TokenId>(scratch.counted_max);
@@ -77,9 +86,12 @@ class TaskResolver {
   // Writes the copy. Returns the nodes whose path leaves the vocabulary.
   SPECD_HD NodeSet Run(Task* resolved) {
     draft_ = given_.draft;
-    position_ = given_.first_position;
+    position_ = given_.continues ? batch_.slots.kept[given_.slot] : given_.first_position;
+    if (given_.parents_by_slot) {
+      MakeTree();
+      if (scratch_.tree->fault != TreeFault::kNone) return Refuse(resolved);
+    }
     const NodeSet undrawn = given_.drafts_by_slot ? CopyDrafts() : 0;
-    if (given_.continues) position_ = batch_.slots.kept[given_.slot];
     const bool counts = Counts(given_.edits.penalties);
     const bool needs_places = NeedsResolve(given_) && (counts || IsBelowMinTokens(0));
     if (needs_places) MakePlaces(counts);
@@ -94,6 +106,40 @@ class TaskResolver {
   }
 
  private:
+  // Reads each number of the slot once, and makes the parents and the draft rows of nodes.
+  SPECD_HD void MakeTree() {
+    const bool has_lists = batch_.draft_tree.has_lists();
+    const int32_t num_nodes = draft_.num_nodes;
+    for (int32_t i = thread_.lane(); i < NumTreeNumbers(has_lists, num_nodes); i += kWarpSize) {
+      scratch_.numbers[i] = ReadTreeNumber(batch_.draft_tree, given_.slot, num_nodes, i);
+    }
+    thread_.SyncWarp();
+    if (thread_.lane() == 0) {
+      *scratch_.tree = MakeSlotTree(draft_, has_lists, batch_.tokens_stride - 1, scratch_.numbers,
+                                    scratch_.parents);
+    }
+    thread_.SyncWarp();
+    draft_.parents = scratch_.parents;
+    if (scratch_.tree->fault != TreeFault::kNone || draft_.draft_rows == nullptr) return;
+    for (int32_t i = thread_.lane(); i < num_nodes; i += kWarpSize) {
+      scratch_.draft_rows[i] = given_.draft.draft_rows[PlaceAfter(scratch_.parents[i])];
+    }
+    draft_.draft_rows = scratch_.draft_rows;
+  }
+
+  // A task that decides nothing. The next round of the sequence continues where this one began.
+  SPECD_HD NodeSet Refuse(Task* resolved) const {
+    if (thread_.lane() == 0) {
+      *resolved = given_;
+      resolved->drafts_by_slot = false;
+      resolved->continues = false;
+      resolved->draft.num_nodes = 0;
+      resolved->tree_status = StatusOf(scratch_.tree->fault);
+      resolved->first_position = resolved->round_base = position_;
+    }
+    return NodesBehind(given_.draft, 0);
+  }
+
   // Reads each id once, because its writer may write there again. The ids in the scratch are
   // judged, counted and answered. A chain ends before the first kNoToken, and after the first other
   // id outside the vocabulary, which the judge counts.
@@ -103,7 +149,8 @@ class TaskResolver {
                                                ? given_.draft.tokens
                                                : rows.ids + given_.slot * rows.row_stride;
     for (int32_t i = thread_.lane(); i < draft_.num_nodes; i += kWarpSize) {
-      scratch_.tokens[i] = source[i];
+      const bool is_listed = !given_.parents_by_slot || !Holds(scratch_.tree->unlisted, i);
+      scratch_.tokens[i] = is_listed ? source[i] : kNoToken;
     }
     draft_.tokens = scratch_.tokens;
     thread_.SyncWarp();

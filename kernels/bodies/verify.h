@@ -88,6 +88,7 @@ class TaskRun {
 
  private:
   SPECD_HD void Verify() {
+    if (task_.tree_status != OutcomeStatus::kOk) return Fail(task_.tree_status);
     if (!pauses_.has_begun()) {
       outcome_.num_drafts = rows_.NumDrawn();
       if constexpr (KeepsDraws<T>) rows_.RecordPlaces();

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/core/check.h"
+#include "kernels/core/draft.h"
 #include "kernels/core/philox.h"
 #include "kernels/core/types.h"
 
@@ -65,6 +66,9 @@ struct PlaceDecision {
   double residual_mass = -1;
   float token_weight = 0;  // p(token) = token_weight / p_mass of the place
   TokenId draft = kNoToken;
+  // Node `place` of the draft, likewise: the token that place + 1 follows, and its parent.
+  TokenId node = kNoToken;
+  int32_t parent = kRoot;
 };
 
 // The coins that make the draw of `facts`.

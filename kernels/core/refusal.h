@@ -64,7 +64,8 @@ enum class Refusal : uint32_t {
   kSiblingTokens = 40,
   // Errors that depend on the sequence: trees.
   kTreeSideChannel = 41,
-  kStagedTree = 42,
+  // The record says that its parents lie at a slot, and nothing is bound there.
+  kSlotParents = 42,
 };
 inline constexpr uint32_t kRefusalMax = 42;
 
@@ -178,8 +179,10 @@ inline constexpr RefusalEntry kRefusalTexts[] = {
     {Refusal::kTreeSideChannel,
      "draft_weights: the side channel of a tree is not read in this version; leave draft_weights "
      "and draft_masses out"},
-    {Refusal::kStagedTree,
-     "parents: rounds inside a CUDA graph verify chains; submit the round instead of staging it"},
+    {Refusal::kSlotParents,
+     "flags: SPECD_PARENTS_BY_SLOT, but neither SPECD_DRAFT_PARENTS nor both of "
+     "SPECD_DRAFT_NEXT_CHILD and SPECD_DRAFT_NEXT_SIBLING are bound, or SPECD_DRAFTS_BY_SLOT is "
+     "missing"},
 };
 
 // The field, the error and the remedy: "target_rows: an index is not below the number of rows
@@ -191,7 +194,21 @@ constexpr std::string_view RefusalText(Refusal refusal) {
   return "unknown";
 }
 
-// The detail of a bad row; kNone for kOk and kNoRoom.
+// The detail of a task that decided nothing.
+constexpr Refusal RefusalOf(OutcomeStatus status) {
+  switch (status) {
+    case OutcomeStatus::kBadParents:
+      return Refusal::kParents;
+    case OutcomeStatus::kLongPath:
+      return Refusal::kPath;
+    case OutcomeStatus::kMixedKinds:
+      return Refusal::kSiblingKinds;
+    default:
+      return Refusal::kNoRoom;
+  }
+}
+
+// The detail of a bad row; kNone for kOk and for tasks that decided nothing.
 constexpr Refusal RefusalOf(OutcomeStatus status, RowFault fault) {
   if (status == OutcomeStatus::kBadToken) return Refusal::kBadToken;
   if (status != OutcomeStatus::kBadTargetRow && status != OutcomeStatus::kBadDraftRow) {

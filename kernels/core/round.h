@@ -13,6 +13,7 @@
 #include "kernels/core/numerics.h"
 #include "kernels/core/philox.h"
 #include "kernels/core/slot_output.h"
+#include "kernels/core/slot_tree.h"
 #include "kernels/core/token_score.h"
 #include "kernels/core/types.h"
 
@@ -82,8 +83,21 @@ enum class OutcomeStatus : uint32_t {
   kBadTargetRow = 1,  // a target row that the decision needed is no distribution (RowFault)
   kBadDraftRow = 2,   // the same for a draft row, or its side channel
   kBadToken = 3,      // the id to emit is outside the vocabulary or masked: an error of ours
-  kNoRoom = 4,        // the backend has no room for the task's lists of ids: nothing was decided
+  // Nothing was decided.
+  kNoRoom = 4,      // the backend has no room for the task's lists of ids
+  kBadParents = 5,  // the tree at the slot has a TreeFault
+  kLongPath = 6,
+  kMixedKinds = 7,
 };
+
+SPECD_INLINE constexpr bool IsUndecided(OutcomeStatus status) {
+  return status >= OutcomeStatus::kNoRoom;
+}
+SPECD_INLINE constexpr OutcomeStatus StatusOf(TreeFault fault) {
+  constexpr OutcomeStatus kStatuses[] = {OutcomeStatus::kOk, OutcomeStatus::kBadParents,
+                                         OutcomeStatus::kLongPath, OutcomeStatus::kMixedKinds};
+  return kStatuses[static_cast<uint32_t>(fault)];
+}
 
 // The kernels' answer for one sequence: num_accepted draft tokens, then one final token if the
 // status is kOk. If a row is bad, the accepted tokens before it are kept, and there is no final
@@ -148,6 +162,13 @@ struct Task {
   // The draft tokens are the first num_nodes ids of row `slot` of RoundBatch::draft_tokens;
   // draft.tokens is null. An id outside the vocabulary ends its path.
   bool drafts_by_slot = false;
+  // With drafts_by_slot: the draft is a tree, whose parents are made of row `slot` of
+  // RoundBatch::draft_tree; draft.parents is null. draft.draft_rows has the rows of places 0 ..
+  // num_nodes - 1, not of nodes, because only the processor knows the places of nodes. The flag
+  // stays when the task is completed: draft rows of such a task are not read ahead.
+  bool parents_by_slot = false;
+  // kOk, or the processor found no tree at the slot, and the task decides nothing.
+  OutcomeStatus tree_status = OutcomeStatus::kOk;
   // True if rounds of the sequence were still running when the host made this task. first_position,
   // round_base and the counts in `edits` describe the state before those rounds. RoundBatch::slots
   // holds their confirmed tokens.
@@ -182,7 +203,8 @@ struct Task {
 // Whether the draft is verified as a tree (kernels/bodies/tree_walk.h). token and block verify
 // chains only, and tree and traversal of a chain are token and block.
 SPECD_INLINE constexpr bool IsTree(const Task& task) {
-  return task.draft.parents != nullptr || task.method > VerifyMethod::kBlock;
+  return task.draft.parents != nullptr || task.parents_by_slot ||
+         task.method > VerifyMethod::kBlock;
 }
 
 // Whether the processor has to complete the task before it runs. kVerify only.
@@ -225,6 +247,7 @@ struct RoundBatch {
   const SlotOutput* slot_outputs = nullptr;
   int32_t num_slot_outputs = 0;
   TokenRows draft_tokens = {};  // for Task::drafts_by_slot
+  TreeRows draft_tree = {};     // for Task::parents_by_slot
   SlotStates slots = {};        // for Task::continues; every kVerify task writes its slot
   // The decisions of task i begin at decisions[i * decisions_stride], one for each place; null: not
   // recorded. The caller clears them before the round.

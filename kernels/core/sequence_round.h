@@ -58,6 +58,9 @@ struct SequenceInput {
   // True if the draft tokens lie at the sequence's slot in the bound draft tokens; draft.tokens is
   // then null.
   bool drafts_by_slot = false;
+  // With drafts_by_slot: the parents lie at the slot too. draft.parents is then null, and
+  // draft.draft_rows has the rows of places 0 .. num_nodes - 1.
+  bool parents_by_slot = false;
   Draft draft;
   // One for each place, -1: unconstrained; null: all are unconstrained.
   const int32_t* mask_rows = nullptr;

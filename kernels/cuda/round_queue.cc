@@ -62,6 +62,9 @@ absl::Status CheckStageable(const RoundBatch& batch, const BackendLimits& limits
           "submit it instead of staging it",
           i, static_cast<uint32_t>(task.kind), static_cast<uint32_t>(TaskKind::kVerify)));
     }
+    if (task.parents_by_slot && is_elsewhere(batch.draft_tree.space())) {
+      return NotOnDevice("parents");
+    }
     SPECD_CHECK(limits.num_slots == 0 ? !task.continues : task.slot < limits.num_slots);
   }
   return absl::OkStatus();

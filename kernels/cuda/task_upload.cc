@@ -93,7 +93,7 @@ bool PackTask(const Task& task, const RoundBatch& batch, BatchRows* rows, Arena*
     }
   }
   for (int32_t i = 0; i < draft.num_nodes; ++i) {
-    if (!IsDrawn(draft, i)) continue;
+    if (!(task.parents_by_slot ? AnyDrawn(draft) : IsDrawn(draft, i))) continue;
     draft_rows.host[i] = UploadRow(batch.draft, draft.draft_rows[i], &rows->draft);
   }
   *packed = copy;

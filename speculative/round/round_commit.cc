@@ -20,7 +20,7 @@ void AddLogprobs(const SequenceResult& result, LogprobSum* sum) {
 void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequence,
                             SequenceResult* result) {
   const TaskOutcome& outcome = scratch->outcomes[task];
-  if (outcome.status == OutcomeStatus::kNoRoom) return RefuseForRoom(result);
+  if (IsUndecided(outcome.status)) return RefuseUndecided(outcome.status, result);
   const TokenId* tokens = scratch->TokensOf(task);
   const std::span<const TokenId> confirmed = {tokens, static_cast<size_t>(outcome.num_tokens)};
   SequenceGrammar& grammar = sequence->grammar;
@@ -36,7 +36,7 @@ void RoundCommitter::Commit(size_t task, RoundScratch* scratch, Sequence* sequen
     walk.reason = FinishReason::kError;
     result->status = RoundStatus::kBadDistribution;
     CountFault(outcome.status);
-    NameFault(outcome, scratch->tasks[task].draft, scratch->PathOf(task), grammar, result);
+    NameFault(outcome, scratch->tasks[task], scratch->PathOf(task), grammar, result);
   }
   if (!grammar.empty()) CommitGrammar(confirmed, sequence, &walk, result);
   result->num_accepted = static_cast<uint32_t>(std::min(outcome.num_accepted, walk.num_kept));
@@ -134,10 +134,11 @@ void RoundCommitter::CommitText(std::span<const TokenId> confirmed, Sequence* se
 }
 
 // A place that a constraint left without a mask has a row all the same; the row is not to blame.
-void RoundCommitter::NameFault(const TaskOutcome& outcome, const Draft& draft, const int32_t* path,
+void RoundCommitter::NameFault(const TaskOutcome& outcome, const Task& task, const int32_t* path,
                                const SequenceGrammar& grammar, SequenceResult* result) {
+  const Draft& draft = task.draft;
   const int32_t depth = outcome.num_tokens;
-  const bool is_chain = draft.parents == nullptr || depth == 0;
+  const bool is_chain = (draft.parents == nullptr && !task.parents_by_slot) || depth == 0;
   const auto place = static_cast<size_t>(is_chain ? depth : PlaceAfter(path[depth - 1]));
   const bool is_target = outcome.status == OutcomeStatus::kBadTargetRow;
   if (is_target && !grammar.empty()) result->refusal = RefusalOf(grammar.FaultAt(place));
@@ -145,8 +146,9 @@ void RoundCommitter::NameFault(const TaskOutcome& outcome, const Draft& draft, c
   result->refusal = RefusalOf(outcome.status, outcome.fault);
   if (outcome.status == OutcomeStatus::kBadToken || outcome.fault == RowFault::kShare) return;
   // All drawn children of a place name one row.
-  const int32_t index = is_target ? static_cast<int32_t>(place)
-                                  : NextChild(draft, static_cast<int32_t>(place), kRoot);
+  const int32_t index = is_target || task.parents_by_slot
+                            ? static_cast<int32_t>(place)
+                            : NextChild(draft, static_cast<int32_t>(place), kRoot);
   const uint32_t* const rows = is_target ? draft.target_rows : draft.draft_rows;
   if (rows != nullptr && index != kRoot) result->bad_row = rows[index];
 }
@@ -155,6 +157,9 @@ void RoundCommitter::CountFault(OutcomeStatus status) {
   switch (status) {
     case OutcomeStatus::kOk:
     case OutcomeStatus::kNoRoom:
+    case OutcomeStatus::kBadParents:
+    case OutcomeStatus::kLongPath:
+    case OutcomeStatus::kMixedKinds:
       break;
     case OutcomeStatus::kBadTargetRow:
       ++counters_.bad_target_rows;
@@ -168,9 +173,9 @@ void RoundCommitter::CountFault(OutcomeStatus status) {
   }
 }
 
-void RoundCommitter::RefuseForRoom(SequenceResult* result) {
+void RoundCommitter::RefuseUndecided(OutcomeStatus status, SequenceResult* result) {
   result->status = RoundStatus::kInvalid;
-  result->refusal = Refusal::kNoRoom;
+  result->refusal = RefusalOf(status);
   result->method = VerifyMethod::kAuto;  // nothing was verified
   ++counters_.invalid_records;
 }

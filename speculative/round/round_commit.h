@@ -28,7 +28,7 @@ class RoundCommitter {
   void Commit(size_t task, RoundScratch* scratch, Sequence* sequence, SequenceResult* result);
 
   // Answers a task whose lists need more memory than the backend has.
-  void RefuseForRoom(SequenceResult* result);
+  void RefuseUndecided(OutcomeStatus status, SequenceResult* result);
 
   // Counts a round. A round that was called off may come again, and is counted then.
   void CountRound(const RoundScratch& scratch);
@@ -46,7 +46,7 @@ class RoundCommitter {
   void CountFault(OutcomeStatus status);
   // Says which row of a draft is bad, and why.
   // `path` has the accepted nodes.
-  static void NameFault(const TaskOutcome& outcome, const Draft& draft, const int32_t* path,
+  static void NameFault(const TaskOutcome& outcome, const Task& task, const int32_t* path,
                         const SequenceGrammar& grammar, SequenceResult* result);
 
   const std::vector<TokenId> eos_token_ids_;

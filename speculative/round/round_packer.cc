@@ -58,22 +58,26 @@ Sequence* RoundPacker::FindRunning(SequenceHandle handle, SequenceResult* result
 bool RoundPacker::NeedsHostDraft(const SequenceInput& input, const RoundScratch& scratch) const {
   if (!input.drafts_by_slot || input.discard || input.refusal != Refusal::kNone) return false;
   const Sequence* sequence = sequences_.Find(input.sequence);
+  const bool has_tree = input.parents_by_slot && rows_.draft_tree.space() == MemorySpace::kHost;
   return sequence != nullptr && sequence->finish_reason == FinishReason::kNone &&
-         (sequence->rules.has_processors() || !sequence->grammar.empty()) && !scratch.is_staged &&
-         !sequences_.IsHeld(SlotOf(input.sequence));
+         (sequence->rules.has_processors() || !sequence->grammar.empty() || has_tree) &&
+         !scratch.is_staged && !sequences_.IsHeld(SlotOf(input.sequence));
 }
 
 absl::Status RoundPacker::ReadDrafts(std::span<const SequenceInput> inputs, RoundScratch* scratch) {
   scratch->draft_reads.clear();
+  scratch->host_trees.Clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!NeedsHostDraft(inputs[i], *scratch)) continue;
     CheckNumbers(inputs[i]);
+    if (inputs[i].parents_by_slot) scratch->host_trees.Ask(rows_.draft_tree, i, inputs[i]);
     scratch->draft_reads.push_back({.slot = SlotOf(inputs[i].sequence),
                                     .num_ids = inputs[i].draft.num_nodes,
                                     .to = scratch->HostDraftOf(i)});
   }
   if (scratch->draft_reads.empty()) return absl::OkStatus();
-  return backend_.ReadDraftTokens(rows_.draft_tokens, scratch->draft_reads);
+  const absl::Status status = backend_.ReadDraftTokens(rows_.draft_tokens, scratch->draft_reads);
+  return status.ok() ? scratch->host_trees.Read(rows_.draft_tree, &backend_) : status;
 }
 
 absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScratch* scratch,
@@ -98,6 +102,9 @@ absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScrat
     if (NeedsHostDraft(input, *scratch)) {
       input.drafts_by_slot = false;
       input.draft.tokens = scratch->HostDraftOf(i);
+      if (input.parents_by_slot) {
+        scratch->host_trees.Give(rows_.draft_tree, i, scratch->HostDraftOf(i), &input);
+      }
     }
     if (PackOne(input, stamp, scratch, &results[i])) {
       scratch->task_results[task_index] = static_cast<uint32_t>(i);
@@ -132,7 +139,10 @@ bool RoundPacker::ReadDraftsEarly(std::span<const SequenceInput> inputs, RoundSc
   const uint64_t stamp = sequences_.NextStamp();
   scratch->draft_reads.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].drafts_by_slot || FindWarmable(inputs[i], stamp) == nullptr) continue;
+    if (!inputs[i].drafts_by_slot || inputs[i].parents_by_slot ||
+        FindWarmable(inputs[i], stamp) == nullptr) {
+      continue;
+    }
     scratch->draft_reads.push_back({.slot = SlotOf(inputs[i].sequence),
                                     .num_ids = inputs[i].draft.num_nodes,
                                     .to = scratch->HostDraftOf(i)});
@@ -162,7 +172,7 @@ bool RoundPacker::WarmMasks(std::span<const SequenceInput> inputs, RoundScratch*
     draft = input.draft;
     if (!input.drafts_by_slot) {
       draft.num_nodes = NumNodesOf(draft, limits_.vocab_size);
-    } else if (warmth->drafts == MaskWarmth::Drafts::kCopied) {
+    } else if (warmth->drafts == MaskWarmth::Drafts::kCopied && !input.parents_by_slot) {
       draft.tokens = scratch->HostDraftOf(i);
       draft.num_nodes = NumNodesOf(draft, limits_.vocab_size);
     } else {
@@ -210,8 +220,8 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   task.draft.num_nodes = NumNodesOf(input.draft, limits_.vocab_size);
   task.kind = TaskKind::kVerify;
   task.method = result->method = ResolveMethod(
-      sequence->method,
-      {.any_drawn = AnyDrawn(input.draft), .is_tree = input.draft.parents != nullptr});
+      sequence->method, {.any_drawn = AnyDrawn(input.draft),
+                         .is_tree = input.draft.parents != nullptr || input.parents_by_slot});
   task.target_scale = sequence->target_scale;
   task.draft_scale = sequence->draft_scale;
   task.seed = sequence->seed;
@@ -221,6 +231,7 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
   task.round_base = sequence->kept_tokens;
   task.slot = SlotOf(sequence->handle);
   task.drafts_by_slot = input.drafts_by_slot;
+  task.parents_by_slot = input.parents_by_slot;
   task.continues = sequences_.IsHeld(task.slot);
   task.min_tokens = static_cast<uint32_t>(sequence->min_tokens);
   task.target_filters = sequence->target_filters;
@@ -242,6 +253,7 @@ void RoundPacker::CheckNumbers(const SequenceInput& input) const {
   SPECD_CHECK(draft.num_nodes >= 0 && draft.num_nodes <= limits_.max_draft);
   SPECD_CHECK((draft.draft_weights == nullptr) == (draft.draft_masses == nullptr));
   SPECD_CHECK(!input.drafts_by_slot || rows_.draft_tokens.ids != nullptr);
+  SPECD_CHECK(!input.parents_by_slot || (input.drafts_by_slot && rows_.draft_tree.is_bound()));
   SPECD_CHECK(draft.target_argmax != nullptr ||
               (draft.target_rows != nullptr && rows_.target.num_rows > 0));
   SPECD_CHECK(!AnyDrawn(draft) || (draft.draft_rows != nullptr && rows_.draft.num_rows > 0));
@@ -257,10 +269,9 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   if (sequence.last_round == stamp) return Refusal::kTwice;
   if (input.discard) return Refusal::kNone;
   CheckNumbers(input);
-  if (input.draft.parents != nullptr) {
+  if (input.draft.parents != nullptr || input.parents_by_slot) {
     const VerifyMethod method = sequence.method;
     if (method == VerifyMethod::kToken || method == VerifyMethod::kBlock) return Refusal::kTree;
-    if (is_staged) return Refusal::kStagedTree;
     if (input.draft.draft_weights != nullptr) return Refusal::kTreeSideChannel;
   }
   const bool has_grammar = !sequence.grammar.empty();
@@ -327,7 +338,8 @@ RoundBatch RoundPacker::BatchOf(const TensorView& target, RoundScratch* scratch)
           .scores_stride = scratch->scores_stride,
           .slot_outputs = rows_.slot_outputs().data(),
           .num_slot_outputs = static_cast<int32_t>(rows_.slot_outputs().size()),
-          .draft_tokens = rows_.draft_tokens};
+          .draft_tokens = rows_.draft_tokens,
+          .draft_tree = rows_.draft_tree};
 }
 
 }  // namespace specd

@@ -12,6 +12,7 @@
 #include "kernels/core/round.h"
 #include "speculative/params/params.h"
 #include "speculative/processors/fixed_list.h"
+#include "speculative/round/host_trees.h"
 #include "speculative/round/mask_filler.h"
 #include "speculative/sequence/sequence_table.h"
 
@@ -31,6 +32,7 @@ struct RoundScratch {
         path(tokens.size()),
         places(tasks.size() * static_cast<size_t>(num_places_max)),
         host_drafts(tasks.size() * static_cast<size_t>(limits.max_draft)),
+        host_trees(limits),
         scores(tokens.size() * kScoresPerTokenMax) {
     draft_reads.reserve(tasks.size());
     mask_jobs.reserve(tasks.size());
@@ -75,6 +77,7 @@ struct RoundScratch {
   // Draft tokens by slot that the host must know, max_draft for each input, and their copies.
   std::vector<TokenId> host_drafts;
   std::vector<TokenRowRead> draft_reads;
+  HostTrees host_trees;          // of the same drafts
   FixedList<TokenScore> scores;  // memory that is never asked for is never touched
   int32_t scores_stride = 0;     // of the current round
 };

@@ -76,6 +76,7 @@ struct RowBindings {
   DraftMap map;
   MaskView mask;
   TokenRows draft_tokens;
+  TreeRows draft_tree;
 
  private:
   // As they were bound, and the bound ones one after another.

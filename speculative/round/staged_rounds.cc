@@ -52,7 +52,8 @@ bool StagedRounds::RefuseWithoutRoom(Staged* staged) {
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
     const auto from = static_cast<size_t>(i);
     if (scratch.outcomes[from].status == OutcomeStatus::kNoRoom) {
-      parts_.committer->RefuseForRoom(&staged->results[scratch.task_results[from]]);
+      parts_.committer->RefuseUndecided(OutcomeStatus::kNoRoom,
+                                        &staged->results[scratch.task_results[from]]);
       continue;
     }
     const auto to = static_cast<size_t>(num_left++);

@@ -127,6 +127,29 @@ class ParentsTest(unittest.TestCase):
             result, = self.engine.verify(one_hot(1, 2, 3, 4), [draft])
             self.assertEqual(result.path.tolist(), path)
 
+    def test_parents_by_slot_are_those_of_the_draft(self):
+        slot = self.sequence.slot
+        self.engine.draft_tokens()[slot] = [1, 7, 2]
+        draft = specd.Draft(self.sequence, by_slot=3, parents_by_slot=True)
+        with self.assertRaisesRegex(specd.Error, "SPECD_DRAFT_PARENTS"):
+            self.engine.verify(one_hot(1, 2, 3, 4), [draft])
+        first = self.engine.draft_tree("next_child", dtype="int64")
+        sibling = self.engine.draft_tree("next_sibling", dtype="int64")
+        first[slot], sibling[slot] = [1, 2, -1, -1], [-1, -1, 3, -1]
+        result, = self.engine.verify(one_hot(1, 2, 3, 4), [draft])
+        self.assertEqual(result.path.tolist(), [0, 2])  # 7 and 2 follow 1
+        for wrong in ([1, 2, -1, 1], [1, 1, -1, -1], [4, -1, -1, -1], [-2, -1, -1, -1]):
+            first[slot] = wrong
+            sibling[slot] = [-1, -1, 3, -1]
+            result, = self.engine.verify(one_hot(1, 2, 3, 4), [draft], strict=False)
+            self.assertEqual((result.status, len(result.tokens)), ("invalid", 0))
+            self.assertIn("parents: a parent is neither", result.detail)
+        parents = self.engine.draft_tree()
+        for row, path in (([-1, 0, 1], [0]), ([-1, 0, 0], [0, 2])):
+            parents[slot] = row
+            result, = self.engine.verify(one_hot(1, 2, 3, 4), [draft])
+            self.assertEqual(result.path.tolist(), path)
+
     def test_parents_and_max_path_are_refused_where_they_cannot_be_meant(self):
         for make, name in (
             (lambda: self.verify([1, 2], parents=[-1]), "parents"),

@@ -47,6 +47,7 @@ class RoundCase {
     bool by_tile = false;
     // Draft rows have this many columns, in any order of ids, and q is 0 elsewhere. 0: V columns.
     int32_t num_columns = 0;
+    bool trees = false;       // SlotRounds: drafts are trees
     float cap = 20;           // of scaled logits
     float repetition = 1.3f;  // the penalty of half of the sequences with edits
   };

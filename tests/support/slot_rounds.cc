@@ -81,6 +81,23 @@ SlotMemory::SlotMemory(const RoundCase::Options& options)
       row_stride(options.max_draft + 2) {
   recent.assign(kept.size() * static_cast<size_t>(recent_room), std::numeric_limits<int>::min());
   drafts.assign(kept.size() * static_cast<size_t>(row_stride), -77);
+  if (!options.trees) return;
+  if (options.seed % 2 == 0) {
+    parents.assign(drafts.size(), -77);
+  } else {
+    next_child.assign(drafts.size(), -77);
+    next_sibling.assign(drafts.size(), -77);
+  }
+}
+
+TreeRows SlotMemory::tree_rows() const {
+  TreeRows rows;
+  if (!parents.empty()) rows.parents = {parents.data(), false, row_stride, drafts_space};
+  if (!next_child.empty()) {
+    rows.next_child = {next_child.data(), true, row_stride, drafts_space};
+    rows.next_sibling = {next_sibling.data(), true, row_stride, drafts_space};
+  }
+  return rows;
 }
 
 bool SlotMemory::Holds(const void* address) const {
@@ -108,6 +125,7 @@ void SlotRounds::Next() {
     sequence.known.task = sequence.open.task = task;
     if (task.kind != TaskKind::kVerify) continue;
     DrawChain(task, &sequence);
+    if (options_.trees) DrawTree(&sequence);
     MakeKnown(task, &sequence);
     MakeOpen(&sequence);
   }
@@ -150,6 +168,69 @@ void SlotRounds::DrawChain(const Task& task, Sequence* sequence) {
   sequence->target_argmax = Longer(draft.target_argmax, num_drafts + 1, more, kNoToken);
 }
 
+void SlotRounds::DrawTree(Sequence* sequence) {
+  constexpr VerifyMethod kMethods[] = {VerifyMethod::kGreedy,     VerifyMethod::kExactMatch,
+                                       VerifyMethod::kTree,       VerifyMethod::kTraversal,
+                                       VerifyMethod::kTargetOnly, VerifyMethod::kTree};
+  const size_t nodes = sequence->drafts.size();
+  sequence->parents.resize(nodes);
+  // Siblings are likely, and so are paths of several nodes.
+  for (size_t node = 0; node < nodes; ++node) {
+    const auto reach = static_cast<int32_t>(random_() % 3);
+    sequence->parents[node] = std::max(static_cast<int32_t>(node) - 1 - reach, kRoot);
+  }
+  sequence->place_rows = sequence->draft_rows;
+  sequence->kinds.resize(nodes);
+  std::vector<DraftKind> drawn(nodes + 1);  // by place
+  for (DraftKind& kind : drawn) kind = Chance(3) ? DraftKind::kSampled : DraftKind::kSampledRest;
+  for (size_t node = 0; node < nodes; ++node) {
+    const auto place = static_cast<size_t>(PlaceAfter(sequence->parents[node]));
+    const bool has_rows = !sequence->place_rows.empty();
+    sequence->kinds[node] = !has_rows || Chance(3) ? DraftKind::kOneHot : drawn[place];
+    if (has_rows) sequence->draft_rows[node] = sequence->place_rows[place];
+  }
+  if (sequence->target_argmax.empty()) {
+    sequence->known.task.method = kMethods[random_() % std::size(kMethods)];
+  }
+}
+
+void SlotRounds::DrawHostile(Sequence* sequence) {
+  const auto nodes = static_cast<int32_t>(sequence->parents.size());
+  sequence->numbers = sequence->parents;
+  const int32_t node = static_cast<int32_t>(random_() % static_cast<uint64_t>(nodes));
+  const int32_t wrong[] = {
+      node,    nodes, -2, std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max(),
+      node + 1};
+  sequence->numbers[static_cast<size_t>(node)] = wrong[random_() % std::size(wrong)];
+}
+
+// The children of a place in descending order: the order of a list does not count.
+void SlotRounds::WriteTree(const Sequence& sequence, SlotMemory* memory) {
+  const auto row = static_cast<int64_t>(sequence.open.task.slot) * memory->row_stride;
+  const std::vector<int32_t>& parents = sequence.parents;
+  if (!memory->parents.empty()) {
+    const std::vector<int32_t>& numbers = sequence.numbers.empty() ? parents : sequence.numbers;
+    std::copy(numbers.begin(), numbers.end(), memory->parents.begin() + row);
+    return;
+  }
+  int64_t* const next_child = memory->next_child.data() + row;
+  int64_t* const next_sibling = memory->next_sibling.data() + row;
+  for (size_t node = 0; node <= parents.size(); ++node) next_child[node] = next_sibling[node] = -1;
+  for (size_t i = 0; i < parents.size(); ++i) {
+    int64_t& first = next_child[parents[i] + 1];
+    next_sibling[i + 1] = first;
+    first = static_cast<int64_t>(i) + 1;
+  }
+  if (sequence.numbers.empty()) return;
+  // A ring, a list that another one ends in, a node before its parent, or no node at all.
+  for (size_t i = 0; i < parents.size(); ++i) {
+    if (sequence.numbers[i] == parents[i]) continue;
+    const int64_t number = sequence.numbers[i];
+    const bool is_ring = number >= 0 && number < static_cast<int64_t>(parents.size());
+    next_sibling[i + 1] = is_ring ? static_cast<int64_t>(i) + 1 : number * 4000000000;
+  }
+}
+
 void SlotRounds::MakeKnown(const Task& task, Sequence* sequence) {
   const KnownSequence& state = sequence->states.back();
   Given& known = sequence->known;
@@ -158,9 +239,13 @@ void SlotRounds::MakeKnown(const Task& task, Sequence* sequence) {
   known.places.assign(sequence->drafts.size() + 1, {});
   known.overrides.assign(known.places.size(), {});
   for (size_t i = 0; i < known.places.size(); ++i) {
-    const auto begin = sequence->drafts.begin();
-    known.overrides[i] =
-        state.Overrides({begin, begin + static_cast<int64_t>(i)}, options_.vocab_size);
+    std::vector<TokenId> prefix;
+    for (int32_t node = NodeBefore(static_cast<int32_t>(i)); node != kRoot;) {
+      const auto index = static_cast<size_t>(node);
+      prefix.push_back(sequence->drafts[index]);
+      node = sequence->parents.empty() ? node - 1 : sequence->parents[index];
+    }
+    known.overrides[i] = state.Overrides(prefix, options_.vocab_size);
     PlaceEdits& place = known.places[i];
     place.overrides = DataOf(known.overrides[i]);
     place.num_overrides = static_cast<int32_t>(known.overrides[i].size());
@@ -169,11 +254,14 @@ void SlotRounds::MakeKnown(const Task& task, Sequence* sequence) {
       place.mask_row = given.mask_row;
       place.grammar_mask = given.grammar_mask;
     }
-    place.below_min_tokens = state.position + i < state.min_tokens;
+    place.below_min_tokens = state.position + prefix.size() < state.min_tokens;
   }
   Task& given = known.task;
   Draft& draft = given.draft;
   draft.tokens = sequence->drafts.data();
+  draft.parents = DataOf(sequence->parents);
+  // In a tree an id outside the vocabulary ends its own branch alone.
+  if (draft.parents != nullptr) draft.num_nodes = static_cast<int32_t>(sequence->drafts.size());
   draft.kinds = DataOf(sequence->kinds);
   draft.target_rows = sequence->target_rows.data();
   draft.draft_rows = sequence->draft_rows.data();
@@ -199,6 +287,18 @@ void SlotRounds::MakeOpen(Sequence* sequence) {
   if (given.drafts_by_slot) {
     given.draft.tokens = nullptr;
     given.draft.num_nodes = static_cast<int32_t>(sequence->drafts.size());
+  }
+  sequence->numbers.clear();
+  if (given.drafts_by_slot && !sequence->parents.empty() && !Chance(4)) {
+    given.parents_by_slot = true;
+    given.draft.parents = nullptr;
+    given.draft.draft_rows = sequence->place_rows.data();
+    ++num_trees_;
+    if (Chance(6)) {
+      DrawHostile(sequence);
+      sequence->known.task.tree_status = OutcomeStatus::kBadParents;
+      ++num_refused_;
+    }
   }
   const size_t behind =
       given.continues ? random_() % std::min<size_t>(sequence->states.size(), kRoundsBehindMax + 1)
@@ -242,9 +342,11 @@ RoundBatch SlotRounds::Open(SlotMemory* memory) {
     round_->task(i) = sequence.open.task;
     const auto row = static_cast<int64_t>(sequence.open.task.slot) * memory->row_stride;
     std::copy(sequence.drafts.begin(), sequence.drafts.end(), memory->drafts.begin() + row);
+    if (sequence.open.task.parents_by_slot) WriteTree(sequence, memory);
   }
   RoundBatch batch = round_->All();
   batch.draft_tokens = {memory->drafts.data(), memory->row_stride, memory->drafts_space};
+  batch.draft_tree = memory->tree_rows();
   batch.slots = {memory->kept.data(), memory->recent.data(), memory->recent_room};
   return batch;
 }

@@ -45,10 +45,15 @@ struct SlotMemory {
   explicit SlotMemory(const RoundCase::Options& options);
 
   bool Holds(const void* address) const;
+  TreeRows tree_rows() const;
 
   std::vector<uint32_t> kept;
   std::vector<TokenId> recent;
   std::vector<TokenId> drafts;
+  // The trees, by seed in one of two forms: parents, or lists of children.
+  std::vector<int32_t> parents;
+  std::vector<int64_t> next_child;
+  std::vector<int64_t> next_sibling;
   int32_t recent_room;
   int32_t row_stride;
   MemorySpace drafts_space = MemorySpace::kHost;
@@ -77,6 +82,9 @@ class SlotRounds {
 
   // The number of tasks so far that left each of the two open.
   int32_t num_by_slot() const { return num_by_slot_; }
+  // Trees that the processor took from slots, and those that were none.
+  int32_t num_trees() const { return num_trees_; }
+  int32_t num_refused() const { return num_refused_; }
   int32_t num_continued() const { return num_continued_; }
 
  private:
@@ -98,12 +106,19 @@ class SlotRounds {
     std::vector<float> draft_weights;
     std::vector<double> draft_masses;
     std::vector<TokenId> target_argmax;
+    std::vector<int32_t> parents;      // empty: a chain
+    std::vector<uint32_t> place_rows;  // the draft rows of places 0 .. nodes - 1
+    std::vector<int32_t> numbers;      // of its slot, if it is no tree
     Given known;
     Given open;
   };
 
   void Begin(const Task& task, KnownSequence* sequence);
   void DrawChain(const Task& task, Sequence* sequence);
+  void DrawTree(Sequence* sequence);
+  // Numbers that are no parents.
+  void DrawHostile(Sequence* sequence);
+  static void WriteTree(const Sequence& sequence, SlotMemory* memory);
   void MakeKnown(const Task& task, Sequence* sequence);
   void MakeOpen(Sequence* sequence);
   bool Chance(uint64_t one_in) { return random_() % one_in == 0; }
@@ -116,6 +131,8 @@ class SlotRounds {
   uint64_t num_rounds_ = 0;
   int32_t num_by_slot_ = 0;
   int32_t num_continued_ = 0;
+  int32_t num_trees_ = 0;
+  int32_t num_refused_ = 0;
 };
 
 }  // namespace specd

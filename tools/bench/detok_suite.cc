@@ -18,7 +18,6 @@
 #include "detokenizer/text_stream.h"
 #include "detokenizer/tokenizer_file.h"
 #include "tools/bench/machine.h"
-#include "tools/bench/slices.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/synthetic_vocabulary.h"
 #include "tools/bench/timing.h"

@@ -83,7 +83,7 @@ class TokenSource {
     }
     thread_ = std::thread([this] {
       while (!stop_) {
-        const bool any = asks_.Step([this](std::string_view ask) { return Answer(ask); });
+        const bool any = asks_.Step([this](std::string_view ask, uint32_t) { return Answer(ask); });
         if (!any) std::this_thread::sleep_for(std::chrono::microseconds(200));
       }
     });

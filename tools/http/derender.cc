@@ -195,7 +195,7 @@ std::string Derender::Push(const std::vector<TokenId>& ids, bool is_last, Reques
     ++request->tokens;
     const std::optional<int> stop = text.Push(id, false, &chunk);
     if (stop.has_value()) {
-      request->stop_json = QuoteJson(text.stops()->strings().at(static_cast<size_t>(*stop)));
+      request->stop_json = QuoteJson(text.stops()->TextOf(*stop));
     }
   }
   if (is_last) text.Finish(TextEnd::kFlush, &chunk);

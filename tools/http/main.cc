@@ -16,8 +16,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/strings/ascii.h"
 #include "daemon/base/command_line.h"
 #include "daemon/base/version.h"
@@ -237,18 +235,9 @@ int Serve(Settings settings, const Vocabulary* vocabulary) {
 }
 
 int Main(int argc, char** argv) {
-  absl::SetProgramUsageMessage(kUsage);
-  absl::FlagsUsageConfig usage;
-  usage.contains_help_flags = [](absl::string_view file) {
-    return file.find("tools/http/") != absl::string_view::npos;
-  };
-  usage.normalize_filename = [](absl::string_view file) {  // without the path of a build
-    const size_t folder = file.rfind("tools/");
-    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
-  };
-  usage.version_string = [] { return std::string("specd-http ") + kVersion + "\n"; };
-  absl::SetFlagsUsageConfig(usage);
-  const std::vector<char*> words = ParseFlags(argc, argv);
+  const std::vector<char*> words = ParseFlags(
+      argc, argv,
+      {.usage = kUsage, .source = "tools/http/", .version = std::string("specd-http ") + kVersion});
   if (words.size() > 1) {
     return Fail(kExitBadCommandLine,
                 fmt::format("unexpected argument {}; flags begin with --", words[1]));

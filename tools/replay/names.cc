@@ -15,7 +15,7 @@ using Words = std::span<const std::string_view>;
 constexpr std::array<std::string_view, 12> kMethods = {
     "auto",      "greedy",      "exact_match", "token",   "block",     "tree",
     "traversal", "target_only", "typical",     "relaxed", "threshold", "synthetic"};
-constexpr std::array<std::string_view, 7> kStatuses = {
+constexpr std::array<std::string_view, 8> kStatuses = {
     "ok",      "finished",     "bad_distribution", "unknown_sequence",
     "invalid", "device_error", "aborted",          "not_ready"};
 constexpr std::array<std::string_view, 5> kReasons = {"none", "stop", "length", "abort", "error"};

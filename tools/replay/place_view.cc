@@ -27,7 +27,7 @@ struct Numbers {
 ShownVerdict VerdictOfOutcome(const PlaceView& view) {
   const int32_t place = view.depth;
   const TaskOutcome& outcome = view.task->outcome;
-  if (outcome.status == OutcomeStatus::kNoRoom) return ShownVerdict::kNotJudged;
+  if (IsUndecided(outcome.status)) return ShownVerdict::kNotJudged;
   if (place < outcome.num_accepted) return ShownVerdict::kStands;
   if (place > outcome.num_accepted || outcome.num_tokens == 0) {
     if (place != outcome.num_accepted) return ShownVerdict::kNotJudged;

@@ -54,13 +54,19 @@ absl::Status RoundRebuilder::Add(const TraceRound& round, const TraceTask& task,
   if (task.drafts_by_slot && task.tokens.size() + 1 != num_places) {
     return absl::NotFoundError("the draft tokens lay on the device and were not recorded");
   }
+  if (task.parents_by_slot) {
+    return absl::NotFoundError("the parents lay on the device and were not recorded");
+  }
   if (absl::Status status = CheckTask(round, task, vocab_size_); !status.ok()) return status;
   if (tasks_.size() == kTasksMax) return absl::InvalidArgumentError("the round has too many tasks");
   if (round.status != RoundStatus::kOk) {
     return absl::NotFoundError("the round was called off, so its task has no outcome");
   }
-  if (task.outcome.status == OutcomeStatus::kNoRoom) {
-    return absl::NotFoundError("the backend had no room for the task's lists");
+  if (IsUndecided(task.outcome.status)) {
+    return absl::NotFoundError(
+        task.outcome.status == OutcomeStatus::kNoRoom
+            ? "the backend had no room for the task's lists"
+            : "the parents that lay on the device were no tree that a round may verify");
   }
   if (task.continues) {
     return absl::NotFoundError("the task continues rounds that were still running");

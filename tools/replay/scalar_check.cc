@@ -191,7 +191,7 @@ class ScalarCheck {
   // The outcome against the decisions: stands up to num_accepted, then the final token.
   void CheckWalk() {
     const TaskOutcome& outcome = task_.outcome;
-    if (outcome.status == OutcomeStatus::kNoRoom || outcome.status == OutcomeStatus::kBadToken) {
+    if (IsUndecided(outcome.status) || outcome.status == OutcomeStatus::kBadToken) {
       return;
     }
     for (int32_t i = 0; i < static_cast<int32_t>(task_.decisions.size()); ++i) {
@@ -219,7 +219,7 @@ class ScalarCheck {
   // The outcome against the draft, for any backend.
   void CheckConfirmed() {
     const TaskOutcome& outcome = task_.outcome;
-    if (outcome.status == OutcomeStatus::kNoRoom) return;
+    if (IsUndecided(outcome.status)) return;
     Expect(outcome.num_accepted <= num_drawn_, 0,
            fmt::format("{} draft tokens were accepted of {}", outcome.num_accepted, num_drawn_));
     const bool has_final = outcome.status == OutcomeStatus::kOk;

@@ -23,7 +23,7 @@ class TreeCheck {
         coins_(task.seed, task.coins.data(), static_cast<int32_t>(task.coins.size())) {}
 
   ScalarFindings Run() {
-    if (task_.outcome.status == OutcomeStatus::kNoRoom) return {};
+    if (IsUndecided(task_.outcome.status)) return {};
     CheckConfirmed();
     if (task_.continues) return std::move(findings_);  // its positions were not final
     for (int32_t i = 0; i < static_cast<int32_t>(task_.decisions.size()); ++i) {

@@ -79,6 +79,10 @@ enum {
                              1 where id i is allowed */
   SPECD_DRAFT_TOKENS = 16, /* int32 ids that specd reads, for SPECD_DRAFTS_BY_SLOT; see below */
   SPECD_DRAFT_MAP = 17,    /* the ids of the columns of draft rows with fewer columns; see below */
+  /* The trees of SPECD_PARENTS_BY_SLOT, SPECD_INT32 (also by default) or SPECD_INT64; see below */
+  SPECD_DRAFT_PARENTS = 18,      /* max_draft wide: the parent of each node, -1 = the kept tokens */
+  SPECD_DRAFT_NEXT_CHILD = 19,   /* max_draft + 1 wide: SGLang's retrieve_next_token */
+  SPECD_DRAFT_NEXT_SIBLING = 20, /* max_draft + 1 wide: SGLang's retrieve_next_sibling */
   /* Slot outputs: integers that specd writes for the next forward; see below. A row is one element
    * wide unless a width is given. */
   SPECD_NEXT_TOKEN = 4,     /* the last kept token */
@@ -135,7 +139,16 @@ enum {
  *
  * SPECD_DRAFT_TOKENS: The drafter leaves draft tokens here, on the GPU for example, and the CPU
  * need not know them. Each slot has a row: num_rows >= max_sequences. row_stride counts ids from
- * row to row; it is at least max_draft, which is also the default. */
+ * row to row; it is at least max_draft, which is also the default.
+ *
+ * SPECD_DRAFT_PARENTS: The drafter leaves the parents of such draft tokens beside them, a row for
+ * each slot. In their place it may leave SGLang's lists, which count the kept tokens as node 0 and
+ * node i of the draft as node i + 1: the first child of each node and its next sibling, or -1.
+ * SPECD_DRAFT_PARENTS counts if it is bound; otherwise both lists have to be. The children of a
+ * place are verified in the order of docs/CONTRACT.md, section 5, whatever the order of a list. A
+ * node that no list names is no part of the draft. SGLang's retrieve_index is not needed: rows lie
+ * by slot, so it would be slot * (max_draft + 1) + node. In rounds on a GPU the lists may lie in
+ * memory of the device, or of the host; in rounds inside a CUDA graph they lie on the device. */
 
 typedef struct specd_tensor {
   uint32_t struct_size;

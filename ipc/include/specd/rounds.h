@@ -20,15 +20,24 @@ enum {
 };
 
 enum {
-  SPECD_DISCARD = 1,       /* the rows are padding or an unfinished prefill. specd samples nothing,
-                              changes nothing and reads neither rows nor tokens; num_kept is 0 */
-  SPECD_DRAFTS_BY_SLOT = 2 /* the draft tokens are the first num_nodes ids at the sequence's slot in
-                              SPECD_DRAFT_TOKENS, which must not change, as rows must not; tokens is
-                              NULL. For sequences whose parameters look at tokens on the host (a
+  SPECD_DISCARD = 1,        /* the rows are padding or an unfinished prefill. specd samples nothing,
+                               changes nothing and reads neither rows nor tokens; num_kept is 0 */
+  SPECD_DRAFTS_BY_SLOT = 2, /* the draft tokens are the first num_nodes ids at the sequence's slot
+                              in SPECD_DRAFT_TOKENS, which must not change, as rows must not; tokens
+                              is NULL. For sequences whose parameters look at tokens on the host (a
                               constraint, bad words of several tokens, no-repeat-n-gram, a thinking
                               budget, processors) specd first copies the ids from the device
                               (specd_mark_drafts lets it build masks earlier). Rounds inside a CUDA
                               graph refuse these sequences */
+  SPECD_PARENTS_BY_SLOT = 4 /* with SPECD_DRAFTS_BY_SLOT: the draft is a tree whose parents lie at
+                               the sequence's slot in SPECD_DRAFT_PARENTS, or as SGLang's lists in
+                               SPECD_DRAFT_NEXT_CHILD and SPECD_DRAFT_NEXT_SIBLING; parents is NULL.
+                               Nobody but the drafter knows the place of a node, so draft_rows[i] is
+                               the draft row of place i, for i = 0 .. num_nodes - 1. If a token was
+                               drawn, each of them is a bound row; those of places without drawn
+                               children are not read. If what lies there is no tree, the sequence is
+                               answered SPECD_STATUS_INVALID. Such a draft counts as a tree for
+                               verify = auto, even if it is a chain */
 };
 
 /* A specd_draft is the part of one sequence in a round: draft tokens, and the rows that judge them.
@@ -37,7 +46,7 @@ enum {
  * Without parents the draft is a chain: node i follows node i - 1. */
 typedef struct specd_draft {
   uint32_t struct_size; /* sizeof(specd_draft), in every element; all other fields may be zero */
-  uint32_t flags;       /* SPECD_DISCARD, SPECD_DRAFTS_BY_SLOT or 0 */
+  uint32_t flags;       /* SPECD_DISCARD, SPECD_DRAFTS_BY_SLOT, SPECD_PARENTS_BY_SLOT, or 0 */
   specd_sequence sequence;
   uint32_t num_nodes;     /* 0 .. max_draft */
   uint32_t reserved;      /* 0 */
@@ -117,7 +126,8 @@ enum {
   SPECD_DETAIL_NO_ROOM = 12,      /* the ids that the sequence's parameters ban, bias or count need
                                      more memory than a round on the device has for one sequence, or
                                      a staged round for all: docs/GPU.md, "Limits" */
-  SPECD_DETAIL_PARENTS = 13,      /* parents: neither -1 nor an earlier node */
+  SPECD_DETAIL_PARENTS = 13,      /* parents: neither -1 nor an earlier node. In lists of children:
+                                     a node comes twice, or not after its parent */
   SPECD_DETAIL_PATH = 14,         /* a path is longer than max_path */
   SPECD_DETAIL_TREE = 15,         /* parents: a tree, and verify = token or block is for chains */
   SPECD_DETAIL_FINAL_MASK = 16,   /* mask_rows over final probabilities */
@@ -155,7 +165,8 @@ enum {
   SPECD_DETAIL_SIBLING_TOKENS = 40, /* tokens: two children have one id, and neither is
                                        SPECD_SAMPLED */
   SPECD_DETAIL_TREE_SIDE = 41,      /* draft_weights of a tree, which this version does not read */
-  SPECD_DETAIL_STAGED_TREE = 42     /* a tree in a staged round */
+  SPECD_DETAIL_SLOT_PARENTS = 42    /* SPECD_PARENTS_BY_SLOT, and no parents are bound, or
+                                       SPECD_DRAFTS_BY_SLOT is missing */
 };
 
 /* specd_result.bad_row if no row is to blame. */

@@ -21,7 +21,7 @@ from .dlpack import Array, as_array
 from .in_flight import Awaited, InFlight
 from .result_block import ResultBlock
 from .round_calls import RoundCalls
-from .rounds import DISCARD, DRAFTS_BY_SLOT
+from .rounds import DISCARD, DRAFTS_BY_SLOT, PARENTS_BY_SLOT
 from .row_space import MASKS_IN_PLACE, bound_names, copied_now
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class BatchArrays(TypedDict, total=False):
     parents: Numbers | None
     discard: Numbers | None
     by_slot: Numbers | None
+    parents_by_slot: Numbers | None
 
 
 _ARRAYS = tuple(BatchArrays.__annotations__)
@@ -156,6 +157,7 @@ class BatchRounds(RoundCalls):
           into the rows that the call gets
         discard, by_slot: one boolean for each sequence; by_slot: its tokens are those of
           engine.draft_tokens(), and `tokens` only counts
+        parents_by_slot: the same; with by_slot, its parents are those of engine.draft_tree()
         q, masks: rows for all draft tokens, and for all places
         """
         _check_names(arrays)
@@ -178,14 +180,14 @@ class BatchRounds(RoundCalls):
                           masks: Any = None, target_rows: Any = None, draft_rows: Any = None,
                           mask_rows: Any = None, weights: Any = None, masses: Any = None,
                           target_argmax: Any = None, parents: Any = None, discard: Any = None,
-                          by_slot: Any = None) -> BatchRound:
+                          by_slot: Any = None, parents_by_slot: Any = None) -> BatchRound:
         """Submits a round, or raises InTheWay."""
         stream = () if cuda_stream is None else (stream_address(cuda_stream),)
         batch = _Batch(self, sequences, tokens, draft_offsets, on_stream=bool(stream))
         batch.place_targets(rows, target_rows, target_argmax)
         batch.place_drafts(q, draft_rows, sampled, weights, masses)
         batch.place_masks(masks, mask_rows)
-        batch.put_each(parents, discard, by_slot)
+        batch.put_each(parents, discard, by_slot, parents_by_slot)
         num_scores = self.max_scores_per_token if boolean(scores, "scores") else 0
         library = c.load()
         function = library.specd_submit_batch_on_stream if stream else library.specd_submit_batch
@@ -280,14 +282,15 @@ class _Batch:
             bound = space.copy(mask_words(masks, self.engine.vocab_size, need, "masks"), 0)
         self._put_rows("mask", bound.astype(np.int32), mask_rows, np.int32, self.num_places)
 
-    def put_each(self, parents: Any, discard: Any, by_slot: Any) -> None:
+    def put_each(self, parents: Any, discard: Any, by_slot: Any, parents_by_slot: Any) -> None:
         if parents is not None:
             self._put_list("parents", parents, np.int32, self.num_tokens)
-        if discard is None and by_slot is None:
+        if discard is None and by_slot is None and parents_by_slot is None:
             return
         flags = np.zeros(self.count, np.uint32)
         for name, given, bit in (("discard", discard, DISCARD),
-                                 ("by_slot", by_slot, DRAFTS_BY_SLOT)):
+                                 ("by_slot", by_slot, DRAFTS_BY_SLOT),
+                                 ("parents_by_slot", parents_by_slot, PARENTS_BY_SLOT)):
             if given is None:
                 continue
             flags |= np.where(booleans(given, self.count, name), np.uint32(bit), np.uint32(0))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2, "mixed": 3}
 DISCARD = 1
 DRAFTS_BY_SLOT = 2
+PARENTS_BY_SLOT = 4
 
 
 @known_dataclass
@@ -50,6 +51,8 @@ class Draft(Known):
     parents: for each token the index of the earlier one that it follows, or -1 for the kept tokens.
       None: a chain, in which each token follows the one before. Drawn siblings name one row, that of
       their place, in draft_rows
+    parents_by_slot: with by_slot: the draft is a tree whose parents lie at the slot in
+      engine.draft_tree(). Draft row i is then that of place i, not of token i
     """
 
     sequence: OpenSequence | int
@@ -64,6 +67,7 @@ class Draft(Known):
     discard: bool = False
     by_slot: int | None = None
     parents: Ids | None = None
+    parents_by_slot: bool = False
 
 
 @known_dataclass
@@ -180,6 +184,8 @@ class DraftRecords:
                 self._put(record, "tokens", self.tokens[i])
             else:
                 record.flags |= DRAFTS_BY_SLOT
+            if boolean(draft.parents_by_slot, "parents_by_slot"):
+                record.flags |= PARENTS_BY_SLOT
             if draft.parents is not None:
                 self._put_list(record, "parents", draft.parents, np.int32, count)
             self._rows(record, i, draft, count)

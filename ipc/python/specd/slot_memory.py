@@ -18,6 +18,8 @@ from .mapping import lasting_buffer
 from .regions import import_device, unregister
 
 DRAFT_TOKENS = 16
+# The roles of trees by slot, by name.
+DRAFT_TREE = {"parents": 18, "next_child": 19, "next_sibling": 20}
 # The roles of slot outputs, by name.
 SLOT_OUTPUTS = {"next_token": 4, "kept_tokens": 32, "num_kept": 40, "num_accepted": 48,
                 "total_kept": 56, "accepted_path": 64, "predicts": 72, "accept_index": 80}
@@ -119,6 +121,29 @@ class SlotMemory(EngineHandle):
         memory there, without gaps, and the call returns None. The array becomes void, and the
         memory may be freed, as for next_tokens."""
         return self._bind_rows(IdRows(DRAFT_TOKENS, self.max_draft, self.max_draft), address)
+
+    @overload
+    def draft_tree(self, name: str = "parents", address: None = None,
+                   dtype: Any = "int32") -> Array: ...
+
+    @overload
+    def draft_tree(self, name: str, address: int, dtype: Any = "int32") -> None: ...
+
+    def draft_tree(self, name: str = "parents", address: int | None = None,
+                   dtype: Any = "int32") -> Array | None:
+        """Returns an array of max_sequences rows, which drafts with parents_by_slot read beside
+        draft_tokens. A sequence's row is at its .slot.
+
+        name: "parents", max_draft wide: the parent of each draft token, -1 for the kept tokens.
+          "next_child" and "next_sibling", max_draft + 1 wide, take its place together: SGLang's
+          retrieve_next_token and retrieve_next_sibling, where the kept tokens are node 0.
+        address: the rows lie in device memory there, without gaps, and the call returns None.
+        dtype: "int32" or "int64"."""
+        if name not in DRAFT_TREE:
+            raise refusal(f"name: {name!r} is not one of {', '.join(DRAFT_TREE)}")
+        _, code, numpy_type = slot_role("next_token", dtype)
+        length = self.max_draft + (name != "parents" and self.max_draft > 0)
+        return self._bind_rows(IdRows(DRAFT_TREE[name], length, length, code, numpy_type), address)
 
     def _bind_rows(self, rows: IdRows, address: int | None) -> Array | None:
         self._in_flight.drain()

@@ -219,13 +219,13 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("every detail has a text") {
-    for (uint32_t detail = SPECD_DETAIL_SEQUENCE; detail <= SPECD_DETAIL_STAGED_TREE; ++detail) {
+    for (uint32_t detail = SPECD_DETAIL_SEQUENCE; detail <= SPECD_DETAIL_SLOT_PARENTS; ++detail) {
       CAPTURE(detail);
       const std::string text = specd_detail_text(detail);
       CHECK(text != "unknown");
       CHECK(text != "none");
     }
-    CHECK(std::string(specd_detail_text(SPECD_DETAIL_STAGED_TREE + 1)) == "unknown");
+    CHECK(std::string(specd_detail_text(SPECD_DETAIL_SLOT_PARENTS + 1)) == "unknown");
   }
 }
 

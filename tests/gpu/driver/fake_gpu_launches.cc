@@ -124,7 +124,8 @@ GpuResult FakeGpuDriver::CheckRound(const FusedRound* at, const RoundBounds& bou
       "round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes, batch.tokens,
                 batch.mask.words, batch.scores, batch.samples, at->rows, at->row_arrivals,
                 at->progress, at->workspaces, batch.draft_tokens.ids, batch.slots.kept,
-                batch.slots.recent, batch.decisions});
+                batch.slots.recent, batch.decisions, batch.draft_tree.parents.data,
+                batch.draft_tree.next_child.data, batch.draft_tree.next_sibling.data});
 }
 
 // Launches that were enqueued before any round was known meet every kind of round. Some rounds are

@@ -69,7 +69,8 @@ TEST_SUITE("unit") {
         {8, 4, 4, Refusal::kCount},  // max_draft is 3
         {8, UINT32_MAX, 4, Refusal::kCount},
         {12, 16, 4, Refusal::kDraftTokens},  // by slot, and none are bound
-        {12, 64, 4, Refusal::kFlags},
+        {12, 64, 4, Refusal::kSlotParents},  // parents by slot, and none are bound
+        {12, 128, 4, Refusal::kFlags},
         {12, 32, 4, Refusal::kParents},  // the record has no parents, so what lies there is none
         {12, uint32_t{1} << 31, 4, Refusal::kFlags},
         {layout.draft_mask_rows_offset + 4, 30, 4, Refusal::kMaskRow},  // rows 0..29

@@ -122,6 +122,81 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("whatever lies in a slot, it is a tree or it is refused, and nothing else is read") {
+    // Expected values come from following every list of children with a set of visited nodes.
+    std::mt19937_64 random(41);
+    int num_trees = 0;
+    int num_refused = 0;
+    for (int repeat = 0; repeat < 40000; ++repeat) {
+      const auto num_nodes = static_cast<int32_t>(1 + random() % 5);
+      const auto any = [&] {
+        const int64_t wild[] = {-2, int64_t{1} << 32, std::numeric_limits<int64_t>::min(), 1000};
+        return random() % 30 == 0 ? wild[random() % 4]
+                                  : static_cast<int64_t>(random() % uint64_t(num_nodes + 2)) - 1;
+      };
+      std::vector<int64_t> next_child(size_t(num_nodes) + 1, -1);
+      std::vector<int64_t> next_sibling(next_child);
+      for (int64_t& child : next_child) child = random() % 2 == 0 ? -1 : any();
+      for (int64_t& sibling : next_sibling) sibling = random() % 2 == 0 ? -1 : any();
+
+      std::vector<int32_t> expected(size_t(num_nodes), kNoNode);  // kNoNode: in no list
+      bool is_tree = true;
+      std::vector<int64_t> places = {0};
+      for (size_t p = 0; p < places.size() && is_tree; ++p) {
+        int64_t child = next_child[size_t(places[p])];
+        while (child != -1 && is_tree) {
+          is_tree =
+              child > places[p] && child <= num_nodes && expected[size_t(child - 1)] == kNoNode;
+          if (!is_tree) break;
+          expected[size_t(child - 1)] = static_cast<int32_t>(places[p]) - 1;
+          places.push_back(child);
+          child = next_sibling[size_t(child)];
+        }
+      }
+
+      TreeRows rows;
+      rows.next_child = {.data = next_child.data(), .is_wide = true};
+      rows.next_sibling = {.data = next_sibling.data(), .is_wide = true};
+      std::vector<int32_t> numbers(size_t(NumTreeNumbers(true, num_nodes)));
+      for (size_t i = 0; i < numbers.size(); ++i) {
+        numbers[i] = ReadTreeNumber(rows, 0, num_nodes, static_cast<int32_t>(i));
+      }
+      std::vector<int32_t> parents(size_t(num_nodes), kNoNode);
+      const SlotTree tree =
+          MakeSlotTree({.num_nodes = num_nodes}, true, kNodesMax, numbers.data(), parents.data());
+      REQUIRE((tree.fault == TreeFault::kNone) == is_tree);
+      ++(is_tree ? num_trees : num_refused);
+      if (!is_tree) continue;
+      for (int32_t node = 0; node < num_nodes; ++node) {
+        const bool is_listed = expected[size_t(node)] != kNoNode;
+        REQUIRE(Holds(tree.unlisted, node) == !is_listed);
+        REQUIRE(parents[size_t(node)] == (is_listed ? expected[size_t(node)] : kRoot));
+      }
+    }
+    CHECK(num_trees > 1000);
+    CHECK(num_refused > 1000);
+  }
+
+  TEST_CASE("a tree by slot has no path that is too long, and drawn siblings of one kind") {
+    const auto fault_of = [](std::vector<int32_t> numbers, const std::vector<DraftKind>& kinds,
+                             int32_t max_path) {
+      std::vector<int32_t> parents(numbers.size());
+      const Draft draft{.num_nodes = static_cast<int32_t>(numbers.size()), .kinds = kinds.data()};
+      return MakeSlotTree(draft, false, max_path, numbers.data(), parents.data()).fault;
+    };
+    constexpr DraftKind kHot = DraftKind::kOneHot;
+    constexpr DraftKind kDrawn = DraftKind::kSampled;
+    constexpr DraftKind kRest = DraftKind::kSampledRest;
+    CHECK(fault_of({-1, 0, 1}, {kHot, kHot, kHot}, 3) == TreeFault::kNone);
+    CHECK(fault_of({-1, 0, 1}, {kHot, kHot, kHot}, 2) == TreeFault::kPath);
+    CHECK(fault_of({-1, 0, 0}, {kHot, kHot, kHot}, 2) == TreeFault::kNone);
+    CHECK(fault_of({-1, -1, -1}, {kDrawn, kHot, kDrawn}, 1) == TreeFault::kNone);
+    CHECK(fault_of({-1, -1, -1}, {kDrawn, kHot, kRest}, 1) == TreeFault::kKinds);
+    CHECK(fault_of({-1, 0, 0}, {kDrawn, kRest, kRest}, 2) == TreeFault::kNone);
+    CHECK(fault_of({-1, 1, 0}, {kHot, kHot, kHot}, 3) == TreeFault::kParents);
+    CHECK(fault_of({-2, -1, -1}, {kHot, kHot, kHot}, 3) == TreeFault::kParents);
+  }
+
   TEST_CASE("a task that leaves nothing open passes as it is, places and all") {
     Resolution round(1);
     const TokenId tokens[] = {3, kNoToken, 4};

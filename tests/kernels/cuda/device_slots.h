@@ -33,6 +33,10 @@ class DeviceSlots {
   RoundBatch Bring(RoundBatch batch) {
     batch.slots.kept = reinterpret_cast<uint32_t*>(kept_.get());
     batch.slots.recent = reinterpret_cast<TokenId*>(recent_.get());
+    // Trees in host memory are the host's own, before a round is made.
+    Bring(&batch.draft_tree.parents, 0);
+    Bring(&batch.draft_tree.next_child, 1);
+    Bring(&batch.draft_tree.next_sibling, 2);
     if (drafts_space_ == MemorySpace::kHost || batch.draft_tokens.ids == nullptr) return batch;
     Check(driver_->ToDevice(drafts_.get(), batch.draft_tokens.ids, num_drafts_ * sizeof(TokenId)));
     Check(driver_->Synchronize());
@@ -70,6 +74,19 @@ class DeviceSlots {
   }
 
  private:
+  void Bring(NodeRows* rows, size_t index) {
+    if (rows->data == nullptr) return;
+    const size_t num_rows = num_drafts_ / static_cast<size_t>(rows->row_stride);
+    const size_t num_bytes = num_rows * static_cast<size_t>(rows->row_stride) *
+                             (rows->is_wide ? sizeof(int64_t) : sizeof(int32_t));
+    DeviceMemory& memory = trees_[index];
+    Check(memory.Allocate(driver_, num_bytes));
+    Check(driver_->ToDevice(memory.get(), rows->data, num_bytes));
+    Check(driver_->Synchronize());
+    rows->data = memory.get();
+    rows->space = MemorySpace::kDevice;
+  }
+
   static void Check(const GpuResult& result) { REQUIRE_MESSAGE(result.ok(), result.text()); }
 
   template <typename T>
@@ -85,6 +102,7 @@ class DeviceSlots {
   DeviceMemory kept_;
   DeviceMemory recent_;
   DeviceMemory drafts_;
+  std::array<DeviceMemory, 3> trees_;
 };
 
 }  // namespace specd

@@ -40,10 +40,23 @@ int32_t CheckStaged(const RoundCase::Options& options, int32_t first, int32_t nu
     }
   }
   CHECK(rig.gpu.num_resolves > 0);
+  CHECK((rounds.num_trees() > 0) == options.trees);
+  CHECK((rounds.num_refused() > 0) == options.trees);
   return next;
 }
 
 TEST_SUITE("conformance") {
+  TEST_CASE("staged rounds whose drafts are trees, with parents by slot in both forms") {
+    for (const uint64_t seed : {720, 721}) {
+      for (const int32_t vocab_size : {300, 2 * kTileSize + 77}) {
+        CAPTURE(seed);
+        CheckStaged(
+            {.vocab_size = vocab_size, .batch = 6, .max_draft = 7, .seed = seed, .trees = true}, 0,
+            12);
+      }
+    }
+  }
+
   TEST_CASE("staged rounds of every small size, under 50 schedules each") {
     constexpr int32_t kPerShape = (kSmallSchedules + kNumShapes - 1) / kNumShapes;
     int32_t next = 0;

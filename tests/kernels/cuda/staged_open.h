@@ -28,9 +28,22 @@ struct StagedOpen {
     arrays = MoveToDevice(*round, device, &batch);
     batch.draft_tokens.ids = device->Ids(memory.drafts.data(), memory.drafts.size());
     batch.draft_tokens.space = MemorySpace::kDevice;
+    MoveTree(device);
   }
   StagedOpen(const StagedOpen&) = delete;
   StagedOpen& operator=(const StagedOpen&) = delete;
+
+  void MoveTree(MovedMemory* device) {
+    const auto move = [device](NodeRows* rows, auto& values) {
+      if (values.empty()) return;
+      const size_t num_ids = values.size() * sizeof(values[0]) / sizeof(TokenId);
+      rows->data = device->Ids(reinterpret_cast<TokenId*>(values.data()), num_ids);
+      rows->space = MemorySpace::kDevice;
+    };
+    move(&batch.draft_tree.parents, memory.parents);
+    move(&batch.draft_tree.next_child, memory.next_child);
+    move(&batch.draft_tree.next_sibling, memory.next_sibling);
+  }
 
   // Returns the number of answers.
   int CheckAnswers() const {

@@ -47,6 +47,7 @@ inline void CheckOpenRounds(const RoundCase::Options& options,
   }
   CHECK(rounds.num_by_slot() > 0);
   CHECK(rounds.num_continued() > 0);
+  CHECK((rounds.num_trees() > 0) == options.trees);
 }
 
 inline std::vector<RoundCase::Options> KindsOfOpenRounds() {
@@ -66,6 +67,14 @@ inline std::vector<RoundCase::Options> KindsOfOpenRounds() {
   kinds[7].scaled = true;
   // Drafts that a warp resolves in several steps.
   kinds.push_back({.vocab_size = 300, .batch = 8, .max_draft = 64, .seed = 708});
+  // Trees, whose parents come in one form and in the other.
+  for (uint64_t seed = 710; seed < 714; ++seed) {
+    kinds.push_back({.vocab_size = seed < 712 ? 300 : 2 * kTileSize + 77,
+                     .batch = GridSize({.full = 24, .sanitized = 8}),
+                     .max_draft = seed % 2 == 0 ? 8 : 4,
+                     .seed = seed,
+                     .trees = true});
+  }
   return kinds;
 }
 
