@@ -157,6 +157,7 @@ void TextReader::Continue(TextEvent event, std::vector<ReadEvent>* out) {
   if (!is_end && event.text.empty() && event.tokens <= stream.tokens) return;  // a repetition
   stream.tokens = std::max(stream.tokens, event.tokens);
   event.scores.clear();
+  event.score_bytes.clear();
   event.byte_offset = stream.have;
   event.stream = stream.number;
   stream.have += event.text.size();

@@ -47,6 +47,7 @@ void KeptTexts::Take(const TextEvent& event, int64_t now_ns) {
     kept->end.text.clear();
     kept->end.spans.clear();
     kept->end.scores.clear();
+    kept->end.score_bytes.clear();
     table_.End(event.stream, now_ns);
   }
   Fit(event.stream);

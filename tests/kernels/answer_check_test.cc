@@ -136,7 +136,7 @@ const std::vector<WrongNumber>& WrongNumbers() {
        "num_accepted = 2 for task 0 of a round, outside 0 .. 1"},
       {[](const auto& b) { Of(b, 0).num_accepted = -3; }, "num_accepted = -3"},
       {[](const auto& b) { Of(b, 0).status = static_cast<OutcomeStatus>(9); },
-       "status = 9 for task 0 of a round, outside 0 .. 4"},
+       "status = 9 for task 0 of a round, outside 0 .. 7"},
       {[](const auto& b) { Of(b, 0).fault = static_cast<RowFault>(6); }, "fault = 6"},
       {[](const auto& b) { Of(b, 0).status = OutcomeStatus::kNoRoom; },
        "num_tokens = 2 for task 0 of a round, outside 0 .. 0"},

@@ -347,10 +347,10 @@ class UsersTest(UsersCase):
     def test_one_user_could_take_all_the_memory(self):
         # 100 MiB are for sessions, and 75 for those of one user. Each of these takes 23.
         daemon = self.start_daemon("--memory_mib=229")
-        answers = self.as_nobody(lambda: self.open_engines(4, 16384)).splitlines()
+        answers = self.as_nobody(lambda: self.open_engines(4, 15000)).splitlines()
         self.assertEqual([answer[:3] for answer in answers], ["(0,"] * 3 + ["(-9"], answers)
         self.assertIn("memory_mib", answers[3])
-        code, error = open_engine(self.socket, 16384)
+        code, error = open_engine(self.socket, 15000)
         self.assertEqual(code, 0, error)
         self.assertServes(daemon)
 

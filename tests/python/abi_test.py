@@ -93,6 +93,7 @@ class AbiTest(unittest.TestCase):
         mirrored |= {name.upper().removesuffix("S"): value
                      for name, value in params.LOGPROBS_MODE.items()}
         mirrored |= {name.upper(): role for name, role in slot_memory.SLOT_OUTPUTS.items()}
+        mirrored |= {"DRAFT_" + name.upper(): role for name, role in slot_memory.DRAFT_TREE.items()}
         mirrored |= {name.upper(): code for name, (code, _) in slot_memory._ELEMENTS.items()}
         mirrored |= {"STATUS_" + name.upper(): i for i, name in enumerate(results.STATUSES)}
         mirrored |= {"SHARING_" + name.upper(): i for i, name in enumerate(engine.SHARING)}
@@ -105,6 +106,7 @@ class AbiTest(unittest.TestCase):
                      "GRAMMAR_MASK": row_space._ROLES["mask"],
                      "DRAFT_TOKENS": slot_memory.DRAFT_TOKENS, "DISCARD": rounds.DISCARD,
                      "DRAFTS_BY_SLOT": rounds.DRAFTS_BY_SLOT,
+                     "PARENTS_BY_SLOT": rounds.PARENTS_BY_SLOT,
                      "ONE_HOT": 0, "SAMPLED": 1, "SAMPLED_REST": 2, "OK": 0, "EMPTY": 2, "FULL": 1}
         for field, names in param_table.CONSTRAINT_CHOICES.items():
             prefix = field.removeprefix("grammar_").replace("kind", "grammar").upper()

@@ -92,7 +92,7 @@ class BenchTest(unittest.TestCase):
     def test_refusals_name_field_value_and_remedy(self):
         for arguments, parts in (
                 ((), ("suite", "--help")),
-                (("detok",), ("suite = detok", "verify", "ipc", "ptx")),
+                (("decode",), ("suite = decode", "verify", "ipc", "ptx")),
                 (("ipc", "--case=fast"), ("case = fast", "ipc --list")),
                 (("ipc", "--gap=-1"), ("gap = -1", "100000")),
                 (("ipc", "--batch=8"), ("batch", "ipc", "vocab")),

@@ -78,7 +78,7 @@ install(FILES ${PROJECT_BINARY_DIR}/specd.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}
 if(SPECD_HAVE_CUDA AND TARGET specd_kernels_test AND TARGET specd_gpu_facts AND TARGET specd_bench)
   set(glibc "^(ld-linux.*|lib(anl|c|dl|m|mvec|nsl|pthread|resolv|rt|util))[.]so")
   foreach(program specd_kernels_test specd_gpu_facts specd_gpu_attach specd_gpu_daemon specd_daemon
-          specd_bench specd_replay)
+          specd_bench)
     set_property(TARGET ${program} APPEND PROPERTY INSTALL_RPATH "$ORIGIN/../lib")
     install(TARGETS ${program} RUNTIME_DEPENDENCY_SET specd_gpu_check_libraries
       RUNTIME DESTINATION bin COMPONENT specd_gpu_check EXCLUDE_FROM_ALL)

@@ -19,8 +19,9 @@ constexpr std::array<std::string_view, 8> kStatuses = {
     "ok",      "finished",     "bad_distribution", "unknown_sequence",
     "invalid", "device_error", "aborted",          "not_ready"};
 constexpr std::array<std::string_view, 5> kReasons = {"none", "stop", "length", "abort", "error"};
-constexpr std::array<std::string_view, 5> kOutcomes = {"ok", "bad_target_row", "bad_draft_row",
-                                                       "bad_token", "no_room"};
+constexpr std::array<std::string_view, 8> kOutcomes = {
+    "ok",      "bad_target_row", "bad_draft_row", "bad_token",
+    "no_room", "bad_parents",    "long_path",     "mixed_kinds"};
 constexpr std::array<std::string_view, 4> kLevels = {"off", "rounds", "hashes", "rows"};
 constexpr std::array<std::string_view, 4> kNoRows = {
     "with all", "left out by a full buffer",

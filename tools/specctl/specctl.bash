@@ -1,6 +1,6 @@
 # Completion of specctl for bash: commands, flags, and the request ids that run.
 _specctl() {
-  local commands="list show abort abort-all drain trace stats top metrics serve describe"
+  local commands="list show abort abort-all drain trace stats top metrics describe"
   local word="${COMP_WORDS[COMP_CWORD]}" command="" i
   COMPREPLY=()
   # Bash parts flags at "=" and ":", so not every word without a dash is a command.
@@ -17,7 +17,7 @@ _specctl() {
       stats) flags+=" --counters= --json" ;;
       top) flags+=" --counters= --json --interval= --count=" ;;
       metrics) flags+=" --counters=" ;;
-      serve) flags+=" --counters= --listen=" ;;
+     ) flags+=" --counters= --listen=" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
     [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2> /dev/null

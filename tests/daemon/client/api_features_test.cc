@@ -130,9 +130,9 @@ TEST_SUITE("unit") {
     CHECK(result.total_kept == 0);
     CHECK(f.Stats().discarded == 1);
     CHECK(f.Sample(s).total_kept == 1);
-    padding.flags = 4;
+    padding.flags = 8;
     CHECK(specd_submit(f.engine, 1, &padding, 1) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("drafts[0].flags = 4"));
+    CHECK(EmbeddedEngine::LastErrorHas("drafts[0].flags = 8"));
   }
 
   TEST_CASE("target_argmax stands for the rows of a greedy sequence, and of no other") {

@@ -238,7 +238,7 @@ TEST_SUITE("unit") {
         {SPECD_KEPT_TOKENS, {SPECD_INT64, 4096 - rows_end, 4, 0}, "num_rows", "past the region"},
         {SPECD_NUM_KEPT, scaled, "role", "SPECD_NUM_KEPT have no use for kind, scale"},
         {SPECD_ACCEPT_INDEX + 8, {SPECD_INT32, 0, 4, 0}, "role", "SPECD_ACCEPT_INDEX (80)"},
-        {SPECD_DRAFT_MAP + 1, {SPECD_INT32, 0, 4, 0}, "role", "is not supported"}};
+        {SPECD_DRAFT_NEXT_SIBLING + 1, {SPECD_INT32, 0, 4, 0}, "role", "is not supported"}};
     for (const Bad& bad : cases) {
       const absl::Status status =
           f.session->Bind(static_cast<TensorRole>(bad.role), *region, bad.spec);

@@ -45,7 +45,10 @@ TEST_SUITE("unit") {
     VerifyLoop loop(&list, Quiet());
     const SequenceHandle sequence = f.OpenConstrained("r");
     const size_t before = f.StateBytes();
-    f.SubmitOnStream(sequence);
+    // "b", "c", "b": places that the opening has not met.
+    f.FillRows();
+    for (int i = 0; i < 3; ++i) f.drafts[i] = i == 1 ? 3 : 2;
+    f.Submit(sequence, false);
     // The first look builds the masks; the second finds them built, and the loop may sleep.
     CHECK_FALSE(loop.Step());
     CHECK_FALSE(loop.Step());
