@@ -170,8 +170,8 @@ void RoundSet::MakeEdits(const RowPool& target_pool, size_t index) {
   const auto num_penalised = std::min<size_t>(static_cast<size_t>(case_.num_penalised), vocab_size);
   while (edits.size() < num_penalised) add(static_cast<TokenId>(random() % vocab_size));
   std::sort(edits.begin(), edits.end(), HasLessId);
-  const auto [first_same, end] = std::ranges::unique(edits, {}, &TokenEdit::id);
-  edits.erase(first_same, end);
+  const auto is_same = [](const TokenEdit& a, const TokenEdit& b) { return a.id == b.id; };
+  edits.erase(std::unique(edits.begin(), edits.end(), is_same), edits.end());
   tasks_[index].edits.edits = edits.data();
   tasks_[index].edits.num_edits = static_cast<int32_t>(edits.size());
   tasks_[index].edits.penalties = case_.penalties;

@@ -118,7 +118,7 @@ TEST_SUITE("gpu") {
         CAPTURE(options.seed);
         CAPTURE(vocab_size);
         options.vocab_size = vocab_size;
-        options.batch = Quick() ? 4 : 64;
+        options.batch = !Quick() ? 64 : options.trees ? 8 : 4;
         const BackendLimits limits = LimitsOf(options);
         REQUIRE(cpu.Prepare(limits).ok());
         REQUIRE(device->Prepare(limits).ok());
