@@ -17,7 +17,6 @@ _specctl() {
       stats) flags+=" --counters= --json" ;;
       top) flags+=" --counters= --json --interval= --count=" ;;
       metrics) flags+=" --counters=" ;;
-     ) flags+=" --counters= --listen=" ;;
     esac
     mapfile -t COMPREPLY < <(compgen -W "$flags" -- "$word")
     [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace 2> /dev/null
