@@ -341,7 +341,8 @@ TEST_SUITE("unit") {
                                                            {"\xFF", "UTF-8"}};
     for (const auto& [pattern, word] : refused) {
       const std::string text = Refusal(pattern);
-      CAPTURE(pattern);
+      const std::string captured = pattern;
+      CAPTURE(captured);
       CHECK_MESSAGE(text.find(word) != std::string::npos, text);
       CHECK(text.find("stop_regex[1]") != std::string::npos);
     }
