@@ -64,8 +64,8 @@ class PageTest(HttpCase):
         accepted = {name: "" for name in PROMPTS}
         for event in self.events(client):
             text = event.get("text", "").encode()
-            for size, is_accepted in event.get("spans", ()):
-                accepted[event["rid"]] += text[:size].decode() if is_accepted else ""
+            for size, kind in event.get("spans", ()):
+                accepted[event["rid"]] += text[:size].decode() if kind & 1 else ""
                 text = text[size:]
         for name in PROMPTS:
             self.assertEqual(self.card(name, ".text"), texts[name])
@@ -75,6 +75,15 @@ class PageTest(HttpCase):
         self.assertTrue(any(accepted.values()))
         self.assertIn("stop", {end["finish"] for end in ends.values()})
         self.assertEqual(self.browser.problems(), [f"request: {self.origin}/v1/streams"])
+        self.stop(self.running)
+
+    def test_accepted_drafts_of_a_thought_are_marked_too(self):
+        self.open()
+        self.js("""take({kind: 'text', rid: 'thinks', byte_offset: 0, tokens: 4, text: 'abcd',
+                         spans: [[1, 0], [1, 1], [1, 2], [1, 3]]})""")
+        self.assertEqual(self.card("thinks", ".text"), "abcd")
+        self.assertEqual(self.card("thinks", "mark"), "bd")
+        self.assertIn("50 %", self.card("thinks", "footer"))
         self.stop(self.running)
 
     def test_texts_and_names_are_no_markup(self):

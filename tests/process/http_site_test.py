@@ -68,7 +68,7 @@ class SiteTest(HttpCase):
 
     def test_metrics_are_those_of_specctl(self):
         daemon = self.daemon()
-        answer, text = self.get("/metrics?name=all")
+        answer, text = self.get("/metrics")
         self.assertEqual(answer.getheader("Content-Type"),
                          "application/openmetrics-text; version=1.0.0; charset=utf-8")
         self.assertEqual(answer.getheader("Connection"), "close")
@@ -79,6 +79,7 @@ class SiteTest(HttpCase):
         head, body = self.get("/metrics", method="HEAD")
         self.assertEqual((head.status, body), (200, ""))
         self.assertEqual(self.status("/nothing"), 404)
+        self.assertEqual(self.status("/metrics?name=all"), 400)  # nobody would read it
         self.assertEqual(self.get("/metrics", method="POST")[0].status, 405)
         self.stop(daemon)
 
@@ -218,6 +219,8 @@ class IdsTest(HttpCase):
         _, answer = self.post(request_id="r", ids=self.ids("xef"))
         self.assertEqual((answer["text"], answer["stop"], answer["finished"], answer["tokens"]),
                          ("", "dxe", True, 6))
+        status, answer = self.post(request_id="r", ids=self.ids("g"), offset=2)
+        self.assertEqual(status, 409, answer)  # the last answer's offset, other ids
         status, answer = self.post(request_id="r", ids=self.ids("g"), offset=3)
         self.assertEqual(status, 409)
         self.assertIn("6 tokens", answer["error"]["message"])

@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <optional>
+#include <memory>
 #include <span>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "detokenizer/stop_matcher.h"
@@ -104,93 +102,109 @@ absl::Status CheckNames(const JsonValue& body) {
   return Wrong("request_id", fmt::format("must be a string of up to {} bytes", kRequestIdBytesMax));
 }
 
+// A node of the automaton for each byte, and the string itself twice.
+size_t StopsBytes(const std::vector<std::string>& stops) {
+  constexpr size_t kByteBytes = 23;
+  size_t bytes = 0;
+  for (const std::string& each : stops) bytes += kByteBytes * each.size() + 2 * sizeof(each);
+  return bytes;
+}
+
 }  // namespace
 
-absl::StatusOr<std::string> Derender::Answer(const std::string& body, int64_t now_ns) {
-  const auto json = grammar::ParseJson(body);
+absl::Status Derender::Body::Read(const JsonValue& json) {
+  absl::Status status = CheckNames(json);
+  if (status.ok()) status = ReadIds(json, &ids);
+  is_last = json.IsObject() && json.Find("request_id") == nullptr;
+  if (status.ok()) status = ReadBool(json, "finish", &is_last);
+  if (status.ok()) status = ReadBool(json, "include_stop", &include_stop);
+  if (status.ok()) status = ReadBool(json, "skip_special_tokens", &skip_special_tokens);
+  if (status.ok()) status = ReadNumber(json, "min_tokens", &min_tokens);
+  if (status.ok()) status = ReadStops(json, &stops);
+  for (const std::string_view name : kFirst) {
+    if (option.empty() && json.Find(name) != nullptr) option = name;
+  }
+  return status;
+}
+
+absl::StatusOr<std::string> Derender::Answer(const std::string& text, int64_t now_ns) {
+  const auto json = grammar::ParseJson(text);
   if (!json.ok()) return json.status();
-  bool is_last = (*json)->IsObject() && (*json)->Find("request_id") == nullptr;
-  std::vector<TokenId> ids;
+  Body body;
   std::optional<uint64_t> offset;
-  absl::Status status = CheckNames(**json);
-  if (status.ok()) status = ReadIds(**json, &ids);
+  absl::Status status = body.Read(**json);
   if (status.ok()) status = ReadNumber(**json, "offset", &offset);
-  if (status.ok()) status = ReadBool(**json, "finish", &is_last);
   if (!status.ok()) return status;
   Fit(now_ns);
 
   const JsonValue* const id = (*json)->Find("request_id");
   const std::string name = id == nullptr ? "" : id->text;
   const auto found = by_id_.find(name);
-  if (id == nullptr || found == by_id_.end()) {
+  const bool is_first = id == nullptr || found == by_id_.end();
+  if (is_first) {
     if (offset.value_or(0) != 0) {
       return absl::FailedPreconditionError(
           fmt::format("offset = {}: the request has no state here, or has none any more; give all "
                       "of its ids from offset 0 on",
                       *offset));
     }
-    absl::StatusOr<Requests> made = Make(**json, name);
+    absl::StatusOr<Requests> made = Make(body, name);
     if (!made.ok()) return made.status();
-    if (id == nullptr) return Push(ids, is_last, &made->front());
+    if (id == nullptr) return Push(body, &made->front());
+    held_bytes_ += made->front().HeldBytes();
     requests_.splice(requests_.end(), *made);
     by_id_[name] = std::prev(requests_.end());
   } else {
-    for (const std::string_view field : kFirst) {
-      if ((*json)->Find(field) != nullptr && offset != 0) {
-        return Wrong(field, "belongs to the first body of a request");
-      }
-    }
     requests_.splice(requests_.end(), requests_, found->second);
   }
   Request& request = requests_.back();
   request.used_ns = now_ns;
   const uint64_t begin = offset.value_or(request.tokens);
-  // The answer before was lost.
-  if (!request.answer.empty() && offset.has_value() && begin == request.answered_at) {
-    return request.answer;
+  if (!is_first) {
+    // The answer before was lost.
+    if (offset.has_value() && begin == request.answered_at && body == request.body) {
+      return request.answer;
+    }
+    if (begin != request.tokens) {
+      return absl::FailedPreconditionError(
+          fmt::format("offset = {}: the request has {} tokens; give the ids from there on", begin,
+                      request.tokens));
+    }
+    if (!body.option.empty()) return Wrong(body.option, "belongs to the first body of a request");
   }
-  if (begin != request.tokens) {
-    return absl::FailedPreconditionError(
-        fmt::format("offset = {}: the request has {} tokens; give the ids from there on", begin,
-                    request.tokens));
-  }
-  answers_bytes_ -= request.answer.size();
+  held_bytes_ -= request.HeldBytes();
   request.answered_at = begin;
-  request.answer = Push(ids, is_last, &request);
-  answers_bytes_ += request.answer.size();
+  request.answer = Push(body, &request);
+  request.body = std::move(body);
+  held_bytes_ += request.HeldBytes();
   const std::string answer = request.answer;
   Fit(now_ns);
   return answer;
 }
 
-absl::StatusOr<Derender::Requests> Derender::Make(const JsonValue& body,
-                                                  const std::string& id) const {
-  TextOptions options;
-  std::optional<uint64_t> min_tokens;
-  std::vector<std::string> strings;
-  absl::Status status = ReadBool(body, "include_stop", &options.include_stop);
-  if (status.ok()) status = ReadBool(body, "skip_special_tokens", &options.skip_special_tokens);
-  if (status.ok()) status = ReadNumber(body, "min_tokens", &min_tokens);
-  if (status.ok()) status = ReadStops(body, &strings);
-  if (!status.ok()) return status;
-  options.min_tokens = min_tokens.value_or(0);
+absl::StatusOr<Derender::Requests> Derender::Make(const Body& body, const std::string& id) const {
+  const TextOptions options = {.skip_special_tokens = body.skip_special_tokens,
+                               .include_stop = body.include_stop,
+                               .min_tokens = body.min_tokens.value_or(0)};
   std::shared_ptr<const StopSet> stops;
-  if (!strings.empty()) {
-    auto made = StopSet::Create(std::move(strings));
+  if (!body.stops.empty()) {
+    auto made = StopSet::Create(body.stops);
     if (!made.ok()) return Wrong("stop", std::string(made.status().message()));
     stops = *std::move(made);
   }
   Requests requests;
-  requests.push_back({.id = id, .text = TextStream(vocabulary_, std::move(stops), options)});
+  requests.push_back({.id = id,
+                      .text = TextStream(vocabulary_, std::move(stops), options),
+                      .stops_bytes = StopsBytes(body.stops)});
   return requests;
 }
 
-std::string Derender::Push(const std::vector<TokenId>& ids, bool is_last, Request* request) {
+std::string Derender::Push(const Body& body, Request* request) {
   TextStream& text = request->text;
   TextChunk chunk;
   const uint64_t byte_offset = text.text_offset();
   const uint64_t offset = request->tokens;
-  for (const TokenId id : ids) {
+  for (const TokenId id : body.ids) {
     if (text.ended()) break;
     ++request->tokens;
     const std::optional<int> stop = text.Push(id, false, &chunk);
@@ -198,7 +212,7 @@ std::string Derender::Push(const std::vector<TokenId>& ids, bool is_last, Reques
       request->stop_json = QuoteJson(text.stops()->TextOf(*stop));
     }
   }
-  if (is_last) text.Finish(TextEnd::kFlush, &chunk);
+  if (body.is_last) text.Finish(TextEnd::kFlush, &chunk);
   return fmt::format(
       R"({{"request_id":{},"offset":{},"tokens":{},"byte_offset":{},"text":{},"stop":{},"finished":{}}})",
       request->id.empty() ? "null" : QuoteJson(request->id), offset, request->tokens, byte_offset,
@@ -206,15 +220,14 @@ std::string Derender::Push(const std::vector<TokenId>& ids, bool is_last, Reques
 }
 
 void Derender::Erase(Requests::iterator at) {
-  answers_bytes_ -= at->answer.size();
+  held_bytes_ -= at->HeldBytes();
   by_id_.erase(at->id);
   requests_.erase(at);
 }
 
 void Derender::Fit(int64_t now_ns) {
-  while (!requests_.empty() &&
-         (now_ns - requests_.front().used_ns >= kAgeNs || requests_.size() > kRequestsMax ||
-          answers_bytes_ > kAnswersBytesMax)) {
+  while (!requests_.empty() && (now_ns - requests_.front().used_ns >= kAgeNs ||
+                                requests_.size() > kRequestsMax || held_bytes_ > kHeldBytesMax)) {
     Erase(requests_.begin());
   }
 }

@@ -49,9 +49,10 @@ void AppendEnd(const StreamFacts& facts, bool is_chat, const TextEvent& end, std
     AppendChunk(
         facts, is_chat, "",
         fmt::format(R"(,"usage":{{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{},)"
-                    R"("completion_tokens_details":{{"accepted_prediction_tokens":{}}}}})",
-                    facts.prompt_tokens, end.tokens, facts.prompt_tokens + end.tokens,
-                    end.accepted),
+                    R"("completion_tokens_details":{{"accepted_prediction_tokens":{},)"
+                    R"("reasoning_tokens":{}}}}})",
+                    facts.prompt_tokens, end.tokens, facts.prompt_tokens + end.tokens, end.accepted,
+                    end.reasoning_tokens),
         id, out);
   }
   AppendSse("", "[DONE]", {.offset = end.byte_offset, .is_end = true}, out);

@@ -92,8 +92,8 @@ Outcome OutcomeOf(const StreamFacts& facts, const TextEvent& end, const std::str
   outcome.output = ItemJson(facts, is_whole ? "completed" : "incomplete", PartJson(text));
   outcome.usage = fmt::format(
       R"({{"input_tokens":{},"input_tokens_details":{{"cached_tokens":0,"cache_write_tokens":0}},)"
-      R"("output_tokens":{},"output_tokens_details":{{"reasoning_tokens":0}},"total_tokens":{}}})",
-      facts.prompt_tokens, end.tokens, facts.prompt_tokens + end.tokens);
+      R"("output_tokens":{},"output_tokens_details":{{"reasoning_tokens":{}}},"total_tokens":{}}})",
+      facts.prompt_tokens, end.tokens, end.reasoning_tokens, facts.prompt_tokens + end.tokens);
   return outcome;
 }
 
@@ -127,6 +127,7 @@ void ResponsesLost(const StreamFacts&, uint64_t offset, const std::string& why, 
 }  // namespace
 
 const SseFormat kResponsesFormat = {.name = "responses",
+                                    .repeats_text = true,
                                     .open = &ResponsesOpening,
                                     .text = &ResponsesText,
                                     .end = &ResponsesEnd,

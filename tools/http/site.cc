@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -18,7 +19,10 @@ namespace specd::http {
 namespace {
 
 constexpr std::string_view kStreams = "/v1/streams";
+constexpr std::string_view kOneStream = "/v1/streams/";
 constexpr std::string_view kIds = "/v1/detokenize";
+// Those without parameters.
+constexpr std::string_view kPlain[] = {"/", "/live", "/ready", "/metrics", kStreams, kIds};
 constexpr std::string_view kEndMark = ".end";
 
 int64_t NowNs() {
@@ -103,6 +107,15 @@ std::optional<HttpAnswer> Site::Answer(const HttpRequest& request, bool is_last)
     answer.headers = {{"Allow", path == kIds ? "POST" : "GET, HEAD"}};
     return answer;
   }
+  if (path.starts_with(kOneStream)) return AnswerStream(request, is_last);
+  if (std::find(std::begin(kPlain), std::end(kPlain), path) == std::end(kPlain)) {
+    return Refusal(404,
+                   "there are /v1/streams, /v1/streams/REQUEST_ID, /v1/detokenize, /metrics, "
+                   "/live, /ready and the page /");
+  }
+  if (const absl::Status target = ParseTarget(request.target, {}).status(); !target.ok()) {
+    return Refusal(400, std::string(target.message()));
+  }
   if (path == kIds) return AnswerIds(request);
   if (path == "/") {
     return HttpAnswer{.content_type = "text/html; charset=utf-8",
@@ -111,12 +124,8 @@ std::optional<HttpAnswer> Site::Answer(const HttpRequest& request, bool is_last)
                                    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
                                    "script-src 'unsafe-inline'; connect-src 'self'"}}};
   }
-  if (path == "/live" || path == "/ready" || path == "/metrics") return AnswerHealth(path);
   if (path == kStreams) return AnswerAllStreams();
-  if (path.starts_with(kStreams)) return AnswerStream(request, is_last);
-  return Refusal(404,
-                 "there are /v1/streams, /v1/streams/REQUEST_ID, /v1/detokenize, /metrics, "
-                 "/live, /ready and the page /");
+  return AnswerHealth(path);
 }
 
 std::optional<HttpAnswer> Site::RefusedAtTheDoor(const HttpRequest& request,
@@ -168,7 +177,7 @@ std::optional<HttpAnswer> Site::AnswerStream(const HttpRequest& request, bool is
   const absl::StatusOr<RequestTarget> target = ParseTarget(
       request.target, {"format", "from", "usage", "prompt_tokens", "abort_on_disconnect"});
   if (!target.ok()) return Refusal(400, std::string(target.status().message()));
-  const std::string_view name = std::string_view(target->path).substr(kStreams.size() + 1);
+  const std::string_view name = std::string_view(target->path).substr(kOneStream.size());
   const std::optional<std::string> request_id = DecodePercents(name);
   if (!request_id.has_value() || name.empty() || name.find('/') != std::string_view::npos) {
     return Refusal(404,
@@ -224,7 +233,10 @@ absl::StatusOr<HttpAnswer> Site::Begin(const HttpRequest& request, const Request
                                                        std::move(facts), start->offset)](
                                     std::string* out) mutable { return cursor.Next(out); }};
   if (*aborts == 1) {
-    events.on_left = [abort = options_.abort, request_id] { abort(request_id); };
+    // Its name may be another stream's by then.
+    events.on_left = [hub = options_.hub, abort = options_.abort, request_id, stream] {
+      if (hub->IsRunning(request_id, stream)) abort(request_id);
+    };
   }
   return EventsAnswer(std::move(events));
 }

@@ -20,8 +20,8 @@ void SpecdOpening(const StreamFacts& facts, std::string* out) {
 void SpecdText(const StreamFacts& facts, const TextEvent& event, std::string* out) {
   std::string spans;
   for (const WireSpan& span : event.spans) {
-    spans +=
-        fmt::format("{}[{},{}]", spans.empty() ? "" : ",", span.size_bytes, span.accepted ? 1 : 0);
+    spans += fmt::format("{}[{},{}]", spans.empty() ? "" : ",", span.size_bytes,
+                         (span.accepted ? 1 : 0) | (span.reasoning ? 2 : 0));
   }
   AppendSse("",
             fmt::format(R"({},"byte_offset":{},"tokens":{},"text":{},"spans":[{}]}})",
@@ -35,9 +35,10 @@ void SpecdEnd(const StreamFacts& facts, const TextEvent& end, const std::string&
   // A checksum does not fit into the numbers of JavaScript.
   AppendSse("",
             fmt::format(R"({},"byte_offset":{},"tokens":{},"finish":"{}","stop":{},"rounds":{},)"
-                        R"("accepted":{},"late":{},"checksum":"{}"}})",
+                        R"("accepted":{},"reasoning_tokens":{},"late":{},"checksum":"{}"}})",
                         BeginJson("end", facts), end.byte_offset, end.tokens, FinishName(end),
-                        StopJson(end), end.rounds, end.accepted, end.late, end.checksum),
+                        StopJson(end), end.rounds, end.accepted, end.reasoning_tokens, end.late,
+                        end.checksum),
             {.offset = end.byte_offset, .is_end = true}, out);
 }
 

@@ -21,10 +21,12 @@ struct StreamFacts {
   bool has_usage = false;      // completions and chat: a chunk with the numbers of tokens
 };
 
-// Events for byte 0 of the text, for some text, for the end of all (`text`), and for a stream of
-// which no more comes. The id of each event is the offset of the byte after it.
+// Events for byte 0 of the text, for some text, for the end of all (`text`: the whole, if the
+// format repeats it), and for a stream of which no more comes. The id of each event is the offset
+// of the byte after it.
 struct SseFormat {
   std::string_view name;
+  bool repeats_text = false;
   void (*open)(const StreamFacts&, std::string* out);
   void (*text)(const StreamFacts&, const TextEvent& event, std::string* out);
   void (*end)(const StreamFacts&, const TextEvent& end, const std::string& text, std::string* out);

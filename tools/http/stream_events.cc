@@ -22,8 +22,7 @@ StreamState StreamCursor::Next(std::string* out) {
     } else if (event.byte_offset > offset_) {
       return Lose("the text found no room and was not kept; raise --memory_mib of specd-http", out);
     } else if (event.kind == TextEventKind::kEnd) {
-      format_->end(facts_, event, hub_->TextOf(stream_), out);
-      return StreamState::kEnd;
+      return End(event, out);
     } else if (!event.text.empty()) {
       format_->text(facts_, event, out);
       offset_ += event.text.size();
@@ -31,6 +30,20 @@ StreamState StreamCursor::Next(std::string* out) {
   }
   if (!part->lost.empty()) return Lose(part->lost, out);
   return part->has_more ? StreamState::kMore : StreamState::kWait;
+}
+
+StreamState StreamCursor::End(const TextEvent& end, std::string* out) {
+  std::string text;
+  if (format_->repeats_text) {
+    absl::StatusOr<std::string> whole = hub_->TextOf(stream_);
+    if (!whole.ok()) return Lose(std::string(whole.status().message()), out);
+    if (whole->size() != end.byte_offset) {
+      return Lose("the text was not kept up to its end; raise --memory_mib of specd-http", out);
+    }
+    text = *std::move(whole);
+  }
+  format_->end(facts_, end, text, out);
+  return StreamState::kEnd;
 }
 
 StreamState StreamCursor::Lose(const std::string& why, std::string* out) {
@@ -48,7 +61,10 @@ StreamState AllStreams::Next(int64_t now_ns, std::string* out) {
                         Place{.cursor = StreamCursor(hub_, each.stream, &kSpecdFormat,
                                                      {.request_id = each.request_id}, 0)});
   }
-  std::erase_if(places_, [&kept](const auto& place) { return !kept.contains(place.first); });
+  // One that has not ended gets its rest, or is told that it is lost.
+  std::erase_if(places_, [&kept](const auto& place) {
+    return place.second.has_ended && !kept.contains(place.first);
+  });
   for (auto& [stream, place] : places_) {
     if (out->size() >= kPieceBytes) return StreamState::kMore;
     while (!place.has_ended && out->size() < kPieceBytes) {

@@ -24,6 +24,7 @@ class StreamCursor {
   StreamState Next(std::string* out);
 
  private:
+  StreamState End(const TextEvent& end, std::string* out);
   StreamState Lose(const std::string& why, std::string* out);
 
   const TextHub* hub_;

@@ -59,6 +59,13 @@ std::optional<uint64_t> TextHub::Find(const std::string& request_id) const {
   return found->second;
 }
 
+bool TextHub::IsRunning(const std::string& request_id, uint64_t stream) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = newest_.find(request_id);
+  return found != newest_.end() && found->second == stream && texts_.Has(stream) &&
+         !texts_.HasEnded(stream);
+}
+
 bool TextHub::is_current() const {
   absl::MutexLock lock(&mutex_);
   return std::all_of(is_current_.begin(), is_current_.end(), [](bool each) { return each; });
@@ -90,11 +97,11 @@ absl::StatusOr<TextPart> TextHub::From(uint64_t stream, uint64_t offset) const {
   return part;
 }
 
-std::string TextHub::TextOf(uint64_t stream) const {
+absl::StatusOr<std::string> TextHub::TextOf(uint64_t stream) const {
   std::string text;
   for (bool has_more = true; has_more;) {
     const absl::StatusOr<TextPart> part = From(stream, text.size());
-    if (!part.ok()) return text;
+    if (!part.ok()) return part.status();
     for (const TextEvent& event : part->events) text += event.text;
     has_more = part->has_more;
   }

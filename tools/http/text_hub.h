@@ -39,6 +39,8 @@ class TextHub {
 
   // The newest stream of a request.
   std::optional<uint64_t> Find(const std::string& request_id) const;
+  // True if it is that stream, and has not ended.
+  bool IsRunning(const std::string& request_id, uint64_t stream) const;
   // True if every reader has read all that was there when it began.
   bool is_current() const;
   struct Named {
@@ -50,8 +52,8 @@ class TextHub {
 
   // What there is from a byte on. An error: the stream is not kept, or has no such byte.
   absl::StatusOr<TextPart> From(uint64_t stream, uint64_t offset) const;
-  // The whole text, for formats that repeat it.
-  std::string TextOf(uint64_t stream) const;
+  // The whole text, for formats that repeat it. An error as From's.
+  absl::StatusOr<std::string> TextOf(uint64_t stream) const;
 
  private:
   void TakeOne(const ReadEvent& read, uint64_t stream, int64_t now_ns)

@@ -4,29 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <string>
-#include <utility>
 
-#include "ipc/include/specd/specd.h"
+#include "tests/tools/http/http_events.h"
 #include "tools/http/stream_events.h"
 
 namespace specd::http {
 namespace {
-
-ReadEvent Event(TextEventKind kind, uint64_t stream, uint64_t offset, std::string text,
-                const std::string& name = "r") {
-  ReadEvent read;
-  read.event.kind = kind;
-  read.event.stream = stream;
-  read.event.request_id = name;
-  read.event.byte_offset = offset;
-  read.event.text = std::move(text);
-  read.event.tokens = offset + read.event.text.size();
-  if (!read.event.text.empty()) {
-    read.event.spans = {{static_cast<uint32_t>(read.event.text.size()), false}};
-  }
-  read.event.finish_reason = SPECD_FINISH_STOP;
-  return read;
-}
 
 std::string TextFrom(const TextHub& hub, uint64_t stream, uint64_t offset) {
   const auto part = hub.From(stream, offset);
@@ -57,7 +40,7 @@ TEST_SUITE("unit") {
     CHECK(TextFrom(hub, *stream, 7).empty());
     hub.Take(0, {Event(TextEventKind::kEnd, 1, 2, "c")}, true, 0);
     CHECK(TextFrom(hub, *stream, 2) == "c");
-    CHECK(hub.TextOf(*stream) == "abc");
+    CHECK(hub.TextOf(*stream).value() == "abc");
     CHECK_FALSE(hub.From(*stream, 7).ok());
   }
 
