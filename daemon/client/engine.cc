@@ -246,22 +246,24 @@ absl::Status Engine::OpenSequences(const specd_openings& openings, uint32_t* ref
 }
 
 absl::StatusOr<int> Engine::AwaitOpening(specd_sequence sequence, int timeout_ms) {
+  const Deadline deadline(timeout_ms);
   for (;;) {
-    const absl::StatusOr<int> answer = ends_.AwaitOpening(owner_, sequence, timeout_ms);
-    if (answer.ok() && *answer != SPECD_OK) return answer;
-    absl::Status status = answer.status();
-    if (status.ok()) {
+    absl::StatusOr<int> answer = ends_.AwaitOpening(owner_, sequence, deadline);
+    if (answer.ok() && *answer == SPECD_OK) {
+      // Asked once: at the next daemon the sequence may be pending again.
       const absl::StatusOr<SequenceReply> reply =
-          Expect<SequenceReply>(Ask(GetOpeningRequest{sequence}));
+          Expect<SequenceReply>(link_->Call(GetOpeningRequest{sequence}, -1, nullptr));
       if (reply.ok()) {
         opening_warnings_ = absl::StrJoin(reply->warnings, "\n");
         return SPECD_OK;
       }
-      return reply.status();
+      answer = WhyUnanswered(reply.status());
+      if (!link_->PeerGone()) return answer;
     }
-    if (!rounds_.MayPass(status)) return status;
-    status = reattachment_->Await(&rounds_.channel());
-    if (!status.ok()) return status;
+    if (answer.ok() || !rounds_.MayPass(answer.status())) return answer;
+    const absl::StatusOr<bool> attached = reattachment_->AwaitUntil(&rounds_.channel(), deadline);
+    if (!attached.ok()) return attached.status();
+    if (!*attached) return SPECD_EMPTY;
   }
 }
 
@@ -306,11 +308,13 @@ absl::Status Engine::GetState(specd_sequence sequence, specd_sequence_state* sta
 
 absl::StatusOr<int> Engine::AwaitFinal(specd_sequence sequence, specd_sequence_state* state,
                                        int timeout_ms) {
+  const Deadline deadline(timeout_ms);
   for (;;) {
-    const absl::StatusOr<int> answer = ends_.AwaitFinal(owner_, sequence, state, timeout_ms);
+    const absl::StatusOr<int> answer = ends_.AwaitFinal(owner_, sequence, state, deadline);
     if (answer.ok() || !rounds_.MayPass(answer.status())) return answer;
-    const absl::Status attached = reattachment_->Await(&rounds_.channel());
-    if (!attached.ok()) return attached;
+    const absl::StatusOr<bool> attached = reattachment_->AwaitUntil(&rounds_.channel(), deadline);
+    if (!attached.ok()) return attached.status();
+    if (!*attached) return SPECD_EMPTY;
   }
 }
 

@@ -81,11 +81,11 @@ absl::StatusOr<bool> Reattachment::Try(EngineChannel* channel) {
   return false;
 }
 
-absl::Status Reattachment::Await(EngineChannel* channel) {
+absl::StatusOr<bool> Reattachment::AwaitUntil(EngineChannel* channel, Deadline deadline) {
   for (;;) {
     const absl::StatusOr<bool> attached = Try(channel);
-    if (!attached.ok()) return attached.status();
-    if (*attached) return absl::OkStatus();
+    if (!attached.ok() || *attached) return attached;
+    if (deadline.HasPassed()) return false;
     absl::SleepFor(kPause);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/deadline.h"
 #include "daemon/client/engine_link.h"
 #include "daemon/client/session_record.h"
 #include "ipc/segment/engine_channel.h"
@@ -36,7 +37,11 @@ class Reattachment {
   // daemon takes the engine yet; try again later. An error: none will.
   absl::StatusOr<bool> Try(EngineChannel* channel);
   // Tries until the engine is attached.
-  absl::Status Await(EngineChannel* channel);
+  absl::Status Await(EngineChannel* channel) {
+    return AwaitUntil(channel, Deadline::Never()).status();
+  }
+  // The same; false if the deadline comes first.
+  absl::StatusOr<bool> AwaitUntil(EngineChannel* channel, Deadline deadline);
   // The engine takes the answer to a round or a call.
   void Took(const CompletionView& view) {
     num_unanswered_ = 0;

@@ -6,7 +6,6 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "daemon/base/clock.h"
 #include "ipc/base/error.h"
 #include "speculative/sequence/sequence_table.h"
 
@@ -34,20 +33,18 @@ uint32_t PhaseOf(const SequenceState& state) {
 // Looks with growing pauses, until the time has passed.
 class Looks {
  public:
-  explicit Looks(int timeout_ms) : timeout_ms_(timeout_ms) {}
+  explicit Looks(Deadline deadline) : deadline_(deadline) {}
 
   // False if no time is left.
   bool Pause() {
-    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns_;
-    if (timeout_ms_ >= 0 && waited_ns >= int64_t{timeout_ms_} * 1'000'000) return false;
+    if (deadline_.HasPassed()) return false;
     absl::SleepFor(pause_);
     pause_ = std::min(2 * pause_, kFinalPauseMax);
     return true;
   }
 
  private:
-  const int timeout_ms_;
-  const int64_t begin_ns_ = Clock::Real()->NowNs();
+  const Deadline deadline_;
   absl::Duration pause_ = kFinalPauseMin;
 };
 
@@ -88,8 +85,8 @@ absl::Status SequenceEnds::Get(uint32_t owner, specd_sequence sequence,
 }
 
 absl::StatusOr<int> SequenceEnds::AwaitFinal(uint32_t owner, specd_sequence sequence,
-                                             specd_sequence_state* state, int timeout_ms) const {
-  for (Looks looks(timeout_ms);;) {
+                                             specd_sequence_state* state, Deadline deadline) const {
+  for (Looks looks(deadline);;) {
     // This question comes before the look at the state: a daemon may end after its last word.
     const bool is_over =
         rounds_.channel().daemon_state() == DaemonState::kStopped || link_.PeerGone();
@@ -110,8 +107,8 @@ absl::StatusOr<int> SequenceEnds::AwaitFinal(uint32_t owner, specd_sequence sequ
 }
 
 absl::StatusOr<int> SequenceEnds::AwaitOpening(uint32_t owner, specd_sequence sequence,
-                                               int timeout_ms) const {
-  for (Looks looks(timeout_ms);;) {
+                                               Deadline deadline) const {
+  for (Looks looks(deadline);;) {
     const bool is_over =
         rounds_.channel().daemon_state() == DaemonState::kStopped || link_.PeerGone();
     const absl::StatusOr<SequenceState> found = Find(owner, sequence);

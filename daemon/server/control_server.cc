@@ -65,12 +65,12 @@ ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixList
 ControlServer::~ControlServer() { Close(); }
 
 void ControlServer::Close() {
-  openings_->Stop();  // from here on no thread uses a service
+  // From here on no thread uses a service. A compile that gives up leaves its sequence pending.
+  openings_->Stop();
   for (const auto& connection : connections_) {
     if (!connection->dropped) Drop(*connection);
   }
   {
-    // The sessions have ended: a compile that gives up fails no sequence.
     const grammar::CompileCancel cancel;
     pending_.Stop();
   }
@@ -98,7 +98,7 @@ void ControlServer::Run(int wake_fd) {
     }
     awake_.Step(options_.clock->NowNs());
     ++meters_.beats;
-    if (polled[0].revents != 0 || operator_.IsDrained()) return;
+    if (polled[0].revents != 0 || IsDrained()) return;
     if (polled[2].revents != 0) AnswerOpenings();
     for (size_t i = 0; i < connections_.size(); ++i) {
       ControlConnection& connection = *connections_[i];
@@ -115,6 +115,13 @@ void ControlServer::Run(int wake_fd) {
     if (polled[1].revents == 0) continue;
     for (int i = 0; i < kAcceptsMax && AcceptOne(); ++i) continue;
   }
+}
+
+// An opening under way has no sequence yet.
+bool ControlServer::IsDrained() const {
+  return operator_.IsDrained() &&
+         std::none_of(connections_.begin(), connections_.end(),
+                      [](const auto& connection) { return connection->busy; });
 }
 
 void ControlServer::CountSessions() {

@@ -85,6 +85,7 @@ class ControlServer {
   bool Send(ControlConnection& connection, ControlService::Answer answer);
   // Sends the answers of the openings that threads have handled.
   void AnswerOpenings();
+  bool IsDrained() const;
   void CountSessions();
   void Drop(ControlConnection& connection);
   void DropMember(const ControlConnection& connection);

@@ -74,13 +74,6 @@ std::string NameOf(const SequenceFilter& filter) {
 
 }  // namespace
 
-bool OperatorService::IsFor(const Request& request) {
-  return std::holds_alternative<ListSequencesRequest>(request) ||
-         std::holds_alternative<AbortStreamsRequest>(request) ||
-         std::holds_alternative<DrainRequest>(request) ||
-         std::holds_alternative<DumpSessionRequest>(request);
-}
-
 absl::StatusOr<Reply> OperatorService::Answer(const Request& request, const Caller& caller) {
   if (const auto* const list = std::get_if<ListSequencesRequest>(&request)) {
     return On(*list, caller);
@@ -184,6 +177,7 @@ absl::StatusOr<Reply> OperatorService::On(const DumpSessionRequest& request,
   for (const auto& session : SessionsOf(caller)) {
     if (IdOf(*session) < request.session) continue;
     absl::StatusOr<TraceDump> dump = session->DumpTrace();
+    if (!dump.ok() && session->ended()) continue;
     if (!dump.ok()) return dump.status();
     return Reply(SessionTraceReply{.session = IdOf(*session),
                                    .path = std::move(dump->path),

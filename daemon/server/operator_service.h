@@ -32,8 +32,7 @@ class OperatorService {
 
   explicit OperatorService(Options options) : options_(std::move(options)) {}
 
-  // True for the messages that this class answers.
-  static bool IsFor(const Request& request);
+  // REQUIRES: an operator's message.
   absl::StatusOr<Reply> Answer(const Request& request, const Caller& caller);
 
   // An error while the daemon drains: nothing is opened any more.

@@ -14,6 +14,7 @@
 #include "daemon/trace/trace_opening.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "speculative/grammar/base/compile_cancel.h"
 
 namespace specd {
 SessionSequences::SessionSequences(SessionState* state)
@@ -112,6 +113,7 @@ void SessionSequences::BuildPending(const PendingOpening& opening) {
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
+  if (grammar::CompileCancel::IsRefusal(status)) return;  // the next daemon may build it
   FailPending(opening.sequences, status);
 }
 

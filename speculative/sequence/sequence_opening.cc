@@ -106,15 +106,13 @@ absl::Status SequenceOpening::CheckHistory(const SequenceParams& params,
   const int32_t vocab_size = limits_.vocab_size;
   if (absl::Status s = CheckIds(history.prompt, "prompt", vocab_size); !s.ok()) return s;
   if (absl::Status s = CheckIds(history.outputs, "outputs", vocab_size); !s.ok()) return s;
+  if (history.finish_reason != FinishReason::kNone) return absl::OkStatus();  // no token follows
   if (params.rng == Rng::kSglang && history.prompt.empty()) {
     return absl::InvalidArgumentError(
         "prompt_ids: rng = sglang counts positions from the first token of the prompt, and no "
         "prompt was given; give its ids, or set rng = philox");
   }
-  if (history.finish_reason != FinishReason::kNone ||
-      history.outputs.size() < static_cast<size_t>(params.max_tokens)) {
-    return absl::OkStatus();
-  }
+  if (history.outputs.size() < static_cast<size_t>(params.max_tokens)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       fmt::format("outputs: {} tokens were given and max_tokens = {} counts them, so nothing is "
                   "left to generate; raise max_tokens, or do not open the sequence",

@@ -37,13 +37,14 @@ class SequenceOpening {
   // INVALID_ARGUMENT and RESOURCE_EXHAUSTED name the field.
   absl::StatusOr<Sequence> Build(const SequenceParams& params,
                                  const SequenceHistory& history) const;
+  // What Build refuses in a history, without long work.
+  absl::Status CheckHistory(const SequenceParams& params, const SequenceHistory& history) const;
 
  private:
   // Compiles the constraint, or finds it compiled, and follows prompt and outputs.
   absl::StatusOr<SequenceGrammar> BuildGrammar(
       const SequenceParams& params, const SequenceHistory& history,
       std::shared_ptr<const grammar::CompiledGrammar>* constraint) const;
-  absl::Status CheckHistory(const SequenceParams& params, const SequenceHistory& history) const;
 
   const BackendLimits limits_;
   const std::vector<TokenId> eos_token_ids_;

@@ -8,6 +8,7 @@ Bug that this would catch: an opening with a new constraint held its engine unti
 import asyncio
 import json
 import signal
+import threading
 import unittest
 
 import numpy as np
@@ -35,6 +36,13 @@ def refusal_of(call):
     except specd.Error as error:
         return error.code_name, error.text
     raise AssertionError("nothing was refused")
+
+
+def engine_that_waits(engine, params):
+    try:
+        engine.open(params)
+    except specd.Error:
+        pass  # its daemon stops
 
 
 class PendingCase:
@@ -205,6 +213,62 @@ class AttachedPendingTest(PendingCase, ProcessTest):
         self.assertEqual(self.tokens(pending), self.tokens(waited))
         twin = engine.open(specd.SamplingParams(seed=4))
         self.assertEqual(self.tokens(twin, 3) + self.tokens(twin, 3), before + after)
+
+    def test_a_sequence_that_was_aborted_while_pending_stays_so_at_the_next_daemon(self):
+        engine = self.connect(reconnect_ms=60_000)
+        open_one = engine.open(specd.SamplingParams(seed=4), request_id="open")
+        before = self.tokens(open_one, 2)
+        params = dict(rng="sglang", seed=6)
+        for prompt in ([1, VOCAB_SIZE], None):
+            code, text = refusal_of(lambda: engine.open(
+                specd.SamplingParams(**params), prompt_ids=prompt, wait=False))
+            self.assertEqual((code, text), refusal_of(lambda: engine.open(
+                specd.SamplingParams(**params), prompt_ids=prompt)))
+            self.assertIn("prompt", text)
+        slow_ones = [engine.open(slow(40 + i), prompt_ids=[1], wait=False) for i in range(8)]
+        slow_ones[-1].abort()
+        self.has_daemon.signal(signal.SIGKILL)
+        self.has_daemon.wait()
+        self.daemon()
+        after = self.tokens(open_one, 2)
+        self.assertEqual(slow_ones[-1].state().finish_reason, "abort")
+        self.assertTrue(slow_ones[0].await_open())
+        twin = engine.open(specd.SamplingParams(seed=4))
+        self.assertEqual(self.tokens(twin, 2) + self.tokens(twin, 2), before + after)
+
+    def test_a_daemon_that_stops_fails_no_pending_sequence(self):
+        engine = self.connect(reconnect_ms=60_000)
+        pending = [engine.open(slow(50 + i), wait=False) for i in range(8)]
+        # An opening that waits makes the stop last for a while.
+        waits = threading.Thread(target=engine_that_waits, args=(self.connect(), slow(60)))
+        waits.start()
+        self.addCleanup(waits.join)
+        self.stop(self.has_daemon)
+        self.assertEqual({each.phase for each in pending} - {"open"}, {"pending"})
+        self.daemon()
+        for each in pending:
+            self.assertTrue(each.await_open())
+
+    def test_the_next_daemon_builds_a_failed_sequence_again_before_it_answers(self):
+        self.stop(self.has_daemon)
+        flags = ("--compile_ms=100",)
+        self.has_daemon = self.daemon(*flags)
+        engine = self.connect(reconnect_ms=60_000)
+        too_long = engine.open(slow(8), wait=False)
+        self.assertIn("compile_ms = 100", refusal_of(too_long.await_open)[1])
+        self.has_daemon.signal(signal.SIGKILL)
+        self.has_daemon.wait()
+        self.daemon(*flags)
+        self.assertIn("compile_ms = 100", refusal_of(too_long.await_open)[1])
+
+    def test_a_wait_for_an_opening_keeps_its_time_without_a_daemon(self):
+        engine = self.connect(reconnect_ms=5_000)
+        pending = engine.open(slow(9), wait=False)
+        self.has_daemon.signal(signal.SIGKILL)
+        self.has_daemon.wait()
+        self.assertFalse(pending.await_open(50))
+        self.daemon()
+        self.assertTrue(pending.await_open())
 
 
 if __name__ == "__main__":

@@ -171,15 +171,22 @@ int Drain(const OperateOptions& options) {
 
 int DumpTraces(const OperateOptions& options) {
   std::string json;
+  const auto finish = [&options, &json](int status) {
+    if (options.json && (status == 0 || !json.empty())) {
+      fmt::print("{{\"traces\": [{}]}}\n", json);
+    }
+    const int written = Finish();
+    return written != 0 ? written : status;
+  };
   for (DumpSessionRequest request;;) {
     const absl::StatusOr<SessionTraceReply> reply =
         AskDaemon<SessionTraceReply>(options.socket, request);
     if (!reply.ok()) {
       const bool is_off = ErrorCodeOf(reply.status()) == SPECD_ERROR_UNSUPPORTED;
-      return is_off ? Fail(kExitNotFound, std::string(reply.status().message()))
-                    : FailWith(reply.status());
+      return finish(is_off ? Fail(kExitNotFound, std::string(reply.status().message()))
+                           : FailWith(reply.status()));
     }
-    if (reply->session == 0) break;
+    if (reply->session == 0) return finish(0);
     if (options.json) {
       json += fmt::format(R"({}{{"session": {}, "path": {}, "rounds": {}, "lost": {}}})",
                           json.empty() ? "" : ", ", reply->session, JsonText(reply->path),
@@ -190,8 +197,6 @@ int DumpTraces(const OperateOptions& options) {
     }
     request.session = reply->session + 1;
   }
-  if (options.json) fmt::print("{{\"traces\": [{}]}}\n", json);
-  return Finish();
 }
 
 }  // namespace specd::ctl

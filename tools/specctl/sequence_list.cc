@@ -98,14 +98,19 @@ std::string AgeText(uint64_t age_ms) {
 
 std::string JsonText(std::string_view text) {
   std::string json = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto at = [&text](size_t k) -> uint32_t {
+      return k < text.size() ? static_cast<unsigned char>(text[k]) : 0;
+    };
+    const bool is_c1 = at(i) == 0xc2 && at(i + 1) >= 0x80 && at(i + 1) < 0xa0;
+    if (is_c1) ++i;
+    if (at(i) == '"' || at(i) == '\\') {
       json += '\\';
-      json += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      json += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+      json += text[i];
+    } else if (is_c1 || at(i) < 0x20 || at(i) == 0x7f) {
+      json += fmt::format("\\u{:04x}", at(i));
     } else {
-      json += c;
+      json += text[i];
     }
   }
   return json + "\"";

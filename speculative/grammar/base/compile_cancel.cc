@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "absl/strings/match.h"
+
 namespace specd::grammar {
 namespace {
 
@@ -27,5 +29,10 @@ CompileCancel::~CompileCancel() { num_cancels.fetch_sub(1, std::memory_order_rel
 bool CompileCancel::IsAsked() { return num_cancels.load(std::memory_order_relaxed) > 0; }
 
 absl::Status CompileCancel::Refusal() { return absl::UnavailableError("specd stops"); }
+
+bool CompileCancel::IsRefusal(const absl::Status& status) {
+  const absl::Status refusal = Refusal();
+  return status.code() == refusal.code() && absl::EndsWith(status.message(), refusal.message());
+}
 
 }  // namespace specd::grammar

@@ -25,6 +25,8 @@ class CompileCancel {
   static bool IsAsked();
   // UNAVAILABLE, which no cache keeps.
   static absl::Status Refusal();
+  // Also if the status has got a part in front, as the name of a field.
+  static bool IsRefusal(const absl::Status& status);
 
   // For waits that end when IsAsked() becomes true.
   struct Waits {

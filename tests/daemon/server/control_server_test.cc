@@ -252,6 +252,20 @@ TEST_SUITE("unit") {
     for (const char* const name : {"a", "b", "c"}) CHECK(server.names.Claim(name));
   }
 
+  // Bug: only sequences that were open kept the daemon.
+  TEST_CASE("server: a drain waits for the answer to an opening that has begun") {
+    GatedServer server;
+    RawPeer slow(server.uri);
+    server.Attach(slow);
+    SendLong(slow, HeldOpening("slow"), 5);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+    for (int i = 0; i < 2; ++i) {  // the second finds a daemon that could have ended
+      CHECK(std::holds_alternative<DrainReply>(RawPeer(server.uri).Call(DrainRequest{})));
+    }
+    server.gate.Open();
+    CHECK(IsOpened(slow.Receive().second));
+  }
+
   TEST_CASE("server: a shutdown waited for compiles to end") {
     GatedServer server;
     server.is_compile = true;

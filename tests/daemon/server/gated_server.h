@@ -83,6 +83,7 @@ class GatedServer {
     };
     options.identify = [this](const PeerCredentials& peer) { return Identify(peer); };
     options.serve = [](const std::shared_ptr<Session>&) {};
+    options.sessions = &no_sessions_;
     auto created = ControlServer::Create(options);
     REQUIRE(created.ok());
     server_ = *std::move(created);
@@ -159,7 +160,8 @@ class GatedServer {
 
   ManualClock clock_;
   ModelProfile profile_;
-  uint64_t num_sessions_ = 0;  // owned by the control thread
+  const SessionList no_sessions_;  // for operators, whose answers need none here
+  uint64_t num_sessions_ = 0;      // owned by the control thread
   std::mutex mutex_;
   std::shared_ptr<Session> last_session_;  // guarded by mutex_
   std::deque<uint32_t> uids_;              // of connections to come; guarded by mutex_

@@ -1,0 +1,83 @@
+// Pending openings of a session: a stop of the daemon fails none, and what needs no long work to be
+// found is refused at once.
+#include "daemon/session/pending_opening.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <utility>
+
+#include "speculative/grammar/base/compile_cancel.h"
+#include "tests/daemon/server/constrained_session.h"
+
+namespace specd {
+namespace {
+
+// A sequence that is pending in the session, with a constraint that compiles for many looks.
+PendingOpening OpenPending(Session& session) {
+  PendingOpening opening = {.request_id = "name", .open = {}, .sequences = {}, .memory = {}};
+  SequenceParams& params = opening.open.params;
+  params.max_tokens = 100;
+  params.grammar_kind = grammar::GrammarKind::kEbnf;
+  params.grammar_text = "root ::= \"x\"";
+  for (int i = 0; i < 2600; ++i) params.grammar_text += " [a]?";
+  PreparedSequences prepared;
+  REQUIRE(session.opening_builder()
+              .PreparePending("name", opening.open.history(), &params, &prepared)
+              .ok());
+  size_t refused = 0;
+  const auto infos = session.OpenPrepared(std::move(prepared), &refused);
+  REQUIRE(infos.ok());
+  opening.sequences = {infos->front().handle};
+  return opening;
+}
+
+uint64_t StateOf(test::ConstrainedSession& f, SequenceHandle sequence) {
+  return f.engine->ReadState(SlotOf(sequence)).finish_reason;
+}
+
+TEST_SUITE("unit") {
+  TEST_CASE("pending opening: a compile that a stop ends leaves the sequence to the next daemon") {
+    test::ConstrainedSession f;
+    const PendingOpening opening = OpenPending(*f.session);
+    {
+      const grammar::CompileCancel cancel;
+      f.session->BuildPending(opening);
+      CHECK(StateOf(f, opening.sequences[0]) == SequenceState::kPending);
+    }
+    f.session->BuildPending(opening);
+    CHECK(StateOf(f, opening.sequences[0]) == SPECD_FINISH_NONE);
+  }
+
+  TEST_CASE("pending opening: a history that no sequence can have is refused at once") {
+    test::ConstrainedSession f;
+    PreparedSequences prepared;
+    OpenRequest open;
+    const auto prepare = [&] {
+      return std::string(f.session->opening_builder()
+                             .PreparePending("name", open.history(), &open.params, &prepared)
+                             .message());
+    };
+    open.prompt = {1, 8};
+    CHECK(prepare().starts_with("prompt[1] = 8 is outside 0 .. 7"));
+    open.prompt = {};
+    open.params.rng = Rng::kSglang;
+    CHECK(prepare().starts_with("prompt_ids: rng = sglang"));
+    open.prompt = {1};
+    CHECK(prepare().empty());
+  }
+
+  TEST_CASE("opening: a sequence that has ended needs no prompt for a generator") {
+    test::ConstrainedSession f;
+    SequenceParams params;
+    params.rng = Rng::kSglang;
+    SequenceHistory history;
+    history.handle = 0x100000001;
+    history.finish_reason = FinishReason::kAbort;
+    const auto opened = f.session->OpenSequences("name", params, history);
+    CHECK_MESSAGE(opened.ok(), opened.status().ToString());
+  }
+}
+
+}  // namespace
+}  // namespace specd
