@@ -42,7 +42,9 @@ ReasoningEnd::Advance ReasoningEnd::After(uint32_t progress, std::string_view by
 
 uint32_t ReasoningEnd::AfterPrompt(std::span<const TokenId> prompt,
                                    const Vocabulary& vocabulary) const {
-  std::string text;  // of the last ids
+  const size_t overlap = std::max(start_.size(), end_.size()) - 1;
+  std::string text;  // of a block, and what follows it of a marker that may begin there
+  std::string tail;  // of the prompt: an end marker that the answer completes may begin there
   size_t end = std::string::npos;
   size_t start = std::string::npos;
   while (!prompt.empty() && end == std::string::npos && start == std::string::npos) {
@@ -50,14 +52,15 @@ uint32_t ReasoningEnd::AfterPrompt(std::span<const TokenId> prompt,
     prompt = prompt.first(prompt.size() - block.size());
     std::string before;
     for (const TokenId id : block) before += vocabulary.Bytes(id);
-    text.insert(0, before);
+    text = before + text.substr(0, overlap);
+    if (tail.size() < end_.size() - 1) tail.insert(0, before);
     // A prompt that shows no start marker has nothing to say about this answer, except by its end.
     end = text.rfind(end_);
     if (!start_.empty()) start = text.rfind(start_);
   }
   if (end != std::string::npos && (start == std::string::npos || start < end)) return kOver;
-  const size_t tail = std::min(text.size(), end_.size() - 1);
-  return After(0, std::string_view(text).substr(text.size() - tail)).progress;
+  const size_t size = std::min(tail.size(), end_.size() - 1);
+  return After(0, std::string_view(tail).substr(tail.size() - size)).progress;
 }
 
 }  // namespace specd

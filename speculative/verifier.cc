@@ -229,7 +229,8 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
   is_cut_ = pieces_.is_cut() || !packer_.FillMasks(scratch_.num_tasks, &scratch_);
   // If the round is aborted, the engine may write at its slots itself, and ours must not overwrite
   // that. The engine may call it off, and a page of host memory may be missing.
-  holds_back_ = asks || is_cut_ || rows_.ReadsHostMemory({scratch_.tasks.data(), num_tasks});
+  holds_back_ = asks || is_cut_ || !scratch_.draft_reads.empty() ||
+                rows_.ReadsHostMemory({scratch_.tasks.data(), num_tasks});
   round_status_ = RoundStatus::kOk;
   if (is_cut_) {
     for (int32_t i = 0; i < scratch_.num_tasks; ++i) {

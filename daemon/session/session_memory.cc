@@ -122,14 +122,9 @@ absl::Status SessionMemory::BindTree(TensorRole role, const RowMemory& memory,
   if (!rows.ok()) return rows.status();
   TreeRows tree = state_.verifier->draft_tree();
   const bool is_child = role == TensorRole::kDraftNextChild;
-  const NodeRows& other = is_child ? tree.next_sibling : tree.next_child;
-  if (!is_parents && other.data != nullptr && other.space != rows->space) {
-    return Invalid("region",
-                   fmt::format("the region of {} lies in other memory than the list of the "
-                               "other role; bind both lists to memory of the host, or "
-                               "both to memory of the device",
-                               NameOf(role)));
-  }
+  // Both lists lie in one memory: a list of the other memory has to be bound anew.
+  NodeRows& other = is_child ? tree.next_sibling : tree.next_child;
+  if (!is_parents && other.data != nullptr && other.space != rows->space) other = {};
   (is_parents ? tree.parents : is_child ? tree.next_child : tree.next_sibling) = *rows;
   state_.verifier->BindDraftTree(tree);
   row_limits_.has_draft_tree = tree.is_bound();

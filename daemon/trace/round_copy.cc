@@ -139,12 +139,15 @@ uint64_t RoundCopier::Measure(const RanRound& round, const Selection& selection)
   ListRows(round, selection);
   Arena arena(nullptr);
   Walk(round, selection, &arena);
-  return arena.used();
+  measured_ = arena.used();
+  return measured_;
 }
 
 RoundCopy* RoundCopier::Copy(const RanRound& round, const Selection& selection, std::byte* memory) {
   Arena arena(memory);
-  return Walk(round, selection, &arena);
+  RoundCopy* const copy = Walk(round, selection, &arena);
+  SPECD_CHECK(arena.used() <= measured_);
+  return copy;
 }
 
 // ---- rows
@@ -323,7 +326,11 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
     for (int64_t i = 0; judged != nullptr && i < nodes; ++i) judged[i] = record[i].node;
     draft.tokens = judged;
   }
-  if (task.parents_by_slot && record != nullptr) CopyTree(record, arena, &task);
+  if (task.parents_by_slot && record != nullptr) {
+    CopyTree(record, batch.tasks[index].draft.draft_rows != nullptr, arena, &task);
+  } else if (task.parents_by_slot) {
+    draft.draft_rows = nullptr;  // they are by place, and nobody knows the places
+  }
   if (task.continues && record != nullptr) {
     task.continues = false;
     task.first_position = task.round_base = record->position;
@@ -359,17 +366,19 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
   CopyAnswer(round, index, arena, out);
 }
 
-void RoundCopier::CopyTree(const PlaceDecision* record, Arena* arena, Task* task) {
+// An arena that only counts gives no rows, so it is told whether there are some.
+void RoundCopier::CopyTree(const PlaceDecision* record, bool has_draft_rows, Arena* arena,
+                           Task* task) {
   Draft& draft = task->draft;
   const auto nodes = static_cast<size_t>(draft.num_nodes);
   auto* const parents = arena->Take<int32_t>(nodes);
-  auto* const draft_rows = arena->Take<uint32_t>(draft.draft_rows == nullptr ? 0 : nodes);
+  auto* const draft_rows = arena->Take<uint32_t>(has_draft_rows ? nodes : 0);
   for (size_t i = 0; parents != nullptr && i < nodes; ++i) {
     parents[i] = record[i].parent;
-    if (draft.draft_rows != nullptr) draft_rows[i] = draft.draft_rows[PlaceAfter(parents[i])];
+    if (has_draft_rows) draft_rows[i] = draft.draft_rows[PlaceAfter(parents[i])];
   }
   draft.parents = parents;
-  if (draft.draft_rows != nullptr) draft.draft_rows = draft_rows;
+  if (has_draft_rows) draft.draft_rows = draft_rows;
   task->parents_by_slot = false;
 }
 

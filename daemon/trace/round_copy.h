@@ -106,7 +106,7 @@ class RoundCopier {
   void CopyTask(const RanRound& round, const Selection& selection, uint32_t index, Arena* arena,
                 TaskCopy* out) const;
   // The parents of a tree by slot, as the processor knew them, and its draft rows by node.
-  static void CopyTree(const PlaceDecision* record, Arena* arena, Task* task);
+  static void CopyTree(const PlaceDecision* record, bool has_draft_rows, Arena* arena, Task* task);
   void CopyAnswer(const RanRound& round, uint32_t index, Arena* arena, TaskCopy* out) const;
   void CopyPlaces(const RanRound& round, TraceLevel level, uint32_t index, Arena* arena,
                   TaskCopy* out) const;
@@ -117,6 +117,7 @@ class RoundCopier {
   // Room for one row, to compute a hash without keeping the row, and for a narrow row before it is
   // widened. Untouched unless they are used.
   std::unique_ptr<std::byte[]> hashed_row_;
+  uint64_t measured_ = 0;  // by the last Measure
   std::unique_ptr<std::byte[]> narrow_row_;
 };
 

@@ -43,8 +43,9 @@ SPECD_INLINE void TakeTile(const Distribution& p, const GumbelPlace& place, int3
   const TokenId first = tile * kTileSize;
   for (TokenId id = first; id < end && id < first + kTileSize; ++id) {
     const float l = ElementOf(p.row, id);
-    if (!(l > -kInfinity)) continue;
-    const double log_p = static_cast<double>((l - p.max) * p.scale) * kLn2;
+    const float exponent = (l - p.max) * p.scale;
+    if (!(exponent >= -126.0f)) continue;  // its weight is 0 (Exp2), so it is never drawn
+    const double log_p = static_cast<double>(exponent) * kLn2;
     const double lead = best->id == kNoToken ? 0.0 : best->score - log_p;
     if (lead > kGumbelMax + 1e-9) continue;
     const uint32_t hash = SglangHash(place.seed, place.position, static_cast<uint32_t>(id));

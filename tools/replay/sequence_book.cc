@@ -15,7 +15,7 @@ uint32_t NumDrawn(const TraceTask& task, int32_t vocab_size) {
 }
 
 bool HasOutcome(const TraceRound& round, const TraceTask& task) {
-  return round.status == RoundStatus::kOk && task.outcome.status != OutcomeStatus::kNoRoom;
+  return round.status == RoundStatus::kOk && !IsUndecided(task.outcome.status);
 }
 
 bool NamesNoSequence(const TraceAnswer& answer) {

@@ -97,8 +97,12 @@ absl::StatusOr<WhatIf> WhatIf::Parse(const std::vector<std::pair<std::string, st
 std::string WhatIf::Describe() const { return text_.empty() ? "as recorded" : text_; }
 
 std::string WhatIf::Apply(int32_t vocab_size, bool has_draft_rows, Task* task) const {
-  const bool was_greedy = task->method == VerifyMethod::kGreedy;
-  if (method_) task->method = *method_;
+  const bool was_greedy =
+      task->method == VerifyMethod::kGreedy || (IsLossy(task->method) && task->lossy.is_greedy);
+  if (method_) {
+    task->method = *method_;
+    task->lossy = {};
+  }
   if (temperature_) {
     if (*temperature_ < kGreedyTemperature) {
       task->method = VerifyMethod::kGreedy;
@@ -121,6 +125,9 @@ std::string WhatIf::Apply(int32_t vocab_size, bool has_draft_rows, Task* task) c
   task->scores = {};  // they do not change what is accepted
   // SGLang's generator has no coins for other methods.
   if (method_ && task->method != VerifyMethod::kExactMatch) task->rng = Rng::kPhilox;
+  if (task->rng == Rng::kSglang && (top_p_ || top_k_ || min_p_)) {
+    return "rng = sglang takes no filters; name another --method";
+  }
   if (task->method == VerifyMethod::kGreedy) {
     task->target_filters = {};
     return "";

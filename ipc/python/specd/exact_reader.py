@@ -22,6 +22,7 @@ _OVER_MAX = 65536  # streams that are known to have ended
 _QUIET_MAX = 5     # heartbeats without an event of the request, after which it is asked for
 # A stream is lost if its engine has not opened it again after so many heartbeats of the next daemon (10 s).
 _PATIENCE = 50
+_NO_STREAM = 2**64 - 1
 _GONE = "the daemon has ended, and its streams with it"
 
 
@@ -30,6 +31,7 @@ class _Stream:
     name: str | None
     have: int  # bytes of text, or tokens
     checksum: int = _EMPTY
+    number: int = 0  # as readers get it; daemons begin their numbers anew
     ids: collections.deque[int] = dataclasses.field(
         default_factory=lambda: collections.deque(maxlen=_VOID_MAX))
 
@@ -57,13 +59,16 @@ class ExactReader(StreamReader):
         self._over: dict[int, None] = {}  # oldest first
         self._strange: dict[int, str | None] = {}  # asked for without their opening; their names
         # Streams of a daemon that is gone, by name, which their engine may open again.
-        self._waiting: dict[str, tuple[int, _Stream]] = {}
+        self._waiting: dict[str, _Stream] = {}
         self._patience = 0
         self._ended: dict[str, None] = {}  # the names of streams that are over; oldest first
         self._instance: int | None = None  # of the text side
         self._newest: int | None = None   # the last stream that had begun when the subscription began
         self._quiet = 0                  # heartbeats since the last event or question
         self._heard = 0                  # the publisher's last message at that time
+        self._base = self._highest = 0   # of the readers' numbers: what this daemon's are added to, the last
+        # An ask that was refused, and why. The daemon may be another one, which does not know the stream.
+        self._refusal: tuple[dict[str, Any], str] | None = None
 
     def read(self, topic: bytes, message: dict[str, Any]) -> list[StreamEvent]:
         self.check_version(message)
@@ -97,9 +102,17 @@ class ExactReader(StreamReader):
     def answer(self, ask: dict[str, Any], message: dict[str, Any]) -> list[StreamEvent]:
         """The events of an answer, or the reason why there is none."""
         if "error" in message:
-            return list(self._refused(ask, message["error"]))
+            why = message["error"]
+            if ask["ask"] != "from" and ask["offset"] == 0:
+                raise Error(-1, "SPECD_ERROR_INVALID_ARGUMENT", f"ask = {ask['ask']}: refused: {why}")
+            self._refusal = ask, why
+            self.asks.appendleft({"v": 1, "ask": "streams", "stream": _NO_STREAM, "offset": 0})
+            return []
+        refusal, self._refusal = self._refusal, None
         if message["epoch"] != self._epoch:
             return []  # the publisher tells of the other daemon
+        if refusal is not None:
+            return list(self._refused(*refusal))
         if self._newest is None:
             self._newest = message["newest"]
         if "next" in message:
@@ -109,8 +122,6 @@ class ExactReader(StreamReader):
 
     def _refused(self, ask: dict[str, Any], why: str) -> Iterator[StreamEvent]:
         if ask["ask"] != "from":
-            if ask["offset"] == 0:
-                raise Error(-1, "SPECD_ERROR_INVALID_ARGUMENT", f"ask = {ask['ask']}: refused: {why}")
             # The stream has gone since the page before. Those behind it are there.
             self.asks.appendleft({**ask, "stream": ask["stream"] + 1, "offset": 0})
         yield from self._lose(ask["stream"], why)
@@ -121,11 +132,12 @@ class ExactReader(StreamReader):
             if state.name is None or state.name in self._waiting:
                 lost += self._lose(stream, _GONE)
             else:
-                self._waiting[state.name] = stream, self._live.pop(stream)
+                self._waiting[state.name] = self._live.pop(stream)
         self._patience = _PATIENCE
         # All streams of a daemon that came after the first are newer than the subscription.
         self._newest = None if self._epoch is None else 0
         self._epoch, self._seq = epoch, seq
+        self._base, self._refusal = self._highest, None
         self._over = {}
         self._strange = {}
         self.asks.clear()
@@ -134,14 +146,14 @@ class ExactReader(StreamReader):
 
     def _give_up(self) -> Iterator[StreamEvent]:
         """Nobody has opened these streams again."""
-        for stream, state in self._waiting.values():
-            yield from self._say_lost(stream, state, _GONE)
+        for state in self._waiting.values():
+            yield from self._say_lost(state, _GONE)
         self._waiting = {}
 
-    def _say_lost(self, stream: int, state: _Stream, why: str) -> Iterator[StreamEvent]:
+    def _say_lost(self, state: _Stream, why: str) -> Iterator[StreamEvent]:
         self._note_end(state.name)
         if self._is_wanted(state.name):
-            yield StreamEvent("lost", stream, state.name, state.have, why=why)
+            yield StreamEvent("lost", state.number, state.name, state.have, why=why)
 
     def _note_end(self, name: str | None) -> None:
         if name is not None:
@@ -166,9 +178,14 @@ class ExactReader(StreamReader):
     def _lose(self, stream: int, why: str) -> Iterator[StreamEvent]:
         if stream in self._over:
             return
-        state = self._live.pop(stream, None) or _Stream(self._strange.get(stream), 0)
+        state = self._live.pop(stream, None) or self._new(stream, self._strange.get(stream), 0)
         self._end(stream)
-        yield from self._say_lost(stream, state, why)
+        yield from self._say_lost(state, why)
+
+    def _new(self, stream: int, name: str | None, have: int) -> _Stream:
+        number = self._base + stream
+        self._highest = max(self._highest, number)
+        return _Stream(name, have, number=number)
 
     def _end(self, stream: int) -> None:
         self._over[stream] = None
@@ -197,16 +214,16 @@ class ExactReader(StreamReader):
             self._strange.pop(number, None)
             before = self._waiting.pop(part["rid"], None)
             if before is not None and part.get("resumed"):
-                self._live[number] = before[1]
+                self._live[number] = before
                 return
             if before is not None:  # its name is another stream's
-                yield from self._say_lost(*before, _GONE)
+                yield from self._say_lost(before, _GONE)
             if part.get("resumed") and part["rid"] in self._ended:
                 self._end(number)
                 return
-            self._live[number] = _Stream(part["rid"], offset)
+            state = self._live[number] = self._new(number, part["rid"], offset)
             if self._is_wanted(part["rid"]):
-                yield StreamEvent("open", number, part["rid"], offset,
+                yield StreamEvent("open", state.number, part["rid"], offset,
                                   token_offset=part.get("offset", 0), message=part)
             return
         if kind == "open":
@@ -226,6 +243,9 @@ class ExactReader(StreamReader):
         ids = tuple(part.get("ids", ()))
         if kind != "end" and repeated > 0 and repeated >= len(ids or text):
             return
+        # An aborted text may have come further than the next daemon knows, if the last round had no answer.
+        is_shorter = (kind == "end" and "byte_offset" in part and part.get("finish") == "abort"
+                      and repeated > len(text))
         text, ids = text[repeated:], ids[repeated:]
         offset = state.have
         state.have += len(ids or text)
@@ -241,7 +261,7 @@ class ExactReader(StreamReader):
         if kind == "end":
             is_text = "byte_offset" in part
             void = 0 if is_text else repeated
-            if not self._is_proved(part, state, void):
+            if not is_shorter and not self._is_proved(part, state, void):
                 yield from self._lose(number, "the checksum of the stream is another one")
                 return
             offset = offset - void
@@ -249,7 +269,7 @@ class ExactReader(StreamReader):
             self._end(number)
             self._note_end(state.name)
         if self._is_wanted(state.name):
-            yield StreamEvent(kind, number, state.name, offset, 0, text.decode(), ids, token_offset,
+            yield StreamEvent(kind, state.number, state.name, offset, 0, text.decode(), ids, token_offset,
                               scores, part.get("finish"), part,
                               reasoning=reasoning_of(part, repeated),
                               score_bytes=None if scores is None else part.get("score_bytes"))
