@@ -25,7 +25,7 @@ class CompileCancel {
   static bool IsAsked();
   // UNAVAILABLE, which no cache keeps.
   static absl::Status Refusal();
-  // Also if the status has got a part in front, as the name of a field.
+  // Also if its text has got a part in front, as the name of a field, and if its code has changed.
   static bool IsRefusal(const absl::Status& status);
 
   // For waits that end when IsAsked() becomes true.

@@ -72,7 +72,6 @@ TEST_SUITE("unit") {
     SequenceParams params;
     params.rng = Rng::kSglang;
     SequenceHistory history;
-    history.handle = 0x100000001;
     history.finish_reason = FinishReason::kAbort;
     const auto opened = f.session->OpenSequences("name", params, history);
     CHECK_MESSAGE(opened.ok(), opened.status().ToString());
