@@ -1,6 +1,7 @@
 """ExactReader over messages and answers that are written down here: what it asks for, and that every byte
 and id comes once."""
 
+import copy
 import unittest
 
 from specd import Error
@@ -183,6 +184,29 @@ class ExactReaderTest(unittest.TestCase):
         side.epoch, side.seq, side.sent = side.epoch + 1, 0, {}
         got = self.read(reader, side.heartbeat(0), side.keep(side.open(1, "b")))
         self.assertEqual([each[:2] for each in got], [("lost", 2), ("open", 4)])
+
+    def test_an_ask_that_meets_the_next_daemon_loses_no_stream(self):
+        side, reader = self.side, ExactReader(None, False)
+        self.read(reader, side.heartbeat(0), *map(side.keep, (side.open(1, "b"), side.text(1, "b", 0, "two"))))
+        side.seq += 1  # a message is lost
+        self.assertEqual(reader.read(*side.heartbeat(0)), [])
+        side.epoch, side.seq, side.sent = side.epoch + 1, 0, {}
+        answers = []
+        while reader.asks:
+            ask = reader.asks.popleft()
+            answers.append(side.answer(ask))
+            self.assertEqual(reader.answer(ask, answers[-1]), [])
+        self.assertIn("error", answers[0])
+        opening = side.open(5, "b")
+        got = self.read(reader, side.heartbeat(0), side.keep((opening[0], {**opening[1], "resumed": True})),
+                        side.keep(side.text(5, "b", 0, "two three")))
+        self.assertEqual([each[:4] for each in got], [("text", 1, 3, " three")])
+        # An aborted text may have come further than this daemon knows. What stopped may not.
+        for finish, kind in ("abort", "end"), ("stop", "lost"):
+            end = side.text(5, "b", 4, "", kind="end", finish=finish, stop=None, checksum=fnv(b"two "))
+            got = copy.deepcopy(reader).read(*end)
+            self.assertEqual([(each.kind, each.stream, each.offset) for each in got], [(kind, 1, 9)])
+            side.seq -= 1
 
     def test_pages_are_joined(self):
         side, reader = Side(page=4), ExactReader(None, False)
