@@ -104,7 +104,7 @@ class TextReader {
   std::optional<Refusal> refusal_;
 
   std::map<uint64_t, Stream> live_;  // by their numbers in this epoch
-  Recent<uint64_t> over_;            // streams of this epoch of which no more comes
+  Recent<uint64_t> over_;            // streams of this epoch that have ended or are lost
   // Streams of a daemon that is gone, by name. Their engines may open them again.
   std::map<std::string, Stream> waiting_;
   int patience_heartbeats_ = 0;

@@ -1,8 +1,8 @@
 // OperatorService answers an operator's control messages over the daemon's sessions.
 //
-// Root and the daemon's own user see and end every sequence, and drain the daemon. Any other user
-// who is served sees and ends the sequences of his own engines. A sequence of somebody else is
-// answered as one that is not there. Safe from any thread.
+// Root and the daemon's own user see and end every sequence, and drain the daemon. Another user
+// sees and ends the sequences of his own engines alone. A sequence of somebody else is answered as
+// an unknown one. Safe from any thread.
 #pragma once
 
 #include <atomic>

@@ -124,7 +124,10 @@ absl::Status SessionMemory::BindTree(TensorRole role, const RowMemory& memory,
   const bool is_child = role == TensorRole::kDraftNextChild;
   // Both lists lie in one memory: a list of the other memory has to be bound anew.
   NodeRows& other = is_child ? tree.next_sibling : tree.next_child;
-  if (!is_parents && other.data != nullptr && other.space != rows->space) other = {};
+  if (!is_parents && other.data != nullptr && other.space != rows->space) {
+    other = {};
+    bound_.erase(is_child ? TensorRole::kDraftNextSibling : TensorRole::kDraftNextChild);
+  }
   (is_parents ? tree.parents : is_child ? tree.next_child : tree.next_sibling) = *rows;
   state_.verifier->BindDraftTree(tree);
   row_limits_.has_draft_tree = tree.is_bound();

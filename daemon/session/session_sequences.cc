@@ -315,7 +315,7 @@ void SessionSequences::Finish(SequenceHandle handle, FinishReason reason, uint32
   const Sequence* sequence = state_.verifier->Finish(handle, reason, kept_tokens);
   if (sequence == nullptr) return;
   WriteState(*sequence);
-  if (streams_[SlotOf(handle)].id == 0) return;  // it was pending, and nobody was told of it
+  if (streams_[SlotOf(handle)].id == 0) return;  // a pending sequence has no stream
   if (state_.trace != nullptr) state_.trace->Ended(handle, sequence->finish_reason, kept_tokens);
   // A stream ends once. Only the text side moves an announced end, and it knows the new end.
   if (!had_ended && state_.events != nullptr) {

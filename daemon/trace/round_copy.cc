@@ -329,7 +329,7 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
   if (task.parents_by_slot && record != nullptr) {
     CopyTree(record, batch.tasks[index].draft.draft_rows != nullptr, arena, &task);
   } else if (task.parents_by_slot) {
-    draft.draft_rows = nullptr;  // they are by place, and nobody knows the places
+    draft.draft_rows = nullptr;  // they are those of places, which are not known
   }
   if (task.continues && record != nullptr) {
     task.continues = false;
@@ -374,7 +374,9 @@ void RoundCopier::CopyTree(const PlaceDecision* record, bool has_draft_rows, Are
   auto* const parents = arena->Take<int32_t>(nodes);
   auto* const draft_rows = arena->Take<uint32_t>(has_draft_rows ? nodes : 0);
   for (size_t i = 0; parents != nullptr && i < nodes; ++i) {
-    parents[i] = record[i].parent;
+    // A node follows an earlier one. Backends from outside write the record too.
+    const int32_t parent = record[i].parent;
+    parents[i] = parent >= kRoot && parent < static_cast<int32_t>(i) ? parent : kRoot;
     if (has_draft_rows) draft_rows[i] = draft.draft_rows[PlaceAfter(parents[i])];
   }
   draft.parents = parents;

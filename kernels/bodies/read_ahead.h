@@ -28,8 +28,8 @@ SPECD_INLINE constexpr int32_t NumTaskRows(int32_t max_draft) { return 2 * max_d
 // Whether the row is read ahead. A row behind a -1 is not, because no decision comes to it; one
 // behind another id outside the vocabulary is read in vain. A row that the decision does not read
 // at all is not read ahead either. If the task's draft tokens are not known yet, every row that the
-// task may need is read ahead, but for draft rows if the parents are not known: nobody knows the
-// row of a node.
+// task may need is read ahead. Draft rows of a tree by slot are not, because only its parents tell
+// which of them a node has.
 SPECD_INLINE bool IsReadAhead(const Task& task, int32_t task_row) {
   const Draft& draft = task.draft;
   const int32_t index = IndexOfTaskRow(task_row);

@@ -79,7 +79,7 @@ class SiteTest(HttpCase):
         head, body = self.get("/metrics", method="HEAD")
         self.assertEqual((head.status, body), (200, ""))
         self.assertEqual(self.status("/nothing"), 404)
-        self.assertEqual(self.status("/metrics?name=all"), 400)  # nobody would read it
+        self.assertEqual(self.status("/metrics?name=all"), 400)  # /metrics takes no parameter
         self.assertEqual(self.get("/metrics", method="POST")[0].status, 405)
         self.stop(daemon)
 

@@ -26,7 +26,7 @@ struct HttpRequest {
 // What a call of EventStream::next has found.
 enum class StreamState {
   kMore,  // something was appended, and there may be more
-  kWait,  // nothing for now
+  kWait,  // there is nothing to send yet
   kEnd,   // something may have been appended, and it was the last
 };
 

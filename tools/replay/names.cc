@@ -22,6 +22,7 @@ constexpr std::array<std::string_view, 5> kReasons = {"none", "stop", "length", 
 constexpr std::array<std::string_view, 8> kOutcomes = {
     "ok",      "bad_target_row", "bad_draft_row", "bad_token",
     "no_room", "bad_parents",    "long_path",     "mixed_kinds"};
+static_assert(kOutcomes.size() == static_cast<size_t>(OutcomeStatus::kMixedKinds) + 1);
 constexpr std::array<std::string_view, 4> kLevels = {"off", "rounds", "hashes", "rows"};
 constexpr std::array<std::string_view, 4> kNoRows = {
     "with all", "left out by a full buffer",

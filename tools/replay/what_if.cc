@@ -125,12 +125,12 @@ std::string WhatIf::Apply(int32_t vocab_size, bool has_draft_rows, Task* task) c
   task->scores = {};  // they do not change what is accepted
   // SGLang's generator has no coins for other methods.
   if (method_ && task->method != VerifyMethod::kExactMatch) task->rng = Rng::kPhilox;
-  if (task->rng == Rng::kSglang && (top_p_ || top_k_ || min_p_)) {
-    return "rng = sglang takes no filters; name another --method";
-  }
   if (task->method == VerifyMethod::kGreedy) {
     task->target_filters = {};
     return "";
+  }
+  if (task->rng == Rng::kSglang && (top_p_ || top_k_ || min_p_)) {
+    return "rng = sglang takes no filters; name another --method";
   }
   if (task->draft.target_argmax != nullptr) return "the task has argmax ids in place of rows";
   if (task->target_scale <= 0) return "the task was greedy; give --set temperature=T";

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kVocab = 8;
 constexpr uint32_t kDraft = 3;
 
-// An engine with four target rows, all of which like 0 best, then 1, then 2.
+// An engine with four target rows. In each, id 0 is the likeliest, 1 comes next, then 2.
 class LossyEngine {
  public:
   explicit LossyEngine(uint32_t allow_lossy = 1) {

@@ -160,6 +160,42 @@ TEST_SUITE("unit") {
   }
 }
 
+// The position at which id 0 has the hash 0: the steps of the hash, backwards.
+uint32_t PositionOfHash0(uint64_t seed) {
+  const auto rotate = [](uint32_t x, int bits) { return x << bits | x >> (32 - bits); };
+  const auto inverse = [](uint32_t odd) {
+    uint32_t x = odd;
+    for (int i = 0; i < 5; ++i) x *= 2 - odd * x;
+    return x;
+  };
+  const auto scramble = [&](uint32_t word) { return rotate(word * 0xCC9E2D51u, 15) * 0x1B873593u; };
+  const auto before = [&](uint32_t hash) {
+    return rotate((hash - 0xE6546B64u) * inverse(5), 32 - 13);
+  };
+  uint32_t hash = 0;
+  for (const uint32_t word : {uint32_t(seed), uint32_t(seed >> 32)}) {
+    hash = rotate(hash ^ scramble(word), 13) * 5 + 0xE6546B64u;
+  }
+  const uint32_t wanted = before(before(16) ^ scramble(0)) ^ hash;
+  return rotate(wanted * inverse(0x1B873593u), 32 - 15) * inverse(0xCC9E2D51u);
+}
+
+TEST_SUITE("unit") {
+  // Bug: an id whose weight is rounded to 0 was drawn where the hash of the best one is 0.
+  TEST_CASE("SGLang's generator draws no id of probability 0, whatever the noise of the others") {
+    const uint32_t position = PositionOfHash0(7);
+    REQUIRE(SglangHash(7, position, 0) == 0);
+    RowMatrix rows({.vocab_size = 3, .num_rows = 1});
+    rows.Set(0, {0, -0.9, -0.9});
+    GumbelCase c({});
+    c.chain.task.seed = 7;
+    c.chain.task.first_position = position;
+    c.chain.task.target_scale = 100 * kLog2OfE;  // p of the others is below 2^-126
+    const ChainResult result = RunScalar(c.chain.task, rows.view(), TensorView{}, KeyedCoins(7));
+    CHECK(result.tokens == std::vector<TokenId>{0});
+  }
+}
+
 TEST_SUITE("statistical") {
   TEST_CASE("SGLang's generator draws from p") {
     const std::vector<double> logits = {0, 1.5, -1, .5, -3};

@@ -357,6 +357,26 @@ TEST_SUITE("replay") {
     CHECK(task.method == VerifyMethod::kGreedy);
   }
 
+  TEST_CASE("another method takes nothing from a lossy one, nor filters to SGLang's generator") {
+    Task lossy;
+    lossy.method = VerifyMethod::kRelaxed;
+    lossy.lossy = {.delta = .1, .num_best = 2, .is_greedy = true};
+    lossy.target_scale = 1;
+    Task cold = lossy;
+    CHECK(WhatIf::Parse({}, "exact_match")->Apply(64, true, &lossy).empty());
+    CHECK_FALSE(lossy.lossy.is_greedy);
+    CHECK(lossy.lossy.num_best == 0);
+    // A greedy task stays greedy under another temperature, unless a method is named.
+    CHECK_FALSE(WhatIf::Parse({{"temperature", "0.8"}}, "")->Apply(64, true, &cold).empty());
+    Task drawn;
+    drawn.method = VerifyMethod::kExactMatch;
+    drawn.rng = Rng::kSglang;
+    drawn.target_scale = 1;
+    CHECK_FALSE(WhatIf::Parse({{"top_p", "0.5"}}, "")->Apply(64, true, &drawn).empty());
+    CHECK(WhatIf::Parse({{"top_k", "1"}}, "")->Apply(64, true, &drawn).empty());
+    CHECK(drawn.method == VerifyMethod::kGreedy);
+  }
+
   TEST_CASE("times and handles") {
     CHECK(TimeText(1'700'000'000'123'000'000) == "2023-11-14T22:13:20.123Z");
     CHECK(TimeText(-1) == "1969-12-31T23:59:59.999Z");

@@ -54,7 +54,12 @@ class TreesTest(unittest.TestCase):
         self.assertTrue(reached.all())
         # Node 3 is padding.
         parents, reached = parents_of(np.array([[1, 2, -1, -1]]), np.full((1, 4), -1))
-        self.assertEqual((parents.tolist(), reached.tolist()), ([[-1, 0, 1]], [[True, True, False]]))
+        self.assertEqual((parents.tolist(), reached.tolist()), ([[-1, 0, -1]], [[True, True, False]]))
+        # A cycle, a node of two parents, and nodes outside the list.
+        for children, siblings in (([1, 1, -1], [-1] * 3), ([1, 0, -1], [-1] * 3), ([1, 2, -1], [-1, 2, -1]),
+                                   ([3, -1, -1], [-1] * 3), ([1, -1, -1], [-1, 1, -1])):
+            with self.assertRaisesRegex(ValueError, "child .* of node .* of request 0"):
+                parents_of(np.array([children]), np.array([siblings]))
 
     def test_trees_of_n_grams_may_be_as_deep_as_they_have_nodes(self):
         # The nodes after the second are padding, with the id that their place has by chance.
