@@ -13,6 +13,7 @@
 #include "ipc/base/error.h"
 #include "ipc/base/valid_text.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/core/method_names.h"
 
 namespace specd {
 namespace {
@@ -37,13 +38,6 @@ ListedPhase PhaseOf(const SequenceFacts& facts) {
   return static_cast<ListedPhase>(static_cast<int32_t>(facts.finish_reason) + 2);
 }
 
-std::string_view MethodName(VerifyMethod method) {
-  constexpr std::string_view kNames[] = {"auto",  "greedy", "exact_match", "token",
-                                         "block", "tree",   "traversal",   "target_only"};
-  const auto index = static_cast<size_t>(method);
-  return index < std::size(kNames) ? kNames[index] : "?";
-}
-
 void Append(const Session& session, const std::string& program, const SequenceFacts& facts,
             int64_t now_ns, bool with_params, SequenceListReply* reply) {
   const SessionClient& client = session.client();
@@ -60,7 +54,7 @@ void Append(const Session& session, const std::string& program, const SequenceFa
       static_cast<uint64_t>(std::max<int64_t>(0, now_ns - facts.opened_ns) / 1'000'000));
   reply->rounds.push_back(facts.rounds);
   reply->accepted.push_back(facts.accepted);
-  reply->methods.emplace_back(MethodName(facts.method));
+  reply->methods.emplace_back(kMethodNames[static_cast<size_t>(facts.method)]);
   std::string params;
   if (with_params) params = fmt::format("seed = {}\n", facts.seed);
   if (with_params && facts.params != nullptr) params += *facts.params;

@@ -25,9 +25,7 @@ absl::Status OpeningChecks::Check(const SequenceParams& params) const {
 }
 
 absl::Status OpeningChecks::CheckLossy(const SequenceParams& params) const {
-  // A number of no method is refused where parameters are checked.
-  const bool is_lossy = IsLossy(params.verify) && params.verify <= VerifyMethod::kSynthetic;
-  if (!is_lossy || options_.allow_lossy) return absl::OkStatus();
+  if (!IsLossy(params.verify) || options_.allow_lossy) return absl::OkStatus();
   const std::string method = ValueText(*FindParam("verify"), params);
   return MakeError(
       SPECD_ERROR_UNSUPPORTED, "verify",

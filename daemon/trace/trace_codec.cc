@@ -19,7 +19,7 @@ namespace {
 template <class E>
 constexpr E kLast = {};
 template <>
-constexpr VerifyMethod kLast<VerifyMethod> = VerifyMethod::kSynthetic;
+constexpr VerifyMethod kLast<VerifyMethod> = kLastMethod;
 template <>
 constexpr FinishReason kLast<FinishReason> = FinishReason::kError;
 template <>

@@ -41,9 +41,10 @@ enum class VerifyMethod : uint32_t {
   kThreshold = 10,
   kSynthetic = 11,
 };
+inline constexpr VerifyMethod kLastMethod = VerifyMethod::kSynthetic;
 
 SPECD_INLINE constexpr bool IsLossy(VerifyMethod method) {
-  return method >= VerifyMethod::kTypical;
+  return method >= VerifyMethod::kTypical && method <= VerifyMethod::kSynthetic;
 }
 
 // The generator that a token drawn from p comes from (CONTRACT §4). kSglang: the Gumbel noise of

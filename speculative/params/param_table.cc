@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/core/method_names.h"
+
 namespace specd {
 namespace {
 
@@ -49,9 +51,6 @@ constexpr Allowed OneOf(std::span<const std::string_view> names) { return {.choi
 constexpr double kTokensMax = 2147483647;
 
 // The index is the value in the struct and on the wire; peers have no numbers for these names.
-constexpr std::string_view kMethods[] = {"auto",    "greedy",  "exact_match", "token",
-                                         "block",   "tree",    "traversal",   "target_only",
-                                         "typical", "relaxed", "threshold",   "synthetic"};
 constexpr std::string_view kRngs[] = {"philox", "sglang"};
 constexpr std::string_view kGrammarKinds[] = {"none", "json",   "json_object",   "regex",
                                               "ebnf", "choice", "structural_tag"};

@@ -98,6 +98,16 @@ class OperatorTest(ProcessTest):
         one.close()
         self.assertEqual(set(self.listed()), {"two"})
 
+    def test_every_method_is_listed_by_its_name(self):
+        self.daemon("--allow_lossy")
+        engine = self.connect()
+        numbers = {"synthetic": {"synthetic_rates": [0.5]}}
+        names = ("exact_match", "token", "block", "typical", "relaxed", "threshold", "synthetic")
+        for name in names:
+            engine.open(specd.SamplingParams(verify=name, **numbers.get(name, {})), request_id=name)
+        self.assertEqual({key: each["method"] for key, each in self.listed().items()},
+                         {name: name for name in names})
+
     def test_no_control_character_of_a_name_reaches_the_terminal(self):
         self.daemon()
         name = "a\x7f\x9b\u00e9\u0082\u00a0"

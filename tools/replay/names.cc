@@ -7,14 +7,13 @@
 #include <ctime>
 #include <span>
 
+#include "kernels/core/method_names.h"
+
 namespace specd::replay {
 namespace {
 
 using Words = std::span<const std::string_view>;
 
-constexpr std::array<std::string_view, 12> kMethods = {
-    "auto",      "greedy",      "exact_match", "token",   "block",     "tree",
-    "traversal", "target_only", "typical",     "relaxed", "threshold", "synthetic"};
 constexpr std::array<std::string_view, 8> kStatuses = {
     "ok",      "finished",     "bad_distribution", "unknown_sequence",
     "invalid", "device_error", "aborted",          "not_ready"};
@@ -52,7 +51,7 @@ bool Find(Words words, std::string_view name, E* value) {
 
 }  // namespace
 
-std::string_view NameOf(VerifyMethod method) { return WordOf(kMethods, method); }
+std::string_view NameOf(VerifyMethod method) { return WordOf(kMethodNames, method); }
 std::string MethodText(VerifyMethod method) {
   return fmt::format("{}{}", NameOf(method), IsLossy(method) ? " (lossy)" : "");
 }
@@ -85,7 +84,7 @@ std::string_view NameOf(RowFault fault) {
 }
 
 bool ParseMethod(std::string_view name, VerifyMethod* method) {
-  return Find(kMethods, name, method);
+  return Find(kMethodNames, name, method);
 }
 bool ParseStatus(std::string_view name, RoundStatus* status) {
   return Find(kStatuses, name, status);

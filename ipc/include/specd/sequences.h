@@ -32,9 +32,9 @@ enum {
   SPECD_VERIFY_TREE = 5,        /* children one after another; token on a chain */
   SPECD_VERIFY_TRAVERSAL = 6,   /* leaves one after another; block on a chain */
   SPECD_VERIFY_TARGET_ONLY = 7, /* one coin chooses among the children by the target alone */
-  /* Lossy: the output does not have the distribution of the target. Refused unless the daemon runs
-   * with --allow_lossy, or an embedded engine with specd_options.allow_lossy. Every later value is
-   * lossy too. */
+  /* Lossy, from here to SYNTHETIC: the output does not have the distribution of the target. Refused
+   * unless the daemon runs with --allow_lossy, or an embedded engine with
+   * specd_options.allow_lossy. */
   SPECD_VERIFY_TYPICAL = 8,    /* typical_epsilon, typical_delta */
   SPECD_VERIFY_RELAXED = 9,    /* relaxed_n, relaxed_delta, relaxed_thinking; greedy too */
   SPECD_VERIFY_THRESHOLD = 10, /* threshold_single, threshold_acc */

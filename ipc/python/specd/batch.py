@@ -93,7 +93,8 @@ class BatchResults:
     @property
     def lossy(self) -> Array:
         """Where `verify` is a method that changes the distribution of the output."""
-        lossy: Array = self.verify >= results.FIRST_LOSSY
+        lossy: Array = ((self.verify >= results.FIRST_LOSSY)
+                        & (self.verify <= results.LAST_LOSSY))
         return lossy
 
     @property

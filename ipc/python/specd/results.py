@@ -23,7 +23,7 @@ STATUSES = ("ok", "finished", "bad_distribution", "unknown_sequence", "invalid",
             "aborted", "not_ready")
 METHODS = (None, "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only",
            "typical", "relaxed", "threshold", "synthetic")
-FIRST_LOSSY = METHODS.index("typical")
+FIRST_LOSSY, LAST_LOSSY = METHODS.index("typical"), METHODS.index("synthetic")
 _NO_ROW = 2**32 - 1
 PHASES = ("open", "pending", "failed", "ended")
 FINISH_REASONS = (None, "stop", "length", "abort", "error")

@@ -14,7 +14,8 @@ MAGIC = b"\x89MCAP0\r\n"
 HEADER, FOOTER, CHANNEL, MESSAGE, CHUNK, DATA_END = 0x01, 0x02, 0x04, 0x05, 0x06, 0x0F
 NO_COIN = 2**64 - 1
 NO_ROW = 2**64 - 1
-METHODS = ["auto", "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only"]
+METHODS = ["auto", "greedy", "exact_match", "token", "block", "tree", "traversal", "target_only",
+           "typical", "relaxed", "threshold", "synthetic"]
 DECISION = dict(judged=False, stands=False, bad_target=False, bad_draft=False, token=-1,
                 p_weight=0.0, q_weight=0.0, p_mass=0.0, q_mass=0.0, accept_coin=NO_COIN, prefix=1.0,
                 bound=-1.0, draw_coin=NO_COIN, draw_purpose=1, draw_interval={}, residual_mass=-1.0,
