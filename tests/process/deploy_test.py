@@ -215,6 +215,16 @@ class DeployTest(ProcessTest):
                                   text=True, check=False)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_systemd_takes_the_units(self):
+        if shutil.which("systemd-analyze") is None:
+            self.skipTest("systemd-analyze is not installed: apt-get install systemd")
+        units = [*PACKAGING.glob("*.service"), *PACKAGING.glob("*.socket")]
+        for unit in units:  # as installed, but for the folder of the programs
+            (self.folder / unit.name).write_text(unit.read_text().replace("=/usr/bin/specd", f"={BIN}/specd"))
+        done = subprocess.run(["systemd-analyze", "verify", *(self.folder / unit.name for unit in units)],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
 
 if __name__ == "__main__":
     unittest.main()
