@@ -203,6 +203,16 @@ absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* c
   return absl::OkStatus();
 }
 
+absl::Status SetCanary(int32_t seconds, DaemonConfig* config) {
+  constexpr int32_t kSecondsMax = 3600;
+  if (seconds < 0 || seconds > kSecondsMax) {
+    return absl::InvalidArgumentError(
+        fmt::format("canary = {} is outside 0 .. {} seconds; 0 runs none", seconds, kSecondsMax));
+  }
+  config->canary_ns = int64_t{seconds} * 1'000'000'000;
+  return absl::OkStatus();
+}
+
 void FillEndpoints(DaemonConfig* config) {
   const auto fill = [config](std::string* endpoint, std::string_view suffix) {
     if (endpoint->empty()) *endpoint = fmt::format("ipc://{}.{}", config->listen_path, suffix);

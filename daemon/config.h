@@ -66,7 +66,8 @@ struct DaemonConfig {
   int64_t text_grace_ns = 30'000'000'000;
   // Besides the daemon's own user, on the socket of engines and on all endpoints.
   std::vector<uint32_t> allowed_uids = {};
-  int64_t spin_ns = 0;  // the verify thread spins this long before it sleeps
+  int64_t canary_ns = 10'000'000'000;  // between two rounds of the canary; 0: none
+  int64_t spin_ns = 0;                 // the verify thread spins this long before it sleeps
   uint32_t max_sessions = 16;
   int32_t threads = 1;  // of one round
   bool allow_lossy = false;
@@ -114,6 +115,9 @@ absl::Status ParseShard(const std::string& text, TextShard* shard);
 // Checks both numbers: how long ended streams are kept, and how long streams with stop strings wait
 // for another text side.
 absl::Status SetPatience(int32_t keep_ended, int32_t text_grace, DaemonConfig* config);
+
+// The seconds between two rounds of the canary; 0: none.
+absl::Status SetCanary(int32_t seconds, DaemonConfig* config);
 
 // The path of the counters file if none was given.
 inline constexpr char kCountersBeside[] = "beside";

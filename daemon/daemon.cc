@@ -28,6 +28,7 @@
 #include "daemon/daemon_device.h"
 #include "daemon/metrics/daemon_meters.h"
 #include "daemon/models.h"
+#include "daemon/server/canary.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/verify_loop.h"
 #include "daemon/session/shared_names.h"
@@ -69,6 +70,12 @@ void LogTrace(TraceSeverity severity, std::string_view text) {
                    "{}", text);
 }
 
+void LogCanary(const absl::Status& verdict) {
+  if (verdict.ok()) return Log("verify").info("the canary: the device answers right again");
+  Log("verify").error("the canary: the device answers wrong, so /ready is 503: {}",
+                      std::string(verdict.message()));
+}
+
 // The daemon's own user, and those of --allow_uid.
 std::vector<uint32_t> ServedUids(const DaemonConfig& config) {
   std::vector<uint32_t> uids = config.allowed_uids;
@@ -97,7 +104,10 @@ class Daemon {
                                    "without memory, no huge page); the session ends",
                                    session.options().identity.session_id);
                              },
-                             meters->verify()}) {}
+                             meters->verify(),
+                             [this](bool has_worked) {
+                               if (canary_ != nullptr) canary_->LookWhileIdle(has_worked);
+                             }}) {}
 
   absl::Status Start(UniqueFd listening);
   int Run(int signal_fd);
@@ -107,6 +117,7 @@ class Daemon {
   absl::Status StartRecorder();
   void DumpTraces();
   absl::Status FindDevice();
+  absl::Status StartCanary(std::unique_ptr<Backend> backend);
   void StartDevice();
   absl::Status StartControl(UniqueFd listening);
   absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request, uint32_t uid);
@@ -129,6 +140,7 @@ class Daemon {
   UserBudgets user_memory_;
   std::unique_ptr<TraceRecorder> recorder_;  // outlives the sessions; null: no trace
   SessionList sessions_;
+  std::unique_ptr<Canary> canary_;  // null: --canary=0
   VerifyLoop verify_;
   std::atomic<bool> device_failed_{false};
   uint64_t next_session_id_ = 1;
@@ -162,9 +174,23 @@ absl::Status Daemon::FindDevice() {
     absl::Status status = LoadBackendPlugin(path, &DaemonBackends());
     if (!status.ok()) return status;
   }
-  const absl::StatusOr<std::unique_ptr<Backend>> backend = DaemonBackends().Make(config_.device);
-  if (backend.ok()) device_uuid_ = (*backend)->device_uuid();
-  return backend.status();
+  absl::StatusOr<std::unique_ptr<Backend>> backend = DaemonBackends().Make(config_.device);
+  if (!backend.ok()) return backend.status();
+  device_uuid_ = (*backend)->device_uuid();
+  return config_.canary_ns > 0 ? StartCanary(*std::move(backend)) : absl::OkStatus();
+}
+
+absl::Status Daemon::StartCanary(std::unique_ptr<Backend> backend) {
+  absl::StatusOr<std::unique_ptr<Canary>> canary =
+      Canary::Create({.interval_ns = config_.canary_ns,
+                      .clock = Clock::Real(),
+                      .meters = meters_.verify(),
+                      .on_change = &LogCanary,
+                      .on_device_failure = [this](std::string_view why) { DeviceFailed(why); }},
+                     std::move(backend));
+  if (!canary.ok()) return canary.status();
+  canary_ = *std::move(canary);
+  return absl::OkStatus();
 }
 
 absl::Status Daemon::StartTextSide() {

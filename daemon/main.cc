@@ -61,6 +61,9 @@ ABSL_FLAG(std::string, text_ask, "",
 ABSL_FLAG(std::string, counters, specd::kCountersBeside,
           "file of the daemon's counters, which specctl reads; beside: beside the socket, as "
           "/run/specd/specd.sock.counters; empty: none");
+ABSL_FLAG(int32_t, canary, 10,
+          "seconds between two canary rounds, which ask an idle device for a known answer; /ready "
+          "of specd-http is 503 while it is wrong; 0: none");
 ABSL_FLAG(int32_t, keep_ended, 60,
           "seconds that the ids and the text of an ended stream can be asked for");
 ABSL_FLAG(int32_t, text_grace, 30,
@@ -157,6 +160,9 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
   }
   if (absl::Status status = specd::ParseUids(absl::GetFlag(FLAGS_allow_uid), &config->allowed_uids);
       !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = specd::SetCanary(absl::GetFlag(FLAGS_canary), config); !status.ok()) {
     return status;
   }
   config->allow_lossy = absl::GetFlag(FLAGS_allow_lossy);

@@ -106,6 +106,11 @@ bool VerifyLoop::HasRounds() const {
   return CountHeld() != num_held_;
 }
 
+void VerifyLoop::TellIdle() {
+  if (!options_.on_idle || blocked_ || yields_ || num_held_ > 0) return;
+  options_.on_idle(std::exchange(has_worked_, false));
+}
+
 void VerifyLoop::Sleep() {
   if (yields_ && !blocked_) {
     WaitAny({bells_.data(), 1}, {0, kSleepYielding}, [] { return false; });
@@ -133,7 +138,12 @@ void VerifyLoop::Sleep() {
 
 void VerifyLoop::Run() {
   while (!stop_.load(std::memory_order_relaxed)) {
-    if (!Step()) Sleep();
+    if (Step()) {
+      has_worked_ = true;
+      continue;
+    }
+    TellIdle();
+    Sleep();
   }
   Drain();
 }

@@ -33,6 +33,9 @@ class VerifyLoop {
     // At most once per session, too; may be null.
     std::function<void(Session&)> on_missing_page = nullptr;
     VerifyMeters* meters = nullptr;  // which outlive the loop; null: those of its own
+    // Called before the loop sleeps without any round under way; may be null. has_worked: rounds
+    // have run since the last call.
+    std::function<void(bool has_worked)> on_idle = nullptr;
   };
 
   VerifyLoop(const SessionList* sessions, Options options);
@@ -54,6 +57,7 @@ class VerifyLoop {
   bool HasWork() const;
   bool HasRounds() const;
   size_t CountHeld() const;
+  void TellIdle();
   void Sleep();
   void Drain();
 
@@ -72,6 +76,7 @@ class VerifyLoop {
   bool yields_ = false;      // a thread waits for the lock of a session that is between two pieces
   size_t num_held_ = 0;      // sessions whose next round waits for its rows
   absl::Duration held_for_;  // since num_held_ changed, or a round was answered
+  bool has_worked_ = false;  // since on_idle was called
   bool reported_failure_ = false;
 };
 

@@ -169,6 +169,17 @@ TEST_SUITE("unit") {
     CHECK(Says(SetPatience(0, 2, &config), "text_grace = 2 is outside 3 .. 86400 seconds"));
   }
 
+  TEST_CASE("the canary runs every ten seconds, another number of them, or never") {
+    DaemonConfig config;
+    CHECK(config.canary_ns == 10'000'000'000);
+    REQUIRE(SetCanary(0, &config).ok());
+    CHECK(config.canary_ns == 0);
+    REQUIRE(SetCanary(3600, &config).ok());
+    CHECK(config.canary_ns == 3'600'000'000'000);
+    CHECK(Says(SetCanary(-1, &config), "canary = -1 is outside 0 .. 3600 seconds"));
+    CHECK(Says(SetCanary(3601, &config), "canary = 3601"));
+  }
+
   TEST_CASE("the compile of a constraint has limits, and these have ranges") {
     DaemonConfig config;
     CHECK(config.compile_limits.cpu_ms == 2000);

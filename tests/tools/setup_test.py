@@ -26,7 +26,7 @@ class Setup(unittest.TestCase):
 
     def test_help_and_refusals_name_every_group(self):
         help_text, refusal = run("tools/setup", "--help").stdout, run("tools/setup", "x").stderr
-        for group in ("build", "test", "develop", "package", "transformers", "browser"):
+        for group in ("build", "test", "develop", "package", "transformers", "browser", "monitor"):
             self.assertRegex(help_text, rf"\n  {group} ")
             self.assertIn(group, refusal)
 

@@ -40,6 +40,13 @@ Health::Verdict Health::Judge(const CounterSnapshot& now, int64_t now_ns) {
   const uint64_t phase = state == nullptr ? 0 : state->value();
   if (phase == 0) return {.is_live = true, .why = "the daemon starts"};
   if (phase != 1) return {.is_live = true, .why = "the daemon drains"};
+  const CounterValues* const failing = now.Find("specd:canary_failing");
+  if (failing != nullptr && failing->value() > 0) {
+    return {.is_live = true,
+            .why = fmt::format("the device answers the canary wrong, {} in a row; the daemon's log "
+                               "has the answer",
+                               failing->value())};
+  }
   return {.is_live = true, .is_ready = true, .why = "the daemon serves"};
 }
 

@@ -2,8 +2,9 @@
 // it takes engines.
 //
 // A daemon is ready while it serves and every thread of it looks around. It is not ready before its
-// models are loaded, while it drains, and when a thread stands still. It is dead once it has ended,
-// or when a thread stands still for so long that only a restart helps. One thread.
+// models are loaded, while it drains, when a thread stands still, and while its device gives the
+// canary wrong answers. It is dead once it has ended, or when a thread stands still for so long
+// that only a restart helps. One thread.
 #pragma once
 
 #include <cstdint>

@@ -28,8 +28,8 @@ specctl metrics           # the text format of OpenMetrics
 specd-http                # /metrics, /live and /ready over HTTP, on --listen=127.0.0.1:9464
 ```
 
-`/ready` answers 200 while the daemon serves, and 503 before its models are loaded, while it drains, and when one of its threads has stood still for
-2 s. `/live` answers 503 only once the daemon has ended or a thread has stood still for 30 s. `/metrics` answers 503 once the daemon has ended.
+`/ready` answers 200 while the daemon serves, and 503 before its models are loaded, while it drains, when one of its threads has stood still for
+2 s, and while its device answers the [canary](OPERATIONS.md#health) wrong. `/live` answers 503 only once the daemon has ended or a thread has stood still for 30 s. `/metrics` answers 503 once the daemon has ended.
 
 A counter has the suffix `_total` there. The names of speculation, `spec_decode_...`, and their meaning are those of vLLM: accepted / draft
 tokens is the acceptance rate, and 1 + accepted / drafts the mean length of what a draft brings. Durations are in seconds, in buckets

@@ -164,6 +164,46 @@ TEST_SUITE("unit") {
     CHECK(f.engine->Poll(&done));
   }
 
+  TEST_CASE("an idle loop says so before it sleeps, and whether it has worked since") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    const SequenceHandle s = f.Open("r");
+    f.backend->script = {Confirm(0, {1})};
+    f.Submit({s});
+    std::vector<bool> told;
+    VerifyLoop* running = nullptr;
+    VerifyLoop::Options options = Quiet();
+    options.on_idle = [&](bool has_worked) {
+      told.push_back(has_worked);
+      if (told.size() == 2) running->Stop();
+    };
+    VerifyLoop loop(&list, options);
+    running = &loop;
+    loop.Run();
+    CHECK(told == std::vector<bool>{true, false});
+  }
+
+  TEST_CASE("a loop with a round that waits for the publisher is not idle") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    FillEvents(&f);
+    std::atomic<int> told = 0;
+    VerifyMeters meters;
+    VerifyLoop::Options options = Quiet();
+    options.meters = &meters;
+    options.on_idle = [&](bool) { ++told; };
+    VerifyLoop loop(&list, options);
+    std::thread thread([&] { loop.Run(); });
+    while (meters.beats.value() < 10) std::this_thread::yield();
+    CHECK(told.load() == 0);
+    f.Events();
+    while (told.load() == 0) std::this_thread::yield();
+    loop.Stop();
+    thread.join();
+  }
+
   TEST_CASE("an engine that submits for ever does not keep Run from returning after Stop") {
     constexpr int kForEver = 10'000;
     HookedSession f;

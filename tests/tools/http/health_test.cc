@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
 
 namespace specd::http {
@@ -17,6 +18,7 @@ struct Daemon {
       now.series.push_back({.name = name, .labels = labels, .values = {value}});
     };
     add("specd:state", "", state);
+    if (canary_failing.has_value()) add("specd:canary_failing", "", *canary_failing);
     add("specd:thread_beats", "thread=\"verify\"", verify);
     add("specd:thread_beats", "thread=\"publisher\"", publisher);
     add("specd:thread_beats", "thread=\"text\"", 0);  // the daemon has no such thread
@@ -25,6 +27,7 @@ struct Daemon {
   uint64_t epoch = 1;
   bool is_alive = true;
   uint64_t state = 1;
+  std::optional<uint64_t> canary_failing;
   uint64_t verify = 1;
   uint64_t publisher = 1;
 };
@@ -76,6 +79,26 @@ TEST_SUITE("unit") {
     ++daemon.verify;
     health.Look(daemon.Snapshot(), 41 * kSecond);
     CHECK(health.verdict().is_ready);
+  }
+
+  TEST_CASE("a daemon whose device answers the canary wrong lives and is not ready") {
+    Health health;
+    Daemon daemon;
+    health.Look(daemon.Snapshot(), 0);
+    CHECK(health.verdict().is_ready);  // a daemon without a canary
+    for (const uint64_t failing : {0U, 3U, 0U}) {
+      CAPTURE(failing);
+      daemon.canary_failing = failing;
+      health.Look(daemon.Snapshot(), 0);
+      CHECK(health.verdict().is_live);
+      CHECK(health.verdict().is_ready == (failing == 0));
+    }
+    daemon.canary_failing = 3;
+    health.Look(daemon.Snapshot(), 0);
+    CHECK(health.verdict().why.find("the canary wrong, 3 in a row") != std::string::npos);
+    daemon.state = 2;
+    health.Look(daemon.Snapshot(), 0);
+    CHECK(health.verdict().why == "the daemon drains");
   }
 
   TEST_CASE("another daemon begins anew, even with the same counts") {
