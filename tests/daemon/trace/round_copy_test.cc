@@ -55,7 +55,7 @@ struct TreeRound {
 TEST_SUITE("unit") {
   TEST_CASE("the copy of trees by slot was larger than what was measured for it") {
     TreeRound made;
-    const RanRound round{.batch = made.batch};
+    const RanRound round{.batch = made.batch, .sequences = {}};
     std::vector<uint32_t> all(kTasks);
     std::iota(all.begin(), all.end(), 0u);
     const RoundCopier::Selection selection{.tasks = all, .max_answers = 1};
@@ -85,7 +85,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a tree by slot that no processor recorded has no draft rows by node") {
     TreeRound made;
     made.batch.decisions = nullptr;
-    const RanRound round{.batch = made.batch};
+    const RanRound round{.batch = made.batch, .sequences = {}};
     const uint32_t first = 0;
     const RoundCopier::Selection selection{.tasks = {&first, 1}};
     RoundCopier copier({.vocab_size = 50, .max_batch = kTasks, .max_draft = kNodes});
