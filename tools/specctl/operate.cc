@@ -85,9 +85,7 @@ void PrintAll(const std::vector<ListedSequence>& all, std::string_view key) {
 }  // namespace
 
 int Fail(int status, std::string_view message) {
-  std::fflush(stdout);
-  fmt::print(stderr, "specctl: {}\n", SafeText(message));
-  return status;
+  return FailAs("specctl", status, message);
 }
 
 int List(const OperateOptions& options) {
