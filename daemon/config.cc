@@ -17,8 +17,10 @@
 #include "daemon/base/cpus.h"
 #include "daemon/base/logging.h"
 #include "daemon/session/compile_limits.h"
+#include "ipc/base/error.h"
 #include "ipc/events/ask.h"
 #include "ipc/events/token_event.h"
+#include "ipc/include/specd/specd.h"
 #include "ipc/sockets/zmq_socket.h"
 #include "speculative/grammar/base/grammar_memory.h"
 
@@ -166,6 +168,36 @@ absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& availabl
       "session_memory_mib = {} is more than all sessions may have, {} MiB; lower it, or "
       "raise memory_mib",
       flags.session_memory_mib, memory.sessions_bytes / kMib));
+}
+
+absl::Status SetSessionBounds(const SessionFlags& flags, DaemonConfig* config) {
+  const auto sequences_max = static_cast<int32_t>(SessionLimits::kSequencesMax);
+  const auto rounds_max = static_cast<int32_t>(SessionLimits::kRingDepthMax);
+  for (const auto& [flag, value, min, max] :
+       {std::tuple{"session_sequences", flags.sequences, 1, sequences_max},
+        std::tuple{"session_rounds", flags.rounds, 1, rounds_max},
+        std::tuple{"session_openings_per_second", flags.openings_per_second, 0, 1'000'000}}) {
+    if (value >= min && value <= max) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} is outside {} .. {}", flag, value, min, max));
+  }
+  config->session = {.sequences = static_cast<uint32_t>(flags.sequences),
+                     .rounds = static_cast<uint32_t>(flags.rounds),
+                     .openings_per_second = static_cast<uint32_t>(flags.openings_per_second)};
+  return absl::OkStatus();
+}
+
+absl::Status CheckSessionBounds(const SessionBounds& bounds, const SessionLimits& asked) {
+  for (const auto& [field, value, flag, max] :
+       {std::tuple{"max_sequences", asked.max_sequences, "session_sequences", bounds.sequences},
+        std::tuple{"ring_depth", asked.ring_depth, "session_rounds", bounds.rounds}}) {
+    if (value <= max) continue;
+    return MakeError(SPECD_ERROR_EXHAUSTED, field,
+                     fmt::format("{} = {} is more than this daemon lets one engine have, {}; lower "
+                                 "it, or start the daemon with --{}={}",
+                                 field, value, max, flag, value));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ParseShard(const std::string& text, TextShard* shard) {

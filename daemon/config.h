@@ -14,6 +14,7 @@
 #include "daemon/text/kept_table.h"
 #include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
+#include "ipc/base/limits.h"
 #include "ipc/events/text_shard.h"
 #include "ipc/sockets/broadcaster.h"
 #include "ipc/sockets/pull_socket.h"
@@ -48,6 +49,14 @@ struct MemoryBounds {
   uint64_t kept_bytes = KeepLimits{}.bytes_max;
 };
 
+// What each engine may have beside its memory. An engine asks for sequences and rounds when it
+// attaches, and never has more than the protocol allows (SessionLimits).
+struct SessionBounds {
+  uint32_t sequences = SessionLimits::kSequencesMax;  // open at once
+  uint32_t rounds = SessionLimits::kRingDepthMax;     // in flight
+  uint32_t openings_per_second = 0;                   // 0: not bounded
+};
+
 struct DaemonConfig {
   std::string listen_path = {};  // path of the unix socket
   std::string device = "cpu";
@@ -72,6 +81,7 @@ struct DaemonConfig {
   int32_t threads = 1;  // of one round
   bool allow_lossy = false;
   MemoryBounds memory = {};
+  SessionBounds session = {};
   grammar::BudgetLimits compile_limits = grammar::CompileLimits();  // of one constraint
   TraceOptions trace = {};
 };
@@ -108,6 +118,19 @@ struct MemoryFlags {
 // is available. With session_memory_mib = 0 a session may have half of the sessions' bytes.
 absl::Status SetMemory(const MemoryFlags& flags, const AvailableMemory& available,
                        DaemonConfig* config);
+
+// The flags of the same names, after session_.
+struct SessionFlags {
+  int32_t sequences = 0;
+  int32_t rounds = 0;
+  int32_t openings_per_second = 0;
+};
+
+// Checks each number.
+absl::Status SetSessionBounds(const SessionFlags& flags, DaemonConfig* config);
+
+// Refuses an engine that asks for more than it may have. The error names the flag.
+absl::Status CheckSessionBounds(const SessionBounds& bounds, const SessionLimits& asked);
 
 // Turns "1/4" into the second of four shards.
 absl::Status ParseShard(const std::string& text, TextShard* shard);

@@ -22,16 +22,15 @@
 #include "daemon/base/mps.h"
 #include "daemon/base/service_manager.h"
 #include "daemon/base/stop_signals.h"
-#include "daemon/base/user_budgets.h"
 #include "daemon/base/version.h"
-#include "daemon/compile_log.h"
 #include "daemon/daemon_device.h"
+#include "daemon/descriptor_limit.h"
 #include "daemon/metrics/daemon_meters.h"
 #include "daemon/models.h"
 #include "daemon/server/canary.h"
 #include "daemon/server/control_server.h"
 #include "daemon/server/verify_loop.h"
-#include "daemon/session/shared_names.h"
+#include "daemon/session_opener.h"
 #include "daemon/text/publisher.h"
 #include "daemon/text/text_worker.h"
 #include "daemon/trace/trace_recorder.h"
@@ -76,22 +75,13 @@ void LogCanary(const absl::Status& verdict) {
                       std::string(verdict.message()));
 }
 
-// The daemon's own user, and those of --allow_uid.
-std::vector<uint32_t> ServedUids(const DaemonConfig& config) {
-  std::vector<uint32_t> uids = config.allowed_uids;
-  uids.push_back(geteuid());
-  return uids;
-}
-
 class Daemon {
  public:
   Daemon(const DaemonConfig& config, uint64_t epoch, DaemonMeters* meters)
       : config_(config),
         epoch_(epoch),
         meters_(*meters),
-        models_(config.compile_limits, LogAndCountCompiles(meters)),
-        memory_(config.memory.sessions_bytes, "memory_mib"),
-        user_memory_(&memory_, ServedUids(config)),
+        opener_(config, epoch, meters),
         verify_(&sessions_, {config.spin_ns, [this](std::string_view why) { DeviceFailed(why); },
                              [](Session& session, ChannelFault fault) {
                                Log("verify").warn("session {} broke its rings ({}) and is closed",
@@ -120,30 +110,24 @@ class Daemon {
   absl::Status StartCanary(std::unique_ptr<Backend> backend);
   void StartDevice();
   absl::Status StartControl(UniqueFd listening);
-  absl::StatusOr<std::shared_ptr<Session>> OpenSession(const HelloRequest& request, uint32_t uid);
   bool TextSideAlive() const;
   void DeviceFailed(std::string_view why);
 
   const DaemonConfig config_;
   const uint64_t epoch_;
   DaemonMeters& meters_;
-  ModelProfiles models_;
+  SessionOpener opener_;
   std::string device_uuid_;  // the device whose memory rounds may use; "" if there is none
   // Declared before the sessions, whose memory goes back through the platform. Null without such a
   // device.
   std::unique_ptr<GpuPlatform> platform_;
   std::unique_ptr<DeviceImporter> importer_;
-  std::string mps_;  // from DescribeMps
-  SharedNames names_;
-  // These outlive the sessions.
-  MemoryBudget memory_;
-  UserBudgets user_memory_;
+  std::string mps_;                          // from DescribeMps
   std::unique_ptr<TraceRecorder> recorder_;  // outlives the sessions; null: no trace
   SessionList sessions_;
   std::unique_ptr<Canary> canary_;  // null: --canary=0
   VerifyLoop verify_;
   std::atomic<bool> device_failed_{false};
-  uint64_t next_session_id_ = 1;
 
   // Destroyed from the last to the first. Sockets are destroyed before their context, and objects
   // with a file before the instance lock.
@@ -158,14 +142,19 @@ absl::Status Daemon::Start(UniqueFd listening) {
     grammar::GrammarMemory::OfProcess().Bound(config_.memory.constraints_bytes);
   }
   grammar::CompileTurns::OfProcess().Bound(kLongCompiles);
-  if (absl::Status status = LoadModels(config_, &models_); !status.ok()) return status;
+  if (absl::Status status = opener_.LoadModels(); !status.ok()) return status;
   if (absl::Status status = FindDevice(); !status.ok()) return status;
   if (!device_uuid_.empty()) StartDevice();
   if (absl::Status status = StartRecorder(); !status.ok()) return status;
   if (absl::Status status = StartControl(std::move(listening)); !status.ok()) {
     return status;
   }
-  return StartTextSide();
+  if (absl::Status status = StartTextSide(); !status.ok()) return status;
+  opener_.SetParts({.importer = importer_.get(),
+                    .recorder = recorder_.get(),
+                    .has_text_side = [this] { return TextSideAlive(); }});
+  // A device or a plugin has opened files that nobody could count before.
+  return CheckDescriptors(config_, 0);
 }
 
 // A missing device is an error now, not when the first engine attaches.
@@ -211,7 +200,7 @@ absl::Status Daemon::StartTextSide() {
   publisher.ask_endpoints = {kAskInside, config_.ask_endpoint};
   publisher.askers = AskersFor("ask", config_.allowed_uids);
   publisher.keep = KeptFor(config_);
-  for (const auto& [name, model] : models_.models()) {
+  for (const auto& [name, model] : opener_.models().models()) {
     publisher.tokenizers.emplace(name, model->profile.tokenizer_hash);
   }
   publisher.text_grace_ns = config_.text_grace_ns;
@@ -225,7 +214,7 @@ absl::Status Daemon::StartTextSide() {
   publisher_ = *std::move(made);
 
   if (config_.detokenizer == DetokenizerMode::kThread) {
-    TextWorker::Options worker = TextWorkerFor(config_, models_, context_.get());
+    TextWorker::Options worker = TextWorkerFor(config_, opener_.models(), context_.get());
     worker.tokens_endpoint = kTokensInside;
     worker.aborts_endpoint = kAbortsInside;
     worker.ask_endpoint = kAskInside;
@@ -282,7 +271,7 @@ absl::Status Daemon::StartControl(UniqueFd listening) {
   options.max_sessions = config_.max_sessions;
   options.clock = Clock::Real();
   options.open_session = [this](const HelloRequest& request, uint32_t uid) {
-    return OpenSession(request, uid);
+    return opener_.Open(request, uid);
   };
   options.serve = [this](const std::shared_ptr<Session>& session) {
     sessions_.Add(session);
@@ -304,45 +293,6 @@ absl::Status Daemon::StartControl(UniqueFd listening) {
   if (!control.ok()) return control.status();
   control_ = *std::move(control);
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::shared_ptr<Session>> Daemon::OpenSession(const HelloRequest& request,
-                                                             uint32_t uid) {
-  const absl::StatusOr<ServedModel*> model = models_.Find(request.profile);
-  if (!model.ok()) return model.status();
-  if (absl::Status status = CheckTokenizer((*model)->profile, request.tokenizer_hash);
-      !status.ok()) {
-    return status;
-  }
-  absl::StatusOr<std::unique_ptr<Backend>> backend = DaemonBackends().Make(config_.device);
-  if (!backend.ok()) return backend.status();
-  SessionOptions options;
-  options.identity = {.session_id = next_session_id_, .daemon_epoch = epoch_};
-  options.limits = request.limits;
-  options.origin = {
-      .resumes = request.resumes, .owner = request.owner, .generation = request.generation};
-  options.profile = &(*model)->profile;
-  options.grammars = &(*model)->grammars;
-  options.clock = Clock::Real();
-  options.names = &names_;
-  options.threads = config_.threads;
-  options.allow_lossy = config_.allow_lossy;
-  if (config_.memory.sessions_bytes > 0) options.memory = user_memory_.Of(uid);
-  options.memory_bytes_max = config_.memory.session_bytes;
-  options.meters = meters_.OfModel(request.profile);
-  options.publish_events = true;
-  options.importer = importer_.get();
-  options.recorder = recorder_.get();
-  options.text_side = [this] { return TextSideAlive(); };
-  absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
-  if (!session.ok()) return session;
-  ++next_session_id_;
-  const std::string warning = WarnOfUnreachableIds((*model)->profile, request.limits.vocab_size);
-  if (!warning.empty()) {
-    LogOfPeer({"attach", spdlog::level::warn, "unreachable ids"}, "\"{}\": {}",
-              Printable(request.name), warning);
-  }
-  return session;
 }
 
 bool Daemon::TextSideAlive() const {
@@ -377,6 +327,12 @@ int Daemon::Run(int signal_fd) {
     WarnOfOpenEndpoint("aborts", config_.aborts_endpoint);
   }
   if (recorder_ != nullptr) Log("trace").info("traces in {}", config_.trace.directory);
+  if (const uint64_t limit = FindLimitForSessions(config_); limit > 0) {
+    Log("attach").warn(
+        "the limit of open files is too low for as many engines as --max_sessions = {} allows, if "
+        "each registers all that it may; {} is enough for them (ulimit -Hn, LimitNOFILE=)",
+        config_.max_sessions, limit);
+  }
   meters_.SetPhase(DaemonPhase::kServing);
   control_->Run(signal_fd);
   while (TakeSignal(signal_fd) == SIGUSR1) {
@@ -419,6 +375,9 @@ int FailToStart(const absl::Status& status) {
 int RunDaemon(const DaemonConfig& config, UniqueFd listening) {
   OpenSocketsToGroup();
   const UniqueFd signal_fd = BlockedSignals();
+  if (absl::Status status = CheckDescriptors(config, CountOwnDescriptors(config)); !status.ok()) {
+    return FailToStart(status);
+  }
   const uint64_t epoch = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
   const absl::StatusOr<std::unique_ptr<DaemonMeters>> meters =
       DaemonMeters::Create(MetersFor(config, epoch));

@@ -91,6 +91,15 @@ ABSL_FLAG(
 ABSL_FLAG(int64_t, session_memory_mib, 0,
           "memory that one engine may take (its segment, sequences and registered rows), in MiB; "
           "0: half of what --memory_mib leaves beside constraints, compiles and subscribers");
+ABSL_FLAG(int32_t, session_sequences, specd::SessionLimits::kSequencesMax,
+          "sequences that one engine may have open, 1 .. 65536; an engine whose max_sequences is "
+          "larger is refused");
+ABSL_FLAG(int32_t, session_rounds, specd::SessionLimits::kRingDepthMax,
+          "rounds that one engine may have in flight, 1 .. 64; an engine whose ring_depth is "
+          "larger is refused");
+ABSL_FLAG(int32_t, session_openings_per_second, 0,
+          "sequences that one engine may open in a second, forks and samples included, 0 .. "
+          "1000000; what comes sooner is refused, and may be asked for again; 0: not bounded");
 ABSL_FLAG(int32_t, compile_ms, specd::grammar::kCompileMsDefault,
           "CPU time that the compile of one constraint may take, 1 .. 60000 ms; a constraint that "
           "takes more is refused");
@@ -182,6 +191,12 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
       !status.ok()) {
     return status;
   }
+  const specd::SessionFlags session = {
+      .sequences = absl::GetFlag(FLAGS_session_sequences),
+      .rounds = absl::GetFlag(FLAGS_session_rounds),
+      .openings_per_second = absl::GetFlag(FLAGS_session_openings_per_second),
+  };
+  if (absl::Status status = specd::SetSessionBounds(session, config); !status.ok()) return status;
   if (absl::Status status =
           specd::SetCompileMs(absl::GetFlag(FLAGS_compile_ms), &config->compile_limits);
       !status.ok()) {

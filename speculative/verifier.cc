@@ -169,7 +169,8 @@ const Sequence* Verifier::Finish(SequenceHandle handle, FinishReason reason, uin
   sequence->logprob_sum.CutAt(kept_tokens);
   sequence->kept_tokens = kept_tokens;
   sequence->finish_reason = reason;
-  sequence->phase = SequencePhase::kOpen;  // a pending one is not filled any more
+  // A pending one is not filled any more.
+  if (sequence->phase == SequencePhase::kPending) sequence->phase = SequencePhase::kWithdrawn;
   sequence->stop_token = kNoToken;
   if (!sequence->text.empty()) sequence->text.Finish();
   sequence->by_stop_string = reason == FinishReason::kStop;

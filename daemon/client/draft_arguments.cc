@@ -77,14 +77,17 @@ absl::Status CheckSlotParents(const DraftPlace& place, const specd_draft& draft)
 
 }  // namespace
 
-void BoundRoles::Note(int role) {
+void BoundRoles::Note(int role, bool on_device) {
   target_rows = target_rows || role == SPECD_TARGET_ROWS;
   draft_rows = (draft_rows && role != SPECD_DRAFT_MAP) || role == SPECD_DRAFT_ROWS;
   masks = masks || role == SPECD_GRAMMAR_MASK;
   draft_tokens = draft_tokens || role == SPECD_DRAFT_TOKENS;
   draft_parents = draft_parents || role == SPECD_DRAFT_PARENTS;
-  next_child = next_child || role == SPECD_DRAFT_NEXT_CHILD;
-  next_sibling = next_sibling || role == SPECD_DRAFT_NEXT_SIBLING;
+  if (role != SPECD_DRAFT_NEXT_CHILD && role != SPECD_DRAFT_NEXT_SIBLING) return;
+  const bool is_child = role == SPECD_DRAFT_NEXT_CHILD;
+  (is_child ? next_child_on_device : next_sibling_on_device) = on_device;
+  std::optional<bool>& sister = is_child ? next_sibling_on_device : next_child_on_device;
+  if (sister.has_value() && *sister != on_device) sister.reset();
 }
 
 absl::Status CheckDraft(const DraftPlace& place, const specd_draft& draft) {

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -23,11 +24,15 @@ struct BoundRoles {
   bool masks = false;
   bool draft_tokens = false;
   bool draft_parents = false;
-  bool next_child = false;
-  bool next_sibling = false;
+  // Both lists lie in one memory: a list that is bound to the other one unbinds its sister.
+  std::optional<bool> next_child_on_device = std::nullopt;
+  std::optional<bool> next_sibling_on_device = std::nullopt;
 
-  void Note(int role);
-  bool has_tree() const { return draft_parents || (next_child && next_sibling); }
+  void Note(int role, bool on_device);
+  bool has_tree() const {
+    return draft_parents ||
+           (next_child_on_device.has_value() && next_sibling_on_device.has_value());
+  }
 };
 
 struct DraftPlace {

@@ -18,6 +18,7 @@
 #include "daemon/client/open_message.h"
 #include "daemon/client/opening_arguments.h"
 #include "daemon/client/struct_array.h"
+#include "daemon/session/device_regions.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/base/error.h"
 #include "speculative/sequence/sequence_table.h"
@@ -180,7 +181,7 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
   }
   absl::Status status = ExplainSkip(Expect<OkReply>(Ask(*request)).status(), skip_bytes);
   if (!status.ok()) return status;
-  rounds_.NoteBound(role);
+  rounds_.NoteBound(role, request->region >= DeviceRegions::kFirstId);
   if (reattachment_ != nullptr) reattachment_->record().AddBinding(*request);
   return status;
 }

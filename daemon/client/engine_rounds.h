@@ -62,8 +62,9 @@ class EngineRounds {
     return reattachment_ != nullptr && Reattachment::MayHelp(status);
   }
 
-  // The role is bound from now on: a bound role can be replaced, and never taken away.
-  void NoteBound(int role) { bound_.Note(role); }
+  // The role is bound from now on, to memory of a device or of the host. A bound role can be
+  // replaced. Only another binding takes it away (BoundRoles).
+  void NoteBound(int role, bool on_device) { bound_.Note(role, on_device); }
   EngineChannel& channel() { return channel_; }
   const EngineChannel& channel() const { return channel_; }
   // Waits for the oldest completion; false if none came.

@@ -30,6 +30,19 @@ uint32_t PhaseOf(const SequenceState& state) {
   }
 }
 
+uint32_t ReasonOf(const SequenceState& state) {
+  switch (state.finish_reason) {
+    case SequenceState::kPending:
+      return SPECD_FINISH_NONE;
+    case SequenceState::kFailed:
+      return SPECD_FINISH_ERROR;
+    case SequenceState::kWithdrawn:
+      return SPECD_FINISH_ABORT;
+    default:
+      return state.finish_reason;
+  }
+}
+
 // Looks with growing pauses, until the time has passed.
 class Looks {
  public:
@@ -66,9 +79,7 @@ void SequenceEnds::Describe(specd_sequence sequence, const SequenceState& found,
                             specd_sequence_state* state) const {
   const uint32_t phase = PhaseOf(found);
   const bool has_ended = phase == SPECD_SEQUENCE_ENDED;
-  *state = {.finish_reason = has_ended                        ? found.finish_reason
-                             : phase == SPECD_SEQUENCE_FAILED ? uint32_t{SPECD_FINISH_ERROR}
-                                                              : uint32_t{SPECD_FINISH_NONE},
+  *state = {.finish_reason = ReasonOf(found),
             .kept_tokens = found.kept_tokens,
             .cumulative_logprob =
                 has_ended ? rounds_.channel().ReadLogprob(SlotOf(sequence), found) : kNoLogprob,

@@ -19,11 +19,13 @@ namespace {
 // In one message, whose answer has to come within the engine's timeout: ESTIMATE
 constexpr size_t kOpeningsAtOnce = 64;
 
-// A failed opening is tried again, and the next daemon gives the same reason.
+// True for a sequence that has not begun: it is pending, its opening failed, or it was aborted
+// before. A failed opening is tried again, and the next daemon gives the same reason.
 bool IsPendingIn(const EngineChannel& channel, uint64_t sequence) {
   const SequenceState state = channel.ReadState(SlotOf(sequence));
   return IsStateOf(state, sequence) && (state.finish_reason == SequenceState::kPending ||
-                                        state.finish_reason == SequenceState::kFailed);
+                                        state.finish_reason == SequenceState::kFailed ||
+                                        state.finish_reason == SequenceState::kWithdrawn);
 }
 
 }  // namespace
@@ -143,11 +145,12 @@ absl::Status SessionRecord::TellMemory(EngineLink* link) {
 // A stop string or an abort ends a sequence without a result. Every other end comes in one, and the
 // round of an end that the engine does not know runs again.
 void SessionRecord::TakeEnd(const EngineChannel& channel, Known* known) {
+  const SequenceState state = channel.ReadState(SlotOf(known->sequence));
   if (IsPendingIn(channel, known->sequence)) {
-    known->finish_reason = 0;
+    const bool is_withdrawn = state.finish_reason == SequenceState::kWithdrawn;
+    known->finish_reason = is_withdrawn ? SPECD_FINISH_ABORT : SPECD_FINISH_NONE;
     return;
   }
-  const SequenceState state = channel.ReadState(SlotOf(known->sequence));
   const bool is_end = known->finish_reason != 0 || state.finish_reason == SPECD_FINISH_STOP ||
                       state.finish_reason == SPECD_FINISH_ABORT;
   if (!IsStateOf(state, known->sequence) || state.finish_reason == SPECD_FINISH_NONE || !is_end ||

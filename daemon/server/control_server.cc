@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -10,7 +9,6 @@
 #include <utility>
 
 #include "daemon/base/logging.h"
-#include "daemon/base/mps.h"
 #include "daemon/server/user_places.h"
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
@@ -52,14 +50,17 @@ ControlServer::ControlServer(const Options& options, InstanceLock lock, UnixList
                              std::unique_ptr<OpeningThreads> openings)
     : options_(options),
       meters_(options.meters == nullptr ? own_meters_ : *options.meters),
-      serves_several_(std::any_of(options.allowed_uids.begin(), options.allowed_uids.end(),
-                                  [](uint32_t uid) { return uid != geteuid(); })),
       awake_(kHelloNs / 4),
       lock_(std::move(lock)),
       listener_(std::move(listener)),
       openings_(std::move(openings)),
       operator_(
           {.sessions = options_.sessions, .clock = options_.clock, .on_drain = options_.on_drain}),
+      attachments_({.options = &options_,
+                    .meters = &meters_,
+                    .connections = &connections_,
+                    .pending = &pending_,
+                    .operators = &operator_}),
       buffer_(kControlBytesMax) {}
 
 ControlServer::~ControlServer() { Close(); }
@@ -163,9 +164,9 @@ bool ControlServer::AcceptOne() {
   connections_.push_back(std::make_unique<ControlConnection>(
       ControlConnection{.socket = **std::move(accepted),
                         .peer = peer,
-                        .allowed = IsAllowed(peer) || IsOperator(peer),
+                        .allowed = attachments_.MayAsk(peer),
                         .process = OpenProcess(peer.pid),
-                        .service = MakeService(peer),
+                        .service = attachments_.MakeService(peer),
                         .deadline_ns = awake_.now_ns() + kHelloNs}));
   return true;
 }
@@ -173,7 +174,7 @@ bool ControlServer::AcceptOne() {
 bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
   // Users who may not attach get an answer too. They have places of their own, and cannot take
   // those of allowed users.
-  const bool allowed = IsAllowed(peer) || IsOperator(peer);
+  const bool allowed = attachments_.MayAsk(peer);
   // Ranks that have joined are few for each session. The session counts them.
   const auto alike =
       std::count_if(connections_.begin(), connections_.end(), [allowed](const auto& other) {
@@ -190,126 +191,6 @@ bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
             former->peer.uid, former->peer.pid);
   std::erase_if(connections_, [former](const auto& other) { return other.get() == former; });
   return true;
-}
-
-bool ControlServer::IsAllowed(const PeerCredentials& peer) const {
-  const std::vector<uint32_t>& allowed = options_.allowed_uids;
-  return peer.uid == geteuid() ||
-         std::find(allowed.begin(), allowed.end(), peer.uid) != allowed.end();
-}
-
-absl::Status ControlServer::CheckAllowed(const PeerCredentials& peer) const {
-  if (IsAllowed(peer)) return absl::OkStatus();
-  LogOfPeer({"attach", spdlog::level::warn, "uid", peer.uid}, "user {} (pid {}) is not allowed",
-            peer.uid, peer.pid);
-  return MakeError(SPECD_ERROR_PERMISSION, "uid",
-                   fmt::format("uid {} may not attach; this daemon serves uid {} and those of "
-                               "--allow_uid",
-                               peer.uid, geteuid()));
-}
-
-absl::StatusOr<Reply> ControlServer::Operate(const Request& request, const PeerCredentials& peer) {
-  const OperatorService::Caller caller{.uid = peer.uid, .sees_all = IsOperator(peer)};
-  if (!caller.sees_all) {
-    if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
-  }
-  return operator_.Answer(request, caller);
-}
-
-absl::Status ControlServer::CheckPlace(const PeerCredentials& peer) const {
-  // An engine that has gone during its opening holds its memory until the opening is done. Its
-  // place is free for it to come back, and counts in the share of its user.
-  Holdings held;
-  size_t attached = 0;
-  for (const auto& connection : connections_) {
-    if (connection->service->session() == nullptr) continue;
-    ++held.of_all;
-    if (connection->peer.uid == peer.uid) ++held.of_user;
-    if (!connection->dropped) ++attached;
-  }
-  if (attached >= options_.max_sessions) {
-    return MakeError(
-        SPECD_ERROR_EXHAUSTED, "max_sessions",
-        fmt::format("{} engines are attached, as many as --max_sessions allows", attached));
-  }
-  if (!serves_several_) return absl::OkStatus();
-  return CheckShare(held, peer.uid, options_.max_sessions);
-}
-
-absl::StatusOr<std::unique_ptr<MemberSession>> ControlServer::Join(const JoinRequest& request,
-                                                                   const PeerCredentials& peer) {
-  if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
-  const std::optional<JoinToken> token = ParseJoinToken(request.token);
-  if (!token.has_value()) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "token",
-                     fmt::format("token has {} bytes and is not of the form of one; pass what "
-                                 "specd_get_group gives to the engine, unchanged",
-                                 request.token.size()));
-  }
-  for (const auto& connection : connections_) {
-    const std::shared_ptr<Session>& session = connection->service->session();
-    if (session != nullptr && session->options().identity.session_id == token->session_id) {
-      return MemberSession::Join(session, *token, request.rank);
-    }
-  }
-  return MakeError(SPECD_ERROR_NOT_FOUND, "token",
-                   fmt::format("token is of session {}, which is not here: it has ended, or is one "
-                               "of another daemon; join the engine's new session with the token of "
-                               "that one",
-                               token->session_id));
-}
-
-std::unique_ptr<ControlService> ControlServer::MakeService(const PeerCredentials& peer) {
-  ControlHost host;
-  host.hello = options_.hello;
-  host.serve = options_.serve;
-  host.pending = &pending_;
-  host.check_opens = [this] { return operator_.CheckOpens(); };
-  if (options_.sessions != nullptr) {
-    host.operate = [this, peer](const Request& request) { return Operate(request, peer); };
-  }
-  host.peer_pid = peer.pid;
-  host.join = [this, peer](const JoinRequest& request) {
-    absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);
-    if (member.ok()) {
-      Log("attach").info("session {}: rank {} joined, \"{}\" (pid {}, uid {}, library {})",
-                         (*member)->session().options().identity.session_id, request.rank,
-                         Printable(request.name), peer.pid, peer.uid, Printable(request.version));
-    } else {
-      // The token is not logged: it is as good as a key.
-      LogOfPeer({"attach", spdlog::level::warn, "rank refused", peer.uid},
-                "rank {}, \"{}\" (pid {}) refused: {}", request.rank, Printable(request.name),
-                peer.pid, std::string(member.status().message()));
-    }
-    return member;
-  };
-  host.open_session =
-      [this, peer](const HelloRequest& request) -> absl::StatusOr<std::shared_ptr<Session>> {
-    if (absl::Status status = CheckAllowed(peer); !status.ok()) return status;
-    if (absl::Status status = CheckPlace(peer); !status.ok()) return status;
-    absl::StatusOr<std::shared_ptr<Session>> session = options_.open_session(request, peer.uid);
-    if (session.ok()) {
-      (*session)->SetClient({.uid = peer.uid, .pid = peer.pid, .name = request.name});
-      ++meters_.attached;
-      Log("attach").info(
-          "session {}: \"{}\" (pid {}, uid {}, library {}), profile \"{}\", vocab {}, batch {}, "
-          "draft {}",
-          (*session)->options().identity.session_id, Printable(request.name), peer.pid, peer.uid,
-          Printable(request.version), Printable(request.profile), request.limits.vocab_size,
-          request.limits.max_batch, request.limits.max_draft);
-      if (!options_.hello.device_uuid.empty()) {
-        const Sharing sharing = ForeseeSharing(options_.hello.mps);
-        Log("attach").log(
-            sharing.mode == SPECD_SHARING_MPS ? spdlog::level::info : spdlog::level::warn,
-            "session {}: {}", (*session)->options().identity.session_id, sharing.text);
-      }
-    } else {
-      LogOfPeer({"attach", spdlog::level::warn, "refused", peer.uid}, "\"{}\" (pid {}) refused: {}",
-                Printable(request.name), peer.pid, std::string(session.status().message()));
-    }
-    return session;
-  };
-  return std::make_unique<ControlService>(std::move(host));
 }
 
 bool ControlServer::ServeOne(ControlConnection& connection, short events) {

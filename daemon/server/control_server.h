@@ -10,19 +10,18 @@
 
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/awake_time.h"
-#include "daemon/base/clock.h"
 #include "daemon/metrics/meters.h"
+#include "daemon/server/attachments.h"
 #include "daemon/server/control_connection.h"
+#include "daemon/server/control_options.h"
 #include "daemon/server/opening_threads.h"
 #include "daemon/server/operator_service.h"
 #include "daemon/session/control_service.h"
@@ -34,23 +33,7 @@ namespace specd {
 
 class ControlServer {
  public:
-  struct Options {
-    std::string path;
-    std::vector<uint32_t> allowed_uids;  // besides the daemon's own user
-    uint32_t max_sessions = 0;
-    Clock* clock = nullptr;
-    // Makes a session for an engine of this user.
-    std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&, uint32_t uid)>
-        open_session;
-    std::function<void(const std::shared_ptr<Session>&)> serve;
-    HelloReply hello;
-    // Those that `serve` has got, which an operator may see; null: there is no operator.
-    const SessionList* sessions = nullptr;
-    std::function<void()> on_drain = [] {};
-    // A test's engines can be of several users; null: the peer is as the kernel says.
-    std::function<PeerCredentials(const PeerCredentials&)> identify = nullptr;
-    ControlMeters* meters = nullptr;  // which outlive the server; null: those of its own
-  };
+  using Options = ControlOptions;
 
   // Takes the instance lock, which refuses a second daemon on the same socket, and binds. If
   // `listening` is valid, it is a socket that listens at the path and stays there.
@@ -75,9 +58,6 @@ class ControlServer {
   bool AcceptOne();
   // Ends a connection that has not attached, if a new one of such a user finds no place.
   bool MakeRoom(const PeerCredentials& peer, int fd);
-  bool IsAllowed(const PeerCredentials& peer) const;
-  // The places of sessions are divided among users (user_places.h).
-  absl::Status CheckPlace(const PeerCredentials& peer) const;
   bool IsWelcome(const ControlConnection& connection) const;
   // The next three are false if the connection is to be dropped. `events`: from poll.
   bool ServeOne(ControlConnection& connection, short events);
@@ -89,17 +69,10 @@ class ControlServer {
   void CountSessions();
   void Drop(ControlConnection& connection);
   void DropMember(const ControlConnection& connection);
-  // The session that the token names, or the reason why the rank cannot join.
-  absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,
-                                                      const PeerCredentials& peer);
-  absl::Status CheckAllowed(const PeerCredentials& peer) const;
-  absl::StatusOr<Reply> Operate(const Request& request, const PeerCredentials& peer);
-  std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
 
   const Options options_;
   ControlMeters own_meters_;
   ControlMeters& meters_;
-  const bool serves_several_;  // users
   AwakeTime awake_;
   InstanceLock lock_;
   std::optional<UnixListener> listener_;
@@ -107,6 +80,7 @@ class ControlServer {
   std::unique_ptr<OpeningThreads> openings_;
   PendingOpenings pending_;
   OperatorService operator_;
+  Attachments attachments_;
   std::vector<uint8_t> buffer_;
   bool accepting_ = true;  // false for one look after accept failed
 };

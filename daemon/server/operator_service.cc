@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "daemon/base/logging.h"
+#include "daemon/server/peer_name.h"
 #include "ipc/base/error.h"
 #include "ipc/base/valid_text.h"
 #include "ipc/include/specd/specd.h"
@@ -18,18 +18,7 @@
 namespace specd {
 namespace {
 
-constexpr size_t kProgramBytesMax = 64;
-
 uint64_t IdOf(const Session& session) { return session.options().identity.session_id; }
-
-// The name of a process, as in its title; "" if there is no such process.
-std::string ProgramOf(pid_t pid) {
-  if (pid <= 0) return {};
-  std::ifstream file(fmt::format("/proc/{}/comm", pid));
-  std::string name;
-  std::getline(file, name);
-  return ValidText(name, kProgramBytesMax);
-}
 
 ListedPhase PhaseOf(const SequenceFacts& facts) {
   if (facts.phase == SequencePhase::kPending) return ListedPhase::kPending;
@@ -76,6 +65,9 @@ absl::StatusOr<Reply> OperatorService::Answer(const Request& request, const Call
     return On(*abort, caller);
   }
   if (const auto* const drain = std::get_if<DrainRequest>(&request)) return On(*drain, caller);
+  if (const auto* const list = std::get_if<ListSessionsRequest>(&request)) {
+    return On(*list, caller);
+  }
   return On(std::get<DumpSessionRequest>(request), caller);
 }
 
@@ -126,6 +118,32 @@ absl::StatusOr<Reply> OperatorService::On(const ListSequencesRequest& request,
     reply.next_session = IdOf(*session);
     reply.next_slot = SlotOf(found[left].sequence);
     break;
+  }
+  return Reply(std::move(reply));
+}
+
+absl::StatusOr<Reply> OperatorService::On(const ListSessionsRequest&, const Caller& caller) const {
+  SessionListReply reply;
+  for (const auto& session : SessionsOf(caller)) {
+    if (reply.sessions.size() == kListedMax) break;  // a daemon has fewer places
+    const SessionClient& client = session->client();
+    const SessionUse use = session->Use();
+    reply.sessions.push_back(IdOf(*session));
+    reply.uids.push_back(static_cast<int32_t>(client.uid));
+    reply.pids.push_back(client.pid);
+    reply.programs.push_back(ProgramOf(client.pid));
+    reply.clients.push_back(ValidText(client.name, 64));
+    reply.profiles.push_back(session->options().profile->name);
+    reply.ages_ms.push_back(static_cast<uint64_t>(std::max<int64_t>(0, use.age_ns) / 1'000'000));
+    reply.memory_bytes.push_back(use.memory_bytes);
+    reply.memory_bytes_max.push_back(use.memory_bytes_max);
+    reply.sequences.push_back(use.sequences);
+    reply.sequences_max.push_back(use.sequences_max);
+    reply.rounds.push_back(use.rounds);
+    reply.rounds_max.push_back(use.rounds_max);
+    reply.openings.push_back(use.openings);
+    reply.openings_per_second_max.push_back(use.openings_per_second_max);
+    reply.refusals.push_back(use.refusals);
   }
   return Reply(std::move(reply));
 }

@@ -47,6 +47,7 @@ class OperatorService {
   absl::StatusOr<Reply> On(const AbortStreamsRequest& request, const Caller& caller) const;
   absl::StatusOr<Reply> On(const DrainRequest& request, const Caller& caller);
   absl::StatusOr<Reply> On(const DumpSessionRequest& request, const Caller& caller) const;
+  absl::StatusOr<Reply> On(const ListSessionsRequest& request, const Caller& caller) const;
 
   const Options options_;
   std::atomic<bool> drains_{false};

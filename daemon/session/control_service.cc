@@ -13,6 +13,7 @@
 #include "daemon/session/memory_cost.h"
 #include "daemon/session/open_request.h"
 #include "daemon/session/profile_defaults.h"
+#include "daemon/session/request_kinds.h"
 #include "daemon/session/sequence_replies.h"
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
@@ -40,22 +41,6 @@ absl::Status CheckFds(const ControlHeader& header, const std::vector<UniqueFd>& 
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_fds",
                    fmt::format("{} descriptors came with a message that announces {}", fds.size(),
                                header.num_fds));
-}
-
-bool IsOfOperator(const Request& request) {
-  return std::holds_alternative<ListSequencesRequest>(request) ||
-         std::holds_alternative<AbortStreamsRequest>(request) ||
-         std::holds_alternative<DrainRequest>(request) ||
-         std::holds_alternative<DumpSessionRequest>(request);
-}
-
-// True for the requests that a joined rank may make.
-bool IsForMembers(const Request& request) {
-  return std::holds_alternative<RegisterRegionRequest>(request) ||
-         std::holds_alternative<RegisterDeviceRegionRequest>(request) ||
-         std::holds_alternative<UnregisterRegionRequest>(request) ||
-         std::holds_alternative<BindTensorRequest>(request) ||
-         std::holds_alternative<GiveUpRequest>(request);
 }
 
 }  // namespace
@@ -88,6 +73,10 @@ ControlService::Answer ControlService::AnswerWith(uint32_t request_id,
     answer.error_code = ErrorCodeOf(reply.status());
     reply = Reply(MakeErrorReply(reply.status()));
   }
+  if (const auto* const many = std::get_if<SequencesReply>(&*reply)) {
+    answer.error_code = many->code;
+  }
+  if (answer.error_code != SPECD_OK && session_ != nullptr) session_->CountRefusal();
   if (std::holds_alternative<HelloReply>(*reply)) answer.fd = session_->segment().fd();
   made_ = MadeBy(request_id, *reply);
   absl::StatusOr<std::vector<uint8_t>> encoded = EncodeReply(*reply, request_id);
@@ -138,11 +127,12 @@ absl::Status ControlService::NotHere() {
 }
 
 absl::Status ControlService::CheckOpens(const Request& request) const {
-  const bool opens = std::holds_alternative<HelloRequest>(request) ||
-                     std::holds_alternative<OpenSequenceRequest>(request) ||
-                     std::holds_alternative<OpenSequencesRequest>(request) ||
-                     std::holds_alternative<ForkSequenceRequest>(request);
-  return opens && host_.check_opens ? host_.check_opens() : absl::OkStatus();
+  const bool opens = OpensSequences(request);
+  if (host_.check_opens && (opens || std::holds_alternative<HelloRequest>(request))) {
+    if (absl::Status status = host_.check_opens(); !status.ok()) return status;
+  }
+  return opens ? session_->opening_rate().Check(session_->options().clock->NowNs())
+               : absl::OkStatus();
 }
 
 absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
@@ -150,7 +140,15 @@ absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vect
   if (IsOfOperator(request) && !greeted && host_.operate) return host_.operate(request);
   if (absl::Status status = CheckTurn(request); !status.ok()) return status;
   if (absl::Status status = CheckOpens(request); !status.ok()) return status;
-  return std::visit([this, &fds](const auto& body) { return On(body, fds); }, request);
+  absl::StatusOr<Reply> reply =
+      std::visit([this, &fds](const auto& body) { return On(body, fds); }, request);
+  // An opening that was refused has taken the daemon's time, too.
+  if (OpensSequences(request)) {
+    const uint64_t count = reply.ok() ? MadeBy(0, *reply).sequences.size() : 0;
+    const SessionOptions& options = session_->options();
+    session_->opening_rate().Count(std::max<uint64_t>(count, 1), options.clock->NowNs());
+  }
+  return reply;
 }
 
 absl::StatusOr<Reply> ControlService::On(const HelloRequest& request, std::vector<UniqueFd>&) {

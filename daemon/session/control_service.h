@@ -95,6 +95,7 @@ class ControlService {
   absl::StatusOr<Reply> On(const AbortStreamsRequest&, std::vector<UniqueFd>&) { return NotHere(); }
   absl::StatusOr<Reply> On(const DrainRequest&, std::vector<UniqueFd>&) { return NotHere(); }
   absl::StatusOr<Reply> On(const DumpSessionRequest&, std::vector<UniqueFd>&) { return NotHere(); }
+  absl::StatusOr<Reply> On(const ListSessionsRequest&, std::vector<UniqueFd>&) { return NotHere(); }
   static absl::Status NotHere();
   absl::StatusOr<Reply> On(const GiveUpRequest& request, std::vector<UniqueFd>& fds);
   absl::Status CheckTurn(const Request& request) const;

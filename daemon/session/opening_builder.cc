@@ -91,7 +91,10 @@ absl::Status OpeningBuilder::PreparePending(const std::string& request_id,
     if (absl::Status status = CheckRequestId(names[i]); !status.ok()) return status;
     BuiltSequence built;
     built.sequence.handle = history.handle;
-    built.sequence.phase = SequencePhase::kPending;
+    // One that was aborted at another daemon, before it was open, never begins.
+    const bool is_withdrawn = history.finish_reason == FinishReason::kAbort;
+    built.sequence.phase = is_withdrawn ? SequencePhase::kWithdrawn : SequencePhase::kPending;
+    if (is_withdrawn) built.sequence.finish_reason = FinishReason::kAbort;
     built.sequence.method = SequenceMethod(*params);
     built.sequence.seed = params->seed + i;
     built.sequence.kept_tokens = static_cast<uint32_t>(history.outputs.size());

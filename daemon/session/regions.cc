@@ -8,12 +8,6 @@
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
-namespace {
-
-constexpr size_t kHostRegionsMax = 16;
-
-}  // namespace
-
 absl::StatusOr<uint32_t> Regions::Register(UniqueFd fd, uint64_t size_bytes) {
   absl::StatusOr<Region> region = Region::Import(std::move(fd), size_bytes, session_.has_faulted);
   if (!region.ok()) return region.status();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -19,6 +20,9 @@
 #include "ipc/memory/region.h"
 
 namespace specd {
+
+// At a time, of one engine or one rank. Each keeps its descriptor.
+inline constexpr size_t kHostRegionsMax = 16;
 
 class Regions {
  public:

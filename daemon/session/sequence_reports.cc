@@ -8,6 +8,7 @@ namespace {
 uint32_t ReasonWordOf(const Sequence& sequence) {
   if (sequence.phase == SequencePhase::kPending) return SequenceState::kPending;
   if (sequence.phase == SequencePhase::kFailed) return SequenceState::kFailed;
+  if (sequence.phase == SequencePhase::kWithdrawn) return SequenceState::kWithdrawn;
   return static_cast<uint32_t>(sequence.finish_reason);
 }
 

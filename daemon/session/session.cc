@@ -100,7 +100,10 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Create(const SessionOptions& o
 
 Session::Session(const SessionOptions& options, SessionBudget budget, Segment segment,
                  std::unique_ptr<Verifier> verifier)
-    : state_(options, std::move(segment), std::move(verifier), std::move(budget)),
+    : opening_rate_({.per_second = options.openings_per_second,
+                     .num_free = options.origin.owner != 0 ? options.limits.max_sequences : 0}),
+      attached_ns_(options.clock->NowNs()),
+      state_(options, std::move(segment), std::move(verifier), std::move(budget)),
       memory_(&state_),
       ranks_(&state_, &memory_),
       sequences_(&state_),
@@ -115,6 +118,24 @@ Session::Session(const SessionOptions& options, SessionBudget budget, Segment se
 }
 
 Session::~Session() { EndAll(); }
+
+SessionUse Session::Use() {
+  const SessionLimits& limits = state_.options.limits;
+  SessionUse use = {.age_ns = state_.options.clock->NowNs() - attached_ns_,
+                    .sequences_max = limits.max_sequences,
+                    .rounds_max = limits.ring_depth,
+                    .openings = opening_rate_.num_opened(),
+                    .openings_per_second_max = opening_rate_.per_second(),
+                    .refusals = num_refusals_.load(std::memory_order_relaxed)};
+  if (state_.memory != nullptr) {
+    use.memory_bytes = state_.memory->taken_bytes();
+    use.memory_bytes_max = state_.memory->bytes_max();
+  }
+  MutexLock lock(&state_.mutex);
+  use.sequences = state_.verifier->sequences().num_taken();
+  use.rounds = state_.channel.CountInFlight();
+  return use;
+}
 
 void Session::StartTrace(const VerifierOptions& options, MemoryShare memory) {
   MutexLock lock(&state_.mutex);

@@ -7,6 +7,7 @@
 // queue. SessionMemory, SessionRanks, SessionSequences, SessionRounds and SessionCalls do the work.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/session/join_token.h"
+#include "daemon/session/opening_rate.h"
 #include "daemon/session/regions.h"
 #include "daemon/session/session_calls.h"
 #include "daemon/session/session_memory.h"
@@ -24,6 +26,7 @@
 #include "daemon/session/session_rounds.h"
 #include "daemon/session/session_sequences.h"
 #include "daemon/session/session_state.h"
+#include "daemon/session/session_use.h"
 #include "daemon/session/tensor_role.h"
 #include "ipc/base/unique_fd.h"
 
@@ -88,6 +91,11 @@ class Session {
   }
   uint32_t AbortMatching(const SequenceFilter& filter) { return sequences_.AbortMatching(filter); }
   uint32_t CountRunning() { return sequences_.CountRunning(); }
+  SessionUse Use() ABSL_LOCKS_EXCLUDED(state_.mutex);
+  // Openings are asked for, and counted, by whoever answers the engine's messages.
+  OpeningRate& opening_rate() { return opening_rate_; }
+  // A message of the engine was refused.
+  void CountRefusal() { num_refusals_.fetch_add(1, std::memory_order_relaxed); }
   // The engine. Set once, before another thread knows the session.
   void SetClient(SessionClient client) { client_ = std::move(client); }
   const SessionClient& client() const { return client_; }
@@ -187,6 +195,9 @@ class Session {
       ABSL_LOCKS_EXCLUDED(state_.mutex);
 
   SessionClient client_;
+  OpeningRate opening_rate_;
+  std::atomic<uint64_t> num_refusals_{0};  // a sum that orders nothing
+  const int64_t attached_ns_;
   SessionState state_;
   SessionMemory memory_;
   SessionRanks ranks_;

@@ -218,7 +218,8 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
 void SessionSequences::Announce(const SequenceInfo& info, AnnouncedSequence opening) {
   const SequenceHandle handle = info.handle;
   opening.stream.opened_ns = state_.options.clock->NowNs();
-  if (IsPending(handle)) {
+  const SequencePhase phase = state_.verifier->Find(handle)->phase;
+  if (phase == SequencePhase::kPending || phase == SequencePhase::kWithdrawn) {
     streams_[SlotOf(handle)] = std::move(opening.stream);
     return WriteState(*state_.verifier->Find(handle));
   }

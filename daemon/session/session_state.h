@@ -58,6 +58,7 @@ struct SessionOptions {
   // nothing is metered.
   RoundMeters* meters = nullptr;
   SessionOrigin origin = {};
+  uint32_t openings_per_second = 0;  // 0: not bounded
 };
 
 // The budget of a session, and the bytes that the session itself has taken from it.

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -89,6 +90,8 @@ absl::Status TornFile(const std::string& path, uint64_t size_bytes, std::string_
 absl::StatusOr<FileWriter> FileWriter::Create(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return FileError(path, "make the file", errno);
+  (void)flock(fd.get(),
+              LOCK_EX | LOCK_NB);  // a file system without locks has the file all the same
   return FileWriter(std::move(fd), path);
 }
 

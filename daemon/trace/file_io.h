@@ -32,7 +32,8 @@ inline bool IsTornFile(const absl::Status& status) { return absl::IsDataLoss(sta
 // FileWriter appends to one file. After an error every call returns that error.
 class FileWriter {
  public:
-  // Makes the file, which must not exist yet, readable for its owner only.
+  // Makes the file, which must not exist yet, readable for its owner only, and holds a lock on it
+  // (flock) while it is open: other processes then see that it is being written.
   static absl::StatusOr<FileWriter> Create(const std::string& path);
   // REQUIRES: the descriptor stands at the beginning of an empty file, or is a pipe.
   FileWriter(UniqueFd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}

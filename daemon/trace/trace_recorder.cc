@@ -123,6 +123,7 @@ void TraceRecorder::Stop() {
 // ---- the thread
 
 void TraceRecorder::Run() {
+  shelf_.Adopt();
   int64_t tick_ns = options_.clock->NowNs();
   bool stops = false;
   while (!stops) {

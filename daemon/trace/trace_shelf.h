@@ -1,9 +1,12 @@
-// TraceShelf names the files of a process's trace and bounds their sum and their number.
+// TraceShelf names the files of a process's trace and bounds the sum and the number of files in its
+// folder.
 //
 // When finished files and open ones are more together than the bounds, the shelf deletes the oldest
 // finished ones, at once. The more sessions write, the earlier each of their files is full, so that
-// open files alone stay below the bound too. Files of other processes are never touched. One
-// thread: the writer's.
+// open files alone stay below the bound too. At the start it takes over the finished files that
+// earlier processes have left, so restarts leave no more files than one process. A file that
+// another process writes has a lock (FileWriter::Create) and is never touched. One thread: the
+// writer's.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +23,9 @@ namespace specd {
 class TraceShelf {
  public:
   explicit TraceShelf(const TraceOptions& options) : options_(options) {}
+
+  // Takes over the files of earlier processes, by their names. Call it once, first.
+  void Adopt();
 
   // DIR/specd-<UTC>-<pid>-s<session>-<n>.mcap and .rows; n is unique in this process.
   TraceFile::Paths NextPaths(uint64_t session_id);
@@ -48,7 +54,7 @@ class TraceShelf {
   void Trim();
 
   const TraceOptions options_;
-  std::deque<Finished> finished_;  // the oldest first
+  std::deque<Finished> finished_;  // the oldest first, those of earlier processes before
   uint64_t finished_bytes_ = 0;
   std::unordered_map<uint64_t, uint64_t> open_;  // sizes by session
   uint64_t open_bytes_ = 0;

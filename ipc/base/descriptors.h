@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace specd {
 
@@ -17,5 +18,9 @@ inline constexpr size_t kReservedDescriptors = 300;
 enum class Peer { kEngine, kSubscriber };
 
 bool IsReservedFrom(Peer peer, int fd);
+
+// The lowest limit of open files at which an engine's descriptor number `count` is not reserved,
+// counted from 1.
+uint64_t LimitWithRoomFor(uint64_t count);
 
 }  // namespace specd

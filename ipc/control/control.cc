@@ -74,6 +74,7 @@ constexpr NamedType kNames[] = {
     {ControlType::kAbortStreams, "AbortStreams"},
     {ControlType::kDrain, "Drain"},
     {ControlType::kDumpSession, "DumpSession"},
+    {ControlType::kListSessions, "ListSessions"},
     {ControlType::kHelloReply, "HelloReply"},
     {ControlType::kRegionReply, "RegionReply"},
     {ControlType::kSequenceReply, "SequenceReply"},
@@ -88,6 +89,7 @@ constexpr NamedType kNames[] = {
     {ControlType::kAbortedReply, "AbortedReply"},
     {ControlType::kDrainReply, "DrainReply"},
     {ControlType::kSessionTraceReply, "SessionTraceReply"},
+    {ControlType::kSessionListReply, "SessionListReply"},
 };
 
 // Null: there is no such type.

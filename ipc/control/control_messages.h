@@ -27,7 +27,7 @@ namespace specd {
 
 struct HelloRequest {
   static constexpr ControlType kType = ControlType::kHello;
-  std::string name;     // shown in the daemon's log
+  std::string name;     // in logs and specctl
   std::string version;  // the library's version
   uint32_t pid = 0;
   SessionLimits limits;
@@ -338,9 +338,9 @@ using Request =
                  ForkSequenceRequest, GetStatsRequest, RegisterDeviceRegionRequest,
                  UnregisterRegionRequest, GetGroupRequest, JoinRequest, DumpTraceRequest,
                  OpenSequencesRequest, GiveUpRequest, GetOpeningRequest, ListSequencesRequest,
-                 AbortStreamsRequest, DrainRequest, DumpSessionRequest>;
+                 AbortStreamsRequest, DrainRequest, DumpSessionRequest, ListSessionsRequest>;
 using Reply = std::variant<HelloReply, RegionReply, SequenceReply, OkReply, ErrorReply, StatsReply,
                            GroupReply, JoinReply, TraceReply, SequencesReply, SequenceListReply,
-                           AbortedReply, DrainReply, SessionTraceReply>;
+                           AbortedReply, DrainReply, SessionTraceReply, SessionListReply>;
 
 }  // namespace specd

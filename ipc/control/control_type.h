@@ -30,6 +30,7 @@ enum class ControlType : uint16_t {
   kAbortStreams = 19,
   kDrain = 20,
   kDumpSession = 21,
+  kListSessions = 22,
 
   kHelloReply = 101,
   kRegionReply = 102,
@@ -45,6 +46,7 @@ enum class ControlType : uint16_t {
   kAbortedReply = 112,
   kDrainReply = 113,
   kSessionTraceReply = 114,
+  kSessionListReply = 115,
 };
 
 // A message leaves the field out if the field is empty or 0. Its reader then keeps that value.

@@ -82,6 +82,13 @@ struct DumpSessionRequest {
   }
 };
 
+// Asks for the engines that are attached.
+struct ListSessionsRequest {
+  static constexpr ControlType kType = ControlType::kListSessions;
+  template <class Self, class F>
+  static void Fields(Self&, F&&) {}
+};
+
 // Answers ListSequences. Each list has one element for each sequence.
 struct SequenceListReply {
   static constexpr ControlType kType = ControlType::kSequenceListReply;
@@ -122,6 +129,47 @@ struct SequenceListReply {
     f("more", self.more);
     f("next_session", self.next_session);
     f("next_slot", self.next_slot);
+  }
+};
+
+// Answers ListSessions. Each list has one element for each session, and a bound that is 0 is none.
+struct SessionListReply {
+  static constexpr ControlType kType = ControlType::kSessionListReply;
+  std::vector<uint64_t> sessions;
+  std::vector<int32_t> uids;
+  std::vector<int32_t> pids;          // as the daemon sees the processes; 0: it does not
+  std::vector<std::string> programs;  // the processes' names (comm)
+  std::vector<std::string> clients;   // the names that they gave themselves
+  std::vector<std::string> profiles;
+  std::vector<uint64_t> ages_ms;  // since they attached
+  std::vector<uint64_t> memory_bytes;
+  std::vector<uint64_t> memory_bytes_max;
+  std::vector<uint64_t> sequences;  // that are open
+  std::vector<uint64_t> sequences_max;
+  std::vector<uint64_t> rounds;  // in flight, calls included
+  std::vector<uint64_t> rounds_max;
+  std::vector<uint64_t> openings;  // of sequences, since they attached
+  std::vector<uint64_t> openings_per_second_max;
+  std::vector<uint64_t> refusals;  // messages that were answered with an error
+
+  template <class Self, class F>
+  static void Fields(Self& self, F&& f) {
+    f("sessions", self.sessions, kListedMax);
+    f("uids", self.uids, kListedMax);
+    f("pids", self.pids, kListedMax);
+    f("programs", self.programs, kListedMax);
+    f("clients", self.clients, kListedMax);
+    f("profiles", self.profiles, kListedMax);
+    f("ages_ms", self.ages_ms, kListedMax);
+    f("memory_bytes", self.memory_bytes, kListedMax);
+    f("memory_bytes_max", self.memory_bytes_max, kListedMax);
+    f("sequences", self.sequences, kListedMax);
+    f("sequences_max", self.sequences_max, kListedMax);
+    f("rounds", self.rounds, kListedMax);
+    f("rounds_max", self.rounds_max, kListedMax);
+    f("openings", self.openings, kListedMax);
+    f("openings_per_second_max", self.openings_per_second_max, kListedMax);
+    f("refusals", self.refusals, kListedMax);
   }
 };
 

@@ -217,6 +217,13 @@ bool DaemonChannel::HasSubmission() {
   return completions_.State(reserved_) != RingState::kFull;
 }
 
+uint32_t DaemonChannel::CountInFlight() const {
+  const uint32_t depth = segment_->limits().ring_depth;
+  uint32_t waiting = 0;
+  while (waiting < depth && submissions_.State(waiting) == RingState::kReady) ++waiting;
+  return reserved_ + waiting;
+}
+
 bool DaemonChannel::IsHeld() const {
   return fault_ == ChannelFault::kNone && submissions_.State() == RingState::kReady && !HasRows();
 }

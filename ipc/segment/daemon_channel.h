@@ -55,6 +55,8 @@ class DaemonChannel {
   // Returns true if Take would find a submission that it can answer, or a fault that is not yet
   // known. After a fault it returns false, so that a thread that serves several sessions can sleep.
   bool HasSubmission();
+  // The submissions that have no answer, as far as the engine's ring is in order.
+  uint32_t CountInFlight() const;
   // Tells whether the oldest submission waits for its rows. No bell rings when the rows are ready.
   bool IsHeld() const;
   // Tells whether the engine has marked the draft tokens by slot of the submission that Take would

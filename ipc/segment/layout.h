@@ -230,13 +230,14 @@ struct ResultRecord {
 // queue nor wait.
 struct SequenceState {
   uint32_t generation = 0;     // of the slot's present sequence; 0: the slot is empty
-  uint32_t finish_reason = 0;  // SPECD_FINISH_..., or one of the two below; 0 while it runs
+  uint32_t finish_reason = 0;  // SPECD_FINISH_..., or one of the three below; 0 while it runs
   uint32_t kept_tokens = 0;    // valid once finished: tokens beyond this number are void
   bool end_moved = false;      // a stop string has moved the end
 
   // Values of finish_reason for a sequence that has a slot, and is not open yet or never will be.
   static constexpr uint32_t kPending = 5;
   static constexpr uint32_t kFailed = 6;
+  static constexpr uint32_t kWithdrawn = 7;  // aborted before it was open
 
   friend bool operator==(const SequenceState&, const SequenceState&) = default;
 };

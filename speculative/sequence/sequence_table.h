@@ -31,8 +31,8 @@ constexpr uint32_t NextGeneration(uint32_t generation) {
 }
 
 // A pending sequence has its slot and its seed, and nothing else before Verifier::Fill. If that
-// fails, it has finished with an error.
-enum class SequencePhase : uint8_t { kOpen, kPending, kFailed };
+// fails, it has finished with an error. If it is aborted before, it is withdrawn and never filled.
+enum class SequencePhase : uint8_t { kOpen, kPending, kFailed, kWithdrawn };
 
 // One sequence. Members that are constant after opening come first, then those that rounds change.
 // A copy is independent.

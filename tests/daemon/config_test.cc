@@ -207,6 +207,26 @@ TEST_SUITE("unit") {
     CHECK(Says(set(65'536, 4097), "compile_mib = 4097"));
     CHECK(Says(set(65'535, 4096), "compile_mib = 4096 is more than a sixteenth"));
   }
+
+  TEST_CASE("what one engine may have is bounded by flags, and by the protocol") {
+    DaemonConfig config;
+    CHECK(config.session.sequences == 65536);
+    CHECK(config.session.rounds == 64);
+    CHECK(
+        SetSessionBounds({.sequences = 64, .rounds = 4, .openings_per_second = 100}, &config).ok());
+    CHECK(config.session.openings_per_second == 100);
+    SessionLimits asked{.max_sequences = 64, .ring_depth = 4};
+    CHECK(CheckSessionBounds(config.session, asked).ok());
+    asked.ring_depth = 8;
+    CHECK(Says(CheckSessionBounds(config.session, asked), "ring_depth = 8"));
+    CHECK(Says(CheckSessionBounds(config.session, asked), "--session_rounds=8"));
+    asked = {.max_sequences = 65, .ring_depth = 4};
+    CHECK(Says(CheckSessionBounds(config.session, asked), "--session_sequences=65"));
+    CHECK(Says(SetSessionBounds({.sequences = 0, .rounds = 4}, &config), "sequences = 0"));
+    CHECK(Says(SetSessionBounds({.sequences = 1, .rounds = 65}, &config), "1 .. 64"));
+    CHECK(Says(SetSessionBounds({.sequences = 1, .rounds = 1, .openings_per_second = -1}, &config),
+               "openings_per_second = -1"));
+  }
 }
 
 }  // namespace

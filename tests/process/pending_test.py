@@ -232,6 +232,12 @@ class AttachedPendingTest(PendingCase, ProcessTest):
         self.daemon()
         after = self.tokens(open_one, 2)
         self.assertEqual(slow_ones[-1].state().finish_reason, "abort")
+        # Bug: the next daemon gave it a stream, whose opening and end went out to subscribers.
+        listed = self.run_to_end("specctl", "list", "--json", f"--specd=unix:{self.socket}").stdout
+        withdrawn = [(each["state"], each["stream"]) for each in json.loads(listed)["sequences"]
+                     if each["request_id"] == slow_ones[-1].request_id]
+        self.assertEqual(withdrawn, [("aborted", 0)])
+        slow_ones[-1].close()
         self.assertTrue(slow_ones[0].await_open())
         twin = engine.open(specd.SamplingParams(seed=4))
         self.assertEqual(self.tokens(twin, 2) + self.tokens(twin, 2), before + after)

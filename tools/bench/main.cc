@@ -11,6 +11,7 @@
 
 #include "daemon/base/command_line.h"
 #include "tools/bench/suite.h"
+#include "tools/terminal/terminal.h"
 
 namespace specd::bench {
 namespace {
@@ -69,8 +70,7 @@ std::vector<Flag> TableOf(const Suite& suite) {
 }
 
 int Fail(int exit_code, std::string_view message) {
-  fmt::print(stderr, "specd-bench: {}\n", message);
-  return exit_code;
+  return FailAs("specd-bench", exit_code, message);
 }
 
 int RunSuite(const Suite& suite, const Flags& flags, const std::string& command) {

@@ -29,6 +29,7 @@
 #include "tools/http/say.h"
 #include "tools/http/site.h"
 #include "tools/http/text_hub.h"
+#include "tools/terminal/terminal.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:9464",
           "a numeric address with a port, or unix:/PATH; other than loopback and a path need a "
@@ -71,10 +72,7 @@ constexpr char kUsage[] =
     "  curl --fail http://127.0.0.1:9464/ready\n\n"
     "Exit status: 0; 1 if the address cannot be listened to; 2 for a wrong command line.";
 
-int Fail(int code, std::string_view message) {
-  Say(message);
-  return code;
-}
+int Fail(int code, std::string_view message) { return FailAs("specd-http", code, message); }
 
 absl::Status Outside(std::string_view flag, uint64_t value, std::string_view range) {
   return absl::InvalidArgumentError(fmt::format("{} = {} is outside {}", flag, value, range));

@@ -28,7 +28,7 @@ ABSL_FLAG(std::string, counters, "/run/specd/specd.sock.counters",
           "the daemon's counters file; unless its --counters names another, it lies beside the "
           "socket, with the suffix .counters");
 ABSL_FLAG(std::string, specd, "unix:/run/specd/specd.sock",
-          "list, show, abort, abort-all, drain, trace: the daemon's socket");
+          "sessions, list, show, abort, abort-all, drain, trace: the daemon's socket");
 ABSL_FLAG(bool, json, false, "print JSON: one object; top: one for each look");
 ABSL_FLAG(bool, ids, false, "list: print the request ids alone, one a line");
 ABSL_FLAG(uint64_t, stream, 0, "show, abort: the number of a stream, in place of a request id");
@@ -44,6 +44,7 @@ constexpr char kUsage[] =
     "Over the daemon's socket (--specd=unix:PATH), as root or the daemon's user for all "
     "sequences,\n"
     "as any other user who is served for those of his own engines:\n\n"
+    "  specctl sessions         list the engines, with what each has of what it may have\n"
     "  specctl list             list the open sequences (--ids: their request ids alone)\n"
     "  specctl show ID...       print parameters and counters of one (or --stream=N)\n"
     "  specctl abort ID...      end requests (or --stream=N)\n"
@@ -156,12 +157,12 @@ struct DaemonCommand {
   int (*run)(const OperateOptions& options);
   bool takes_ids = false;
 };
-constexpr DaemonCommand kDaemonCommands[] = {{"list", &List},         {"show", &Show, true},
-                                             {"abort", &Abort, true}, {"abort-all", &AbortAll},
-                                             {"drain", &Drain},       {"trace", &DumpTraces}};
+constexpr DaemonCommand kDaemonCommands[] = {
+    {"sessions", &Sessions},  {"list", &List},   {"show", &Show, true}, {"abort", &Abort, true},
+    {"abort-all", &AbortAll}, {"drain", &Drain}, {"trace", &DumpTraces}};
 
 constexpr char kAllCommands[] =
-    "list, show, abort, abort-all, drain, trace, stats, top, metrics or describe";
+    "sessions, list, show, abort, abort-all, drain, trace, stats, top, metrics or describe";
 
 int RunDaemonCommand(const DaemonCommand& command, const std::vector<char*>& words) {
   OperateOptions options{.socket = {},

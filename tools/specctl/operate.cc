@@ -15,6 +15,7 @@
 #include "ipc/base/unique_fd.h"
 #include "tools/specctl/daemon_link.h"
 #include "tools/specctl/sequence_list.h"
+#include "tools/specctl/session_list.h"
 #include "tools/terminal/terminal.h"
 
 namespace specd::ctl {
@@ -55,6 +56,14 @@ absl::StatusOr<std::vector<ListedSequence>> Ask(const std::string& socket,
   }
 }
 
+absl::StatusOr<SessionListReply> AskSessions(const std::string& socket) {
+  absl::StatusOr<SessionListReply> reply =
+      AskDaemon<SessionListReply>(socket, ListSessionsRequest{});
+  if (!reply.ok()) return reply.status();
+  if (absl::Status status = CheckSessions(*reply); !status.ok()) return status;
+  return reply;
+}
+
 // The requests that the command line names, one message each.
 template <class Request>
 std::vector<Request> Named(const OperateOptions& options) {
@@ -84,11 +93,7 @@ void PrintAll(const std::vector<ListedSequence>& all, std::string_view key) {
 
 }  // namespace
 
-int Fail(int status, std::string_view message) {
-  std::fflush(stdout);
-  fmt::print(stderr, "specctl: {}\n", SafeText(message));
-  return status;
-}
+int Fail(int status, std::string_view message) { return FailAs("specctl", status, message); }
 
 int List(const OperateOptions& options) {
   const absl::StatusOr<std::vector<ListedSequence>> all = Ask(options.socket, {});
@@ -99,6 +104,17 @@ int List(const OperateOptions& options) {
     for (const ListedSequence& each : *all) fmt::print("{}\n", SafeText(each.request_id));
   } else {
     PrintSequences(*all, Paint(IsColourful(STDOUT_FILENO)), stdout);
+  }
+  return Finish();
+}
+
+int Sessions(const OperateOptions& options) {
+  const absl::StatusOr<SessionListReply> engines = AskSessions(options.socket);
+  if (!engines.ok()) return FailWith(engines.status());
+  if (options.json) {
+    fmt::print("{}", SessionsJson(*engines));
+  } else {
+    PrintSessions(*engines, Paint(IsColourful(STDOUT_FILENO)), stdout);
   }
   return Finish();
 }
@@ -116,8 +132,11 @@ int Show(const OperateOptions& options) {
   if (options.json) {
     PrintAll(all, "sequences");
   } else {
+    const absl::StatusOr<SessionListReply> engines = AskSessions(options.socket);
+    if (!engines.ok()) return FailWith(engines.status());
     for (const ListedSequence& each : all) {
-      PrintSequence(each, Paint(IsColourful(STDOUT_FILENO)), stdout);
+      PrintSequence(each, LimitsOf(*engines, each.session), Paint(IsColourful(STDOUT_FILENO)),
+                    stdout);
     }
   }
   const int written = Finish();

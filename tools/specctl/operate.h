@@ -1,5 +1,5 @@
-// The functions here are specctl's commands that ask a daemon: they list and end its sequences,
-// drain it, and write its traces.
+// The functions here are specctl's commands that ask a daemon: they list its engines and its
+// sequences, end these, drain it, and write its traces.
 //
 // Each prints its answer and returns the exit status. A daemon answers by the user who asks.
 #pragma once
@@ -25,6 +25,7 @@ struct OperateOptions {
 };
 
 int List(const OperateOptions& options);
+int Sessions(const OperateOptions& options);
 int Show(const OperateOptions& options);
 int Abort(const OperateOptions& options);
 int AbortAll(const OperateOptions& options);

@@ -145,7 +145,9 @@ void PrintSequences(const std::vector<ListedSequence>& sequences, Paint paint, s
   }
 }
 
-void PrintSequence(const ListedSequence& sequence, Paint paint, std::FILE* out) {
+void PrintSequence(const ListedSequence& sequence,
+                   const std::vector<std::pair<std::string, std::string>>& limits, Paint paint,
+                   std::FILE* out) {
   using Align = TextTable::Align;
   fmt::print(out, "{}\n", paint(Colour::kBold, SafeText(sequence.request_id)));
   TextTable table({{"what", Align::kLeft}, {"value", Align::kLeft}}, paint, out);
@@ -162,6 +164,7 @@ void PrintSequence(const ListedSequence& sequence, Paint paint, std::FILE* out) 
   add("rounds with tokens", std::to_string(sequence.rounds));
   add("accepted draft tokens",
       fmt::format("{} ({:.2f} per round)", sequence.accepted, PerRound(sequence)));
+  for (const auto& [name, text] : limits) add(name, text);
   add("method", sequence.method);
   for (const auto& [name, value] : PairsOf(sequence.params)) add(SafeText(name), SafeText(value));
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ipc/control/control.h"
@@ -45,8 +46,10 @@ std::string AgeText(uint64_t age_ms);
 std::string JsonText(std::string_view text);
 
 void PrintSequences(const std::vector<ListedSequence>& sequences, Paint paint, std::FILE* out);
-// All that is known of one, a line each.
-void PrintSequence(const ListedSequence& sequence, Paint paint, std::FILE* out);
+// All that is known of one, a line each; `limits` are those of its engine (session_list.h).
+void PrintSequence(const ListedSequence& sequence,
+                   const std::vector<std::pair<std::string, std::string>>& limits, Paint paint,
+                   std::FILE* out);
 std::string SequenceJson(const ListedSequence& sequence);
 
 }  // namespace specd::ctl

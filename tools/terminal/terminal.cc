@@ -72,6 +72,12 @@ std::string SafeText(std::string_view text) {
   return safe;
 }
 
+int FailAs(std::string_view program, int status, std::string_view message) {
+  std::fflush(stdout);
+  fmt::print(stderr, "{}: {}\n", program, SafeText(message));
+  return status;
+}
+
 std::string Paint::operator()(Colour colour, std::string_view text) const {
   if (!is_on_ || colour == Colour::kNone) return std::string(text);
   return fmt::format("{}{}\x1b[0m", CodeOf(colour), text);

@@ -30,6 +30,9 @@ class Paint {
 // \x.., so that names from a trace cannot steer the terminal.
 std::string SafeText(std::string_view text);
 
+// Prints "PROGRAM: message" on stderr, after what was printed on stdout before; returns the status.
+int FailAs(std::string_view program, int status, std::string_view message);
+
 // One line on stderr, which each text replaces; nothing if stderr is no terminal.
 class Progress {
  public:

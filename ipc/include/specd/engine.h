@@ -30,7 +30,7 @@ typedef struct specd_options {
                        --threads instead */
   uint32_t stream_timeout_ms; /* how long a CUDA stream waits for its answer before the library
                                  releases it (stream_rounds.h); 1 .. 3600000, default 0 = 250 */
-  const char* name;           /* shown in the daemon's log, up to 64 bytes; default "engine" */
+  const char* name; /* in the daemon's log and specctl, up to 64 bytes; default "engine" */
   /* embedded:cuda: a cudaStream_t that the caller owns and that outlives the engine. Rounds run on
    * its device, after the work that is on it already and before later work. NULL (default): specd
    * makes a CUDA stream of its own. If this CUDA stream is capturing, specd_open returns

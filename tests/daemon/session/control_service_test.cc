@@ -382,6 +382,68 @@ TEST_SUITE("unit") {
     CHECK(header->type == ControlType::kErrorReply);
     CHECK(client.Code(RegisterRegionRequest{4096}, fd.get()) == SPECD_OK);
   }
+
+  // Bug: one engine opened as many sequences in a second as it liked.
+  TEST_CASE("service: openings beyond the rate are refused, and each kind of opening counts") {
+    Client client;
+    SessionOptions options;
+    options.identity = {3, 77};
+    options.limits = SessionFixture::kLimits;
+    options.profile = &client.fixture.profile;
+    options.clock = &client.fixture.clock;
+    options.names = &client.fixture.names;
+    options.openings_per_second = 3;
+    client.fixture.Attach(options, std::make_unique<ScriptedBackend>());
+    client.Attach();
+    OpenSequenceRequest open;
+    open.request_id = "two";
+    open.numbers = {{"n", 2.0}};
+    const Reply opened = client.Call(open);
+    REQUIRE(std::holds_alternative<SequenceReply>(opened));
+    const uint64_t source = std::get<SequenceReply>(opened).sequences.front();
+    CHECK(client.Code(ForkSequenceRequest{source, "fork", false, 0}) == SPECD_OK);
+    open.request_id = "more";
+    open.numbers = {};
+    const UniqueFd file(memfd_create("openings", MFD_CLOEXEC));
+    const std::pair<Request, int> refused[] = {{open, -1},
+                                               {ForkSequenceRequest{source, "x", false, 0}, -1},
+                                               {OpenSequencesRequest{1, 100, false}, file.get()}};
+    for (const auto& each : refused) {
+      const Reply reply = client.Call(each.first, each.second);
+      REQUIRE(std::holds_alternative<ErrorReply>(reply));
+      CHECK(std::get<ErrorReply>(reply).field == "session_openings_per_second");
+    }
+    // Other messages go on, and a later opening does.
+    CHECK(client.Code(GetStatsRequest{}) == SPECD_OK);
+    client.fixture.clock.AdvanceNs(1'000'000'000);
+    CHECK(client.Code(open) == SPECD_OK);
+    const SessionUse use = client.fixture.session->Use();
+    CHECK(use.openings == 4);
+    CHECK(use.refusals == 3);
+    CHECK(use.sequences == 4);
+    CHECK(use.sequences_max == 4);
+    CHECK(use.openings_per_second_max == 3);
+    // An opening that is refused for another reason counts as one.
+    client.fixture.clock.AdvanceNs(1'000'000'000);
+    for (int i = 0; i < 3; ++i) CHECK(client.Code(open) == SPECD_ERROR_INVALID_ARGUMENT);
+    CHECK(client.Code(open) == SPECD_ERROR_EXHAUSTED);
+  }
+
+  TEST_CASE("service: an operator sees the rounds in flight") {
+    Client client;
+    client.Attach();
+    client.fixture.BindRows();
+    const SequenceHandle handle = client.fixture.Open("s");
+    client.fixture.backend->script = {ScriptedOutcome{}, ScriptedOutcome{}};
+    CHECK(client.fixture.session->Use().rounds == 0);
+    CHECK(client.fixture.session->Use().rounds_max == 2);
+    for (const uint64_t count : {1, 2}) {
+      REQUIRE(client.fixture.Submit({handle}, count) == PushResult::kOk);
+      CHECK(client.fixture.session->Use().rounds == count);
+    }
+    REQUIRE(StepSession(client.fixture.session));
+    CHECK(client.fixture.session->Use().rounds == 1);
+  }
 }
 
 }  // namespace

@@ -49,6 +49,39 @@ TEST_SUITE("unit") {
     CHECK(StateOf(f, opening.sequences[0]) == SPECD_FINISH_NONE);
   }
 
+  // Bug: after an abort it was as one that had begun, so the next daemon gave it a stream.
+  TEST_CASE("pending opening: one that is aborted is withdrawn, here and at the next daemon") {
+    test::ConstrainedSession f;
+    const PendingOpening opening = OpenPending(*f.session);
+    const SequenceHandle handle = opening.sequences[0];
+    REQUIRE(f.session->AbortSequence(handle).ok());
+    CHECK(StateOf(f, handle) == SequenceState::kWithdrawn);
+    f.session->BuildPending(opening);
+    CHECK(StateOf(f, handle) == SequenceState::kWithdrawn);
+    REQUIRE(f.session->CloseSequence(handle).ok());
+
+    // The client asks the next daemon for it as for a pending one, with its end.
+    PreparedSequences prepared;
+    OpenRequest open;
+    open.resumed.finish_reason = FinishReason::kAbort;
+    REQUIRE(f.session->opening_builder()
+                .PreparePending("name", open.history(), &open.params, &prepared)
+                .ok());
+    size_t refused = 0;
+    const auto infos = f.session->OpenPrepared(std::move(prepared), &refused);
+    REQUIRE(infos.ok());
+    const SequenceHandle there = infos->front().handle;
+    CHECK(StateOf(f, there) == SequenceState::kWithdrawn);
+    CHECK(f.session->FindOpened(there).ok());
+    const auto listed = f.session->ListSequences({}, 0, 2);
+    REQUIRE(listed.size() == 1);
+    CHECK(listed[0].stream == 0);
+    CHECK(listed[0].finish_reason == FinishReason::kAbort);
+    SequenceHandle announced = 0;
+    TokenEvent event;
+    CHECK_FALSE(f.session->PopEvent(&announced, &event));
+  }
+
   TEST_CASE("pending opening: a history that no sequence can have is refused at once") {
     test::ConstrainedSession f;
     PreparedSequences prepared;

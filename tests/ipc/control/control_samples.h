@@ -87,7 +87,8 @@ inline std::vector<Request> SampleRequests() {
           AbortStreamsRequest{"req-1", 0, false},
           AbortStreamsRequest{"", 0, true},
           DrainRequest{},
-          DumpSessionRequest{4}};
+          DumpSessionRequest{4},
+          ListSessionsRequest{}};
 }
 
 // Every counter has another value, and the last one is the largest.
@@ -131,7 +132,23 @@ inline std::vector<Reply> SampleReplies() {
                         .next_slot = 3},
       AbortedReply{7},
       DrainReply{1, 2, 4711},
-      SessionTraceReply{3, "/t/b.mcap", 4, 5}};
+      SessionTraceReply{3, "/t/b.mcap", 4, 5},
+      SessionListReply{.sessions = {1, ~uint64_t{0}},
+                       .uids = {0, -1},
+                       .pids = {4711, 0},
+                       .programs = {"python3", ""},
+                       .clients = {"a", "b"},
+                       .profiles = {"", "qwen3"},
+                       .ages_ms = {8, 9},
+                       .memory_bytes = {10, 11},
+                       .memory_bytes_max = {12, 0},
+                       .sequences = {13, 14},
+                       .sequences_max = {15, 16},
+                       .rounds = {17, 18},
+                       .rounds_max = {19, 20},
+                       .openings = {21, 22},
+                       .openings_per_second_max = {0, 23},
+                       .refusals = {24, 25}}};
 }
 
 inline std::vector<uint8_t> MustEncode(const Request& request) {

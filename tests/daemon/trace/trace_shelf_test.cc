@@ -1,0 +1,114 @@
+// The files that earlier processes have left in the folder of a trace count in its bounds.
+#include "daemon/trace/trace_shelf.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "daemon/trace/file_io.h"
+#include "tests/daemon/trace/traced_session.h"
+
+namespace specd::test {
+namespace {
+
+using Names = std::set<std::string>;
+
+Names NamesIn(const std::string& directory) {
+  Names names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    names.insert(entry.path().filename());
+  }
+  return names;
+}
+
+// A file of an earlier process, written at this second.
+void Leave(const std::string& path, size_t size_bytes, int64_t second) {
+  std::ofstream(path) << std::string(size_bytes, 'x');
+  const timespec times[2] = {{second, 0}, {second, 0}};
+  REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+}
+
+TraceOptions OptionsFor(const TempDirectory& directory) {
+  TraceOptions options;
+  options.directory = directory.path();
+  return options;
+}
+
+std::string NameOf(int session) {
+  return "specd-20260101T000000Z-17-s" + std::to_string(session) + "-1";
+}
+
+TEST_SUITE("unit") {
+  // Bug: each daemon counted its own files, so a daemon that was restarted again and again filled
+  // the disk.
+  TEST_CASE("shelf: the oldest files of earlier processes go first") {
+    const TempDirectory directory;
+    TraceOptions options = OptionsFor(directory);
+    options.total_files = 3;
+    for (const int session : {4, 1, 3, 2}) {
+      Leave(directory.path() + "/" + NameOf(session) + ".mcap", 10, 1000 + session);
+      Leave(directory.path() + "/" + NameOf(session) + ".rows", 10, 1000);
+    }
+    TraceShelf shelf(options);
+    shelf.Adopt();
+    Names left;
+    for (const int session : {2, 3, 4}) {
+      left.insert(NameOf(session) + ".mcap");
+      left.insert(NameOf(session) + ".rows");
+    }
+    CHECK(NamesIn(directory.path()) == left);
+    CHECK(shelf.TakeDeleted() == 1);
+    // A new file takes the place of an old one.
+    shelf.SetOpen(9, 1);
+    CHECK(NamesIn(directory.path()).count(NameOf(2) + ".mcap") == 0);
+    CHECK(NamesIn(directory.path()).size() == 4);
+  }
+
+  TEST_CASE("shelf: rows of earlier processes count in the sum") {
+    const TempDirectory directory;
+    TraceOptions options = OptionsFor(directory);
+    options.total_bytes = 250;
+    for (const int session : {1, 2, 3}) {
+      Leave(directory.path() + "/" + NameOf(session) + ".mcap", 20, 1000 + session);
+      Leave(directory.path() + "/" + NameOf(session) + ".rows", 100, 1000);
+    }
+    TraceShelf(options).Adopt();
+    CHECK(NamesIn(directory.path()) == Names{NameOf(2) + ".mcap", NameOf(2) + ".rows",
+                                             NameOf(3) + ".mcap", NameOf(3) + ".rows"});
+  }
+
+  TEST_CASE("shelf: files with other names, and those that are being written, stay") {
+    const TempDirectory directory;
+    TraceOptions options = OptionsFor(directory);
+    options.total_files = 1;
+    Names others = {"notes.txt",
+                    "specd-best.mcap",
+                    NameOf(1) + ".mcap.bak",
+                    NameOf(1) + "x.mcap",
+                    "old-" + NameOf(1) + ".mcap",
+                    "specd-20260101T000000Z-17-s-1.mcap"};
+    for (const std::string& name : others) Leave(directory.path() + "/" + name, 10, 1000);
+    const std::string written = directory.path() + "/" + NameOf(7) + ".mcap";
+    auto made = FileWriter::Create(written);
+    REQUIRE(made.ok());
+    std::optional<FileWriter> writer(*std::move(made));
+    Leave(directory.path() + "/" + NameOf(8) + ".mcap", 10, 2'000'000'000);
+    TraceShelf(options).Adopt();
+    others.insert({NameOf(7) + ".mcap", NameOf(8) + ".mcap"});
+    CHECK(NamesIn(directory.path()) == others);
+    // Its writer is gone: it is the older one of two.
+    REQUIRE(writer->Close().ok());
+    TraceShelf(options).Adopt();
+    others.erase(NameOf(7) + ".mcap");
+    CHECK(NamesIn(directory.path()) == others);
+  }
+}
+
+}  // namespace
+}  // namespace specd::test
