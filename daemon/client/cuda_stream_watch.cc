@@ -111,17 +111,19 @@ void CudaStreamWatch::Look(int64_t now_ns, bool daemon_gone) {
   if (released) Doorbell(&options_.segment->page()->completion_bell).Ring();
 }
 
+// The round may be claimed: the daemon ended before it could report what it confirmed. No other
+// thread writes the word now; Release orders it.
+void CudaStreamWatch::Abort(RoundWords* words, uint64_t number) const {
+  if (IsCompleted(*options_.segment, number)) return;
+  words->status.store(PackRoundEnd(number, RoundEnd::kAborted), std::memory_order_relaxed);
+}
+
 bool CudaStreamWatch::LookAt(Round* round, bool daemon_gone) {
   RoundWords* words = options_.segment->round_words(round->number);
   if (IsReleased(*words, round->number) || !AreRowsReady(*words, round->number)) return false;
   if (round->ready_ns < 0) round->ready_ns = awake_.now_ns();
   if (daemon_gone) {
-    if (!IsCompleted(*options_.segment, round->number)) {
-      // The round may be claimed: the daemon ended before it could report what it confirmed. No
-      // other thread writes the word now; Release orders it.
-      words->status.store(PackRoundEnd(round->number, RoundEnd::kAborted),
-                          std::memory_order_relaxed);
-    }
+    Abort(words, round->number);
   } else if (awake_.now_ns() - round->ready_ns < options_.timeout_ns ||
              Decide(words, round->number, RoundEnd::kAborted) != RoundEnd::kAborted) {
     return false;
@@ -142,6 +144,18 @@ void CudaStreamWatch::ReleaseAll(bool also_claimed) {
       words->status.store(PackRoundEnd(round.number, RoundEnd::kAborted),
                           std::memory_order_relaxed);
     }
+    Release(words, round.number);
+  }
+}
+
+void CudaStreamWatch::LetGo() {
+  Stop();
+  MutexLock lock(&mutex_);
+  for (const Round& round : rounds_) {
+    if (round.number == 0) continue;
+    RoundWords* words = options_.segment->round_words(round.number);
+    if (IsReleased(*words, round.number)) continue;
+    Abort(words, round.number);
     Release(words, round.number);
   }
 }

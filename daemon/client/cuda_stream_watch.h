@@ -57,6 +57,9 @@ class CudaStreamWatch {
   // round that it has claimed, after its last write. With also_claimed, such a round is called off
   // too.
   void ReleaseAll(bool also_claimed);
+  // The daemon is gone, and nothing looks at the rounds any more: stops the thread, and releases
+  // every CUDA stream. Rounds that the daemon has not answered are aborted.
+  void LetGo();
   // True if no CUDA stream will touch the words any more.
   bool HaveAllPassed();
 
@@ -72,6 +75,8 @@ class CudaStreamWatch {
   Round& RoundOf(uint64_t number) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return rounds_[(number - 1) & (options_.segment->limits().ring_depth - 1)];
   }
+  // The daemon is gone: the round is aborted, unless it was answered.
+  void Abort(RoundWords* words, uint64_t number) const;
   // True if a CUDA stream was released.
   bool LookAt(Round* round, bool daemon_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -1,11 +1,7 @@
 #include "daemon/client/engine.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -17,6 +13,7 @@
 #include "daemon/client/engine_device.h"
 #include "daemon/client/open_message.h"
 #include "daemon/client/opening_arguments.h"
+#include "daemon/client/sealed_memory.h"
 #include "daemon/client/struct_array.h"
 #include "daemon/session/device_regions.h"
 #include "ipc/base/available_memory.h"
@@ -24,36 +21,20 @@
 #include "speculative/sequence/sequence_table.h"
 
 namespace specd {
-namespace {
-
-absl::StatusOr<UniqueFd> MakeSealedMemfd(uint64_t size_bytes) {
-  UniqueFd fd(memfd_create("specd-rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) {
-    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "size_bytes", "no shared memory", errno);
-  }
-  // fallocate takes the pages now: a full machine is an error here and not a SIGBUS later.
-  const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
-  if (error != 0) {
-    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "size_bytes",
-                          fmt::format("size_bytes = {} of shared memory", size_bytes), error);
-  }
-  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return MakeErrnoError(SPECD_ERROR_INTERNAL, "size_bytes", "sealing", errno);
-  }
-  return fd;
-}
-
-}  // namespace
-
-absl::StatusOr<Reply> Engine::Ask(const Request& request, int fd) {
+template <class Attempt>
+auto Engine::Insist(const Attempt& attempt) -> decltype(attempt()) {
   for (;;) {
-    absl::StatusOr<Reply> reply = link_->Call(AtDaemon(request), fd, nullptr);
+    auto reply = attempt();
     if (reply.ok()) return reply;
     const absl::Status why = WhyUnanswered(reply.status());
     if (!link_->PeerGone() || !rounds_.MayPass(why)) return why;
     const absl::Status attached = reattachment_->Await(&rounds_.channel());
     if (!attached.ok()) return attached;
   }
+}
+
+absl::StatusOr<Reply> Engine::Ask(const Request& request, int fd) {
+  return Insist([&] { return link_->Call(AtDaemon(request), fd, nullptr); });
 }
 
 Request Engine::AtDaemon(const Request& request) const {
@@ -96,7 +77,7 @@ absl::Status Engine::Alloc(uint64_t size_bytes, specd_region* region) {
   if (size_bytes == 0 || size_bytes > (uint64_t{1} << 40)) {
     return Invalid("size_bytes", fmt::format("size_bytes = {} is outside 1 .. 2^40", size_bytes));
   }
-  // MakeSealedMemfd takes all pages, so the bytes of earlier calls are not available any more.
+  // MakeSealedMemory takes all pages, so the bytes of earlier calls are not available any more.
   const AvailableMemory available = FindAvailableMemory();
   if (size_bytes > available.bytes) {
     return MakeError(SPECD_ERROR_EXHAUSTED, "size_bytes",
@@ -104,7 +85,7 @@ absl::Status Engine::Alloc(uint64_t size_bytes, specd_region* region) {
                                  "free memory or raise the limit",
                                  size_bytes, available.bytes, available.bound_by));
   }
-  absl::StatusOr<UniqueFd> fd = MakeSealedMemfd(size_bytes);
+  absl::StatusOr<UniqueFd> fd = MakeSealedMemory(size_bytes);
   if (!fd.ok()) return fd.status();
   absl::StatusOr<Mapping> mapping = Mapping::Map(fd->get(), size_bytes, MapAccess::kReadWrite);
   if (!mapping.ok()) return mapping.status();
@@ -124,9 +105,12 @@ absl::Status Engine::ImportFd(int fd, uint64_t size_bytes, specd_region* region)
 }
 
 absl::Status Engine::ImportDevice(uint64_t address, uint64_t size_bytes, specd_region* region) {
-  if (absl::Status s = CheckCanTell("address", "device memory"); !s.ok()) return s;
-  return Note(link_->RegisterDevice(address, size_bytes), reinterpret_cast<void*>(address),
-              size_bytes, region);
+  absl::StatusOr<EngineLink::Registration> registered =
+      Insist([&] { return link_->RegisterDevice(address, size_bytes); });
+  if (registered.ok() && reattachment_ != nullptr) {
+    registered->region = reattachment_->record().AddDeviceRegion(*registered, address, size_bytes);
+  }
+  return Note(registered, reinterpret_cast<void*>(address), size_bytes, region);
 }
 
 absl::Status Engine::Lend(void* data, uint64_t size_bytes, specd_region* region) {
@@ -159,10 +143,6 @@ absl::Status Engine::Unregister(uint32_t region) {
 }
 
 absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
-  if (role == SPECD_DRAFT_MAP) {
-    // Its memory may be used for something else after the call.
-    if (absl::Status s = CheckCanTell("role", "a draft map"); !s.ok()) return s;
-  }
   const auto skip = skips_.find(tensor.region);
   const uint64_t skip_bytes = skip == skips_.end() ? 0 : skip->second.bytes;
   const absl::StatusOr<BindTensorRequest> request =
@@ -179,10 +159,17 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
                         ? "are in flight; poll for their completions, then bind"
                         : "were aborted, and the daemon has still to see that; try again later"));
   }
+  UniqueFd copy;
+  if (role == SPECD_DRAFT_MAP && reattachment_ != nullptr) {
+    // Its memory may be used for something else after the call.
+    absl::StatusOr<UniqueFd> copied = reattachment_->record().CopyMap(*request);
+    if (!copied.ok()) return copied.status();
+    copy = *std::move(copied);
+  }
   absl::Status status = ExplainSkip(Expect<OkReply>(Ask(*request)).status(), skip_bytes);
   if (!status.ok()) return status;
   rounds_.NoteBound(role, request->region >= DeviceRegions::kFirstId);
-  if (reattachment_ != nullptr) reattachment_->record().AddBinding(*request);
+  if (reattachment_ != nullptr) reattachment_->record().AddBinding(*request, std::move(copy));
   return status;
 }
 

@@ -90,6 +90,10 @@ class Engine {
   absl::Status CheckCanTell(const char* field, const char* what) const;
   // The request with the daemon's numbers of regions.
   Request AtDaemon(const Request& request) const;
+  // Calls attempt() until a daemon has answered, or none will: the present one, or with
+  // reconnect_ms one that comes after it.
+  template <class Attempt>
+  auto Insist(const Attempt& attempt) -> decltype(attempt());
   // Sends a request with a file descriptor beside it, if there is one, and waits for the reply.
   absl::StatusOr<Reply> Ask(const Request& request, int fd = -1);
   // The same status; if the daemon is gone, what became of the daemon.

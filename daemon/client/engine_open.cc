@@ -115,6 +115,7 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
     reattachment_ = std::make_unique<Reattachment>(link_.get(), segment_.get(), std::move(asked),
                                                    options.reconnect_ms);
     rounds_.ReattachBy(reattachment_.get());
+    reattachment_->OnGone([this] { rounds_.LetStreamsGo(); });
   }
   rounds_.channel().SetState(EngineState::kRunning);
 }

@@ -35,6 +35,10 @@ absl::Status CheckPollTimeout(int timeout_ms) {
   return Invalid("timeout_ms", fmt::format("timeout_ms = {} is less than -1", timeout_ms));
 }
 
+bool WasAborted(const CompletionView& view) {
+  return !view.results.empty() && view.results[0].status == RoundStatus::kAborted;
+}
+
 // Spinning takes a core from the engine or the daemon, unless there is one to spare.
 int64_t MaxSpinNs(int32_t spin_us) {
   constexpr int64_t kMaxSpinNs = 2'000'000;
@@ -58,10 +62,31 @@ EngineRounds::EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_t
       row_numbers_(segment->limits()) {}
 
 bool EngineRounds::CloseStreams(int64_t timeout_ns) {
+  for (Words& left : left_) {
+    if (!left.streams->Close(timeout_ns)) KeepForever(std::move(left.segment));
+  }
+  left_.clear();
   if (streams_ == nullptr) return true;
   const bool passed = streams_->Close(timeout_ns);
+  last_on_stream_ = 0;
   streams_.reset();
-  return passed;
+  if (words_ == nullptr) return passed;
+  if (!passed) KeepForever(std::move(words_));
+  words_.reset();
+  return true;
+}
+
+void EngineRounds::DropUnusedStreams() {
+  if (!streams_->is_unused()) return;
+  (void)streams_->Close(0);
+  streams_.reset();
+  words_.reset();
+}
+
+void EngineRounds::LetStreamsGo() {
+  if (streams_ == nullptr) return;
+  streams_->watch().LetGo();
+  left_.push_back({std::move(words_), std::move(streams_)});
 }
 
 template <class Drafts>
@@ -148,6 +173,7 @@ absl::StatusOr<int> EngineRounds::SubmitBatch(uint64_t round_id, const specd_bat
 
 absl::StatusOr<int> EngineRounds::SubmitInputs(uint64_t round_id, uint32_t num_inputs) {
   if (absl::Status status = CheckKind(false); !status.ok()) return status;
+  if (absl::Status status = CheckBeside(false); !status.ok()) return status;
   in_flight_staged_ = false;
   return CodeOf(channel_.Submit(round_id, {inputs_.data(), num_inputs},
                                 static_cast<uint64_t>(Clock::Real()->NowNs())));
@@ -174,9 +200,10 @@ absl::StatusOr<int> EngineRounds::VerifyBatch(uint64_t round_id, const specd_bat
 
 absl::Status EngineRounds::OpenStreams(GpuStream stream) {
   if (streams_ != nullptr) return absl::OkStatus();
+  if (reattachment_ != nullptr) words_ = std::make_unique<Segment>(segment_.Share());
+  Segment* const segment = words_ != nullptr ? words_.get() : &segment_;
   absl::StatusOr<std::unique_ptr<CudaStreams>> opened = CudaStreams::Open(
-      {&segment_, Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000, link_.hangup_fd()},
-      stream);
+      {segment, Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000, link_.hangup_fd()}, stream);
   if (opened.ok()) streams_ = *std::move(opened);
   return opened.status();
 }
@@ -189,22 +216,22 @@ absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
     if (!status.ok()) return status;
     return SPECD_OK;
   }
+  if (reattachment_ != nullptr) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "cuda_stream",
+                     "cuda_stream: another daemon cannot be told that draft tokens are marked; "
+                     "open the engine with reconnect_ms = 0, or submit the round once they are "
+                     "written");
+  }
   if (absl::Status status = CheckStreams(); !status.ok()) return status;
   const GpuStream stream{cuda_stream};
   if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
   const absl::StatusOr<bool> is_marked = streams_->MarkDrafts(stream, number);
-  if (!is_marked.ok() && streams_->is_unused()) (void)CloseStreams(0);
+  if (!is_marked.ok()) DropUnusedStreams();
   if (!is_marked.ok()) return is_marked.status();
   return *is_marked ? SPECD_OK : SPECD_FULL;
 }
 
 absl::Status EngineRounds::CheckStreams() const {
-  if (reattachment_ != nullptr) {
-    return MakeError(
-        SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-        "cuda_stream: a round on a CUDA stream cannot be asked of another daemon; open "
-        "the engine with reconnect_ms = 0, or submit with specd_submit");
-  }
   if (!link_.is_embedded()) return absl::OkStatus();
   return MakeError(
       SPECD_ERROR_UNSUPPORTED, "cuda_stream",
@@ -213,9 +240,27 @@ absl::Status EngineRounds::CheckStreams() const {
       "daemon");
 }
 
+absl::Status EngineRounds::CheckBeside(bool on_stream) const {
+  if (reattachment_ == nullptr || !channel_.awaits_answers() ||
+      channel_.awaits_stream_answer() == on_stream) {
+    return absl::OkStatus();
+  }
+  return MakeError(SPECD_ERROR_STATE, "cuda_stream",
+                   on_stream ? "rounds that are on no CUDA stream are in flight; with reconnect_ms "
+                               "poll for their completions first"
+                             : "rounds on CUDA streams are in flight; with reconnect_ms poll for "
+                               "their completions first");
+}
+
+bool EngineRounds::MustPollFirst() const {
+  return reattachment_ != nullptr && channel_.awaits_stream_answer() &&
+         (channel_.daemon_is_gone() || channel_.daemon_state() != DaemonState::kRunning);
+}
+
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                                  uint32_t num_drafts, void* cuda_stream) {
   if (absl::Status status = CheckStreams(); !status.ok()) return status;
+  if (MustPollFirst()) return SPECD_FULL;
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
   return SubmitInputsOnStream(round_id, num_drafts, cuda_stream);
 }
@@ -223,6 +268,7 @@ absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_
 absl::StatusOr<int> EngineRounds::SubmitBatchOnStream(uint64_t round_id, const specd_batch& batch,
                                                       void* cuda_stream) {
   if (absl::Status status = CheckStreams(); !status.ok()) return status;
+  if (MustPollFirst()) return SPECD_FULL;
   RoundSize size;
   if (absl::Status status = TakeBatch(batch, &size); !status.ok()) return status;
   return SubmitInputsOnStream(round_id, size.num_sequences, cuda_stream);
@@ -230,6 +276,12 @@ absl::StatusOr<int> EngineRounds::SubmitBatchOnStream(uint64_t round_id, const s
 
 absl::StatusOr<int> EngineRounds::SubmitInputsOnStream(uint64_t round_id, uint32_t num_inputs,
                                                        void* cuda_stream) {
+  if (absl::Status status = CheckBeside(true); !status.ok()) return status;
+  // Rounds that were aborted for a daemon that is gone have been answered here.
+  if (reattachment_ != nullptr && channel_.daemon_is_gone()) {
+    const absl::Status status = AwaitDaemonAfter(WhyNoCompletion());
+    if (!status.ok()) return status;
+  }
   if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
   const GpuStream stream{cuda_stream};
   if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
@@ -243,10 +295,11 @@ absl::StatusOr<int> EngineRounds::SubmitInputsOnStream(uint64_t round_id, uint32
   }
   if (!status.ok()) {
     // If nothing was enqueued on this device, the next CUDA stream may be of another.
-    if (streams_->is_unused()) (void)CloseStreams(0);
+    DropUnusedStreams();
     return status;
   }
   last_on_stream_ = number;
+  last_streams_ = streams_.get();
   // The CUDA stream has work of the round. CheckRoom found room, so this cannot fail.
   return CodeOf(channel_.SubmitOnStream(round_id, {inputs_.data(), num_inputs},
                                         static_cast<uint64_t>(Clock::Real()->NowNs())));
@@ -277,7 +330,7 @@ absl::Status EngineRounds::GetRoundEnd(specd_round_end* end) const {
                      "no round was submitted with specd_submit_on_stream or "
                      "specd_submit_batch_on_stream");
   }
-  *end = {.device_address = streams_->StatusAddress(last_on_stream_),
+  *end = {.device_address = last_streams_->StatusAddress(last_on_stream_),
           .answered = PackRoundEnd(last_on_stream_, RoundEnd::kAnswered)};
   return absl::OkStatus();
 }
@@ -354,7 +407,11 @@ absl::StatusOr<bool> EngineRounds::Await(int timeout_ms, CompletionView* view) {
   const int64_t begin_ns = Clock::Real()->NowNs();
   for (int left_ms = timeout_ms;;) {
     const absl::StatusOr<bool> any = AwaitHere(left_ms, view);
-    if (any.ok() && *any && reattachment_ != nullptr) reattachment_->Took(*view);
+    if (any.ok() && *any && reattachment_ != nullptr) {
+      reattachment_->Took(*view);
+      // The daemon may have been gone before anything waited for it.
+      if (WasAborted(*view) && link_.HungUp()) channel_.SetDaemonGone();
+    }
     if (any.ok() || !MayPass(any.status())) return any;
     const absl::StatusOr<bool> attached = reattachment_->Try(&channel_);
     if (!attached.ok()) return attached;

@@ -62,6 +62,10 @@ class EngineRounds {
     return reattachment_ != nullptr && Reattachment::MayHelp(status);
   }
 
+  // The engine goes to another daemon: CUDA streams get words of their own there. Those that still
+  // have work of this one keep its words, which the device may look at until the engine closes.
+  void LetStreamsGo();
+
   // The role is bound from now on, to memory of a device or of the host. A bound role can be
   // replaced. Only another binding takes it away (BoundRoles).
   void NoteBound(int role, bool on_device) { bound_.Note(role, on_device); }
@@ -73,7 +77,7 @@ class EngineRounds {
   // True if a CPU thread of this process waits in place of CUDA streams.
   bool has_host_waits() const { return streams_ != nullptr && streams_->has_host_waits(); }
   // Releases every CUDA stream and waits until all have passed. False if one has not passed: it
-  // will still write a word of the segment, which must stay mapped.
+  // will still write a word of the present segment, which must stay mapped.
   bool CloseStreams(int64_t timeout_ns);
 
  private:
@@ -82,6 +86,12 @@ class EngineRounds {
   absl::Status CheckKind(bool staged) const;
   // Refuses rounds on CUDA streams in embedded mode.
   absl::Status CheckStreams() const;
+  // Refuses a round beside rounds of the other kind, if the engine may go to another daemon: those
+  // on CUDA streams are aborted then, and the others run again.
+  absl::Status CheckBeside(bool on_stream) const;
+  // True if rounds on CUDA streams were left by a daemon that is gone, and poll has still to answer
+  // them. The next one can only be asked after that.
+  bool MustPollFirst() const;
   // Check a round, and fill inputs_ with it.
   absl::Status TakeDrafts(const specd_draft* drafts, uint32_t num_drafts);
   absl::Status TakeBatch(const specd_batch& batch, RoundSize* size);
@@ -95,6 +105,8 @@ class EngineRounds {
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
   // Opens streams_ for the device of this CUDA stream, if no round or mark has opened it.
   absl::Status OpenStreams(GpuStream stream);
+  // Closes streams_ if no CUDA stream has work of it: the next one may be of another device.
+  void DropUnusedStreams();
   bool WaitForCompletion(int timeout_ms);
   // Await, for the present daemon alone.
   absl::StatusOr<bool> AwaitHere(int timeout_ms, CompletionView* view);
@@ -110,8 +122,16 @@ class EngineRounds {
   const int stream_timeout_ms_;  // for a CUDA stream that waits
   EngineChannel channel_;
   Reattachment* reattachment_ = nullptr;
+  // The words of CUDA streams, and what they do with them.
+  struct Words {
+    std::unique_ptr<Segment> segment;  // null: the session's own
+    std::unique_ptr<CudaStreams> streams;
+  };
+  std::vector<Words> left_;               // of daemons that are gone
+  std::unique_ptr<Segment> words_;        // of streams_, if the engine may go to another daemon
   std::unique_ptr<CudaStreams> streams_;  // null before the first round or mark on a CUDA stream
   uint64_t last_on_stream_ = 0;           // number of the last round on a CUDA stream
+  CudaStreams* last_streams_ = nullptr;   // whose words it has
   AdaptiveSpin spin_;
   int64_t waited_ns_ = 0;          // for the next answer, in waits that ended without it
   bool in_flight_staged_ = false;  // meaningful while rounds are in flight

@@ -22,20 +22,6 @@ absl::Status Gone(std::string text) {
   return MakeError(SPECD_ERROR_DISCONNECTED, "", std::move(text));
 }
 
-// True if a later try may go better: no daemon listens, or it does not take engines now.
-bool IsForNow(const absl::Status& status) {
-  switch (ErrorCodeOf(status)) {
-    case SPECD_ERROR_NOT_FOUND:
-    case SPECD_ERROR_DISCONNECTED:
-    case SPECD_ERROR_SHUTDOWN:
-    case SPECD_ERROR_EXHAUSTED:
-    case SPECD_ERROR_TIMEOUT:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 bool Reattachment::MayHelp(const absl::Status& status) {
@@ -45,6 +31,12 @@ bool Reattachment::MayHelp(const absl::Status& status) {
 
 absl::StatusOr<bool> Reattachment::Try(EngineChannel* channel) {
   if (!refusal_.ok()) return refusal_;
+  if (channel->awaits_stream_answer()) {
+    return MakeError(SPECD_ERROR_STATE, "cuda_stream",
+                     "the daemon is gone, and rounds on CUDA streams are in flight; poll for their "
+                     "completions, then call again");
+  }
+  if (let_go_) let_go_();
   const int64_t now_ns = Clock::Real()->NowNs();
   if (now_ns < next_try_ns_) return false;
   if (lost_ns_ == 0) lost_ns_ = now_ns;

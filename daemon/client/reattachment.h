@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -28,6 +29,8 @@ class Reattachment {
         hello_(std::move(hello)),
         reconnect_ns_(int64_t{reconnect_ms} * 1'000'000) {}
 
+  // Called when the daemon is gone, before the connection to the next one is made.
+  void OnGone(std::function<void()> let_go) { let_go_ = std::move(let_go); }
   SessionRecord& record() { return record_; }
   uint32_t num_reattached() const { return num_reattached_; }
 
@@ -55,6 +58,7 @@ class Reattachment {
   Segment& segment_;
   HelloRequest hello_;
   const int64_t reconnect_ns_;
+  std::function<void()> let_go_;
   SessionRecord record_;
   int64_t lost_ns_ = 0;  // when the daemon was missed; 0: the engine is attached
   int64_t next_try_ns_ = 0;

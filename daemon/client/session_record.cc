@@ -8,6 +8,7 @@
 #include <iterator>
 #include <utility>
 
+#include "daemon/client/sealed_memory.h"
 #include "daemon/session/request_id.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
@@ -30,6 +31,19 @@ bool IsPendingIn(const EngineChannel& channel, uint64_t sequence) {
 
 }  // namespace
 
+bool IsForNow(const absl::Status& status) {
+  switch (ErrorCodeOf(status)) {
+    case SPECD_ERROR_NOT_FOUND:
+    case SPECD_ERROR_DISCONNECTED:
+    case SPECD_ERROR_SHUTDOWN:
+    case SPECD_ERROR_EXHAUSTED:
+    case SPECD_ERROR_TIMEOUT:
+      return true;
+    default:
+      return false;
+  }
+}
+
 absl::StatusOr<uint32_t> SessionRecord::AddRegion(uint32_t at_daemon, int fd, uint64_t size_bytes) {
   UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (!own.valid()) {
@@ -37,7 +51,18 @@ absl::StatusOr<uint32_t> SessionRecord::AddRegion(uint32_t at_daemon, int fd, ui
                           "no descriptor for the region; raise the limit of open files", errno);
   }
   const uint32_t region = next_region_++;
-  regions_[region] = {std::move(own), size_bytes, at_daemon};
+  regions_[region] = {.fd = std::move(own), .size_bytes = size_bytes, .at_daemon = at_daemon};
+  return region;
+}
+
+uint32_t SessionRecord::AddDeviceRegion(const EngineLink::Registration& at_daemon, uint64_t address,
+                                        uint64_t size_bytes) {
+  const uint32_t region = next_region_++;
+  regions_[region] = {.fd = UniqueFd(),
+                      .address = address,
+                      .skip_bytes = at_daemon.skip_bytes,
+                      .size_bytes = size_bytes,
+                      .at_daemon = at_daemon.region};
   return region;
 }
 
@@ -46,9 +71,31 @@ uint32_t SessionRecord::RegionAtDaemon(uint32_t region) const {
   return found == regions_.end() ? UINT32_MAX : found->second.at_daemon;
 }
 
-void SessionRecord::AddBinding(const BindTensorRequest& bound) {
-  std::erase_if(bindings_, [&](const BindTensorRequest& old) { return old.role == bound.role; });
-  bindings_.push_back(bound);
+absl::StatusOr<UniqueFd> SessionRecord::CopyMap(const BindTensorRequest& bound) const {
+  const auto found = regions_.find(bound.region);
+  if (found == regions_.end()) return UniqueFd();
+  const Region& region = found->second;
+  if (!region.fd.valid()) {
+    return MakeError(SPECD_ERROR_UNSUPPORTED, "role",
+                     "role: another daemon cannot be told of a draft map in device memory; bind "
+                     "it from memory of specd_alloc, or open the engine with reconnect_ms = 0");
+  }
+  const TensorSpec& spec = bound.spec;
+  const uint64_t id_bytes = spec.dtype == SPECD_INT64 ? sizeof(int64_t) : sizeof(int32_t);
+  if (spec.columns == 0 || spec.columns > region.size_bytes / id_bytes ||
+      spec.offset_bytes > region.size_bytes - spec.columns * id_bytes) {
+    return UniqueFd();
+  }
+  return CopySealed(region.fd.get(), spec.offset_bytes, spec.columns * id_bytes);
+}
+
+void SessionRecord::AddBinding(const BindTensorRequest& bound, UniqueFd map) {
+  // A map unbinds the draft rows.
+  const bool is_map = bound.role == SPECD_DRAFT_MAP;
+  std::erase_if(bindings_, [&](const Bound& old) {
+    return old.request.role == bound.role || (is_map && old.request.role == SPECD_DRAFT_ROWS);
+  });
+  bindings_.push_back({bound, std::move(map)});
 }
 
 void SessionRecord::Add(Known known) {
@@ -129,17 +176,50 @@ absl::Status SessionRecord::Tell(EngineLink* link, const EngineChannel& channel)
 
 absl::Status SessionRecord::TellMemory(EngineLink* link) {
   for (auto& [number, region] : regions_) {
-    const absl::StatusOr<RegionReply> reply = Expect<RegionReply>(
-        link->Call(RegisterRegionRequest{region.size_bytes}, region.fd.get(), nullptr));
-    if (!reply.ok()) return reply.status();
-    region.at_daemon = reply->region;
+    if (absl::Status status = TellRegion(link, &region); !status.ok()) return status;
   }
-  for (BindTensorRequest bound : bindings_) {
-    bound.region = RegionAtDaemon(bound.region);
-    const absl::Status status = Expect<OkReply>(link->Call(bound, -1, nullptr)).status();
-    if (!status.ok()) return status;
+  for (const Bound& bound : bindings_) {
+    if (absl::Status status = TellBinding(link, bound); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status SessionRecord::TellRegion(EngineLink* link, Region* region) {
+  if (!region->fd.valid()) {
+    const auto registered = link->RegisterDevice(region->address, region->size_bytes);
+    if (!registered.ok()) return registered.status();
+    if (registered->skip_bytes != region->skip_bytes) {
+      return MakeError(SPECD_ERROR_REGION, "address",
+                       fmt::format("address = {:#x} is in another allocation than when the engine "
+                                   "imported it; keep imported memory until the engine closes",
+                                   region->address));
+    }
+    region->at_daemon = registered->region;
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<RegionReply> reply = Expect<RegionReply>(
+      link->Call(RegisterRegionRequest{region->size_bytes}, region->fd.get(), nullptr));
+  if (reply.ok()) region->at_daemon = reply->region;
+  return reply.status();
+}
+
+absl::Status SessionRecord::TellBinding(EngineLink* link, const Bound& bound) const {
+  BindTensorRequest request = bound.request;
+  if (!bound.map.valid()) {
+    request.region = RegionAtDaemon(request.region);
+    return Expect<OkReply>(link->Call(request, -1, nullptr)).status();
+  }
+  // The daemon copies a map, so that its region is of no use after the binding.
+  const uint64_t id_bytes = request.spec.dtype == SPECD_INT64 ? sizeof(int64_t) : sizeof(int32_t);
+  const uint64_t size_bytes = request.spec.columns * id_bytes;
+  const absl::StatusOr<RegionReply> reply =
+      Expect<RegionReply>(link->Call(RegisterRegionRequest{size_bytes}, bound.map.get(), nullptr));
+  if (!reply.ok()) return reply.status();
+  request.region = reply->region;
+  request.spec.offset_bytes = 0;
+  const absl::Status status = Expect<OkReply>(link->Call(request, -1, nullptr)).status();
+  if (!status.ok()) return status;
+  return Expect<OkReply>(link->Call(UnregisterRegionRequest{reply->region}, -1, nullptr)).status();
 }
 
 // A stop string or an abort ends a sequence without a result. Every other end comes in one, and the
@@ -174,6 +254,16 @@ void SessionRecord::AddClosing(uint64_t sequence, const EngineChannel& channel) 
 OpenContent SessionRecord::ContentOf(const Known& known) {
   OpenContent content;
   OpenSequenceRequest& request = content.request;
+  if (!known.refusal.ok()) {
+    request.has_seed = true;
+    request.seed = known.seed;
+    request.handle = known.sequence;
+    request.num_given_ids = static_cast<uint32_t>(known.outputs.size());
+    request.refusal_code = ErrorCodeOf(known.refusal);
+    request.refusal_field = ErrorFieldOf(known.refusal);
+    request.refusal_text = std::string(known.refusal.message());
+    return content;
+  }
   request = known.opening->request;
   request.request_id = known.request_id;
   request.has_seed = true;
@@ -196,17 +286,33 @@ OpenContent SessionRecord::ContentOf(const Known& known) {
 absl::Status SessionRecord::TellSequences(EngineLink* link, const EngineChannel& channel,
                                           bool pending) {
   for (auto& [slot, known] : sequences_) TakeEnd(channel, &known);
+  size_t max = kOpeningsAtOnce;
   for (auto next = sequences_.begin(); next != sequences_.end();) {
-    OpeningsFile file;
-    std::vector<uint64_t> wanted;
-    for (; next != sequences_.end() && wanted.size() < kOpeningsAtOnce; ++next) {
-      if (IsPendingIn(channel, next->second.sequence) != pending) continue;
-      const absl::StatusOr<bool> added = file.Add(ContentOf(next->second));
-      if (!added.ok()) return added.status();
-      if (!*added) break;
-      wanted.push_back(next->second.sequence);
-    }
-    if (wanted.empty()) return absl::OkStatus();
+    const absl::StatusOr<bool> told = TellSome(link, channel, pending, max, &next);
+    if (!told.ok()) return told.status();
+    // A daemon that refuses many is asked for a few at a time: an opening is packed a few times at
+    // most.
+    max = *told ? std::min(2 * max, kOpeningsAtOnce) : std::max<size_t>(max / 2, 1);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> SessionRecord::TellSome(EngineLink* link, const EngineChannel& channel,
+                                             bool pending, size_t max,
+                                             std::map<uint32_t, Known>::iterator* next) {
+  OpeningsFile file;
+  std::vector<uint64_t> wanted;
+  auto at = *next;
+  for (; at != sequences_.end() && wanted.size() < max; ++at) {
+    const Known& known = at->second;
+    const bool is_pending = IsPendingIn(channel, known.sequence) || !known.refusal.ok();
+    if (is_pending != pending) continue;
+    const absl::StatusOr<bool> added = file.Add(ContentOf(known));
+    if (!added.ok()) return added.status();
+    if (!*added) break;
+    wanted.push_back(known.sequence);
+  }
+  if (!wanted.empty()) {
     absl::StatusOr<OpeningsMessage> message = std::move(file).Finish();
     if (!message.ok()) return message.status();
     message->request.pending = pending;
@@ -215,14 +321,19 @@ absl::Status SessionRecord::TellSequences(EngineLink* link, const EngineChannel&
     if (!reply.ok()) return reply.status();
     if (reply->code != SPECD_OK) {
       const uint64_t sequence = wanted[std::min<size_t>(reply->refused, wanted.size() - 1)];
-      return MakeError(reply->code, reply->field,
-                       fmt::format("sequence {:#x}: {}", sequence, reply->text));
+      const absl::Status why = MakeError(reply->code, reply->field,
+                                         fmt::format("sequence {:#x}: {}", sequence, reply->text));
+      Known& refused = sequences_.at(SlotOf(sequence));
+      if (IsForNow(why) || !refused.refusal.ok()) return why;
+      refused.refusal = why;
+      return false;
     }
     if (reply->sequences != wanted) {
       return MakeError(SPECD_ERROR_INTERNAL, "", "the daemon has opened other sequences");
     }
   }
-  return absl::OkStatus();
+  *next = at;
+  return true;
 }
 
 }  // namespace specd

@@ -20,6 +20,10 @@
 
 namespace specd {
 
+// True if a later try may go better: no daemon listens, or it does not take engines or sequences
+// now.
+bool IsForNow(const absl::Status& status);
+
 class SessionRecord {
  public:
   // ---- what the engine has done
@@ -27,11 +31,16 @@ class SessionRecord {
   // A region that the daemon has registered; returns the engine's number for it. The record keeps a
   // descriptor of its own.
   absl::StatusOr<uint32_t> AddRegion(uint32_t at_daemon, int fd, uint64_t size_bytes);
+  // The same for device memory, which is exported anew for each daemon.
+  uint32_t AddDeviceRegion(const EngineLink::Registration& at_daemon, uint64_t address,
+                           uint64_t size_bytes);
   void RemoveRegion(uint32_t region) { regions_.erase(region); }
   // The daemon's number of a region; of an unknown region, one that the daemon does not know.
   uint32_t RegionAtDaemon(uint32_t region) const;
-  // `bound` has the engine's number of the region.
-  void AddBinding(const BindTensorRequest& bound);
+  // `bound` has the engine's number of the region. `map`: of a draft map, which the daemon copies.
+  void AddBinding(const BindTensorRequest& bound, UniqueFd map = UniqueFd());
+  // A copy of the map that is to be bound. Invalid where the daemon will refuse the binding.
+  absl::StatusOr<UniqueFd> CopyMap(const BindTensorRequest& bound) const;
 
   // Sequences that were opened with this content, in order.
   void AddOpening(const OpenContent& content, const std::vector<uint64_t>& sequences,
@@ -52,14 +61,21 @@ class SessionRecord {
   uint32_t generation() const { return generation_; }
 
   // Registers, binds and opens everything over a link that has said hello. `channel` still shows
-  // the states of the sequences at the daemon before.
+  // the states of the sequences at the daemon before. A sequence that the daemon refuses has failed
+  // from then on, at later daemons too, and the others go on.
   absl::Status Tell(EngineLink* link, const EngineChannel& channel);
 
  private:
   struct Region {
-    UniqueFd fd;
+    UniqueFd fd;              // invalid: device memory
+    uint64_t address = 0;     // of device memory
+    uint64_t skip_bytes = 0;  // of device memory: from the region's beginning to the address
     uint64_t size_bytes = 0;
     uint32_t at_daemon = 0;
+  };
+  struct Bound {
+    BindTensorRequest request;
+    UniqueFd map;  // the copy of a draft map
   };
   // The content of an opening, which its samples and their forks share.
   struct Opening {
@@ -79,19 +95,26 @@ class SessionRecord {
     uint32_t finish_reason = 0;       // in a result that the engine knows
     std::vector<int32_t> stop_token;  // at most one
     bool is_aborted = false;
+    absl::Status refusal = {};  // of a daemon that was told of it; OK: none
   };
 
   void Add(Known known);
   absl::Status TellMemory(EngineLink* link);
-  // Those that were pending at the daemon before, or the others.
+  static absl::Status TellRegion(EngineLink* link, Region* region);
+  absl::Status TellBinding(EngineLink* link, const Bound& bound) const;
+  // Those that were pending at the daemon before, or were refused; or the others.
   absl::Status TellSequences(EngineLink* link, const EngineChannel& channel, bool pending);
+  // Tells of as many sequences from *next on as one message has, `max` at most, and moves *next
+  // behind them. False: one was refused, which fails alone, and *next is where it was.
+  absl::StatusOr<bool> TellSome(EngineLink* link, const EngineChannel& channel, bool pending,
+                                size_t max, std::map<uint32_t, Known>::iterator* next);
   // Takes over an end that shared memory has.
   static void TakeEnd(const EngineChannel& channel, Known* known);
   static OpenContent ContentOf(const Known& known);
 
-  std::map<uint32_t, Region> regions_;       // by the engine's number
-  std::vector<BindTensorRequest> bindings_;  // in order
-  std::map<uint32_t, Known> sequences_;      // by slot
+  std::map<uint32_t, Region> regions_;   // by the engine's number
+  std::vector<Bound> bindings_;          // in order
+  std::map<uint32_t, Known> sequences_;  // by slot
   uint32_t next_region_ = 1;
   uint32_t owner_ = 0;
   uint32_t generation_ = 0;

@@ -81,10 +81,16 @@ class SocketLink : public EngineLink {
     num_owed_ = 0;
     given_up_.reset();
     broken_ = false;
+    has_device_memory_ = false;
     return absl::OkStatus();
   }
 
+  // Device memory must not be freed while that daemon has it.
   void Drop() override {
+    if (has_device_memory_ && !broken_) {
+      (void)Finish();
+      return;
+    }
     broken_ = true;
     connection_.FinishSending();
   }

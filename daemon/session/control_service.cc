@@ -233,6 +233,13 @@ absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes,
                     static_cast<int>(header->type), static_cast<int>(ControlType::kOpenSequence)));
   }
   *bytes = bytes->subspan(message.size());
+  if (openings->are_pending && request->refusal_code != SPECD_OK) {
+    PendingOpening& refused = openings->pending.emplace_back();
+    const absl::StatusOr<SequenceHistory> history = ReadRefused(*request, &refused.refusal);
+    if (!history.ok()) return history.status();
+    OpeningBuilder::PrepareRefused(*history, request->seed, &openings->prepared);
+    return absl::OkStatus();
+  }
   const auto lists = bytes->first(std::min<uint64_t>(request->file_bytes(), bytes->size()));
   absl::StatusOr<OpenRequest> open = ReadOpenRequest(
       *request, std::span<const char>(reinterpret_cast<const char*>(lists.data()), lists.size()));
@@ -252,7 +259,8 @@ absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes,
   openings->pending.push_back({.request_id = request->request_id,
                                .open = *std::move(open),
                                .sequences = {},
-                               .memory = *std::move(memory)});
+                               .memory = *std::move(memory),
+                               .refusal = absl::OkStatus()});
   return status;
 }
 
@@ -263,7 +271,12 @@ void ControlService::BuildLater(std::span<const SequenceInfo> infos, Openings op
       opening.sequences.push_back(infos[next++].handle);
     }
   }
-  host_.pending->Add(session_, std::move(openings.pending));
+  std::erase_if(openings.pending, [this](const PendingOpening& opening) {
+    if (opening.refusal.ok()) return false;
+    session_->FailPending(opening, opening.refusal);
+    return true;
+  });
+  if (!openings.pending.empty()) host_.pending->Add(session_, std::move(openings.pending));
 }
 
 absl::StatusOr<Reply> ControlService::On(const GetOpeningRequest& request, std::vector<UniqueFd>&) {

@@ -108,7 +108,8 @@ class ControlService {
   };
   // Reads the first opening of these bytes, and leaves the rest in them.
   absl::Status PrepareNext(std::span<const uint8_t>* bytes, Openings* openings) const;
-  // `infos`: of the sequences of all openings, which have their slots.
+  // `infos`: of the sequences of all openings, which have their slots. Those that a daemon before
+  // has refused fail now.
   void BuildLater(std::span<const SequenceInfo> infos, Openings openings);
   Regions& regions() { return member_ != nullptr ? member_->regions() : session_->regions(); }
 

@@ -228,6 +228,12 @@ absl::Status ReadProcessors(const OpenSequenceRequest& request, SequenceParams* 
 }
 
 absl::Status ReadResumed(const OpenSequenceRequest& request, OpenRequest* out) {
+  if (request.refusal_code != 0) {
+    return Invalid("refusal_code",
+                   fmt::format("refusal_code = {} is for openings that are pending; send it with "
+                               "OpenSequences",
+                               request.refusal_code));
+  }
   SequenceHistory& resumed = out->resumed;
   resumed.handle = request.handle;
   resumed.num_given = request.num_given_ids;
@@ -286,6 +292,21 @@ absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
 absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
                                             std::span<const char> lists) {
   return ReadFrom(request, ListSource(lists));
+}
+
+absl::StatusOr<SequenceHistory> ReadRefused(const OpenSequenceRequest& request,
+                                            absl::Status* refusal) {
+  if (request.handle == 0 || request.has_file() || !request.has_seed) {
+    return Invalid("refusal_code",
+                   fmt::format("refusal_code = {} is of one sequence that was open at another "
+                               "daemon: handle and seed must be there, and no lists",
+                               request.refusal_code));
+  }
+  *refusal = MakeError(request.refusal_code, request.refusal_field, request.refusal_text);
+  SequenceHistory history;
+  history.handle = request.handle;
+  history.num_given = request.num_given_ids;
+  return history;
 }
 
 absl::Status ReadListFile(const UniqueFd& fd, std::span<char> bytes) {

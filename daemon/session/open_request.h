@@ -46,6 +46,10 @@ absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
 absl::StatusOr<OpenRequest> ReadOpenRequest(const OpenSequenceRequest& request,
                                             std::span<const char> lists);
 
+// The sequence that the request names, and why a daemon before has refused it.
+absl::StatusOr<SequenceHistory> ReadRefused(const OpenSequenceRequest& request,
+                                            absl::Status* refusal);
+
 // Checks the numbers of a message that opens several at once.
 absl::Status CheckOpenings(const OpenSequencesRequest& request);
 absl::Status TooManySequences(size_t count);

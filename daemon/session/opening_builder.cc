@@ -110,6 +110,18 @@ absl::Status OpeningBuilder::PreparePending(const std::string& request_id,
   return absl::OkStatus();
 }
 
+void OpeningBuilder::PrepareRefused(const SequenceHistory& history, uint64_t seed,
+                                    PreparedSequences* to) {
+  BuiltSequence built;
+  built.sequence.handle = history.handle;
+  built.sequence.phase = SequencePhase::kPending;
+  built.sequence.seed = seed;
+  built.sequence.kept_tokens = static_cast<uint32_t>(history.num_given);
+  to->built.push_back(std::move(built));
+  to->openings.push_back({.stream = {.settled = true, .request_id = {}}});
+  to->names.emplace_back();
+}
+
 absl::Status OpeningBuilder::Prepare(const std::string& request_id, const SequenceParams& params,
                                      const SequenceHistory& history, PreparedSequences* to) const {
   if (absl::Status status = CheckTurn(params, history); !status.ok()) return status;

@@ -85,6 +85,8 @@ class OpeningBuilder {
   // what needs no long work to be found.
   absl::Status PreparePending(const std::string& request_id, const SequenceHistory& history,
                               SequenceParams* params, PreparedSequences* to) const;
+  // Appends a pending sequence that will fail: it has a handle, and neither a name nor a stream.
+  static void PrepareRefused(const SequenceHistory& history, uint64_t seed, PreparedSequences* to);
   AnnouncedSequence MakeOpening(const SequenceStream& stream, const Sequence& sequence) const;
   const OpeningChecks& checks() const { return checks_; }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "daemon/base/memory_budget.h"
 #include "daemon/session/open_request.h"
 
@@ -15,6 +16,8 @@ struct PendingOpening {
   OpenRequest open;
   std::vector<SequenceHandle> sequences;
   MemoryShare memory;  // of `open`, until it is built
+  // Why a daemon before has refused the sequence. OK: none has, and it is built.
+  absl::Status refusal;
 };
 
 }  // namespace specd

@@ -14,8 +14,9 @@ namespace specd {
 
 class SharedNames {
  public:
-  // False if the name is in use.
+  // False if the name is in use. A sequence without a stream may have no name.
   bool Claim(const std::string& request_id) {
+    if (request_id.empty()) return true;
     MutexLock lock(&mutex_);
     return in_use_.insert(request_id).second;
   }

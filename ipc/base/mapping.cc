@@ -22,16 +22,17 @@ class FdHolder {
 
 }  // namespace
 
-Mapping::Mapping(std::unique_ptr<boost::interprocess::mapped_region> region)
+Mapping::Mapping(std::shared_ptr<boost::interprocess::mapped_region> region)
     : region_(std::move(region)) {}
 Mapping::Mapping(Mapping&&) noexcept = default;
 Mapping& Mapping::operator=(Mapping&&) noexcept = default;
 Mapping::~Mapping() = default;
+Mapping Mapping::Share() const { return Mapping(region_); }
 
 absl::StatusOr<Mapping> Mapping::Map(int fd, uint64_t size_bytes, MapAccess access) {
   namespace bip = boost::interprocess;
   try {
-    return Mapping(std::make_unique<bip::mapped_region>(
+    return Mapping(std::make_shared<bip::mapped_region>(
         FdHolder(fd), access == MapAccess::kReadOnly ? bip::read_only : bip::read_write, 0,
         size_bytes));
   } catch (const bip::interprocess_exception& error) {

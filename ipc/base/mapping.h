@@ -28,12 +28,15 @@ class Mapping {
   Mapping& operator=(Mapping&&) noexcept;
   ~Mapping();
 
+  // The same memory at the same address. It stays mapped until both are gone.
+  Mapping Share() const;
+
   void* data() const;  // page-aligned
   uint64_t size_bytes() const;
 
  private:
-  explicit Mapping(std::unique_ptr<boost::interprocess::mapped_region> region);
-  std::unique_ptr<boost::interprocess::mapped_region> region_;
+  explicit Mapping(std::shared_ptr<boost::interprocess::mapped_region> region);
+  std::shared_ptr<boost::interprocess::mapped_region> region_;
 };
 
 }  // namespace specd

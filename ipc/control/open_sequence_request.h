@@ -58,6 +58,11 @@ struct OpenSequenceRequest {
   double cumulative_logprob = 0;
   uint32_t finish_reason = 0;
   std::vector<int32_t> stop_token;  // at most one; empty: no token ended the sequence
+  // Of a sequence that a daemon in between has refused: why. The sequence gets its slot and has
+  // failed from the beginning; nothing else of the request is read but num_given_ids.
+  int32_t refusal_code = 0;  // SPECD_OK: none has
+  std::string refusal_field;
+  std::string refusal_text;
 
   // The reader of the memfd checks the counts (daemon/session/open_request.h).
   bool has_file() const { return num_list_ids() > 0 || num_grammar_bytes > 0; }
@@ -99,6 +104,9 @@ struct OpenSequenceRequest {
     f(OptionalKey{"cumulative_logprob"}, self.cumulative_logprob);
     f(OptionalKey{"finish_reason"}, self.finish_reason);
     f(OptionalKey{"stop_token"}, self.stop_token, 1);
+    f(OptionalKey{"refusal_code"}, self.refusal_code);
+    f(OptionalKey{"refusal_field"}, self.refusal_field, 64);
+    f(OptionalKey{"refusal_text"}, self.refusal_text, 2048);
   }
 };
 

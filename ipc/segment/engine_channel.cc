@@ -79,8 +79,9 @@ void EngineChannel::Publish(const Payload& payload, uint64_t round_id, uint64_t 
 void EngineChannel::MoveFrom(const Segment& old) {
   const uint64_t end = next_number();
   const std::vector<Sent> sent = sent_;
-  SPECD_CHECK(answered_early_ == 0);
-  uint64_t number = end - std::exchange(in_flight_, 0);
+  SPECD_CHECK(!awaits_stream_answer());
+  // The oldest of what is in flight was answered here, and no completion of it will come.
+  uint64_t number = end - (std::exchange(in_flight_, 0) - std::exchange(answered_early_, 0));
   submissions_ = SubmissionsOf(*segment_);
   completions_ = CompletionsOf(*segment_);
   daemon_gone_ = false;

@@ -73,11 +73,12 @@ class EngineChannel {
                             uint64_t submit_ns);
   // The session goes on at another daemon: the segment has been replaced by a fresh one of the same
   // limits. What was in flight in `old`, and its unread completions too, is submitted again there.
-  // The last results stay valid. REQUIRES: no round was on a CUDA stream.
+  // The last results stay valid. REQUIRES: no round on a CUDA stream awaits its answer.
   void MoveFrom(const Segment& old);
   // Says that the daemon will answer nothing more. Rounds on CUDA streams without a completion are
   // aborted.
   void SetDaemonGone() { daemon_gone_ = true; }
+  bool daemon_is_gone() const { return daemon_gone_; }
 
   // Submits a round for a verifier in this process, which stages it for a CUDA graph of the engine.
   PushResult SubmitStaged(uint64_t round_id, std::span<const SequenceInput> inputs,
@@ -111,6 +112,10 @@ class EngineChannel {
   bool in_flight() const { return in_flight_ > 0; }
   // Tells whether anything in flight has not been answered by Poll.
   bool awaits_answers() const { return in_flight_ > answered_early_; }
+  // Of these, whether the next one is a round on a CUDA stream.
+  bool awaits_stream_answer() const {
+    return awaits_answers() && !call_in_flight() && SentOf(next_answer()).on_stream;
+  }
   // Frees the ring entries of rounds that were answered here and that the daemon has finished with.
   void FreeEntries() { (void)DropLateAnswers(); }
   bool call_in_flight() const {

@@ -41,6 +41,9 @@ class Segment {
   // call it only after the engine has mapped.
   absl::Status SealFutureWrites();
 
+  // The same memory, without its descriptor. It stays mapped until both are gone.
+  Segment Share() const { return Segment(UniqueFd(), mapping_.Share(), limits_, identity_); }
+
   int fd() const { return fd_.get(); }
   const SessionLimits& limits() const { return limits_; }
   const SegmentLayout& layout() const { return layout_; }

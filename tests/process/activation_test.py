@@ -25,9 +25,9 @@ class ActivationCase(ProcessTest):
         self.addCleanup(listening.close)
         return listening
 
-    def activated(self, listening, num_fds=1):
+    def activated(self, listening, num_fds=1, program="specd"):
         """A daemon that has this socket as its descriptor 3."""
-        words = [BIN / "specd", f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}",
+        words = [BIN / program, f"--listen=unix:{self.socket}", f"--tokenizer={TOKENIZER}",
                  "--eos_tokens=<|endoftext|>"]
         command = " ".join(shlex.quote(str(word)) for word in words)
         return self.start(

@@ -88,6 +88,20 @@ class StreamTest(ProcessTest):
         self.ends_well(late)
         self.stop(daemon)
 
+    def test_an_engine_goes_on_with_the_daemons_that_follow(self):
+        daemon = self.ids_only()
+        engine = self.stream_engine("replaced")
+        for end in self.kill, self.stop, self.kill, self.kill, self.stop:
+            seen = engine.stdout.count("round")
+            wait_until(lambda: engine.stdout.count("round") > seen + 2 or not engine.running(), "rounds")
+            end(daemon)
+            daemon = self.ids_only()
+        seen = engine.stdout.count("round")
+        wait_until(lambda: engine.stdout.count("round") > seen + 2 or not engine.running(), "rounds")
+        self.go_on(engine)
+        self.ends_well(engine, "reattached 5")
+        self.stop(daemon)
+
     def test_a_daemon_that_is_asked_to_stop_does_not_wait_for_rows_for_ever(self):
         daemon = self.ids_only()
         never = self.stream_engine("held")

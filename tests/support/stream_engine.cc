@@ -63,6 +63,7 @@ void StreamEngine::Open() {
   options.stream_timeout_ms =
       options_.stream_timeout_ms > 0 ? options_.stream_timeout_ms : options.timeout_ms;
   options.name = "stream_engine";
+  options.reconnect_ms = options_.reconnect_ms;
   Require(specd_open(options_.uri.c_str(), &options, &engine_) == SPECD_OK, "it cannot attach");
 }
 

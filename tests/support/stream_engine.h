@@ -41,6 +41,7 @@ class StreamEngine {
     uint32_t num_sequences = 4;
     int patience_ms = 60'000;        // the limit for every expected event
     uint32_t stream_timeout_ms = 0;  // 0: patience_ms
+    uint32_t reconnect_ms = 0;
   };
 
   StreamEngine(GpuContext* gpu, const Options& options);

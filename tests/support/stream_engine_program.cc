@@ -196,6 +196,35 @@ int RunHeld(GpuContext* gpu, const StreamEngine::Options& options) {
   return 0;
 }
 
+// As many rounds in flight as there can be, while daemons come and go. A round that no daemon has
+// answered is aborted, for the CUDA stream as in its completion, and the next ones go on behind the
+// last one that was kept.
+int RunReplaced(GpuContext* gpu, StreamEngine::Options options) {
+  options.reconnect_ms = static_cast<uint32_t>(options.patience_ms);
+  StreamEngine engine(gpu, options);
+  uint64_t num_aborted = 0;
+  for (uint64_t first = 0, end = 0; !HasLine(); first = end) {
+    while (end < first + StreamEngine::kDepth && engine.Enqueue(end) == SPECD_OK) ++end;
+    std::vector<bool> confirmed;
+    for (uint64_t round = first; round < end; ++round) confirmed.push_back(engine.Poll(round));
+    engine.Synchronize();
+    for (uint64_t round = first; round < end; ++round) {
+      Require(engine.WasAnswered(round) == confirmed[round - first],
+              "the CUDA stream and the completion of a round differ");
+      if (confirmed[round - first]) engine.CheckLog(round, round + 1);
+    }
+    num_aborted += static_cast<uint64_t>(std::count(confirmed.begin(), confirmed.end(), false));
+    Say("round " + std::to_string(end));
+  }
+  specd_engine_stats stats;
+  specd_engine_stats_init(&stats);
+  Require(specd_get_engine_stats(engine.get(), &stats) == SPECD_OK, "there are no counts");
+  Say("reattached " + std::to_string(stats.reattached) + ", aborted " +
+      std::to_string(num_aborted));
+  Say("ok");
+  return 0;
+}
+
 double AtShare(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
 }
@@ -246,6 +275,7 @@ int RunStreamEngine(GpuContext* gpu, const StreamEngine::Options& options, const
   if (mode == "wait") return RunWait(gpu, options);
   if (mode == "late") return RunLate(gpu, options);
   if (mode == "stopped") return RunStopped(gpu, options);
+  if (mode == "replaced") return RunReplaced(gpu, options);
   if (mode == "held") return RunHeld(gpu, options);
   if (mode == "time") return RunTimes(gpu, options, num_rounds);
   std::fprintf(stderr, "engine: no mode '%s'\n", mode.c_str());

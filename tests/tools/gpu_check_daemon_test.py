@@ -15,7 +15,7 @@ from gpu_check_support import GpuCheckTest, PATIENCE_S, SANITIZER_PASSES, StandI
 CHECKS = pathlib.Path(os.environ["SPECD_GPU_DAEMON_FAKE"])
 DAEMON = pathlib.Path(os.environ["SPECD_DAEMON_FAKE"])
 NAMES = ["rounds", "pair", "host_waits", "engine_killed", "late_engine", "late_daemon",
-         "daemon_killed", "round_time"]
+         "daemon_killed", "daemon_replaced", "round_time"]
 
 
 def processes_of(folder):

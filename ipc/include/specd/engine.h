@@ -89,9 +89,12 @@ typedef struct specd_options {
    * outputs, and the rounds in flight again. All handles stay valid and all answers are the same,
    * so the engine sees a long round and no error. Calls wait for the daemon meanwhile. A
    * specd_poll waits its own timeout, and timeout_ms more if a daemon takes the engine and is slow.
-   * The library keeps a copy of each opening and of its outputs. Not with rounds on CUDA streams,
-   * device memory, SPECD_DRAFT_MAP, specd_set_coins or specd_get_group; poll before specd_fork.
-   * Default 0: every call fails with SPECD_ERROR_DISCONNECTED. */
+   * The library keeps a copy of each opening and of its outputs. A sequence that the next daemon
+   * refuses fails alone (SPECD_SEQUENCE_FAILED). A round on a CUDA stream is answered
+   * SPECD_STATUS_ABORTED if its daemon is gone; submit it again. Such rounds and others are not in
+   * flight at once. Device memory must stay allocated until specd_close. Not with
+   * specd_mark_drafts, specd_set_coins, specd_get_group or a SPECD_DRAFT_MAP in device memory; poll
+   * before specd_fork. Default 0: every call fails with SPECD_ERROR_DISCONNECTED. */
   uint32_t reconnect_ms;
   /* Embedded mode: 1: sequences may name a lossy method (SPECD_VERIFY_TYPICAL and above). 0
    * (default): such a sequence is refused. A daemon has --allow_lossy instead. */

@@ -304,7 +304,8 @@ enum {
 enum {
   SPECD_SEQUENCE_OPEN = 0,
   SPECD_SEQUENCE_PENDING = 1, /* opened with SPECD_OPEN_PENDING, and not built yet */
-  SPECD_SEQUENCE_FAILED = 2,  /* specd_await_opening gives the reason; finish_reason is ERROR */
+  SPECD_SEQUENCE_FAILED = 2,  /* specd_await_opening gives the reason; finish_reason is ERROR. Its
+                                 opening failed, or the next daemon refused it (reconnect_ms) */
   SPECD_SEQUENCE_ENDED = 3
 };
 

@@ -144,6 +144,21 @@ AttachResult CheckDaemonKilled(const DaemonSetting& setting) {
   });
 }
 
+AttachResult CheckDaemonReplaced(const DaemonSetting& setting) {
+  return PlayDaemonScene(setting, [&](DaemonScene& scene) {
+    Child& engine = scene.StartEngine("replaced");
+    for (int i = 0; i < 3; ++i) {
+      scene.GoesOn(engine);
+      scene.daemon().Kill();
+      scene.StartDaemon();
+    }
+    scene.GoesOn(engine);
+    engine.SendLine();
+    scene.EndsWell(engine, "reattached 3");
+    return AttachResult{AttachStatus::kPass, "rows, outputs and streams go on at the next daemon"};
+  });
+}
+
 double NumberBehind(const std::string& line, const std::string& field) {
   const size_t found = line.find("\"" + field + "\":");
   return found == std::string::npos ? 0
@@ -193,6 +208,7 @@ const std::vector<DaemonCheck>& DaemonChecks() {
       {"late_engine", "rows that are not ready hold up no other engine", CheckLateEngine},
       {"late_daemon", "a daemon that is late confirms nothing and writes nothing", CheckLateDaemon},
       {"daemon_killed", "a daemon that is killed leaves no stream waiting", CheckDaemonKilled},
+      {"daemon_replaced", "an engine goes on at the next daemon", CheckDaemonReplaced},
       {"round_time", "what a round takes, as the engine sees it", CheckRoundTime}};
   return *checks;
 }

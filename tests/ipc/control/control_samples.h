@@ -49,6 +49,9 @@ inline OpenSequenceRequest SampleOpen() {
   open.cumulative_logprob = -1.5;
   open.finish_reason = 1;
   open.stop_token = {17};
+  open.refusal_code = SPECD_ERROR_UNSUPPORTED;
+  open.refusal_field = "verify";
+  open.refusal_text = "verify = typical is lossy";
   return open;
 }
 
