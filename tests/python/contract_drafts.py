@@ -13,7 +13,7 @@ def sample_draft(sequence, row, prefix=(), rules=rows_of.Rules(), mask=None, sam
     """Children drawn from a draft row: ([(id, count, q(id))], slack)."""
     place = Place(sequence.prompt, sequence.output + list(prefix), mask, sequence.eos_ids)
     params = sequence.params if sequence.params.draft_edits else rows_of.Params()
-    check_probabilities(row, rules)
+    check_probabilities(row, rules, params, place)
     logits = rows_of.edit(rows_of.load(row, rules), params, place)
     q = rows_of.distribution(logits, sequence.params.draft_filters)
     num_best = {"top_k": num_children, "mixed": num_children - 1}.get(sampling, 0)
