@@ -248,10 +248,14 @@ class CheckedBackend final : public Backend {
   static constexpr TaskOutcome kNoAnswer = {
       .status = OutcomeStatus::kOk, .num_accepted = -1, .num_tokens = -1};
 
+  // A tree is walked with fewer looks at its nodes: each is entered once and falls once.
+  static constexpr int32_t kLooksMax = 4 * (kNodesMax + 1);
+
   // The caller would run such a task again without end.
   static bool IsStuck(const PausedTask& before, const PausedTask& after) {
     return before.has_begun && after.is_paused && before.phase == after.phase &&
-           before.place == after.place;
+           before.place == after.place &&
+           (after.num_looks <= before.num_looks || after.num_looks > kLooksMax);
   }
 
   struct Staged {

@@ -55,7 +55,6 @@ namespace {
   PAIR(Refusal::kSiblingRows, SPECD_DETAIL_SIBLING_ROWS)     \
   PAIR(Refusal::kSiblingKinds, SPECD_DETAIL_SIBLING_KINDS)   \
   PAIR(Refusal::kSiblingTokens, SPECD_DETAIL_SIBLING_TOKENS) \
-  PAIR(Refusal::kTreeSideChannel, SPECD_DETAIL_TREE_SIDE)    \
   PAIR(Refusal::kSlotParents, SPECD_DETAIL_SLOT_PARENTS)
 
 #define SPECD_STATUSES(PAIR)                                         \

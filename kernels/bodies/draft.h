@@ -1,8 +1,8 @@
 // SampleChildren draws children of one row of the draft model for SampleDraft, by the rules that
 // will verify them.
 //
-// docs/ALGORITHMS.md, "Drafts". Each child has a coin of its own, keyed by its node. The child's
-// weight and the row's mass are the side channel, so the row need not be read again.
+// docs/ALGORITHMS.md, "Drafts". Each child has a coin of its own, keyed by its node. The weight and
+// the mass of what a child was drawn from are the side channel, so the row need not be read again.
 #pragma once
 
 #include "kernels/bodies/best.h"
@@ -28,25 +28,29 @@ SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling 
   TokenId ids[kChildrenMax];
   uint32_t counts[kChildrenMax];
   int32_t num_ids = 0;
-  const auto add = [&](TokenId id) {
+  const auto add = [&](const Distribution& from, TokenId id, uint32_t count = 1) {
     for (int32_t i = 0; i < num_ids; ++i) {
       if (ids[i] != id) continue;
-      ++counts[i];
+      counts[i] += count;
+      if (team.leader()) samples[i].count = counts[i];
       return;
     }
+    if (team.leader()) {
+      const DraftKind kind = KindOfChild(sampling, num_children, num_ids);
+      samples[num_ids] = {id, count, WeightOf(from, id), kind, from.mass};
+    }
     ids[num_ids] = id;
-    counts[num_ids++] = 1;
+    counts[num_ids++] = count;
   };
 
   if (p.point != kNoToken) {
-    add(p.point);
-    if (sampling == DraftSampling::kWithReplacement)
-      counts[0] = static_cast<uint32_t>(num_children);
+    const bool repeats = sampling == DraftSampling::kWithReplacement;
+    add(p, p.point, repeats ? static_cast<uint32_t>(num_children) : 1);
   } else if (sampling == DraftSampling::kWithReplacement) {
     for (int32_t j = 0; j < num_children; ++j) {
       const TokenId id = gumbel != nullptr ? SampleGumbel(team, p, *gumbel, workspace.tallies)
                                            : Sample(team, p, coin_of(j));
-      if (id != kNoToken) add(id);
+      if (id != kNoToken) add(p, id);
     }
   } else {
     int32_t num_best = 0;
@@ -54,7 +58,7 @@ SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling 
            KindOfChild(sampling, num_children, num_best) == DraftKind::kOneHot) {
       ++num_best;
     }
-    VisitBest(team, p, num_best, workspace, [&](int32_t, TokenId id, float) { add(id); });
+    VisitBest(team, p, num_best, workspace, [&](int32_t, TokenId id, float) { add(p, id); });
     // Later children are drawn from the remaining ids. Filters are not applied again: the cut
     // stays.
     Row rest = p.row;
@@ -66,12 +70,8 @@ SPECD_BODY int32_t SampleChildren(T& team, const Distribution& p, DraftSampling 
       if (left.bad()) break;
       const TokenId id = Sample(team, left, coin_of(j));
       if (id == kNoToken || id < 0 || id >= p.row.view.vocab_size) break;
-      add(id);
+      add(left, id);
     }
-  }
-  for (int32_t i = 0; i < num_ids && team.leader(); ++i) {
-    samples[i] = {ids[i], counts[i], WeightOf(p, ids[i]), KindOfChild(sampling, num_children, i),
-                  p.mass};
   }
   return num_ids;
 }

@@ -28,9 +28,14 @@ class TaskPauses {
   int32_t last_node() const { return now_.last_node; }
   const BlockProgress& block() const { return now_.block; }
 
-  // Call it before the work on a place. True: the task stops here, and goes on at this place.
+  // Call it before the work on a place, or on a child or leaf there (kChildren). True: the task
+  // stops here, and goes on at this place.
   bool Before(TaskPhase phase, int32_t place) {
-    if (progress_ == nullptr || rows_left_-- > 0) return false;
+    if (progress_ == nullptr) return false;
+    if (rows_left_-- > 0) {
+      now_.num_looks += phase == TaskPhase::kChildren ? 1 : 0;
+      return false;
+    }
     now_.phase = phase;
     now_.place = place;
     paused_ = true;

@@ -53,7 +53,8 @@ class TreePlace {
     return p_.fault;
   }
 
-  // Keeps the place in the workspace until Resume. REQUIRES: Begin found no fault.
+  // Keeps the place in the workspace until Resume. After a fault of Begin only place() and
+  // StandsAsLeaf are valid then.
   SPECD_HD void Keep() {
     team_.Sync();
     if (team_.leader()) *FactsAt(facts_.place) = facts_;
@@ -84,8 +85,12 @@ class TreePlace {
   }
   SPECD_HD int32_t next_child() const { return NextChildAfter(facts_.last); }
 
-  // t(x) / d(x) of a child. Reads the draft row if d changes with this child.
+  // t(x) / d(x) of a child. Reads the draft row if d changes with this child, unless the side
+  // channel gives d(x).
   SPECD_HD TreeShare ShareOf(int32_t child) {
+    if (IsDrawn(draft_, child) && facts_.base == kRoot && rows_.HasSideChannel()) {
+      return ShareFromSide(child);
+    }
     TreeShare share;
     if (IsDrawn(draft_, child)) share.fault = ReadProposal(child);
     if (share.fault != RowFault::kNone) return share;
@@ -93,13 +98,18 @@ class TreePlace {
     share.num = Rest(x);
     // A one-hot child has d = 1.
     share.den = (IsDrawn(draft_, child) ? x.q : x.one) * facts_.mass;
-    Record(child, share);
+    Record(child, share, nullptr);
     return share;
   }
 
-  // The child falls: t becomes (P t - d)+ over its sum, and P follows. REQUIRES: ShareOf was called
-  // for this child last, and the place has mass.
-  SPECD_HD void Fall(int32_t child) {
+  // The child falls: t becomes (P t - d)+ over its sum, and P follows. Returns the fault of a draft
+  // row that the side channel spoke for until now; the place is then as it was before. REQUIRES:
+  // ShareOf was called for this child last, and the place has mass.
+  SPECD_HD RowFault Fall(int32_t child) {
+    if (IsDrawn(draft_, child)) {
+      const RowFault fault = ReadProposal(child);
+      if (fault != RowFault::kNone) return fault;
+    }
     const double path = facts_.path;
     const Ratios x = RatiosOf(rows_.DraftToken(child));
     facts_.a = path * (facts_.a / facts_.mass);
@@ -118,6 +128,7 @@ class TreePlace {
     }
     facts_.whole = facts_.mass + (1.0 - path);
     facts_.path = facts_.whole <= 0.0 ? 1.0 : facts_.mass / facts_.whole;
+    return RowFault::kNone;
   }
 
   // Whether u is below P, without a division.
@@ -220,10 +231,23 @@ class TreePlace {
     return facts_.a * ((p_.mass - taken) / p_.mass);
   }
 
-  // Sets d. The row is read once for kSampled children, and again for each kSampledRest child.
+  // t(x) / d(x) of the first drawn child of a place, without a look at the draft row: t is p.
+  SPECD_HD TreeShare ShareFromSide(int32_t child) const {
+    const DraftShare d = rows_.SideChannel(child);
+    TreeShare share;
+    share.fault = d.fault;
+    if (d.bad()) return share;
+    share.num = static_cast<double>(rows_.Weight(p_, rows_.DraftToken(child))) * d.mass;
+    share.den = static_cast<double>(d.weight) * p_.mass;
+    Record(child, share, &d);
+    return share;
+  }
+
+  // Sets d. The row is read once for kSampled children, and once for each kSampledRest child.
   SPECD_HD RowFault ReadProposal(int32_t child) {
     const int32_t before = facts_.base;
-    if (before != kRoot && KindOf(draft_, child) == DraftKind::kSampled) return RowFault::kNone;
+    const bool is_same = before == child || KindOf(draft_, child) == DraftKind::kSampled;
+    if (before != kRoot && is_same) return RowFault::kNone;
     const RowFacts of_before = facts_.draft;
     q_ = ReadRest(child);
     if (q_.bad()) return q_.fault;
@@ -301,16 +325,17 @@ class TreePlace {
     rows_.RecordDraw(facts_.place, p_, token, coin, Purpose::kResidual, facts_.mass);
     return {Verdict::kEnds, token};
   }
-  // A record has room for one child of a place: the last one that was looked at.
-  SPECD_HD void Record(int32_t child, const TreeShare& share) const {
+  // A record has room for one child of a place: the last one that was looked at. side: d(x), if the
+  // side channel gave it.
+  SPECD_HD void Record(int32_t child, const TreeShare& share, const DraftShare* side) const {
     if (PlaceDecision* record = rows_.RecordOf(facts_.place)) {
       const TokenId token = rows_.DraftToken(child);
       const bool is_drawn = IsDrawn(draft_, child);
       record->draft = token;
       record->p_weight = WeightOf(p_, token);
       record->p_mass = p_.mass;
-      record->q_weight = is_drawn ? WeightOf(q_, token) : 1;
-      record->q_mass = is_drawn ? q_.mass : 1;
+      record->q_weight = side != nullptr ? side->weight : is_drawn ? WeightOf(q_, token) : 1;
+      record->q_mass = side != nullptr ? side->mass : is_drawn ? q_.mass : 1;
       record->prefix = facts_.path;
       record->bound = share.num < share.den ? share.num / share.den : 1;
     }

@@ -2,10 +2,12 @@
 //
 // docs/ALGORITHMS.md, "Trees". TreeWalk goes down from the root and reads only the rows of the
 // places that it comes to. TraversalWalk goes down to the first leaf, and up again while leaves
-// fall. A child whose id is outside the vocabulary ends its own branch alone.
+// fall. A child whose id is outside the vocabulary ends its own branch alone. Both may pause before
+// a child (TaskPhase::kChildren), and a later walk goes on there.
 #pragma once
 
 #include "kernels/bodies/lossy_judge.h"
+#include "kernels/bodies/pauses.h"
 #include "kernels/bodies/tree_place.h"
 
 namespace specd {
@@ -19,15 +21,21 @@ struct TreeStep {
 template <Team T, typename CoinSource>
 class TreeWalk {
  public:
-  SPECD_HD explicit TreeWalk(ChainRows<T, CoinSource>& rows) : rows_(rows), tree_(rows) {}
+  SPECD_HD TreeWalk(ChainRows<T, CoinSource>& rows, PausesOf<T>& pauses)
+      : rows_(rows), pauses_(pauses), tree_(rows) {}
 
+  // Goes on at a place whose children were being judged. Like At, it has no step if it pauses.
+  SPECD_HD TreeStep Resume(int32_t place) {
+    tree_.Resume(place);
+    return AcceptAt(false);
+  }
   SPECD_HD TreeStep At(int32_t place) {
     if (rows_.task().method == VerifyMethod::kGreedy) return GreedyAt(place);
     const RowFault fault = tree_.Begin(place, 1.0);
     if (fault != RowFault::kNone) return BadTarget(fault);
     switch (rows_.task().method) {
       case VerifyMethod::kTree:
-        return AcceptAt();
+        return AcceptAt(true);
       case VerifyMethod::kTargetOnly:
       case VerifyMethod::kThreshold:
         return ChooseAt();
@@ -117,9 +125,13 @@ class TreeWalk {
   }
 
   // tree: one ACCEPT coin for each child, until one stands.
-  SPECD_HD TreeStep AcceptAt() {
+  SPECD_HD TreeStep AcceptAt(bool is_fresh) {
     int32_t child = kRoot;
     while (!tree_.is_empty() && (child = tree_.next_child()) != kRoot) {
+      if (pauses_.Before(TaskPhase::kChildren, tree_.place())) {
+        tree_.Keep();
+        return {};
+      }
       const TreeShare share = tree_.ShareOf(child);
       if (share.fault != RowFault::kNone) {
         return {.verdict = {.verdict = Verdict::kBadDraft, .fault = share.fault}};
@@ -127,9 +139,12 @@ class TreeWalk {
       const uint64_t coin = rows_.CoinAt(tree_.place(), PlaceAfter(child), Purpose::kAccept);
       if (PlaceDecision* record = rows_.RecordOf(tree_.place())) record->accept_coin = coin;
       if (CoinToDouble(coin) * share.den < share.num) return {.child = child};
-      tree_.Fall(child);
+      const RowFault fault = tree_.Fall(child);
+      if (fault != RowFault::kNone) {
+        return {.verdict = {.verdict = Verdict::kBadDraft, .fault = fault}};
+      }
     }
-    return {.verdict = tree_.Draw(true)};
+    return {.verdict = tree_.Draw(is_fresh)};
   }
 
   // target_only: one TREE coin over the p of the distinct children, by index. threshold: the same,
@@ -164,6 +179,7 @@ class TreeWalk {
   }
 
   ChainRows<T, CoinSource>& rows_;
+  PausesOf<T>& pauses_;
   TreePlace<T, CoinSource> tree_;
 };
 
@@ -172,14 +188,19 @@ class TreeWalk {
 template <Team T, typename CoinSource>
 class TraversalWalk {
  public:
-  SPECD_HD explicit TraversalWalk(ChainRows<T, CoinSource>& rows)
-      : rows_(rows), draft_(rows.task().draft), tree_(rows) {}
+  SPECD_HD TraversalWalk(ChainRows<T, CoinSource>& rows, PausesOf<T>& pauses)
+      : rows_(rows), pauses_(pauses), draft_(rows.task().draft), tree_(rows) {}
 
-  // Returns the verdict of the place that stands.
+  // Returns the verdict of the place that stands, or none if the task pauses.
   SPECD_HD PlaceVerdict Run() {
-    Enter(0, 1.0);
-    while (GoesDown() || !Stands()) {
+    if (pauses_.phase() == TaskPhase::kChildren) {
+      Resume();
+    } else {
+      Enter(0, 1.0);
     }
+    do {
+      if (pauses_.Before(TaskPhase::kChildren, tree_.place())) return Pause();
+    } while (GoesOn());
     if (end_.verdict != Verdict::kUnknown) return end_;
     return tree_.Draw(is_fresh_);
   }
@@ -193,26 +214,49 @@ class TraversalWalk {
     is_fresh_ = true;
   }
 
-  // Goes to the place after the next child; false if this place is a leaf now.
-  SPECD_HD bool GoesDown() {
-    while (end_.verdict == Verdict::kUnknown && !tree_.is_empty()) {
-      const int32_t child = tree_.next_child();
-      if (child == kRoot) return false;
-      const TreeShare share = tree_.ShareOf(child);
-      if (share.fault != RowFault::kNone) {
-        end_ = {.verdict = Verdict::kBadDraft, .fault = share.fault};
-        return false;
-      }
-      const double path = PathOf(share);
-      if (path > 0) {
-        tree_.Keep();
-        Enter(PlaceAfter(child), path);
-        return true;
-      }
-      // Nothing below a path that stands with probability 0 does.
-      tree_.Fall(child);
+  SPECD_HD PlaceVerdict Pause() {
+    tree_.Keep();
+    const bool is_target = end_.verdict == Verdict::kBadTarget;
+    const auto bad = is_target ? OutcomeStatus::kBadTargetRow : OutcomeStatus::kBadDraftRow;
+    pauses_.KeepBlock({.end_status = end_.verdict == Verdict::kUnknown ? OutcomeStatus::kOk : bad,
+                       .end_fault = end_.fault});
+    return {};
+  }
+  SPECD_HD void Resume() {
+    tree_.Resume(pauses_.place());
+    is_fresh_ = false;
+    const BlockProgress end = pauses_.block();
+    if (end.end_status == OutcomeStatus::kOk) return;
+    const bool is_target = end.end_status == OutcomeStatus::kBadTargetRow;
+    end_ = {.verdict = is_target ? Verdict::kBadTarget : Verdict::kBadDraft,
+            .fault = end.end_fault};
+  }
+
+  // Looks at the next child of the place, or at the place itself if it is a leaf now. False: the
+  // place stands.
+  SPECD_HD bool GoesOn() {
+    const bool is_leaf = end_.verdict != Verdict::kUnknown || tree_.is_empty();
+    const int32_t child = is_leaf ? kRoot : tree_.next_child();
+    if (child == kRoot) return !Stands();
+    const TreeShare share = tree_.ShareOf(child);
+    if (share.fault != RowFault::kNone) {
+      end_ = {.verdict = Verdict::kBadDraft, .fault = share.fault};
+      return true;
     }
-    return false;
+    const double path = PathOf(share);
+    if (path > 0) {
+      tree_.Keep();
+      Enter(PlaceAfter(child), path);
+    } else {
+      Fall(child);  // nothing below a path that stands with probability 0 does
+    }
+    return true;
+  }
+  // A bad draft row that the side channel spoke for makes the place a leaf, as in block
+  // verification.
+  SPECD_HD void Fall(int32_t child) {
+    const RowFault fault = tree_.Fall(child);
+    if (fault != RowFault::kNone) end_ = {.verdict = Verdict::kBadDraft, .fault = fault};
   }
   // min(1, P t(x) / d(x)). If d(x) = 0, the ratio is 0 or the result is 1.
   SPECD_HD double PathOf(const TreeShare& share) const {
@@ -230,13 +274,14 @@ class TraversalWalk {
     if (PlaceDecision* record = rows_.RecordOf(above)) record->accept_coin = coin;
     if (tree_.StandsAsLeaf(CoinToDouble(coin))) return true;
     tree_.Resume(above);
-    tree_.Fall(node);
     end_ = {};
     is_fresh_ = false;
+    Fall(node);
     return false;
   }
 
   ChainRows<T, CoinSource>& rows_;
+  PausesOf<T>& pauses_;
   const Draft& draft_;
   TreePlace<T, CoinSource> tree_;
   PlaceVerdict end_;      // of this place, if a row is bad; kUnknown: none is

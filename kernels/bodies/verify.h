@@ -103,10 +103,13 @@ class TaskRun {
 
   // Goes down the tree while children stand.
   SPECD_HD void WalkTree() {
-    TreeWalk<T, CoinSource> walk(rows_);
+    TreeWalk<T, CoinSource> walk(rows_, pauses_);
     int32_t place = pauses_.place();
-    while (!pauses_.Before(TaskPhase::kPlaces, place)) {
-      const TreeStep step = walk.At(place);
+    bool resumes = pauses_.phase() == TaskPhase::kChildren;
+    while (resumes || !pauses_.Before(TaskPhase::kPlaces, place)) {
+      const TreeStep step = resumes ? walk.Resume(place) : walk.At(place);
+      if (pauses_.paused()) return;
+      resumes = false;
       if (step.child == kRoot) {
         Follow(place, step.verdict);
         return;
@@ -117,8 +120,9 @@ class TaskRun {
   }
 
   SPECD_HD void Traverse() {
-    TraversalWalk<T, CoinSource> walk(rows_);
+    TraversalWalk<T, CoinSource> walk(rows_, pauses_);
     const PlaceVerdict end = walk.Run();
+    if (pauses_.paused()) return;
     const NodeSet path = AncestorsOf(task_.draft, walk.place());
     for (int32_t node = 0; node < task_.draft.num_nodes; ++node) {
       if (Holds(path, node) && !AcceptNode(node)) return;

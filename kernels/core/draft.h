@@ -36,8 +36,9 @@ struct Draft {
   const DraftKind* kinds = nullptr;       // null: all kOneHot
   const uint32_t* target_rows = nullptr;  // one for each place
   const uint32_t* draft_rows = nullptr;   // one for each node, read if the node was drawn
-  // The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i]. A draft row is then read
-  // only where a residual is needed. If both are null, rows are read.
+  // The side channel: a drawn token i has the proposal d(tokens[i]) = draft_weights[i] /
+  // draft_masses[i]. A draft row is then read only where a residual is needed. If both are null,
+  // rows are read.
   const float* draft_weights = nullptr;
   const double* draft_masses = nullptr;
   // For greedy only: the target's argmax id at each place, instead of rows.

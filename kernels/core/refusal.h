@@ -62,12 +62,10 @@ enum class Refusal : uint32_t {
   kSiblingRows = 38,
   kSiblingKinds = 39,
   kSiblingTokens = 40,
-  // Errors that depend on the sequence: trees.
-  kTreeSideChannel = 41,
   // The record says that its parents lie at a slot, and nothing is bound there.
-  kSlotParents = 42,
+  kSlotParents = 41,
 };
-inline constexpr uint32_t kRefusalMax = 42;
+inline constexpr uint32_t kRefusalMax = 41;
 
 struct RefusalEntry {
   Refusal refusal;
@@ -176,9 +174,6 @@ inline constexpr RefusalEntry kRefusalTexts[] = {
     {Refusal::kSiblingTokens,
      "tokens: two children of one parent have one id; only SPECD_SAMPLED children may repeat one, "
      "because each of them is a draw of its own"},
-    {Refusal::kTreeSideChannel,
-     "draft_weights: the side channel of a tree is not read in this version; leave draft_weights "
-     "and draft_masses out"},
     {Refusal::kSlotParents,
      "flags: SPECD_PARENTS_BY_SLOT, but neither SPECD_DRAFT_PARENTS nor both of "
      "SPECD_DRAFT_NEXT_CHILD and SPECD_DRAFT_NEXT_SIBLING are bound, or SPECD_DRAFTS_BY_SLOT is "

@@ -70,7 +70,7 @@ SPECD_INLINE constexpr DraftKind KindOfChild(DraftSampling sampling, int32_t num
 struct DraftSample {
   TokenId id = kNoToken;
   uint32_t count = 0;  // how often it was drawn
-  float weight = 0;    // q(id) = weight / mass, the side channel of a Draft
+  float weight = 0;    // weight / mass is the id's proposal, the side channel of a Draft
   DraftKind kind = DraftKind::kOneHot;
   double mass = 0;
 };
@@ -114,10 +114,12 @@ struct TaskOutcome {
 };
 
 // The parts of a kVerify task: judging its places, block verification's way from the end of the
-// draft to the token that stands, and the scores of its tokens.
-enum class TaskPhase : uint32_t { kPlaces = 0, kWayDown = 1, kScores = 2 };
+// draft to the token that stands, the scores of its tokens, and judging the children of one place
+// of a tree.
+enum class TaskPhase : uint32_t { kPlaces = 0, kWayDown = 1, kScores = 2, kChildren = 3 };
 
-// The state of a block verification between two places (BlockWalk).
+// The state of a block verification between two places (BlockWalk). A traversal keeps the fault of
+// its place alone.
 struct BlockProgress {
   int32_t num_places = 0;
   OutcomeStatus end_status = OutcomeStatus::kOk;
@@ -132,6 +134,7 @@ struct PausedTask {
   bool has_begun = false;
   TaskPhase phase = TaskPhase::kPlaces;
   int32_t place = 0;
+  int32_t num_looks = 0;  // at children of trees and at leaves
   TokenId last_token = kNoToken;
   int32_t last_node = kRoot;  // the last accepted node
   TaskOutcome outcome;
@@ -253,8 +256,9 @@ struct RoundBatch {
   // recorded. The caller clears them before the round.
   PlaceDecision* decisions = nullptr;
   int32_t decisions_stride = 0;
-  // If it is set, the batch has one task, and a processor may pause it after `rows_max` places. The
-  // next Run of the backend then has this batch again. Null: every task runs to its end.
+  // If it is set, the batch has one task, and a processor may pause it after `rows_max` places or
+  // children of a place. The next Run of the backend then has this batch again. Null: every task
+  // runs to its end.
   PausedTask* progress = nullptr;
   int32_t rows_max = 0;
 };

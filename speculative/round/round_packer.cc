@@ -272,7 +272,6 @@ Refusal RoundPacker::FindRefusal(const SequenceInput& input, const Sequence& seq
   if (input.draft.parents != nullptr || input.parents_by_slot) {
     const VerifyMethod method = sequence.method;
     if (method == VerifyMethod::kToken || method == VerifyMethod::kBlock) return Refusal::kTree;
-    if (input.draft.draft_weights != nullptr) return Refusal::kTreeSideChannel;
   }
   const bool has_grammar = !sequence.grammar.empty();
   if (IsMasked(input) && has_grammar) return Refusal::kTwoMasks;

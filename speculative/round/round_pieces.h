@@ -1,9 +1,9 @@
 // RoundPieces cuts a packed round into pieces of bounded work for Verifier and CallRunner.
 //
 // A piece has as many whole tasks as the bound allows. A task beyond the bound runs alone, in
-// pieces of several rows (PausedTask), where the backend can pause it: between places, so all
-// children of a place of a tree are in one piece, and so is a task of method traversal. The tasks
-// of a round do not depend on each other, so a cut changes no answer. A round within the bound has
+// pieces of several rows (PausedTask), where the backend can pause it: between places, and between
+// the children of a place of a tree. The tasks of a round do not depend on each other, so a cut
+// changes no answer. A round within the bound has
 // one piece. Calls that read rows are cut likewise. Allocates nothing. One thread at a time.
 //
 //   pieces.Begin(batch);

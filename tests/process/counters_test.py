@@ -27,9 +27,10 @@ class CountersTest(ProcessTest):
         return {(each["name"].removeprefix("specd:"), *each["labels"].values()): each
                 for each in self.said["metrics"]}
 
-    def run_engine(self, tokens=40):
+    def run_engine(self, *flags, tokens=40):
         """The total of the engine's own count, with the rounds of each sequence added up."""
-        engine = self.engine("--prompt=The daemon|A round", f"--max_tokens={tokens}", "--print=none")
+        engine = self.engine("--prompt=The daemon|A round", f"--max_tokens={tokens}", "--print=none",
+                             *flags)
         self.assertEqual(engine.wait(), 0, engine.stderr)
         report = json.loads(engine.stdout)
         return report["total"] | {"sequence_rounds": sum(each["rounds"] for each in report["streams"])}
@@ -71,6 +72,15 @@ class CountersTest(ProcessTest):
         self.assertGreater(rounds, 0)
         self.run_engine()
         self.assertEqual(self.stats()[("lossy_sequence_rounds",)]["value"], rounds)
+        # At the rates 1 and 0 a draft token stands always or never, whatever the model says. Behind the end of
+        # a text none does.
+        for rate, least, most in (("1", 0.9, 1), ("0", 0, 0)):
+            total = self.run_engine("--verify=synthetic", f"--synthetic_rates={rate}")
+            self.assertGreater(total["drafts"], 0)
+            self.assertTrue(least <= total["accepted"] / total["drafts"] <= most, total)
+        wrong = self.engine("--verify=synthetic", "--synthetic_rates=1,many")
+        self.assertEqual(wrong.wait(), 2)
+        self.assertIn("synthetic_rates", wrong.stderr)
         self.stop(daemon)
 
     def test_sequences_and_text_are_counted(self):

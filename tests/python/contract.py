@@ -3,8 +3,8 @@
 The oracle that the kernels are held against. It is written from the contract, and from what
 docs/ALGORITHMS.md decides where the contract leaves a choice, never from the kernels; every step is
 taken in the most obvious way. Rows are in contract_rows.py, chains in contract_walk.py, trees in
-contract_trees.py, drafts that specd draws in contract_drafts.py, coins in philox.py. Each outcome carries the least slack of the decisions on its
-way (contract_rows.py says what that is).
+contract_trees.py, lossy methods in contract_lossy.py, drafts that specd draws in contract_drafts.py, coins in
+philox.py. Each outcome carries the least slack of the decisions on its way (contract_rows.py says what that is).
 """
 
 import dataclasses
@@ -14,6 +14,7 @@ import numpy as np
 
 import contract_rows as rows_of
 from contract_rows import INF, ULP
+from contract_lossy import LOSSY_METHODS, LossyWalk
 from contract_trees import TreeWalk
 from contract_walk import Draft, Walk
 
@@ -87,7 +88,7 @@ class Sequence:
 
     def method_for(self, draft):
         """CONTRACT §5: auto is exact_match for one-hot drafts, and for sampled ones block, or tree."""
-        if self.params.greedy:
+        if self.params.greedy and self.params.verify not in LOSSY_METHODS:
             return "greedy"
         if self.params.verify == "auto":
             sampled = "tree" if draft.is_tree else "block"
@@ -104,7 +105,9 @@ class Sequence:
         """Verifies a draft and commits what is kept."""
         if self.finish_reason is not None:
             return Outcome(FINISHED, self.finish_reason, self.stop_token)
-        kind = TreeWalk if draft.is_tree or self.method_for(draft) in TREE_METHODS else Walk
+        method = self.method_for(draft)
+        kind = LossyWalk if method in LOSSY_METHODS else (
+            TreeWalk if draft.is_tree or method in TREE_METHODS else Walk)
         walk = kind(self, draft, target_rows, target_rules, draft_rules, masks)
         accepted, final = walk.run()
         confirmed = accepted + ([] if final is None else [final])
@@ -145,7 +148,7 @@ class Sequence:
         if mode.startswith("raw"):
             return score_rows(mode, walk.raw(index), None, None)
         edited, p = walk.edited_logits(index), None
-        if walk.method != "greedy":
+        if not self.params.greedy:
             p = walk.p(index)
             if mode.startswith("unfiltered"):  # step 8 alone
                 p = rows_of.distribution(edited, rows_of.Filters(self.params.temperature))

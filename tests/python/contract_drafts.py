@@ -10,10 +10,11 @@ from philox import Coins
 
 def sample_draft(sequence, row, prefix=(), rules=rows_of.Rules(), mask=None, sampling="with",
                  num_children=1, first_node=None):
-    """Children drawn from a draft row: ([(id, count, q(id))], slack)."""
+    """Children drawn from a draft row: ([(id, count, the probability that it was drawn with)], slack). That
+    is q(id), or for a child of the rest q(id) over what the ids before it left."""
     place = Place(sequence.prompt, sequence.output + list(prefix), mask, sequence.eos_ids)
     params = sequence.params if sequence.params.draft_edits else rows_of.Params()
-    check_probabilities(row, rules)
+    check_probabilities(row, rules, params, place)
     logits = rows_of.edit(rows_of.load(row, rules), params, place)
     q = rows_of.distribution(logits, sequence.params.draft_filters)
     num_best = {"top_k": num_children, "mixed": num_children - 1}.get(sampling, 0)
@@ -28,16 +29,18 @@ def sample_draft(sequence, row, prefix=(), rules=rows_of.Rules(), mask=None, sam
     coins = Coins(sequence.seed, len(sequence.output), len(sequence.output))
     first_node = len(prefix) + 1 if first_node is None else first_node
     slack, drawn = min([q.slack] + slacks), best
+    shares = {x: q.p[x] for x in best}
     for child in range(num_best, num_children):
         token, near = rows_of.draw(left.p, coins.draft(len(prefix), first_node + child),
                                    left.mass_error)
         slack = min(slack, near)
         drawn[token] = drawn.get(token, 0) + 1
+        shares[token] = left.p[token]
         if sampling == "without":
             left = without(logits, q, drawn)
             if left is None:
                 break
-    return [(x, count, q.p[x]) for x, count in drawn.items()], slack
+    return [(x, count, shares[x]) for x, count in drawn.items()], slack
 
 
 def without(logits, q, drawn):

@@ -21,6 +21,14 @@ class Params:
     """Field names are those of specd.SamplingParams, which are vLLM's where vLLM has the field."""
 
     verify: str = "auto"
+    typical_epsilon: float = 0.09
+    typical_delta: float = 0.3
+    relaxed_n: int = 10
+    relaxed_delta: float = 0.6
+    relaxed_thinking: bool = False
+    threshold_single: float = 1.0
+    threshold_acc: float = 1.0
+    synthetic_rates: tuple = ()
     seed: int = 0
     temperature: float = 1.0
     top_p: float = 1.0

@@ -50,11 +50,12 @@ class TreeWalk(Walk):
         self.children = [[i for i, parent in enumerate(self.parents) if parent + 1 == place and inside[i]]
                          for place in range(len(draft.tokens) + 1)]
 
+    walks = {"greedy": "compare", "exact_match": "compare", "tree": "accept", "target_only": "choose_among",
+             "traversal": "traverse"}
+
     def run(self):
         try:
-            walk = {"greedy": self.compare, "exact_match": self.compare, "tree": self.accept,
-                    "target_only": self.choose_among, "traversal": self.traverse}[self.method]
-            place, final = walk()
+            place, final = getattr(self, self.walks[self.method])()
         except BadRow as bad:
             place, final = bad.args[0], None
         self.path = self.path_to(place)
@@ -118,6 +119,15 @@ class TreeWalk(Walk):
             error = 2 * whole.mass_error / max(1 - whole.p[gone].sum(), 2.0**-40)
         return Share(q.p, q.p * (q.error + error), error)
 
+    def share(self, place, node, is_first):
+        """d(x) of a child, and its error. For the first drawn child the side channel speaks, and no row is
+        read."""
+        if is_first and self.draft.q_sides is not None and self.draft.sampled[node] != ONE_HOT:
+            weight, mass = self.draft.q_sides[node]
+            return weight / mass, 0.0
+        d, token = self.proposal(place, node), self.draft.tokens[node]
+        return d.p[token], d.error[token]
+
     def after(self, t, d, path=1.0, path_error=0.0):
         """(P t - d)+ and its sum: the vector is not divided yet."""
         left = np.maximum(path * t.p - d.p, 0)
@@ -169,17 +179,17 @@ class TreeWalk(Walk):
             t, found = self.target(place), None
             if not self.children[place]:
                 return place, self.sample(place)
-            for node in self.in_order(place):
+            for number, node in enumerate(self.in_order(place)):
                 token = self.draft.tokens[node]
-                d = self.proposal(place, node)
+                d, d_error = self.share(place, node, number == 0)
                 coin = self.coin(place, ACCEPT, node + 1)
-                left, right = coin * d.p[token], t.p[token]
-                error = coin * d.error[token] + t.error[token]
+                left, right = coin * d, t.p[token]
+                error = coin * d_error + t.error[token]
                 self.slack = min(self.slack, abs(left - right) / error if error else INF)
                 if left < right:
                     found = node
                     break
-                rest, mass = self.after(t, d)
+                rest, mass = self.after(t, self.proposal(place, node))
                 if mass <= 0:
                     return place, self.draw_left(place, None)
                 t = self.divided(rest, mass)
@@ -201,13 +211,16 @@ class TreeWalk(Walk):
                     continue
                 total, error = total + p.p[token], error + p.error[token]
                 left[token] = 0
-                if self.judge(coin, total, error):
+                if self.takes(coin, total, error, p.p[token], p.error[token]):
                     found = node
                     break
             if found is None:
                 rest = Share(left, p.error, p.sum_error) if left.sum() > 0 else None
                 return place, self.draw_left(place, rest)
             place = found + 1
+
+    def takes(self, coin, total, error, _p, _p_error):
+        return self.judge(coin, total, error)
 
     def enter(self, place, path, path_error):
         try:
@@ -241,11 +254,11 @@ class TreeWalk(Walk):
             node = self.in_order(place)[here.fallen]
             token = self.draft.tokens[node]
             try:
-                d = self.proposal(place, node)
+                q, q_error = self.share(place, node, here.fallen == 0)
             except BadRow:
                 here.bad = True
                 return None
-            t, q = here.t.p[token], d.p[token]
+            t = here.t.p[token]
             if t == 0 or here.path == 0:
                 ratio, error = 0.0, 0.0
             elif q == 0:
@@ -253,15 +266,22 @@ class TreeWalk(Walk):
             else:
                 ratio = here.path * t / q
                 error = ratio * (here.path_error / here.path + here.t.error[token] / t +
-                                 d.error[token] / q)
+                                 q_error / q)
                 ratio, error = (1.0, 0.0) if ratio > 1 + error else (min(1.0, ratio), error)
             if ratio > 0:
                 return node + 1, self.enter(node + 1, ratio, error)
             self.fall(place, here, node)
+            if here.bad:
+                return None
         return None
 
     def fall(self, place, here, node):
-        rest, mass = self.after(here.t, self.proposal(place, node), here.path, here.path_error)
+        try:
+            d = self.proposal(place, node)
+        except BadRow:  # the side channel spoke for the row until now; the place is a leaf
+            here.bad = True
+            return
+        rest, mass = self.after(here.t, d, here.path, here.path_error)
         here.fallen += 1
         whole = mass + 1 - here.path
         error = rest.sum_error

@@ -12,7 +12,8 @@ from philox import Coins
 @dataclasses.dataclass
 class Draft:
     """What a drafter brings. sampled: the kinds, or booleans. q_rows[i] is the draft row of place i, which
-    is read where its children were sampled; q_sides[i] = (weight, mass). parents: None is a chain."""
+    is read where its children were sampled; q_sides[i] = (weight, mass) of draft i. parents: None is a
+    chain."""
 
     tokens: list
     sampled: list
@@ -63,7 +64,7 @@ class Walk:
         """Steps 1 to 6 at place `index`, with the draft prefix in the state."""
         if index not in self.edited:
             try:
-                check_probabilities(self.target_rows[index], self.target_rules)
+                check_probabilities(self.target_rows[index], self.target_rules, self.params, self.place(index))
                 self.edited[index] = rows_of.edit(self.raw(index), self.params,
                                                   self.place(index))
             except BadRow:
@@ -95,10 +96,10 @@ class Walk:
     def draft_logits(self, index):
         if index not in self.edited_drafts:
             row = self.draft.q_rows[index]
+            edits = (self.params, self.place(index)) if self.params.draft_edits else (
+                rows_of.Params(), Place([], []))
             try:
-                check_probabilities(row, self.draft_rules)
-                edits = (self.params, self.place(index)) if self.params.draft_edits else (
-                    rows_of.Params(), Place([], []))
+                check_probabilities(row, self.draft_rules, *edits)
                 self.edited_drafts[index] = rows_of.edit(rows_of.load(row, self.draft_rules), *edits)
             except BadRow:
                 raise BadRow(index) from None
@@ -266,8 +267,11 @@ class Walk:
         return token
 
 
-def check_probabilities(row, rules):
-    """CONTRACT §6: probabilities sum to 1 within 1e-3 unless they are to be renormalised."""
+def check_probabilities(row, rules, params=rows_of.Params(), place=None):
+    """CONTRACT §6: probabilities sum to 1 within 1e-3 unless they are to be renormalised. The row of a forced
+    token is not read."""
+    if rows_of.forced_by_budget(params, place) is not None:
+        return
     if rules.kind != "logits" and not rules.renormalise and not abs(np.sum(row) - 1) <= 1e-3:
         raise BadRow
 

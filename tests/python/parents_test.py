@@ -75,6 +75,23 @@ class ParentsTest(unittest.TestCase):
             self.assertEqual((result.verify, result.path.tolist(), result.tokens.tolist()),
                              (method, [1, 2], [1, 2, 3]))
 
+    def test_a_side_channel_stands_in_for_draft_rows_until_a_child_is_rejected(self):
+        rows, q = one_hot(1, 6, 2, 3), np.full((2, 8), np.nan, np.float32)
+        for verify in ("tree", "traversal"):
+            for weight, status in ((1.0, "ok"), (-1.0, "bad_distribution")):
+                sequence = self.engine.open(specd.SamplingParams(verify=verify, max_tokens=None, seed=1))
+                draft = specd.Draft(sequence, [7, 1, 2], parents=[-1, -1, 1], sampled=[0, 2, 2],
+                                    draft_rows=[0, 0, 1], weights=[-1, weight, 1], masses=[0, 1, 1])
+                result, = self.engine.verify(rows, [draft], q=q, strict=False)
+                self.assertEqual(result.status, status)
+                self.assertEqual(result.tokens.tolist(), [1, 2, 3] if status == "ok" else [])
+            # Token 6 has no part of p, so it is rejected, and the draft row is read.
+            sequence = self.engine.open(specd.SamplingParams(verify=verify, max_tokens=None, seed=1))
+            draft = specd.Draft(sequence, [6], parents=[-1], sampled=[2], weights=[1], masses=[1])
+            result, = self.engine.verify(rows[:2], [draft], q=q[:1], strict=False)
+            self.assertEqual(result.status, "bad_distribution")
+            self.assertIn("draft_rows: a row that was needed holds NaN", result.detail)
+
     def test_siblings_that_do_not_fit_together_are_invalid_and_say_why(self):
         sequence = self.engine.open(specd.SamplingParams(max_tokens=None))
         for fields, text in (
@@ -85,8 +102,6 @@ class ParentsTest(unittest.TestCase):
             ({"sampled": [2, 0, 0], "draft_rows": [0, 0, 0], "tokens": [4, 4, 1]},
              "tokens: two children"),
             ({"sampled": [1, 1, 0], "draft_rows": [0, 0, 0], "tokens": [4, 4, 1]}, ""),
-            ({"sampled": [1, 0, 0], "draft_rows": [0, 0, 0], "weights": [1, 1, 1],
-              "masses": [2, 2, 2]}, "draft_weights: the side channel of a tree"),
         ):
             tokens = fields.pop("tokens", [4, 5, 1])
             draft = specd.Draft(sequence, tokens, parents=[-1, -1, 0], **fields)

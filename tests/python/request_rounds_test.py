@@ -1,10 +1,12 @@
 """The rounds of an engine's requests (specd.integrations): nothing is lost where a round or an opening fails."""
 
+import types
 import unittest
 
 import numpy as np
 
 import specd
+from specd.integrations._draft_columns import DraftColumns
 from specd.integrations._request_rounds import Opening, Request, RequestRounds
 from door_case import V, DoorCase, one_hot
 
@@ -54,6 +56,59 @@ class RequestRoundsTest(DoorCase):
         self.assertEqual([self.play(request)[0] for _ in range(2)], [None, "length"])
         self.rounds.close_where(lambda _: True)
         self.assertEqual(self.engine.stats()["rounds"], 4)
+
+
+class Tensor(np.ndarray):
+    """A tensor in host memory, as torch says it."""
+
+    def cpu(self):
+        return self
+
+    def numpy(self):
+        return np.asarray(self)
+
+
+class DraftColumnsTest(DoorCase):
+    IDS = np.array([6, 1, 7])
+
+    def drafter(self, offsets):
+        return types.SimpleNamespace(model=types.SimpleNamespace(
+            draft_id_to_target_id=np.asarray(offsets).view(Tensor)))
+
+    def kept(self, drafter, kind, full):
+        """The texts of rounds with draft rows of all ids."""
+        engine = specd.Engine("embedded:cpu", vocab_size=V, max_batch=4, max_draft=3)
+        self.addCleanup(engine.close)
+        columns, rng, texts = DraftColumns(engine, drafter, kind), np.random.default_rng(3), []
+        for seed in range(40):
+            sequence = engine.open(specd.SamplingParams(seed=seed))
+            tokens = rng.choice(self.IDS, 3)
+            found = engine.verify_batch(rng.normal(size=(4, V)), [sequence.handle], tokens=tokens,
+                                        draft_offsets=[0, 3], q=columns.of(full))
+            texts.append(found.kept(0).tolist())
+            sequence.close()
+        return texts, columns.of(full).shape
+
+    def test_a_narrow_drafter_gives_the_texts_of_all_columns(self):
+        rng = np.random.default_rng(4)
+        for kind, empty in (("logits", -np.inf), ("final_probabilities", 0)):
+            narrow = rng.normal(size=(3, 3)).astype(np.float32)
+            if kind != "logits":
+                narrow = np.exp(narrow) / np.exp(narrow).sum(1, keepdims=True)
+            full = np.full((3, V), empty, np.float32)
+            full[:, self.IDS] = narrow
+            wide = self.kept(None, kind, full)
+            self.assertEqual(wide[1], (3, V))
+            texts, shape = self.kept(self.drafter(self.IDS - np.arange(3)), kind, full)
+            self.assertEqual((texts, shape), (wide[0], (3, 3)))
+            self.assertGreater(sum(len(text) - 1 for text in texts), 20)
+            # Rows of the drafter's own columns stay as they are.
+            self.assertEqual(self.kept(self.drafter(self.IDS - np.arange(3)), kind, narrow)[0], texts)
+
+    def test_a_drafter_of_all_ids_has_no_map(self):
+        full = np.zeros((3, V), np.float32)
+        self.assertEqual(self.kept(self.drafter(np.zeros(V, int)), "logits", full)[1], (3, V))
+        self.assertIsNone(DraftColumns(self.engine, None, "logits").of(None))
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import library_checks
 import specd
 from compare import children_difference, difference, score_difference
 from contract import Draft, Sequence
-from scenes import (both, exact, make_masks, make_params, make_rows, make_scene)
+from scenes import (both, exact, make_lossy, make_masks, make_params, make_rows, make_scene)
 
 NEAR_MOST = 0.005
 MOST_FAILURES = 5
@@ -49,9 +49,10 @@ class SceneRun:
         self.counts, self.sums, self.near_before = counts, collections.Counter(), counts["near"]
         self.num_close = 0  # rounds that were near, whatever specd decided
         scene = self.scene
-        threads = {"threads": 1} if uri.startswith("embedded:") else {}  # a daemon has its own
+        # A daemon has its own threads, and is asked for no lossy method.
+        self.options = {"threads": 1, "allow_lossy": 1} if uri.startswith("embedded:") else {}
         self.engine = specd.Engine(uri, vocab_size=scene.vocab_size, max_batch=12,
-                                   max_sequences=40, max_draft=scene.max_draft, **threads)
+                                   max_sequences=40, max_draft=scene.max_draft, **self.options)
         # The rules of a role hold for all rows that are copied from now on.
         self.engine.rows(1, kind=scene.kind, scale=scene.scale, cap=scene.cap,
                          renormalise=scene.renormalise, dtype=scene.dtype)
@@ -106,7 +107,10 @@ class SceneRun:
         return streams
 
     def make_params(self):
-        return make_params(self.rng, self.scene)
+        fields = make_params(self.rng, self.scene)
+        if "allow_lossy" in self.options and self.rng.random() < 0.2:
+            fields |= make_lossy(self.rng, fields)
+        return fields
 
     def fork_one(self, streams):
         live = [s for s in streams if not s.done and s.oracle.finish_reason is None]

@@ -91,6 +91,26 @@ def make_params(rng, scene):
     return fields
 
 
+def make_lossy(rng, fields):
+    """A lossy method in place of another. Its numbers are never at their limits, where one rounding decides."""
+    is_greedy = fields.get("temperature", 1) == 0 or fields.get("top_k") == 1
+    method = str(rng.choice(["relaxed", "synthetic", *(() if is_greedy else ("typical", "threshold"))]))
+    number = lambda: float(rng.random())
+    if method == "typical":
+        made = {"typical_epsilon": number() ** 2, "typical_delta": 2 * number()}
+    elif method == "relaxed":
+        made = {"relaxed_n": int(rng.integers(0, 9)), "relaxed_delta": number()}
+        if rng.random() < 0.3:
+            made["relaxed_thinking"] = True
+            made |= {"thinking_start_id": 1, "thinking_end_ids": [2, 3]} if (
+                "thinking_start_id" not in fields) else {}
+    elif method == "threshold":
+        made = {"threshold_single": number(), "threshold_acc": number()}
+    else:
+        made = {"synthetic_rates": [number() for _ in range(rng.integers(1, 5))]}
+    return {"verify": method, **made}
+
+
 def make_logprobs(rng, few):
     mode = str(rng.choice(["raw_logprobs", "processed_logprobs", "raw_logits", "processed_logits",
                            "unfiltered_logprobs"]))

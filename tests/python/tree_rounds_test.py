@@ -7,10 +7,12 @@ import dataclasses
 
 import numpy as np
 
+import contract_rows as rows_of
 import rounds_test
 import specd
 from contract import Draft
-from contract_trees import ONE_HOT, SAMPLED, SAMPLED_REST
+from contract_rows import BadRow
+from contract_trees import ONE_HOT, SAMPLED, SAMPLED_REST, TreeWalk
 from scenes import exact, make_rows
 
 
@@ -20,12 +22,12 @@ class TreeSceneRun(rounds_test.SceneRun):
         # An engine of its own for larger drafts. The first one has drawn the scene.
         self.engine.close()
         scene = self.scene = dataclasses.replace(self.scene, max_draft=int(self.rng.integers(2, 13)))
-        threads = {"threads": 1} if uri.startswith("embedded:") else {}
         self.engine = specd.Engine(uri, vocab_size=scene.vocab_size, max_batch=12, max_sequences=40,
-                                   max_draft=scene.max_draft, **threads)
+                                   max_draft=scene.max_draft, **self.options)
         self.engine.rows(1, kind=scene.kind, scale=scene.scale, cap=scene.cap,
                          renormalise=scene.renormalise, dtype=scene.dtype)
         self.engine.rows(1, "draft", kind=scene.draft_kind, dtype=scene.dtype)
+        self.given = {}  # id(draft) -> node -> the side channel that specd gave
 
     def make_params(self):
         fields = super().make_params()
@@ -52,8 +54,9 @@ class TreeSceneRun(rounds_test.SceneRun):
 
     def draw_children(self, stream, draft, place, children, logits, only_one_hot):
         """Children of every kind: drawn ones, ids of no vocabulary, and some that q cannot give."""
-        drawn = SAMPLED if self.rng.random() < 0.5 or np.isposinf(draft.q_rows[place]).any() else (
-            SAMPLED_REST)  # nothing is left of a point mass, so no drafter draws a second sibling
+        # Nothing is left of a point mass, so no drafter draws a second sibling.
+        is_point = np.isposinf(draft.q_rows[place]).any() or self.is_forced(stream, draft, place)
+        drawn = SAMPLED if self.rng.random() < 0.5 or is_point else SAMPLED_REST
         used = set()
         for node in children:
             kind = ONE_HOT if only_one_hot or self.rng.random() < 0.4 else drawn
@@ -67,6 +70,16 @@ class TreeSceneRun(rounds_test.SceneRun):
             used.add(token)
             draft.tokens[node], draft.sampled[node] = token, kind
 
+    @staticmethod
+    def is_forced(stream, draft, place):
+        """Whether the edits of a draft row leave the forced token alone."""
+        oracle, prefix = stream.oracle, []
+        while place > 0:
+            prefix.insert(0, draft.tokens[place - 1])
+            place = draft.parents[place - 1] + 1
+        where = rows_of.Place(oracle.prompt, oracle.output + prefix)
+        return oracle.params.draft_edits and rows_of.forced_by_budget(oracle.params, where) is not None
+
     def unused(self, used):
         return next(token for token in range(self.scene.vocab_size) if token not in used)
 
@@ -78,14 +91,39 @@ class TreeSceneRun(rounds_test.SceneRun):
             prefix.insert(0, draft.tokens[above])
             above = draft.parents[above]
         number = 1 if sampling == "with_replacement" else len(children)
-        ids = []
+        ids, given = [], self.given.setdefault(id(draft), {})
         for node in children if number == 1 else children[:1]:
             request = specd.DraftRequest(stream.handle, prefix, number, sampling, first_node=node + 1)
             answer, = self.engine.sample_draft(q[place:place + 1], [request], strict=False)
             self.judge_children(stream.oracle, draft.q_rows[place], request, answer)
-            ids += zip(answer.ids.tolist(), answer.sampled.tolist())
-        for node, (token, kind) in zip(children, ids):
-            draft.tokens[node], draft.sampled[node] = token, kind
+            ids += zip(answer.ids.tolist(), answer.sampled.tolist(), answer.weights.tolist(),
+                       answer.masses.tolist())
+        for node, (token, kind, *side) in zip(children, ids):
+            draft.tokens[node], draft.sampled[node], given[node] = token, kind, side
+
+    def submit(self, parts):
+        for stream, rows, draft, q, masks in parts:
+            if q is not None and draft.tokens and self.rng.random() < 0.4:
+                self.counts["sides"] += 1
+                draft.q_sides = self.sides(stream, rows, draft, masks)
+        self.given.clear()
+        return super().submit(parts)
+
+    def sides(self, stream, rows, draft, masks):
+        """The side channel: specd's own numbers where it drew, and else the oracle's. Those of one-hot nodes
+        are never looked at, and rows without a distribution have some."""
+        scene, found = self.scene, []
+        walk = TreeWalk(stream.oracle, draft, exact(rows), scene.target_rules, scene.draft_rules, masks)
+        for node, (token, kind) in enumerate(zip(draft.tokens, draft.sampled)):
+            mass, d = float(self.rng.choice([1, 3, 1000])), 0.5
+            try:
+                if kind != ONE_HOT and 0 <= token < scene.vocab_size:
+                    d = walk.proposal(draft.parents[node] + 1, node).p[token]
+            except BadRow:
+                pass
+            side = self.given.get(id(draft), {}).get(node) if not stream.oracle.params.draft_edits else None
+            found.append((-1.0, 0.0) if kind == ONE_HOT else side or (float(np.float32(d * mass)), mass))
+        return found
 
     def place_q(self, drafts, q):
         """One array of rows. A draft's rows are those of its places, and its nodes name them."""

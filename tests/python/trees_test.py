@@ -111,7 +111,10 @@ class SiblingsTest(unittest.TestCase):
             self.assertEqual(drawn[2].ids.tolist()[:2], [11, 10])
             for each in drawn:
                 self.assertEqual(len(set(each.ids.tolist())), 3)
-                np.testing.assert_allclose(each.q, (each.ids + 1) / 78, rtol=1e-5)
+                # A child of the rest was drawn from what the ids before it had left.
+                q = (each.ids + 1) / 78
+                left = np.where(each.sampled == 2, 1 - np.cumsum(q) + q, 1)
+                np.testing.assert_allclose(each.q, q / left, rtol=1e-5)
             mixed = drawn[2]
             result, = engine.verify(
                 np.repeat(row, 4, 0),

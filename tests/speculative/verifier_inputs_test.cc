@@ -99,15 +99,8 @@ TEST_SUITE("unit") {
     SequenceInput input = f.Input(s);
     input.refusal = Refusal::kMaskRow;
     CheckInvalid(f.Round(input), Refusal::kMaskRow);
-    // token and block know chains only, and the side channel of a tree is not read.
+    // token and block know chains only.
     const int32_t parents[] = {-1, 0, -1};
-    const float weights[3] = {};
-    const double masses[3] = {1, 1, 1};
-    input = f.Input(s);
-    input.draft.parents = parents;
-    input.draft.draft_weights = weights;
-    input.draft.draft_masses = masses;
-    CheckInvalid(f.Round(input), Refusal::kTreeSideChannel);
     for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock}) {
       SequenceParams params;
       params.verify = method;
@@ -115,7 +108,7 @@ TEST_SUITE("unit") {
       input.draft.parents = parents;
       CheckInvalid(f.Round(input), Refusal::kTree);
     }
-    CHECK(f.verifier->counters().invalid_records == 4);
+    CHECK(f.verifier->counters().invalid_records == 3);
     CHECK(f.verifier->Find(s)->finish_reason == FinishReason::kNone);
     f.backend->script = {Confirm(0, {3})};
     CHECK(f.Round(s).num_kept == 1);

@@ -36,8 +36,6 @@ RoundTrees::RoundTrees(RoundCase* round, int32_t batch, uint64_t seed) {
     draft.parents = tree.parents.data();
     draft.kinds = tree.kinds.data();
     draft.draft_rows = tree.draft_rows.data();
-    draft.draft_weights = nullptr;
-    draft.draft_masses = nullptr;
     if (draft.target_argmax == nullptr) task.method = kMethods[random() % std::size(kMethods)];
   }
 }

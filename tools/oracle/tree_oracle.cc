@@ -70,6 +70,13 @@ Probabilities TreeOracle::ProposalOf(int place, int node) {
   return d;
 }
 
+// d(x) of a child.
+double TreeOracle::ShareOf(int place, int node, const Probabilities& proposal) {
+  const bool is_rest = tree_.kinds[size_t(node)] == DraftKind::kSampledRest;
+  const bool is_wrong = fault_.side_of_whole_row && is_rest;
+  return ProbabilityOf(is_wrong ? world_.DraftAt(place) : proposal, world_.TokenOf(node));
+}
+
 int TreeOracle::ChildNamed(int place, int token) {
   int found = -1;
   for (const int child : ChildrenOf(place)) {
@@ -132,7 +139,8 @@ void TreeOracle::WalkTree() {
     for (const int child : ChildrenOf(place)) {
       const Probabilities d = ProposalOf(place, child);
       const auto x = size_t(world_.TokenOf(child));
-      if (world_.Accepts(child, Ratio(t[x], d[x]), mass * d[x])) {
+      const double share = ShareOf(place, child, d);
+      if (world_.Accepts(child, Ratio(t[x], share), mass * share)) {
         next = child;
         break;
       }
@@ -157,7 +165,8 @@ bool TreeOracle::Traverse(int place, double path, double mass) {
     const Probabilities d = ProposalOf(place, child);
     const auto x = size_t(world_.TokenOf(child));
     result_.path.push_back(child);
-    if (Traverse(child + 1, Ratio(path * t[x], d[x]), mass * d[x])) return true;
+    const double share = ShareOf(place, child, d);
+    if (Traverse(child + 1, Ratio(path * t[x], share), mass * share)) return true;
     result_.path.pop_back();
     const double sum = TakeAway(path, d, &t);
     const double whole = sum + 1 - path;

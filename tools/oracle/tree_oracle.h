@@ -30,11 +30,12 @@ struct TreeFault {
   bool one_hot_in_rest = false;     // the ids of one-hot siblings stay in the proposal
   bool no_path_update = false;      // traversal: P stays after a leaf went
   bool end_takes_siblings = false;  // an id outside the vocabulary ends the siblings' branches too
+  bool side_of_whole_row = false;   // the side channel of kSampledRest is q(x), not divided
   bool one_hot_first = false;       // no fault of the law: fewer tokens are accepted
 
   bool Any() const {
     return merged_duplicates || rest_as_drawn_with || one_hot_in_rest || no_path_update ||
-           end_takes_siblings || one_hot_first;
+           end_takes_siblings || side_of_whole_row || one_hot_first;
   }
 };
 
@@ -73,6 +74,7 @@ class TreeOracle {
  private:
   std::vector<int> ChildrenOf(int place);  // in the order of verification, without ended branches
   Probabilities ProposalOf(int place, int node);
+  double ShareOf(int place, int node, const Probabilities& proposal);
   int ChildNamed(int place, int token);
   void WalkEqual(bool greedy);
   void WalkTargetOnly();

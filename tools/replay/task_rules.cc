@@ -70,9 +70,6 @@ class TaskRules {
     const bool verifies_chains =
         task_.method == VerifyMethod::kToken || task_.method == VerifyMethod::kBlock;
     if (verifies_chains) return Wrong("parents", "is a tree, which the method does not verify");
-    if (!task_.parents.empty() && !task_.draft_weights.empty()) {
-      return Wrong("draft_weights", "is a side channel, which trees do not have");
-    }
     if (absl::Status status = Siblings(tree); !status.ok()) return status;
     if (task_.outcome.num_accepted < 0 || task_.outcome.num_accepted > tree.num_nodes() ||
         tree.path().size() != static_cast<size_t>(task_.outcome.num_accepted)) {

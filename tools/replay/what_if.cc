@@ -139,7 +139,7 @@ std::string WhatIf::Apply(int32_t vocab_size, bool has_draft_rows, Task* task) c
   if (verifies_chains && task->draft.parents != nullptr) {
     return "the draft is a tree, which token and block do not verify";
   }
-  // A side channel speaks for the row only until a residual is needed, and never in a tree.
+  // A side channel speaks for the row only until a residual is needed.
   if (ReadsDraftRows(task->method) && !has_draft_rows) {
     return "a draft row of the task was not recorded";
   }

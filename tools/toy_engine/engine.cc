@@ -141,6 +141,7 @@ int ToyEngine::OpenStream(size_t slot, size_t prompt_index) {
   specd_params params;
   specd_params_init(&params);
   params.verify = options_.verify;
+  params.synthetic_rates = {options_.synthetic_rates.data(), options_.synthetic_rates.size()};
   params.temperature = options_.temperature;
   params.draft_temperature = options_.draft_temperature;
   params.seed = options_.seed + prompt_index;

@@ -39,6 +39,7 @@ struct EngineOptions {
   std::vector<uint32_t> widths = {};
   uint32_t sampling = SPECD_MIXED_CHILDREN;  // of a tree
   uint32_t verify = SPECD_VERIFY_AUTO;
+  std::vector<float> synthetic_rates = {};  // of SPECD_VERIFY_SYNTHETIC
   double temperature = 0.8;
   double draft_temperature = 1.0;
   uint64_t seed = 0;  // the i-th prompt (from 0) uses seed + i

@@ -23,87 +23,9 @@
 #include "tools/toy_engine/bpe_encoder.h"
 #include "tools/toy_engine/corpus.h"
 #include "tools/toy_engine/engine.h"
+#include "tools/toy_engine/flag_choices.h"
 #include "tools/toy_engine/report.h"
 #include "tools/toy_engine/request_ids.h"
-
-namespace specd::toy {
-
-enum class DraftChoice { kOneHot, kSampled, kMixed };
-enum class PrintFormat { kText, kIds, kNone };
-enum class StatsFormat { kTable, kJson, kNone };
-struct VerifyChoice {
-  uint32_t value = SPECD_VERIFY_AUTO;
-};
-
-template <typename T>
-struct Choice {
-  const char* name;
-  T value;
-};
-
-constexpr Choice<DraftChoice> kDraftChoices[] = {{"one_hot", DraftChoice::kOneHot},
-                                                 {"sampled", DraftChoice::kSampled},
-                                                 {"mixed", DraftChoice::kMixed}};
-constexpr Choice<PrintFormat> kPrintFormats[] = {
-    {"text", PrintFormat::kText}, {"ids", PrintFormat::kIds}, {"none", PrintFormat::kNone}};
-constexpr Choice<StatsFormat> kStatsFormats[] = {
-    {"table", StatsFormat::kTable}, {"json", StatsFormat::kJson}, {"none", StatsFormat::kNone}};
-constexpr Choice<uint32_t> kVerifyChoices[] = {{"auto", SPECD_VERIFY_AUTO},
-                                               {"greedy", SPECD_VERIFY_GREEDY},
-                                               {"exact_match", SPECD_VERIFY_EXACT_MATCH},
-                                               {"token", SPECD_VERIFY_TOKEN},
-                                               {"block", SPECD_VERIFY_BLOCK},
-                                               {"tree", SPECD_VERIFY_TREE},
-                                               {"traversal", SPECD_VERIFY_TRAVERSAL},
-                                               {"target_only", SPECD_VERIFY_TARGET_ONLY},
-                                               {"typical", SPECD_VERIFY_TYPICAL},
-                                               {"relaxed", SPECD_VERIFY_RELAXED},
-                                               {"threshold", SPECD_VERIFY_THRESHOLD}};
-
-template <typename T, size_t N>
-bool ParseChoice(const Choice<T> (&choices)[N], absl::string_view text, T* value,
-                 std::string* error) {
-  std::string names;
-  for (const Choice<T>& choice : choices) {
-    if (text == choice.name) {
-      *value = choice.value;
-      return true;
-    }
-    names += (names.empty() ? "" : ", ") + std::string(choice.name);
-  }
-  *error = "it must be one of " + names;
-  return false;
-}
-
-template <typename T, size_t N>
-std::string UnparseChoice(const Choice<T> (&choices)[N], T value) {
-  for (const Choice<T>& choice : choices) {
-    if (choice.value == value) return choice.name;
-  }
-  return "";
-}
-
-// Abseil's flags find this function through the namespace of the type.
-bool AbslParseFlag(absl::string_view text, DraftChoice* value, std::string* error) {
-  return ParseChoice(kDraftChoices, text, value, error);
-}
-std::string AbslUnparseFlag(DraftChoice value) { return UnparseChoice(kDraftChoices, value); }
-bool AbslParseFlag(absl::string_view text, PrintFormat* value, std::string* error) {
-  return ParseChoice(kPrintFormats, text, value, error);
-}
-std::string AbslUnparseFlag(PrintFormat value) { return UnparseChoice(kPrintFormats, value); }
-bool AbslParseFlag(absl::string_view text, StatsFormat* value, std::string* error) {
-  return ParseChoice(kStatsFormats, text, value, error);
-}
-std::string AbslUnparseFlag(StatsFormat value) { return UnparseChoice(kStatsFormats, value); }
-bool AbslParseFlag(absl::string_view text, VerifyChoice* value, std::string* error) {
-  return ParseChoice(kVerifyChoices, text, &value->value, error);
-}
-std::string AbslUnparseFlag(VerifyChoice value) {
-  return UnparseChoice(kVerifyChoices, value.value);
-}
-
-}  // namespace specd::toy
 
 ABSL_FLAG(std::string, specd, "embedded:cpu",
           "where the verifier runs: unix:/path/to/specd.sock or embedded:cpu");
@@ -128,7 +50,10 @@ ABSL_FLAG(bool, compare, false,
           "print what each kept");
 ABSL_FLAG(specd::toy::VerifyChoice, verify, {},
           "auto, greedy, exact_match, token, block, tree, traversal or target_only; typical, "
-          "relaxed or threshold with a daemon's --allow_lossy");
+          "relaxed, threshold or synthetic with a daemon's --allow_lossy");
+ABSL_FLAG(std::vector<std::string>, synthetic_rates, {},
+          "with --verify=synthetic: the share of draft tokens that stand, by depth, such as "
+          ".9,.7,.5, whatever the model says; the last one holds for all deeper ones");
 ABSL_FLAG(double, temperature, 0.8, "of the target model, 0 .. 100; 0 is greedy");
 ABSL_FLAG(double, draft_temperature, 1.0, "of sampled drafts, 1e-5 .. 100");
 ABSL_FLAG(uint64_t, seed, 1, "of the first prompt; the next one has seed + 1, and so on");
@@ -233,6 +158,15 @@ std::optional<std::vector<uint32_t>> ReadWidths() {
   }
   if (widths.empty() && absl::GetFlag(FLAGS_compare)) widths = {2, 2, 1, 1};
   return widths;
+}
+
+// The rates of --synthetic_rates; nothing if one is no number. specd says what their range is.
+std::optional<std::vector<float>> ReadRates() {
+  std::vector<float> rates;
+  for (const std::string& text : absl::GetFlag(FLAGS_synthetic_rates)) {
+    if (!absl::SimpleAtof(text, &rates.emplace_back())) return std::nullopt;
+  }
+  return rates;
 }
 
 // Drafts become trees. Returns a code of specd.
@@ -377,6 +311,11 @@ int Main(int argc, char** argv) {
     return Fail(kExitUsage, "json_schema, regex and grammar: give one of them");
   }
   EngineOptions options = ReadFlags(*constraint);
+  std::optional<std::vector<float>> rates = ReadRates();
+  if (!rates.has_value()) {
+    return Fail(kExitUsage, "synthetic_rates: give numbers, such as --synthetic_rates=.9,.7");
+  }
+  options.synthetic_rates = *std::move(rates);
   const std::optional<std::vector<uint32_t>> widths = ReadWidths();
   const DraftChoice drafts = absl::GetFlag(FLAGS_drafts);
   if (!widths.has_value()) {

@@ -43,9 +43,9 @@ typedef struct specd_draft_request {
 typedef struct specd_draft_child {
   int32_t id;
   uint32_t count; /* how often the id was drawn */
-  float weight; /* q(id) = weight / mass: for a chain, draft_weights and draft_masses of specd_draft
-                 */
-  uint32_t kind; /* SPECD_ONE_HOT, ...: use as kinds of specd_draft */
+  float weight;   /* draft_weights and draft_masses of specd_draft: weight / mass is the probability
+                     that the id was drawn with, and q(id) for a SPECD_ONE_HOT id */
+  uint32_t kind;  /* SPECD_ONE_HOT, ...: use as kinds of specd_draft */
   double mass;
 } specd_draft_child;
 

@@ -63,9 +63,11 @@ typedef struct specd_draft {
   const int32_t* mask_rows;    /* num_nodes + 1 rows of SPECD_GRAMMAR_MASK, -1 for a place without a
                                   constraint; NULL: no place has one. All -1 means the same as NULL
                                   and needs no bound mask */
-  /* The side channel: q(tokens[i]) = draft_weights[i] / draft_masses[i], as specd_sample_draft
-   * returns them. Both speak of the vocab_size columns, also where the drafter's rows are wider. If
-   * it is given, a draft row is read only when a token is rejected. Give both arrays or neither. */
+  /* The side channel: the probability that tokens[i] was drawn with is draft_weights[i] /
+   * draft_masses[i], as specd_sample_draft returns them. For a SPECD_SAMPLED_REST token this is q
+   * over the mass that its siblings left. Both speak of the vocab_size columns, also where the
+   * drafter's rows are wider. If it is given, a draft row is read only when a token is rejected.
+   * Those of SPECD_ONE_HOT tokens are not read. Give both arrays or neither. */
   const float* draft_weights;
   const double* draft_masses;
   /* num_nodes + 1 argmax ids of the target, in place of its rows; target_rows is NULL then. Only
@@ -164,8 +166,7 @@ enum {
   SPECD_DETAIL_SIBLING_KINDS = 39,  /* kinds: SPECD_SAMPLED beside SPECD_SAMPLED_REST */
   SPECD_DETAIL_SIBLING_TOKENS = 40, /* tokens: two children have one id, and neither is
                                        SPECD_SAMPLED */
-  SPECD_DETAIL_TREE_SIDE = 41,      /* draft_weights of a tree, which this version does not read */
-  SPECD_DETAIL_SLOT_PARENTS = 42    /* SPECD_PARENTS_BY_SLOT, and no parents are bound, or
+  SPECD_DETAIL_SLOT_PARENTS = 41    /* SPECD_PARENTS_BY_SLOT, and no parents are bound, or
                                        SPECD_DRAFTS_BY_SLOT is missing */
 };
 

@@ -191,7 +191,8 @@ ChildrenStatus = Literal["ok", "finished", "unknown_sequence", "bad_distribution
 @dataclasses.dataclass
 class Children:
     """Draft tokens that specd drew: distinct ids, and how often each was drawn. `sampled` is theirs in
-    specd.Draft, and q(id) = weight / mass its side channel. status: "ok", or "finished", "unknown_sequence" or
+    specd.Draft, and `weights` and `masses` its side channel: weight / mass is the probability that an id was
+    drawn with, and q(id) for a one-hot id. status: "ok", or "finished", "unknown_sequence" or
     "bad_distribution"; the arrays are then empty. detail says what is wrong with a bad row."""
 
     sequence: OpenSequence

@@ -42,8 +42,8 @@ class Draft(Known):
     target_rows, draft_rows, mask_rows: indices into the rows that the call gets (or, if it gets none,
       into the array from engine.rows), in place of the order in which rows stand; a mask row of -1
       is unconstrained
-    weights, masses: the side channel q(tokens[i]) = weights[i] / masses[i], from sample_draft; both
-      or neither
+    weights, masses: the side channel, from sample_draft: the probability that tokens[i] was drawn with
+      is weights[i] / masses[i]; both or neither
     target_argmax: K + 1 argmax ids in place of target rows, for greedy sequences
     discard: rows are padding or an unfinished prefill: nothing is sampled
     by_slot: the number of draft tokens at the sequence's slot in engine.draft_tokens(), in place of

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "kernels/bodies/transform.h"
@@ -104,9 +105,9 @@ TEST_SUITE("unit") {
       c.steps.mask = {true, true, true, true, true, repeat % 5 == 0};
       oracle::Probabilities left =
           *oracle::Distribution(c.row, c.steps, c.temperature, c.truncation);
-      const oracle::Probabilities q = left;
       std::vector<uint64_t> coins;
       std::vector<TokenId> expected;
+      std::vector<double> shares;  // of what each child was drawn from
       bool clear = true;
       for (int j = 0; j < 6; ++j) {
         coins.push_back(random() >> 11);
@@ -118,15 +119,15 @@ TEST_SUITE("unit") {
         clear = clear && id >= 0;
         if (!clear) break;
         expected.push_back(id);
-        left[size_t(id)] = 0;
+        shares.push_back(std::exchange(left[size_t(id)], 0.0));
       }
       if (!clear) continue;
       const std::vector<DraftSample> samples =
           Children(c, DraftSampling::kWithoutReplacement, coins);
       REQUIRE(IdsOf(samples) == expected);
-      for (const DraftSample& sample : samples) {
-        REQUIRE(sample.count == 1);
-        REQUIRE(sample.weight / sample.mass == doctest::Approx(q[sample.id]).epsilon(1e-6));
+      for (size_t i = 0; i < samples.size(); ++i) {
+        REQUIRE(samples[i].count == 1);
+        REQUIRE(samples[i].weight / samples[i].mass == doctest::Approx(shares[i]).epsilon(1e-6));
       }
     }
   }
@@ -215,8 +216,9 @@ TEST_SUITE("unit") {
       for (size_t i = 0; i < samples.size(); ++i) {
         const bool is_last = i + 1 == num_children;
         REQUIRE(samples[i].kind == (is_last ? DraftKind::kSampledRest : DraftKind::kOneHot));
+        const oracle::Probabilities& from = is_last ? rest : q;
         REQUIRE(samples[i].weight / samples[i].mass ==
-                doctest::Approx(q[size_t(samples[i].id)]).epsilon(1e-6));
+                doctest::Approx(from[size_t(samples[i].id)]).epsilon(1e-6));
       }
       ++num_checked;
     }

@@ -1,6 +1,7 @@
 #include "tests/kernels/bodies/enumeration.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tests/support/rows.h"
 
@@ -226,6 +227,22 @@ CoinIdentity Enumeration::IdentityOf(const CoinKey& key) const {
   return {key.position, key.round_base, key.node, purpose};
 }
 
+double Enumeration::ShareOf(const Tokens& text, const Tokens& draft, size_t node) {
+  const std::vector<int>& parents = model_.options().parents;
+  const auto place = parents.empty() ? node : size_t(parents[node] + 1);
+  oracle::Probabilities q = model_.At(Concatenate(text, PrefixOf(draft, place))).q;
+  double left = 1;
+  for (size_t other = 0; other < parents.size(); ++other) {
+    const DraftKind kind = model_.KindAt(other);
+    const bool is_earlier = kind == DraftKind::kSampledRest && other < node;
+    const bool is_sibling = other != node && parents[other] == parents[node];
+    if (!is_sibling || model_.KindAt(node) != DraftKind::kSampledRest) continue;
+    if (model_.IsOutside(draft[other]) || !(kind == DraftKind::kOneHot || is_earlier)) continue;
+    left -= std::exchange(q[size_t(draft[other])], 0.0);
+  }
+  return left > 0 ? oracle::ProbabilityOf(q, draft[node]) / left : 0;
+}
+
 // With every coin just inside either end of its part, the kernel must emit the oracle's token.
 void Enumeration::CheckVerify(const Tokens& text, const Record& record, const CoinParts& used) {
   CoinParts parts;
@@ -261,8 +278,7 @@ void Enumeration::CheckVerify(const Tokens& text, const Record& record, const Co
     drafter.Set(int64_t(i), place.draft);
     steps.push_back(place.steps);
     kinds.push_back(model_.KindAt(i));
-    weights.push_back(
-        i < draft.size() ? static_cast<float>(3 * oracle::ProbabilityOf(place.q, draft[i])) : 0);
+    weights.push_back(i < draft.size() ? static_cast<float>(3 * ShareOf(text, draft, i)) : 0);
     masses.push_back(3);
   }
   ChainCase chain(options.method, draft, kinds);

@@ -87,6 +87,8 @@ class Enumeration {
   void WalkExactMatch(const Tokens& text, CoinPaths& paths, Record* record);
   void WalkBlock(const Tokens& text, CoinPaths& paths, Record* record);
   void WalkTree(const Tokens& text, CoinPaths& paths, Record* record);
+  // What the side channel says of a node: the probability that the drafter drew its token with.
+  double ShareOf(const Tokens& text, const Tokens& draft, size_t node);
   // The draft tokens from the root to a place.
   Tokens PrefixOf(const Tokens& draft, size_t place) const;
   void Finish(size_t stop, const oracle::Probabilities& p, const oracle::Probabilities* q, double a,

@@ -62,6 +62,8 @@ struct Sequence {
   std::vector<DraftKind> kinds;
   std::vector<uint32_t> target_rows;
   std::vector<uint32_t> draft_rows;
+  std::vector<float> weights;  // the side channel
+  std::vector<double> masses;
   int32_t level_end = 0;  // the nodes of the first level
 };
 
@@ -69,11 +71,13 @@ class Generator {
  public:
   // sorts: siblings that were drawn with replacement stand in the order of their first draws, with
   // equal ids together. That is a mistake.
-  Generator(const Models& models, VerifyMethod method, DraftSampling sampling, bool sorts = false)
+  Generator(const Models& models, VerifyMethod method, DraftSampling sampling, bool sorts = false,
+            bool side_channel = false)
       : models_(models),
         method_(method),
         sampling_(sampling),
         sorts_(sorts),
+        side_channel_(side_channel),
         backend_(*MakeBackend("cpu")) {
     REQUIRE(backend_->Prepare({kVocabSize, kBatch * kWidth * kWidth, kNodes}).ok());
   }
@@ -106,6 +110,8 @@ class Generator {
       sequence->parents.clear();
       sequence->kinds.clear();
       sequence->draft_rows.clear();
+      sequence->weights.clear();
+      sequence->masses.clear();
       sequence->target_rows = {RowAfter(sequence->text.empty() ? kNoToken : sequence->text.back())};
     }
     DrawLevel(0);
@@ -164,6 +170,8 @@ class Generator {
     sequence->tokens.push_back(sample.id);
     sequence->parents.push_back(parent);
     sequence->kinds.push_back(sample.kind);
+    sequence->weights.push_back(sample.weight);
+    sequence->masses.push_back(sample.mass);
     sequence->draft_rows.push_back(sequence->target_rows[size_t(PlaceAfter(parent))]);
     sequence->target_rows.reserve(kNodes + 1);  // tasks point into it
     sequence->target_rows.push_back(RowAfter(sample.id));
@@ -196,6 +204,10 @@ class Generator {
                     .target_rows = sequence->target_rows.data(),
                     .draft_rows = sequence->draft_rows.data()};
       task.draft_filters = models_.draft_filters;
+      if (side_channel_) {
+        task.draft.draft_weights = sequence->weights.data();
+        task.draft.draft_masses = sequence->masses.data();
+      }
       tasks_.push_back(task);
     }
     RoundBatch batch = Batch();
@@ -215,6 +227,7 @@ class Generator {
   const VerifyMethod method_;
   const DraftSampling sampling_;
   const bool sorts_;
+  const bool side_channel_;
   const std::unique_ptr<Backend> backend_;
   std::vector<Sequence*> active_;
   std::vector<Task> tasks_;
@@ -257,6 +270,22 @@ TEST_SUITE("statistical") {
       }
     }
     CHECK(accepted[3] > accepted[0]);  // mixed siblings keep more than independent ones
+  }
+
+  TEST_CASE("the side channel of SampleDraft's siblings: the texts are those of the rows") {
+    for (const bool with_filters : {false, true}) {
+      const Models models(with_filters);
+      for (int32_t way = 0; way < 4; ++way) {
+        for (const VerifyMethod method : {VerifyMethod::kTree, VerifyMethod::kTraversal}) {
+          CAPTURE(way);
+          const auto sampling = static_cast<DraftSampling>(way);
+          Generator by_rows(models, method, sampling);
+          Generator by_numbers(models, method, sampling, false, true);
+          CHECK(by_numbers.Count(20) == by_rows.Count(20));
+          CHECK(by_numbers.accepted_per_round() == by_rows.accepted_per_round());
+        }
+      }
+    }
   }
 
   TEST_CASE("equal siblings that are moved together make the law wrong") {

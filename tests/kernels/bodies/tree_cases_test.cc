@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "tests/kernels/bodies/row_law.h"
@@ -52,6 +53,70 @@ TEST_SUITE("unit") {
       CHECK(result.tokens == std::vector<TokenId>{2, 2});
       CHECK(result.path == std::vector<int32_t>{2});
       CHECK(result.outcome.invalid_drafts == 2);  // nodes 0 and 3; node 5 has no place on the path
+    }
+  }
+
+  // Node 0 follows the root, node 1 node 0, and node 2 is a sibling of node 1.
+  TEST_CASE("a side channel: a draft row is read after a rejection, and not before") {
+    const std::vector<int32_t> parents = {kRoot, 0, 0};
+    const std::vector<uint32_t> draft_rows = {0, 1, 1};
+    const std::vector<float> weights = {1, 2, 0};  // of mass 2: d is 1/2, 1, and not looked at
+    const std::vector<double> masses = {2, 2, 0};
+    const RowMatrix target = RowsOfWeights(std::vector<std::vector<double>>(4, {1, 1, 1, 1}));
+    RowMatrix nans({.vocab_size = kVocab, .num_rows = 2});
+    for (int row : {0, 1}) nans.Set(row, std::vector<double>(kVocab, NAN));
+    struct Case {
+      std::vector<uint64_t> accept;  // the coin of each node
+      size_t num_tree;               // tokens before the bad row; 3: no draft row was read
+      size_t num_traversal;
+    };
+    constexpr uint64_t kHigh = kCoinEnd - 1;
+    for (const Case& c : {Case{{0, 0, 0}, 3, 3}, Case{{0, kHigh, 0}, 1, 1},
+                          Case{{kHigh, 0, 0}, 0, 3}, Case{{kHigh, kHigh, 0}, 0, 0}}) {
+      for (const VerifyMethod method : {VerifyMethod::kTree, VerifyMethod::kTraversal}) {
+        for (const DraftKind kind : {DraftKind::kSampled, DraftKind::kSampledRest}) {
+          CAPTURE(static_cast<int>(method));
+          ChainCase tree(method, {0, 1, 2}, {kind, kind, DraftKind::kOneHot});
+          tree.task.draft.parents = parents.data();
+          tree.task.draft.draft_rows = draft_rows.data();
+          tree.task.draft.draft_weights = weights.data();
+          tree.task.draft.draft_masses = masses.data();
+          const ChainResult result =
+              RunScalar(tree.task, target.view(), nans.view(), [&](const CoinKey& key) {
+                return key.purpose == Purpose::kAccept ? c.accept[key.node - 1] : 0;
+              });
+          const size_t num = method == VerifyMethod::kTree ? c.num_tree : c.num_traversal;
+          CHECK(result.tokens.size() == num);
+          const bool is_bad = result.outcome.status == OutcomeStatus::kBadDraftRow;
+          CHECK(is_bad == (num < 3));
+          if (is_bad) CHECK(result.outcome.fault == RowFault::kNan);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a side channel out of range is a bad draft row, where it is looked at") {
+    const std::vector<int32_t> parents(2, kRoot);
+    const std::vector<uint32_t> draft_rows(2, 0);
+    const RowMatrix rows = RowsOfWeights(std::vector<std::vector<double>>(3, {1, 1, 1, 1}));
+    const std::pair<float, double> wrong[] = {{-1, 4}, {INFINITY, 4}, {NAN, 4}, {1, 0},
+                                              {1, -4}, {1, NAN},      {1, 4e38}};
+    for (const auto& [weight, mass] : wrong) {
+      for (const VerifyMethod method :
+           {VerifyMethod::kTree, VerifyMethod::kTraversal, VerifyMethod::kTargetOnly}) {
+        ChainCase tree(method, {0, 1}, DraftKind::kSampled);
+        const std::vector<float> weights = {weight, 1};
+        const std::vector<double> masses = {mass, 4};
+        tree.task.draft.parents = parents.data();
+        tree.task.draft.draft_rows = draft_rows.data();
+        tree.task.draft.draft_weights = weights.data();
+        tree.task.draft.draft_masses = masses.data();
+        const ChainResult result =
+            RunScalar(tree.task, rows.view(), rows.view(), FixedCoins{.accept = kCoinEnd - 1});
+        const bool reads_q = method != VerifyMethod::kTargetOnly;
+        CHECK((result.outcome.status == OutcomeStatus::kBadDraftRow) == reads_q);
+        CHECK(result.outcome.fault == (reads_q ? RowFault::kShare : RowFault::kNone));
+      }
     }
   }
 

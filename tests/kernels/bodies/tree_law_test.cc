@@ -194,6 +194,26 @@ TEST_SUITE("exact") {
     }
   }
 
+  TEST_CASE("trees with a side channel: the law is the target's") {
+    const Shape shapes[] = {ShapeOf({2, 1}, {kDrawn, kDrawn}), ShapeOf({2, 1}, {kRest, kRest}),
+                            ShapeOf({2, 1}, {kFixed, kRest}),
+                            ShapeOf({3, 1}, {kRest, kFixed, kRest})};
+    for (const Shape& shape : shapes) {
+      const bool is_narrow = shape.parents.size() == 4;
+      CheckLaw({.vocab_size = is_narrow ? 3 : 4, .length = 2, .side_channel = true, .seed = 70},
+               shape, kAll);
+      if (!is_narrow) continue;
+      CheckLaw({.vocab_size = 4,
+                .length = 2,
+                .side_channel = true,
+                .draft_truncation = {.top_k = 3},
+                .seed = 71},
+               shape, kWithQ);
+      CheckLaw({.vocab_size = 2, .length = 2, .wide = true, .side_channel = true, .seed = 72},
+               shape, kWithQ);
+    }
+  }
+
   TEST_CASE("negative controls: each mistake with siblings makes the law wrong") {
     struct Control {
       std::string name;
@@ -224,6 +244,14 @@ TEST_SUITE("exact") {
          traversal,
          mixed,
          {.tree = {.one_hot_in_rest = true}}},
+        {"tree, a side channel of the whole row",
+         tree,
+         mixed,
+         {.tree = {.side_of_whole_row = true}}},
+        {"traversal, a side channel of the whole row",
+         traversal,
+         mixed,
+         {.tree = {.side_of_whole_row = true}}},
         {"traversal, no update of P", traversal, drawn, {.tree = {.no_path_update = true}}},
         {"traversal, coins by sibling",
          traversal,

@@ -171,7 +171,7 @@ TEST_SUITE("replay") {
     CHECK(names("draft_rows", [](T t) { t->draft_rows[1] = 3; }));
     CHECK(names("draft_weights", [](T t) {
       t->draft_weights.resize(5);
-      t->draft_masses.resize(5);
+      t->draft_masses.resize(4);
     }));
   }
 

@@ -2,21 +2,29 @@
 
 #include <algorithm>
 
+#include "specd/trees.h"
 #include "tools/engines/llama_cpp/answers.h"
 
 namespace specd::llama_cpp {
 
-std::vector<int32_t> NgramDraft(std::span<const int32_t> tokens, size_t longest, size_t room) {
-  for (size_t n = std::min(longest, tokens.size()); n > 0; --n) {
-    const std::span<const int32_t> last = tokens.last(n);
-    // The n-gram at the very end is looked for, so it is no place.
-    for (size_t end = tokens.size() - 1; end >= n; --end) {
-      if (!std::ranges::equal(tokens.subspan(end - n, n), last)) continue;
-      const std::span<const int32_t> found = tokens.subspan(end);
-      return {found.begin(), found.begin() + static_cast<ptrdiff_t>(std::min(room, found.size()))};
-    }
-  }
-  return {};
+absl::Status NgramDrafter::Propose(std::span<const int32_t> tokens, size_t room,
+                                   Draft* draft) const {
+  if (room == 0 || num_nodes == 0) return absl::OkStatus();
+  specd_ngrams ngrams;
+  specd_ngrams_init(&ngrams);
+  ngrams.min_ngram = 1;
+  ngrams.max_ngram = longest;
+  ngrams.max_depth = static_cast<uint32_t>(std::min<size_t>(max_depth, room));
+  ngrams.num_nodes = width > 1 ? num_nodes : std::min(num_nodes, ngrams.max_depth);
+  ngrams.width = width;
+  ngrams.text = {tokens.data(), tokens.size()};
+  draft->tokens.resize(num_nodes);
+  draft->parents.resize(num_nodes);
+  uint32_t found = 0;
+  const int code = specd_draft_ngram(&ngrams, draft->tokens.data(), draft->parents.data(), &found);
+  draft->tokens.resize(found);
+  draft->parents.resize(width > 1 ? found : 0);
+  return StatusOf(code);
 }
 
 int AssistantDrafter::Attach(specd_engine* engine) {

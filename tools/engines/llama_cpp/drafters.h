@@ -19,6 +19,7 @@ namespace specd::llama_cpp {
 // rows, weights and masses are those of sampled tokens; without them tokens count as one-hot.
 struct Draft {
   std::vector<int32_t> tokens;
+  std::vector<int32_t> parents;  // of a tree: an earlier token, or -1
   std::vector<uint32_t> rows;
   std::vector<float> weights;
   std::vector<double> masses;
@@ -34,9 +35,16 @@ struct LiveSequence {
   Draft draft;
 };
 
-// Returns the tokens that followed the last n-gram where it stood before. The n-gram is the longest
-// that is found, of at most `longest` tokens; its latest place counts.
-std::vector<int32_t> NgramDraft(std::span<const int32_t> tokens, size_t longest, size_t room);
+// Proposes the tokens that followed the end of the text where it stood before (specd_draft_ngram).
+struct NgramDrafter {
+  uint32_t longest = 3;     // ids of the n-gram, at most
+  uint32_t num_nodes = 5;   // draft tokens, at most
+  uint32_t width = 1;       // children of a place, at most; 1: a chain
+  uint32_t max_depth = 64;  // tokens of a path, at most
+
+  // room: tokens of a path for which there is room.
+  absl::Status Propose(std::span<const int32_t> tokens, size_t room, Draft* draft) const;
+};
 
 // Draws from the rows of a smaller model, through specd_sample_draft.
 class AssistantDrafter {

@@ -189,13 +189,18 @@ absl::Status Engine::RunRound() {
 }
 
 absl::Status Engine::Propose(std::span<LiveSequence* const> live) {
+  const NgramDrafter ngrams = {.longest = options_.ngram,
+                               .num_nodes = options_.max_draft,
+                               .width = options_.tree_width,
+                               .max_depth = options_.tree_depth};
   for (LiveSequence* sequence : live) {
     const size_t kept = sequence->tokens.size() - sequence->num_prompt;
     // No row follows the last token.
     sequence->room = std::min<size_t>(options_.max_draft, options_.max_tokens - kept - 1);
     sequence->draft = {};
     if (options_.drafts != Drafts::kNgram) continue;
-    sequence->draft.tokens = NgramDraft(sequence->tokens, options_.ngram, sequence->room);
+    const absl::Status status = ngrams.Propose(sequence->tokens, sequence->room, &sequence->draft);
+    if (!status.ok()) return status;
   }
   return assistant_.has_value() ? assistant_->Propose(live) : absl::OkStatus();
 }
@@ -211,8 +216,10 @@ absl::Status Engine::Forward(std::span<LiveSequence* const> live) {
     tokens.push_back({sequence->tokens.back()});
     tokens.back().insert(tokens.back().end(), sequence->draft.tokens.begin(),
                          sequence->draft.tokens.end());
-    inputs.push_back(
-        {.slot = sequence->slot, .tokens = tokens.back(), .num_rows = tokens.back().size()});
+    inputs.push_back({.slot = sequence->slot,
+                      .tokens = tokens.back(),
+                      .num_rows = tokens.back().size(),
+                      .parents = sequence->draft.parents});
     num_rows += tokens.back().size();
   }
   if (const absl::Status status = model_->Forward(inputs); !status.ok()) return status;
@@ -233,6 +240,7 @@ absl::Status Engine::Verify(std::span<LiveSequence* const> live) {
     const Draft& draft = sequence->draft;
     sequences.push_back(sequence->sequence);
     all.tokens.insert(all.tokens.end(), draft.tokens.begin(), draft.tokens.end());
+    all.parents.insert(all.parents.end(), draft.parents.begin(), draft.parents.end());
     all.rows.insert(all.rows.end(), draft.rows.begin(), draft.rows.end());
     all.weights.insert(all.weights.end(), draft.weights.begin(), draft.weights.end());
     all.masses.insert(all.masses.end(), draft.masses.begin(), draft.masses.end());
@@ -245,6 +253,7 @@ absl::Status Engine::Verify(std::span<LiveSequence* const> live) {
   batch.sequences = sequences.data();
   batch.draft_offsets = offsets.data();
   batch.tokens = all.tokens.data();
+  if (!all.parents.empty()) batch.parents = all.parents.data();
   if (!kinds.empty()) {
     batch.kinds = kinds.data();
     batch.draft_rows = all.rows.data();
@@ -253,7 +262,7 @@ absl::Status Engine::Verify(std::span<LiveSequence* const> live) {
   }
   const size_t stride = options_.max_draft + 1;
   std::vector<uint32_t> numbers(4 * live.size());
-  std::vector<int32_t> tokens(stride * live.size());
+  std::vector<int32_t> tokens(2 * stride * live.size());
   specd_batch_results results;
   specd_batch_results_init(&results);
   results.max_results = batch.num_sequences;
@@ -263,6 +272,7 @@ absl::Status Engine::Verify(std::span<LiveSequence* const> live) {
   results.num_kept = results.detail + live.size();
   results.num_accepted = results.num_kept + live.size();
   results.tokens = tokens.data();
+  results.path = results.tokens + stride * live.size();
   const int code = specd_verify_batch(engine_, next_round_++, &batch, &results, -1);
   verify_time_ += SteadyClock::now() - start;
   return code != SPECD_OK ? StatusOf(code) : TakeResults(live, results);
@@ -278,7 +288,10 @@ absl::Status Engine::TakeResults(std::span<LiveSequence* const> live,
       return BadRound(results.status[i], results.detail[i]);
     }
     const size_t num_accepted = results.num_accepted[i];
-    absl::Status status = model_->Cut(sequence.slot, sequence.tokens.size() + num_accepted);
+    const std::span path(results.path + i * results.tokens_stride, num_accepted);
+    absl::Status status = sequence.draft.parents.empty()
+                              ? model_->Cut(sequence.slot, sequence.tokens.size() + num_accepted)
+                              : model_->Keep(sequence.slot, path);
     if (status.ok() && assistant_.has_value()) status = assistant_->Settle(sequence, num_accepted);
     if (!status.ok()) return status;
     const int32_t* kept = results.tokens + i * results.tokens_stride;

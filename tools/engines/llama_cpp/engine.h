@@ -29,7 +29,10 @@ struct EngineOptions {
   uint32_t max_batch = 1;
   uint32_t max_draft = 5;  // draft tokens of a sequence in one round
   Drafts drafts = Drafts::kNgram;
-  size_t ngram = 3;
+  uint32_t ngram = 3;
+  // Of n-grams: children of a place and tokens of a path, at most. A width of 1 makes chains.
+  uint32_t tree_width = 1;
+  uint32_t tree_depth = 64;
   Numbers params;
   uint32_t max_tokens = 80;
   uint64_t seed = 1;  // the i-th prompt (from 0) uses seed + i

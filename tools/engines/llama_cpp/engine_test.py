@@ -156,20 +156,42 @@ class EngineTest(ProcessTest):
         return self.reference(tokens, room, model=self.assistant)[0] if room else []
 
     @staticmethod
-    def latest_ngram(tokens, room):
-        """What followed the last 3, 2 or 1 tokens, where they last stood before."""
+    def likely_ngram(tokens, room):
+        """What followed the last 3, 2 or 1 tokens where they stood before: token by token the most frequent,
+        and of equally frequent ones the latest."""
         for n in (3, 2, 1):
-            places = [end for end in range(n, len(tokens)) if tokens[end - n:end] == tokens[-n:]]
-            if places:
-                return tokens[places[-1]:][:room]
+            ends = [end for end in range(n, len(tokens)) if tokens[end - n:end] == tokens[-n:]]
+            draft = []
+            while ends and len(draft) < room:
+                counts = collections.Counter(tokens[end] for end in ends)
+                latest = {tokens[end]: end for end in ends}
+                draft.append(max(counts, key=lambda token: (counts[token], latest[token])))
+                ends = [end + 1 for end in ends if tokens[end] == draft[-1] and end + 1 < len(tokens)]
+            if draft:
+                return draft
         return []
+
+    def test_trees_of_ngrams_change_no_text(self):
+        expected = [self.reference(self.tokenizer.encode(text).ids, NEW)[0] for text in PROMPTS]
+        for uri in ("embedded:cpu", self.attached()):
+            for options in ({"tree": "2x4", "draft": 12}, {"tree": "3x2", "draft": 5, "max_batch": 3},
+                            {"tree": "2x1", "draft": 2, "max_batch": 2}):
+                self.assertEqual(self.tokens(uri=uri, **options), expected, options)
+        # Each node keeps what follows it: a text that repeats itself is found in trees.
+        params = "temperature=0,ignore_eos=true,repetition_penalty=0.5"
+        chain = self.generate("--draft=4", params=params, max_tokens=200)
+        tree = self.generate("--draft=12", "--tree=3x4", params=params, max_tokens=200)
+        accepted = [sum(row[3] for row in self.table(out).values()) for out in (chain, tree)]
+        self.assertGreater(accepted[1], 20, tree)
+        for row in self.table(tree).values():
+            self.assertEqual(row[1] + row[3], row[0], tree)  # a token of each round, and the accepted ones
 
     def test_rounds_have_the_drafts_that_a_fresh_cache_would_give(self):
         num = 80
         prompts = [self.tokenizer.encode(text).ids for text in PROMPTS]
         texts = [self.reference(prompt, num)[0] for prompt in prompts]
         for propose, options in ((self.best_of_assistant, {"draft_model": self.assistant}),
-                                 (self.latest_ngram, {})):
+                                 (self.likely_ngram, {})):
             out = self.generate(params="temperature=0,ignore_eos=true", max_tokens=num, **options)
             expected = {}
             for name, prompt, text in zip(PROMPTS, prompts, texts):
@@ -284,6 +306,11 @@ class EngineTest(ProcessTest):
                 (2, [model, "--params=top_p"], "params: top_p: give name=value"),
                 (2, [model, "--params=top_p=1,top_p=1"], "params: top_p: it is named twice"),
                 (2, [model, "--params=tempr=1"], "params: tempr: no such parameter"),
+                (2, [model, "--tree=2"], 'tree: "2" is not WxD with a width of 2 .. 62'),
+                (2, [model, "--tree=1x4"], 'tree: "1x4" is not WxD'),
+                (2, [model, "--tree=2x4", f"--draft_model={self.target}"], "tree: trees are drafts of n-grams"),
+                (2, [model, "--tree=2x4", "--draft=62", "--max_batch=5"],
+                 "max_batch: sequences with trees of 62 tokens take 315 ids of libllama"),
                 (2, [model, "--print=all"], 'print: "all" is not one of text')):
             process = self.run_to_end("specd-llama-engine", *flags, "A")
             self.assertRegex(process.stderr, words)

@@ -18,6 +18,7 @@
 #include "absl/flags/flag.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "daemon/base/command_line.h"
 #include "specd/specd.h"
@@ -37,6 +38,9 @@ ABSL_FLAG(std::string, drafts, "auto",
           "the text does not depend on drafts");
 ABSL_FLAG(uint32_t, draft, 5, "draft tokens of a sequence in one round, 0 .. 62");
 ABSL_FLAG(uint32_t, ngram, 3, "the longest n-gram that is looked up, 1 .. 64");
+ABSL_FLAG(std::string, tree, "",
+          "n-gram drafts are trees: WxD for at most W children of a place and D tokens of a path, "
+          "with at most --draft tokens in all, such as --tree=2x4 --draft=12");
 ABSL_FLAG(std::string, prompt, "The daemon|A round|The engine|A draft token",
           "prompts, separated by |; prompts may also follow the flags as arguments, and then this "
           "one is not used");
@@ -116,6 +120,34 @@ std::vector<std::string> SplitAtBars(const std::string& text) {
   return absl::StrSplit(text, '|', absl::SkipEmpty());
 }
 
+struct TreeShape {
+  uint32_t width = 1;
+  uint32_t depth = kDraftMax;
+};
+absl::StatusOr<TreeShape> ReadTree(Drafts drafts) {
+  TreeShape shape;
+  const std::string text = absl::GetFlag(FLAGS_tree);
+  if (text.empty()) return shape;
+  const std::vector<std::string> parts = absl::StrSplit(text, 'x');
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &shape.width) ||
+      !absl::SimpleAtoi(parts[1], &shape.depth) || shape.width < 2 || shape.width > kDraftMax ||
+      shape.depth < 1 || shape.depth > kDraftMax) {
+    return absl::InvalidArgumentError(fmt::format(
+        "tree: \"{}\" is not WxD with a width of 2 .. {} and a depth of 1 .. {}; give --tree=2x4",
+        text, kDraftMax, kDraftMax));
+  }
+  if (drafts != Drafts::kNgram) {
+    return absl::InvalidArgumentError(
+        "tree: trees are drafts of n-grams; leave --draft_model and --drafts out");
+  }
+  const uint64_t ids = uint64_t{absl::GetFlag(FLAGS_max_batch)} * (1 + absl::GetFlag(FLAGS_draft));
+  if (ids <= kLlamaSequencesMax) return shape;
+  return absl::InvalidArgumentError(
+      fmt::format("max_batch: sequences with trees of {} tokens take {} ids of libllama, which has "
+                  "{}; give fewer, or a smaller --draft",
+                  absl::GetFlag(FLAGS_draft), ids, kLlamaSequencesMax));
+}
+
 // The flags that need no model, checked.
 absl::StatusOr<EngineOptions> ReadFlags() {
   for (const absl::Status& status :
@@ -138,11 +170,15 @@ absl::StatusOr<EngineOptions> ReadFlags() {
   }
   const Drafts chosen = ChooseDrafts(*drafts, has_draft_model, *params);
   if (chosen == Drafts::kSampled) AddDraftSteps(&*params);
+  const absl::StatusOr<TreeShape> tree = ReadTree(chosen);
+  if (!tree.ok()) return tree.status();
   return EngineOptions{.uri = absl::GetFlag(FLAGS_specd),
                        .max_batch = absl::GetFlag(FLAGS_max_batch),
                        .max_draft = absl::GetFlag(FLAGS_draft),
                        .drafts = chosen,
                        .ngram = absl::GetFlag(FLAGS_ngram),
+                       .tree_width = tree->width,
+                       .tree_depth = tree->depth,
                        .params = *std::move(params),
                        .max_tokens = absl::GetFlag(FLAGS_max_tokens),
                        .seed = absl::GetFlag(FLAGS_seed),
@@ -151,13 +187,15 @@ absl::StatusOr<EngineOptions> ReadFlags() {
 }
 
 absl::StatusOr<std::unique_ptr<CachedModel>> LoadModel(std::string_view name,
-                                                       const std::string& path, uint32_t num_rows) {
+                                                       const std::string& path, uint32_t num_rows,
+                                                       uint32_t num_paths) {
   const uint32_t threads = absl::GetFlag(FLAGS_threads);
   return CachedModel::Load(
       {.name = std::string(name),
        .path = path,
        .num_slots = absl::GetFlag(FLAGS_max_batch),
        .num_rows = num_rows,
+       .num_paths = num_paths,
        .context = absl::GetFlag(FLAGS_context),
        .threads = threads != 0 ? threads : std::max(1u, std::thread::hardware_concurrency())});
 }
@@ -205,14 +243,15 @@ void Report(const std::vector<Prompt>& prompts, const std::vector<Generation>& g
 
 absl::Status Generate(const EngineOptions& options, Print print,
                       const std::vector<std::string>& texts) {
-  auto model = LoadModel("model", absl::GetFlag(FLAGS_model), options.max_draft + 1);
+  auto model = LoadModel("model", absl::GetFlag(FLAGS_model), options.max_draft + 1,
+                         options.tree_width > 1 ? options.max_draft : 0);
   if (!model.ok()) return model.status();
   const llama_vocab* vocab = (*model)->vocab();
   uint32_t num_positions = (*model)->num_positions();
   std::unique_ptr<CachedModel> draft_model;
   const std::string path = absl::GetFlag(FLAGS_draft_model);
   if (!path.empty() && options.max_draft > 0) {  // without drafts the draft model does nothing
-    auto loaded = LoadModel("draft_model", path, 1);
+    auto loaded = LoadModel("draft_model", path, 1, 0);
     if (!loaded.ok()) return loaded.status();
     draft_model = *std::move(loaded);
     const absl::Status status = CheckSameVocabulary(vocab, draft_model->vocab());

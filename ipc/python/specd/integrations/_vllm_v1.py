@@ -9,6 +9,7 @@ import numpy as np
 
 from .._library import refusal
 from ..batch import BatchResults
+from ._draft_columns import DraftColumns
 from ._request_rounds import Opening, Request, RequestRounds
 from ._vllm_outputs import logprob_arrays, logprob_tensors
 from ._vllm_params import translated
@@ -21,27 +22,27 @@ class V1Requests:
     """The requests of a V1 model runner: those of the batch are rows of the next round.
 
     runner: input_batch.req_ids has the request of each row, requests has what each request is, and
-      discard_request_mask the rows of unfinished prompts
+      discard_request_mask the rows of unfinished prompts. drafter may have a vocabulary of its own
     """
 
     def __init__(self, engine: Any, runner: Any, method: str, logprobs_mode: str, timeout_ms: int):
         self._runner, self._method, self._logprobs_mode = runner, method, logprobs_mode
         self._rounds = RequestRounds(engine, self._opening, timeout_ms)
         # draft_probs are what the draft tokens were drawn from.
-        engine.rows(1, "draft", kind="final_probabilities")
+        self._columns = DraftColumns(engine, getattr(runner, "drafter", None), "final_probabilities")
 
     def close_gone(self) -> None:
         """Closes the sequences of requests that the runner has forgotten."""
         known = self._runner.requests
         self._rounds.close_where(lambda request: request.name not in known)
 
-    def verify(self, logits: Any, metadata: Any, **drafts: Any) -> BatchResults:
+    def verify(self, logits: Any, metadata: Any, q: Any = None, **drafts: Any) -> BatchResults:
         _check(metadata)
         known = self._runner.requests
         requests = [_request(name, known[name]) for name in self._runner.input_batch.req_ids]
         wants_scores = metadata.max_num_logprobs is not None or bool(metadata.logprob_token_ids)
         return self._rounds.verify(
-            requests, logits, scores=wants_scores,
+            requests, logits, q=self._columns.of(q), scores=wants_scores,
             discard=self._runner.discard_request_mask.np[:len(requests)], **drafts)
 
     def _opening(self, request: Request) -> Opening:

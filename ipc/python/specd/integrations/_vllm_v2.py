@@ -12,6 +12,7 @@ from .._library import refusal
 from ..batch import BatchResults
 from ..dlpack import Array
 from ..engine import Engine
+from ._draft_columns import DraftColumns
 from ._request_rounds import Opening, Request, RequestRounds
 from ._vllm_outputs import logprob_arrays, logprob_tensors
 from ._vllm_params import translated
@@ -51,12 +52,13 @@ class V2Sampler:
     """In the place of vllm.v1.worker.gpu.sample.sampler.Sampler. The states of the sampler that was
     replaced are kept up, because the runner and its speculator read them."""
 
-    def __init__(self, engine: Engine, replaced: Any, method: str, timeout_ms: int):
+    def __init__(self, engine: Engine, replaced: Any, method: str, timeout_ms: int,
+                 drafter: Any = None):
         self._replaced, self._method = replaced, method
         self._added: dict[int, _Added] = {}
         self._rounds = RequestRounds(engine, self._opening, timeout_ms)
         # draft_logits are what the draft tokens were drawn from, before the temperature.
-        engine.rows(1, "draft", kind="logits")
+        self.columns = DraftColumns(engine, drafter, "logits")
         self.req_states, self.sampling_states = replaced.req_states, replaced.sampling_states
         self.penalties_state = replaced.penalties_state
         self.logprobs_mode, self.compute_nans = replaced.logprobs_mode, replaced.compute_nans
@@ -136,7 +138,7 @@ class V2RejectionSampler:
             torch = importlib.import_module("torch")
             states, steps = (torch.from_numpy(index.astype(np.int64)).to(draft_logits.device)
                              for index in (row[is_draft], place[is_draft] - 1))
-            q = draft_logits[states, steps]
+            q = self._sampler.columns.of(draft_logits[states, steps])
         return self._sampler.answer(
             logits, input_batch, self._width, q=q, tokens=np.where(is_void, -1, ids)[is_draft],
             draft_offsets=input_batch.cu_num_logits_np - np.arange(input_batch.num_reqs + 1))

@@ -67,7 +67,8 @@ def use_specd(runner: Any, engine: Engine | str = "embedded:cpu", timeout_ms: in
     if isinstance(engine, str):
         engine = _open(engine, config)
     if is_v2:
-        runner.sampler = V2Sampler(engine, runner.sampler, method, timeout_ms)
+        runner.sampler = V2Sampler(engine, runner.sampler, method, timeout_ms,
+                                   getattr(runner, "speculator", None))
         _call_after(runner, "finish_requests", runner.sampler.close_gone)
         if runner.rejection_sampler is not None:
             runner.rejection_sampler = V2RejectionSampler(runner.sampler,
