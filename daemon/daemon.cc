@@ -97,7 +97,7 @@ class Daemon {
                                    "without memory, no huge page); the session ends",
                                    session.options().identity.session_id);
                              },
-                             meters->verify()}) {}
+                             [this] { publisher_->Ring(); }, meters->verify()}) {}
 
   absl::Status Start(UniqueFd listening);
   int Run(int signal_fd);

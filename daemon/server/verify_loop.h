@@ -32,6 +32,8 @@ class VerifyLoop {
     std::function<void(Session&, ChannelFault)> on_channel_fault;
     // At most once per session, too; may be null.
     std::function<void(Session&)> on_missing_page = nullptr;
+    // The loop has nothing to do after work whose events it has queued. May be null.
+    std::function<void()> on_idle = nullptr;
     VerifyMeters* meters = nullptr;  // which outlive the loop; null: those of its own
   };
 
@@ -53,6 +55,7 @@ class VerifyLoop {
   void ReportMissingPage(Session& session);
   bool HasWork() const;
   bool HasRounds() const;
+  void TellIdle();
   size_t CountHeld() const;
   void Sleep();
   void Drain();
@@ -73,6 +76,7 @@ class VerifyLoop {
   size_t num_held_ = 0;      // sessions whose next round waits for its rows
   absl::Duration held_for_;  // since num_held_ changed, or a round was answered
   bool reported_failure_ = false;
+  bool owes_idle_ = false;  // there was work since the last call of on_idle
 };
 
 }  // namespace specd
