@@ -94,7 +94,7 @@ class Daemon {
                                    "without memory, no huge page); the session ends",
                                    session.options().identity.session_id);
                              },
-                             meters->verify(),
+                             [this] { publisher_->Ring(); }, meters->verify(),
                              [this](bool has_worked) {
                                if (canary_ != nullptr) canary_->LookWhileIdle(has_worked);
                              }}) {}

@@ -14,6 +14,7 @@
 
 #include "absl/flags/flag.h"
 #include "daemon/base/command_line.h"
+#include "daemon/base/heap.h"
 #include "daemon/base/logging.h"
 #include "daemon/base/stop_signals.h"
 #include "daemon/base/version.h"
@@ -87,6 +88,7 @@ absl::Status ReadFlags(specd::DaemonConfig* config) {
 
 int main(int argc, char** argv) {
   specd::ProtectProcess();
+  specd::KeepFreedMemory();
   const std::vector<char*> positional =
       specd::ParseFlags(argc, argv,
                         {.usage = kUsage,

@@ -17,6 +17,9 @@ constexpr int32_t kDrainWaitsMax = 1000;  // each of kSleepBlocked
 constexpr absl::Duration kPauseMin = absl::Microseconds(50);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
 constexpr int64_t kPauseShare = 8;
+// on_events may wake a thread. A round that comes at once, as a spinning engine's next one does, must
+// not wait for that. A loop that does not spin sleeps instead, which costs more.
+constexpr int64_t kEventsAfterNs = 20'000;
 
 }  // namespace
 
@@ -44,6 +47,7 @@ bool VerifyLoop::Step() {
     meters_.held_rounds.Set(num_held);
     held_for_ = absl::ZeroDuration();
   }
+  owes_events_ = owes_events_ || worked;
   return worked;
 }
 
@@ -111,6 +115,10 @@ void VerifyLoop::TellIdle() {
   options_.on_idle(std::exchange(has_worked_, false));
 }
 
+void VerifyLoop::TellEvents() {
+  if (std::exchange(owes_events_, false) && options_.on_events) options_.on_events();
+}
+
 void VerifyLoop::Sleep() {
   if (yields_ && !blocked_) {
     WaitAny({bells_.data(), 1}, {0, kSleepYielding}, [] { return false; });
@@ -119,9 +127,17 @@ void VerifyLoop::Sleep() {
   if (blocked_) {
     // The session waits until the publisher makes room or drops an ended session. No bell reports
     // either.
+    TellEvents();
     WaitAny({bells_.data(), 1}, {0, kSleepBlocked}, [] { return false; });
     return;
   }
+  const bool draining = stop_.load(std::memory_order_relaxed);
+  if (const int64_t first_ns = std::min(options_.spin_ns, kEventsAfterNs);
+      owes_events_ && first_ns > 0 && !draining &&
+      WaitAny(bells_, {first_ns, absl::Nanoseconds(first_ns)}, [this] { return HasWork(); })) {
+    return;
+  }
+  TellEvents();
   if (num_held_ == 0) {
     WaitAny(bells_, {options_.spin_ns, kSleep}, [this] { return HasWork(); });
     return;
@@ -130,7 +146,6 @@ void VerifyLoop::Sleep() {
   const int64_t spin_ns = held_for_ == absl::ZeroDuration() ? options_.spin_ns : 0;
   const absl::Duration pause =
       absl::Nanoseconds(spin_ns) + std::clamp(held_for_ / kPauseShare, kPauseMin, kPauseMax);
-  const bool draining = stop_.load(std::memory_order_relaxed);
   WaitAny(bells_, {spin_ns, pause},
           [this, draining] { return draining ? HasRounds() : HasWork(); });
   held_for_ += pause;

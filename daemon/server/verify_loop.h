@@ -32,6 +32,8 @@ class VerifyLoop {
     std::function<void(Session&, ChannelFault)> on_channel_fault;
     // At most once per session, too; may be null.
     std::function<void(Session&)> on_missing_page = nullptr;
+    // The loop has nothing to do after work whose events it has queued. May be null.
+    std::function<void()> on_events = nullptr;
     VerifyMeters* meters = nullptr;  // which outlive the loop; null: those of its own
     // Called before the loop sleeps without any round under way; may be null. has_worked: rounds
     // have run since the last call.
@@ -56,6 +58,7 @@ class VerifyLoop {
   void ReportMissingPage(Session& session);
   bool HasWork() const;
   bool HasRounds() const;
+  void TellEvents();
   size_t CountHeld() const;
   void TellIdle();
   void Sleep();
@@ -78,6 +81,7 @@ class VerifyLoop {
   absl::Duration held_for_;  // since num_held_ changed, or a round was answered
   bool has_worked_ = false;  // since on_idle was called
   bool reported_failure_ = false;
+  bool owes_events_ = false;  // there was work since the last call of on_events
 };
 
 }  // namespace specd

@@ -140,6 +140,7 @@ bool KeptStreams::IsWhole(uint64_t stream) const {
 
 absl::StatusOr<TokenAnswer> KeptStreams::Answer(const Ask& ask) const {
   TokenAnswer answer = {.newest = newest_};
+  if (ask.kind != AskKind::kFrom) answer.events.reserve(kAnswerBytes / kEventBytes);
   size_t bytes = 0;
   if (ask.kind != AskKind::kFrom) {
     if (ask.offset > 0 && table_.Find(ask.stream) == nullptr) {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "daemon/base/logging.h"
 #include "ipc/events/wire_scores.h"
 #include "ipc/include/specd/specd.h"
@@ -14,10 +16,13 @@
 namespace specd {
 namespace {
 
-// Waking a sleeping thread costs the verify thread more than all bookkeeping of a round. The
-// publisher therefore looks by itself: often while engines are attached, rarely otherwise.
+// The verify thread rings once it has nothing to do. While it is busy, and for events that other
+// threads push, the publisher looks by itself (docs/decisions/045).
 constexpr absl::Duration kLookBusy = absl::Milliseconds(1);
 constexpr absl::Duration kLookIdle = absl::Milliseconds(20);
+// After events it does not listen for so long. Rings then cost the verify thread nothing, and the
+// events of quick rounds are sent together.
+constexpr absl::Duration kRest = absl::Microseconds(50);
 
 // One message carries at most this many events and about this many bytes; a decoder takes 4 MiB. In
 // a longer message the first subscriber would also wait for the last event.
@@ -63,31 +68,48 @@ absl::StatusOr<std::unique_ptr<Publisher>> Publisher::Create(const Options& opti
   for (const std::string& endpoint : options.ask_endpoints) {
     if (absl::Status status = asks->Bind(endpoint); !status.ok()) return status;
   }
-  return std::unique_ptr<Publisher>(
-      new Publisher(options, *std::move(tokens), *std::move(aborts), *std::move(asks)));
+  absl::StatusOr<std::unique_ptr<WaitSet>> waits = WaitSet::Make();
+  if (!waits.ok()) return waits.status();
+  return std::unique_ptr<Publisher>(new Publisher(
+      options, {*std::move(tokens), *std::move(aborts), *std::move(asks)}, *std::move(waits)));
 }
 
-Publisher::Publisher(const Options& options, PublishSocket tokens, PullSocket aborts,
-                     ReplySocket asks)
+Publisher::Publisher(const Options& options, Sockets sockets, std::unique_ptr<WaitSet> waits)
     : options_(options),
       meters_(options.meters == nullptr ? own_meters_ : *options.meters),
       awake_(TextSides::kSilenceNs / 4),
       text_sides_(&awake_, options.text_grace_ns),
-      tokens_(std::move(tokens)),
-      aborts_(std::move(aborts)),
-      asks_(std::move(asks)),
+      waits_(std::move(waits)),
+      tokens_(std::move(sockets.tokens)),
+      aborts_(std::move(sockets.aborts)),
+      asks_(std::move(sockets.asks)),
       kept_(options.keep) {
   batch_.epoch = options.epoch;
+  aborts_.AddTo(waits_.get());
+  asks_.AddTo(waits_.get());
 }
 
 void Publisher::Run() {
   while (!stop_.load(std::memory_order_relaxed)) {
-    if (!Step()) Receive(snapshot_.empty() ? kLookIdle : kLookBusy);
+    const uint64_t sent_before = batch_.seq;
+    if (!Step()) {
+      Wait();
+    } else if (batch_.seq != sent_before) {
+      absl::SleepFor(kRest);
+    }
   }
   // The verify thread has stopped, so no tokens come. What the text side still says is not heard:
   // the sessions have ended, and an engine that waits for the last word reads SHUTDOWN.
   while (Publish()) {
   }
+}
+
+void Publisher::Wait() {
+  const auto has_events = [this] {
+    return std::any_of(snapshot_.begin(), snapshot_.end(),
+                       [](const auto& session) { return session->num_queued_events() > 0; });
+  };
+  waits_->Wait(snapshot_.empty() ? kLookIdle : kLookBusy, has_events);
 }
 
 bool Publisher::Publish() {
@@ -108,7 +130,7 @@ bool Publisher::Step() {
   ++meters_.beats;
   const bool published = Publish();
   SendHeartbeat();
-  const bool received = Receive(absl::ZeroDuration());
+  const bool received = Receive();
   if (options_.watch_text_side) {
     for (const TextShard& gone : text_sides_.TakeGone()) {
       AbortUnwatched("is gone, and no other one came", true, gone);
@@ -248,10 +270,9 @@ void Publisher::SendHeartbeat() {
   Send(kHeartbeatTopic, "a heartbeat");
 }
 
-bool Publisher::Receive(absl::Duration timeout) {
-  return aborts_.Receive(timeout, [this](std::string_view topic, std::string_view payload) {
-    return Handle(topic, payload);
-  });
+bool Publisher::Receive() {
+  return aborts_.Receive(
+      [this](std::string_view topic, std::string_view payload) { return Handle(topic, payload); });
 }
 
 absl::Status Publisher::Handle(std::string_view topic, std::string_view payload) {

@@ -29,6 +29,7 @@
 #include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/pull_socket.h"
 #include "ipc/sockets/reply_socket.h"
+#include "ipc/sockets/wait_set.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -62,6 +63,8 @@ class Publisher {
 
   // Steps until Stop; then publishes the rest.
   void Run();
+  // There may be events. From any thread; what it costs is WaitSet's.
+  void Ring() { waits_->Ring(); }
   void Stop() { stop_.store(true, std::memory_order_relaxed); }
 
   // True if the detokenizers of all shards have reported within the last seconds in which the
@@ -79,8 +82,15 @@ class Publisher {
     bool settled = false;  // the text side has had its last word, or will say none
   };
 
-  Publisher(const Options& options, PublishSocket tokens, PullSocket aborts, ReplySocket asks);
+  struct Sockets {
+    PublishSocket tokens;
+    PullSocket aborts;
+    ReplySocket asks;
+  };
+  Publisher(const Options& options, Sockets sockets, std::unique_ptr<WaitSet> waits);
 
+  // Waits until there may be something to do.
+  void Wait();
   // Takes and sends the sessions' events; true if there were any.
   bool Publish();
   void Drain(const std::shared_ptr<Session>& session);
@@ -100,7 +110,7 @@ class Publisher {
   void SendHeartbeat();
   // Sends the buffer.
   void Send(std::string_view topic, const char* what);
-  bool Receive(absl::Duration timeout);
+  bool Receive();
   // An error if the message is unreadable, which is logged.
   absl::Status Handle(std::string_view topic, std::string_view payload);
   absl::Status Apply(const SignOfLife& alive);
@@ -122,6 +132,7 @@ class Publisher {
   std::atomic<bool> stop_{false};
   AwakeTime awake_;  // the publisher thread steps it
   TextSides text_sides_;
+  const std::unique_ptr<WaitSet> waits_;
 
   // Owned by the publisher thread.
   PublishSocket tokens_;

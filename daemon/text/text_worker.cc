@@ -46,24 +46,30 @@ absl::StatusOr<std::unique_ptr<TextWorker>> TextWorker::Create(const Options& op
         tokens->Connect(options.tokens_endpoint), aborts->Connect(options.aborts_endpoint)}) {
     if (!status.ok()) return status;
   }
-  return std::unique_ptr<TextWorker>(new TextWorker(options, *std::move(tokens), *std::move(text),
-                                                    *std::move(aborts), *std::move(asks)));
+  absl::StatusOr<std::unique_ptr<WaitSet>> waits = WaitSet::Make();
+  if (!waits.ok()) return waits.status();
+  return std::unique_ptr<TextWorker>(new TextWorker(
+      options, {*std::move(tokens), *std::move(text), *std::move(aborts), *std::move(asks)},
+      *std::move(waits)));
 }
 
-TextWorker::TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text,
-                       ZmqSocket aborts, ReplySocket asks)
+TextWorker::TextWorker(const Options& options, Sockets sockets, std::unique_ptr<WaitSet> waits)
     : options_(options),
-      tokens_(std::move(tokens)),
-      text_(std::move(text)),
-      aborts_(std::move(aborts)),
-      asks_(std::move(asks)),
+      tokens_(std::move(sockets.tokens)),
+      text_(std::move(sockets.text)),
+      aborts_(std::move(sockets.aborts)),
+      asks_(std::move(sockets.asks)),
       daemon_(options.context, options.ask_endpoint),
+      waits_(std::move(waits)),
       kept_(options.keep),
       meters_(options.meters == nullptr ? own_meters_ : *options.meters),
       streams_(options.vocabularies, &meters_),
       instance_(DrawInstance()),
       awake_(kHearingNs / 4),
-      last_heard_ns_(-kHearingNs) {}
+      last_heard_ns_(-kHearingNs) {
+  waits_->Add(&tokens_);
+  asks_.AddTo(waits_.get());
+}
 
 void TextWorker::Run() {
   while (!stop_.load(std::memory_order_relaxed) && !closed_) Step(kWait);
@@ -79,11 +85,16 @@ bool TextWorker::Step(absl::Duration timeout) {
   awake_.Step(options_.clock->NowNs());
   ++meters_.beats;
   SendHeartbeats();
+  if (Look()) return true;
+  if (closed_ || timeout <= absl::ZeroDuration()) return false;
+  waits_->Wait(timeout, [] { return false; });
+  return Look();
+}
+
+bool TextWorker::Look() {
   const bool answered =
       asks_.Step([this](std::string_view ask, uint32_t) { return AnswerAsk(ask); });
-  // The peer that has its answer may want the next page.
-  absl::StatusOr<bool> received =
-      tokens_.Receive(&frames_, answered ? absl::ZeroDuration() : timeout);
+  absl::StatusOr<bool> received = tokens_.Receive(&frames_, absl::ZeroDuration());
   if (!received.ok()) {
     closed_ = true;
     if (!absl::IsCancelled(received.status())) {
@@ -167,12 +178,14 @@ bool TextWorker::CatchUp() {
 }
 
 absl::Status TextWorker::Replay(Ask ask) {
+  SendAsk(ask);
   while (true) {
-    const absl::StatusOr<TokenAnswer> answer = AskDaemon(ask);
+    const absl::StatusOr<TokenAnswer> answer = ReceiveAnswer();
     if (absl::IsNotFound(answer.status()) && ask.kind != AskKind::kFrom && ask.offset > 0) {
       // The stream has gone since the page before. Those behind it are there.
       Lose(ask.stream, answer.status());
       ask = {.kind = ask.kind, .stream = ask.stream + 1};
+      SendAsk(ask);
       continue;
     }
     if (!answer.ok()) return answer.status();
@@ -181,6 +194,11 @@ absl::Status TextWorker::Replay(Ask ask) {
       Log("detok").error("{}", Printable(std::string(status.message())));
       closed_ = true;
       return status;
+    }
+    if (answer->next.has_value()) {
+      ask.stream = answer->next->stream;
+      ask.offset = answer->next->offset;
+      SendAsk(ask);  // the daemon makes the next page while this one is applied
     }
     for (const TokenEvent& event : answer->events) {
       if (IsOfAnotherShard(event)) continue;
@@ -196,8 +214,6 @@ absl::Status TextWorker::Replay(Ask ask) {
     SendAborts();
     SendHeartbeats();  // a long answer is no silence
     if (!answer->next.has_value()) return absl::OkStatus();
-    ask.stream = answer->next->stream;
-    ask.offset = answer->next->offset;
   }
 }
 
@@ -237,10 +253,14 @@ void TextWorker::Lose(uint64_t stream, const absl::Status& why) {
   GiveTexts(stream);
 }
 
-absl::StatusOr<TokenAnswer> TextWorker::AskDaemon(const Ask& ask) {
+void TextWorker::SendAsk(const Ask& ask) {
   std::string payload;
   AppendAsk(ask, &payload);
-  const absl::StatusOr<std::string> reply = daemon_.Ask(payload, kAnswerTimeout);
+  daemon_.Send(payload);
+}
+
+absl::StatusOr<TokenAnswer> TextWorker::ReceiveAnswer() {
+  const absl::StatusOr<std::string> reply = daemon_.Receive(kAnswerTimeout);
   if (!reply.ok()) return reply.status();
   return DecodeTokenAnswer(*reply);
 }

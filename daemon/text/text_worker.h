@@ -31,6 +31,7 @@
 #include "ipc/sockets/publish_socket.h"
 #include "ipc/sockets/reply_socket.h"
 #include "ipc/sockets/request_socket.h"
+#include "ipc/sockets/wait_set.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -71,9 +72,16 @@ class TextWorker {
   const TextMeters& meters() const { return meters_; }
 
  private:
-  TextWorker(const Options& options, ZmqSocket tokens, PublishSocket text, ZmqSocket aborts,
-             ReplySocket asks);
+  struct Sockets {
+    ZmqSocket tokens;
+    PublishSocket text;
+    ZmqSocket aborts;
+    ReplySocket asks;
+  };
+  TextWorker(const Options& options, Sockets sockets, std::unique_ptr<WaitSet> waits);
 
+  // Handles what has arrived; true if there was something.
+  bool Look();
   void Handle(std::string_view topic, std::string_view payload);
   void HandleBatch(const TokenBatch& batch);
   // The publisher's last message before this one had number `seq`. Looks whether it is another
@@ -81,7 +89,8 @@ class TextWorker {
   void Follow(uint64_t epoch, uint64_t seq);
   // Asks the daemon for all that is open. False if it does not answer; then it is asked again.
   bool CatchUp();
-  absl::StatusOr<TokenAnswer> AskDaemon(const Ask& ask);
+  void SendAsk(const Ask& ask);
+  absl::StatusOr<TokenAnswer> ReceiveAnswer();
   // Applies all events of the answers to an ask. An error if there was none.
   absl::Status Replay(Ask ask);
   // An error names the model whose tokenizer is another one than the daemon's.
@@ -114,6 +123,7 @@ class TextWorker {
   ZmqSocket aborts_;
   ReplySocket asks_;
   RequestSocket daemon_;
+  const std::unique_ptr<WaitSet> waits_;
   KeptTexts kept_;
   TextMeters own_meters_;
   TextMeters& meters_;

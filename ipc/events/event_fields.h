@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -99,7 +100,9 @@ inline void ReadLogprob(MapReader* reader, double* out) {
 // An array of maps, each of them an event.
 template <class Event>
 void ReadEvents(MapReader* reader, void (*read)(MapReader*, Event*), std::vector<Event>* out) {
-  for (const msgpack::object* element : reader->Array("events", kEventsMax)) {
+  const auto elements = reader->Array("events", kEventsMax);
+  out->reserve(std::min<size_t>(elements.size(), 4096));  // and more only for events that are valid
+  for (const msgpack::object* element : elements) {
     if (element->type != msgpack::type::MAP) return reader->Fail("events", "must hold maps");
     MapReader event_reader(*element, "event");
     read(&event_reader, &out->emplace_back());

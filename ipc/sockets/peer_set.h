@@ -70,6 +70,8 @@ class PeerSet {
   // Destroys closed peers, and looks at the others if it is time.
   void Sweep();
   void Ring();
+  // Readable while Step would find something.
+  int fd() const { return poller_.get(); }
 
   // Chooses whether Handlers::send is called for the peer.
   void WatchRoom(bool wanted, ZmtpPeer* peer);

@@ -16,7 +16,10 @@ PublishSocket::PublishSocket(ZmqSocket inside, const BroadcastOptions& options)
     : options_(options), inside_(std::move(inside)) {}
 
 absl::Status PublishSocket::Bind(const std::string& endpoint) {
-  if (endpoint.starts_with("inproc://")) return inside_.Bind(endpoint);
+  if (endpoint.starts_with("inproc://")) {
+    has_inside_ = true;
+    return inside_.Bind(endpoint);
+  }
   if (absl::Status status = ValidateEndpoint("endpoint", endpoint); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<Broadcaster>> broadcaster =
       Broadcaster::Create(endpoint, options_);
@@ -32,6 +35,7 @@ uint64_t PublishSocket::num_lost_messages() const {
 
 absl::Status PublishSocket::Send(std::string_view topic, std::string_view payload) {
   for (const auto& broadcaster : broadcasters_) broadcaster->Send(topic, payload);
+  if (!has_inside_) return absl::OkStatus();
   const std::array<std::string_view, 2> frames = {topic, payload};
   return inside_.Send(frames).status();
 }

@@ -35,6 +35,7 @@ class PublishSocket {
 
   BroadcastOptions options_;
   ZmqSocket inside_;
+  bool has_inside_ = false;  // threads may subscribe
   std::vector<std::unique_ptr<Broadcaster>> broadcasters_;
 };
 

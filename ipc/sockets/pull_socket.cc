@@ -57,15 +57,19 @@ absl::Status PullSocket::Bind(const std::string& endpoint) {
   return peers.status();
 }
 
-bool PullSocket::Receive(absl::Duration timeout, Take take) {
+void PullSocket::AddTo(WaitSet* waits) const {
+  waits->Add(&inside_);
+  for (const auto& peers : outside_) waits->Add(peers->fd());
+}
+
+bool PullSocket::Receive(Take take) {
   *call_ = {.take = &take};
   for (const auto& peers : outside_) {
-    peers->Step(std::exchange(timeout, absl::ZeroDuration()));
+    peers->Step(absl::ZeroDuration());
     peers->Sweep();
   }
   for (int i = 0; i < kReceivedMax; ++i) {
-    const absl::StatusOr<bool> any =
-        inside_.Receive(&frames_, std::exchange(timeout, absl::ZeroDuration()));
+    const absl::StatusOr<bool> any = inside_.Receive(&frames_, absl::ZeroDuration());
     if (!any.ok() || !*any) break;
     ++call_->received;
     if (frames_.size() == 2) take(frames_[0], frames_[1]).IgnoreError();

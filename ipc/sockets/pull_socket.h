@@ -15,8 +15,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "ipc/sockets/peer_set.h"
+#include "ipc/sockets/wait_set.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -36,9 +36,11 @@ class PullSocket {
 
   absl::Status Bind(const std::string& endpoint);
 
-  // Waits for the peers of the first endpoint, or for threads if there is none, and takes no more
-  // than a few messages of each. False: no message was complete; the timeout may not be over.
-  bool Receive(absl::Duration timeout, Take take);
+  // What a thread waits for that calls Receive. REQUIRES: all endpoints are bound.
+  void AddTo(WaitSet* waits) const;
+
+  // Takes no more than a few messages of each peer; false if none was complete. Never blocks.
+  bool Receive(Take take);
 
  private:
   PullSocket(ZmqSocket inside, const PullOptions& options);

@@ -145,6 +145,11 @@ void ReplySocket::Remove(size_t bytes, State* state, const Asker& asker) {
   if (of_user->second == 0) state->waiting_of.erase(of_user);
 }
 
+void ReplySocket::AddTo(WaitSet* waits) const {
+  waits->Add(&inside_);
+  for (const auto& peers : state_->outside) waits->Add(peers->fd());
+}
+
 bool ReplySocket::Step(Answer answer) {
   state_->answer = &answer;
   state_->has_answered = false;

@@ -24,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "ipc/sockets/peer_set.h"
+#include "ipc/sockets/wait_set.h"
 #include "ipc/sockets/zmq_socket.h"
 
 namespace specd {
@@ -46,6 +47,9 @@ class ReplySocket {
   static absl::StatusOr<ReplySocket> Make(ZmqContext* context, const ReplyOptions& options);
 
   absl::Status Bind(const std::string& endpoint);
+
+  // What a thread waits for that calls Step. REQUIRES: all endpoints are bound.
+  void AddTo(WaitSet* waits) const;
 
   // Answers a few of the requests that are there; true if there were any. Never blocks.
   bool Step(Answer answer);

@@ -23,14 +23,22 @@ class RequestSocket {
       : context_(context), endpoint_(std::move(endpoint)) {}
 
   // An error if no answer came within the timeout, or if the context was shut down (CANCELLED).
-  absl::StatusOr<std::string> Ask(std::string_view request, absl::Duration timeout);
+  absl::StatusOr<std::string> Ask(std::string_view request, absl::Duration timeout) {
+    Send(request);
+    return Receive(timeout);
+  }
+  // The same in two steps, between which the other side may work. Receive says what became of the
+  // last Send.
+  void Send(std::string_view request);
+  absl::StatusOr<std::string> Receive(absl::Duration timeout);
 
  private:
-  absl::StatusOr<std::string> TryAsk(std::string_view request, absl::Duration timeout);
+  absl::StatusOr<bool> TrySend(std::string_view request);
 
   ZmqContext* context_;
   std::string endpoint_;
   std::optional<ZmqSocket> socket_;
+  absl::StatusOr<bool> sent_ = false;
   std::vector<std::string> frames_;
 };
 

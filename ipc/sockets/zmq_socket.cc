@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <utility>
 #include <zmq.hpp>
@@ -203,6 +204,20 @@ absl::StatusOr<bool> ZmqSocket::Receive(std::vector<std::string>* frames, absl::
   } catch (const zmq::error_t& error) {
     if (error.num() == EINTR) return false;  // a signal: the caller decides whether to continue
     return ZmqError("receiving", error);
+  }
+}
+
+void ZmqSocket::WaitAny(std::span<const ZmqSocket* const> sockets, std::span<const int> fds,
+                        absl::Duration timeout) {
+  std::vector<zmq::pollitem_t> items;
+  for (const ZmqSocket* socket : sockets) {
+    items.push_back({socket->socket_->handle(), 0, ZMQ_POLLIN, 0});
+  }
+  for (const int fd : fds) items.push_back({nullptr, fd, ZMQ_POLLIN, 0});
+  try {
+    zmq::poll(items, std::chrono::milliseconds(TimeoutMs(timeout)));
+  } catch (const zmq::error_t&) {
+    // A signal, or the context was shut down: the next Receive says so.
   }
 }
 

@@ -76,6 +76,10 @@ class ZmqSocket {
   // Receives one message. False: none came within the timeout.
   absl::StatusOr<bool> Receive(std::vector<std::string>* frames, absl::Duration timeout);
 
+  // Waits until one of the sockets may have a message, or one of the descriptors can be read.
+  static void WaitAny(std::span<const ZmqSocket* const> sockets, std::span<const int> fds,
+                      absl::Duration timeout);
+
  private:
   explicit ZmqSocket(std::unique_ptr<zmq::socket_t> socket);
 

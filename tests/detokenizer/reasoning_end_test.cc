@@ -97,6 +97,35 @@ TEST_SUITE("unit") {
     CHECK(num_inside > 1000);
   }
 
+  TEST_CASE("a marker that begins inside itself is found where it first ends, in any pieces") {
+    std::mt19937 random(42);
+    const auto letters = [&random](size_t size) {
+      std::string text(size, 'a');
+      for (char& each : text) each = random() % 4 == 0 ? 'b' : 'a';
+      return text;
+    };
+    int num_found = 0;
+    for (int trial = 0; trial < 20000; ++trial) {
+      const ReasoningEnd end("", letters(1 + random() % 8));
+      const std::string text = letters(random() % 40);
+      uint32_t progress = 0;
+      size_t read = 0;
+      size_t ended_at = std::string::npos;
+      while (read < text.size() && progress != ReasoningEnd::kOver) {
+        const std::string_view piece = std::string_view(text).substr(read, 1 + random() % 9);
+        const ReasoningEnd::Advance next = end.After(progress, piece);
+        read += piece.size();
+        progress = next.progress;
+        if (progress == ReasoningEnd::kOver) ended_at = read - next.rest_bytes - end.end().size();
+      }
+      CAPTURE(text);
+      CAPTURE(end.end());
+      CHECK(ended_at == text.find(end.end()));
+      num_found += ended_at != std::string::npos ? 1 : 0;
+    }
+    CHECK(num_found > 5000);
+  }
+
   TEST_CASE("the last marker of a prompt decides, however long the prompt is") {
     const ReasoningEnd end("<t>", "</t>");
     const Vocabulary vocabulary =

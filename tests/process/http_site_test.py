@@ -139,6 +139,19 @@ class SiteTest(HttpCase):
             client.close()
         self.stop(daemon)
 
+    def test_a_crowd_that_asks_at_once_is_answered(self):
+        """The server let in more clients than have a place before it had read one request."""
+        daemon = self.ready_daemon()
+        self.http.signal(signal.SIGSTOP)
+        crowd = [self.connect() for _ in range(CLIENTS_MAX + 32)]
+        for client in crowd:
+            client.sendall(b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        self.http.signal(signal.SIGCONT)
+        for client in crowd:
+            self.assertEqual(client.recv(12), b"HTTP/1.1 200")
+            client.close()
+        self.stop(daemon)
+
     def test_addresses(self):
         for address in ("localhost:9464", "9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:99999", "127.0.0.1:-1",
                         "::1:9464", "unix:x"):

@@ -134,5 +134,6 @@ absl::StatusOr<bool> ZmqSocket::Send(std::span<const std::string_view> frames) {
 absl::StatusOr<bool> ZmqSocket::Receive(std::vector<std::string>* frames, absl::Duration timeout) {
   return socket_->Receive(timeout > absl::ZeroDuration(), frames);
 }
+void ZmqSocket::WaitAny(std::span<const ZmqSocket* const>, std::span<const int>, absl::Duration) {}
 
 }  // namespace specd

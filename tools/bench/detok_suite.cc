@@ -15,12 +15,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "detokenizer/text_stream.h"
 #include "detokenizer/tokenizer_file.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/synthetic_vocabulary.h"
 #include "tools/bench/timing.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -75,6 +77,43 @@ absl::Status CheckText(const SyntheticVocabulary& vocabulary, const std::vector<
                                 : absl::InternalError("a text is not the bytes of its tokens");
 }
 
+// Samples of one number, and how they are shown beside its target.
+struct Row {
+  std::string name;
+  std::string_view unit;     // "ns" or "ms"
+  std::string_view of = "";  // behind the unit, in the column's title
+  bool shows_best = false;   // the 10th percentile beside the median, and not the 90th
+  double target = 0;
+};
+
+// Takes samples, and ends the line with them. `sample` has the time in the unit of the row.
+absl::Status Measure(const Row& row, double seconds,
+                     absl::FunctionRef<absl::StatusOr<double>()> sample, Line line, Output* out) {
+  std::vector<double> times;
+  const LoadMeter meter;
+  SPECD_TRY(Repeat({.seconds = seconds}, [&](size_t) -> absl::Status {
+    SPECD_TAKE(times.emplace_back(), sample());
+    return absl::OkStatus();
+  }));
+  const ForeignLoad load = meter.Read();
+  const Summary summary = Summarise(std::move(times));
+  line.Cell(fmt::format("{}{}", row.unit, row.of), row.of.empty() ? 8 : 9, "{:.1f}", summary.median)
+      .Cell(row.shows_best ? "p10" : "p90", 8, "{:.1f}", row.shows_best ? summary.p10 : summary.p90)
+      .Cell("target", 8, "<= {:.0f}", row.target)
+      .Json("unit", std::string(row.unit))
+      .Times("", summary)
+      .Load(load);
+  out->Print(line);
+  out->Take({.name = row.name,
+             .dtype = "",
+             .measured = fmt::format("{:.1f} {}", summary.median, row.unit),
+             .target = fmt::format("{:.0f} {}", row.target, row.unit),
+             .is_met = summary.median <= row.target,
+             .is_disturbed = IsDisturbed(load),
+             .missing = summary.median / row.target - 1});
+  return absl::OkStatus();
+}
+
 absl::Status MeasurePush(const SyntheticVocabulary& vocabulary, int32_t num_streams,
                          int32_t num_stops, double seconds, Output* out) {
   const std::vector<TokenId> ids = Tokens(vocabulary);
@@ -82,11 +121,9 @@ absl::Status MeasurePush(const SyntheticVocabulary& vocabulary, int32_t num_stre
   if (absl::Status status = CheckText(vocabulary, ids, stops); !status.ok()) return status;
   std::vector<TextStream> streams(static_cast<size_t>(num_streams),
                                   TextStream(&vocabulary.vocabulary(), stops, {}));
-  std::vector<double> times_ns;
   TextChunk chunk;
   size_t pushed = 0;
-  const LoadMeter meter;
-  const absl::Status status = Repeat({.seconds = seconds}, [&](size_t) {
+  const auto sample = [&]() -> absl::StatusOr<double> {
     const SteadyClock::time_point start = SteadyClock::now();
     for (size_t i = 0; i < kPushesOfSample; ++i, ++pushed) {
       const size_t stream = pushed % streams.size();
@@ -94,32 +131,16 @@ absl::Status MeasurePush(const SyntheticVocabulary& vocabulary, int32_t num_stre
       chunk.Clear();
       streams[stream].Push(ids[place % ids.size()], i % 2 == 0, &chunk);
     }
-    times_ns.push_back(1e3 * MicrosSince(start) / static_cast<double>(kPushesOfSample));
-    return absl::OkStatus();
-  });
-  if (!status.ok()) return status;
-  const ForeignLoad load = meter.Read();
-  const Summary summary = Summarise(std::move(times_ns));
-  const double target = num_stops == 0 ? kPlainNs : kStopsNs;
+    return 1e3 * MicrosSince(start) / static_cast<double>(kPushesOfSample);
+  };
   Line line;
-  line.Name("case", "push", 6)
-      .Count("streams", num_streams, 8)
-      .Count("stops", num_stops, 6)
-      .Cell("ns/token", 9, "{:.1f}", summary.median)
-      .Cell("p10", 8, "{:.1f}", summary.p10)
-      .Cell("target", 8, "<= {:.0f}", target)
-      .Json("unit", "ns")
-      .Times("", summary)
-      .Load(load);
-  out->Print(line);
-  out->Take({.name = fmt::format("push, {} streams, {} stops", num_streams, num_stops),
-             .dtype = "",
-             .measured = fmt::format("{:.1f} ns", summary.median),
-             .target = fmt::format("{:.0f} ns", target),
-             .is_met = summary.median <= target,
-             .is_disturbed = IsDisturbed(load),
-             .missing = summary.median / target - 1});
-  return absl::OkStatus();
+  line.Name("case", "push", 6).Count("streams", num_streams, 8).Count("stops", num_stops, 6);
+  return Measure({.name = fmt::format("push, {} streams, {} stops", num_streams, num_stops),
+                  .unit = "ns",
+                  .of = "/token",
+                  .shows_best = true,
+                  .target = num_stops == 0 ? kPlainNs : kStopsNs},
+                 seconds, sample, std::move(line), out);
 }
 
 // GPT-2's spelling of bytes as characters, for the strings of a JSON file.
@@ -173,44 +194,28 @@ absl::Status MeasureLoad(const SyntheticVocabulary& made, double seconds, Output
     written += static_cast<size_t>(part);
   }
   close(fd);
-  std::vector<double> times_ms;
-  const LoadMeter meter;
-  absl::Status status = Repeat({.seconds = seconds}, [&](size_t) -> absl::Status {
+  const auto sample = [&]() -> absl::StatusOr<double> {
     const SteadyClock::time_point start = SteadyClock::now();
     const absl::StatusOr<Vocabulary> loaded = OpenTokenizer(path);
-    times_ms.push_back(MicrosSince(start) / 1e3);
+    const double ms = MicrosSince(start) / 1e3;
     if (!loaded.ok()) return loaded.status();
     for (TokenId id = 0; id < vocabulary.size(); ++id) {
       if (loaded->Bytes(id) != vocabulary.Bytes(id)) {
         return absl::InternalError(fmt::format("id {} was loaded with other bytes", id));
       }
     }
-    return absl::OkStatus();
-  });
-  unlink(path.c_str());
-  if (!status.ok()) return status;
-  const ForeignLoad load = meter.Read();
-  const Summary summary = Summarise(std::move(times_ms));
+    return ms;
+  };
   out->NextTable();
   Line line;
   line.Name("case", "load", 6)
       .Count("ids", vocabulary.size(), 8)
-      .Cell("MB", 6, "{:.1f}", static_cast<double>(json.size()) / 1e6)
-      .Cell("ms", 8, "{:.1f}", summary.median)
-      .Cell("p90", 8, "{:.1f}", summary.p90)
-      .Cell("target", 8, "<= {:.0f}", kLoadMs)
-      .Json("unit", "ms")
-      .Times("", summary)
-      .Load(load);
-  out->Print(line);
-  out->Take({.name = fmt::format("load, {} ids", vocabulary.size()),
-             .dtype = "",
-             .measured = fmt::format("{:.1f} ms", summary.median),
-             .target = fmt::format("{:.0f} ms", kLoadMs),
-             .is_met = summary.median <= kLoadMs,
-             .is_disturbed = IsDisturbed(load),
-             .missing = summary.median / kLoadMs - 1});
-  return absl::OkStatus();
+      .Cell("MB", 6, "{:.1f}", static_cast<double>(json.size()) / 1e6);
+  absl::Status status = Measure(
+      {.name = fmt::format("load, {} ids", vocabulary.size()), .unit = "ms", .target = kLoadMs},
+      seconds, sample, std::move(line), out);
+  unlink(path.c_str());
+  return status;
 }
 
 absl::Status RunDetok(const Flags& flags, Output* out) {

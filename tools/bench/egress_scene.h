@@ -1,5 +1,5 @@
-// EgressScene is a daemon's sockets, its text side and the endpoints of its readers, for the suite
-// `egress`.
+// TextSide is a daemon's text side with the endpoints of its readers, and EgressScene adds a daemon
+// that publishes whatever a measurement hands it, for the suite `egress`.
 //
 // The text side is the daemon's own (TextWorker). TokenSource is the daemon: it publishes token
 // batches, and a thread gives them again to those who ask. One thread uses the rest.
@@ -24,6 +24,7 @@
 #include "daemon/text/text_worker.h"
 #include "ipc/include/specd/specd.h"
 #include "tools/bench/session_engine.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 
@@ -77,10 +78,9 @@ class TokenSource {
     if (thread_.joinable()) thread_.join();
   }
   absl::Status Start() {
-    for (const absl::Status& status : {asks_.Bind("inproc://ask"), tokens_.Bind("inproc://tokens"),
-                                       aborts_.Bind("inproc://aborts")}) {
-      if (!status.ok()) return status;
-    }
+    SPECD_TRY(asks_.Bind("inproc://ask"));
+    SPECD_TRY(tokens_.Bind("inproc://tokens"));
+    SPECD_TRY(aborts_.Bind("inproc://aborts"));
     thread_ = std::thread([this] {
       while (!stop_) {
         const bool any = asks_.Step([this](std::string_view ask, uint32_t) { return Answer(ask); });
@@ -143,32 +143,30 @@ class TokenSource {
   std::thread thread_;
 };
 
-// The source, a text side, and the endpoints of its readers.
-struct EgressScene {
+// A daemon's text side at inproc://tokens, inproc://aborts and inproc://ask, and the endpoints of
+// its readers.
+struct TextSide {
   ZmqContext context = *ZmqContext::Make();
-  TokenSource source{&context};
   Vocabulary vocabulary = MakeLetters();
   std::string folder = std::filesystem::temp_directory_path() / "specd-bench-XXXXXX";
   std::unique_ptr<TextWorker> worker;
   std::thread thread;
 
-  ~EgressScene() {
-    if (thread.joinable()) {
-      worker->Stop();
-      thread.join();
-    }
+  ~TextSide() {
+    Stop();
     std::error_code ignored;
     std::filesystem::remove_all(folder, ignored);
   }
   std::string TextEndpoint() const { return "ipc://" + folder + "/text"; }
   std::string AskEndpoint() const { return "ipc://" + folder + "/text_ask"; }
 
-  absl::Status Start() {
-    if (absl::Status s = SetUpLogging({.levels = "off"}); !s.ok()) return s;
-    if (mkdtemp(folder.data()) == nullptr) return Broken("no temporary folder can be made");
-    return source.Start();
+  absl::Status MakeFolder() {
+    SPECD_TRY(SetUpLogging({.levels = "off"}));
+    return mkdtemp(folder.data()) == nullptr ? Broken("no temporary folder can be made")
+                                             : absl::OkStatus();
   }
-  absl::Status StartWorker() {
+  // REQUIRES: the daemon's endpoints are bound.
+  absl::Status Make() {
     TextWorker::Options options;
     options.vocabularies = {{"", &vocabulary}};
     options.clock = Clock::Real();
@@ -179,10 +177,30 @@ struct EgressScene {
     options.text_endpoint = TextEndpoint();
     options.text_ask_endpoint = AskEndpoint();
     options.keep = {.bytes_max = size_t{1} << 30};
-    absl::StatusOr<std::unique_ptr<TextWorker>> made = TextWorker::Create(options);
-    if (!made.ok()) return made.status();
-    worker = *std::move(made);
+    SPECD_TAKE(worker, TextWorker::Create(options));
     return absl::OkStatus();
+  }
+  absl::Status Start() {
+    SPECD_TRY(Make());
+    thread = std::thread([this] { worker->Run(); });
+    return absl::OkStatus();
+  }
+  void Stop() {
+    if (!thread.joinable()) return;
+    worker->Stop();
+    thread.join();
+  }
+};
+
+// A text side whose daemon is a TokenSource.
+struct EgressScene {
+  TextSide side;
+  TokenSource source{&side.context};
+
+  ~EgressScene() { side.Stop(); }
+  absl::Status Start() {
+    SPECD_TRY(side.MakeFolder());
+    return source.Start();
   }
 };
 

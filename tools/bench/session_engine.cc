@@ -106,13 +106,18 @@ absl::StatusOr<bool> SessionEngine::Poll() {
   return true;
 }
 
-absl::Status SessionEngine::Finish() {
+absl::StatusOr<CompletionView> SessionEngine::Await() {
   // A round takes microseconds. A scene that waits longer is broken.
   constexpr absl::Duration kTimeout = absl::Seconds(60);
   CompletionView done;
-  if (!channel_->WaitCompletion({.spin_ns = 0, .timeout = kTimeout}) || !channel_->Poll(&done)) {
-    return Broken("a round was not answered");
+  if (channel_->WaitCompletion({.spin_ns = 0, .timeout = kTimeout}) && channel_->Poll(&done)) {
+    return done;
   }
+  return Broken("a round was not answered");
+}
+
+absl::Status SessionEngine::Finish() {
+  SPECD_TAKE(const CompletionView done, Await());
   const bool is_right = done.round_id == round_id_ && done.results.size() == 1 &&
                         done.results[0].status == RoundStatus::kOk &&
                         done.results[0].num_accepted == drafts_.size() &&
@@ -126,10 +131,20 @@ absl::Status SessionEngine::RunRound() {
   return Finish();
 }
 
-LoopScene::LoopScene()
+absl::StatusOr<int64_t> SessionEngine::RunBatch() {
+  SPECD_TRY(Submit());
+  SPECD_TAKE(const CompletionView done, Await());
+  for (const SequenceResult& result : done.results) {
+    if (result.status != RoundStatus::kOk) return Broken("a sequence was not verified");
+  }
+  return static_cast<int64_t>(done.done_ns);
+}
+
+LoopScene::LoopScene(std::function<void()> on_events)
     : loop_(&sessions_, {.spin_ns = 0,
                          .on_device_failure = [](std::string_view) {},
-                         .on_channel_fault = [](Session&, ChannelFault) {}}),
+                         .on_channel_fault = [](Session&, ChannelFault) {},
+                         .on_events = std::move(on_events)}),
       verify_([this] { loop_.Run(); }) {}
 
 LoopScene::~LoopScene() {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -62,9 +63,13 @@ class SessionEngine {
   // sequence.
   absl::Status Finish();
   absl::Status RunRound();
+  // Runs a round of all sequences. When it was confirmed, by Clock::Real.
+  absl::StatusOr<int64_t> RunBatch();
 
  private:
   SessionEngine() = default;
+  // Waits for the answer to the last round.
+  absl::StatusOr<CompletionView> Await();
 
   // Of this engine alone, where the options name none.
   ModelProfile profile_;
@@ -81,7 +86,8 @@ class SessionEngine {
 
 class LoopScene {
  public:
-  LoopScene();
+  // `on_events` is VerifyLoop's.
+  explicit LoopScene(std::function<void()> on_events = nullptr);
   ~LoopScene();
   LoopScene(const LoopScene&) = delete;
   LoopScene& operator=(const LoopScene&) = delete;
@@ -90,6 +96,7 @@ class LoopScene {
   absl::StatusOr<std::unique_ptr<SessionEngine>> Attach(SessionOptions options, TokenId best,
                                                         bool has_drafts);
   void Detach(const SessionEngine& engine);
+  SessionList* sessions() { return &sessions_; }
 
  private:
   ModelProfile profile_;

@@ -16,8 +16,11 @@ constexpr int kTries = 10;  // for a daemon that is being replaced
 
 }  // namespace
 
-AbortQueue::AbortQueue(ZmqContext* context, std::string ask)
-    : context_(context), ask_(std::move(ask)), thread_([this] { Run(); }) {}
+AbortQueue::AbortQueue(ZmqContext* context, std::string ask, std::function<void()> on_result)
+    : context_(context),
+      ask_(std::move(ask)),
+      on_result_(std::move(on_result)),
+      thread_([this] { Run(); }) {}
 
 AbortQueue::~AbortQueue() {
   {
@@ -27,16 +30,25 @@ AbortQueue::~AbortQueue() {
   thread_.join();
 }
 
-void AbortQueue::Abort(const std::string& request_id) {
+AbortResult AbortQueue::Abort(const std::string& request_id) {
+  Waiting one = {.request_id = request_id};
+  AbortResult result = one.result.get_future().share();
   absl::MutexLock lock(&mutex_);
-  if (waiting_.size() < kWaitingMax) return waiting_.push_back(request_id);
-  Say(fmt::format("{} is not aborted, because {} others wait", request_id, kWaitingMax));
+  if (waiting_.size() < kWaitingMax) {
+    waiting_.push_back(std::move(one));
+    return result;
+  }
+  const std::string why =
+      fmt::format("{} is not aborted, because {} others wait", request_id, kWaitingMax);
+  Say(why);
+  one.result.set_value(absl::ResourceExhaustedError(why));
+  return result;
 }
 
 void AbortQueue::Run() {
   RequestSocket asker(context_, ask_);
   while (true) {
-    std::string request_id;
+    Waiting one;
     {
       absl::MutexLock lock(&mutex_);
       mutex_.Await(absl::Condition(
@@ -45,11 +57,11 @@ void AbortQueue::Run() {
           },
           this));
       if (is_over_) return;
-      request_id = std::move(waiting_.front());
+      one = std::move(waiting_.front());
       waiting_.pop_front();
     }
     std::string ask;
-    AppendAsk({.kind = AskKind::kAbort, .request_id = request_id}, &ask);
+    AppendAsk({.kind = AskKind::kAbort, .request_id = one.request_id}, &ask);
     absl::Status status = absl::DeadlineExceededError("");
     for (int i = 0; i < kTries && absl::IsDeadlineExceeded(status); ++i) {
       const absl::StatusOr<std::string> reply = asker.Ask(ask, kPatience);
@@ -57,8 +69,10 @@ void AbortQueue::Run() {
     }
     // A stream that has ended meanwhile is refused (NOT_FOUND): that is as good.
     if (!status.ok() && !absl::IsNotFound(status) && !absl::IsCancelled(status)) {
-      Say(fmt::format("{} is not aborted: {}", request_id, std::string(status.message())));
+      Say(fmt::format("{} is not aborted: {}", one.request_id, std::string(status.message())));
     }
+    one.result.set_value(status);
+    on_result_();
   }
 }
 

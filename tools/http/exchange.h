@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,12 +39,19 @@ struct EventStream {
   std::function<void()> on_left = {};
 };
 
+// Status, head and body, or events, or a promise of them.
 struct HttpAnswer {
   unsigned status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};
   EventStream events = {};  // unless `next` is empty, they follow in the place of a body
+  // For one of the places of clients that read streams.
+  bool takes_place = false;
+  // Unless empty, all else counts for nothing: the answer is what it returns, once it is no
+  // nullopt. It is called again whenever HttpServer::Wake was, and a last time when the client's
+  // patience is over.
+  std::function<std::optional<HttpAnswer>(bool is_last)> later = {};
 };
 
 }  // namespace specd::http

@@ -33,6 +33,7 @@ using SteadyClock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::milliseconds;
 
 constexpr int kKernelBytes = 64 * 1024;
+constexpr size_t kAcceptedMax = HttpServer::kClientsMax / 4;  // at a time
 // A client that sends so much beside its request is closed.
 constexpr size_t kStrayBytesMax = 64 * 1024;
 // A comment without the empty line that ends an event. Some readers take an empty line behind an
@@ -91,7 +92,7 @@ class Client : public std::enable_shared_from_this<Client> {
 
   // Something may have changed, or a tick has passed.
   void Look() {
-    if (is_pending_) return TryAgain();
+    if (later_) return TryAgain();
     if (!is_writing_ && events_.next) Pump();
     if (!is_writing_ && events_.next &&
         SteadyClock::now() - sent_at_ >= Milliseconds(options_.ping_ms)) {
@@ -131,21 +132,19 @@ class Client : public std::enable_shared_from_this<Client> {
       return Send(
           {.status = is_long ? 431U : (is_large ? 413U : 400U), .body = error.message() + "\n"});
     }
-    request_ = Read(parser_.get());
     is_head_ = parser_.get().method() == bhttp::verb::head;
     is_chunked_ = parser_.get().version() >= 11;
     const size_t num_streaming = places_.streaming.size();
-    std::optional<HttpAnswer> answer = options_.answer(request_, false);
-    const bool has_events = !answer.has_value() || answer->events.next;
-    if (has_events && num_streaming >= options_.streams_max) {
+    HttpAnswer answer = options_.answer(Read(parser_.get()));
+    if (answer.takes_place && num_streaming >= options_.streams_max) {
       return Send({.status = 503,
                    .body = fmt::format("{} clients read streams (--streams_max); try again later\n",
                                        num_streaming),
                    .headers = {{"Retry-After", "1"}}});
     }
-    if (answer.has_value()) return Give(*std::move(answer));
+    if (!answer.later) return Give(std::move(answer));
     MoveTo(&places_.streaming);
-    is_pending_ = true;
+    later_ = std::move(answer.later);
     asked_at_ = SteadyClock::now();
     WatchForTheEnd();
   }
@@ -153,9 +152,9 @@ class Client : public std::enable_shared_from_this<Client> {
   void TryAgain() {
     if (in_ == nullptr) return;
     const bool is_last = SteadyClock::now() - asked_at_ >= Milliseconds(options_.patience_ms);
-    std::optional<HttpAnswer> answer = options_.answer(request_, is_last);
+    std::optional<HttpAnswer> answer = later_(is_last);
     if (!answer.has_value()) return;
-    is_pending_ = false;
+    later_ = nullptr;
     Give(*std::move(answer));
   }
   void Give(HttpAnswer answer) {
@@ -240,7 +239,7 @@ class Client : public std::enable_shared_from_this<Client> {
   }
   void Leave() {
     Close();
-    is_pending_ = false;
+    later_ = nullptr;
     const EventStream left = std::exchange(events_, {});
     if (left.on_left) left.on_left();
   }
@@ -256,10 +255,9 @@ class Client : public std::enable_shared_from_this<Client> {
   Clients* in_ = nullptr;
   Clients::iterator place_ = {};
 
-  HttpRequest request_;
   bool is_head_ = false;
   bool is_chunked_ = true;
-  bool is_pending_ = false;  // its answer is not there yet
+  std::function<std::optional<HttpAnswer>(bool is_last)> later_;  // of an answer that is to come
   SteadyClock::time_point asked_at_ = {};
   EventStream events_;
   std::string piece_;
@@ -323,7 +321,11 @@ class HttpServer::Impl {
     acceptor_.async_wait(asio::posix::stream_descriptor::wait_read, [this](const Error& error) {
       if (error) return;
       std::string name;
-      for (UniqueFd fd = listener_.Accept(0, &name); fd.valid(); fd = listener_.Accept(0, &name)) {
+      // Those that are let in here have their turn before the next ones are. A crowd would push out
+      // its own first clients otherwise, whose requests are there and not read yet.
+      for (size_t i = 0; i < kAcceptedMax; ++i) {
+        UniqueFd fd = listener_.Accept(0, &name);
+        if (!fd.valid()) break;
         Admit(std::move(fd));
       }
       Accept();

@@ -36,8 +36,7 @@ class HttpServer {
     size_t streams_max = 1024;        // clients with events; further ones get 503
     int64_t ping_ms = 15'000;         // a client hears something at least so often
     int64_t patience_ms = 5000;       // that a request may wait for its answer
-    // Nullopt: not yet. It is called again whenever Wake was, unless is_last.
-    std::function<std::optional<HttpAnswer>(const HttpRequest&, bool is_last)> answer;
+    std::function<HttpAnswer(const HttpRequest&)> answer;
     std::function<void()> look;  // called every kTickMs
   };
   static absl::StatusOr<HttpServer> Create(Options options);

@@ -61,11 +61,12 @@ namespace {
 
 constexpr char kUsage[] =
     "serves the streams of a specd daemon as server-sent events, and its counters.\n\n"
-    "  GET  /v1/streams/ID    the text of a request (?format=completions|chat|responses|specd)\n"
-    "  GET  /v1/streams       all streams\n"
-    "  POST /v1/detokenize    ids to text (with --tokenizer)\n"
-    "  GET  /metrics, /live, /ready\n"
-    "  GET  /                 a page that shows all streams\n\n"
+    "  GET    /v1/streams/ID  the text of a request (?format=completions|chat|responses|specd)\n"
+    "  DELETE /v1/streams/ID  ends the request by an abort\n"
+    "  GET    /v1/streams     all streams\n"
+    "  POST   /v1/detokenize  ids to text (with --tokenizer)\n"
+    "  GET    /metrics, /live, /ready\n"
+    "  GET    /               a page that shows all streams\n\n"
     "Examples:\n"
     "  specd-http --listen=127.0.0.1:9464\n"
     "  curl -N 'http://127.0.0.1:9464/v1/streams/req-1?format=chat&usage=1'\n"
@@ -208,16 +209,14 @@ int Serve(Settings settings, const Vocabulary* vocabulary) {
              .hosts = absl::GetFlag(FLAGS_hosts),
              .model = absl::GetFlag(FLAGS_model),
              .hub = &hub,
-             .abort = [&aborts](const std::string& id) { aborts->Abort(id); },
+             .abort = [&aborts](const std::string& id) { return aborts->Abort(id); },
              .derender = derender.has_value() ? &*derender : nullptr});
-  settings.server.answer = [&site](const HttpRequest& request, bool is_last) {
-    return site.Answer(request, is_last);
-  };
+  settings.server.answer = [&site](const HttpRequest& request) { return site.Answer(request); };
   settings.server.look = [&site] { site.Look(); };
   absl::StatusOr<HttpServer> made = HttpServer::Create(std::move(settings.server));
   if (!made.ok()) return Fail(1, std::string(made.status().message()));
   server.emplace(*std::move(made));
-  aborts.emplace(&*context, settings.daemon.ask_endpoint);
+  aborts.emplace(&*context, settings.daemon.ask_endpoint, [&server] { server->Wake(); });
   std::atomic<bool> stop = false;
   std::vector<std::thread> readers;
   for (size_t i = 0; i < subscriptions.size(); ++i) {

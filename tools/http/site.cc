@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <future>
 #include <iterator>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "tools/http/live_page.h"
 #include "tools/http/sse_format.h"
 #include "tools/http/stream_events.h"
+#include "tools/toy_engine/json_string.h"
 
 namespace specd::http {
 namespace {
@@ -34,7 +36,52 @@ HttpAnswer Refusal(unsigned status, std::string why) {
 }
 
 HttpAnswer EventsAnswer(EventStream events) {
-  return {.content_type = "text/event-stream; charset=utf-8", .events = std::move(events)};
+  return {.content_type = "text/event-stream; charset=utf-8",
+          .events = std::move(events),
+          .takes_place = true};
+}
+
+HttpAnswer TryLater(std::string why) {
+  HttpAnswer answer = Refusal(503, std::move(why));
+  answer.headers = {{"Retry-After", "1"}};
+  return answer;
+}
+
+std::string_view MethodsOf(std::string_view path) {
+  if (path == kIds) return "POST";
+  return path.starts_with(kOneStream) ? "GET, HEAD, DELETE" : "GET, HEAD";
+}
+
+bool IsOneOf(std::string_view word, std::string_view list) {
+  return fmt::format(", {}, ", list).find(fmt::format(", {}, ", word)) != std::string::npos;
+}
+
+// The request id behind /v1/streams/. INVALID_ARGUMENT: it is none.
+absl::StatusOr<std::string> RequestIdOf(const RequestTarget& target) {
+  const std::string_view name = std::string_view(target.path).substr(kOneStream.size());
+  const std::optional<std::string> request_id = DecodePercents(name);
+  if (request_id.has_value() && !name.empty() && name.find('/') == std::string_view::npos) {
+    return *request_id;
+  }
+  return absl::InvalidArgumentError(
+      "a request id is one word behind /v1/streams/; write its % and / as %25 and %2F");
+}
+
+// What became of an abort. Nullopt: the daemon has not answered yet.
+std::optional<HttpAnswer> AnswerOfAbort(const AbortResult& result, const std::string& request_id,
+                                        bool is_last) {
+  if (result.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
+    const absl::Status& status = result.get();
+    if (status.ok()) {
+      return HttpAnswer{.content_type = "application/json",
+                        .body = fmt::format("{{\"request_id\":{},\"aborted\":true}}\n",
+                                            toy::QuoteJson(request_id))};
+    }
+    std::string why(status.message());
+    return absl::IsNotFound(status) ? Refusal(404, std::move(why)) : TryLater(std::move(why));
+  }
+  if (!is_last) return std::nullopt;
+  return TryLater("the daemon has not answered, and may end the request yet; ask again");
 }
 
 // Every byte is looked at, so the time says nothing of the first that differs.
@@ -96,18 +143,21 @@ void Site::Look() {
   if (NowNs() - looked_ns_ >= Health::kLookNs) (void)ReadDaemon();
 }
 
-std::optional<HttpAnswer> Site::Answer(const HttpRequest& request, bool is_last) {
+HttpAnswer Site::Answer(const HttpRequest& request) {
   const std::string_view path =
       std::string_view(request.target).substr(0, request.target.find('?'));
-  if (std::optional<HttpAnswer> refused = RefusedAtTheDoor(request, path)) return refused;
-  const bool is_get = request.method == "GET" || request.method == "HEAD";
-  if (is_get != (path != kIds) || (!is_get && request.method != "POST")) {
-    HttpAnswer answer =
-        Refusal(405, path == kIds ? "ids come with POST" : "only GET and HEAD are answered here");
-    answer.headers = {{"Allow", path == kIds ? "POST" : "GET, HEAD"}};
+  if (std::optional<HttpAnswer> refused = RefusedAtTheDoor(request, path)) {
+    return *std::move(refused);
+  }
+  if (!IsOneOf(request.method, MethodsOf(path))) {
+    HttpAnswer answer = Refusal(405, fmt::format("{} is not answered here; there is {}",
+                                                 ValidText(request.method, 20), MethodsOf(path)));
+    answer.headers = {{"Allow", std::string(MethodsOf(path))}};
     return answer;
   }
-  if (path.starts_with(kOneStream)) return AnswerStream(request, is_last);
+  if (path.starts_with(kOneStream)) {
+    return request.method == "DELETE" ? AbortStream(request) : AnswerStream(request);
+  }
   if (std::find(std::begin(kPlain), std::end(kPlain), path) == std::end(kPlain)) {
     return Refusal(404,
                    "there are /v1/streams, /v1/streams/REQUEST_ID, /v1/detokenize, /metrics, "
@@ -136,8 +186,9 @@ std::optional<HttpAnswer> Site::RefusedAtTheDoor(const HttpRequest& request,
                                     "or start specd-http with --hosts",
                                     ValidText(request.host, 100)));
   }
-  if (request.fetch_site == "cross-site") {
-    return Refusal(403, "pages of other sites may not ask this server");
+  // A page at another port is of the same site, and may not read the answer either.
+  if (request.fetch_site == "cross-site" || request.fetch_site == "same-site") {
+    return Refusal(403, "pages of other servers may not ask this one");
   }
   // The page has nothing of the streams in it, and health is one word.
   const bool is_open = path == "/" || path == "/live" || path == "/ready";
@@ -173,20 +224,25 @@ HttpAnswer Site::AnswerHealth(std::string_view path) {
   return {.content_type = std::string(kOpenMetricsType), .body = OpenMetrics(*found)};
 }
 
-std::optional<HttpAnswer> Site::AnswerStream(const HttpRequest& request, bool is_last) {
+HttpAnswer Site::AnswerStream(const HttpRequest& request) const {
   const absl::StatusOr<RequestTarget> target = ParseTarget(
       request.target, {"format", "from", "usage", "prompt_tokens", "abort_on_disconnect"});
   if (!target.ok()) return Refusal(400, std::string(target.status().message()));
-  const std::string_view name = std::string_view(target->path).substr(kOneStream.size());
-  const std::optional<std::string> request_id = DecodePercents(name);
-  if (!request_id.has_value() || name.empty() || name.find('/') != std::string_view::npos) {
-    return Refusal(404,
-                   "a request id is one word behind /v1/streams/; write its % and / as %25 "
-                   "and %2F");
-  }
-  const std::optional<uint64_t> stream = options_.hub->Find(*request_id);
+  const absl::StatusOr<std::string> request_id = RequestIdOf(*target);
+  if (!request_id.ok()) return Refusal(404, std::string(request_id.status().message()));
+  std::optional<HttpAnswer> answer = FindStream(request, *target, *request_id, false);
+  if (answer.has_value()) return *std::move(answer);
+  return {.takes_place = true,
+          .later = [this, request, target = *target, request_id = *request_id](bool is_last) {
+            return FindStream(request, target, request_id, is_last);
+          }};
+}
+
+std::optional<HttpAnswer> Site::FindStream(const HttpRequest& request, const RequestTarget& target,
+                                           const std::string& request_id, bool is_last) const {
+  const std::optional<uint64_t> stream = options_.hub->Find(request_id);
   if (stream.has_value()) {
-    absl::StatusOr<HttpAnswer> answer = Begin(request, *target, *request_id, *stream);
+    absl::StatusOr<HttpAnswer> answer = Begin(request, target, request_id, *stream);
     if (answer.ok()) return *std::move(answer);
     return Refusal(absl::IsNotFound(answer.status()) ? 416 : 400,
                    std::string(answer.status().message()));
@@ -195,13 +251,21 @@ std::optional<HttpAnswer> Site::AnswerStream(const HttpRequest& request, bool is
   if (!is_last) return std::nullopt;
   if (options_.hub->is_current()) {
     return Refusal(404, fmt::format("no stream of request {} runs or ended lately",
-                                    ValidText(*request_id, 128)));
+                                    ValidText(request_id, 128)));
   }
-  HttpAnswer answer = Refusal(503,
-                              "the daemon's texts cannot be read; check that it runs with a "
-                              "detokenizer and serves this user");
-  answer.headers = {{"Retry-After", "1"}};
-  return answer;
+  return TryLater(
+      "the daemon's texts cannot be read; check that it runs with a detokenizer and serves this "
+      "user");
+}
+
+HttpAnswer Site::AbortStream(const HttpRequest& request) const {
+  const absl::StatusOr<RequestTarget> target = ParseTarget(request.target, {});
+  if (!target.ok()) return Refusal(400, std::string(target.status().message()));
+  const absl::StatusOr<std::string> request_id = RequestIdOf(*target);
+  if (!request_id.ok()) return Refusal(404, std::string(request_id.status().message()));
+  return {.later = [result = options_.abort(*request_id), request_id = *request_id](bool is_last) {
+    return AnswerOfAbort(result, request_id, is_last);
+  }};
 }
 
 absl::StatusOr<HttpAnswer> Site::Begin(const HttpRequest& request, const RequestTarget& target,

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/base/awake_time.h"
 #include "ipc/counters/counter_snapshot.h"
+#include "tools/http/abort_queue.h"
 #include "tools/http/derender.h"
 #include "tools/http/exchange.h"
 #include "tools/http/health.h"
@@ -30,23 +31,27 @@ class Site {
     std::vector<std::string> hosts;  // further names of this server
     std::string model;               // the name in OpenAI's framings
     const TextHub* hub = nullptr;
-    std::function<void(const std::string& request_id)> abort;
+    // AbortQueue::Abort
+    std::function<AbortResult(const std::string& request_id)> abort;
     Derender* derender = nullptr;  // null: there is no tokenizer
   };
   explicit Site(Options options);
 
-  // For HttpServer. Nullopt: the stream may begin yet.
-  std::optional<HttpAnswer> Answer(const HttpRequest& request, bool is_last);
+  // For HttpServer.
+  HttpAnswer Answer(const HttpRequest& request);
   void Look();
 
  private:
-  struct Route;
   std::optional<HttpAnswer> RefusedAtTheDoor(const HttpRequest& request,
                                              std::string_view path) const;
   bool HasToken(std::string_view authorization) const;
   absl::StatusOr<CounterSnapshot> ReadDaemon();
   HttpAnswer AnswerHealth(std::string_view path);
-  std::optional<HttpAnswer> AnswerStream(const HttpRequest& request, bool is_last);
+  HttpAnswer AnswerStream(const HttpRequest& request) const;
+  // Nullopt: the stream may begin yet.
+  std::optional<HttpAnswer> FindStream(const HttpRequest& request, const RequestTarget& target,
+                                       const std::string& request_id, bool is_last) const;
+  HttpAnswer AbortStream(const HttpRequest& request) const;
   absl::StatusOr<HttpAnswer> Begin(const HttpRequest& request, const RequestTarget& target,
                                    const std::string& request_id, uint64_t stream) const;
   HttpAnswer AnswerAllStreams() const;

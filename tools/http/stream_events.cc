@@ -2,6 +2,7 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
 namespace specd::http {
 namespace {
@@ -55,21 +56,26 @@ StreamState AllStreams::Next(int64_t now_ns, std::string* out) {
   if (now_ns - looked_ns_ < kLookNs) return StreamState::kWait;
   const std::vector<TextHub::Named> streams = hub_->Streams();
   std::set<uint64_t> kept;
+  std::vector<Place*> turns;
   for (const TextHub::Named& each : streams) {
     kept.insert(each.stream);
-    places_.try_emplace(each.stream,
-                        Place{.cursor = StreamCursor(hub_, each.stream, &kSpecdFormat,
-                                                     {.request_id = each.request_id}, 0)});
+    const auto [at, is_new] = places_.try_emplace(
+        each.stream, Place{.cursor = StreamCursor(hub_, each.stream, &kSpecdFormat,
+                                                  {.request_id = each.request_id}, 0)});
+    turns.push_back(&at->second);
   }
   // One that has not ended gets its rest, or is told that it is lost.
   std::erase_if(places_, [&kept](const auto& place) {
     return place.second.has_ended && !kept.contains(place.first);
   });
   for (auto& [stream, place] : places_) {
+    if (!kept.contains(stream)) turns.push_back(&place);
+  }
+  for (Place* const place : turns) {
     if (out->size() >= kPieceBytes) return StreamState::kMore;
-    while (!place.has_ended && out->size() < kPieceBytes) {
-      const StreamState state = place.cursor.Next(out);
-      place.has_ended = state == StreamState::kEnd;
+    while (!place->has_ended && out->size() < kPieceBytes) {
+      const StreamState state = place->cursor.Next(out);
+      place->has_ended = state == StreamState::kEnd;
       if (state != StreamState::kMore) break;
     }
   }

@@ -1,6 +1,7 @@
 #include "tools/http/text_hub.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "ipc/include/specd/specd.h"
@@ -75,8 +76,12 @@ std::vector<TextHub::Named> TextHub::Streams() const {
   absl::MutexLock lock(&mutex_);
   std::vector<Named> streams;
   for (const auto& [name, stream] : newest_) {
-    if (texts_.Has(stream)) streams.push_back({.stream = stream, .request_id = name});
+    if (!texts_.Has(stream)) continue;
+    streams.push_back({.has_ended = texts_.HasEnded(stream), .stream = stream, .request_id = name});
   }
+  std::sort(streams.begin(), streams.end(), [](const Named& a, const Named& b) {
+    return std::tie(a.has_ended, a.stream) < std::tie(b.has_ended, b.stream);
+  });
   return streams;
 }
 

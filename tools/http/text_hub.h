@@ -44,10 +44,11 @@ class TextHub {
   // True if every reader has read all that was there when it began.
   bool is_current() const;
   struct Named {
+    bool has_ended = false;
     uint64_t stream = 0;
     std::string request_id;
   };
-  // The newest stream of each request that runs or ended lately.
+  // The newest stream of each request that runs or ended lately, those that run first.
   std::vector<Named> Streams() const;
 
   // What there is from a byte on. An error: the stream is not kept, or has no such byte.

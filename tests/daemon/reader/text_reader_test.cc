@@ -337,6 +337,35 @@ TEST_SUITE("unit") {
     CHECK(out.size() == 2);
   }
 
+  TEST_CASE("an aborted text may end before what came of it, and no other text may") {
+    for (const uint32_t finish : {SPECD_FINISH_ABORT, SPECD_FINISH_STOP}) {
+      CAPTURE(finish);
+      TextReader reader;
+      std::vector<ReadEvent> out;
+      TextEvent open = EventOf(TextEventKind::kOpen, 4, "r");
+      TextEvent text = EventOf(TextEventKind::kText, 4, "r");
+      text.text = "hello";
+      text.spans = {{5, false}};
+      reader.Hear(Heartbeat{.epoch = 1, .seq = 0, .instance = 1}, &out);
+      REQUIRE(reader.Answered(TextAnswer{.epoch = 1, .events = {open, text}}, &out).ok());
+      // The engine never got the round of "lo", and has brought what it knows to the next daemon.
+      open.stream = 1;
+      open.resumed = true;
+      TextEvent end = EventOf(TextEventKind::kEnd, 1, "r");
+      end.byte_offset = 3;
+      end.finish_reason = finish;
+      end.checksum = ChecksumOf("hel");
+      reader.Hear(Heartbeat{.epoch = 2, .seq = 0, .instance = 2}, &out);
+      REQUIRE(reader.Answered(TextAnswer{.epoch = 2, .events = {open, end}}, &out).ok());
+      REQUIRE(out.size() == 3);
+      CHECK(out[2].event.request_id == "r");
+      CHECK(out[2].event.byte_offset == 5);
+      CHECK(out[2].event.text.empty());
+      CHECK(out[2].lost ==
+            (finish == SPECD_FINISH_ABORT ? "" : "the checksum of the stream is another one"));
+    }
+  }
+
   TEST_CASE("a refusal counts only if the daemon is still the same") {
     for (const uint64_t epoch : {uint64_t{1}, uint64_t{2}}) {
       CAPTURE(epoch);

@@ -85,6 +85,41 @@ TEST_SUITE("unit") {
     CHECK(f.engine->Poll(&done));
   }
 
+  TEST_CASE("the loop tells once that it has nothing to do, after work and only then") {
+    SessionFixture f;
+    SessionList list;
+    list.Add(f.session);
+    f.backend->script.assign(20, Confirm(0, {1}));
+    std::atomic<uint32_t> told{0};
+    std::atomic<uint64_t> queued{0};  // events that the last call found
+    VerifyMeters meters;
+    VerifyLoop::Options options = Quiet();
+    options.meters = &meters;
+    options.on_events = [&] {
+      queued = f.session->num_queued_events();
+      ++told;
+    };
+    VerifyLoop loop(&list, std::move(options));
+    const SequenceHandle s = f.Open("r");
+    f.Events();
+    std::thread thread([&] { loop.Run(); });
+    for (uint32_t round = 1; round <= 20; ++round) {
+      REQUIRE(f.Submit({s}) == PushResult::kOk);
+      while (told.load() < round) std::this_thread::yield();
+      CHECK(queued.load() == 1);
+      f.Events();
+      CompletionView done;
+      while (!f.engine->Poll(&done)) f.engine->WaitCompletion({0, absl::InfiniteDuration()});
+      // A wake without work.
+      const uint64_t beats = meters.beats.value();
+      loop.Wake();
+      while (meters.beats.value() == beats) std::this_thread::yield();
+    }
+    loop.Stop();
+    thread.join();
+    CHECK(told.load() == 20);
+  }
+
   TEST_CASE("an engine that breaks its ring is closed, reported once, and disturbs nobody") {
     SessionFixture bad;
     SessionFixture good;

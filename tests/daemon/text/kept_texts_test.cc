@@ -63,6 +63,22 @@ bool Has(const std::string& text, std::string_view words) {
 }
 
 TEST_SUITE("unit") {
+  TEST_CASE("the kept end of a scored stream has no scores, whose text is another event's") {
+    Fixture f;
+    TextEvent end = Event(TextEventKind::kEnd, "bc");
+    end.scores = {{.id = 7, .value = -0.5f}};
+    end.score_bytes = {"bc"};
+    f.Add(std::move(end), 4);
+    const TextAnswer answer = f.From(0);
+    REQUIRE(answer.events.size() == 3);
+    CHECK(answer.events[1].text == "a€bc");
+    CHECK(answer.events[2].kind == TextEventKind::kEnd);
+    for (const TextEvent& event : answer.events) {
+      CHECK(event.scores.empty());
+      CHECK(event.score_bytes.empty());
+    }
+  }
+
   TEST_CASE("texts: all of a stream in one event, with its spans and its end") {
     Fixture f;
     f.End();

@@ -3,7 +3,11 @@
 
 #include <doctest/doctest.h>
 
+#include <future>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/tools/http/http_events.h"
@@ -14,6 +18,7 @@ namespace {
 struct Served {
   TextHub hub{{}, 1, [] {}};
   std::vector<std::string> aborted = {};
+  std::vector<std::promise<absl::Status>> results = {};  // of them
   Site site{Options()};
 
   Served() { hub.Take(0, {Event(TextEventKind::kOpen, 1, 0, "")}, true, 0); }
@@ -21,7 +26,10 @@ struct Served {
     Site::Options options;
     options.counters = "/nonexistent";
     options.hub = &hub;
-    options.abort = [this](const std::string& name) { aborted.push_back(name); };
+    options.abort = [this](const std::string& name) {
+      aborted.push_back(name);
+      return AbortResult(results.emplace_back().get_future());
+    };
     return options;
   }
   HttpAnswer Get(const std::string& target, const std::string& method = "GET") {
@@ -29,7 +37,8 @@ struct Served {
     request.method = method;
     request.target = target;
     request.host = "localhost";
-    return site.Answer(request, true).value();
+    HttpAnswer answer = site.Answer(request);
+    return answer.later ? answer.later(true).value() : answer;
   }
 };
 
@@ -53,6 +62,55 @@ TEST_SUITE("unit") {
       CHECK(answer.body.find("format is no parameter") != std::string::npos);
     }
     CHECK(served.Get("/v1/detokenize?x=1", "POST").status == 400);
+  }
+
+  TEST_CASE("DELETE ends the request, and its answer is the daemon's") {
+    Served served;
+    HttpRequest request;
+    request.method = "DELETE";
+    request.target = "/v1/streams/a%2Fb";
+    request.host = "localhost";
+    const struct {
+      absl::Status says;
+      unsigned status;
+      std::string_view body;
+    } kCases[] = {
+        {absl::OkStatus(), 200, R"({"request_id":"a/b","aborted":true})"},
+        {absl::NotFoundError("no stream of it runs"), 404, "no stream of it runs"},
+        {absl::DeadlineExceededError("no answer came"), 503, "no answer came"},
+        {absl::ResourceExhaustedError("4096 others wait"), 503, "4096 others wait"},
+    };
+    for (const auto& each : kCases) {
+      CAPTURE(each.status);
+      const HttpAnswer answer = served.site.Answer(request);
+      // A full server refuses clients that read streams, and ends requests nevertheless.
+      CHECK_FALSE(answer.takes_place);
+      REQUIRE(answer.later);
+      CHECK_FALSE(answer.later(false).has_value());
+      const std::optional<HttpAnswer> gave_up = answer.later(true);
+      REQUIRE(gave_up.has_value());
+      CHECK(gave_up->status == 503);
+      CHECK(gave_up->headers.at(0).first == "Retry-After");
+      served.results.back().set_value(each.says);
+      const std::optional<HttpAnswer> given = answer.later(false);
+      REQUIRE(given.has_value());
+      CHECK(given->status == each.status);
+      CHECK(given->body.find(each.body) != std::string::npos);
+    }
+    CHECK(served.aborted == std::vector<std::string>(4, "a/b"));
+    CHECK(served.Get("/v1/streams/r?format=chat", "DELETE").status == 400);
+    CHECK(served.Get("/v1/streams/", "DELETE").status == 404);
+    CHECK(served.Get("/v1/streams", "DELETE").status == 405);
+    CHECK(served.Get("/v1/streams/r", "POST").headers ==
+          std::vector<std::pair<std::string, std::string>>{{"Allow", "GET, HEAD, DELETE"}});
+    request.host = "evil.example";
+    CHECK(served.site.Answer(request).status == 421);
+    request.host = "127.0.0.1:9464";
+    for (const char* other : {"cross-site", "same-site"}) {
+      request.fetch_site = other;
+      CHECK(served.site.Answer(request).status == 403);
+    }
+    CHECK(served.aborted.size() == 4);
   }
 
   TEST_CASE("a client that leaves ends its own request alone") {

@@ -40,6 +40,21 @@ TEST_SUITE("unit") {
     CHECK(out.empty());
   }
 
+  TEST_CASE("a page of all streams shows those that run before those that had ended") {
+    TextHub hub({}, 1, [] {});
+    hub.Take(0,
+             {Event(TextEventKind::kOpen, 1, 0, "", "over"),
+              Event(TextEventKind::kEnd, 1, 0, "old", "over"),
+              Event(TextEventKind::kOpen, 2, 0, "", "runs"),
+              Event(TextEventKind::kText, 2, 0, "new", "runs")},
+             true, 0);
+    AllStreams all(&hub);
+    std::string out;
+    all.Next(kSecond, &out);
+    REQUIRE(Has(out, "old"));
+    CHECK(out.find("new") < out.find("old"));
+  }
+
   TEST_CASE("a page of all streams is told of one that ended and is kept no more") {
     TextHub hub({.bytes_max = size_t{1} << 20, .ended_ns = 10}, 1, [] {});
     AllStreams all(&hub);
