@@ -109,7 +109,8 @@ bool SameDecision(const PlaceDecision& a, const PlaceDecision& b) {
                       d.draw_interval.low,
                       d.draw_interval.high,
                       std::bit_cast<uint64_t>(d.residual_mass),
-                      uint64_t{std::bit_cast<uint32_t>(d.token_weight)}};
+                      uint64_t{std::bit_cast<uint32_t>(d.token_weight)},
+                      uint64_t{static_cast<uint32_t>(d.zero_step)}};
   };
   return bits(a) == bits(b);
 }
