@@ -1,4 +1,7 @@
-// The command "doctor": why drafts are accepted or not, with a sentence for each finding.
+// RunDoctor is the command "doctor": it says why drafts are accepted or not, with a sentence for
+// each finding, and prints the figures that the findings come from.
+//
+// One thread.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,7 +12,7 @@ namespace specd::replay {
 
 absl::StatusOr<int> RunDoctor(const CommandOptions& options);
 
-// The figures that findings come from, as lines of a table; for the page of report, too.
+// A figure that findings come from.
 struct Figure {
   std::string name;
   double value = 0;
