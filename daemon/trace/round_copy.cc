@@ -252,8 +252,7 @@ RoundCopy* RoundCopier::Walk(const RanRound& round, const Selection& selection, 
   copy->target.data = nullptr;
   copy->draft = round.batch.draft;
   copy->draft.data = nullptr;
-  copy->draft.columns = nullptr;
-  copy->draft.num_columns = 0;
+  copy->draft.columns = nullptr;  // num_columns alone says that the rows were narrow
   copy->tasks = {tasks, selection.tasks.size()};
   copy->rows = {rows, rows_.size()};
   copy->answers = {answers, size_t{0}};

@@ -46,7 +46,8 @@ struct TaskCopy {
 
 struct RoundCopy : TraceRoundFacts {
   bool has_run = false;  // else the round was called off before it ran, and only answers are here
-  // Without memory: dtype, rules, space, width. Narrow draft rows are copied as rows of all ids.
+  // Without memory: dtype, rules, space, width. Narrow draft rows are copied as rows of all ids;
+  // num_columns says that they were narrow.
   TensorView target;
   TensorView draft;
   std::span<TaskCopy> tasks;

@@ -19,7 +19,10 @@ uint64_t BytesOf(const RoundCopy& copy, TraceTensor tensor) {
 }
 
 TraceTensorInfo InfoOf(const TensorView& tensor) {
-  return {.dtype = tensor.dtype, .rules = tensor.rules, .space = tensor.space};
+  return {.dtype = tensor.dtype,
+          .rules = tensor.rules,
+          .space = tensor.space,
+          .num_columns = static_cast<uint32_t>(tensor.num_columns)};
 }
 
 std::vector<TracePlace> PlacesOf(const TaskCopy& copy, TraceLevel level) {

@@ -99,6 +99,7 @@ bool SessionWriter::Drain() {
 void SessionWriter::TakeRound(const RoundCopy& copy) {
   TraceRound round;
   MakeTraceRound(copy, &round);
+  CheckDrafts(copy, &round);
   const auto rows = RowsOf(copy);
   bool has_bad_row = false;
   for (const TraceAnswer& answer : round.answers) {
@@ -191,6 +192,24 @@ void SessionWriter::Check(const RoundCopy& copy) {
     });
   }
   Trigger(kTriggerMismatch);
+}
+
+void SessionWriter::CheckDrafts(const RoundCopy& copy, TraceRound* round) {
+  if (options_.check_drafts == 0 || copy.level != TraceLevel::kRows || !copy.has_run) return;
+  if (++num_with_drafts_ % options_.check_drafts != 0) return;
+  if (draft_check_ == nullptr) {
+    auto made = DraftCheck::Create(trace_->session().limits);
+    if (!made.ok()) return losses_.Warn(std::string(made.status().message()));
+    draft_check_ = *std::move(made);
+  }
+  const std::string sentence = draft_check_->Take(copy, round);
+  if (sentence.empty()) return;
+  losses_.WarnOfDrafts(sentence);
+  if (is_flight()) return;
+  file_.Put(false, [&](TraceFile& file) {
+    return file.WriteMetadata("drafts",
+                              {{"round", fmt::format("{}", copy.number)}, {"sentence", sentence}});
+  });
 }
 
 absl::Status SessionWriter::WriteKnown(TraceFile* file) {

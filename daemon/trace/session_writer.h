@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "daemon/base/clock.h"
+#include "daemon/trace/draft_check.h"
 #include "daemon/trace/flight_log.h"
 #include "daemon/trace/session_file.h"
 #include "daemon/trace/session_trace.h"
@@ -66,6 +67,7 @@ class SessionWriter {
   void TakeOpening(std::unique_ptr<TraceOpening> opening);
   void TakeEnd(const TraceEnd& end);
   void Check(const RoundCopy& copy);
+  void CheckDrafts(const RoundCopy& copy, TraceRound* round);
   void Remember(TraceRound round, std::span<const std::span<const std::byte>> rows);
   void ForgetClosed();
   void Trigger(TraceTrigger cause);
@@ -90,6 +92,8 @@ class SessionWriter {
   std::optional<TraceDump> last_dump_;
 
   std::unique_ptr<ShadowCheck> check_;
+  std::unique_ptr<DraftCheck> draft_check_;
+  uint64_t num_with_drafts_ = 0;  // rounds with rows, counted for check_drafts
   uint64_t num_with_rows_ = 0;
   uint64_t num_mismatches_ = 0;
 };

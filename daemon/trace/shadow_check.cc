@@ -10,29 +10,15 @@
 #include <span>
 #include <utility>
 
+#include "daemon/trace/copied_rows.h"
+
 namespace specd {
 namespace {
 
-// The index of a recorded row among those of its tensor; nothing if it was not recorded.
-std::optional<uint32_t> FindRow(std::span<const RowCopy> rows, uint32_t row) {
-  const auto found =
-      std::lower_bound(rows.begin(), rows.end(), row,
-                       [](const RowCopy& copy, uint32_t wanted) { return copy.index < wanted; });
-  if (found == rows.end() || found->index != row) return std::nullopt;
-  return static_cast<uint32_t>(found - rows.begin());
-}
-
-// The same; 0 for a row that was not recorded, which no method reads.
+// The place of a row among those of its tensor; 0 for a row that was not recorded, which no method
+// reads.
 uint32_t CompactIndex(std::span<const RowCopy> rows, uint32_t row) {
   return FindRow(rows, row).value_or(0);
-}
-
-std::span<const RowCopy> RowsOf(const RoundCopy& round, TraceTensor tensor) {
-  const auto is_before = [](const RowCopy& row, TraceTensor wanted) { return row.tensor < wanted; };
-  const auto is_after = [](TraceTensor wanted, const RowCopy& row) { return wanted < row.tensor; };
-  const auto first = std::lower_bound(round.rows.begin(), round.rows.end(), tensor, is_before);
-  const auto last = std::upper_bound(first, round.rows.end(), tensor, is_after);
-  return {first, last};
 }
 
 // True if every row that the CPU would read was recorded.
@@ -109,7 +95,8 @@ bool SameDecision(const PlaceDecision& a, const PlaceDecision& b) {
                       d.draw_interval.low,
                       d.draw_interval.high,
                       std::bit_cast<uint64_t>(d.residual_mass),
-                      uint64_t{std::bit_cast<uint32_t>(d.token_weight)}};
+                      uint64_t{std::bit_cast<uint32_t>(d.token_weight)},
+                      uint64_t{static_cast<uint32_t>(d.zero_step)}};
   };
   return bits(a) == bits(b);
 }

@@ -50,6 +50,8 @@ template <>
 constexpr Rng kLast<Rng> = Rng::kSglang;
 template <>
 constexpr Purpose kLast<Purpose> = Purpose::kTree;
+template <>
+constexpr ZeroStep kLast<ZeroStep> = ZeroStep::kUnderflow;
 
 template <class T>
 struct IsVector : std::false_type {};

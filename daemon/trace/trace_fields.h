@@ -100,6 +100,7 @@ constexpr void VisitFields(RecordType<TraceTensorInfo>, V&& visit) {
   visit("dtype", &TraceTensorInfo::dtype);
   visit("rules", &TraceTensorInfo::rules);
   visit("space", &TraceTensorInfo::space);
+  visit("num_columns", &TraceTensorInfo::num_columns);
 }
 
 template <class V>
@@ -213,6 +214,9 @@ constexpr void VisitFields(RecordType<PlaceDecision>, V&& visit) {
   visit("draw_interval", &PlaceDecision::draw_interval);
   visit("residual_mass", &PlaceDecision::residual_mass);
   visit("token_weight", &PlaceDecision::token_weight);
+  visit("zero_step", &PlaceDecision::zero_step);
+  visit("overlap", &PlaceDecision::overlap);
+  visit("best_draft_p", &PlaceDecision::best_draft_p);
 }
 
 template <class V>

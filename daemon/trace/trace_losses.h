@@ -48,10 +48,11 @@ class TraceLosses {
 
   // Logs new losses, at most once a minute.
   void Log();
-  // Logs a line about the session, at most once a minute. Mismatches have a pause of their own, so
-  // that losses do not hide them.
+  // Logs a line about the session, at most once a minute. Mismatches and drafts have pauses of
+  // their own, so that losses do not hide them.
   void Warn(std::string_view text) { Warn(text, &log_after_ns_); }
   void WarnOfMismatch(std::string_view text) { Warn(text, &log_mismatch_after_ns_); }
+  void WarnOfDrafts(std::string_view text) { Warn(text, &log_drafts_after_ns_); }
   void Inform(std::string_view text) const;
   // The next line is logged at once: the session has ended.
   void EndPause() { log_after_ns_ = 0; }
@@ -80,6 +81,7 @@ class TraceLosses {
   Sums logged_;
   int64_t log_after_ns_ = 0;
   int64_t log_mismatch_after_ns_ = 0;
+  int64_t log_drafts_after_ns_ = 0;
 };
 
 }  // namespace specd

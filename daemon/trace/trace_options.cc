@@ -44,13 +44,15 @@ constexpr uint64_t kFlightMax = 1'000'000;
 constexpr uint64_t kFilesMax = 1'000'000;
 constexpr uint64_t kEveryMax = 1'000'000'000;
 
-constexpr std::array<NumberKey, 7> kNumbers = {{
+constexpr std::array<NumberKey, 8> kNumbers = {{
     {"every", 1, kEveryMax,
      [](uint64_t value, TraceOptions* o) { o->every = static_cast<uint32_t>(value); }},
     {"flight", 1, kFlightMax,
      [](uint64_t value, TraceOptions* o) { o->flight = static_cast<uint32_t>(value); }},
     {"check", 1, kEveryMax,
      [](uint64_t value, TraceOptions* o) { o->check = static_cast<uint32_t>(value); }},
+    {"check_drafts", 1, kEveryMax,
+     [](uint64_t value, TraceOptions* o) { o->check_drafts = static_cast<uint32_t>(value); }},
     {"file_mib", 1, kMibMax, [](uint64_t value, TraceOptions* o) { o->file_bytes = value * kMib; }},
     {"total_mib", 1, kMibMax,
      [](uint64_t value, TraceOptions* o) { o->total_bytes = value * kMib; }},
@@ -177,11 +179,11 @@ absl::Status SetOne(std::string_view entry, TraceOptions* options) {
 }
 
 absl::Status CheckTogether(const TraceOptions& options, bool has_triggers) {
-  if (options.check > 0 && options.level != TraceLevel::kRows) {
-    return Refuse(
-        fmt::format("check = {} needs the rows of rounds; add level=rows, or leave check "
-                    "out",
-                    options.check));
+  for (const auto& [name, every] :
+       {std::pair("check", options.check), std::pair("check_drafts", options.check_drafts)}) {
+    if (every == 0 || options.level == TraceLevel::kRows) continue;
+    return Refuse(fmt::format("{} = {} needs the rows of rounds; add level=rows, or leave {} out",
+                              name, every, name));
   }
   if (has_triggers && options.flight == 0) {
     return Refuse(

@@ -40,7 +40,8 @@ struct TraceOptions {
   uint64_t total_bytes = uint64_t{4096} << 20;  // of all files; then the oldest are deleted
   uint32_t total_files = 1000;                  // the same for their number
   uint64_t buffer_bytes = uint64_t{64} << 20;   // of each session, between rounds and the writer
-  uint32_t check = 0;  // 1 of `check` rounds with rows is computed again; 0: none
+  uint32_t check = 0;         // 1 of `check` rounds with rows is computed again; 0: none
+  uint32_t check_drafts = 0;  // 1 of so many has its drafts held against their q; 0: none
 
   bool enabled() const { return !directory.empty(); }
 };

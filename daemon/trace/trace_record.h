@@ -113,6 +113,7 @@ struct TraceTensorInfo {
   DType dtype = DType::kFloat32;
   ElementRules rules;
   MemorySpace space = MemorySpace::kHost;
+  uint32_t num_columns = 0;  // of draft rows of some ids; 0: an element for each id
 };
 
 struct TracePlace {

@@ -5,6 +5,7 @@
 
 #include "kernels/bodies/read_ahead.h"
 #include "kernels/bodies/truncate.h"
+#include "kernels/bodies/zero_step.h"
 #include "kernels/core/decision.h"
 #include "kernels/core/philox.h"
 #include "kernels/core/round.h"
@@ -78,11 +79,17 @@ class ChainRows {
   }
   SPECD_HD void RecordShares(int32_t i, const Distribution& p, const DraftShare& q) const {
     if (PlaceDecision* record = RecordOf(i)) {
-      record->p_weight = WeightOf(p, DraftToken(i));
-      record->p_mass = p.mass;
+      RecordTarget(p, DraftToken(i), record);
       record->q_weight = q.weight;
       record->q_mass = q.mass;
     }
+  }
+  // Records p of a draft token, and why it is 0.
+  SPECD_HD void RecordTarget(const Distribution& p, TokenId token, PlaceDecision* record) const {
+    record->p_weight = WeightOf(p, token);
+    record->p_mass = p.mass;
+    const bool is_zero = record->p_weight == 0 && IsInVocabulary(token);
+    record->zero_step = is_zero ? ZeroStepOf(p, task_.target_filters, token) : ZeroStep::kNone;
   }
   // Records the draw that the team has just made. residual_mass below 0: from p itself.
   SPECD_HD void RecordDraw(int32_t i, const Distribution& p, TokenId token, uint64_t coin,

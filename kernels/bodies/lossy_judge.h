@@ -76,8 +76,7 @@ class LossyJudge {
     if (accepts && !is_typical) accepts = IsRelaxed() && IsAmongBest(token);
     if (PlaceDecision* record = rows_.RecordOf(place_)) {
       record->draft = token;
-      record->p_weight = weight;
-      record->p_mass = p_.mass;
+      rows_.RecordTarget(p_, token, record);
       record->bound = bound > 0 ? bound : 0;
       if (accepts) ForgetDraw(record);
     }

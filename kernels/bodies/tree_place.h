@@ -332,8 +332,7 @@ class TreePlace {
       const TokenId token = rows_.DraftToken(child);
       const bool is_drawn = IsDrawn(draft_, child);
       record->draft = token;
-      record->p_weight = WeightOf(p_, token);
-      record->p_mass = p_.mass;
+      rows_.RecordTarget(p_, token, record);
       record->q_weight = side != nullptr ? side->weight : is_drawn ? WeightOf(q_, token) : 1;
       record->q_mass = side != nullptr ? side->mass : is_drawn ? q_.mass : 1;
       record->prefix = facts_.path;

@@ -117,8 +117,7 @@ class TreeWalk {
       record->draft = rows_.DraftToken(child);
       record->accept_coin = coin;
       record->bound = rate;
-      record->p_weight = WeightOf(tree_.target(), record->draft);
-      record->p_mass = tree_.target().mass;
+      rows_.RecordTarget(tree_.target(), record->draft, record);
     }
     if (CoinToDouble(coin) < rate) return {.child = child};
     return {.verdict = TokenAt()};
@@ -168,8 +167,7 @@ class TreeWalk {
       if (PlaceDecision* record = rows_.RecordOf(place)) {
         record->draft = token;
         record->accept_coin = coin;
-        record->p_weight = weight;
-        record->p_mass = tree_.target().mass;
+        rows_.RecordTarget(tree_.target(), token, record);
         record->bound = sum / (record->p_mass * acc);
       }
       const bool is_single = is_lossy && weight >= rule.single * tree_.target().mass;

@@ -26,6 +26,24 @@ struct CoinInterval {
   uint64_t high = 0;
 };
 
+// The step of CONTRACT §3 that made p of a draft token 0. kNone: p is above 0, or was not computed.
+enum class ZeroStep : uint32_t {
+  kNone = 0,
+  kForced = 1,      // the thinking budget forces another id
+  kGrammar = 2,     // step 1: the mask of the sequence's constraint
+  kMask = 3,        // step 1: a mask of the engine
+  kAllowed = 4,     // step 1: allowed_token_ids
+  kDisallowed = 5,  // step 1: another list of ids
+  kMinTokens = 6,   // step 3: an end before min_tokens
+  kBanned = 7,      // steps 5 and 6: bad words and n-grams
+  kRow = 8,         // the row itself, with its bias: -inf, or another id has +inf
+  kMinP = 9,        // the filters
+  kTopK = 10,
+  kTopP = 11,
+  kTopKOrTopP = 12,  // both are on, and the record does not tell which one cut first
+  kUnderflow = 13,   // 2^((l - max) * scale) rounds to 0
+};
+
 // The integers of one inverse-CDF draw (CONTRACT §9.4): the drawn tile's part of the scope, and the
 // drawn element's part of the tile.
 struct DrawFacts {
@@ -69,6 +87,11 @@ struct PlaceDecision {
   // Node `place` of the draft, likewise: the token that place + 1 follows, and its parent.
   TokenId node = kNoToken;
   int32_t parent = kRoot;
+  ZeroStep zero_step = ZeroStep::kNone;  // of the draft token x
+  // The sum of min(p, q) over all ids, and p of q's best id. A round reads too little for them, so
+  // the recorder computes them from copied rows (check_drafts). Below 0: not computed.
+  double overlap = -1;
+  double best_draft_p = -1;
 };
 
 // The coins that make the draw of `facts`.

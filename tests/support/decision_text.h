@@ -19,11 +19,11 @@ inline std::string DecisionText(const PlaceDecision& d) {
   return fmt::format(
       "judged {} stands {} bad {}{} token {} position {} draft {} p {:a}/{:a} q {:a}/{:a} coin "
       "{:#x} prefix "
-      "{:a} bound {:a} draw {:#x} of {} in [{:#x}, {:#x}) residual {:a} weight {:a}",
+      "{:a} bound {:a} draw {:#x} of {} in [{:#x}, {:#x}) residual {:a} weight {:a} zero {}",
       d.judged, d.stands, d.bad_target, d.bad_draft, d.token, d.position, d.draft, d.p_weight,
       d.p_mass, d.q_weight, d.q_mass, d.accept_coin, d.prefix, d.bound, d.draw_coin,
       static_cast<int>(d.draw_purpose), d.draw_interval.low, d.draw_interval.high, d.residual_mass,
-      d.token_weight);
+      d.token_weight, static_cast<int>(d.zero_step));
 }
 
 // Room for the decisions of a round, one after another for each task.

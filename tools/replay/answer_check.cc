@@ -18,7 +18,7 @@ std::string Text(double value) { return fmt::format("{}", value); }
 template <class T>
 std::string Text(const T& value) {
   if constexpr (std::is_same_v<T, OutcomeStatus> || std::is_same_v<T, RowFault> ||
-                std::is_same_v<T, Purpose>) {
+                std::is_same_v<T, Purpose> || std::is_same_v<T, ZeroStep>) {
     return std::string(NameOf(value));
   } else {
     return fmt::format("{}", value);
@@ -93,7 +93,12 @@ std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRe
   const bool are_kept = std::any_of(decisions.begin(), decisions.end(),
                                     [](const PlaceDecision& d) { return d.judged; });
   for (size_t j = 0; are_kept && j < recorded.decisions.size() && j < decisions.size(); ++j) {
-    comparison.Members(fmt::format("place {}: ", j), recorded.decisions[j], decisions[j]);
+    PlaceDecision decision = decisions[j];
+    // Earlier programs recorded no step, and no round computes the other two numbers.
+    if (recorded.decisions[j].zero_step == ZeroStep::kNone) decision.zero_step = ZeroStep::kNone;
+    decision.overlap = recorded.decisions[j].overlap;
+    decision.best_draft_p = recorded.decisions[j].best_draft_p;
+    comparison.Members(fmt::format("place {}: ", j), recorded.decisions[j], decision);
   }
   return std::move(comparison.differences);
 }

@@ -44,6 +44,8 @@ struct CommandOptions {
   std::string format = "table";
   bool with_rows = false;  // of `export`; of `cut` unless --no-rows is given
   int32_t limit = 10;      // differences that are shown
+  double draft_ms = 0;     // of one draft token, for `doctor`
+  double target_ms = 0;    // of one forward pass of the target; 0: not given
   Paint paint;
 };
 

@@ -5,6 +5,7 @@
 #include "tools/replay/command.h"
 #include "tools/replay/cut_command.h"
 #include "tools/replay/diff_command.h"
+#include "tools/replay/doctor/doctor_command.h"
 #include "tools/replay/export_command.h"
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
@@ -30,6 +31,9 @@ constexpr std::string_view kRerunFlags[] = {"set",    "method", "seeds", "backen
                                             "rounds", "from",   "to",    "request", "sequence"};
 constexpr std::string_view kExportFlags[] = {"format", "o",  "rows",    "rounds",
                                              "from",   "to", "request", "sequence"};
+constexpr std::string_view kDoctorFlags[] = {"draft_ms",  "target_ms", "format",  "o",
+                                             "tokenizer", "backend",   "threads", "rounds",
+                                             "from",      "to",        "request", "sequence"};
 constexpr std::string_view kCutFlags[] = {"o",       "rounds",   "from",   "to",
                                           "request", "sequence", "no_rows"};
 constexpr std::string_view kAnonymiseFlags[] = {"o", "rounds", "from", "to", "request", "sequence"};
@@ -90,6 +94,15 @@ constexpr Command kCommands[] = {
      "  specd-replay stats trace.mcap --by=class --tokenizer=tokenizer.json\n"
      "  specd-replay stats trace.mcap --format=svg -o acceptance.svg\n",
      kStatsFlags, &RunStats},
+    {"doctor", "why drafts are accepted or not, and what to do about it",
+     "  specd-replay doctor TRACE... [flags]\n\n"
+     "A fault is a figure that is more than 4 standard errors from what the declared p, q and\n"
+     "coins say. Record with level=rows to have its cause named. --draft_ms and --target_ms, the\n"
+     "costs of a draft token and of a forward pass, find the best length of a draft.\n\n"
+     "Exit status: 0 no fault; 1 a fault; 2 an error, or no judged draft.\n\nExamples:\n"
+     "  specd-replay doctor trace.mcap\n"
+     "  specd-replay doctor trace.mcap --draft_ms=1.5 --target_ms=20\n",
+     kDoctorFlags, &RunDoctor},
     {"export", "a file of numpy, npz",
      "  specd-replay export TRACE... -o FILE.npz [flags]\n\n"
      "A row for each place, answer, round and sequence; with --rows also the logits.\n"

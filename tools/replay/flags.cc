@@ -42,14 +42,16 @@ ABSL_FLAG(std::string, format, "", "stats: table, json or svg; export: npz");
 ABSL_FLAG(bool, rows, false, "with the recorded rows");
 ABSL_FLAG(bool, no_rows, false, "without the recorded rows");
 ABSL_FLAG(int32_t, limit, 10, "differences to show, 0 .. 1000000");
+ABSL_FLAG(double, draft_ms, 0, "what one draft token costs, in ms");
+ABSL_FLAG(double, target_ms, 0, "what one forward pass of the target costs, in ms; 0: not given");
 
 namespace specd::replay {
 namespace {
 
 constexpr std::string_view kFlagNames[] = {
-    "request",  "sequence", "rounds",    "sequences", "from",    "to",      "status",
-    "rejected", "o",        "tokenizer", "top",       "backend", "threads", "set",
-    "method",   "seeds",    "by",        "format",    "rows",    "no_rows", "limit"};
+    "request", "sequence",  "rounds", "sequences", "from",    "to",       "status",   "rejected",
+    "o",       "tokenizer", "top",    "backend",   "threads", "set",      "method",   "seeds",
+    "by",      "format",    "rows",   "no_rows",   "limit",   "draft_ms", "target_ms"};
 
 absl::Status Wrong(std::string_view flag, std::string_view value, std::string_view wanted) {
   return absl::InvalidArgumentError(fmt::format("{} = {} is not {}", flag, value, wanted));
@@ -133,6 +135,17 @@ absl::Status ReadNumbers(CommandOptions* options) {
     if (b.value >= b.minimum && b.value <= b.maximum) continue;
     return absl::InvalidArgumentError(
         fmt::format("{} = {} is outside {} .. {}", b.flag, b.value, b.minimum, b.maximum));
+  }
+  options->draft_ms = absl::GetFlag(FLAGS_draft_ms);
+  options->target_ms = absl::GetFlag(FLAGS_target_ms);
+  for (const auto& [flag, value] :
+       {std::pair("draft_ms", options->draft_ms), std::pair("target_ms", options->target_ms)}) {
+    if (value >= 0 && value <= 1e6) continue;
+    return absl::InvalidArgumentError(
+        fmt::format("{} = {} is outside 0 .. 1000000; give milliseconds", flag, value));
+  }
+  if (options->draft_ms > 0 && options->target_ms <= 0) {
+    return absl::InvalidArgumentError("draft_ms needs target_ms, the cost of a forward pass");
   }
   return absl::OkStatus();
 }

@@ -33,6 +33,22 @@ constexpr std::array<std::string_view, 3> kKinds = {"logits", "probabilities",
 constexpr std::array<std::string_view, 6> kPurposes = {"?",      "SAMPLE",   "DRAFT",
                                                        "ACCEPT", "RESIDUAL", "TREE"};
 
+constexpr std::array<std::string_view, 14> kZeroSteps = {"not by a step",
+                                                         "the thinking budget forces another id",
+                                                         "the grammar forbids the id",
+                                                         "a mask of the engine forbids the id",
+                                                         "allowed_token_ids leaves the id out",
+                                                         "disallowed ids name it",
+                                                         "an end before min_tokens",
+                                                         "a bad word or a repeated n-gram",
+                                                         "the row or its bias has no mass there",
+                                                         "min_p",
+                                                         "top_k",
+                                                         "top_p",
+                                                         "top_k or top_p",
+                                                         "the probability rounds to 0"};
+static_assert(kZeroSteps.size() == static_cast<size_t>(ZeroStep::kUnderflow) + 1);
+
 template <class E>
 std::string_view WordOf(Words words, E value) {
   const auto index = static_cast<size_t>(value);
@@ -63,6 +79,7 @@ std::string_view NameOf(NoRows why) { return WordOf(kNoRows, why); }
 std::string_view NameOf(TraceTensor tensor) { return WordOf(kTensors, tensor); }
 std::string_view NameOf(DType dtype) { return WordOf(kDTypes, dtype); }
 std::string_view NameOf(RowKind kind) { return WordOf(kKinds, kind); }
+std::string_view NameOf(ZeroStep step) { return WordOf(kZeroSteps, step); }
 std::string_view NameOf(Purpose purpose) { return WordOf(kPurposes, purpose); }
 
 std::string_view NameOf(RowFault fault) {

@@ -26,6 +26,8 @@ std::string_view NameOf(TraceTensor tensor);
 std::string_view NameOf(DType dtype);
 std::string_view NameOf(RowKind kind);
 std::string_view NameOf(Purpose purpose);
+// After "p is 0:": "an end before min_tokens".
+std::string_view NameOf(ZeroStep step);
 
 // False if no method or status has the name.
 bool ParseMethod(std::string_view name, VerifyMethod* method);

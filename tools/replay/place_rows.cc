@@ -30,6 +30,15 @@ bool PassesStep1(const Row& row, TokenId id) {
   return IsAllowed(row, edit != nullptr ? *edit : none);
 }
 
+std::vector<float> LogitsOf(const Row& row) {
+  const FpEnvironment environment;
+  std::vector<float> logits(static_cast<size_t>(row.view.vocab_size));
+  for (size_t id = 0; id < logits.size(); ++id) {
+    logits[id] = ElementOf(row, static_cast<TokenId>(id));
+  }
+  return logits;
+}
+
 std::vector<TokenEdit> WithoutStep1(const TokenEdit* edits, int32_t count) {
   std::vector<TokenEdit> free(edits, edits + count);
   for (TokenEdit& edit : free) edit.flags &= ~uint32_t{kEditDisallowed};
@@ -72,30 +81,45 @@ absl::Status PlaceRows::Transform(const RoundRebuilder& round, size_t i, int32_t
     row.sequence.allowed = nullptr;
     row.mask = nullptr;
   }
-  std::vector<float> logits(static_cast<size_t>(vocab_size));
-  {
-    const FpEnvironment environment;
-    for (TokenId id = 0; id < vocab_size; ++id)
-      logits[static_cast<size_t>(id)] = ElementOf(row, id);
-  }
+  const std::vector<float> logits = LogitsOf(row);
   // Logits of final probabilities are log2 p, which have no temperature.
   const bool is_final = source.view.rules.kind == RowKind::kFinalProbabilities;
   RowTransform transform;
   transform.scale = is_final ? 1.0f : source.scale;
   transform.filters = source.filters;
   transform.out = out->data();
-  OutcomeStatus status = OutcomeStatus::kOk;
-  TransformBatch one;
-  one.source.data = logits.data();
-  one.source.num_rows = 1;
-  one.source.row_stride = vocab_size;
-  one.source.vocab_size = vocab_size;
-  one.rows = &transform;
-  one.num_rows = 1;
-  one.statuses = &status;
-  const absl::Status ran = backend_->Transform(one);
-  *is_good = ran.ok() && status == OutcomeStatus::kOk;
+  return TransformAll(logits, {&transform, 1}, is_good);
+}
+
+absl::Status PlaceRows::TransformAll(std::span<const float> logits,
+                                     std::span<RowTransform> transforms, bool* is_good) {
+  std::vector<OutcomeStatus> statuses(transforms.size(), OutcomeStatus::kOk);
+  TransformBatch batch;
+  batch.source.data = logits.data();
+  batch.source.num_rows = 1;
+  batch.source.vocab_size = static_cast<int32_t>(logits.size());
+  batch.source.row_stride = batch.source.vocab_size;
+  batch.rows = transforms.data();
+  batch.num_rows = static_cast<int32_t>(transforms.size());
+  batch.statuses = statuses.data();
+  const absl::Status ran = backend_->Transform(batch);
+  *is_good = ran.ok() && std::count(statuses.begin(), statuses.end(), OutcomeStatus::kOk) ==
+                             static_cast<int64_t>(statuses.size());
   return ran;
+}
+
+absl::Status PlaceRows::TransformDraft(const RoundRebuilder& round, size_t i, int32_t node,
+                                       std::span<RowTransform> transforms) {
+  const RoundBatch& batch = round.batch();
+  const Task& task = batch.tasks[i];
+  Row row;
+  row.view = RowAt(batch.draft, task.draft.draft_rows[node]);
+  const int32_t place = PlaceOf(task.draft, node);
+  if (task.draft_edits) row = EditedRow(batch, task, place, row.view);
+  bool is_good = false;
+  absl::Status status = TransformAll(LogitsOf(row), transforms, &is_good);
+  if (!status.ok() || is_good) return status;
+  return absl::InvalidArgumentError("the draft row is bad");
 }
 
 absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t place) {

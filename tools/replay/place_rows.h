@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,6 +31,10 @@ class PlaceRows {
 
   // Computes the rows of a place of task i of the rebuilder's batch.
   absl::Status Read(const RoundRebuilder& round, size_t i, int32_t place);
+  // Transforms the draft row of a node with other scales and filters. INVALID_ARGUMENT: the row is
+  // bad. REQUIRES: round.HasDraftRow(i, node).
+  absl::Status TransformDraft(const RoundRebuilder& round, size_t i, int32_t node,
+                              std::span<RowTransform> transforms);
 
   bool has_p() const { return has_p_; }  // false: the target row is bad, or the task has argmax ids
   bool has_q() const { return has_q_; }  // false: there is no draft row here, or it is bad
@@ -38,6 +43,10 @@ class PlaceRows {
   double residual_mass() const { return residual_mass_; }
   int64_t num_allowed() const { return num_allowed_; }
   bool is_masked() const { return is_masked_; }
+
+  // All ids; meaningless without has_p() or has_q().
+  std::span<const float> p() const { return p_; }
+  std::span<const float> q() const { return q_; }
 
   Candidate At(TokenId id) const;
   // The best ids of p and of q, `count` of each, and the given ids, by p and then q, descending.
@@ -57,6 +66,9 @@ class PlaceRows {
                              const Source& target);
   absl::Status Transform(const RoundRebuilder& round, size_t i, int32_t place, const Source& source,
                          std::vector<float>* out, bool* is_good);
+  // The transforms of one row of logits. `is_good`: no transform found it bad.
+  absl::Status TransformAll(std::span<const float> logits, std::span<RowTransform> transforms,
+                            bool* is_good);
 
   ReplayBackend* backend_;
   std::vector<float> p_;

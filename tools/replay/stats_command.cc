@@ -15,6 +15,7 @@
 #include "tools/replay/output_file.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/task_rules.h"
+#include "tools/replay/time_bins.h"
 #include "tools/replay/token_text.h"
 #include "tools/replay/trace_reader.h"
 #include "tools/terminal/text_table.h"
@@ -38,44 +39,6 @@ struct Group {
     reached += other.reached;
     accepted += other.accepted;
   }
-};
-
-// Intervals of equal length, at most kBinsMax. If the time goes on, the intervals double.
-class TimeBins {
- public:
-  Group* At(int64_t time_ns) {
-    if (bins_.empty()) first_ns_ = time_ns;
-    const int64_t since = std::max<int64_t>(time_ns - first_ns_, 0);
-    while (since / width_ns_ >= kBinsMax) Double();
-    const auto index = static_cast<size_t>(since / width_ns_);
-    if (index >= bins_.size()) bins_.resize(index + 1);
-    return &bins_[index];
-  }
-
-  std::vector<Group> Groups() const {
-    std::vector<Group> groups = bins_;
-    for (size_t i = 0; i < groups.size(); ++i) {
-      groups[i].label = fmt::format("{:.6g} s", double(width_ns_) * double(i) / 1e9);
-    }
-    return groups;
-  }
-
- private:
-  static constexpr int64_t kBinsMax = 32;
-
-  void Double() {
-    width_ns_ *= 2;
-    for (size_t i = 0; 2 * i < bins_.size(); ++i) {
-      Group sum = bins_[2 * i];
-      if (2 * i + 1 < bins_.size()) sum.Add(bins_[2 * i + 1]);
-      bins_[i] = sum;
-    }
-    bins_.resize((bins_.size() + 1) / 2);
-  }
-
-  int64_t first_ns_ = 0;
-  int64_t width_ns_ = 10'000;
-  std::vector<Group> bins_;
 };
 
 class Stats {
@@ -169,7 +132,10 @@ class Stats {
   std::vector<Group> Groups() const {
     std::vector<Group> groups;
     if (options_.by == "time") {
-      groups = time_.Groups();
+      groups = time_.groups();
+      for (size_t i = 0; i < groups.size(); ++i) {
+        groups[i].label = fmt::format("{:.6g} s", time_.StartSeconds(i));
+      }
     } else {
       groups = groups_;
       for (size_t i = 0; i < groups.size(); ++i) groups[i].label = LabelOf(i);
@@ -244,7 +210,7 @@ class Stats {
   TraceReader reader_;
   SequenceBook book_;
   std::vector<Group> groups_;
-  TimeBins time_;
+  TimeBins<Group> time_{32};
   uint64_t num_rounds_ = 0;
   uint64_t num_with_draft_ = 0;
   uint64_t num_accepted_ = 0;

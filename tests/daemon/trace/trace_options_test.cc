@@ -40,7 +40,7 @@ TEST_SUITE("unit") {
   TEST_CASE("trace options: every key is read") {
     const TraceOptions options = Parse(
         "level=rows,every=100,request=r-1,places=all,flight=64,triggers=bad_row+signal,"
-        "file_mib=2,total_mib=5,total_files=7,buffer_mib=4,check=5");
+        "file_mib=2,total_mib=5,total_files=7,buffer_mib=4,check=5,check_drafts=9");
     CHECK(options.level == TraceLevel::kRows);
     CHECK(options.every == 100);
     CHECK(options.request == "r-1");
@@ -52,6 +52,7 @@ TEST_SUITE("unit") {
     CHECK(options.total_files == 7);
     CHECK(options.buffer_bytes == 4 << 20);
     CHECK(options.check == 5);
+    CHECK(options.check_drafts == 9);
     CHECK(Parse("level=hashes").level == TraceLevel::kHashes);
     CHECK(options.text.starts_with("level=rows,"));
   }
@@ -78,6 +79,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("trace options: options that contradict each other are refused") {
     CHECK(Contains(RefusalOf("check=1"), "add level=rows"));
+    CHECK(Contains(RefusalOf("check_drafts=3"), "check_drafts = 3 needs the rows of rounds"));
     CHECK(Contains(RefusalOf("triggers=abort"), "add flight=N"));
     CHECK(Contains(RefusalOf("file_mib=20,total_mib=10"), "total_mib = 10 is below file_mib = 20"));
     CHECK(Contains(RefusalOf("flight=9,file_mib=9,total_mib=10"),

@@ -153,6 +153,65 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("the step that made p of a draft token 0 is recorded") {
+    // A wrong order of the looks would name a later step: every case sets one step, and the row
+    // would leave the token its mass without it.
+    const RowMatrix rows = RowsOf({{0.5, 0.25, 0.15, 0.1}, {0.5, 0.25, 0.15, 0.1}});
+    const RowMatrix without = RowsOf({{0.5, 0.35, 0.15, 0}, {0.5, 0.35, 0.15, 0}});
+    constexpr TokenId kToken = 3;
+    const uint32_t mask = 0x7;
+    struct Case {
+      ZeroStep step;
+      TokenEdit edit = {};  // id 0: none
+      PlaceEdits place = {};
+      bool is_allowed = true;
+      Filters filters = {};
+      bool has_row = true;
+    };
+    const TokenEdit end{.id = kToken, .flags = kEditEnd};
+    const uint64_t half = kTopPOff / 2;
+    const std::vector<Case> cases = {
+        {.step = ZeroStep::kNone},
+        {.step = ZeroStep::kForced, .place = {.forced = 1}},
+        {.step = ZeroStep::kGrammar, .place = {.grammar_mask = &mask}},
+        {.step = ZeroStep::kAllowed, .is_allowed = false},
+        {.step = ZeroStep::kDisallowed, .edit = {.id = kToken, .flags = kEditDisallowed}},
+        {.step = ZeroStep::kMinTokens, .edit = end, .place = {.below_min_tokens = true}},
+        {.step = ZeroStep::kNone, .edit = end},
+        {.step = ZeroStep::kBanned, .edit = {.id = kToken, .flags = kEditBanned}},
+        {.step = ZeroStep::kRow, .edit = {.id = kToken, .bias = -kInfinity}},
+        {.step = ZeroStep::kRow, .has_row = false},
+        {.step = ZeroStep::kMinP, .filters = {.min_p = std::log2(0.3f)}},
+        {.step = ZeroStep::kTopK, .filters = {.top_k = 2}},
+        {.step = ZeroStep::kTopP, .filters = {.top_p = half}},
+        {.step = ZeroStep::kTopKOrTopP, .filters = {.top_k = 2, .top_p = half}},
+        {.step = ZeroStep::kMinP, .filters = {.min_p = std::log2(0.3f), .top_k = 1}}};
+    for (const VerifyMethod method : {VerifyMethod::kToken, VerifyMethod::kBlock,
+                                      VerifyMethod::kExactMatch, VerifyMethod::kTypical}) {
+      for (size_t i = 0; i < cases.size(); ++i) {
+        CAPTURE(static_cast<int>(method));
+        CAPTURE(i);
+        const Case& c = cases[i];
+        ChainCase chain(method, {kToken}, DraftKind::kOneHot);
+        Task& task = chain.task;
+        const std::vector<PlaceEdits> places(2, c.place);
+        task.places = places.data();
+        task.target_scale = ScaleOf(1);
+        task.target_filters = c.filters;
+        task.edits.edits = &c.edit;
+        task.edits.num_edits = c.edit.id == 0 ? 0 : 1;
+        if (!c.is_allowed) task.edits.allowed = &mask;
+        const RecordedRun run(task, (c.has_row ? rows : without).view(), TensorView{},
+                              KeyedCoins(i));
+        const PlaceDecision& decision = run.decisions[0];
+        // A lossy rule is asked only if the place has another token.
+        if (method == VerifyMethod::kTypical && decision.bound < 0) continue;
+        CHECK(decision.zero_step == c.step);
+        CHECK((decision.p_weight == 0) == (c.step != ZeroStep::kNone));
+      }
+    }
+  }
+
   TEST_CASE("every coin draws a point mass") {
     RowMatrix rows({.vocab_size = 4, .num_rows = 1});
     rows.Set(0, {0, INFINITY, 0, 0});

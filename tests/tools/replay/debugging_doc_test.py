@@ -61,8 +61,8 @@ class Document(unittest.TestCase):
                     printed = self.run_command(command)
                     self.assertEqual(without_times(printed), without_times(shown))
                     programs.add(" ".join(command.split()[:2]))
-        # Both hunts are there, with each question that the tool answers in them.
-        for wanted in ("stats", "verify", "diff", "show", "rerun", "cut"):
+        # The hunts are there, with each question that the tool answers in them.
+        for wanted in ("stats", "verify", "diff", "show", "rerun", "cut", "doctor"):
             self.assertIn(f"specd-replay {wanted}", programs)
         for wanted in ("specd-toy-engine --drafts=sampled", "python3 replica.py"):
             self.assertIn(wanted, programs)

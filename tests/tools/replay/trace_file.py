@@ -19,7 +19,7 @@ METHODS = ["auto", "greedy", "exact_match", "token", "block", "tree", "traversal
 DECISION = dict(judged=False, stands=False, bad_target=False, bad_draft=False, token=-1,
                 p_weight=0.0, q_weight=0.0, p_mass=0.0, q_mass=0.0, accept_coin=NO_COIN, prefix=1.0,
                 bound=-1.0, draw_coin=NO_COIN, draw_purpose=1, draw_interval={}, residual_mass=-1.0,
-                token_weight=0.0)
+                token_weight=0.0, zero_step=0, overlap=-1.0, best_draft_p=-1.0)
 TASK = dict(answer=0, tokens=[], kinds=[], target_rows=[], draft_rows=[], draft_weights=[],
             draft_masses=[], method=1, target_scale=0.0, draft_scale=0.0, seed=0, first_position=0,
             round_base=0, target_filters={}, places=[], outcome={}, confirmed=[], decisions=[],

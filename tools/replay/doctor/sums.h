@@ -1,0 +1,90 @@
+// Sums of the doctor's figures: a mean with its standard error, and acceptance beside what was
+// expected.
+//
+// Plain data; one thread.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+
+namespace specd::replay {
+
+// The doctor speaks of a fault if a figure is further from its expectation than this many standard
+// errors. A right figure of a normal distribution is that far in 1 of 16,000 traces.
+inline constexpr double kSigmas = 4;
+// A sum of fewer terms is not nearly normal.
+inline constexpr uint64_t kCountMin = 50;
+
+struct MeanSum {
+  uint64_t count = 0;
+  double sum = 0;
+  double squares = 0;
+  double largest = 0;
+
+  void Add(double x) {
+    ++count;
+    sum += x;
+    squares += x * x;
+    largest = std::max(largest, x);
+  }
+  double mean() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
+  // The standard error of the mean.
+  double error() const {
+    if (count < 2) return 0;
+    const auto n = static_cast<double>(count);
+    return std::sqrt(std::max(squares / n - mean() * mean(), 0.0) / (n - 1));
+  }
+  // The distance of the mean from `expected` in standard errors.
+  double z(double expected) const { return error() > 0 ? (mean() - expected) / error() : 0; }
+  // The same for a mean of numbers that are 0 or more and may rarely be large. Such a mean is often
+  // too small, because the large ones have not come up yet: the largest is therefore counted four
+  // more times if the mean is below `expected`.
+  double GuardedZ(double expected) const {
+    if (mean() >= expected || count == 0) return z(expected);
+    MeanSum with = *this;
+    for (int i = 0; i < 4; ++i) with.Add(largest);
+    return std::min(with.z(expected), 0.0);
+  }
+};
+
+// Draft tokens that were judged, each with the probability that it had to stand, if that is known.
+struct AcceptanceSum {
+  uint64_t count = 0;
+  double stood = 0;
+  // Of the tokens whose probability is known.
+  uint64_t num_known = 0;
+  double stood_of_known = 0;
+  double expected = 0;
+  double variance = 0;
+
+  void Add(bool stands, std::optional<double> probability) {
+    ++count;
+    stood += stands ? 1 : 0;
+    if (!probability) return;
+    ++num_known;
+    stood_of_known += stands ? 1 : 0;
+    expected += *probability;
+    variance += *probability * (1 - *probability);
+  }
+  void Add(const AcceptanceSum& other) {
+    count += other.count;
+    stood += other.stood;
+    num_known += other.num_known;
+    stood_of_known += other.stood_of_known;
+    expected += other.expected;
+    variance += other.variance;
+  }
+  double rate() const { return count == 0 ? 0 : stood / static_cast<double>(count); }
+  double expected_rate() const {
+    return num_known == 0 ? 0 : expected / static_cast<double>(num_known);
+  }
+  // The standard error of the rate, if each token stands with its probability.
+  double error() const {
+    return num_known == 0 ? 0 : std::sqrt(variance) / static_cast<double>(num_known);
+  }
+  double z() const { return variance > 0 ? (stood_of_known - expected) / std::sqrt(variance) : 0; }
+};
+
+}  // namespace specd::replay
