@@ -183,7 +183,7 @@ TEST_SUITE("unit") {
     CHECK(field_of(4, {1}) == "version");
     CHECK(field_of(5, {9}) == "version");  // 0x0902
     CHECK(field_of(6, {0, 0}) == "type");
-    CHECK(field_of(6, {22, 0}) == "type");
+    CHECK(field_of(6, {23, 0}) == "type");
     CHECK(field_of(6, {6, 1}) == "type");
     CHECK(field_of(8, {0xff, 0xff, 0xff, 0xff}) == "body_bytes");  // 4 GiB
     CHECK(field_of(8, {0, 0, 0, 0}) == "body_bytes");
