@@ -30,6 +30,7 @@ V = 2048
 DRAFT = 3
 NUM_ENGINES = 4
 NUM_LIVE = 3  # sequences that an engine has running
+ENDED_MAX = 60  # of those that readers have not read to their end
 # A daemon, by signal; its detokenizer; the HTTP server; a subscriber.
 VICTIMS = "kill", "stop", "detok", "http", "subscriber"
 KILLS, SEED = 40, 1
@@ -142,12 +143,13 @@ class EnginePart(Part):
         self.num_rounds = self.num_begun = self.reattached = 0
 
     def work(self):
-        with specd.Engine(self.uri, vocab_size=V, max_draft=DRAFT, max_sequences=256, max_batch=NUM_LIVE,
+        with specd.Engine(self.uri, vocab_size=V, max_draft=DRAFT, max_sequences=ENDED_MAX + 2 * NUM_LIVE, max_batch=NUM_LIVE,
                           reconnect_ms=60_000) as engine:
             rows = engine.rows(NUM_LIVE * (DRAFT + 1))
             live, ended = {}, {}
             while not self.streams.is_over.is_set() or live or ended:
-                while len(live) < NUM_LIVE and not self.streams.is_over.is_set():
+                # Readers that are behind hold engines up: what they have not read stays open.
+                while len(live) < NUM_LIVE and len(ended) < ENDED_MAX and not self.streams.is_over.is_set():
                     self.open(engine, live)
                 if live:
                     self.round(engine, rows, live, ended)

@@ -216,6 +216,7 @@ int RunReplaced(GpuContext* gpu, StreamEngine::Options options) {
     num_aborted += static_cast<uint64_t>(std::count(confirmed.begin(), confirmed.end(), false));
     Say("round " + std::to_string(end));
   }
+  engine.CheckWaits();
   specd_engine_stats stats;
   specd_engine_stats_init(&stats);
   Require(specd_get_engine_stats(engine.get(), &stats) == SPECD_OK, "there are no counts");

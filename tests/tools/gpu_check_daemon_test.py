@@ -109,7 +109,7 @@ class DaemonTest(GpuCheckTest):
 
     def test_a_device_whose_streams_have_no_memory_operations(self):
         lacks = "CUDA streams of this device have no memory operations"
-        for name in ("rounds", "pair", "engine_killed", "late_engine"):
+        for name in ("rounds", "pair", "engine_killed", "late_engine", "daemon_replaced"):
             with self.subTest(name):
                 status, detail = self.play(name, "no_stream_words")
                 self.assertEqual(status, "skipped")

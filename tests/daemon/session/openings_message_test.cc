@@ -50,6 +50,7 @@ struct Client {
       return fixture.session;
     };
     host.serve = [](const std::shared_ptr<Session>&) {};
+    host.pending = &pending;
     return host;
   }
 
@@ -84,10 +85,60 @@ struct Client {
   }
 
   SessionFixture fixture;
+  PendingOpenings pending;
   ControlService service;
 };
 
 TEST_SUITE("unit") {
+  TEST_CASE("openings: a sequence that a daemon before has refused has failed with the answer") {
+    Client client;
+    const absl::StatusOr<std::vector<SequenceInfo>> other =
+        client.fixture.session->OpenSequences("other", {}, {});
+    REQUIRE(other.ok());
+    OpenSequenceRequest open;
+    open.has_seed = true;
+    open.seed = 7;
+    open.num_given_ids = 3;
+    open.refusal_code = SPECD_ERROR_UNSUPPORTED;
+    open.refusal_field = "verify";
+    open.refusal_text = "verify = 8 is lossy";
+    const auto refused = [&](OpenSequenceRequest request) {
+      const std::string file = MessageOf(request);
+      const Reply reply = client.Call(
+          OpenSequencesRequest{1, static_cast<uint32_t>(file.size()), true}, FileOf(file));
+      return std::get<SequencesReply>(reply).field;
+    };
+    CHECK(refused(open) == "refusal_code");  // of no handle
+    open.handle = (*other)[0].handle + 1;    // the next slot
+    OpenSequenceRequest wrong = open;
+    wrong.num_output_ids = 1;
+    CHECK(refused(wrong) == "refusal_code");
+    wrong = open;
+    wrong.has_seed = false;
+    CHECK(refused(wrong) == "refusal_code");
+    CHECK(client.Refused(1, MessageOf(open)) == "0 refusal_code");  // is not pending
+    Reply reply = client.Call(open, UniqueFd());
+    CHECK(std::get<ErrorReply>(reply).field == "refusal_code");
+
+    // Two at once: neither has a name that could be taken.
+    OpenSequenceRequest second = open;
+    second.handle = open.handle + 1;
+    const std::string file = MessageOf(open) + MessageOf(second);
+    reply = client.Call(OpenSequencesRequest{2, static_cast<uint32_t>(file.size()), true},
+                        FileOf(file));
+    REQUIRE(std::get<SequencesReply>(reply).sequences ==
+            std::vector<uint64_t>{open.handle, second.handle});
+    const SequenceState state = client.fixture.engine->ReadState(SlotOf(open.handle));
+    CHECK(state.finish_reason == SequenceState::kFailed);
+    CHECK(state.kept_tokens == 3);
+    reply = client.Call(GetOpeningRequest{second.handle}, UniqueFd());
+    CHECK(std::get<ErrorReply>(reply).code == SPECD_ERROR_UNSUPPORTED);
+    CHECK(std::get<ErrorReply>(reply).field == "verify");
+    CHECK(std::get<ErrorReply>(reply).text == open.refusal_text);
+    reply = client.Call(CloseSequenceRequest{open.handle}, UniqueFd());
+    CHECK(std::holds_alternative<OkReply>(reply));
+  }
+
   TEST_CASE("openings: messages one after another, each with its lists behind it") {
     Client client;
     OpenSequenceRequest with_lists = OpeningOf("b");

@@ -154,7 +154,8 @@ AttachResult CheckDaemonReplaced(const DaemonSetting& setting) {
     }
     scene.GoesOn(engine);
     engine.SendLine();
-    scene.EndsWell(engine, "reattached 3");
+    scene.Until(engine, "reattached 3, ");
+    scene.EndsWell(engine);
     return AttachResult{AttachStatus::kPass, "rows, outputs and streams go on at the next daemon"};
   });
 }

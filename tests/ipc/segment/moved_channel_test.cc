@@ -8,6 +8,7 @@
 #include "ipc/segment/daemon_channel.h"
 #include "ipc/segment/engine_channel.h"
 #include "tests/ipc/segment/ipc_test_support.h"
+#include "tests/ipc/segment/stream_rounds.h"
 
 namespace specd {
 namespace {
@@ -70,6 +71,32 @@ TEST_SUITE("unit") {
       }
       CHECK_FALSE(next.daemon.HasSubmission());
       CHECK_FALSE(pair.engine.in_flight());
+    }
+  }
+
+  TEST_CASE("moved channel: rounds on streams that were aborted stay behind, later ones go along") {
+    for (const uint64_t num_aborted : {0, 1, 2}) {
+      Pair pair;
+      for (uint64_t id = 1; id <= num_aborted; ++id) {
+        REQUIRE(test::SubmitOnStream(&pair, id) == PushResult::kOk);
+        test::ReleaseStream(pair, id);
+        CHECK(pair.engine.awaits_stream_answer());
+        REQUIRE(pair.engine.Poll(&pair.completion));
+        REQUIRE(pair.completion.results[0].status == RoundStatus::kAborted);
+      }
+      CHECK_FALSE(pair.engine.awaits_stream_answer());
+      REQUIRE(pair.Submit(100, TwoTokens()) == PushResult::kOk);
+      CHECK_FALSE(pair.engine.awaits_stream_answer());
+      Next next(&pair);
+      CHECK(pair.engine.rounds_in_flight() == 1);
+      REQUIRE(next.daemon.Take(&pair.copy, 2));
+      CHECK(pair.copy.round_id() == 100);
+      const SequenceResult results[] = {{.sequence = kSequence0}};
+      next.daemon.Complete(pair.copy, results, 3);
+      REQUIRE(pair.engine.Poll(&pair.completion));
+      CHECK(pair.completion.round_id == 100);
+      CHECK_FALSE(pair.engine.in_flight());
+      CHECK_FALSE(next.daemon.HasSubmission());
     }
   }
 
