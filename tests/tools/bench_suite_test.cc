@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tools/bench/chain_rounds.h"
+#include "tools/bench/needed_rows.h"
 #include "tools/bench/output.h"
 #include "tools/bench/peers.h"
 #include "tools/bench/verify_suite.h"
@@ -118,12 +120,54 @@ TEST_SUITE("unit") {
       if (m.method == "exact_match" || m.method == "target_only") CHECK(m.rows_read == kept);
       if (m.method == "tree") CHECK(m.rows_read > kept);
       if (m.method == "tree") CHECK(m.rows_read <= 2 * kept);
+      CHECK(m.ratio_of == (m.method == "tree" ? kChainOfTree : kRead));
       if (m.method == "traversal") CHECK(m.rows_read >= 2 * kept - 1);
       if (m.method == "traversal") CHECK(m.rows_read < m.rows_given);
       CHECK(m.time_us.num_samples >= 5);
       CHECK(m.time_us.median > 0);
       CHECK(m.ratio > 0);
       CHECK(m.target == 0);  // one size alone has a target
+    }
+  }
+
+  TEST_CASE("specd-bench: the chain in place of a tree reads the rows that the tree reads") {
+    for (const std::string_view name : {"tree8", "tree32", "tree64"}) {
+      CAPTURE(std::string(name));
+      const VerifyCase& known = *FindCase(VerifyCases(), name);
+      const auto draft = static_cast<int32_t>(ParentsOf(known).size());
+      const RoundShape shape = {.batch = 8, .draft = draft, .num_rounds = 3};
+      const int64_t num_rows = shape.num_rounds * shape.rows_of_round();
+      const RowSpec spec = {.shape = RowShape::kLlm, .vocab_size = 2500, .num_rows = num_rows};
+      const absl::StatusOr<RowPool> targets = RowPool::Make(spec);
+      RowSpec drafter = spec;
+      drafter.drafter = true;
+      drafter.noise = known.noise;
+      const absl::StatusOr<RowPool> drafts = RowPool::Make(drafter);
+      REQUIRE(targets.ok());
+      REQUIRE(drafts.ok());
+      TamperingBackend backend(LeaveAlone);
+      REQUIRE(backend.Prepare({.vocab_size = 2500, .max_batch = 8, .max_draft = draft}).ok());
+      const auto set = RoundSet::Make(known, shape, *targets, &*drafts, &backend);
+      REQUIRE(set.ok());
+      std::vector<RoundAnswer> answers;
+      for (int32_t round = 0; round < shape.num_rounds; ++round) {
+        answers.push_back((*set)->MakeAnswer());
+        REQUIRE(backend.Run((*set)->Batch(round, &answers.back())).ok());
+      }
+      const auto chains = ChainRounds::Make(**set, answers, &backend);
+      REQUIRE(chains.ok());
+      for (int32_t round = 0; round < shape.num_rounds; ++round) {
+        const RoundBatch batch = (*chains)->Batch(round);
+        size_t num_read = 0;
+        for (int32_t s = 0; s < shape.batch; ++s) {
+          const Draft& chain = batch.tasks[s].draft;
+          num_read += size_t(answers[size_t(round)].outcomes[s].num_accepted) + 1;
+          for (int32_t node = 0; node < chain.num_nodes; ++node) {
+            num_read += IsDrawn(chain, node) ? 1 : 0;
+          }
+        }
+        CHECK(num_read == NeededRows(**set, round, answers[size_t(round)]).size());
+      }
     }
   }
 

@@ -62,7 +62,9 @@ class PoolCache {
 };
 
 struct VerifyOptions {
-  std::string_view base = kRead;  // what a round is compared with: read, textbook or llama
+  // What a round is compared with: read, chain, textbook or llama. Empty: chain for trees under
+  // VerifyMethod::kTree, and else read.
+  std::string_view base = {};
   std::vector<const VerifyCase*> cases;
   std::vector<int32_t> vocab_sizes;
   std::vector<int32_t> batches;

@@ -36,7 +36,8 @@ Line LineOf(const Measurement& m) {
       .Cell("p99 us", 9, "{:.1f}", m.time_us.p99)
       .Cell("us/row", 7, "{:.2f}", m.time_us.median / num_rows)
       .Cell("base us", 9, "{:.1f}", m.base_us.median)
-      .CellIf(!m.IsSpeedUp(), "GB/s", 5, fmt::format("{:.1f}", m.base_gigabytes_per_s))
+      .CellIf(!m.IsSpeedUp() && m.ratio_of != kChainOfTree, "GB/s", 5,
+              fmt::format("{:.1f}", m.base_gigabytes_per_s))
       .Value("ratio", "ratio", 6, "{:.2f}", m.ratio)
       .Cell("p10..p90", 16, "{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90)
       .Cell("checked", 7, "{}", m.num_checked == 0 ? "none" : fmt::format("{}", m.num_checked))
@@ -50,7 +51,8 @@ Line LineOf(const Measurement& m) {
       .Json("ratio_of", m.ratio_of)
       .Json("checked", m.num_checked);
   if (m.rows_read > 0) line.Json("rows_read", m.rows_read).Json("rows_given", m.rows_given);
-  if (!m.IsSpeedUp()) line.Json("base_gb_per_s", m.base_gigabytes_per_s);
+  if (!m.IsSpeedUp() && m.ratio_of != kChainOfTree)
+    line.Json("base_gb_per_s", m.base_gigabytes_per_s);
   if (m.target > 0) line.Json("target", m.target);
   if (m.target_us > 0) line.Json("target_us", m.target_us);
   if (m.HasTarget()) line.Json("met", m.IsMet());
@@ -70,7 +72,9 @@ namespace {
 std::string CaptionOf(const Measurement& m) {
   const std::string_view base =
       m.ratio_of == kApproximateExp2 ? "ratio = time of sums of weights / the same with ex2.approx"
-      : !m.IsSpeedUp()               ? "ratio = time of specd / time of a read of the same rows"
+      : m.ratio_of == kChainOfTree
+          ? "ratio = time of specd / time of `token` over chains of the rows that the tree reads"
+      : !m.IsSpeedUp()        ? "ratio = time of specd / time of a read of the same rows"
       : m.ratio_of == "llama" ? "ratio = time of llama.cpp's sample-and-accept loop / time of specd"
                               : "ratio = time of a textbook sampler / time of specd";
   if (m.IsOnDevice()) {

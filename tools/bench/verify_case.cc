@@ -18,6 +18,8 @@ constexpr Penalties kPenalties{.repetition = 1.1f, .frequency = 0.2f, .presence 
 constexpr double kBFloat16Target = 2.0;
 constexpr double kOneLookTarget = 1.25;
 constexpr double kRejectTarget = 1.7;
+constexpr double kTreeTarget = 1.25;      // of a chain over the rows that the tree reads
+constexpr double kTraversalTarget = 1.3;  // of a read of them
 constexpr double kGreedyTargetUs = 6;
 constexpr double kRandomTargetUs = 10;
 
@@ -26,11 +28,15 @@ using Plan = DraftPlan;
 
 constexpr VerifyCase TreeCase(std::string_view name, Method method,
                               std::array<uint32_t, 6> widths) {
+  const double target = method == Method::kTree        ? kTreeTarget
+                        : method == Method::kTraversal ? kTraversalTarget
+                                                       : 0;
   return {.name = name,
           .summary = "a tree of mixed siblings that was drawn from draft rows, temperature .8",
           .method = method,
           .plan = Plan::kDrawn,
-          .widths = widths};
+          .widths = widths,
+          .target_tree = target};
 }
 // 8, 32 and 64 nodes.
 constexpr std::array<uint32_t, 6> kSmall = {2, 1, 1, 1};

@@ -54,6 +54,9 @@ struct VerifyCase {
   // the design asks for none.
   double target_fp32 = 0;
   double target_bf16 = 0;
+  // Of a tree, at 8 sequences: the greatest ratio to the baseline that it has by itself
+  // (kChainOfTree for VerifyMethod::kTree, else kRead).
+  double target_tree = 0;
   // The least ratio of llama.cpp's loop to specd that the design asks for: one thread, warm, fp32.
   double target_llama = 0;
   // The greatest ratio to a read on a device that the design allows: 64 sequences, bf16, cold.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/core/check.h"
+#include "tools/bench/chain_rounds.h"
 #include "tools/bench/needed_rows.h"
 #include "tools/bench/peers.h"
 #include "tools/bench/read_floor.h"
@@ -17,7 +18,14 @@ namespace {
 
 // The ratio that the design asks for, if it asks for one.
 double TargetOf(const VerifyCase& verify_case, const Measurement& m, const Machine& machine) {
-  if (m.vocab_size != 128256 || m.draft != 5 || m.rows != RowShapeName(RowShape::kLlm)) return 0;
+  if (m.vocab_size != 128256 || m.rows != RowShapeName(RowShape::kLlm)) return 0;
+  if (verify_case.target_tree > 0) {
+    const bool is_own =
+        m.ratio_of == (verify_case.method == VerifyMethod::kTree ? kChainOfTree : kRead);
+    const bool is_asked = m.batch == 8 && m.cold && m.dtype == DType::kFloat32;
+    return is_own && is_asked ? verify_case.target_tree : 0;
+  }
+  if (m.draft != 5) return 0;
   if (m.ratio_of == kLlama) {
     return m.batch == 1 && !m.cold && m.threads == 1 ? verify_case.target_llama : 0;
   }
@@ -27,14 +35,15 @@ double TargetOf(const VerifyCase& verify_case, const Measurement& m, const Machi
   return m.dtype == DType::kFloat32 ? verify_case.target_fp32 : verify_case.target_bf16;
 }
 
-// A read of the rows that the rounds need, with as many threads, or a peer.
+// A read of the rows that the rounds need, with as many threads, chains over them, or a peer.
 class Base {
  public:
-  Base(std::string_view name, const AnsweredCell& cell, int32_t threads) : floor_(threads) {
+  Base(std::string_view name, const AnsweredCell& cell, int32_t threads)
+      : backend_(*cell.backend), floor_(threads) {
     const RoundSet& set = *cell.set;
     if (name == kTextbook) peer_ = std::make_unique<TextbookSampler>(set);
     if (name == kLlama) peer_ = MakeLlamaLoop(set);
-    SPECD_CHECK((peer_ == nullptr) == (name == kRead));
+    SPECD_CHECK((peer_ == nullptr) == (name == kRead || name == kChainOfTree));
     for (int32_t round = 0; round < set.shape().num_rounds; ++round) {
       const std::vector<MemorySpan> spans =
           NeededRows(set, round, cell.answers[static_cast<size_t>(round)]);
@@ -44,26 +53,41 @@ class Base {
     }
   }
 
+  absl::Status MakeChains(const AnsweredCell& cell) {
+    SPECD_TAKE(chains_, ChainRounds::Make(*cell.set, cell.answers, cell.backend.get()));
+    return absl::OkStatus();
+  }
+
   // Of all rounds.
   double needed_bytes() const { return needed_bytes_; }
   double num_rows() const { return num_rows_; }
 
-  void Run(int32_t round, Times* times_us) {
+  absl::Status Run(int32_t round, Times* times_us) {
+    if (chains_ != nullptr) {
+      const RoundBatch batch = chains_->Batch(round);
+      const SteadyClock::time_point start = SteadyClock::now();
+      const absl::Status status = backend_.Run(batch);
+      times_us->push_back(MicrosSince(start));
+      return status;
+    }
     if (peer_ == nullptr) {
       const ReadFloor::Duration time = floor_.Measure(parts_[static_cast<size_t>(round)]);
       times_us->push_back(std::chrono::duration<double, std::micro>(time).count());
-      return;
+      return absl::OkStatus();
     }
     tokens_.clear();
     peer_->Prepare(round);
     const SteadyClock::time_point start = SteadyClock::now();
     peer_->Run(&tokens_);
     times_us->push_back(MicrosSince(start));
+    return absl::OkStatus();
   }
 
  private:
+  Backend& backend_;
+  std::unique_ptr<ChainRounds> chains_;  // null: a read or a peer
   ReadFloor floor_;
-  std::unique_ptr<Peer> peer_;  // null: a read
+  std::unique_ptr<Peer> peer_;  // null: a read or chains
   std::vector<TokenId> tokens_;
   std::vector<std::vector<std::vector<MemorySpan>>> parts_;
   double needed_bytes_ = 0;
@@ -81,10 +105,16 @@ int32_t VerifySuite::NumRounds(const Cell& cell) const {
   return static_cast<int32_t>(std::max<int64_t>(between + 1, 3) | 1);
 }
 
+std::string_view VerifySuite::BaseOf(const VerifyCase& verify_case) const {
+  if (!options_.base.empty()) return options_.base;
+  return verify_case.method == VerifyMethod::kTree ? kChainOfTree : kRead;
+}
+
 absl::Status VerifySuite::Run() {
   const std::string_view base = options_.base;
   const auto supports = [base](const VerifyCase& verify_case, DType dtype) {
-    if (base == kRead) return true;
+    if (base.empty() || base == kRead) return true;
+    if (base == kChainOfTree) return verify_case.method == VerifyMethod::kTree;
     return (base == kTextbook || dtype == DType::kFloat32) &&
            TextbookSampler::Supports(verify_case);
   };
@@ -99,7 +129,7 @@ absl::Status VerifySuite::RunCell(const Cell& cell) {
              AnswerCell(cell, options_.threads, std::move(backend), &pools_));
   answered.measurement.threads = options_.threads;
   answered.measurement.cold = options_.cold;
-  answered.measurement.ratio_of = options_.base;
+  answered.measurement.ratio_of = BaseOf(*cell.verify_case);
   SPECD_TAKE(answered.measurement.num_checked, CheckRound(*answered.set, 0, answered.answers[0]));
   SPECD_TRY(Time(cell, &answered));
   hooks_.on_result(answered.measurement);
@@ -108,16 +138,15 @@ absl::Status VerifySuite::RunCell(const Cell& cell) {
 
 absl::Status VerifySuite::Time(const Cell& cell, AnsweredCell* answered) {
   const RoundSet& set = *answered->set;
-  Base base(options_.base, *answered, options_.threads);
+  const std::string_view base_name = answered->measurement.ratio_of;
+  Base base(base_name, *answered, options_.threads);
+  if (base_name == kChainOfTree) SPECD_TRY(base.MakeChains(*answered));
   RoundAnswer answer = set.MakeAnswer();
   answer.decisions.clear();
   int32_t next = 0;
   const auto next_round = [&] { return next++ % cell.shape.num_rounds; };
   std::vector<Side> sides(2);
-  sides[0].turn = [&](Times* times_us) {
-    base.Run(next_round(), times_us);
-    return absl::OkStatus();
-  };
+  sides[0].turn = [&](Times* times_us) { return base.Run(next_round(), times_us); };
   sides[1].turn = [&](Times* times_us) -> absl::Status {
     const int32_t round = next_round();
     const RoundBatch batch = set.Batch(round, &answer);
@@ -188,9 +217,11 @@ Suite VerifyCommand() {
                          .choices = {"cold", "warm"}});
   suite.flags.push_back(
       {.name = "base",
-       .help = "what to compare with: read, textbook (a plain sampler) or llama (llama.cpp's "
-               "samplers); without it read, and with --quick then textbook for one warm sequence",
-       .choices = {kRead, kTextbook, kLlama}});
+       .help =
+           "what to compare with: read, chain (of a tree: `token` over chains of the rows that it "
+           "reads), textbook (a plain sampler) or llama (llama.cpp's samplers); without it read, "
+           "or chain for `tree`, and with --quick then textbook for one warm sequence",
+       .choices = {kRead, kChainOfTree, kTextbook, kLlama}});
   return suite;
 }
 

@@ -1,5 +1,5 @@
 // VerifySuite measures rounds on a backend for `specd-bench verify`, beside a read of the same
-// rows, or a peer.
+// rows, chains over them, or a peer.
 //
 // For every combination that was asked for, the suite makes the rows and lets the backend run every
 // round once. It compares the tokens with the reference. Then it times floor and case in turn until
@@ -31,6 +31,7 @@ class VerifySuite {
 
  private:
   int32_t NumRounds(const Cell& cell) const;
+  std::string_view BaseOf(const VerifyCase& verify_case) const;
   absl::Status RunCell(const Cell& cell);
   absl::Status Time(const Cell& cell, AnsweredCell* answered);
 
