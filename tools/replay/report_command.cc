@@ -21,6 +21,7 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
   absl::StatusOr<OutputFile> out = OutputFile::Create(options.output);
   if (!out.ok()) return out.status();
   ReplayBackend backend(*std::move(made), 1);
+  Doctor doctor(&backend, *text, options.filter);
   ReportData data({.filter = options.filter, .num_candidates = options.top}, *std::move(text),
                   &backend);
   TraceReader reader(options.paths);
@@ -35,13 +36,16 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
       const absl::StatusOr<const RowFileReader*> opened = reader.Rows();
       if (opened.ok()) rows = *opened;
     }
+    // Without candidates the page reads no rows, and the doctor has the figures of decisions.
+    const RowFileReader* const doctor_rows = options.top > 0 ? rows : nullptr;
+    if (absl::Status status = doctor.Take(item, doctor_rows); !status.ok()) return status;
     if (absl::Status status = data.Take(item, rows, reader.start_ns()); !status.ok()) return status;
   }
   PrintWarnings(reader);
   if (reader.info() == nullptr) return absl::InvalidArgumentError("the trace has no whole record");
   const std::string name = std::filesystem::path(options.paths[0]).filename().string();
   absl::Status status = out->Write(kPageBefore);
-  if (status.ok()) status = out->Write(data.Json(name, reader.warnings()));
+  if (status.ok()) status = out->Write(data.Json(name, reader.warnings(), FindingsOf(doctor, {})));
   for (const std::string_view part : kPageAfter) {
     if (status.ok()) status = out->Write(part);
   }

@@ -308,8 +308,8 @@ std::string ReportData::Sequences() const {
   return table.Json();
 }
 
-std::string ReportData::Facts(const std::string& file_name,
-                              std::vector<std::string> warnings) const {
+std::string ReportData::Facts(const std::string& file_name, std::vector<std::string> warnings,
+                              std::span<const Finding> findings) const {
   if (full_at_) {
     warnings.push_back(
         fmt::format("The report ends before round {}: it has {} tokens already. "
@@ -331,20 +331,26 @@ std::string ReportData::Facts(const std::string& file_name,
   for (const std::string& warning : warnings) {
     list += (list.empty() ? "" : ", ") + JsonString(warning);
   }
+  std::string found;
+  for (const Finding& finding : findings) {
+    found += fmt::format("{}{{\"fault\": {}, \"sentence\": {}}}", found.empty() ? "" : ", ",
+                         finding.is_fault, JsonString(finding.sentence));
+  }
   return fmt::format(
       "{{\"file\": {}, \"specd\": {}, \"backend\": {}, \"device\": {}, \"vocab_size\": {}, "
       "\"level\": \"{}\", \"started\": \"{}\", \"rounds\": {}, \"sequences\": {}, \"tokens\": {}, "
-      "\"drafted\": {}, \"accepted\": {}, \"dropped\": {}, \"warnings\": [{}]}}",
+      "\"drafted\": {}, \"accepted\": {}, \"dropped\": {}, \"findings\": [{}], \"warnings\": "
+      "[{}]}}",
       JsonString(file_name), JsonString(info_->specd_version), JsonString(info_->backend),
       JsonString(info_->processor), info_->vocab_size, NameOf(level_),
       TimeText(info_->start_unix_ns), num_rounds_, book_.entries().size(), num_kept_, num_drafted_,
-      num_accepted_, num_dropped, list);
+      num_accepted_, num_dropped, found, list);
 }
 
-std::string ReportData::Json(const std::string& file_name,
-                             std::vector<std::string> warnings) const {
-  std::string text =
-      fmt::format("{{\"version\": 1,\n\"trace\": {}", Facts(file_name, std::move(warnings)));
+std::string ReportData::Json(const std::string& file_name, std::vector<std::string> warnings,
+                             std::span<const Finding> findings) const {
+  std::string text = fmt::format("{{\"version\": 1,\n\"trace\": {}",
+                                 Facts(file_name, std::move(warnings), findings));
   const std::string sequences = Sequences();
   const auto add = [&](std::string_view name, const std::string& json) {
     if (!json.empty()) text += fmt::format(",\n\"{}\": {}", name, json);

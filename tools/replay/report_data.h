@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tools/replay/doctor/findings.h"
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/json_table.h"
 #include "tools/replay/place_rows.h"
@@ -38,7 +40,8 @@ class ReportData {
 
   // `rows` may be null. `start_ns`: TraceReader::start_ns.
   absl::Status Take(const TraceItem& item, const RowFileReader* rows, int64_t start_ns);
-  std::string Json(const std::string& file_name, std::vector<std::string> warnings) const;
+  std::string Json(const std::string& file_name, std::vector<std::string> warnings,
+                   std::span<const Finding> findings = {}) const;
 
  private:
   struct Step;
@@ -60,7 +63,8 @@ class ReportData {
   void AddRejectedToken(int32_t place, TokenId token, int fate, const std::string& decision);
   void Count(const TraceRound& round);
   std::string Sequences() const;
-  std::string Facts(const std::string& file_name, std::vector<std::string> warnings) const;
+  std::string Facts(const std::string& file_name, std::vector<std::string> warnings,
+                    std::span<const Finding> findings) const;
 
   std::string Text(std::string_view text) {
     return text.empty() ? "null" : std::to_string(strings_.IndexOf(text));

@@ -54,6 +54,7 @@ class ReportOfTrace(unittest.TestCase):
         cls.page = folder / "report.html"
         subprocess.run([BIN / "specd-replay", "report", path, "-o", cls.page,
                         f"--tokenizer={TOKENIZER}"], check=True, stdout=subprocess.DEVNULL)
+        cls.path = path
         cls.trace = trace_file.Trace(path)
         cls.pieces = texts_of_ids()
         cls.browser = chromium.Chromium()
@@ -82,6 +83,15 @@ class ReportOfTrace(unittest.TestCase):
         size = self.trace.vocab_size
         words = np.frombuffer(self.trace.row_bytes, "<u4", (size + 31) // 32, row["offset"])
         return ((words[:, None] >> np.arange(32, dtype=np.uint32)) & 1).reshape(-1)[:size].astype(bool)
+
+    def test_it_says_what_the_doctor_says(self):
+        self.open("The daemon")
+        findings = self.browser.run("document.getElementById('findings').textContent")
+        printed = subprocess.run([BIN / "specd-replay", "doctor", self.path], stdout=subprocess.PIPE,
+                                 text=True, check=True).stdout
+        sentences = [line for line in printed.splitlines() if line.startswith(("advice: ", "fault: "))]
+        self.assertTrue(sentences)
+        self.assertEqual(findings, "".join(sentences))
 
     def title_of(self, name):
         return float(self.browser.run(f"document.getElementById('{name}').title"))

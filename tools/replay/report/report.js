@@ -252,6 +252,9 @@ function showTrace(trace) {
   while (list.firstChild) {
     byId('facts').append(make('div', {}, list.firstChild, list.firstChild.nextSibling));
   }
+  byId('findings').append(...(trace.findings ?? []).map((finding) =>
+    make('li', {class: finding.fault ? 'fault' : null},
+         literal(`${finding.fault ? 'fault' : 'advice'}: ${finding.sentence}`))));
   byId('warnings').append(...(trace.warnings ?? []).map((warning) =>
       make('li', {class: 'warning'}, literal(warning))));
   byId('made').textContent = 'specd-replay report';
