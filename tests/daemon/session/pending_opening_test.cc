@@ -15,7 +15,8 @@ namespace {
 
 // A sequence that is pending in the session, with a constraint that compiles for many looks.
 PendingOpening OpenPending(Session& session) {
-  PendingOpening opening = {.request_id = "name", .open = {}, .sequences = {}, .memory = {}};
+  PendingOpening opening = {
+      .request_id = "name", .open = {}, .sequences = {}, .memory = {}, .refusal = {}};
   SequenceParams& params = opening.open.params;
   params.max_tokens = 100;
   params.grammar_kind = grammar::GrammarKind::kEbnf;
