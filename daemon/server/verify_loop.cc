@@ -17,8 +17,8 @@ constexpr int32_t kDrainWaitsMax = 1000;  // each of kSleepBlocked
 constexpr absl::Duration kPauseMin = absl::Microseconds(50);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(1);
 constexpr int64_t kPauseShare = 8;
-// on_events may wake a thread. A round that comes at once, as a spinning engine's next one does, must
-// not wait for that. A loop that does not spin sleeps instead, which costs more.
+// on_events may wake a thread. A round that comes at once, as a spinning engine's next one does,
+// must not wait for that. A loop that does not spin sleeps instead, which costs more.
 constexpr int64_t kEventsAfterNs = 20'000;
 
 }  // namespace
