@@ -39,6 +39,7 @@ void TextReader::Hear(const Heartbeat& heartbeat, std::vector<ReadEvent>* out) {
     return Begin(heartbeat.epoch, heartbeat.seq, out);
   }
   if (!waiting_.empty() && --patience_heartbeats_ <= 0) {
+    // An engine that opens one of them later begins it anew for the reader.
     for (const auto& [name, stream] : waiting_) SayLost(stream, kGone, out);
     waiting_.clear();
   }
@@ -65,7 +66,7 @@ bool TextReader::Follow(uint64_t seq, uint64_t expected, std::optional<uint64_t>
 void TextReader::Begin(uint64_t epoch, uint64_t seq, std::vector<ReadEvent>* out) {
   for (auto& [number, stream] : live_) {
     const auto [at, is_new] = waiting_.try_emplace(stream.name, stream);
-    if (!is_new) SayLost(stream, kGone, out);
+    if (!is_new) EndLost(stream, kGone, out);
   }
   live_.clear();
   over_.Clear();
@@ -141,7 +142,7 @@ void TextReader::Open(TextEvent event, std::vector<ReadEvent>* out) {
     return;
   }
   if (is_known) {  // its name is another stream's
-    SayLost(waiting->second, kGone, out);
+    EndLost(waiting->second, kGone, out);
     waiting_.erase(waiting);
   }
   if (event.resumed && ended_.Has(event.request_id)) return over_.Add(event.stream);
@@ -181,14 +182,18 @@ void TextReader::Continue(TextEvent event, std::vector<ReadEvent>* out) {
 void TextReader::Lose(uint64_t stream, std::string_view why, std::vector<ReadEvent>* out) {
   const auto found = live_.find(stream);
   if (found != live_.end()) {
-    SayLost(found->second, why, out);
+    EndLost(found->second, why, out);
     live_.erase(found);
   }
   over_.Add(stream);
 }
 
-void TextReader::SayLost(const Stream& stream, std::string_view why, std::vector<ReadEvent>* out) {
+void TextReader::EndLost(const Stream& stream, std::string_view why, std::vector<ReadEvent>* out) {
   ended_.Add(stream.name);
+  SayLost(stream, why, out);
+}
+
+void TextReader::SayLost(const Stream& stream, std::string_view why, std::vector<ReadEvent>* out) {
   TextEvent event;
   event.stream = stream.number;
   event.request_id = stream.name;

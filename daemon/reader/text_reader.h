@@ -90,7 +90,9 @@ class TextReader {
   void Open(TextEvent event, std::vector<ReadEvent>* out);
   void Continue(TextEvent event, std::vector<ReadEvent>* out);
   void Lose(uint64_t stream, std::string_view why, std::vector<ReadEvent>* out);
-  void SayLost(const Stream& stream, std::string_view why, std::vector<ReadEvent>* out);
+  // Says that the stream is lost, and that no later daemon gives it again.
+  void EndLost(const Stream& stream, std::string_view why, std::vector<ReadEvent>* out);
+  static void SayLost(const Stream& stream, std::string_view why, std::vector<ReadEvent>* out);
 
   uint64_t epoch_ = 0;
   uint64_t seq_ = 0;

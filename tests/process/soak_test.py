@@ -30,7 +30,8 @@ V = 2048
 DRAFT = 3
 NUM_ENGINES = 4
 NUM_LIVE = 3  # sequences that an engine has running
-ENDED_MAX = 60  # of those that readers have not read to their end
+# Of those that readers have not read to their end. Every second engine is idle again and again.
+ENDED_MAX = 60, 1
 # A daemon, by signal; its detokenizer; the HTTP server; a subscriber.
 VICTIMS = "kill", "stop", "detok", "http", "subscriber"
 KILLS, SEED = 40, 1
@@ -140,21 +141,23 @@ class EnginePart(Part):
     def __init__(self, streams, number, uri):
         super().__init__(streams, f"engine {number}")
         self.number, self.uri = number, uri
+        self.ended_max = ENDED_MAX[number % 2]
         self.num_rounds = self.num_begun = self.reattached = 0
 
     def work(self):
-        with specd.Engine(self.uri, vocab_size=V, max_draft=DRAFT, max_sequences=ENDED_MAX + 2 * NUM_LIVE, max_batch=NUM_LIVE,
-                          reconnect_ms=60_000) as engine:
+        with specd.Engine(self.uri, vocab_size=V, max_draft=DRAFT, max_sequences=self.ended_max + 2 * NUM_LIVE,
+                          max_batch=NUM_LIVE, reconnect_ms=60_000) as engine:
             rows = engine.rows(NUM_LIVE * (DRAFT + 1))
             live, ended = {}, {}
             while not self.streams.is_over.is_set() or live or ended:
                 # Readers that are behind hold engines up: what they have not read stays open.
-                while len(live) < NUM_LIVE and len(ended) < ENDED_MAX and not self.streams.is_over.is_set():
+                while len(live) < NUM_LIVE and len(ended) < self.ended_max and not self.streams.is_over.is_set():
                     self.open(engine, live)
                 if live:
                     self.round(engine, rows, live, ended)
                 else:
-                    time.sleep(.001)
+                    engine.stats()  # a call takes an idle engine to the next daemon, where its readers wait
+                    time.sleep(.01)
                 for name in [name for name in ended if self.streams.is_read(name)]:
                     ended.pop(name).close()
             self.reattached = engine.stats()["reattached"]

@@ -180,10 +180,15 @@ class ExactReaderTest(unittest.TestCase):
         for _ in range(60):
             got += self.read(reader, side.heartbeat(1))
         self.assertEqual([each[:3] for each in got[1:]], [("lost", 1, 3)])
+        # Bug: the engine of a came later, and the stream was kept from the reader for ever.
+        got = self.read(reader, *map(side.keep, (resumed(side.open(7, "a")), side.text(7, "a", 0, "one more"))))
+        a = got[0][1]
+        self.assertEqual(got, [("open", a, 0, None), ("text", a, 0, "one more")])
+        self.assertNotIn(a, (1, 2, 3))
         # Another stream of the name is none of the reader's old ones.
         side.epoch, side.seq, side.sent = side.epoch + 1, 0, {}
         got = self.read(reader, side.heartbeat(0), side.keep(side.open(1, "b")))
-        self.assertEqual([each[:2] for each in got], [("lost", 2), ("open", 4)])
+        self.assertEqual([each[:2] for each in got], [("lost", 2), ("open", a + 1)])
 
     def test_an_ask_that_meets_the_next_daemon_loses_no_stream(self):
         side, reader = self.side, ExactReader(None, False)

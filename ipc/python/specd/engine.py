@@ -43,7 +43,8 @@ class Engine(BatchRounds, BatchOpenings, SlotMemory):
     Options are those of specd_options: max_batch, max_sequences, max_draft, max_path, ring_depth,
     timeout_ms, max_scores_per_token, threads, name, spin_us, reconnect_ms (attached: how long the
     engine waits for the next daemon if its own is gone, and then goes on as if nothing had
-    happened; 0: it gets an Error), cuda_stream (torch's, or its
+    happened. Only a call finds that daemon, and readers wait 10 seconds for it: an engine
+    without rounds calls stats() every second. 0: it gets an Error), cuda_stream (torch's, or its
     address; 0 is CUDA's default stream, and without it specd makes a CUDA stream of its own),
     tokenizer (the path of a file that docs/DAEMON.md, "Text", lists: embedded, sequences may then
     have structured_outputs; attached, a daemon with another tokenizer refuses the engine).

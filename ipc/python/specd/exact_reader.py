@@ -145,13 +145,16 @@ class ExactReader(StreamReader):
         return lost
 
     def _give_up(self) -> Iterator[StreamEvent]:
-        """Nobody has opened these streams again."""
+        """Nobody has opened these streams again. An engine that does so later begins them anew for the reader."""
         for state in self._waiting.values():
             yield from self._say_lost(state, _GONE)
         self._waiting = {}
 
-    def _say_lost(self, state: _Stream, why: str) -> Iterator[StreamEvent]:
+    def _end_lost(self, state: _Stream, why: str) -> Iterator[StreamEvent]:
         self._note_end(state.name)
+        yield from self._say_lost(state, why)
+
+    def _say_lost(self, state: _Stream, why: str) -> Iterator[StreamEvent]:
         if self._is_wanted(state.name):
             yield StreamEvent("lost", state.number, state.name, state.have, why=why)
 
@@ -180,7 +183,7 @@ class ExactReader(StreamReader):
             return
         state = self._live.pop(stream, None) or self._new(stream, self._strange.get(stream), 0)
         self._end(stream)
-        yield from self._say_lost(state, why)
+        yield from self._end_lost(state, why)
 
     def _new(self, stream: int, name: str | None, have: int) -> _Stream:
         number = self._base + stream
@@ -217,7 +220,7 @@ class ExactReader(StreamReader):
                 self._live[number] = before
                 return
             if before is not None:  # its name is another stream's
-                yield from self._say_lost(before, _GONE)
+                yield from self._end_lost(before, _GONE)
             if part.get("resumed") and part["rid"] in self._ended:
                 self._end(number)
                 return

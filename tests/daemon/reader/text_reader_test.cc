@@ -292,6 +292,22 @@ TEST_SUITE("unit") {
     CHECK(out[1].event.request_id == "r");
     CHECK(out[1].event.stream == out[0].event.stream);
     CHECK(out[1].lost == "the daemon has ended, and its streams with it");
+
+    // Bug: the engine came later, and its stream was kept from the reader for ever.
+    open.epoch = 2;
+    open.resumed = true;
+    reader.Hear(open, &out);
+    TextEvent text = EventOf(TextEventKind::kText, 9, "r");
+    text.epoch = text.seq = 2;
+    text.text = "whole";
+    text.spans = {{5, false}};
+    text.tokens = 1;
+    reader.Hear(text, &out);
+    REQUIRE(out.size() == 4);
+    CHECK(out[2].event.kind == TextEventKind::kOpen);
+    CHECK(out[2].event.stream != out[1].event.stream);
+    CHECK(out[3].event.stream == out[2].event.stream);
+    CHECK(out[3].event.text == "whole");
   }
 
   TEST_CASE("a wrong checksum, and a gap that the text side has too, lose the stream by name") {
