@@ -63,6 +63,7 @@ class RowFileReader {
   absl::Status Read(const Place& place, std::span<std::byte> out) const;
 
   uint64_t file_size_bytes() const { return file_.size_bytes(); }
+  const std::string& path() const { return file_.path(); }
 
  private:
   explicit RowFileReader(FileReader file) : file_(std::move(file)) {}

@@ -103,7 +103,7 @@ class DemoTest(ProcessTest):
             self.assertRegex(info.stdout, rf"(?m)^rounds +{num_rounds} \(numbers 1 to {num_rounds}; 0 ")
             verify = self.run_to_end("specd-replay", "verify", traces)
             self.assertEqual(verify.code, 0, verify.stdout + verify.stderr)
-            self.assertRegex(verify.stdout, r"(?m)^ *by rows +[1-9]")
+            self.assertRegex(verify.stdout, r"(?m)^equal +[1-9]")
             self.assertRegex(verify.stdout, r"(?m)^ *different +0$")
 
     def test_a_trace_needs_a_directory(self):

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/core/round.h"
 #include "kernels/core/sequence_round.h"
+#include "tools/replay/recordings.h"
 #include "tools/replay/trace_reader.h"
 #include "tools/terminal/terminal.h"
 
@@ -22,12 +23,15 @@ namespace specd::replay {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitDifferent = 1;  // verify and diff have found a difference
-inline constexpr int kExitError = 2;      // bad flags, an unreadable file, nothing to check
+inline constexpr int kExitError = 2;  // bad flags, an unreadable file, nothing that was asked for
 
 enum class ListOf { kRounds, kSequences };
 
 struct CommandOptions {
-  std::vector<std::string> paths;  // the arguments after the command
+  std::vector<std::string> paths;     // the files of one recording; of diff: the two arguments
+  std::vector<Recording> recordings;  // those that were chosen; `paths` are of the first
+  RecordingChoice choices[2];         // of diff, for A and B
+  std::optional<uint64_t> round;      // of show
   TraceFilter filter;
   std::optional<RoundStatus> status;
   bool only_rejected = false;
@@ -42,10 +46,10 @@ struct CommandOptions {
   int32_t num_seeds = 16;
   std::string by = "position";
   std::string format = "table";
-  bool with_rows = false;  // of `export`; of `cut` unless --no-rows is given
-  int32_t limit = 10;      // differences that are shown
-  double draft_ms = 0;     // of one draft token, for `doctor`
-  double target_ms = 0;    // of one forward pass of the target; 0: not given
+  bool with_rows = true;  // of `export`; of `cut` and `verify` unless --no-rows is given
+  int32_t limit = 10;     // differences that are shown
+  double draft_ms = 0;    // of one draft token, for `doctor`
+  double target_ms = 0;   // of one forward pass of the target; 0: not given
   Paint paint;
 };
 
@@ -53,8 +57,9 @@ struct Command {
   std::string_view name;
   std::string_view summary;
   std::string_view usage;                   // with examples
-  std::span<const std::string_view> flags;  // that it takes
+  std::span<const std::string_view> flags;  // that it takes, beside those that choose a recording
   absl::StatusOr<int> (*run)(const CommandOptions& options);
+  bool takes_several = false;  // it runs for each recording, one after the other
 };
 
 std::span<const Command> Commands();
@@ -65,6 +70,12 @@ absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
                                            std::vector<std::string> arguments);
 // Lists the flags of a command with their meanings.
 std::string FlagHelp(const Command& command);
+
+// Runs the command for the chosen recordings.
+absl::StatusOr<int> RunCommand(const Command& command, const CommandOptions& options);
+
+// OUT_OF_RANGE: the filters, which it names, leave nothing.
+absl::Status NothingPasses(const CommandOptions& options);
 
 // Prints the warnings of a reader, once it has read its files.
 void PrintWarnings(const TraceReader& reader);

@@ -9,6 +9,7 @@
 #include "tools/replay/export_command.h"
 #include "tools/replay/info_command.h"
 #include "tools/replay/list_command.h"
+#include "tools/replay/names.h"
 #include "tools/replay/report_command.h"
 #include "tools/replay/rerun_command.h"
 #include "tools/replay/show_command.h"
@@ -21,8 +22,8 @@ namespace {
 constexpr std::string_view kListFlags[] = {"rounds", "sequences", "request", "sequence",
                                            "from",   "to",        "status",  "rejected"};
 constexpr std::string_view kShowFlags[] = {"sequence", "request", "tokenizer", "top"};
-constexpr std::string_view kVerifyFlags[] = {"backend", "threads", "rounds",   "from",
-                                             "to",      "request", "sequence", "limit"};
+constexpr std::string_view kVerifyFlags[] = {"backend", "threads",  "rounds", "from",   "to",
+                                             "request", "sequence", "limit",  "no_rows"};
 
 constexpr std::string_view kStatsFlags[] = {"by",   "format", "o",       "tokenizer", "rounds",
                                             "from", "to",     "request", "sequence",  "status"};
@@ -43,7 +44,9 @@ constexpr std::string_view kReportFlags[] = {"o",    "tokenizer", "top",     "ro
 constexpr Command kCommands[] = {
     {"info",
      "what is in a trace: build, times, counts, drops",
-     "  specd-replay info TRACE...\n\nExample:\n  specd-replay info trace.mcap\n",
+     "  specd-replay info TRACE...\n\n"
+     "Of several recordings, such as the sessions of a daemon's folder, it has one line each.\n\n"
+     "Examples:\n  specd-replay info trace.mcap\n  specd-replay info traces --recording=2\n",
      {},
      &RunInfo},
     {"list", "one line for each round or sequence",
@@ -51,7 +54,7 @@ constexpr Command kCommands[] = {
      "A line of --rounds is the part of one sequence in one round.\n\nExamples:\n"
      "  specd-replay list trace.mcap --rejected --from=100 --to=200\n"
      "  specd-replay list trace.mcap --sequences --request='chat-*'\n",
-     kListFlags, &RunList},
+     kListFlags, &RunList, true},
     {"show", "the decisions of one round: p, q, coin, verdict and why",
      "  specd-replay show TRACE... ROUND [flags]\n\n"
      "With recorded rows it shows the best candidates of target and draft, and the residual.\n\n"
@@ -62,9 +65,14 @@ constexpr Command kCommands[] = {
      kShowFlags, &RunShow},
     {"verify", "run the rounds again and compare them to the bit",
      "  specd-replay verify TRACE... [flags]\n\n"
-     "A round with rows is run again, and outcome, tokens, path, scores and decisions are "
-     "compared.\n"
-     "Without rows its coins and decisions are computed again from the recorded numbers.\n\n"
+     "A round with rows is run again: outcome, tokens, path, scores and decisions are compared, "
+     "and\n"
+     "\"equal\" means to the bit. Without rows its coins and decisions are computed again from "
+     "the\n"
+     "recorded numbers, and \"consistent\" means that they fit. What the engine was told (status,\n"
+     "finish reason, counts, stop token) is compared with the finish rules either way. Rows that "
+     "are\n"
+     "recorded and cannot be read are an error; --no-rows checks without them.\n\n"
      "Backends: cpu (the widest instructions of this processor), scalar (the same code without\n"
      "vector instructions), emulated (a CUDA block on the host, slow; in a build with tests),\n"
      "cuda (in a build with nvcc, on a machine with a device).\n\n"
@@ -72,14 +80,17 @@ constexpr Command kCommands[] = {
      "checked, or an error.\n\nExamples:\n"
      "  specd-replay verify trace.mcap\n"
      "  specd-replay verify trace.mcap --backend=scalar --rounds=10:20\n",
-     kVerifyFlags, &RunVerify},
+     kVerifyFlags, &RunVerify, true},
     {"diff", "the first difference between two runs, and its cause",
      "  specd-replay diff A B [flags]\n\nA and B are traces, or directories of rotated ones. "
-     "Sequences are matched by request id. The causes are parameters, coins, draft, rows and\n"
-     "grammar; a difference without a cause is a wrong decision, which is a bug.\n\n"
+     "Sequences are matched by request id. Everything that the engines received is compared. The\n"
+     "causes are parameters, coins, draft, rows and grammar; a difference without a cause is a "
+     "wrong\n"
+     "decision, which is a bug. --recording=A:B chooses two recordings, also of one directory.\n\n"
      "Exit status: 0 no difference; 1 a difference, or a sequence in one run only (not with\n"
-     "--request); 2 an error, or no request id in common.\n\nExample:\n"
-     "  specd-replay diff monday.mcap tuesday.mcap --request='chat-*'\n",
+     "--request); 2 an error, or no request id in common.\n\nExamples:\n"
+     "  specd-replay diff monday.mcap tuesday.mcap --request='chat-*'\n"
+     "  specd-replay diff traces traces --recording=1:2\n",
      kDiffFlags, &RunDiff},
     {"rerun", "what if: acceptance of the recorded drafts under other settings",
      "  specd-replay rerun TRACE... --set NAME=VALUE... --method=METHOD\n\n"
@@ -93,7 +104,7 @@ constexpr Command kCommands[] = {
      "  specd-replay stats trace.mcap --by=time\n"
      "  specd-replay stats trace.mcap --by=class --tokenizer=tokenizer.json\n"
      "  specd-replay stats trace.mcap --format=svg -o acceptance.svg\n",
-     kStatsFlags, &RunStats},
+     kStatsFlags, &RunStats, true},
     {"doctor", "why drafts are accepted or not, and what to do about it",
      "  specd-replay doctor TRACE... [flags]\n\n"
      "A fault is a figure that is more than 4 standard errors from what the declared p, q and\n"
@@ -136,6 +147,53 @@ const Command* FindCommand(std::string_view name) {
     if (command.name == name) return &command;
   }
   return nullptr;
+}
+
+absl::StatusOr<int> RunCommand(const Command& command, const CommandOptions& options) {
+  const std::vector<Recording>& recordings = options.recordings;
+  if (recordings.size() <= 1 || command.run == &RunInfo) return command.run(options);
+  const bool writes =
+      !options.output.empty() || options.format == "json" || options.format == "svg";
+  if (!command.takes_several || writes) return TooMany(recordings);
+  int result = kExitError;
+  absl::Status nothing;
+  for (const Recording& recording : recordings) {
+    CommandOptions one = options;
+    one.recordings = {recording};
+    one.paths = recording.files;
+    fmt::print("{}{}\n", &recording == recordings.data() ? "" : "\n",
+               options.paint(Colour::kBold, NameOf(recording)));
+    const absl::StatusOr<int> exit_code = command.run(one);
+    // The filters may pass rounds of another recording.
+    if (absl::IsOutOfRange(exit_code.status())) {
+      fmt::print("{}\n", SafeText(std::string(exit_code.status().message())));
+      nothing.Update(exit_code.status());
+      continue;
+    }
+    if (!exit_code.ok()) return exit_code.status();
+    // A difference outranks what could be checked, and that outranks what could not.
+    if (*exit_code == kExitDifferent || result == kExitError) result = *exit_code;
+  }
+  if (result == kExitError && !nothing.ok()) return nothing;
+  return result;
+}
+
+absl::Status NothingPasses(const CommandOptions& options) {
+  const TraceFilter& filter = options.filter;
+  std::string flags;
+  const auto add = [&flags](bool is_given, std::string_view name, const std::string& value) {
+    if (is_given) flags += fmt::format(" --{}{}{}", name, value.empty() ? "" : "=", value);
+  };
+  add(!filter.request_id.empty(), "request", filter.request_id);
+  if (filter.sequence) add(true, "sequence", HandleText(*filter.sequence));
+  if (filter.first_round) add(true, "from", fmt::format("{}", *filter.first_round));
+  if (filter.last_round) add(true, "to", fmt::format("{}", *filter.last_round));
+  if (options.status) add(true, "status", std::string(NameOf(*options.status)));
+  add(options.only_rejected, "rejected", "");
+  if (flags.empty()) return absl::OutOfRangeError("the trace has no round");
+  return absl::OutOfRangeError(fmt::format(
+      "nothing passes{}; \"specd-replay list\" and \"list --sequences\" have what is there",
+      flags));
 }
 
 void PrintWarnings(const TraceReader& reader) {

@@ -20,6 +20,7 @@ absl::StatusOr<int> Copy(const CommandOptions& options, bool anonymised) {
   const absl::StatusOr<TraceCopier::Counts> counts = copier.Run();
   PrintWarnings(reader);
   if (!counts.ok()) return counts.status();
+  if (counts->rounds == 0) return NothingPasses(options);
   fmt::print("{}: {} rounds of {} sequences, {} rows\n", SafeText(options.output), counts->rounds,
              counts->sequences, counts->rows);
   return kExitOk;

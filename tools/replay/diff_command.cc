@@ -38,7 +38,10 @@ struct Run {
   std::vector<TokenId> text;  // the confirmed tokens, from the first recorded step on
   uint32_t first_position = 0;
   std::optional<TraceOpening> opening;  // nothing: the trace does not name it
-  bool knows_parameters = true;         // false: of a fork whose parent the trace does not name
+  // Nothing: the trace does not have its end. kNone: it was closed before it ended.
+  std::optional<FinishReason> reason;
+  uint32_t total_kept = 0;
+  bool knows_parameters = true;  // false: of a fork whose parent the trace does not name
 };
 
 struct Runs {
@@ -96,6 +99,8 @@ class Indexer {
       const SequenceEntry& entry = book_.entries()[i];
       if (entry.has_opening) runs_[i].opening = entry.opening;
       runs_[i].knows_parameters = KnowsParameters(entry.opening);
+      if (entry.has_ended) runs_[i].reason = entry.reason;
+      runs_[i].total_kept = entry.total_kept;
       const std::string& request = entry.opening.request_id;
       named.sequences[{request, counts[request]++}] = std::move(runs_[i]);
     }
@@ -148,9 +153,11 @@ class Diff {
 
   absl::StatusOr<int> Run() {
     for (size_t i = 0; i < 2; ++i) {
-      absl::StatusOr<std::vector<std::string>> files = TraceFilesOf({options_.paths[i]});
-      if (!files.ok()) return files.status();
-      files_[i] = *std::move(files);
+      absl::StatusOr<std::vector<Recording>> found =
+          FindRecordings({options_.paths[i]}, options_.choices[i]);
+      if (!found.ok()) return found.status();
+      if (found->size() > 1) return TooMany(*found);
+      files_[i] = std::move((*found)[0].files);
     }
     absl::StatusOr<Runs> a = Indexer(options_, files_[0]).Index();
     if (!a.ok()) return a.status();
@@ -169,6 +176,7 @@ class Diff {
       if (absl::Status status = Compare(name, run, found->second); !status.ok()) return status;
     }
     for (const auto& [name, run] : b->sequences) num_alone_ += a->sequences.contains(name) ? 0 : 1;
+    if (a->sequences.empty() && b->sequences.empty()) return NothingPasses(options_);
     if (num_common == 0) {
       return absl::NotFoundError("the runs have no request id in common, so nothing is compared");
     }
@@ -177,6 +185,12 @@ class Diff {
     if (num_without_masks_ > 0) {
       fmt::print("the masks of {} rounds were not recorded in both runs, and not compared\n",
                  num_without_masks_);
+    }
+    if (num_without_rows_ > 0) {
+      fmt::print(
+          "the rows of {} rounds were not recorded in both runs: these rounds are consistent, and "
+          "not known to be equal\n",
+          num_without_rows_);
     }
     // With a filter the sequences that it takes are compared, and others are not missed.
     const bool misses = num_alone_ > 0 && options_.filter.TakesEverySequence();
@@ -199,29 +213,55 @@ class Diff {
 
   absl::Status Compare(const Name& name, const struct Run& a, const struct Run& b) {
     size_t step = 0;
+    uint64_t num_without_rows = 0;
     while (step < a.steps.size() && step < b.steps.size() &&
            a.steps[step].MayEqual(b.steps[step])) {
       if (a.steps[step].LacksMasks(b.steps[step])) ++num_without_masks_;
+      if (a.steps[step].LacksRows(b.steps[step])) ++num_without_rows;
       ++step;
     }
+    num_without_rows_ += num_without_rows;
+    const std::string_view alike = num_without_rows > 0 ? "consistent" : "equal";
     const bool is_a_over = step == a.steps.size();
     const bool is_b_over = step == b.steps.size();
-    if (is_a_over && is_b_over) return absl::OkStatus();
+    const std::string end = is_a_over && is_b_over ? EndText(a, b) : std::string();
+    if (is_a_over && is_b_over && end.empty()) return absl::OkStatus();
     if (num_different_++ >= static_cast<uint64_t>(options_.limit)) return absl::OkStatus();
     const std::string label =
         name.second == 0 ? name.first : fmt::format("{} ({})", name.first, name.second + 1);
     fmt::print("{}\n", options_.paint(Colour::kBold, fmt::format("request {}", SafeText(label))));
+    if (!end.empty()) {
+      fmt::print("  {} for all {} rounds, with another end\n", alike, step);
+      PrintOpenings(a, b);
+      PrintCause(Colour::kYellow, "end", end);
+      return absl::OkStatus();
+    }
     if (is_a_over || is_b_over) {
-      fmt::print("  equal for {} rounds; then {} goes on alone\n", step, is_a_over ? "B" : "A");
+      fmt::print("  {} for {} rounds; then {} goes on alone\n", alike, step, is_a_over ? "B" : "A");
       PrintOpenings(a, b);
       return absl::OkStatus();
     }
-    fmt::print("  equal for {} rounds; first difference in round {} of A and {} of B\n", step,
+    fmt::print("  {} for {} rounds; first difference in round {} of A and {} of B\n", alike, step,
                a.steps[step].round, b.steps[step].round);
     PrintOpenings(a, b);
     if (absl::Status status = Explain(a, b, step); !status.ok()) return status;
     PrintText(a, b);
     return absl::OkStatus();
+  }
+
+  // An abort, a stop string of the text side, or a close; empty: the ends are the same, or one of
+  // the traces has none.
+  static std::string EndText(const struct Run& a, const struct Run& b) {
+    if (!a.reason || !b.reason) return {};
+    if (*a.reason != *b.reason) {
+      const auto text = [](FinishReason reason) {
+        return reason == FinishReason::kNone ? std::string("closed")
+                                             : "finished by " + std::string(NameOf(reason));
+      };
+      return fmt::format("the sequence is {} in A and {} in B", text(*a.reason), text(*b.reason));
+    }
+    if (a.total_kept == b.total_kept) return {};
+    return fmt::format("{} tokens are kept in A and {} in B", a.total_kept, b.total_kept);
   }
 
   absl::Status Explain(const struct Run& a, const struct Run& b, size_t step) {
@@ -271,6 +311,7 @@ class Diff {
   uint64_t num_different_ = 0;
   uint64_t num_alone_ = 0;
   uint64_t num_without_masks_ = 0;
+  uint64_t num_without_rows_ = 0;
 };
 
 }  // namespace

@@ -121,6 +121,8 @@ class NpzExporter {
     return with_rows_ ? rows_.Take(exported) : absl::OkStatus();
   }
 
+  uint64_t num_answers() const { return num_answers_; }
+
   absl::Status Finish(const SequenceBook& book, OutputFile* out) {
     for (const SequenceEntry& entry : book.entries()) TakeOpening(entry);
     NpzWriter npz(out);
@@ -161,6 +163,7 @@ class NpzExporter {
     answers_.Add("kept", answer.num_kept);
     answers_.Add("total_kept", answer.total_kept);
     answers_.EndLine();
+    ++num_answers_;
   }
 
   void TakePlace(const TraceRound& round, const TraceAnswer& answer, const PlaceView& view) {
@@ -191,6 +194,7 @@ class NpzExporter {
     places_.Add("residual_mass", d.residual_mass >= 0 ? d.residual_mass : kNone);
     places_.Add("prefix", d.prefix);
     places_.Add("bound", d.bound >= 0 ? d.bound : kNone);
+    places_.Add("zero_step", static_cast<uint8_t>(d.zero_step));
     places_.EndLine();
   }
 
@@ -224,6 +228,7 @@ class NpzExporter {
   }
 
   const bool with_rows_;
+  uint64_t num_answers_ = 0;
   ColumnTable places_{""};
   ColumnTable answers_{"answer_"};
   ColumnTable rounds_{"round_"};
@@ -254,22 +259,19 @@ absl::StatusOr<int> RunExport(const CommandOptions& options) {
     if (round != nullptr && !options.filter.TakesRound(round->number)) continue;
     book.Take(item);
     if (round == nullptr) continue;
-    const RowFileReader* rows = nullptr;
-    if (options.with_rows && round->level == TraceLevel::kRows) {
-      const absl::StatusOr<const RowFileReader*> opened = reader.Rows();
-      if (!opened.ok()) return opened.status();
-      rows = *opened;
-    }
+    const absl::StatusOr<const RowFileReader*> rows = reader.RowsOf(*round);
+    if (!rows.ok() && options.with_rows) return rows.status();
     ++num_rounds;
     absl::Status status = exporter.Take({.round = *round,
                                          .info = *reader.info(),
                                          .book = book,
                                          .filter = options.filter,
                                          .file = item.file,
-                                         .rows = rows});
+                                         .rows = rows.ok() ? *rows : nullptr});
     if (!status.ok()) return status;
   }
   PrintWarnings(reader);
+  if (exporter.num_answers() == 0) return NothingPasses(options);
   if (absl::Status status = exporter.Finish(book, &*out); !status.ok()) return status;
   const uint64_t size_bytes = out->size_bytes();
   if (absl::Status status = out->Commit(); !status.ok()) return status;

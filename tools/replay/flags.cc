@@ -16,8 +16,10 @@
 
 ABSL_FLAG(std::string, request, "", "only this request id; NAME* takes every id that begins so");
 ABSL_FLAG(std::string, sequence, "", "only this sequence: its handle, such as 0x100000001");
-ABSL_FLAG(std::string, rounds, "",
-          "list: one line for each round (the default); elsewhere A:B, the rounds from A to B");
+ABSL_FLAG(std::string, recording, "",
+          "the recording of this number, if there are several; \"info\" lists them");
+ABSL_FLAG(std::string, session, "", "the recording of this session of the daemon or engine");
+ABSL_FLAG(std::string, rounds, "", "A:B, the rounds from A to B");
 ABSL_FLAG(bool, sequences, false, "one line for each sequence");
 ABSL_FLAG(std::string, from, "", "the first round");
 ABSL_FLAG(std::string, to, "", "the last round");
@@ -38,7 +40,7 @@ ABSL_FLAG(std::string, set, "",
 ABSL_FLAG(std::string, method, "", "block, token, exact_match or greedy; empty: as recorded");
 ABSL_FLAG(int32_t, seeds, 16, "seeds to average over, 1 .. 1000");
 ABSL_FLAG(std::string, by, "position", "position, sequence, time, method, or class (of tokens)");
-ABSL_FLAG(std::string, format, "", "stats: table, json or svg; export: npz");
+ABSL_FLAG(std::string, format, "", "the form of the output");
 ABSL_FLAG(bool, rows, false, "with the recorded rows");
 ABSL_FLAG(bool, no_rows, false, "without the recorded rows");
 ABSL_FLAG(int32_t, limit, 10, "differences to show, 0 .. 1000000");
@@ -53,6 +55,27 @@ constexpr std::string_view kFlagNames[] = {
     "o",       "tokenizer", "top",    "backend",   "threads", "set",      "method",   "seeds",
     "by",      "format",    "rows",   "no_rows",   "limit",   "draft_ms", "target_ms"};
 
+// Every command takes them.
+constexpr std::string_view kRecordingFlags[] = {"recording", "session"};
+
+// The meaning of a flag where a command has its own.
+constexpr struct {
+  std::string_view command;
+  std::string_view flag;
+  std::string_view text;
+} kOwnHelp[] = {
+    {"list", "rounds", "one line for each round (the default); A:B: only the rounds from A to B"},
+    {"stats", "format", "table, json or svg (default: table)"},
+    {"export", "format", "npz (default: npz)"},
+    {"verify", "no_rows", "check the recorded numbers alone, without the row file"},
+    {"diff", "recording", "the recording of both sides, or A:B, one of each"},
+    {"show", "top", "candidates of each row, 0 .. 64; 0: none (default: 8)"},
+    {"report", "top",
+     "candidates of each row, 0 .. 64; 0: none, without the row file (default: 8)"},
+    {"verify", "limit", "differences to show, 0 .. 1000000 (default: 10)"},
+    {"diff", "limit", "differing sequences to show, 0 .. 1000000 (default: 10)"},
+};
+
 absl::Status Wrong(std::string_view flag, std::string_view value, std::string_view wanted) {
   return absl::InvalidArgumentError(fmt::format("{} = {} is not {}", flag, value, wanted));
 }
@@ -63,6 +86,35 @@ absl::Status ParseRound(std::string_view flag, const std::string& text,
   if (text.empty()) return absl::OkStatus();
   if (!absl::SimpleAtoi(text, &number)) return Wrong(flag, text, "the number of a round");
   *round = number;
+  return absl::OkStatus();
+}
+
+absl::Status ParseCount(std::string_view flag, const std::string& text,
+                        std::optional<uint64_t>* count) {
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) {
+    return Wrong(flag, text, "a number; \"specd-replay info\" lists the recordings");
+  }
+  *count = number;
+  return absl::OkStatus();
+}
+
+// Of diff the recording may be A:B.
+absl::Status ReadChoices(const Command& command, CommandOptions* options) {
+  const std::string session = absl::GetFlag(FLAGS_session);
+  const std::string recording = absl::GetFlag(FLAGS_recording);
+  std::vector<std::string> parts = absl::StrSplit(recording, ':');
+  if (command.name != "diff") parts = {recording};
+  if (parts.size() > 2) return Wrong("recording", recording, "N or A:B");
+  for (size_t i = 0; i < 2; ++i) {
+    RecordingChoice& choice = options->choices[i];
+    absl::Status status;
+    if (!session.empty()) status = ParseCount("session", session, &choice.session);
+    if (status.ok() && !recording.empty()) {
+      status = ParseCount("recording", parts[std::min(i, parts.size() - 1)], &choice.number);
+    }
+    if (!status.ok()) return status;
+  }
   return absl::OkStatus();
 }
 
@@ -175,10 +227,22 @@ absl::Status CheckOutput(const Command& command, const CommandOptions& options) 
 }  // namespace
 
 std::string FlagHelp(const Command& command) {
+  std::vector<std::string_view> names(command.flags.begin(), command.flags.end());
+  names.insert(names.end(), std::begin(kRecordingFlags), std::end(kRecordingFlags));
   std::string text;
-  for (const std::string_view name : command.flags) {
+  for (const std::string_view name : names) {
     const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag({name.data(), name.size()});
-    text += fmt::format("  --{:<11} {}\n", name, flag->Help());
+    std::string meaning = flag->Help();
+    const std::string by_default = flag->DefaultValue();
+    const bool has_default = !by_default.empty() && by_default != "false";
+    if (has_default) meaning += fmt::format(" (default: {})", by_default);
+    for (const auto& own : kOwnHelp) {
+      if (own.command == command.name && own.flag == name) meaning = own.text;
+    }
+    const bool is_short = name.size() == 1;
+    const std::string_view shown = name == "no_rows" ? "no-rows" : name;
+    text +=
+        fmt::format("  {:<13} {}\n", fmt::format("{}{}", is_short ? "-" : "--", shown), meaning);
   }
   return text;
 }
@@ -206,8 +270,8 @@ absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
   options.method = absl::GetFlag(FLAGS_method);
   options.by = absl::GetFlag(FLAGS_by);
   options.format = absl::GetFlag(FLAGS_format);
-  options.with_rows =
-      command.name == "cut" ? !absl::GetFlag(FLAGS_no_rows) : absl::GetFlag(FLAGS_rows);
+  const bool has_no_rows = command.name == "cut" || command.name == "verify";
+  options.with_rows = has_no_rows ? !absl::GetFlag(FLAGS_no_rows) : absl::GetFlag(FLAGS_rows);
   options.paint = Paint(IsColourful(STDOUT_FILENO));
   if (options.paths.empty()) {
     return absl::InvalidArgumentError(fmt::format(
@@ -215,11 +279,26 @@ absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
         "specd-replay {} --help",
         command.name));
   }
+  if (absl::Status status = ReadChoices(command, &options); !status.ok()) return status;
   if (command.name == "diff") return options;  // it takes two recordings
-  absl::StatusOr<std::vector<std::string>> files = TraceFilesOf(options.paths);
-  if (!files.ok()) return files.status();
-  options.paths = *std::move(files);
+  if (command.name == "show") {
+    uint64_t number = 0;
+    if (options.paths.size() < 2 || !absl::SimpleAtoi(options.paths.back(), &number)) {
+      return absl::InvalidArgumentError(
+          "give the number of a round after the trace; \"specd-replay list TRACE\" has them");
+    }
+    options.round = number;
+    options.paths.pop_back();
+  }
+  absl::StatusOr<std::vector<Recording>> found = FindRecordings(options.paths, options.choices[0]);
+  if (!found.ok()) return found.status();
+  options.recordings = *std::move(found);
+  options.paths.clear();
+  for (const Recording& recording : options.recordings) {
+    options.paths.insert(options.paths.end(), recording.files.begin(), recording.files.end());
+  }
   if (absl::Status status = CheckOutput(command, options); !status.ok()) return status;
+  options.paths = options.recordings[0].files;
   return options;
 }
 

@@ -40,6 +40,7 @@ class Info {
       if (!info_) info_ = *info;
       row_file_ = info->row_file.empty() ? "" : RowPathOf(reader_.paths()[item.file], *info);
       if (!row_file_.empty()) row_files_.push_back(row_file_);
+      if (const std::string cause = reader_.Trigger(); !cause.empty()) ++triggers_[cause];
     }
     if (const auto* drops = std::get_if<TraceDrops>(&item.record)) {
       // Counts begin anew in each file.
@@ -116,6 +117,12 @@ class Info {
     Line("vocabulary", fmt::format("{} ids{}", info_->vocab_size,
                                    info_->tokenizer.empty() ? "" : ", " + info_->tokenizer));
     if (!info_->options.empty()) Line("options", info_->options);
+    Line("session", fmt::format("{}", info_->session));
+    std::string triggers;
+    for (const auto& [cause, count] : triggers_) {
+      triggers += fmt::format("{}{} {}", triggers.empty() ? "" : ", ", count, cause);
+    }
+    if (!triggers.empty()) Line("triggers", triggers);
     Line("started", TimeText(info_->start_unix_ns));
     if (first_ns_ != 0) Line("lasts", DurationText(last_ns_ - first_ns_));
     Line("rounds", fmt::format("{} (numbers {} to {}; {} between them not recorded)", num_rounds_,
@@ -175,6 +182,7 @@ class Info {
   std::string row_file_;
   std::vector<std::string> row_files_;
   std::map<size_t, TraceDrops> drops_;
+  std::map<std::string, uint64_t> triggers_;  // of the dumps of a flight recorder
   uint64_t num_rounds_ = 0;
   uint64_t num_staged_ = 0;
   uint64_t num_on_stream_ = 0;
@@ -196,6 +204,10 @@ class Info {
 
 }  // namespace
 
-absl::StatusOr<int> RunInfo(const CommandOptions& options) { return Info(options).Run(); }
+absl::StatusOr<int> RunInfo(const CommandOptions& options) {
+  if (options.recordings.size() <= 1) return Info(options).Run();
+  fmt::print("{}\n--recording=N or --session=S chooses one\n", RecordingTable(options.recordings));
+  return kExitOk;
+}
 
 }  // namespace specd::replay

@@ -99,7 +99,8 @@ class RoundList {
   uint64_t num_lines_ = 0;
 };
 
-void PrintSequences(const CommandOptions& options, const SequenceBook& book) {
+uint64_t PrintSequences(const CommandOptions& options, const SequenceBook& book) {
+  uint64_t num_lines = 0;
   TextTable table({{"sequence", Align::kLeft},
                    {"request", Align::kLeft},
                    {"method", Align::kLeft},
@@ -118,6 +119,7 @@ void PrintSequences(const CommandOptions& options, const SequenceBook& book) {
     if (!options.filter.TakesSequence(opening.sequence, opening.request_id)) continue;
     if (options.status && entry.last_status != *options.status) continue;
     if (options.only_rejected && !entry.had_rejection) continue;
+    ++num_lines;
     const std::string reason = !entry.has_ended ? ""
                                : entry.reason == FinishReason::kNone
                                    ? "closed"
@@ -138,6 +140,7 @@ void PrintSequences(const CommandOptions& options, const SequenceBook& book) {
                fmt::format("{}", entry.total_kept),
                {reason, is_error ? Colour::kRed : Colour::kNone}});
   }
+  return num_lines;
 }
 
 }  // namespace
@@ -146,6 +149,7 @@ absl::StatusOr<int> RunList(const CommandOptions& options) {
   TraceReader reader(options.paths);
   SequenceBook book(options.list_of == ListOf::kRounds ? SequenceBook::Keep::kOpen
                                                        : SequenceBook::Keep::kAll);
+  uint64_t num_lines = 0;
   {
     RoundList rounds(options);
     TraceItem item;
@@ -159,9 +163,11 @@ absl::StatusOr<int> RunList(const CommandOptions& options) {
         rounds.Take(*round, book, reader.start_ns());
       }
     }
+    num_lines = rounds.num_lines();
   }
-  if (options.list_of == ListOf::kSequences) PrintSequences(options, book);
+  if (options.list_of == ListOf::kSequences) num_lines = PrintSequences(options, book);
   PrintWarnings(reader);
+  if (num_lines == 0) return NothingPasses(options);
   return kExitOk;
 }
 

@@ -26,14 +26,16 @@ std::string Usage() {
   }
   text +=
       "\nTRACE is the .mcap file of a recording; its rows are in the file beside it. If the\n"
-      "recording was rotated, give all its files in their order, or their directory.\n"
+      "recording was rotated, give all its files, or their directory. If a directory has several\n"
+      "recordings, \"info\" lists them, and --recording=N or --session=S chooses.\n"
       "specd-replay COMMAND --help has the flags and examples of a command.\n\n"
       "Examples:\n"
       "  specd-replay info trace.mcap\n"
       "  specd-replay show trace.mcap 17 --tokenizer=tokenizer.json\n"
       "  specd-replay verify trace.mcap\n\n"
-      "Exit status: 0; 1 if verify or diff found a difference; 2 for bad flags, an unreadable file "
-      "or\nnothing that could be checked; 130 after Ctrl-C.";
+      "Exit status: 0; 1 if verify or diff found a difference; 2 for bad flags, an unreadable "
+      "file,\n"
+      "filters that nothing passes, or nothing that could be checked; 130 after Ctrl-C.";
   return text;
 }
 
@@ -107,7 +109,7 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<CommandOptions> options =
       ReadOptions(*command, std::vector<std::string>(rest.begin() + 2, rest.end()));
   if (!options.ok()) return Fail(std::string(options.status().message()));
-  const absl::StatusOr<int> exit_code = command->run(*options);
+  const absl::StatusOr<int> exit_code = RunCommand(*command, *options);
   if (!exit_code.ok() && absl::IsCancelled(exit_code.status())) return kExitInterrupted;
   if (!exit_code.ok()) return Fail(std::string(exit_code.status().message()));
   return std::fflush(stdout) == 0 ? *exit_code : Fail("stdout cannot be written");

@@ -3,31 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/bodies/row.h"
 #include "kernels/core/fp_environment.h"
+#include "tools/replay/edited_row.h"
 
 namespace specd::replay {
 namespace {
 
-// The row with its edits, as ChainRows makes it.
-Row EditedRow(const RoundBatch& batch, const Task& task, int32_t place, const RowView& view) {
-  Row row;
-  row.view = view;
-  row.sequence = task.edits;
-  if (task.places == nullptr) return row;
-  row.place = task.places[place];
-  row.mask = row.place.grammar_mask;
-  if (row.place.mask_row >= 0) {
-    row.mask = batch.mask.words + row.place.mask_row * batch.mask.row_stride;
-  }
-  return row;
-}
-
-bool PassesStep1(const Row& row, TokenId id) {
-  const TokenEdit* const edit = EditOf(row, id);
-  TokenEdit none;
-  none.id = id;
-  return IsAllowed(row, edit != nullptr ? *edit : none);
+// A greedy row has no temperature; people look at it with temperature 1.
+float ScaleToShow(float scale) {
+  const float log2_e = 1.4426950408889634f;
+  return scale > 0 ? scale : log2_e;
 }
 
 std::vector<float> LogitsOf(const Row& row) {
@@ -43,16 +28,6 @@ std::vector<TokenEdit> WithoutStep1(const TokenEdit* edits, int32_t count) {
   std::vector<TokenEdit> free(edits, edits + count);
   for (TokenEdit& edit : free) edit.flags &= ~uint32_t{kEditDisallowed};
   return free;
-}
-
-// Step 3 yields if step 1 leaves only ends.
-bool OnlyEndsPass(const Row& row) {
-  for (TokenId id = 0; id < row.view.vocab_size; ++id) {
-    const TokenEdit* const edit = EditOf(row, id);
-    const bool is_end = edit != nullptr && (edit->flags & kEditEnd) != 0;
-    if (!is_end && PassesStep1(row, id)) return false;
-  }
-  return true;
 }
 
 }  // namespace
@@ -108,6 +83,17 @@ absl::Status PlaceRows::TransformAll(std::span<const float> logits,
   return ran;
 }
 
+absl::Status PlaceRows::Distribution(const RoundRebuilder& round, size_t i, int32_t place,
+                                     const Filters& filters, std::vector<float>* out) {
+  const Task& task = round.batch().tasks[i];
+  const RowView target = RowAt(round.batch().target, task.draft.target_rows[place]);
+  bool is_good = false;
+  absl::Status status = Transform(
+      round, i, place, {target, ScaleToShow(task.target_scale), filters, true}, out, &is_good);
+  if (status.ok() && !is_good) return absl::InvalidArgumentError("the target row is bad");
+  return status;
+}
+
 absl::Status PlaceRows::TransformDraft(const RoundRebuilder& round, size_t i, int32_t node,
                                        std::span<RowTransform> transforms) {
   const RoundBatch& batch = round.batch();
@@ -134,9 +120,7 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
   free_p_.clear();
   if (task.draft.target_rows == nullptr) return absl::OkStatus();
   const RowView target = RowAt(batch.target, task.draft.target_rows[place]);
-  // A greedy row has no temperature; people look at it with temperature 1.
-  const float log2_e = 1.4426950408889634f;
-  const float scale = task.target_scale > 0 ? task.target_scale : log2_e;
+  const float scale = ScaleToShow(task.target_scale);
   absl::Status status =
       Transform(round, i, place, {target, scale, task.target_filters, true}, &p_, &has_p_);
   if (!status.ok()) return status;
@@ -171,7 +155,7 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
     one_hot_ = tokens[node];
   } else if (round.HasDraftRow(i, node) && batch.draft.num_rows > 0) {
     const RowView draft = RowAt(batch.draft, task.draft.draft_rows[node]);
-    const float draft_scale = task.draft_scale > 0 ? task.draft_scale : log2_e;
+    const float draft_scale = ScaleToShow(task.draft_scale);
     status = Transform(round, i, place, {draft, draft_scale, task.draft_filters, task.draft_edits},
                        &q_, &has_q_);
     if (!status.ok()) return status;

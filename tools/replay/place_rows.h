@@ -36,6 +36,11 @@ class PlaceRows {
   absl::Status TransformDraft(const RoundRebuilder& round, size_t i, int32_t node,
                               std::span<RowTransform> transforms);
 
+  // The target's distribution of a place with these filters in place of the task's, which Read does
+  // not change. REQUIRES: the task has target rows, and Read found p.
+  absl::Status Distribution(const RoundRebuilder& round, size_t i, int32_t place,
+                            const Filters& filters, std::vector<float>* out);
+
   bool has_p() const { return has_p_; }  // false: the target row is bad, or the task has argmax ids
   bool has_q() const { return has_q_; }  // false: there is no draft row here, or it is bad
   // (factor * p - q)+, summed; of one-hot drafts too. 0 where there is no draft token, and in a

@@ -185,6 +185,11 @@ std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
   return WhyOfToken(view, number);
 }
 
+std::string CauseOfZeroInWords(const PlaceView& view) {
+  const ZeroStep step = view.decision.zero_step;
+  return step == ZeroStep::kNone ? "" : fmt::format("; the cause of p = 0: {}", NameOf(step));
+}
+
 std::string Explain(const PlaceView& view, const Numbers& number) {
   const TraceTask& task = *view.task;
   const auto place = static_cast<size_t>(view.place);
@@ -205,7 +210,7 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
         return fmt::format("rejected: the place is forced to {}",
                            number.Id("another id", task.places[place].forced));
       }
-      return WhyOfDraft(view, number);
+      return WhyOfDraft(view, number) + CauseOfZeroInWords(view);
     case ShownVerdict::kEnds:
       break;
   }

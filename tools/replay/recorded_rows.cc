@@ -54,11 +54,12 @@ absl::StatusOr<std::optional<uint32_t>> RecordedRows::Load(TraceTensor tensor, u
   loaded_bytes_ += size_bytes;
   if (record->offset > file_bytes || size_bytes > file_bytes - record->offset) {
     return absl::DataLossError(
-        fmt::format("the row file ends at byte {}, before the end of {} row {} at byte {}",
-                    file_bytes, NameOf(tensor), index, record->offset));
+        fmt::format("{}: the row file ends at byte {}, before the end of {} row {} at byte {}",
+                    file_->path(), file_bytes, NameOf(tensor), index, record->offset));
   }
   if (loaded_bytes_ > file_bytes) {
-    return absl::InvalidArgumentError("the rows of the round overlap in the row file");
+    return absl::InvalidArgumentError(
+        fmt::format("{}: the rows of the round overlap in the row file", file_->path()));
   }
   const uint32_t row = NewRow(tensor, 0);
   auto* const begin = reinterpret_cast<std::byte*>(rows.words.data() + row * StrideWords(tensor));
@@ -68,8 +69,8 @@ absl::StatusOr<std::optional<uint32_t>> RecordedRows::Load(TraceTensor tensor, u
   if (absl::Status status = file_->Read(from, {begin, size_bytes}); !status.ok()) return status;
   if (record->hash != 0 && record->hash != RowHash({begin, size_bytes})) {
     return absl::InvalidArgumentError(
-        fmt::format("{} row {} has another hash than its record, so the row file was changed",
-                    NameOf(tensor), index));
+        fmt::format("{}: {} row {} has another hash than its record, so the row file was changed",
+                    file_->path(), NameOf(tensor), index));
   }
   rows.loaded.emplace(record->offset, row);
   return row;

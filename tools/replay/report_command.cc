@@ -32,17 +32,22 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
     if (!*more) break;
     const auto* const round = std::get_if<TraceRound>(&item.record);
     const RowFileReader* rows = nullptr;
-    if (round != nullptr && round->level == TraceLevel::kRows) {
-      const absl::StatusOr<const RowFileReader*> opened = reader.Rows();
-      if (opened.ok()) rows = *opened;
-    }
     // Without candidates the page reads no rows, and the doctor has the figures of decisions.
-    const RowFileReader* const doctor_rows = options.top > 0 ? rows : nullptr;
-    if (absl::Status status = doctor.Take(item, doctor_rows); !status.ok()) return status;
+    if (round != nullptr && options.top > 0 && options.filter.TakesRound(round->number)) {
+      const absl::StatusOr<const RowFileReader*> opened = reader.RowsOf(*round);
+      if (!opened.ok()) {
+        return absl::Status(opened.status().code(),
+                            fmt::format("{}; give --top=0 for a page without rows",
+                                        std::string(opened.status().message())));
+      }
+      rows = *opened;
+    }
+    if (absl::Status status = doctor.Take(item, rows); !status.ok()) return status;
     if (absl::Status status = data.Take(item, rows, reader.start_ns()); !status.ok()) return status;
   }
   PrintWarnings(reader);
   if (reader.info() == nullptr) return absl::InvalidArgumentError("the trace has no whole record");
+  if (data.num_steps() == 0) return NothingPasses(options);
   const std::string name = std::filesystem::path(options.paths[0]).filename().string();
   absl::Status status = out->Write(kPageBefore);
   if (status.ok()) status = out->Write(data.Json(name, reader.warnings(), FindingsOf(doctor, {})));

@@ -79,6 +79,7 @@ absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader*
   const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
   RoundRebuilder rebuilder(vocab_size);
   rebuilder.Rebuild(round, rows);
+  if (!rebuilder.damage().ok()) return rebuilder.damage();
   if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
   std::vector<std::optional<size_t>> task_of(round.answers.size());
   for (size_t i = 0; i < round.tasks.size(); ++i) {

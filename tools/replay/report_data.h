@@ -42,6 +42,8 @@ class ReportData {
   absl::Status Take(const TraceItem& item, const RowFileReader* rows, int64_t start_ns);
   std::string Json(const std::string& file_name, std::vector<std::string> warnings,
                    std::span<const Finding> findings = {}) const;
+  // The answers that the filter takes.
+  uint64_t num_steps() const { return steps_.count(); }
 
  private:
   struct Step;

@@ -54,6 +54,7 @@ class Rerun {
       if (absl::Status status = Take(*round); !status.ok()) return status;
     }
     PrintWarnings(reader_);
+    if (groups_.empty() && left_out_.empty()) return NothingPasses(options_);
     Print();
     if (!groups_.empty()) return kExitOk;
     return absl::NotFoundError("no draft with all its rows: record with level=rows,places=all");
@@ -66,6 +67,7 @@ class Rerun {
     const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
     RoundRebuilder rebuilder(vocab_size);
     rebuilder.Rebuild(round, *rows);
+    if (!rebuilder.damage().ok()) return rebuilder.damage();
     for (size_t i = 0; i < round.tasks.size(); ++i) {
       const absl::Status& why_not = rebuilder.WhyNot(i);
       if (why_not.ok() || !IsAsked(round, round.tasks[i])) continue;

@@ -38,10 +38,12 @@ void RoundRebuilder::Rebuild(const TraceRound& round, const RowFileReader* rows)
   tasks_.clear();
   batch_tasks_.clear();
   why_not_.assign(round.tasks.size(), absl::OkStatus());
+  damage_ = absl::OkStatus();
   arrays_.clear();
   for (size_t i = 0; i < round.tasks.size(); ++i) {
     Arrays arrays;
     why_not_[i] = Add(round, round.tasks[i], &arrays);
+    if (absl::IsDataLoss(why_not_[i])) damage_.Update(why_not_[i]);
     if (!why_not_[i].ok()) continue;
     tasks_.push_back(static_cast<uint32_t>(i));
     arrays_.push_back(std::move(arrays));

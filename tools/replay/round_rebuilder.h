@@ -37,6 +37,8 @@ class RoundRebuilder {
   std::optional<size_t> InBatch(size_t trace_task) const;
   // Why the task is not in the batch; OK: it is. NOT_FOUND: its rows were not recorded.
   const absl::Status& WhyNot(size_t trace_task) const { return why_not_[trace_task]; }
+  // OK, or that the row file is shorter than its records say.
+  const absl::Status& damage() const { return damage_; }
   // REQUIRES: tasks() is not empty.
   const RoundBatch& batch() const { return batch_; }
   // Task i of the batch, to run it with other settings.
@@ -86,6 +88,7 @@ class RoundRebuilder {
   RecordedRows rows_;
   std::vector<uint32_t> tasks_;
   std::vector<absl::Status> why_not_;
+  absl::Status damage_;
   std::vector<Arrays> arrays_;
   std::vector<Task> batch_tasks_;
   std::vector<TokenId> drafts_by_slot_;

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "tools/replay/names.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"
@@ -20,6 +19,7 @@
 #include "tools/replay/token_text.h"
 #include "tools/replay/tree_table.h"
 #include "tools/replay/tree_view.h"
+#include "tools/replay/zero_cause.h"
 #include "tools/terminal/text_table.h"
 
 namespace specd::replay {
@@ -93,9 +93,7 @@ class Show {
     PrintTimes(round.times);
     const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
     RoundRebuilder rebuilder(vocab_size);
-    const absl::StatusOr<const RowFileReader*> rows =
-        round.level == TraceLevel::kRows ? reader_.Rows()
-                                         : absl::StatusOr<const RowFileReader*>(nullptr);
+    const absl::StatusOr<const RowFileReader*> rows = reader_.RowsOf(round);
     rebuilder.Rebuild(round, rows.ok() ? *rows : nullptr);
     if (absl::Status status = backend_.Run(&rebuilder); !status.ok()) return status;
     bool is_found = false;
@@ -119,8 +117,14 @@ class Show {
       is_found = true;
       PrintHead(round.answers[i], nullptr);
     }
-    if (is_found) return absl::OkStatus();
-    return absl::NotFoundError("no sequence of the round passes --sequence and --request");
+    if (!is_found) {
+      return absl::NotFoundError("no sequence of the round passes --sequence and --request");
+    }
+    // The numbers are shown all the same.
+    const absl::Status missing = rows.ok() ? rebuilder.damage() : rows.status();
+    if (missing.ok() || options_.top == 0) return absl::OkStatus();
+    return absl::Status(missing.code(), fmt::format("{}; give --top=0 to do without candidates",
+                                                    std::string(missing.message())));
   }
 
   bool Takes(const TraceAnswer& answer) const {
@@ -165,6 +169,11 @@ class Show {
     }
     if (task->rng == Rng::kSglang) fmt::print(", rng sglang");
     PrintFilters(task->target_filters);
+    const Penalties& penalties = task->penalties;
+    if (task->min_tokens > 0) fmt::print(", min_tokens {}", task->min_tokens);
+    if (penalties.repetition != 1) fmt::print(", repetition penalty {:.6g}", penalties.repetition);
+    if (penalties.frequency != 0) fmt::print(", frequency penalty {:.6g}", penalties.frequency);
+    if (penalties.presence != 0) fmt::print(", presence penalty {:.6g}", penalties.presence);
     fmt::print("\nconfirmed: {}\n", text_.ShowAll(task->confirmed));
   }
 
@@ -189,8 +198,9 @@ class Show {
         ViewWalk(*reader_.info(), task,
                  use_replay ? rebuilder.decisions(in_batch) : std::span(task.decisions));
     std::vector<std::string> notes(views.size());
-    for (size_t i = 0; is_rebuilt && i < views.size(); ++i) {
-      absl::StatusOr<std::string> note = ForbiddenNote(views[i], rebuilder, in_batch);
+    for (size_t i = 0; i < views.size(); ++i) {
+      absl::StatusOr<std::string> note =
+          ZeroNote(views[i], is_rebuilt ? &rebuilder : nullptr, in_batch);
       if (!note.ok()) return note.status();
       notes[i] = *std::move(note);
     }
@@ -224,14 +234,25 @@ class Show {
     return absl::OkStatus();
   }
 
-  // Says that a constraint, a mask or a list forbids the draft token of a place; empty: none does.
-  absl::StatusOr<std::string> ForbiddenNote(const PlaceView& view, const RoundRebuilder& rebuilder,
-                                            size_t i) {
+  // The step that made p 0; empty: it is not, or nothing was rejected. What step 1 forbids is named
+  // also where the method has no p.
+  absl::StatusOr<std::string> ZeroNote(const PlaceView& view, const RoundRebuilder* rebuilder,
+                                       size_t i) {
     if (view.verdict != ShownVerdict::kFalls || !view.has_draft) return std::string();
-    if (absl::Status status = place_rows_.Read(rebuilder, i, view.place); !status.ok()) {
-      return status;
+    if (rebuilder != nullptr) {
+      if (absl::Status status = place_rows_.Read(*rebuilder, i, view.place); !status.ok()) {
+        return status;
+      }
+      if (place_rows_.has_p() && place_rows_.At(view.draft).is_forbidden)
+        return ForbiddenNote(view);
     }
-    if (!place_rows_.has_p() || !place_rows_.At(view.draft).is_forbidden) return std::string();
+    const absl::StatusOr<ZeroCause> cause = CauseOfZero(view, &place_rows_, rebuilder, i);
+    if (!cause.ok()) return cause.status();
+    return TextOf(*cause);
+  }
+
+  // REQUIRES: the rows of the place were read.
+  std::string ForbiddenNote(const PlaceView& view) const {
     const auto place = static_cast<size_t>(view.place);
     const uint64_t state =
         place < view.task->places.size() ? view.task->places[place].grammar_state : 0;
@@ -348,19 +369,12 @@ class Show {
 
 }  // namespace
 
-absl::StatusOr<int> RunShow(const CommandOptions& given) {
-  CommandOptions options = given;
-  uint64_t number = 0;
-  if (options.paths.size() < 2 || !absl::SimpleAtoi(options.paths.back(), &number)) {
-    return absl::InvalidArgumentError(
-        "give the number of a round after the trace; \"specd-replay list TRACE\" has them");
-  }
-  options.paths.pop_back();
+absl::StatusOr<int> RunShow(const CommandOptions& options) {
   absl::StatusOr<TokenText> text = TokenText::Load(options.tokenizer);
   if (!text.ok()) return text.status();
   absl::StatusOr<std::unique_ptr<Backend>> backend = MakeNamedBackend("cpu");
   if (!backend.ok()) return backend.status();
-  return Show(options, *std::move(text), *std::move(backend)).Run(number);
+  return Show(options, *std::move(text), *std::move(backend)).Run(*options.round);
 }
 
 }  // namespace specd::replay

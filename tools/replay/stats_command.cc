@@ -61,6 +61,7 @@ class Stats {
       for (const TraceTask& task : round->tasks) Take(*round, task);
     }
     PrintWarnings(reader_);
+    if (num_rounds_ == 0) return NothingPasses(options_);
     absl::Status status = Print();
     if (!status.ok()) return status;
     return kExitOk;

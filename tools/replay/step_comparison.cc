@@ -9,6 +9,7 @@
 
 #include "tools/replay/names.h"
 #include "tools/replay/record_hash.h"
+#include "tools/replay/sequence_book.h"
 #include "tools/replay/step_digest.h"
 #include "tools/replay/step_facts.h"
 
@@ -38,6 +39,10 @@ template <class T>
 std::string ValueText(const T& value) {
   if constexpr (std::is_same_v<T, VerifyMethod>) {
     return std::string(NameOf(value));
+  } else if constexpr (std::is_same_v<T, RoundStatus> || std::is_same_v<T, FinishReason>) {
+    return std::string(NameOf(value));
+  } else if constexpr (std::is_same_v<T, Refusal>) {
+    return value == Refusal::kNone ? "none" : fmt::format("\"{}\"", RefusalText(value));
   } else if constexpr (std::is_same_v<T, Filters>) {
     return FiltersText(value);
   } else if constexpr (std::is_same_v<T, Penalties>) {
@@ -53,6 +58,19 @@ std::string ValueText(const T& value) {
   } else {
     return "other";
   }
+}
+
+// The first score that differs.
+std::string ScoresText(const std::vector<TokenScore>& a, const std::vector<TokenScore>& b) {
+  if (a.size() != b.size()) {
+    return fmt::format("there are {} scores in A and {} in B", a.size(), b.size());
+  }
+  size_t i = 0;
+  while (i + 1 < a.size() && ValueHash(a[i]) == ValueHash(b[i])) ++i;
+  const auto text = [](const TokenScore& score) {
+    return fmt::format("id {}, value {}, rank {}", score.id, score.value, score.rank);
+  };
+  return fmt::format("score {} is ({}) in A and ({}) in B", i, text(a[i]), text(b[i]));
 }
 
 class Comparison {
@@ -210,7 +228,10 @@ void CompareRows(const TraceRound& a_round, const TraceTask& a, const TraceRound
 
 void CompareOutcomes(const TraceRound& a_round, const TraceTask& a, const TraceRound& b_round,
                      const TraceTask& b, Comparison* comparison) {
-  if (OutcomeHash(a) == OutcomeHash(b)) return;
+  const bool has_same_tokens = a.outcome.status == b.outcome.status &&
+                               a.outcome.num_accepted == b.outcome.num_accepted &&
+                               a.confirmed == b.confirmed;
+  if (has_same_tokens) return;
   const std::string tokens = fmt::format("the tokens are [{}] in A and [{}] in B",
                                          fmt::join(a.confirmed, " "), fmt::join(b.confirmed, " "));
   if (!comparison->differences.empty()) return comparison->Add("outcome", tokens);
@@ -222,6 +243,33 @@ void CompareOutcomes(const TraceRound& a_round, const TraceTask& a, const TraceR
                   fmt::format("{}, from inputs that are equal as far as they were recorded; the "
                               "cause may be {}",
                               tokens, unseen.inputs));
+}
+
+// The counts follow from the tokens.
+void CompareAnswers(const TraceRound& a_round, const TraceTask& a, const TraceRound& b_round,
+                    const TraceTask& b, Comparison* comparison) {
+  const TraceAnswer* const x = AnswerOf(a_round, a);
+  const TraceAnswer* const y = AnswerOf(b_round, b);
+  const bool has_same_tokens = a.confirmed == b.confirmed;
+  if (x != nullptr && y != nullptr) {
+    VisitAnswer([&](const char* name, auto member) {
+      const bool is_count = std::is_same_v<std::decay_t<decltype(x->*member)>, uint32_t>;
+      if (x->*member == y->*member || (is_count && !has_same_tokens)) return;
+      comparison->Add("answer", fmt::format("{} is {} in A and {} in B", name,
+                                            ValueText(x->*member), ValueText(y->*member)));
+    });
+  }
+  if (!has_same_tokens) return;
+  const auto differ = [](const std::optional<uint64_t>& one, const std::optional<uint64_t>& other) {
+    return one && other && *one != *other;
+  };
+  if (differ(PathHash(a), PathHash(b))) {
+    comparison->Add("answer", fmt::format("the path is [{}] in A and [{}] in B",
+                                          fmt::join(a.path, " "), fmt::join(b.path, " ")));
+  }
+  if (differ(ScoresHash(a), ScoresHash(b))) {
+    comparison->Add("answer", ScoresText(a.token_scores, b.token_scores));
+  }
 }
 
 }  // namespace
@@ -238,6 +286,7 @@ std::vector<StepDifference> CompareSteps(const TraceRound& a_round, const TraceT
     comparison.Places("grammar", "the forced tokens, or min_tokens,", ForcedIds(a), ForcedIds(b));
   }
   CompareOutcomes(a_round, a, b_round, b, &comparison);
+  CompareAnswers(a_round, a, b_round, b, &comparison);
   return std::move(comparison.differences);
 }
 

@@ -29,7 +29,8 @@ bool StepDigest::MayEqual(const StepDigest& other) const {
          SameRows(target_hashes, other.target_hashes, shares_p, other.shares_p) &&
          SameRows(draft_hashes, other.draft_hashes, shares_q, other.shares_q) &&
          MayBeEqual(argmax, other.argmax) && MayBeEqual(masks, other.masks) &&
-         outcome == other.outcome;
+         outcome == other.outcome && MayBeEqual(path, other.path) &&
+         MayBeEqual(scores, other.scores);
 }
 
 bool StepDigest::LacksMasks(const StepDigest& other) const {
@@ -84,7 +85,9 @@ StepDigest DigestOf(const TraceRound& round, const TraceTask& task) {
   digest.is_by_slot = task.drafts_by_slot;
   digest.lacks_draft = LacksDraftTokens(task);
   digest.forced = ValueHash(ForcedIds(task));
-  digest.outcome = OutcomeHash(task);
+  digest.outcome = OutcomeHash(round, task);
+  digest.path = PathHash(task);
+  digest.scores = ScoresHash(task);
   return digest;
 }
 

@@ -31,7 +31,9 @@ struct StepDigest {
   bool is_by_slot = false;   // the processor made the overrides
   bool lacks_draft = false;  // the draft tokens were not recorded
   uint64_t forced = 0;       // forced tokens and min_tokens
-  uint64_t outcome = 0;      // status and confirmed tokens
+  uint64_t outcome = 0;      // what the engine received, but for these two
+  std::optional<uint64_t> path;
+  std::optional<uint64_t> scores;
 
   // False if something differs that both have.
   bool MayEqual(const StepDigest& other) const;

@@ -7,6 +7,7 @@
 #include "daemon/trace/parameter_hash.h"
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/record_hash.h"
+#include "tools/replay/sequence_book.h"
 
 namespace specd::replay {
 namespace {
@@ -163,12 +164,23 @@ Facts ForcedIds(const TraceTask& task) {
   return facts;
 }
 
-uint64_t OutcomeHash(const TraceTask& task) {
-  return Hash()
-      .Value(task.outcome.status)
-      .Value(task.outcome.num_accepted)
-      .List(task.confirmed)
-      .value();
+uint64_t OutcomeHash(const TraceRound& round, const TraceTask& task) {
+  Hash hash;
+  hash.Value(task.outcome.status).Value(task.outcome.num_accepted).List(task.confirmed);
+  if (const TraceAnswer* const answer = AnswerOf(round, task)) {
+    VisitAnswer([&](const char*, auto member) { hash.Value(answer->*member); });
+  }
+  return hash.value();
+}
+
+std::optional<uint64_t> PathHash(const TraceTask& task) {
+  if (task.path.empty() && task.outcome.num_accepted > 0) return std::nullopt;
+  return ValueHash(task.path);
+}
+
+std::optional<uint64_t> ScoresHash(const TraceTask& task) {
+  if (task.token_scores.empty()) return std::nullopt;
+  return ValueHash(task.token_scores);
 }
 
 }  // namespace specd::replay

@@ -41,8 +41,20 @@ bool UsesDraft(const TraceTask& task);
 // Recorded or not.
 bool HasMasks(const TraceTask& task);
 inline bool HasLists(const TraceRound& round) { return round.level == TraceLevel::kRows; }
-// Hashes the status and the confirmed tokens.
-uint64_t OutcomeHash(const TraceTask& task);
+// Hashes all that the engine received but path and scores, and that of the backend which it did
+// not.
+uint64_t OutcomeHash(const TraceRound& round, const TraceTask& task);
+// Nothing: the record has none, as that of a staged round whose engine asked for none.
+std::optional<uint64_t> PathHash(const TraceTask& task);
+std::optional<uint64_t> ScoresHash(const TraceTask& task);
+
+// The members of an answer that an engine receives.
+template <class V>
+void VisitAnswer(V&& visit) {
+  VisitFields(RecordType<TraceAnswer>{}, [&](const char* name, auto member) {
+    if (std::string_view(name) != "sequence") visit(name, member);  // a number of the process
+  });
+}
 
 // The members of a task that are parameters; the lists of edits are recorded with the rows only.
 template <class V>

@@ -1,5 +1,7 @@
 #include "tools/replay/trace_copier.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <set>
@@ -32,6 +34,11 @@ uint64_t RowBytes(const TraceRound& round, TraceTensor tensor, uint64_t vocab_si
   return (vocab_size + 31) / 32 * sizeof(uint32_t);
 }
 
+absl::Status WithoutRows(const absl::Status& status) {
+  return absl::Status(status.code(), fmt::format("{}; give --no-rows to copy without them",
+                                                 std::string(status.message())));
+}
+
 }  // namespace
 
 absl::StatusOr<TraceCopier::Counts> TraceCopier::Run() {
@@ -42,7 +49,7 @@ absl::StatusOr<TraceCopier::Counts> TraceCopier::Run() {
     if (!*more) break;
     if (absl::Status status = Take(&item); !status.ok()) return status;
   }
-  if (counts_.rounds == 0) return absl::NotFoundError("no round passes the filters");
+  if (counts_.rounds == 0) return counts_;
   TraceDrops drops;
   for (const auto& [file, of_file] : drops_) {
     drops.time_ns = of_file.time_ns;
@@ -124,11 +131,10 @@ absl::Status TraceCopier::CopyRows(TraceRound* round) {
     return !named.contains({row.tensor, row.index});
   });
   const RowFileReader* file = nullptr;
-  const bool has_offsets = std::any_of(round->rows.begin(), round->rows.end(),
-                                       [](const TraceRow& row) { return row.offset != kNoOffset; });
-  if (has_offsets && writer_->has_rows()) {
-    const absl::StatusOr<const RowFileReader*> opened = reader_->Rows();
-    if (opened.ok()) file = *opened;
+  if (writer_->has_rows()) {
+    const absl::StatusOr<const RowFileReader*> opened = reader_->RowsOf(*round);
+    if (!opened.ok()) return WithoutRows(opened.status());
+    file = *opened;
   }
   std::vector<std::vector<std::byte>> bytes;
   std::vector<TraceRow*> copied;
@@ -139,8 +145,7 @@ absl::Status TraceCopier::CopyRows(TraceRound* round) {
     const RowFileReader::Place place{.entry_offset = offset / kRowFileAlignment * kRowFileAlignment,
                                      .skip_bytes = offset % kRowFileAlignment};
     const absl::Status read = file->Read(place, one);
-    if (IsTornFile(read)) continue;  // the row is past the tear
-    if (!read.ok()) return read;
+    if (!read.ok()) return WithoutRows(read);
     if (absl::Status status = budget_.Take(one.size(), *file); !status.ok()) return status;
     bytes.push_back(std::move(one));
     copied.push_back(&row);

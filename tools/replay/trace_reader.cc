@@ -12,6 +12,25 @@
 #include "tools/replay/interrupt.h"
 
 namespace specd::replay {
+namespace {
+
+uint64_t SizeOf(const std::string& path) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : size;
+}
+
+// The recorder gives both files one name.
+uint64_t RowSizeBeside(const std::string& path) {
+  return SizeOf(std::filesystem::path(path).replace_extension(".rows").string());
+}
+
+bool HasRecordedRow(const TraceRound& round) {
+  return std::any_of(round.rows.begin(), round.rows.end(),
+                     [](const TraceRow& row) { return row.offset != kNoOffset; });
+}
+
+}  // namespace
 
 bool TraceFilter::TakesSequence(SequenceHandle handle, std::string_view request) const {
   if (sequence && handle != *sequence) return false;
@@ -67,13 +86,67 @@ absl::StatusOr<bool> TraceReader::Next(TraceItem* item) {
       file_ = nullptr;
       continue;
     }
-    progress_.ShowBytes(message.chunk_offset, message.file_size_bytes);
     const absl::StatusOr<bool> is_record = Decode(message, item);
     if (!is_record.ok()) return is_record.status();
     if (!*is_record) continue;
+    ShowProgress(message);
+    const absl::StatusOr<bool> is_repeated = IsRepeated(*item);
+    if (!is_repeated.ok()) return is_repeated.status();
+    if (*is_repeated) continue;
     NoteStart(item->record);
     return true;
   }
+}
+
+void TraceReader::MeasureAll() {
+  for (const std::string& path : paths_) {
+    all_bytes_ += SizeOf(path);
+    all_row_bytes_ += RowSizeBeside(path);
+  }
+}
+
+void TraceReader::ShowProgress(const McapMessage& message) {
+  if (all_bytes_ == 0) MeasureAll();
+  const uint64_t done = bytes_before_ + message.chunk_offset;
+  if (!reads_rows_) return progress_.ShowBytes(done, all_bytes_);
+  progress_.ShowBytes(done + row_bytes_before_ + row_offset_, all_bytes_ + all_row_bytes_);
+}
+
+absl::StatusOr<bool> TraceReader::IsRepeated(const TraceItem& item) {
+  if (const auto* info = std::get_if<TraceInfo>(&item.record)) {
+    is_flight_ = info->options.find("flight=") != std::string::npos;
+  }
+  if (const auto* opening = std::get_if<TraceOpening>(&item.record)) {
+    return IsRepeatedOpening(*opening);
+  }
+  if (const auto* end = std::get_if<TraceEnd>(&item.record)) return IsRepeatedEnd(*end);
+  const auto* const round = std::get_if<TraceRound>(&item.record);
+  if (round == nullptr) return false;
+  for (const TraceRow& row : round->rows) {
+    if (row.offset != kNoOffset) row_offset_ = std::max(row_offset_, row.offset);
+  }
+  if (round->number <= last_number_) {
+    if (round->times.taken <= last_taken_ns_) return true;
+    return absl::InvalidArgumentError(
+        fmt::format("{}: its round {} is younger than round {} of the files before it, so they are "
+                    "of two recordings: give the files of one",
+                    paths_[item.file], round->number, last_number_));
+  }
+  file_last_number_ = round->number;
+  file_last_taken_ns_ = round->times.taken;
+  return false;
+}
+
+// A dump names the sequences of its rounds, also those that were closed since. A command would open
+// them a second time.
+bool TraceReader::IsRepeatedOpening(const TraceOpening& opening) const {
+  return is_flight_ && closed_.contains(opening.sequence);
+}
+
+bool TraceReader::IsRepeatedEnd(const TraceEnd& end) {
+  if (!is_flight_) return false;
+  if (end.reason == FinishReason::kNone) closed_.insert(end.sequence);
+  return !ends_.insert({end.sequence, end.reason, end.time_ns}).second;
 }
 
 void TraceReader::NoteStart(const TraceRecord& record) {
@@ -88,6 +161,13 @@ void TraceReader::NoteStart(const TraceRecord& record) {
 }
 
 absl::Status TraceReader::OpenNextFile() {
+  if (num_opened_ > 0) {
+    bytes_before_ += SizeOf(paths_[num_opened_ - 1]);
+    row_bytes_before_ += RowSizeBeside(paths_[num_opened_ - 1]);
+  }
+  row_offset_ = 0;
+  last_number_ = std::max(last_number_, file_last_number_);
+  last_taken_ns_ = std::max(last_taken_ns_, file_last_taken_ns_);
   const std::string& path = paths_[num_opened_++];
   info_.reset();
   rows_ = nullptr;
@@ -177,20 +257,37 @@ absl::Status TraceReader::CheckOrder(const TraceRecord& record, uint64_t offset)
   return absl::OkStatus();
 }
 
+std::string TraceReader::Trigger() const {
+  if (file_ == nullptr) return {};
+  for (const McapMetadata& metadata : file_->metadata()) {
+    if (metadata.name != "trigger") continue;
+    for (const auto& [name, value] : metadata.values) {
+      if (name == "cause") return value;
+    }
+  }
+  return {};
+}
+
+absl::StatusOr<const RowFileReader*> TraceReader::RowsOf(const TraceRound& round) {
+  if (round.level != TraceLevel::kRows || !HasRecordedRow(round)) return nullptr;
+  return Rows();
+}
+
 absl::StatusOr<const RowFileReader*> TraceReader::Rows() {
+  reads_rows_ = true;
   if (rows_ != nullptr) return rows_.get();
   if (!rows_status_.ok()) return rows_status_;
   if (!info_ || info_->row_file.empty()) {
-    return rows_status_ = absl::NotFoundError("the trace names no row file");
+    return rows_status_ = absl::NotFoundError(
+               fmt::format("{}: the trace names no row file", paths_[num_opened_ - 1]));
   }
   absl::StatusOr<RowFileReader> opened =
       RowFileReader::Open(RowPathOf(paths_[num_opened_ - 1], *info_));
   if (!opened.ok()) {
-    rows_status_ = opened.status();
     progress_.Clear();
-    warnings_.push_back(
-        fmt::format("rows cannot be read: {}", std::string(opened.status().message())));
-    return rows_status_;
+    return rows_status_ = absl::Status(
+               opened.status().code(),
+               fmt::format("the rows cannot be read: {}", std::string(opened.status().message())));
   }
   rows_ = std::make_unique<RowFileReader>(*std::move(opened));
   return rows_.get();

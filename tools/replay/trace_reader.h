@@ -1,9 +1,11 @@
 // TraceReader reads the records of one trace for every command: the files of one recording, in
 // their order, as a stream.
 //
-// A recording that was rotated is several files. Memory is bounded by one chunk and one record. A
-// torn file is a warning, and the records before the tear are used; any other error is final and
-// names the file and the offset. The row file lies beside its trace. One thread.
+// A recording that was rotated is several files. The dumps of a flight recorder overlap: a round,
+// an opening or an end that an earlier file has is left out. Memory is bounded by one chunk and one
+// record, and with a flight recorder some words for each end. A torn file is a warning, and the
+// records before the tear are used; any other error is final and names the file and the offset. The
+// row file lies beside its trace. One thread.
 //
 //   TraceReader reader(paths, {});
 //   TraceItem item;
@@ -15,7 +17,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -62,8 +67,12 @@ class TraceReader {
   // The time that times are counted from: the start of the first file, or its first round, which
   // may have been taken before its recorder made the file.
   int64_t start_ns() const { return start_ns_; }
+  // The cause of the dump that this file is, by a flight recorder; empty: it is none.
+  std::string Trigger() const;
   // The rows of that file, opened when asked for. An error names the file that is missing.
   absl::StatusOr<const RowFileReader*> Rows();
+  // The same for a round of that file; null: the round names no row that was recorded.
+  absl::StatusOr<const RowFileReader*> RowsOf(const TraceRound& round);
 
   const std::vector<std::string>& paths() const { return paths_; }
   uint64_t file_size_bytes(size_t file) const { return sizes_[file]; }
@@ -75,6 +84,11 @@ class TraceReader {
   absl::StatusOr<bool> Decode(const McapMessage& message, TraceItem* item);
   void NoteStart(const TraceRecord& record);
   absl::Status CheckOrder(const TraceRecord& record, uint64_t offset);
+  absl::StatusOr<bool> IsRepeated(const TraceItem& item);
+  bool IsRepeatedOpening(const TraceOpening& opening) const;
+  bool IsRepeatedEnd(const TraceEnd& end);
+  void ShowProgress(const McapMessage& message);
+  void MeasureAll();
   template <class Record>
   absl::Status Take(const McapMessage& message, TraceItem* item);
 
@@ -90,6 +104,21 @@ class TraceReader {
   std::vector<uint64_t> sizes_;
   std::vector<std::string> warnings_;
   bool has_foreign_ = false;
+  // What the files before the present one have.
+  uint64_t last_number_ = 0;       // of their rounds
+  int64_t last_taken_ns_ = 0;      // the time of that round
+  uint64_t file_last_number_ = 0;  // of the present file
+  int64_t file_last_taken_ns_ = 0;
+  bool is_flight_ = false;
+  std::set<std::tuple<SequenceHandle, FinishReason, int64_t>> ends_;  // of a flight recorder
+  std::unordered_set<SequenceHandle> closed_;                         // the same
+  // The bytes of all files; those of rows count once a row was asked for.
+  uint64_t all_bytes_ = 0;
+  uint64_t all_row_bytes_ = 0;
+  uint64_t bytes_before_ = 0;  // of the files before the present one
+  uint64_t row_bytes_before_ = 0;
+  uint64_t row_offset_ = 0;  // the rows of the present file up to here
+  bool reads_rows_ = false;
   Progress progress_{std::chrono::seconds(1)};
 };
 

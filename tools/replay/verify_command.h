@@ -21,8 +21,8 @@ struct VerifyReport {
     std::string text;
   };
   // Sequence-rounds.
-  uint64_t num_equal_by_rows = 0;     // run again: equal to the bit
-  uint64_t num_equal_by_scalars = 0;  // the recorded numbers lead to the recorded outcome
+  uint64_t num_equal_by_rows = 0;     // "equal": run again, to the bit
+  uint64_t num_equal_by_scalars = 0;  // "consistent": the recorded numbers lead to the outcome
   uint64_t num_different = 0;
   uint64_t num_not_checkable = 0;
   uint64_t num_states_not_compared = 0;  // of constraints (GrammarCheck)

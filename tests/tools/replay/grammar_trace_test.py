@@ -146,7 +146,7 @@ class Constraints(Traces):
     def counts(self, path, code=0):
         text = out("verify", path, "--limit=99", code=code)
         return [int(re.search(rf"^ *{name} +(\d+)", text, re.M)[1])
-                for name in ("by rows", "different", "not checkable")], text
+                for name in ("equal", "different", "not checkable")], text
 
     def tasks(self, records, number, request):
         """The tasks of a request in a round of `records`, which a test may change."""

@@ -196,24 +196,15 @@ class Engine {
     handles_.push_back(info->handle);
     texts_.push_back({1, 2, 3});
     const auto prefix = options_.find("request");
-    if (trace_ != nullptr) {
-      auto described = DescribeOpening(scene.name, scene.params, {.prompt = prompt, .outputs = {}});
-      described->time_ns = Clock::Real()->NowNs();
-      described->sequence = info->handle;
-      described->method = info->method;
-      described->seed = info->seed;
-      return trace_->Opened(std::move(described));
-    }
-    TraceOpening opening;
-    opening.time_ns = 2000;
-    opening.sequence = info->handle;
-    opening.request_id = (prefix == options_.end() ? "" : prefix->second) + scene.name;
-    opening.method = info->method;
-    opening.seed = info->seed;
-    opening.numbers = {{"temperature", scene.params.temperature}};
-    if (!scene.params.logit_bias.empty()) opening.lists = {"logit_bias"};
-    opening.num_prompt_ids = 3;
-    maker_->Opened(opening);
+    const bool has_prefix = trace_ == nullptr && prefix != options_.end();
+    auto opening = DescribeOpening((has_prefix ? prefix->second : "") + scene.name, scene.params,
+                                   {.prompt = prompt, .outputs = {}});
+    opening->time_ns = trace_ != nullptr ? Clock::Real()->NowNs() : 2000;
+    opening->sequence = info->handle;
+    opening->method = info->method;
+    opening->seed = info->seed;
+    if (trace_ != nullptr) return trace_->Opened(std::move(opening));
+    maker_->Opened(*opening);
   }
 
   // What a model might say after these tokens: a function of the tokens alone.

@@ -138,7 +138,8 @@ class Pairs(Traces):
                  "ignore_eos is false in A and true in B")):
             pair = self.pair(name, "rounds", {**base, **a}, {**base, **b})
             _, causes, text = self.causes(*pair)
-            self.assertIn("goes on alone", text)
+            ends = "length" if "max_tokens" in b else "stop"
+            self.assertIn(("answer", f"finish_reason is none in A and {ends} in B"), causes, text)
             self.assertIn(("parameters", want), causes, text)
             self.assertNotIn("seed is", text)
 

@@ -14,7 +14,7 @@ class Verify(Traces):
     def counts(self, *arguments, code=0):
         text = out("verify", *arguments, code=code)
         return [int(re.search(rf"^ *{name} +(\d+)", text, re.M)[1])
-                for name in ("by rows", "by numbers", "different", "not checkable")], text
+                for name in ("equal", "consistent", "different", "not checkable")], text
 
     def changed(self, name, change):
         """The trace with `change` applied to each round's value; the rows stay."""
@@ -155,14 +155,17 @@ class Verify(Traces):
         folder.mkdir()
         shutil.copy(self.path, folder / "a.mcap")
         (folder / "a.rows").write_bytes(self.trace.row_bytes[:8192])
-        text = out("verify", folder / "a.mcap", "--limit=0")
+        text = out("doctor", folder / "a.mcap")
+        reasons = [line for line in text.splitlines() if line.startswith("without rows: ")]
+        self.assertLess(len(reasons), 5)
+        self.assertGreater(max(int(reason.split()[2]) for reason in reasons), 50)
+        self.assertRegex(text, r"the row file ends at byte 8192, .* \(the first of them\)")
+        self.assertIn(f"{folder / 'a.rows'}: the row file ends", error("verify", folder / "a.mcap"))
+        _, text = self.counts(folder / "a.mcap", "--no-rows")
         reasons = text.split("not run again, because\n")[1].strip().splitlines()
         self.assertLess(len(reasons), 5)
-        counts = [int(reason.split()[0]) for reason in reasons]
-        self.assertGreater(max(counts), 50)
-        self.assertRegex(text, r"the row file ends at byte 8192, .* \(the first of them\)")
-        not_run = len(list(self.trace.steps())) - self.counts(folder / "a.mcap")[0][0]
-        self.assertEqual(sum(counts), not_run)
+        self.assertEqual(sum(int(reason.split()[0]) for reason in reasons),
+                         len(list(self.trace.steps())))
 
     def test_ids_outside_the_vocabulary(self):
         """The recorder ends a draft there; the replay did not, and missed rows that no round read."""
@@ -226,16 +229,29 @@ class Verify(Traces):
         self.assertRegex(text, rf"round {trace.rounds[1]['number']},.* has another hash")
 
     def test_rows_that_are_missing(self):
+        """Rows that could not be read were a warning, and the rounds were called equal by numbers."""
         lone = self.folder / "lone"
         lone.mkdir()
         shutil.copy(self.path, lone / "a.mcap")
-        done = run("verify", lone / "a.mcap")
-        self.assertIn("rows cannot be read", done.stderr)
-        self.assertIn("by numbers", done.stdout)
-        (lone / "a.rows").write_bytes(self.trace.row_bytes[:len(self.trace.row_bytes) // 2])
-        counts, text = self.counts(lone / "a.mcap")
-        self.assertTrue(counts[0] > 0 and counts[1] > 0 and counts[2] == 0)
-        self.assertIn("the row file ends at byte", text)
+        tasks = len(list(self.trace.steps()))
+        for rows in (None, self.trace.row_bytes[:len(self.trace.row_bytes) // 2]):
+            if rows is not None:
+                (lone / "a.rows").write_bytes(rows)
+            text = error("verify", lone / "a.mcap")
+            self.assertIn(str(lone / "a.rows"), text)
+            self.assertIn("the rows cannot be read" if rows is None else "the row file ends at byte", text)
+            self.assertEqual(self.counts(lone / "a.mcap", "--no-rows")[0], [0, tasks, 0, 0])
+
+    def test_filters_that_nothing_passes(self):
+        """`list` and `stats` printed an empty table and ended with 0."""
+        for command in ("list", "stats", "verify", "rerun"):
+            flags = ["--set", "temperature=0.5"] if command == "rerun" else []
+            self.assertIn("nothing passes --request=x;", error(command, self.path, "--request=x", *flags))
+        for command, name in (("export", "o.npz"), ("cut", "o.mcap"), ("anonymise", "o.mcap"),
+                              ("report", "o.html")):
+            self.assertIn("nothing passes --from=99;",
+                          error(command, self.path, "--from=99", "-o", self.folder / name))
+            self.assertFalse((self.folder / name).exists())
 
     def test_backends(self):
         """A backend that is not here is refused with its name and the list of those that are."""

@@ -67,6 +67,10 @@ TEST_SUITE("replay") {
     task.decisions[0].p_weight = 0;
     CHECK(Why(ViewPlace(kInfo, task, 0)) ==
           "rejected: p is 0, so the target never gives this token");
+    task.decisions[0].zero_step = ZeroStep::kTopK;
+    CHECK(WhyInWords(ViewPlace(kInfo, task, 0)) ==
+          "rejected: p is 0, so the target never gives this token; the cause of p = 0: top_k");
+    task.decisions[0].zero_step = ZeroStep::kNone;
     task.decisions[0].p_weight = 0.75f;
     task.decisions[0].stands = true;
     CHECK(Why(ViewPlace(kInfo, task, 0)) ==
