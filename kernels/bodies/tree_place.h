@@ -275,8 +275,26 @@ class TreePlace {
       row = q.row;
       if (q.point == kNoToken) filters = {};
     }
+    const TokenId point = PointLeftOut(row, num_rest);
     Remove(rest_, num_rest, &row);
-    return ReadDistribution(team_, row, task.draft_scale, filters, rows_.workspace().draft);
+    Distribution left =
+        ReadDistribution(team_, row, task.draft_scale, filters, rows_.workspace().draft);
+    // Of several infinite ids the lowest has all mass, so a higher one gets nothing of it.
+    const bool is_empty =
+        !left.bad() && point != kNoToken && (left.point == kNoToken || point <= left.point);
+    if (team_.Agree(is_empty ? 1.0f : 0.0f) != 0.0f) left.fault = RowFault::kNoMass;
+    return left;
+  }
+  // The lowest id left out of a draft row that is forced or infinite; kNoToken: none.
+  SPECD_HD TokenId PointLeftOut(const Row& row, int32_t num_rest) const {
+    TokenId point = kNoToken;
+    for (int32_t i = 0; i < num_rest; ++i) {
+      const TokenId id = rest_[i];
+      const bool is_point =
+          row.place.forced != kNoToken ? id == row.place.forced : ElementOf(row, id) == kInfinity;
+      if (is_point && (point == kNoToken || id < point)) point = id;
+    }
+    return point;
   }
 
   SPECD_HD void ReadResidualHere() {

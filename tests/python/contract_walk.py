@@ -209,10 +209,13 @@ class Walk:
             prefix.append(self.prefix_ratio(index, *prefix[-1]))
         for kept in range(last, 0, -1):
             ratio, error = prefix[kept]
+            try:
+                if kept < last:
+                    h, h_error = self.block_threshold(kept, ratio, error)
+            except BadRow:  # the side channel spoke for the row until now; the chain is cut here
+                bad = last = kept
             if kept == last:
                 h, h_error = ratio, error * ratio
-            else:
-                h, h_error = self.block_threshold(kept, ratio, error)
             coin = self.coins.accept(kept - 1)
             self.slack = min(self.slack, (abs(coin - h) / h_error) if h_error else INF)
             if coin < h:

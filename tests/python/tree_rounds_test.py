@@ -7,7 +7,6 @@ import dataclasses
 
 import numpy as np
 
-import contract_rows as rows_of
 import rounds_test
 import specd
 from contract import Draft
@@ -54,9 +53,7 @@ class TreeSceneRun(rounds_test.SceneRun):
 
     def draw_children(self, stream, draft, place, children, logits, only_one_hot):
         """Children of every kind: drawn ones, ids of no vocabulary, and some that q cannot give."""
-        # Nothing is left of a point mass, so no drafter draws a second sibling.
-        is_point = np.isposinf(draft.q_rows[place]).any() or self.is_forced(stream, draft, place)
-        drawn = SAMPLED if self.rng.random() < 0.5 or is_point else SAMPLED_REST
+        drawn = SAMPLED if self.rng.random() < 0.5 else SAMPLED_REST
         used = set()
         for node in children:
             kind = ONE_HOT if only_one_hot or self.rng.random() < 0.4 else drawn
@@ -69,16 +66,6 @@ class TreeSceneRun(rounds_test.SceneRun):
                 token = self.unused(used)
             used.add(token)
             draft.tokens[node], draft.sampled[node] = token, kind
-
-    @staticmethod
-    def is_forced(stream, draft, place):
-        """Whether the edits of a draft row leave the forced token alone."""
-        oracle, prefix = stream.oracle, []
-        while place > 0:
-            prefix.insert(0, draft.tokens[place - 1])
-            place = draft.parents[place - 1] + 1
-        where = rows_of.Place(oracle.prompt, oracle.output + prefix)
-        return oracle.params.draft_edits and rows_of.forced_by_budget(oracle.params, where) is not None
 
     def unused(self, used):
         return next(token for token in range(self.scene.vocab_size) if token not in used)

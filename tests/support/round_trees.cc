@@ -1,5 +1,6 @@
 #include "tests/support/round_trees.h"
 
+#include <algorithm>
 #include <random>
 
 namespace specd {
@@ -37,7 +38,34 @@ RoundTrees::RoundTrees(RoundCase* round, int32_t batch, uint64_t seed) {
     draft.kinds = tree.kinds.data();
     draft.draft_rows = tree.draft_rows.data();
     if (draft.target_argmax == nullptr) task.method = kMethods[random() % std::size(kMethods)];
+    ForcePlaces(round->draft_view().vocab_size, seed + static_cast<uint64_t>(i), &tree, &task);
+    const bool reads_q =
+        task.method == VerifyMethod::kTree || task.method == VerifyMethod::kTraversal;
+    const bool has_drawn =
+        std::count(tree.kinds.begin(), tree.kinds.end(), DraftKind::kOneHot) < draft.num_nodes;
+    if (reads_q && has_drawn && draft.draft_weights != nullptr) ++num_with_sides_;
   }
+}
+
+void RoundTrees::ForcePlaces(int32_t vocab_size, uint64_t seed, Tree* tree, Task* task) {
+  if (!task->draft_edits || task->places == nullptr) return;
+  std::mt19937_64 random(seed);
+  const Draft& draft = task->draft;
+  tree->places.assign(task->places, task->places + draft.num_nodes + 1);
+  for (int32_t node = 0; node < draft.num_nodes; ++node) {
+    const TokenId token = draft.tokens[node];
+    const bool is_forced = random() % 2 == 0 && IsInVocabulary(token, vocab_size);
+    if (!is_forced || KindOf(draft, node) != DraftKind::kOneHot) continue;
+    const int32_t place = PlaceOf(draft, node);
+    tree->places[static_cast<size_t>(place)].forced = token;
+    bool is_rest = false;
+    for (int32_t child = NextChild(draft, place, kRoot); child != kRoot;
+         child = NextChild(draft, place, child)) {
+      is_rest = is_rest || KindOf(draft, child) == DraftKind::kSampledRest;
+    }
+    if (is_rest) ++num_forced_out_;
+  }
+  task->places = tree->places.data();
 }
 
 void RoundTrees::MakeLossy(RoundCase* round, uint64_t seed) {

@@ -120,6 +120,60 @@ TEST_SUITE("unit") {
     }
   }
 
+  // Node 0 is a one-hot child of the root, and node 1 its sibling, which is drawn from the rest.
+  TEST_CASE("a sibling holds the id of a point mass: nothing is left to draw from") {
+    constexpr double kInf = INFINITY;
+    struct Case {
+      std::vector<double> row;
+      TokenId forced;
+      TokenId held;  // by node 0
+      bool is_left;
+    };
+    const Case cases[] = {
+        {{0, 1, 2, 3}, 1, 1, false},        {{0, 1, 2, 3}, 1, 2, true},
+        {{NAN, 1, kInf, 3}, 3, 3, false},   {{NAN, 1, kInf, 3}, 3, 2, true},
+        {{0, kInf, 2, 3}, -1, 1, false},    {{0, kInf, 2, 3}, -1, 2, true},
+        {{0, kInf, 2, kInf}, -1, 1, false},  // the lowest infinite id has all mass
+        {{0, kInf, 2, kInf}, -1, 3, true},
+    };
+    const RowMatrix target = RowsOfWeights(std::vector<std::vector<double>>(3, {1, 1, 1, 1}));
+    const std::vector<int32_t> parents(2, kRoot);
+    const std::vector<uint32_t> draft_rows(2, 0);
+    const std::vector<float> weights(2, 1);
+    const std::vector<double> masses(2, 1);
+    for (const Case& c : cases) {
+      RowMatrix draft({.vocab_size = kVocab, .num_rows = 1});
+      draft.Set(0, c.row);
+      std::vector<PlaceEdits> places(3);
+      places[0].forced = c.forced;
+      for (int bits = 0; bits < 16; ++bits) {
+        const bool has_side = (bits & 1) != 0;
+        const bool is_high = (bits & 2) != 0;
+        ChainCase tree((bits & 4) != 0 ? VerifyMethod::kTree : VerifyMethod::kTraversal,
+                       {c.held, 0}, {DraftKind::kOneHot, DraftKind::kSampledRest});
+        tree.task.draft.parents = parents.data();
+        tree.task.draft.draft_rows = draft_rows.data();
+        tree.task.draft_edits = true;
+        tree.task.places = places.data();
+        if (has_side) tree.task.draft.draft_weights = weights.data();
+        if (has_side) tree.task.draft.draft_masses = masses.data();
+        if ((bits & 8) != 0) tree.task.draft_filters.top_k = 2;
+        CAPTURE(bits);
+        CAPTURE(c.forced);
+        CAPTURE(c.held);
+        const FixedCoins coins{.accept = is_high ? kCoinEnd - 1 : 0};
+        const ChainResult result = RunScalar(tree.task, target.view(), draft.view(), coins);
+        // With a side channel the row is read once node 1 falls. A forced place has p = 0 for it.
+        const bool is_read = !has_side || is_high || c.forced != kNoToken;
+        const bool is_bad = !c.is_left && is_read;
+        CHECK(result.outcome.status == (is_bad ? OutcomeStatus::kBadDraftRow : OutcomeStatus::kOk));
+        CHECK(result.outcome.fault == (is_bad ? RowFault::kNoMass : RowFault::kNone));
+        CHECK(result.tokens.empty() == is_bad);
+        CHECK(RunEmulated(tree.task, target.view(), draft.view(), coins, {}) == result);
+      }
+    }
+  }
+
   // The answer is unspecified, but there is one, whatever the row has become and whenever it did.
   TEST_CASE("a draft row that changes between two siblings ends no process") {
     const std::vector<double> before = {.4, .3, .2, .1};

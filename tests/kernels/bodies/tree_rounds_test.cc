@@ -162,6 +162,7 @@ TEST_SUITE("invariance") {
       CAPTURE(options.seed);
       RoundCase round(options);
       const RoundTrees trees(&round, kBatch, options.seed);
+      seen["places forced to an id that q leaves out"] += trees.num_forced_out();
       const std::vector<std::string> expected = ScalarAnswers(round);
       for (int32_t i = 0; i < kBatch; ++i) {
         const TaskOutcome& outcome = round.outcome(i);
@@ -200,6 +201,7 @@ TEST_SUITE("invariance") {
       CHECK(seen["method " + std::to_string(method) + " status 2"] > 0);
       CHECK(seen["method " + std::to_string(method) + " side channel, status 0"] > 10);
     }
+    CHECK(seen["places forced to an id that q leaves out"] > 10);
     CHECK(seen["method 5 side channel, status 2"] + seen["method 6 side channel, status 2"] > 0);
   }
 

@@ -14,6 +14,8 @@ namespace {
 TEST_SUITE("gpu") {
   TEST_CASE("CUDA rounds: drafts that are trees") {
     OnDevice([](Comparison& comparison) {
+      int num_with_sides = 0;
+      int num_forced_out = 0;
       for (int i = 0; i < 4; ++i) {
         RoundCase::Options options{
             .vocab_size = 300, .batch = 24, .max_draft = 6, .seed = 700 + uint64_t(i)};
@@ -23,7 +25,11 @@ TEST_SUITE("gpu") {
         std::optional<RoundTrees> trees;
         CheckRound(comparison, options,
                    [&](RoundCase& round) { trees.emplace(&round, options.batch, options.seed); });
+        num_with_sides += trees->num_with_sides();
+        num_forced_out += trees->num_forced_out();
       }
+      CHECK(num_with_sides > 0);
+      CHECK(num_forced_out > 0);
     });
   }
 
