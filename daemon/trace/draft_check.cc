@@ -9,6 +9,15 @@
 #include "daemon/trace/copied_rows.h"
 
 namespace specd {
+namespace {
+
+constexpr uint64_t kMixer = 0x9e3779b97f4a7c15;  // 2^64 over the golden ratio
+
+uint64_t NumNodes(const TaskCopy& copy) {
+  return static_cast<uint64_t>(std::max(copy.task.draft.num_nodes, 0));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<DraftCheck>> DraftCheck::Create(const BackendLimits& asked) {
   BackendLimits limits = asked;
@@ -24,7 +33,15 @@ DraftCheck::DraftCheck(int32_t vocab_size, std::unique_ptr<Backend> backend)
 
 std::string DraftCheck::Take(const RoundCopy& round, TraceRound* record) {
   const size_t count = std::min(round.tasks.size(), record->tasks.size());
-  for (size_t i = 0; i < count; ++i) TakeTask(round, round.tasks[i], &record->tasks[i]);
+  Window window;
+  for (size_t i = 0; i < count; ++i) window.num_all += NumNodes(round.tasks[i]);
+  // The multiplier mixes the number, so that every N-th round comes by all tokens.
+  if (window.num_all > 0) window.first = (round.number * kMixer >> 32) % window.num_all;
+  uint64_t before = 0;
+  for (size_t i = 0; i < count; ++i) {
+    TakeTask(round, round.tasks[i], window, before, &record->tasks[i]);
+    before += NumNodes(round.tasks[i]);
+  }
   const bool is_time = evidence_.num_draws() >= warn_at_draws_;
   if (!is_time || !evidence_.IsWrongAtAnyLook()) return {};
   warn_at_draws_ = 2 * evidence_.num_draws();
@@ -32,7 +49,8 @@ std::string DraftCheck::Take(const RoundCopy& round, TraceRound* record) {
                      evidence_.Sentence(), evidence_.num_draws(), evidence_.log_evidence());
 }
 
-void DraftCheck::TakeTask(const RoundCopy& round, const TaskCopy& copy, TraceTask* record) {
+void DraftCheck::TakeTask(const RoundCopy& round, const TaskCopy& copy, const Window& window,
+                          uint64_t before, TraceTask* record) {
   const Task& task = copy.task;
   const Draft& draft = task.draft;
   const bool has_drafts = draft.tokens != nullptr && draft.draft_rows != nullptr;
@@ -46,7 +64,8 @@ void DraftCheck::TakeTask(const RoundCopy& round, const TaskCopy& copy, TraceTas
       continue;
     }
     if (KindOf(draft, node) != DraftKind::kSampled) continue;
-    if (PlaceOf(draft, node) < num_read) TakeNode(round, copy, node, record);
+    const bool is_asked = window.Has(before + static_cast<uint64_t>(node));
+    if (is_asked && PlaceOf(draft, node) < num_read) TakeNode(round, copy, node, record);
   }
 }
 

@@ -24,8 +24,6 @@ constexpr double kMixed = .02;
 constexpr double kLeastShare = .01;
 // The likeliest way is named if it is likelier by this factor (ln 1000).
 constexpr double kLogNamed = 6.9;
-// Fewer draws prove nothing by a figure whose distribution is only nearly normal.
-constexpr uint64_t kNormalMin = 100;
 
 bool HasFilters(const Filters& filters) {
   const Filters none;
@@ -66,8 +64,6 @@ void TakeOut(std::span<const TokenId> ids, float* row, size_t size) {
 }
 
 }  // namespace
-
-double ZSum::z() const { return variance > 0 ? difference / std::sqrt(variance) : 0; }
 
 std::span<const double> DrawEvidence::Temperatures() { return kTemperatures; }
 
@@ -168,14 +164,18 @@ void DrawEvidence::AddRatio(size_t way, double q_of_way, double q) {
 void DrawEvidence::AddFigures(TokenId id) {
   double mean = 0;
   double square = 0;
+  double least = 0;
+  double most = -std::numeric_limits<double>::infinity();
   for (const float x : Row(0)) {
     if (x <= 0) continue;
     const double log = std::log(static_cast<double>(x));
+    least = std::min(least, log);
+    most = std::max(most, log);
     mean += static_cast<double>(x) * log;
     square += static_cast<double>(x) * log * log;
   }
   log_q_.Add(std::log(static_cast<double>(Row(0)[static_cast<size_t>(id)])), mean,
-             square - mean * mean);
+             square - mean * mean, std::max(mean - least, most - mean));
 }
 
 // Ids that were not drafted before have less of q than was declared, by the share of them that came
@@ -227,10 +227,7 @@ bool DrawEvidence::IsWrongAtAnyLook() const {
   return HasImpossible() || log_evidence() > kLogEvidence4Sigma;
 }
 
-bool DrawEvidence::IsWrong() const {
-  const bool is_far = log_q_.count >= kNormalMin && std::abs(log_q_.z()) > 4;
-  return is_far || IsWrongAtAnyLook();
-}
+bool DrawEvidence::IsWrong() const { return std::abs(log_q_.z()) > 4 || IsWrongAtAnyLook(); }
 
 std::optional<DrawWay> DrawEvidence::Best() const {
   const auto best = std::max_element(logs_.begin(), logs_.end());

@@ -5,14 +5,16 @@
 // has a likelihood ratio to the declared q. If the declared q is right, the expectation of each
 // ratio is 1 after any number of draws, however heavy its tail is. The mean of the ratios is
 // therefore above c with a probability of at most 1 / c (Ville's inequality), at any number of
-// looks and for all ways together. Two figures with known variances complete it. One thread.
+// looks and for all ways together. A sum with a known variance completes it. One thread.
 //
 //   DrawEvidence test(vocab_size);
 //   test.Add({.id = x, .scale = scale, .filters = filters}, read_row);
 //   if (test.log_evidence() > kLogEvidence4Sigma) Warn(test.Sentence());
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -28,18 +30,29 @@ namespace specd {
 // ln(1 / P(|Z| > 4)) of a standard normal Z.
 inline constexpr double kLogEvidence4Sigma = 9.67;
 
+// A sum's distance from its expectation in standard errors. One term differs from its expectation
+// by at most `largest`. Few rare terms make a sum that is far from normal: the distance is less by
+// what Bernstein's inequality asks for them, so that 4 is as rare as for a normal sum.
+inline double BernsteinZ(double difference, double variance, double largest) {
+  const double scale = variance + largest * std::abs(difference) / 3;
+  return scale > 0 ? difference / std::sqrt(scale) : 0;
+}
+
 // The sum of x - E(x) over draws, and of the variances.
 struct ZSum {
   uint64_t count = 0;
   double difference = 0;
   double variance = 0;
+  double largest = 0;
 
-  void Add(double x, double mean, double var) {
+  // `most`: |x - E(x)| is never larger, for any x that may come.
+  void Add(double x, double mean, double var, double most) {
     ++count;
     difference += x - mean;
     variance += var > 0 ? var : 0;
+    largest = std::max(largest, most);
   }
-  double z() const;
+  double z() const { return BernsteinZ(difference, variance, largest); }
 };
 
 // A way to draw. `value` is a temperature relative to the declared one, or the filter's number.

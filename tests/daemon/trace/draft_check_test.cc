@@ -75,6 +75,41 @@ TEST_SUITE("unit") {
     }
   }
 
+  // A round of 12 draft tokens whose target rows are the draft rows, so that all stand.
+  TEST_CASE("check_drafts looks at 8 draft tokens of a round at most, and by turns at all") {
+    TracedSession traced({.trace_options = "level=rows,check_drafts=1"});
+    std::vector<SequenceHandle> sequences;
+    for (int i = 0; i < 4; ++i) sequences.push_back(traced.Open("s" + std::to_string(i)));
+    for (int round = 0; round < 60; ++round) {
+      traced.FillRows(static_cast<uint64_t>(round) + 1);
+      std::copy_n(traced.DraftRow(0), 3 * kVocab, traced.TargetRow(0));
+      std::vector<DraftOf> drafts;
+      for (const SequenceHandle sequence : sequences) {
+        drafts.push_back(TracedSession::Sampled(sequence));
+      }
+      traced.Round(drafts);
+    }
+    traced.Finish();
+    const ReadTraceResult trace = traced.Read();
+    REQUIRE(trace.rounds.size() == 60);
+    std::vector<int> num_looks(12);
+    for (const TraceRound& round : trace.rounds) {
+      size_t num_of_round = 0;
+      REQUIRE(round.tasks.size() == 4);
+      for (size_t s = 0; s < 4; ++s) {
+        const auto& decisions = round.tasks[s].decisions;
+        for (size_t place = 0; place < std::min<size_t>(decisions.size(), 3); ++place) {
+          const int is_looked_at = decisions[place].overlap >= 0 ? 1 : 0;
+          num_looks[3 * s + place] += is_looked_at;
+          num_of_round += static_cast<size_t>(is_looked_at);
+        }
+      }
+      CHECK(num_of_round == DraftCheck::kDraftsMax);
+    }
+    // 40 of 60 are expected, with an error of 3.7 if rounds are mixed.
+    for (const int count : num_looks) CHECK(count > 20);
+  }
+
   TEST_CASE("check_drafts writes the sum of min(p, q) and p of q's best id into its rounds") {
     TracedSession traced({.trace_options = "level=rows,check_drafts=2"});
     RunEngine(1, 40, &traced);

@@ -75,6 +75,12 @@ class Engine {
     params.ignore_eos = true;
     params.has_seed = true;
     params.seed = kind_.seed * 1000 + static_cast<uint64_t>(s);
+    const auto own = [s](const std::vector<double>& values, auto* value) {
+      if (!values.empty()) *value = values[static_cast<size_t>(s) % values.size()];
+    };
+    own(kind_.temperatures, &params.temperature);
+    own(kind_.draft_temperatures, &params.draft.temperature);
+    declared_.push_back(params.draft);
     const Ids prompt = {s + 1, 2 * s + 1};
     const auto info = verifier_->Open(params, {.prompt = prompt, .outputs = {}});
     SPECD_CHECK(info.ok());
@@ -100,9 +106,11 @@ class Engine {
     std::iota(order.begin(), order.end(), size_t{0});
     std::shuffle(order.begin(), order.end(), random);
     std::normal_distribution<double> normal;
+    const double boost = kind_.certain_boost > 0 && random() % 2 == 0 ? kind_.certain_boost : 0;
     for (size_t rank = 0; rank < order.size(); ++rank) {
       const size_t id = order[rank];
-      const double z = -kind_.sharpness * std::log(double(rank + 1)) + .3 * normal(random);
+      const double z = (rank == 0 ? boost : 0) - kind_.sharpness * std::log(double(rank + 1)) +
+                       .3 * normal(random);
       target_[target * Vocab() + id] = static_cast<float>(z);
       const bool is_left_out = kind_.has_narrow_rows && id >= 64;
       const double y = kind_.draft_factor * (z + kind_.noise * normal(random));
@@ -111,8 +119,8 @@ class Engine {
   }
 
   // What the drafter draws from: its row as it reads it.
-  Row Weights(const float* row) const {
-    const DraftParams& declared = kind_.params.draft;
+  Row Weights(int32_t s, const float* row) const {
+    const DraftParams& declared = declared_[size_t(s)];
     const double t = kind_.drawn_temperature > 0 ? kind_.drawn_temperature : declared.temperature;
     const auto top_k = kind_.drawn_top_k >= 0 ? int64_t{kind_.drawn_top_k} : declared.top_k;
     const double top_p = kind_.drawn_top_p >= 0 ? kind_.drawn_top_p : declared.top_p;
@@ -165,11 +173,15 @@ class Engine {
     return own;
   }
 
-  TokenId Draw(const float* row, double coin) const {
-    if (kind_.draws_best || !kind_.is_drawn) {
-      return static_cast<TokenId>(std::max_element(row, row + Vocab()) - row);
-    }
-    const Row weights = Weights(row);
+  TokenId Best(const float* row) const {
+    return static_cast<TokenId>(std::max_element(row, row + Vocab()) - row);
+  }
+
+  // `without`: an id that a sibling has taken.
+  TokenId Draw(int32_t s, const float* row, double coin, TokenId without = kNoToken) const {
+    if (kind_.draws_best || !kind_.is_drawn) return Best(row);
+    Row weights = Weights(s, row);
+    if (without != kNoToken) weights[size_t(without)] = 0;
     double left = coin * std::accumulate(weights.begin(), weights.end(), 0.0);
     TokenId last = 0;
     for (size_t id = 0; id < weights.size(); ++id) {
@@ -200,7 +212,7 @@ class Engine {
       if (place == last) break;
       drafts.draft_rows.push_back(
           Named(s, place, kind_.draft_shift, kind_.draft_rotation, last - 1));
-      const TokenId token = Draw(&draft_[row * Vocab()], Coin(s, place));
+      const TokenId token = Draw(s, &draft_[row * Vocab()], Coin(s, place));
       drafts.tokens.push_back(token);
       drafts.kinds.push_back(kind_.is_drawn ? DraftKind::kSampled : DraftKind::kOneHot);
       tokens.push_back(token);
@@ -208,7 +220,7 @@ class Engine {
     return drafts;
   }
 
-  // Two siblings at each of three places: with replacement.
+  // Two siblings at each of three places: with replacement, or the best id and one of the rest.
   Drafts MakeTree(int32_t s) {
     Drafts drafts;
     std::vector<Ids> texts = {texts_[size_t(s)]};
@@ -219,10 +231,15 @@ class Engine {
       FillMask(row, &drafts);
       for (int32_t sibling = 0; sibling < 2 && int32_t(drafts.tokens.size()) < places_ - 1;
            ++sibling) {
-        const TokenId token = Draw(&draft_[row * Vocab()], Coin(s, place));
+        const float* const q = &draft_[row * Vocab()];
+        const bool is_best = kind_.has_mixed_siblings && sibling == 0;
+        const TokenId taken = kind_.has_mixed_siblings ? Best(q) : kNoToken;
+        const TokenId token = is_best ? taken : Draw(s, q, Coin(s, place), taken);
         drafts.tokens.push_back(token);
         drafts.parents.push_back(place - 1);
-        drafts.kinds.push_back(DraftKind::kSampled);
+        drafts.kinds.push_back(is_best                    ? DraftKind::kOneHot
+                               : kind_.has_mixed_siblings ? DraftKind::kSampledRest
+                                                          : DraftKind::kSampled);
         drafts.draft_rows.push_back(static_cast<uint32_t>(row));
         texts.push_back(texts[size_t(place)]);
         texts.back().push_back(token);
@@ -232,9 +249,15 @@ class Engine {
   }
 
   void FillMask(size_t row, Drafts* drafts) {
-    if (!kind_.has_masks) return;
+    if (!kind_.has_masks && !kind_.has_forced_places) return;
+    const bool is_forced = kind_.has_forced_places && random_() % 3 == 0;
+    // Mostly the id that the target has as its best one.
+    const auto forced = static_cast<uint32_t>(random_() % 8 == 0 ? random_() % Vocab()
+                                                                 : Best(&target_[row * Vocab()]));
     for (size_t w = 0; w < MaskWords(); ++w) {
-      mask_[row * MaskWords() + w] = static_cast<uint32_t>(random_() | random_()) | 1u;
+      uint32_t word = kind_.has_masks ? static_cast<uint32_t>(random_() | random_()) | 1u : ~0u;
+      if (is_forced) word = forced / 32 == w ? 1u << forced % 32 : 0;
+      mask_[row * MaskWords() + w] = word;
     }
     drafts->mask_rows.push_back(static_cast<int32_t>(row));
   }
@@ -254,7 +277,7 @@ class Engine {
       input.draft.kinds = drafts[s].kinds.data();
       input.draft.target_rows = drafts[s].target_rows.data();
       input.draft.draft_rows = drafts[s].draft_rows.data();
-      if (kind_.has_masks) input.mask_rows = drafts[s].mask_rows.data();
+      if (!drafts[s].mask_rows.empty()) input.mask_rows = drafts[s].mask_rows.data();
       inputs.push_back(input);
     }
     std::vector<SequenceResult> results(inputs.size());
@@ -279,6 +302,7 @@ class Engine {
   std::vector<uint32_t> mask_;
   std::vector<SequenceHandle> handles_;
   std::vector<uint64_t> seeds_;
+  std::vector<DraftParams> declared_;
   std::vector<Ids> texts_;
   double shared_ = 0;
   double coins_of_round_[8] = {};

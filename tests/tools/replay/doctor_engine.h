@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "speculative/params/params.h"
 
@@ -21,8 +22,13 @@ struct EngineKind {
   double draft_factor = 1;  // of the drafter's logits: it is sharper or flatter than the target
   bool is_drawn = true;     // else the drafts are the best ids of q, declared as one-hot
   bool is_tree = false;     // two drawn siblings at each place
+  bool has_mixed_siblings = false;  // with is_tree: the best id and one drawn from the rest
   bool has_masks = false;
-  bool has_narrow_rows = false;  // ids from 64 on are -inf in the draft rows
+  bool has_narrow_rows = false;      // ids from 64 on are -inf in the draft rows
+  double certain_boost = 0;          // of the best id's logit at half of the places, in both models
+  bool has_forced_places = false;    // a mask leaves one id at a third of the places
+  std::vector<double> temperatures;  // of the sequences in turn; empty: that of params
+  std::vector<double> draft_temperatures;
   // ---- how it draws, if it does not draw as it declares
   double drawn_temperature = 0;  // 0: as declared
   int32_t drawn_top_k = -1;      // -1: as declared

@@ -2,9 +2,9 @@
 // what the engine or the drafter should do otherwise.
 //
 // A finding that is a fault is further from a right recording than four standard errors, or than
-// the odds of that (DrawEvidence). There are some fifteen such figures, so that one of a thousand
-// right recordings has a false one. Groups (places, sequences, times) are shown with their errors
-// and raise no finding, because there are many of them. One thread.
+// the odds of that (DrawEvidence, AboveOne). README says what bounds false ones. Groups (places,
+// sequences, times) are shown with their errors and raise no finding, because there are many of
+// them. One thread.
 //
 //   Doctor doctor(&backend, text, filter);
 //   while (...) doctor.Take(item, rows);

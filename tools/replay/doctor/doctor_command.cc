@@ -178,8 +178,8 @@ std::vector<Figure> FiguresOf(const Doctor& doctor) {
   const auto add_mean = [&figures](std::string_view name, const MeanSum& sum,
                                    std::optional<double> expected) {
     if (sum.count == 0) return;
-    figures.push_back({std::string(name), sum.mean(), sum.error(), sum.count, expected,
-                       expected ? std::optional(sum.GuardedZ(*expected)) : std::nullopt});
+    figures.push_back(
+        {std::string(name), sum.mean(), sum.error(), sum.count, expected, std::nullopt});
   };
   const auto add_acceptance = [&figures](std::string_view name, const AcceptanceSum& sum) {
     if (sum.num_known == 0) return;
@@ -198,7 +198,7 @@ std::vector<Figure> FiguresOf(const Doctor& doctor) {
   add_acceptance("accepted, by the method", doctor.all());
   add_acceptance("accepted, by recorded sums of min(p, q)", doctor.overlaps());
   add_mean("p/q at drafts, q whole", rounds.whole_ratio(), 1);
-  add_mean("1/residual mass", rounds.residuals(), 1);
+  add_mean("1/residual mass, at most 1", rounds.residuals(), std::nullopt);
   const RowTests* const rows = doctor.row_tests();
   if (rows == nullptr) return figures;
   add_acceptance("accepted, by the sum of min(p, q)", rows->accepted());
@@ -210,11 +210,10 @@ std::vector<Figure> FiguresOf(const Doctor& doctor) {
   for (size_t which = 0; which < kNumCoinRepeats; ++which) {
     add_z(kRepeats[which], rows->repeats(static_cast<CoinRepeat>(which)));
   }
-  constexpr std::string_view kOthers[] = {
-      "gain by p of the place before", "gain by p of the place after",
-      "gain by p of the sequence before", "gain by p of the sequence after"};
-  for (size_t which = 0; which < kNumOtherRows; ++which) {
-    add_mean(kOthers[which], rows->others(static_cast<OtherRow>(which)), std::nullopt);
+  constexpr std::string_view kSwaps[] = {"gain by swapped target rows, places",
+                                         "gain by swapped target rows, sequences"};
+  for (size_t which = 0; which < kNumNeighbours; ++which) {
+    add_mean(kSwaps[which], rows->swaps(static_cast<Neighbours>(which)).overlap, std::nullopt);
   }
   add_mean("the sum of min(p, q): a drawn draft", rows->overlap(), std::nullopt);
   add_mean("p of q's best id: an argmax draft", rows->best(), std::nullopt);

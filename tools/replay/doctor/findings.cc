@@ -26,6 +26,12 @@ bool IsFar(const ZSum& sum) { return sum.count >= kCountMin && std::abs(sum.z())
 bool IsFar(const AcceptanceSum& sum) {
   return sum.num_known >= kCountMin && std::abs(sum.z()) > kSigmas;
 }
+// A sharp q overlaps any sharp p better than a flat one, and rows of unlike sequences may be unlike
+// in both. Their best ids have no part in that, so that both figures have to be far.
+bool IsSwapped(const SwapSum& sum) {
+  return sum.overlap.count >= kCountMin / 2 && sum.overlap.mean() >= kGainMin &&
+         sum.overlap.SymmetricZ() > kSigmas && sum.agreement.SymmetricZ() > kSigmas;
+}
 bool IsGain(const MeanSum& gain) {
   return gain.count >= kCountMin && gain.mean() > kGainMin && gain.z(0) > kSigmas;
 }
@@ -39,7 +45,7 @@ class Writer {
     if (rows_ != nullptr) {
       FindRepeats(kOneCoin);
       FindDraws();
-      FindOtherRows();
+      FindSwappedRows();
       FindRepeats(0);
     }
     FindCoins();
@@ -79,31 +85,33 @@ class Writer {
   }
 
   // If the drafts are not those of their rows, q is the wrong one of the pair.
-  void FindOtherRows() {
-    static constexpr std::array<std::string_view, kNumOtherRows> kSentences = {
-        "q fits the target row of the place before better than its own: target_rows look shifted "
-        "by one; name for place i the row after i draft tokens",
-        "q fits the target row of the place after better than its own: target_rows look shifted "
-        "by one; name for place i the row after i draft tokens",
-        "q fits the target rows of the sequence before in the round better than its own: each "
-        "sequence has the target rows of the sequence after it; name for each sequence its own",
-        "q fits the target rows of the sequence after in the round better than its own: each "
-        "sequence has the target rows of the sequence before it; name for each sequence its own"};
+  void FindSwappedRows() {
     if (Has("draft_rows")) return;
-    size_t best = kNumOtherRows;
-    double most = 0;
-    for (size_t which = 0; which < kNumOtherRows; ++which) {
-      const MeanSum& gain = rows_->others(static_cast<OtherRow>(which));
-      if (gain.count < kCountMin / 2 || gain.mean() < kGainMin || gain.z(0) < kSigmas) continue;
-      if (gain.mean() <= most) continue;
-      best = which;
-      most = gain.mean();
-    }
-    if (best == kNumOtherRows) return;
+    const SwapSum& places = rows_->swaps(Neighbours::kPlaces);
+    const SwapSum& sequences = rows_->swaps(Neighbours::kSequences);
+    const bool by_places = IsSwapped(places);
+    const bool by_sequences = IsSwapped(sequences);
+    if (!by_places && !by_sequences) return;
+    const bool is_place =
+        by_places && (!by_sequences || places.overlap.mean() > sequences.overlap.mean());
+    const SwapSum& sum = is_place ? places : sequences;
+    const bool is_before = sum.num_before >= sum.num_after;
+    const std::string_view fit = is_before ? "before" : "after";
+    const std::string what =
+        is_place ? fmt::format(
+                       "q fits the target row of the place {} better than its own: "
+                       "target_rows look shifted by one; name for place i the row after i "
+                       "draft tokens",
+                       fit)
+                 : fmt::format(
+                       "q fits the target rows of the sequence {} in the round better than "
+                       "its own: each sequence has the target rows of the sequence {} it; "
+                       "name for each sequence its own",
+                       fit, is_before ? "after" : "before");
     Fault("target_rows",
-          fmt::format("{} (the sum of min(p, q) would be larger by {} over {} rounds)",
-                      kSentences[best], Plus(rows_->others(static_cast<OtherRow>(best))),
-                      rows_->others(static_cast<OtherRow>(best)).count));
+          fmt::format("{} (with swapped target rows the sum of min(p, q) would be larger by {} "
+                      "over {} rounds)",
+                      what, Plus(sum.overlap), sum.overlap.count));
   }
 
   // A wrong q makes the ranks of the drafts uneven, which correlates them a little.
@@ -114,7 +122,8 @@ class Writer {
         "with which specd accepts"};
     for (size_t which = 0; which < kNumCoinRepeats; ++which) {
       const ZSum& sum = rows_->repeats(static_cast<CoinRepeat>(which));
-      const double correlation = sum.z() / std::sqrt(static_cast<double>(sum.count) + 1e-9);
+      const double scale = std::sqrt(sum.variance * static_cast<double>(sum.count));
+      const double correlation = scale > 0 ? sum.difference / scale : 0;
       if (!IsFar(sum) || std::abs(correlation) < least_correlation) continue;
       Fault("draft_coins",
             fmt::format("the drafter's coins are not independent of those {}: draw each draft "
@@ -145,23 +154,29 @@ class Writer {
                       rows.rate(), rows.expected_rate(), rows.error()));
   }
 
+  // With rows, DrawEvidence says more of q, so that this is no fault.
   void FindRatio() {
     const RoundTests& tests = doctor_.round_tests();
     const bool has_rows = rows_ != nullptr && rows_->draws().num_draws() > 0;
     if (!findings_.empty() || (has_rows && !tests.IsWrong())) return;
-    const std::string figures = fmt::format(
-        "the mean of p/q at the drafts is {} and of 1/residual mass {}, and both are 1 "
-        "if q is right",
-        Plus(tests.ratio()), Plus(tests.residuals()));
-    if (tests.IsWrong()) {
+    const std::string figures =
+        fmt::format("the mean of p/q at the drafts is {} and of 1/residual mass {}",
+                    Plus(tests.ratio()), Plus(tests.residuals()));
+    if (tests.IsWrong() && has_rows) {
+      Advise("draft_ratio",
+             fmt::format("{}, and neither is above 1 if q is right: compare draft_temperature, the "
+                         "draft filters and draft_rows",
+                         figures));
+    } else if (tests.IsWrong()) {
       Fault("draft_ratio",
-            fmt::format("{}: the drafts were not drawn from the declared q{}", figures,
-                        has_rows ? "; compare draft_temperature, the draft filters and draft_rows"
-                                 : "; record with level=rows to have the cause named"));
+            fmt::format("{}, and neither is above 1 if q is right: the drafts were not drawn from "
+                        "the declared q; record with level=rows to have the cause named",
+                        figures));
     } else if (tests.IsSuspect()) {
       Advise("draft_ratio",
-             fmt::format("{}: the drafts were not drawn from the declared q, or its rows leave ids "
-                         "out with -inf; record with level=rows to have it told",
+             fmt::format("{}: either the drafts were not drawn from the declared q, or its rows "
+                         "leave ids out with -inf, or p/q is large at rare ids that did not come "
+                         "up; record with level=rows to have it told",
                          figures));
     }
   }

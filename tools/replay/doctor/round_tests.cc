@@ -1,5 +1,7 @@
 #include "tools/replay/doctor/round_tests.h"
 
+#include <algorithm>
+
 namespace specd::replay {
 
 void RoundTests::Take(const TraceTask& task, const std::vector<JudgedDraft>& judged,
@@ -7,14 +9,16 @@ void RoundTests::Take(const TraceTask& task, const std::vector<JudgedDraft>& jud
   for (const JudgedDraft& draft : judged) {
     if (draft.share && draft.coin) passed_.Add(draft.passes, *draft.share);
     if (!draft.is_drawn || !draft.p || !draft.q || *draft.q <= 0) continue;
-    ratio_.Add(*draft.p / *draft.q);
-    if (is_whole) whole_ratio_.Add(*draft.p / *draft.q);
+    const double ratio = *draft.p / *draft.q;
+    ratio_.Add(ratio);
+    ratio_above_.Add(ratio);
+    if (is_whole) whole_ratio_.Add(ratio);
     if (task.method != VerifyMethod::kToken) continue;
-    if (draft.stands) {
-      residuals_.Add(0);
-    } else if (draft.residual_mass && *draft.residual_mass > 0) {
-      residuals_.Add(1 / *draft.residual_mass);
-    }
+    const bool has_residual = draft.residual_mass && *draft.residual_mass > 0;
+    if (!draft.stands && !has_residual) continue;
+    const double residual = draft.stands ? 0 : 1 / *draft.residual_mass;
+    residuals_.Add(residual);
+    residuals_above_.Add(residual);
   }
 }
 
@@ -22,11 +26,9 @@ bool RoundTests::IsSuspect() const {
   return whole_ratio_.count >= kCountMin && whole_ratio_.GuardedZ(1) < -kSigmas;
 }
 
-// If q is right and leaves ids out, the residuals are as if it did not, so they do not lean.
 bool RoundTests::IsWrong() const {
-  const double residuals = residuals_.count >= kCountMin ? residuals_.GuardedZ(1) : 0;
-  const bool is_large = ratio_.count >= kCountMin && ratio_.z(1) > kSigmas;
-  return is_large || std::abs(residuals) > kSigmas || (IsSuspect() && std::abs(residuals) > 2.5);
+  return std::max(ratio_above_.log_evidence(), residuals_above_.log_evidence()) >
+         kLogEvidence4Sigma;
 }
 
 }  // namespace specd::replay

@@ -19,12 +19,13 @@ class RoundTests {
   // p / q at drawn ids: 1 if q is right and whole, and less if it is right and leaves ids out.
   const MeanSum& ratio() const { return ratio_; }
   const MeanSum& whole_ratio() const { return whole_ratio_; }
-  // `token`: 1 / (the residual's mass) after a rejection, else 0. The mean is 1 if q is right.
+  // `token`: 1 / (the residual's mass) after a rejection, else 0. If q is right, the mean is at
+  // most 1: nearly 1 where rejections come up, and 0 where p and q are so near that none does.
   const MeanSum& residuals() const { return residuals_; }
-  // The drafts were not drawn from the declared q.
+  // One of the two means is above 1: the drafts were not drawn from the declared q.
   bool IsWrong() const;
-  // p / q is too small at the drafts. Either they were not drawn from q, or q leaves ids out in a
-  // way that no decision says, such as -inf in rows of all ids.
+  // p / q is small at the drafts. Either they were not drawn from q, or q leaves ids out in a way
+  // that no decision says, such as -inf in rows of all ids, or its large values did not come up.
   bool IsSuspect() const;
 
  private:
@@ -32,6 +33,8 @@ class RoundTests {
   MeanSum ratio_;
   MeanSum whole_ratio_;
   MeanSum residuals_;
+  AboveOne ratio_above_;
+  AboveOne residuals_above_;
 };
 
 }  // namespace specd::replay

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/sequence_book.h"
@@ -15,21 +16,26 @@ double Overlap(std::span<const float> p, std::span<const float> q) {
   return sum;
 }
 
+size_t BestId(std::span<const float> row) {
+  return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
+}
+
 uint64_t Key(size_t row, int32_t place) { return row * 4096 + static_cast<uint64_t>(place); }
 
 }  // namespace
 
 absl::Status RowTests::Begin(const RoundRebuilder& rebuilder) {
   ranks_.clear();
-  others_of_round_ = {};
-  num_others_of_round_ = {};
+  swaps_of_round_ = {};
   return round_.Read(rebuilder, &rows_);
 }
 
 void RowTests::EndRound() {
-  for (size_t which = 0; which < kNumOtherRows; ++which) {
-    const uint64_t count = num_others_of_round_[which];
-    if (count > 0) others_[which].Add(others_of_round_[which] / static_cast<double>(count));
+  for (size_t which = 0; which < kNumNeighbours; ++which) {
+    const RoundSwap& sum = swaps_of_round_[which];
+    if (sum.count == 0) continue;
+    swaps_[which].overlap.Add(sum.overlap / static_cast<double>(sum.count));
+    swaps_[which].agreement.Add(sum.agreement / static_cast<double>(sum.count));
   }
 }
 
@@ -54,7 +60,8 @@ absl::StatusOr<std::vector<double>> RowTests::Take(const RoundRebuilder& rebuild
     if (p.empty()) continue;
     AddPair(p, q, draft.id);
     AddTemperatures(p);
-    AddOthers(i, draft.place);
+    AddSwap(Neighbours::kPlaces, i, draft.place, i, draft.place + 1);
+    AddSwap(Neighbours::kSequences, i, draft.place, i + 1, draft.place);
     overlaps[k] = Overlap(p, q);
     if (record.method == VerifyMethod::kToken)
       accepted_.Add(draft.stands, std::min(overlaps[k], 1.0));
@@ -115,7 +122,7 @@ void RowTests::AddPair(std::span<const float> p, std::span<const float> q, Token
   double square = 0;
   double outside = 0;
   double rest = 0;
-  const auto best = static_cast<size_t>(std::max_element(q.begin(), q.end()) - q.begin());
+  const auto best = BestId(q);
   const double left = 1 - static_cast<double>(q[best]);
   for (size_t v = 0; v < p.size(); ++v) {
     const auto pv = static_cast<double>(p[v]);
@@ -129,7 +136,7 @@ void RowTests::AddPair(std::span<const float> p, std::span<const float> q, Token
   const auto x = static_cast<size_t>(id);
   if (q[x] > 0) {
     const double share = std::min(static_cast<double>(p[x]) / static_cast<double>(q[x]), 1.0);
-    shares_.Add(share, overlap, square - overlap * overlap);
+    shares_.Add(share, overlap, square - overlap * overlap, 1);
   }
   const auto p_best = static_cast<double>(p[best]);
   overlap_.Add(overlap);
@@ -145,7 +152,7 @@ void RowTests::AddTemperatures(std::span<const float> p) {
   const std::span<const float> q = draws_.q();
   const double overlap = Overlap(p, q);
   // ln of a temperature's q is that of q, divided by it, less a constant that one id shows.
-  const auto best = static_cast<size_t>(std::max_element(q.begin(), q.end()) - q.begin());
+  const auto best = BestId(q);
   double mass = 0;
   double log_sum = 0;
   for (size_t v = 0; v < q.size(); ++v) {
@@ -165,18 +172,30 @@ void RowTests::AddTemperatures(std::span<const float> p) {
   }
 }
 
-void RowTests::AddOthers(size_t i, int32_t place) {
-  const auto task = static_cast<int64_t>(i);
-  const std::span<const float> q = round_.Q(task, place);
-  const double own = Overlap(round_.P(task, place), q);
-  const std::array<std::span<const float>, kNumOtherRows> others = {
-      round_.P(task, place - 1), round_.P(task, place + 1), round_.P(task - 1, place),
-      round_.P(task + 1, place)};
-  for (size_t which = 0; which < kNumOtherRows; ++which) {
-    if (others[which].empty()) continue;
-    others_of_round_[which] += Overlap(others[which], q) - own;
-    ++num_others_of_round_[which];
-  }
+void RowTests::AddSwap(Neighbours which, size_t i, int32_t place, size_t other,
+                       int32_t other_place) {
+  const auto rows = [this](size_t task, int32_t at) {
+    return std::pair(round_.P(static_cast<int64_t>(task), at),
+                     round_.Q(static_cast<int64_t>(task), at));
+  };
+  const auto first = rows(i, place);
+  const auto second = rows(other, other_place);
+  if (second.first.empty() || second.second.empty()) return;
+  RoundSwap& sum = swaps_of_round_[static_cast<size_t>(which)];
+  ++sum.count;
+  sum.overlap += (Overlap(first.first, second.second) + Overlap(second.first, first.second) -
+                  Overlap(first.first, first.second) - Overlap(second.first, second.second)) /
+                 2;
+  const size_t p_first = BestId(first.first);
+  const size_t q_first = BestId(first.second);
+  const size_t p_second = BestId(second.first);
+  const size_t q_second = BestId(second.second);
+  const double num_own = (p_first == q_first ? 1 : 0) + (p_second == q_second ? 1 : 0);
+  const double num_swapped = (p_first == q_second ? 1 : 0) + (p_second == q_first ? 1 : 0);
+  sum.agreement += num_swapped - num_own;
+  SwapSum& all = swaps_[static_cast<size_t>(which)];
+  all.num_before += p_first == q_second ? 1 : 0;
+  all.num_after += p_second == q_first ? 1 : 0;
 }
 
 void RowTests::AddRepeats(size_t i, size_t sequence, const JudgedDraft& draft) {
@@ -193,8 +212,8 @@ void RowTests::AddRepeats(size_t i, size_t sequence, const JudgedDraft& draft) {
   rank.variance = (1 - cubes) / 12;
   // The mean of the product is 0 given the earlier one, whose square scales its variance.
   const auto add = [&](CoinRepeat which, double earlier) {
-    repeats_[static_cast<size_t>(which)].Add(rank.middle * earlier, 0,
-                                             rank.variance * earlier * earlier);
+    repeats_[static_cast<size_t>(which)].Add(
+        rank.middle * earlier, 0, rank.variance * earlier * earlier, .5 * std::abs(earlier));
   };
   const auto find = [](const auto& ranks, uint64_t key) {
     const auto found = ranks.find(key);

@@ -18,9 +18,21 @@
 
 namespace specd::replay {
 
-// Another row that p might be of. The order is that of kOtherRowNames.
-enum class OtherRow : uint32_t { kPlaceBefore, kPlaceAfter, kSequenceBefore, kSequenceAfter };
-inline constexpr size_t kNumOtherRows = 4;
+// Two places whose target rows may have been taken for each other's: places in a row of a draft, or
+// the same place of sequences in a row of a round.
+enum class Neighbours : uint32_t { kPlaces, kSequences };
+inline constexpr size_t kNumNeighbours = 2;
+
+// What the drafts of two places would gain if they had each other's target rows. The same p and the
+// same q are on both sides of the difference, so that flat rows gain nothing by being flat. One
+// number for each round.
+struct SwapSum {
+  MeanSum overlap;    // of the sum of min(p, q), for each place
+  MeanSum agreement;  // of places where p and q have the same best id, which no temperature moves
+  // The second place's q has the best id of the first place's p, and the other way round.
+  uint64_t num_before = 0;
+  uint64_t num_after = 0;
+};
 
 // The uses of a coin that may repeat: at the place before, for the sequence before in the round, in
 // the round before, and as the ACCEPT coin.
@@ -56,8 +68,7 @@ class RowTests {
   // `token`: what stood, against the sum of min(p, q).
   const AcceptanceSum& accepted() const { return accepted_; }
   const ZSum& repeats(CoinRepeat which) const { return repeats_[static_cast<size_t>(which)]; }
-  // The sum of min(p', q) less that of min(p, q), p' being the other row; one sum for each round.
-  const MeanSum& others(OtherRow which) const { return others_[static_cast<size_t>(which)]; }
+  const SwapSum& swaps(Neighbours which) const { return swaps_[static_cast<size_t>(which)]; }
 
   const MeanSum& overlap() const { return overlap_; }
   const MeanSum& best() const { return best_; }    // p of q's best id
@@ -79,7 +90,7 @@ class RowTests {
                        TokenId id, std::span<const TokenId> without);
   void AddPair(std::span<const float> p, std::span<const float> q, TokenId id);
   void AddTemperatures(std::span<const float> p);
-  void AddOthers(size_t i, int32_t place);
+  void AddSwap(Neighbours which, size_t i, int32_t place, size_t other, int32_t other_place);
   void AddRepeats(size_t i, size_t sequence, const JudgedDraft& draft);
   absl::Status TakeTree(const RoundRebuilder& rebuilder, size_t i, const TraceTask& record);
 
@@ -89,9 +100,13 @@ class RowTests {
   ZSum shares_;
   AcceptanceSum accepted_;
   std::array<ZSum, kNumCoinRepeats> repeats_;
-  std::array<MeanSum, kNumOtherRows> others_;
-  std::array<double, kNumOtherRows> others_of_round_ = {};
-  std::array<uint64_t, kNumOtherRows> num_others_of_round_ = {};
+  struct RoundSwap {
+    double overlap = 0;
+    double agreement = 0;
+    uint64_t count = 0;
+  };
+  std::array<SwapSum, kNumNeighbours> swaps_;
+  std::array<RoundSwap, kNumNeighbours> swaps_of_round_;
   MeanSum overlap_, best_, mixed_, best_gain_, mixed_gain_, outside_;
   std::vector<MeanSum> gains_, acceptances_, log_gains_;
   std::unordered_map<uint64_t, Rank> ranks_;       // of this round, by task and place
