@@ -68,8 +68,10 @@ absl::Status OpeningBuilder::CheckTurn(const SequenceParams& params,
   // again under the lock.
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
   if (history.handle != 0 && params.HasStops() && !checks_.IsInline(params)) {
-    // A daemon that has just begun may have its detokenizer in a moment.
+    // A daemon that has just begun may have its detokenizer in a moment. One without a detokenizer
+    // refuses the sequence for good.
     if (absl::Status status = checks_.CheckTextSide(); !status.ok()) {
+      if (!state_.options.text_side_comes) return status;
       return MakeError(SPECD_ERROR_EXHAUSTED, "stop_strings", std::string(status.message()));
     }
   }
