@@ -192,7 +192,8 @@ absl::Status CheckSessionBounds(const SessionBounds& bounds, const SessionLimits
        {std::tuple{"max_sequences", asked.max_sequences, "session_sequences", bounds.sequences},
         std::tuple{"ring_depth", asked.ring_depth, "session_rounds", bounds.rounds}}) {
     if (value <= max) continue;
-    return MakeError(SPECD_ERROR_EXHAUSTED, field,
+    // No later try would go better.
+    return MakeError(SPECD_ERROR_UNSUPPORTED, field,
                      fmt::format("{} = {} is more than this daemon lets one engine have, {}; lower "
                                  "it, or start the daemon with --{}={}",
                                  field, value, max, flag, value));

@@ -64,6 +64,7 @@ absl::StatusOr<std::shared_ptr<Session>> SessionOpener::Open(const HelloRequest&
   options.importer = parts_.importer;
   options.recorder = parts_.recorder;
   options.text_side = parts_.has_text_side;
+  options.text_side_comes = config_.detokenizer == DetokenizerMode::kProcess;
   options.openings_per_second = config_.session.openings_per_second;
   absl::StatusOr<std::shared_ptr<Session>> session = Session::Create(options, *std::move(backend));
   if (!session.ok()) return session;

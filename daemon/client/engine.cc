@@ -168,7 +168,10 @@ absl::Status Engine::Bind(int role, const specd_tensor& tensor) {
   }
   absl::Status status = ExplainSkip(Expect<OkReply>(Ask(*request)).status(), skip_bytes);
   if (!status.ok()) return status;
-  rounds_.NoteBound(role, request->region >= DeviceRegions::kFirstId);
+  // The record has numbers of its own.
+  rounds_.NoteBound(role, reattachment_ != nullptr
+                              ? reattachment_->record().IsOnDevice(request->region)
+                              : request->region >= DeviceRegions::kFirstId);
   if (reattachment_ != nullptr) reattachment_->record().AddBinding(*request, std::move(copy));
   return status;
 }

@@ -47,7 +47,13 @@ absl::StatusOr<bool> Reattachment::Try(EngineChannel* channel) {
                          kUnansweredMax));
     return refusal_;
   }
-  const absl::Status status = Attach(channel);
+  absl::Status status = Attach(channel, false);
+  if (!status.ok() && record_.waits_for_sequence() &&
+      Clock::Real()->NowNs() - lost_ns_ >= reconnect_ns_) {
+    // What one sequence still lacks is its own failure, and not the engine's.
+    link_.Drop();
+    status = Attach(channel, true);
+  }
   if (status.ok()) {
     lost_ns_ = 0;
     ++num_reattached_;
@@ -82,8 +88,13 @@ absl::StatusOr<bool> Reattachment::AwaitUntil(EngineChannel* channel, Deadline d
   }
 }
 
-absl::Status Reattachment::Attach(EngineChannel* channel) {
-  if (absl::Status status = link_.Reconnect(); !status.ok()) return status;
+absl::Status Reattachment::Attach(EngineChannel* channel, bool is_last) {
+  record_.BeginTelling(is_last);
+  if (absl::Status status = link_.Reconnect(); !status.ok()) {
+    // No socket is there yet. In an answer the code would say that something else is missing.
+    return ErrorCodeOf(status) == SPECD_ERROR_NOT_FOUND ? Gone(std::string(status.message()))
+                                                        : status;
+  }
   hello_.owner = record_.owner();
   hello_.generation = record_.generation();
   UniqueFd segment_fd;

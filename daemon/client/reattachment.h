@@ -52,7 +52,8 @@ class Reattachment {
   }
 
  private:
-  absl::Status Attach(EngineChannel* channel);
+  // `is_last`: a sequence that the daemon does not take now has failed.
+  absl::Status Attach(EngineChannel* channel, bool is_last);
 
   EngineLink& link_;
   Segment& segment_;

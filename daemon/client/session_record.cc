@@ -33,7 +33,6 @@ bool IsPendingIn(const EngineChannel& channel, uint64_t sequence) {
 
 bool IsForNow(const absl::Status& status) {
   switch (ErrorCodeOf(status)) {
-    case SPECD_ERROR_NOT_FOUND:
     case SPECD_ERROR_DISCONNECTED:
     case SPECD_ERROR_SHUTDOWN:
     case SPECD_ERROR_EXHAUSTED:
@@ -71,6 +70,11 @@ uint32_t SessionRecord::RegionAtDaemon(uint32_t region) const {
   return found == regions_.end() ? UINT32_MAX : found->second.at_daemon;
 }
 
+bool SessionRecord::IsOnDevice(uint32_t region) const {
+  const auto found = regions_.find(region);
+  return found != regions_.end() && !found->second.fd.valid();
+}
+
 absl::StatusOr<UniqueFd> SessionRecord::CopyMap(const BindTensorRequest& bound) const {
   const auto found = regions_.find(bound.region);
   if (found == regions_.end()) return UniqueFd();
@@ -90,10 +94,16 @@ absl::StatusOr<UniqueFd> SessionRecord::CopyMap(const BindTensorRequest& bound) 
 }
 
 void SessionRecord::AddBinding(const BindTensorRequest& bound, UniqueFd map) {
-  // A map unbinds the draft rows.
+  // A map unbinds the draft rows, and a list of children its sister in the other memory.
   const bool is_map = bound.role == SPECD_DRAFT_MAP;
+  const auto is_sister = [&bound](uint32_t role) {
+    return (bound.role == SPECD_DRAFT_NEXT_CHILD && role == SPECD_DRAFT_NEXT_SIBLING) ||
+           (bound.role == SPECD_DRAFT_NEXT_SIBLING && role == SPECD_DRAFT_NEXT_CHILD);
+  };
   std::erase_if(bindings_, [&](const Bound& old) {
-    return old.request.role == bound.role || (is_map && old.request.role == SPECD_DRAFT_ROWS);
+    const BindTensorRequest& request = old.request;
+    return request.role == bound.role || (is_map && request.role == SPECD_DRAFT_ROWS) ||
+           (is_sister(request.role) && IsOnDevice(request.region) != IsOnDevice(bound.region));
   });
   bindings_.push_back({bound, std::move(map)});
 }
@@ -174,12 +184,22 @@ absl::Status SessionRecord::Tell(EngineLink* link, const EngineChannel& channel)
   return absl::OkStatus();
 }
 
+// A map needs a region until the daemon has copied it, and the engine may have as many regions as a
+// daemon takes. So maps come first.
 absl::Status SessionRecord::TellMemory(EngineLink* link) {
+  for (const Bound& bound : bindings_) {
+    if (!bound.map.valid()) continue;
+    if (absl::Status status = TellMap(link, bound); !status.ok()) return status;
+  }
   for (auto& [number, region] : regions_) {
     if (absl::Status status = TellRegion(link, &region); !status.ok()) return status;
   }
   for (const Bound& bound : bindings_) {
-    if (absl::Status status = TellBinding(link, bound); !status.ok()) return status;
+    if (bound.map.valid()) continue;
+    BindTensorRequest request = bound.request;
+    request.region = RegionAtDaemon(request.region);
+    const absl::Status status = Expect<OkReply>(link->Call(request, -1, nullptr)).status();
+    if (!status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -203,12 +223,8 @@ absl::Status SessionRecord::TellRegion(EngineLink* link, Region* region) {
   return reply.status();
 }
 
-absl::Status SessionRecord::TellBinding(EngineLink* link, const Bound& bound) const {
+absl::Status SessionRecord::TellMap(EngineLink* link, const Bound& bound) {
   BindTensorRequest request = bound.request;
-  if (!bound.map.valid()) {
-    request.region = RegionAtDaemon(request.region);
-    return Expect<OkReply>(link->Call(request, -1, nullptr)).status();
-  }
   // The daemon copies a map, so that its region is of no use after the binding.
   const uint64_t id_bytes = request.spec.dtype == SPECD_INT64 ? sizeof(int64_t) : sizeof(int32_t);
   const uint64_t size_bytes = request.spec.columns * id_bytes;
@@ -324,7 +340,9 @@ absl::StatusOr<bool> SessionRecord::TellSome(EngineLink* link, const EngineChann
       const absl::Status why = MakeError(reply->code, reply->field,
                                          fmt::format("sequence {:#x}: {}", sequence, reply->text));
       Known& refused = sequences_.at(SlotOf(sequence));
-      if (IsForNow(why) || !refused.refusal.ok()) return why;
+      const bool waits = IsForNow(why) && !(is_last_ && reply->code == SPECD_ERROR_EXHAUSTED);
+      waits_for_sequence_ = waits && reply->code == SPECD_ERROR_EXHAUSTED;
+      if (waits || !refused.refusal.ok()) return why;
       refused.refusal = why;
       return false;
     }

@@ -20,7 +20,7 @@
 
 namespace specd {
 
-// True if a later try may go better: no daemon listens, or it does not take engines or sequences
+// True if a later try may go better: the daemon is gone, or it does not take engines or sequences
 // now.
 bool IsForNow(const absl::Status& status);
 
@@ -37,6 +37,7 @@ class SessionRecord {
   void RemoveRegion(uint32_t region) { regions_.erase(region); }
   // The daemon's number of a region; of an unknown region, one that the daemon does not know.
   uint32_t RegionAtDaemon(uint32_t region) const;
+  bool IsOnDevice(uint32_t region) const;
   // `bound` has the engine's number of the region. `map`: of a draft map, which the daemon copies.
   void AddBinding(const BindTensorRequest& bound, UniqueFd map = UniqueFd());
   // A copy of the map that is to be bound. Invalid where the daemon will refuse the binding.
@@ -60,10 +61,17 @@ class SessionRecord {
   uint32_t owner() const { return owner_; }
   uint32_t generation() const { return generation_; }
 
+  // Call it before each try. `is_last`: a sequence that the daemon refuses for now has failed too.
+  void BeginTelling(bool is_last) {
+    is_last_ = is_last;
+    waits_for_sequence_ = false;
+  }
   // Registers, binds and opens everything over a link that has said hello. `channel` still shows
   // the states of the sequences at the daemon before. A sequence that the daemon refuses has failed
   // from then on, at later daemons too, and the others go on.
   absl::Status Tell(EngineLink* link, const EngineChannel& channel);
+  // True if the last Tell ended at a sequence that is refused for now.
+  bool waits_for_sequence() const { return waits_for_sequence_; }
 
  private:
   struct Region {
@@ -101,7 +109,7 @@ class SessionRecord {
   void Add(Known known);
   absl::Status TellMemory(EngineLink* link);
   static absl::Status TellRegion(EngineLink* link, Region* region);
-  absl::Status TellBinding(EngineLink* link, const Bound& bound) const;
+  static absl::Status TellMap(EngineLink* link, const Bound& bound);
   // Those that were pending at the daemon before, or were refused; or the others.
   absl::Status TellSequences(EngineLink* link, const EngineChannel& channel, bool pending);
   // Tells of as many sequences from *next on as one message has, `max` at most, and moves *next
@@ -115,6 +123,8 @@ class SessionRecord {
   std::map<uint32_t, Region> regions_;   // by the engine's number
   std::vector<Bound> bindings_;          // in order
   std::map<uint32_t, Known> sequences_;  // by slot
+  bool is_last_ = false;                 // of this try
+  bool waits_for_sequence_ = false;
   uint32_t next_region_ = 1;
   uint32_t owner_ = 0;
   uint32_t generation_ = 0;

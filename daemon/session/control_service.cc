@@ -131,8 +131,15 @@ absl::Status ControlService::CheckOpens(const Request& request) const {
   if (host_.check_opens && (opens || std::holds_alternative<HelloRequest>(request))) {
     if (absl::Status status = host_.check_opens(); !status.ok()) return status;
   }
-  return opens ? session_->opening_rate().Check(session_->options().clock->NowNs())
-               : absl::OkStatus();
+  // A file of openings may have handles, and is read first (PrepareNext).
+  const auto* const open = std::get_if<OpenSequenceRequest>(&request);
+  const bool may_be_free =
+      open != nullptr ? open->handle != 0 : std::holds_alternative<OpenSequencesRequest>(request);
+  return opens ? CheckRate(may_be_free) : absl::OkStatus();
+}
+
+absl::Status ControlService::CheckRate(bool may_be_free) const {
+  return session_->opening_rate().Check(session_->options().clock->NowNs(), may_be_free);
 }
 
 absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vector<UniqueFd>& fds) {
@@ -140,13 +147,16 @@ absl::StatusOr<Reply> ControlService::Dispatch(const Request& request, std::vect
   if (IsOfOperator(request) && !greeted && host_.operate) return host_.operate(request);
   if (absl::Status status = CheckTurn(request); !status.ok()) return status;
   if (absl::Status status = CheckOpens(request); !status.ok()) return status;
+  num_resumed_ = 0;
   absl::StatusOr<Reply> reply =
       std::visit([this, &fds](const auto& body) { return On(body, fds); }, request);
   // An opening that was refused has taken the daemon's time, too.
   if (OpensSequences(request)) {
     const uint64_t count = reply.ok() ? MadeBy(0, *reply).sequences.size() : 0;
     const SessionOptions& options = session_->options();
-    session_->opening_rate().Count(std::max<uint64_t>(count, 1), options.clock->NowNs());
+    session_->opening_rate().Count(
+        {.sequences = std::max<uint64_t>(count, 1), .resumed = num_resumed_},
+        options.clock->NowNs());
   }
   return reply;
 }
@@ -206,6 +216,7 @@ absl::StatusOr<Reply> ControlService::On(const BindTensorRequest& request, std::
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
                                          std::vector<UniqueFd>& fds) {
+  if (request.handle != 0) ++num_resumed_;
   const UniqueFd none;
   absl::StatusOr<OpenRequest> open = ReadOpenRequest(request, fds.empty() ? none : fds.front());
   if (!open.ok()) return open.status();
@@ -217,8 +228,7 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
 }
 
 // A file of openings travels like a single opening, so every message in it is read as strictly.
-absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes,
-                                         Openings* openings) const {
+absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes, Openings* openings) {
   const std::span<const uint8_t> message = bytes->first(FirstMessageBytes(*bytes));
   const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) return header.status();
@@ -232,13 +242,14 @@ absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes,
                     "OpenSequence ({})",
                     static_cast<int>(header->type), static_cast<int>(ControlType::kOpenSequence)));
   }
+  if (request->handle != 0) ++num_resumed_;
+  if (absl::Status status = CheckRate(request->handle != 0); !status.ok()) return status;
   *bytes = bytes->subspan(message.size());
   if (openings->are_pending && request->refusal_code != SPECD_OK) {
     PendingOpening& refused = openings->pending.emplace_back();
     const absl::StatusOr<SequenceHistory> history = ReadRefused(*request, &refused.refusal);
     if (!history.ok()) return history.status();
-    OpeningBuilder::PrepareRefused(*history, request->seed, &openings->prepared);
-    return absl::OkStatus();
+    return session_->opening_builder().PrepareRefused(*history, request->seed, &openings->prepared);
   }
   const auto lists = bytes->first(std::min<uint64_t>(request->file_bytes(), bytes->size()));
   absl::StatusOr<OpenRequest> open = ReadOpenRequest(

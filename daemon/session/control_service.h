@@ -100,6 +100,7 @@ class ControlService {
   absl::StatusOr<Reply> On(const GiveUpRequest& request, std::vector<UniqueFd>& fds);
   absl::Status CheckTurn(const Request& request) const;
   absl::Status CheckOpens(const Request& request) const;
+  absl::Status CheckRate(bool may_be_free) const;
   // Those of one message.
   struct Openings {
     bool are_pending = false;
@@ -107,7 +108,7 @@ class ControlService {
     std::vector<PendingOpening> pending = {};  // if they are
   };
   // Reads the first opening of these bytes, and leaves the rest in them.
-  absl::Status PrepareNext(std::span<const uint8_t>* bytes, Openings* openings) const;
+  absl::Status PrepareNext(std::span<const uint8_t>* bytes, Openings* openings);
   // `infos`: of the sequences of all openings, which have their slots. Those that a daemon before
   // has refused fail now.
   void BuildLater(std::span<const SequenceInfo> infos, Openings openings);
@@ -125,7 +126,8 @@ class ControlService {
   std::shared_ptr<Session> session_;
   std::unique_ptr<MemberSession> member_;
   bool mapped_ = false;
-  Made made_;  // by the last request
+  Made made_;                 // by the last request
+  uint64_t num_resumed_ = 0;  // openings of this request that have a handle
 };
 
 }  // namespace specd

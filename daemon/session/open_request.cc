@@ -302,6 +302,13 @@ absl::StatusOr<SequenceHistory> ReadRefused(const OpenSequenceRequest& request,
                                "daemon: handle and seed must be there, and no lists",
                                request.refusal_code));
   }
+  if (request.refusal_code > SPECD_ERROR_INVALID_ARGUMENT ||
+      request.refusal_code < SPECD_ERROR_TIMEOUT) {
+    return Invalid("refusal_code",
+                   fmt::format("refusal_code = {} is outside {} .. {}, the codes of errors",
+                               request.refusal_code, static_cast<int>(SPECD_ERROR_TIMEOUT),
+                               static_cast<int>(SPECD_ERROR_INVALID_ARGUMENT)));
+  }
   *refusal = MakeError(request.refusal_code, request.refusal_field, request.refusal_text);
   SequenceHistory history;
   history.handle = request.handle;

@@ -68,8 +68,10 @@ absl::Status OpeningBuilder::CheckTurn(const SequenceParams& params,
   // again under the lock.
   if (absl::Status status = state_.CheckRunning(); !status.ok()) return status;
   if (history.handle != 0 && params.HasStops() && !checks_.IsInline(params)) {
-    // A daemon that has just begun may have its detokenizer in a moment.
+    // A daemon that has just begun may have its detokenizer in a moment. One without a detokenizer
+    // refuses the sequence for good.
     if (absl::Status status = checks_.CheckTextSide(); !status.ok()) {
+      if (!state_.options.text_side_comes) return status;
       return MakeError(SPECD_ERROR_EXHAUSTED, "stop_strings", std::string(status.message()));
     }
   }
@@ -110,16 +112,21 @@ absl::Status OpeningBuilder::PreparePending(const std::string& request_id,
   return absl::OkStatus();
 }
 
-void OpeningBuilder::PrepareRefused(const SequenceHistory& history, uint64_t seed,
-                                    PreparedSequences* to) {
+absl::Status OpeningBuilder::PrepareRefused(const SequenceHistory& history, uint64_t seed,
+                                            PreparedSequences* to) const {
   BuiltSequence built;
   built.sequence.handle = history.handle;
   built.sequence.phase = SequencePhase::kPending;
   built.sequence.seed = seed;
   built.sequence.kept_tokens = static_cast<uint32_t>(history.num_given);
+  absl::StatusOr<MemoryShare> share =
+      TakeMemory(state_.memory.get(), "the sequence", SequenceBytes(built.sequence, {}));
+  if (!share.ok()) return share.status();
+  built.memory = *std::move(share);
   to->built.push_back(std::move(built));
   to->openings.push_back({.stream = {.settled = true, .request_id = {}}});
   to->names.emplace_back();
+  return absl::OkStatus();
 }
 
 absl::Status OpeningBuilder::Prepare(const std::string& request_id, const SequenceParams& params,

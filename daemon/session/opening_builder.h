@@ -86,7 +86,8 @@ class OpeningBuilder {
   absl::Status PreparePending(const std::string& request_id, const SequenceHistory& history,
                               SequenceParams* params, PreparedSequences* to) const;
   // Appends a pending sequence that will fail: it has a handle, and neither a name nor a stream.
-  static void PrepareRefused(const SequenceHistory& history, uint64_t seed, PreparedSequences* to);
+  absl::Status PrepareRefused(const SequenceHistory& history, uint64_t seed,
+                              PreparedSequences* to) const;
   AnnouncedSequence MakeOpening(const SequenceStream& stream, const Sequence& sequence) const;
   const OpeningChecks& checks() const { return checks_; }
 

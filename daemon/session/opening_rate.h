@@ -2,12 +2,12 @@
 //
 // An engine may open as many as it has saved up, at most those of a second. Openings are counted
 // after they were made, so one message may open more than a second's worth; the next one then
-// waits for its time. An engine that has come from another daemon opens its sequences again, and
-// these are free. Thread-safe.
+// waits for its time. An engine that has come from another daemon opens its sequences again, by
+// their handles, and these are free. Thread-safe.
 //
-//   if (absl::Status status = rate.Check(clock->NowNs()); !status.ok()) return status;
+//   if (absl::Status status = rate.Check(clock->NowNs(), false); !status.ok()) return status;
 //   ...                                    // opens 3 sequences
-//   rate.Count(3, clock->NowNs());
+//   rate.Count({.sequences = 3}, clock->NowNs());
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,13 @@ class OpeningRate {
       : per_second_(options.per_second), num_free_(options.num_free) {}
 
   // An error that says when the next opening may come.
-  absl::Status Check(int64_t now_ns) const ABSL_LOCKS_EXCLUDED(mutex_);
-  void Count(uint64_t num_sequences, int64_t now_ns) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `may_be_free`: it has a handle of another daemon, or is not read yet.
+  absl::Status Check(int64_t now_ns, bool may_be_free) const ABSL_LOCKS_EXCLUDED(mutex_);
+  struct Opened {
+    uint64_t sequences = 0;
+    uint64_t resumed = 0;  // those that came with a handle
+  };
+  void Count(const Opened& opened, int64_t now_ns) ABSL_LOCKS_EXCLUDED(mutex_);
 
   uint32_t per_second() const { return per_second_; }
   uint64_t num_opened() const ABSL_LOCKS_EXCLUDED(mutex_);

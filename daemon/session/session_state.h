@@ -49,6 +49,7 @@ struct SessionOptions {
   bool allow_lossy = false;            // lossy methods may be named (CONTRACT §5)
   bool publish_events = false;         // false: no thread would pop events, so none are made
   std::function<bool()> text_side;     // true while a text side finds stop strings
+  bool text_side_comes = false;        // one that is not there may come: a process of its own
   DeviceImporter* importer = nullptr;  // for device memory; null: rounds run on the CPU
   TraceRecorder* recorder = nullptr;   // outlives the session; null: nothing is recorded
   // The budget of all sessions, which it outlives; null: memory is not bounded.

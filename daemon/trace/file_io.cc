@@ -87,11 +87,20 @@ absl::Status TornFile(const std::string& path, uint64_t size_bytes, std::string_
       path, size_bytes, what));
 }
 
+bool LockForWriting(int fd) {
+  constexpr int kTriesMax = 1000;
+  for (int i = 0; i < kTriesMax; ++i) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) return false;
+    usleep(1000);
+  }
+  return false;
+}
+
 absl::StatusOr<FileWriter> FileWriter::Create(const std::string& path) {
   UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!fd.valid()) return FileError(path, "make the file", errno);
-  (void)flock(fd.get(),
-              LOCK_EX | LOCK_NB);  // a file system without locks has the file all the same
+  (void)LockForWriting(fd.get());  // a file system without locks has the file all the same
   return FileWriter(std::move(fd), path);
 }
 

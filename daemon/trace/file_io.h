@@ -29,6 +29,10 @@ absl::Status DamagedFile(const std::string& path, uint64_t offset, std::string_v
 absl::Status TornFile(const std::string& path, uint64_t size_bytes, std::string_view what);
 inline bool IsTornFile(const absl::Status& status) { return absl::IsDataLoss(status); }
 
+// Marks a file as one that is being written (flock). Another process that looks at the file has the
+// lock for a moment, so this waits up to a second. False: the file has no such mark.
+bool LockForWriting(int fd);
+
 // FileWriter appends to one file. After an error every call returns that error.
 class FileWriter {
  public:

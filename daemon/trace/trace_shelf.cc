@@ -2,14 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <charconv>
 #include <ctime>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -23,26 +28,42 @@ namespace {
 // Embedded engines of one process may have one directory and the same session numbers.
 std::atomic<uint64_t> next_file{1};
 
-constexpr std::string_view kSuffix = ".mcap";
+constexpr std::string_view kTraceSuffix = ".mcap";
+constexpr std::string_view kRowsSuffix = ".rows";
 
-// True for a name of NextPaths: these parts, with digits between them.
-bool IsOwnName(std::string_view name) {
-  constexpr std::string_view kParts[] = {"specd-", "T", "Z-", "-s", "-", kSuffix};
+// The process of a name of NextPaths, which has these parts with digits between them, and its
+// suffix. Nothing for another name. A number that is no pid reads as 0.
+struct OwnName {
+  pid_t pid = 0;
+  std::string_view suffix;
+};
+std::optional<OwnName> ReadName(std::string_view name) {
+  constexpr std::string_view kParts[] = {"specd-", "T", "Z-", "-s", "-"};
+  constexpr size_t kPidPart = 2;
+  OwnName own;
   for (size_t i = 0; i < std::size(kParts); ++i) {
-    if (!name.starts_with(kParts[i])) return false;
+    if (!name.starts_with(kParts[i])) return std::nullopt;
     name.remove_prefix(kParts[i].size());
-    if (i + 1 == std::size(kParts)) break;
     const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-    if (digits == 0) return false;
+    if (digits == 0) return std::nullopt;
+    if (i == kPidPart) (void)std::from_chars(name.data(), name.data() + digits, own.pid);
     name.remove_prefix(digits);
   }
-  return name.empty();
+  if (name != kTraceSuffix && name != kRowsSuffix) return std::nullopt;
+  own.suffix = name;
+  return own;
+}
+
+// True for another process that runs, which has these files on a shelf of its own. A daemon in a
+// container may have the number of the one before.
+bool IsOfRunning(pid_t pid) {
+  return pid > 0 && pid != getpid() && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
 // The size of a file that no process writes, and when it was written last; false otherwise.
 bool Look(const std::string& path, struct stat* found) {
   const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  return fd.valid() && flock(fd.get(), LOCK_EX | LOCK_NB) == 0 && fstat(fd.get(), found) == 0 &&
+  return fd.valid() && flock(fd.get(), LOCK_SH | LOCK_NB) == 0 && fstat(fd.get(), found) == 0 &&
          S_ISREG(found->st_mode);
 }
 
@@ -50,29 +71,34 @@ bool Look(const std::string& path, struct stat* found) {
 
 void TraceShelf::Adopt() {
   struct Left {
-    timespec written = {};
+    std::pair<time_t, long> written = {};
     Finished file = {};
+    bool is_written = false;  // one of the two
   };
-  std::vector<Left> left;
+  std::map<std::string, Left> found_files;  // by the name without its suffix
   std::error_code error;
   for (std::filesystem::directory_iterator next(options_.directory, error), end;
        !error && next != end; next.increment(error)) {
     const std::string path = next->path();
+    const std::string name = next->path().filename();
+    const std::optional<OwnName> own = ReadName(name);
+    if (!own.has_value() || IsOfRunning(own->pid)) continue;
+    Left& each = found_files[name.substr(0, name.size() - own->suffix.size())];
     struct stat found = {};
-    if (!IsOwnName(next->path().filename().native()) || !Look(path, &found)) continue;
-    Left& each = left.emplace_back();
-    each.written = found.st_mtim;
-    each.file = {.paths = {.trace = path, .rows = {}},
-                 .size_bytes = static_cast<uint64_t>(found.st_size)};
-    const std::string rows = path.substr(0, path.size() - kSuffix.size()) + ".rows";
-    if (stat(rows.c_str(), &found) != 0) continue;
-    each.file.paths.rows = rows;
+    if (!Look(path, &found)) {
+      each.is_written = true;
+      continue;
+    }
+    each.written = std::max(each.written, {found.st_mtim.tv_sec, found.st_mtim.tv_nsec});
     each.file.size_bytes += static_cast<uint64_t>(found.st_size);
+    (own->suffix == kTraceSuffix ? each.file.paths.trace : each.file.paths.rows) = path;
   }
-  std::sort(left.begin(), left.end(), [](const Left& a, const Left& b) {
-    return std::pair(a.written.tv_sec, a.written.tv_nsec) <
-           std::pair(b.written.tv_sec, b.written.tv_nsec);
-  });
+  std::vector<Left> left;
+  for (auto& [stem, each] : found_files) {
+    if (!each.is_written) left.push_back(std::move(each));
+  }
+  std::sort(left.begin(), left.end(),
+            [](const Left& a, const Left& b) { return a.written < b.written; });
   for (Left& each : left) Add(each.file.paths, each.file.size_bytes);
 }
 
@@ -86,13 +112,15 @@ TraceFile::Paths TraceShelf::NextPaths(uint64_t session_id) {
       fmt::format("{}/specd-{}-{}-s{}-{}", options_.directory, time_text, getpid(), session_id,
                   next_file.fetch_add(1, std::memory_order_relaxed));
   const bool has_rows = options_.level == TraceLevel::kRows;
-  return {.trace = stem + ".mcap", .rows = has_rows ? stem + ".rows" : std::string()};
+  return {.trace = stem + std::string(kTraceSuffix),
+          .rows = has_rows ? stem + std::string(kRowsSuffix) : std::string()};
 }
 
 void TraceShelf::Remove(const TraceFile::Paths& paths) {
-  // A file that cannot be deleted was moved or deleted by another process.
-  (void)unlink(paths.trace.c_str());
+  // A file that cannot be deleted was moved or deleted by another process. The rows are the larger
+  // part, so they go first.
   if (!paths.rows.empty()) (void)unlink(paths.rows.c_str());
+  if (!paths.trace.empty()) (void)unlink(paths.trace.c_str());
 }
 
 void TraceShelf::Add(const TraceFile::Paths& paths, uint64_t size_bytes) {

@@ -4,9 +4,9 @@
 // When finished files and open ones are more together than the bounds, the shelf deletes the oldest
 // finished ones, at once. The more sessions write, the earlier each of their files is full, so that
 // open files alone stay below the bound too. At the start it takes over the finished files that
-// earlier processes have left, so restarts leave no more files than one process. A file that
-// another process writes has a lock (FileWriter::Create) and is never touched. One thread: the
-// writer's.
+// earlier processes have left, so restarts leave no more files than one process. The files of
+// another process that runs, by the pid in their names, are that process's. A file that is being
+// written has a lock (FileWriter::Create) and is never touched. One thread: the writer's.
 #pragma once
 
 #include <cstdint>

@@ -219,6 +219,8 @@ TEST_SUITE("unit") {
     CHECK(CheckSessionBounds(config.session, asked).ok());
     asked.ring_depth = 8;
     CHECK(Says(CheckSessionBounds(config.session, asked), "ring_depth = 8"));
+    // EXHAUSTED would have an engine ask again and again.
+    CHECK(ErrorCodeOf(CheckSessionBounds(config.session, asked)) == SPECD_ERROR_UNSUPPORTED);
     CHECK(Says(CheckSessionBounds(config.session, asked), "--session_rounds=8"));
     asked = {.max_sequences = 65, .ring_depth = 4};
     CHECK(Says(CheckSessionBounds(config.session, asked), "--session_sequences=65"));

@@ -1,17 +1,21 @@
 """What an engine with reconnect_ms tells the next daemon, and what becomes of it if that daemon refuses it."""
 
+import ctypes
+import time
 import unittest
 
 import numpy as np
 
 import specd
 from restart_test import V, row
-from support import ProcessTest
+from specd import _library as library
+from specd import _structs as structs
+from support import TOKENIZER, ProcessTest, wait_until
 
 
 class NextDaemonTest(ProcessTest):
     def open_engine(self, **options):
-        engine = specd.Engine(f"unix:{self.socket}", vocab_size=V, max_draft=3, reconnect_ms=60_000, **options)
+        engine = specd.Engine(f"unix:{self.socket}", vocab_size=V, max_draft=3, **{"reconnect_ms": 60_000} | options)
         self.addCleanup(engine.close)
         return engine
 
@@ -95,6 +99,70 @@ class NextDaemonTest(ProcessTest):
         full = np.zeros((1, V), np.float32)
         full[0, 5] = 100  # no id of the map
         self.assertEqual(self.draft_ids(engine, sequence, full), [5])
+        self.stop(daemon)
+
+    def test_a_map_is_told_beside_as_many_regions_as_an_engine_may_have(self):
+        # Bug: the copy of the map came as a 17th region, which every next daemon refused.
+        daemon = self.daemon("--threads=1")
+        engine = self.open_engine()
+        sequence = engine.open(specd.SamplingParams(temperature=0))
+        engine.draft_map([3, 700, 1200])
+        narrow = np.array([[0, 9, 1]], np.float32)
+        self.assertEqual(self.draft_ids(engine, sequence, narrow), [700])
+        def allocate():
+            return library.load().specd_alloc(engine.pointer, 4096, ctypes.byref(structs.Region()))
+        self.assertIn(-9, [allocate() for _ in range(17)])  # SPECD_ERROR_EXHAUSTED
+        daemon = self.replace(daemon)
+        self.assertEqual(self.draft_ids(engine, sequence, np.roll(narrow, 1)), [1200])
+        self.assertEqual(engine.stats()["reattached"], 1)
+        self.stop(daemon)
+
+    def open_with_stop(self, engine):
+        """Opens a sequence whose stop string a detokenizer finds, and one beside it."""
+        found = []
+
+        def opened():
+            try:
+                found.append(engine.open(specd.SamplingParams(temperature=0, max_tokens=60, stop=["ab"])))
+            except specd.Error:
+                return False
+            return True
+        wait_until(opened, "the daemon to notice its detokenizer")
+        return found[0], engine.open(specd.SamplingParams(temperature=0))
+
+    def test_a_stop_string_fails_alone_at_a_daemon_without_a_detokenizer(self):
+        # Bug: the refusal read as one for now, so the engine tried for reconnect_ms and then ended.
+        daemon = self.daemon("--threads=1", "--detokenizer=thread")
+        engine = self.open_engine()
+        stopped, other = self.open_with_stop(engine)
+        texts = {stopped: [], other: []}
+        self.assertEqual(self.step(engine, texts), ["ok", "ok"])
+        daemon = self.replace(daemon, "--detokenizer=off")
+        start = time.monotonic()
+        self.assertEqual(self.step(engine, texts), ["finished", "ok"])
+        self.assertLess(time.monotonic() - start, 30)  # half of reconnect_ms
+        with self.assertRaisesRegex(specd.Error, "stop_strings need a detokenizer") as raised:
+            stopped.await_open()
+        self.assertEqual(raised.exception.code_name, "SPECD_ERROR_UNSUPPORTED")
+        self.stop(daemon)
+
+    def test_a_sequence_that_is_refused_for_now_fails_alone_when_the_time_is_over(self):
+        # Bug: the engine ended with it. The detokenizer, a process, never comes to the next daemon.
+        daemon = self.daemon("--threads=1", "--detokenizer=process")
+        detok = self.start("specd-detok", f"--specd=unix:{self.socket}", f"--tokenizer={TOKENIZER}")
+        engine = self.open_engine(reconnect_ms=3000)
+        stopped, other = self.open_with_stop(engine)
+        texts = {stopped: [], other: []}
+        self.assertEqual(self.step(engine, texts), ["ok", "ok"])
+        self.kill(detok)
+        start = time.monotonic()
+        daemon = self.replace(daemon, "--detokenizer=process")
+        self.assertEqual(self.step(engine, texts), ["finished", "ok"])
+        self.assertGreaterEqual(time.monotonic() - start, 3)
+        with self.assertRaisesRegex(specd.Error, "stop_strings need a detokenizer"):
+            stopped.await_open()
+        self.assertEqual(self.step(engine, texts), ["finished", "ok"])
+        self.assertEqual(engine.stats()["reattached"], 1)
         self.stop(daemon)
 
     def test_a_map_that_is_refused_leaves_the_one_of_before(self):

@@ -5,13 +5,16 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "daemon/base/memory_budget.h"
 #include "daemon/session/control_service.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "tests/support/scripted_backend.h"
 #include "tests/support/session_fixture.h"
 #include "tests/support/session_steps.h"
 
@@ -39,7 +42,13 @@ UniqueFd FileOf(const std::string& bytes) {
 
 // An attached engine.
 struct Client {
-  Client() : service(MakeHost()) {
+  explicit Client(MemoryBudget* memory = nullptr) : service(MakeHost()) {
+    if (memory != nullptr) {
+      SessionOptions options = fixture.session->options();
+      options.memory = memory;
+      options.memory_bytes_max = uint64_t{1} << 30;
+      fixture.AttachWithoutRows(options, std::make_unique<ScriptedBackend>());
+    }
     Call(HelloRequest{}, {});
     Call(MappedRequest{}, {});
   }
@@ -116,6 +125,11 @@ TEST_SUITE("unit") {
     wrong = open;
     wrong.has_seed = false;
     CHECK(refused(wrong) == "refusal_code");
+    for (const int no_error : {1, 2, SPECD_ERROR_TIMEOUT - 1}) {
+      wrong = open;
+      wrong.refusal_code = no_error;
+      CHECK(refused(wrong) == "refusal_code");
+    }
     CHECK(client.Refused(1, MessageOf(open)) == "0 refusal_code");  // is not pending
     Reply reply = client.Call(open, UniqueFd());
     CHECK(std::get<ErrorReply>(reply).field == "refusal_code");
@@ -137,6 +151,28 @@ TEST_SUITE("unit") {
     CHECK(std::get<ErrorReply>(reply).text == open.refusal_text);
     reply = client.Call(CloseSequenceRequest{open.handle}, UniqueFd());
     CHECK(std::holds_alternative<OkReply>(reply));
+  }
+
+  // Bug: the memory of such sequences was not counted, so an engine could have 65536 for nothing.
+  TEST_CASE("openings: a sequence that a daemon before has refused takes its memory") {
+    MemoryBudget memory(uint64_t{1} << 30, "memory_mib");
+    Client client(&memory);
+    const absl::StatusOr<std::vector<SequenceInfo>> other =
+        client.fixture.session->OpenSequences("other", {}, {});
+    REQUIRE(other.ok());
+    const uint64_t before = memory.taken_bytes();
+    OpenSequenceRequest open;
+    open.handle = (*other)[0].handle + 1;
+    open.has_seed = true;
+    open.refusal_code = SPECD_ERROR_UNSUPPORTED;
+    const std::string file = MessageOf(open);
+    Reply reply = client.Call(OpenSequencesRequest{1, static_cast<uint32_t>(file.size()), true},
+                              FileOf(file));
+    REQUIRE(std::get<SequencesReply>(reply).sequences.size() == 1);
+    CHECK(memory.taken_bytes() >= before + 2048);  // a text may be as long
+    reply = client.Call(CloseSequenceRequest{open.handle}, UniqueFd());
+    REQUIRE(std::holds_alternative<OkReply>(reply));
+    CHECK(memory.taken_bytes() == before);
   }
 
   TEST_CASE("openings: messages one after another, each with its lists behind it") {
