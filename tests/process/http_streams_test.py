@@ -337,49 +337,6 @@ class ClientsTest(StreamsCase):
         engine.wait()
         self.stop(daemon)
 
-    def test_a_client_that_leaves_ends_its_request_if_it_asked_for_that(self):
-        daemon = self.daemon()
-        self.start_http()
-        client = self.client("--streams=2")
-        engine = self.generate("--max_tokens=20000", "--forward_ms=5", self.endless_text(), prompts=PROMPTS[:2])
-        stays, leaves = (self.ask(self.path(name, format="specd", abort_on_disconnect=flag))
-                         for name, flag in zip(PROMPTS, (0, 1)))
-        for response in stays, leaves:
-            response.readline()
-            response.fp.raw._sock.shutdown(socket.SHUT_RDWR)
-        wait_until(lambda: PROMPTS[1] in self.ends(client), "the end of the request")
-        self.assertEqual(self.ends(client)[PROMPTS[1]]["finish"], "abort")
-        self.assertNotIn(PROMPTS[0], self.ends(client))
-        last = list(self.stream(PROMPTS[1], format="chat"))
-        self.assertEqual(last[-2].json["choices"][0]["finish_reason"], "abort")
-        engine.signal(signal.SIGTERM)
-        engine.wait()
-        self.stop(daemon)
-
-    def test_delete_ends_a_request_and_says_so(self):
-        daemon = self.daemon()
-        self.start_http("--streams_max=1")
-        client = self.client("--streams=1")
-        name = PROMPTS[0]
-        self.assertEqual(self.status(self.path(name), method="DELETE"), 404)  # none runs yet
-        engine = self.generate("--max_tokens=20000", "--forward_ms=5", self.endless_text(), prompts=[name])
-        reader = self.ask(self.path(name, format="chat"))
-        reader.readline()
-        response, text = self.get(self.path(name), method="DELETE")
-        self.assertEqual((response.status, json.loads(text)), (200, {"request_id": name, "aborted": True}))
-        last = list(EventReader(reader))
-        self.assertEqual(last[-2].json["choices"][0]["finish_reason"], "abort")
-        client.wait()
-        self.assertEqual(self.ends(client)[name]["finish"], "abort")
-        response, text = self.get(self.path(name), method="DELETE")
-        self.assertEqual(response.status, 404)
-        self.assertIn(name, text)
-        engine.signal(signal.SIGTERM)
-        engine.wait()
-        self.stop(daemon)
-        response, text = self.get(self.path(name), method="DELETE")  # there is no daemon that could answer
-        self.assertEqual((response.status, response.getheader("Retry-After")), (503, "1"))
-
     def test_clients_beyond_the_limit_are_told_to_come_again(self):
         daemon = self.daemon()
         self.start_http("--streams_max=2")

@@ -90,8 +90,8 @@ class NextDaemonTest(ProcessTest):
             # The rows of before are bound still, and their columns have the ids of before.
             narrow = np.roll(narrow, 1)
             self.assertEqual(self.draft_ids(engine, sequence, narrow), [1200])
-            # A binding after the restart is checked against the same map.
-            with self.assertRaisesRegex(specd.Error, "4"):
+            # The package knows the map's width, and refuses rows of another one.
+            with self.assertRaisesRegex(specd.Error, "rows of 5 elements, and vocab_size is 4"):
                 engine.sample_draft(np.zeros((1, 5), np.float32), [sequence])
             narrow = np.roll(narrow, -1)
         engine.draft_map(None)

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "daemon/text/publisher.h"
 #include "tools/bench/egress_cases.h"
 #include "tools/bench/egress_reader.h"
@@ -31,12 +32,12 @@ constexpr double kTargetUs = 200;      // the design's, at p99
 // Publisher and text side over the sessions of a verify loop.
 struct LiveScene {
   TextSide side;
-  std::unique_ptr<Publisher> publisher;
   std::unique_ptr<LoopScene> loop;
+  std::unique_ptr<Publisher> publisher;  // reads the loop's sessions, and goes before them
   std::thread thread;
 
   ~LiveScene() {
-    loop.reset();  // the verify thread rings the publisher
+    if (loop != nullptr) loop->Stop();  // the verify thread rings the publisher
     if (thread.joinable()) {
       publisher->Stop();
       thread.join();
@@ -85,9 +86,20 @@ absl::Status RunRounds(uint64_t num_rounds, LoopScene* loop, std::vector<int64_t
   return absl::OkStatus();
 }
 
-struct Delivery {
-  uint64_t round = 0;
-  int64_t at_ns = 0;
+// When the token of each round of each stream was delivered. An event may bring those of several.
+struct Deliveries {
+  struct One {
+    uint64_t round = 0;
+    int64_t at_ns = 0;
+  };
+  absl::flat_hash_map<uint64_t, uint64_t> rounds;  // of each stream, delivered
+  std::vector<One> all;
+
+  void Take(const TextEvent& event) {
+    const int64_t at_ns = SteadyClock::now().time_since_epoch().count();
+    uint64_t& round = rounds[event.stream];
+    while (round < event.tokens) all.push_back({.round = ++round, .at_ns = at_ns});
+  }
 };
 
 }  // namespace
@@ -103,12 +115,9 @@ absl::Status MeasureEgressLatency(double seconds, Output* out) {
   absl::Status ran;
   const LoadMeter meter;
   std::thread engine([&] { ran = RunRounds(num_rounds, scene.loop.get(), &confirmed_ns); });
-  std::vector<Delivery> deliveries;
-  const absl::Status status = reader.ReadAll(kStreams, [&](const TextEvent& event) {
-    if (event.kind != TextEventKind::kText) return;
-    deliveries.push_back(
-        {.round = event.tokens, .at_ns = SteadyClock::now().time_since_epoch().count()});
-  });
+  Deliveries deliveries;
+  const absl::Status status =
+      reader.ReadAll(kStreams, [&](const TextEvent& event) { deliveries.Take(event); });
   engine.join();
   for (const absl::Status& each : {ran, status}) {
     if (!each.ok()) return each;
@@ -116,8 +125,11 @@ absl::Status MeasureEgressLatency(double seconds, Output* out) {
   if (reader.bytes() != kStreams * num_rounds * kTokenBytes) {
     return Broken(fmt::format("{} bytes of text came", reader.bytes()));
   }
+  if (deliveries.all.size() != kStreams * num_rounds) {
+    return Broken(fmt::format("{} tokens were delivered", deliveries.all.size()));
+  }
   std::vector<double> times_us;
-  for (const Delivery& each : deliveries) {
+  for (const Deliveries::One& each : deliveries.all) {
     times_us.push_back(static_cast<double>(each.at_ns - confirmed_ns[each.round - 1]) / 1e3);
   }
   const ForeignLoad load = meter.Read();

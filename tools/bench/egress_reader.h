@@ -45,7 +45,7 @@ class EgressReader {
     return Broken("the text side was not heard");
   }
 
-  // Called for each event that is new.
+  // Called for each event, and for those of an answer; an event may come behind its answer.
   using Seen = std::function<void(const TextEvent& event)>;
 
   // Until so many streams have ended, or nothing comes any more.
@@ -77,7 +77,7 @@ class EgressReader {
     uint64_t& have = have_[event.stream];
     if (event.kind != TextEventKind::kOpen && event.byte_offset > have) {
       ++num_missed_;
-      if (is_lossless_) SPECD_TRY(AskFor(event.stream, event.byte_offset, &have));
+      if (is_lossless_) SPECD_TRY(AskFor(event.stream, event.byte_offset, &have, seen));
     }
     ++num_events_;
     const uint64_t end = event.byte_offset + event.text.size();
@@ -87,8 +87,9 @@ class EgressReader {
     if (seen) seen(event);
     return absl::OkStatus();
   }
-  absl::Status AskFor(uint64_t stream, uint64_t offset, uint64_t* have) {
+  absl::Status AskFor(uint64_t stream, uint64_t offset, uint64_t* have, const Seen& seen) {
     while (*have < offset) {
+      const uint64_t before = *have;
       std::string ask;
       AppendAsk({.kind = AskKind::kFrom, .stream = stream, .offset = *have}, &ask);
       const absl::StatusOr<std::string> reply = daemon_.Ask(ask, absl::Seconds(10));
@@ -99,7 +100,9 @@ class EgressReader {
         const uint64_t end = event.byte_offset + event.text.size();
         bytes_ += end - std::min(end, *have);
         *have = std::max(*have, end);
+        if (seen) seen(event);
       }
+      if (*have == before) return Broken(fmt::format("an answer has no byte {}", before));
     }
     return absl::OkStatus();
   }

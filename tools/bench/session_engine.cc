@@ -147,7 +147,10 @@ LoopScene::LoopScene(std::function<void()> on_events)
                          .on_events = std::move(on_events)}),
       verify_([this] { loop_.Run(); }) {}
 
-LoopScene::~LoopScene() {
+LoopScene::~LoopScene() { Stop(); }
+
+void LoopScene::Stop() {
+  if (!verify_.joinable()) return;
   loop_.Stop();
   verify_.join();
 }

@@ -92,6 +92,9 @@ class LoopScene {
   LoopScene(const LoopScene&) = delete;
   LoopScene& operator=(const LoopScene&) = delete;
 
+  // Ends the verify thread, and so the calls of `on_events`; the sessions stay.
+  void Stop();
+
   // The engine is detached before it ends.
   absl::StatusOr<std::unique_ptr<SessionEngine>> Attach(SessionOptions options, TokenId best,
                                                         bool has_drafts);

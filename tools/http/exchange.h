@@ -46,11 +46,11 @@ struct HttpAnswer {
   std::string body = {};
   std::vector<std::pair<std::string, std::string>> headers = {};
   EventStream events = {};  // unless `next` is empty, they follow in the place of a body
-  // For one of the places of clients that read streams.
+  // For one of the places of clients that read streams. If it waits, `later` gives events.
   bool takes_place = false;
   // Unless empty, all else counts for nothing: the answer is what it returns, once it is no
-  // nullopt. It is called again whenever HttpServer::Wake was, and a last time when the client's
-  // patience is over.
+  // nullopt. It is called once the client has a place, again whenever HttpServer::Wake was, and a
+  // last time when the client's patience is over.
   std::function<std::optional<HttpAnswer>(bool is_last)> later = {};
 };
 

@@ -47,10 +47,11 @@ using Clients = std::list<std::weak_ptr<Client>>;  // the oldest first
 struct Places {
   Clients silent;     // no request has come
   Clients answered;   // they get an answer with a body
-  Clients streaming;  // they wait for their answer, or get events
+  Clients waiting;    // an answer with a body is to come
+  Clients streaming;  // they get events, or wait for them
 };
 
-HttpRequest Read(const bhttp::request<bhttp::string_body>& from) {
+HttpRequest Read(bhttp::request<bhttp::string_body> from) {
   const auto field = [&from](auto name) { return std::string(from[name]); };
   return {.method = std::string(from.method_string()),
           .target = std::string(from.target()),
@@ -58,7 +59,7 @@ HttpRequest Read(const bhttp::request<bhttp::string_body>& from) {
           .authorization = field(bhttp::field::authorization),
           .last_event_id = field("Last-Event-ID"),
           .fetch_site = field("Sec-Fetch-Site"),
-          .body = from.body()};
+          .body = std::move(from.body())};
 }
 
 // One client: a request, an answer, the end. It lives while an operation of it is under way.
@@ -134,19 +135,26 @@ class Client : public std::enable_shared_from_this<Client> {
     }
     is_head_ = parser_.get().method() == bhttp::verb::head;
     is_chunked_ = parser_.get().version() >= 11;
-    const size_t num_streaming = places_.streaming.size();
-    HttpAnswer answer = options_.answer(Read(parser_.get()));
-    if (answer.takes_place && num_streaming >= options_.streams_max) {
-      return Send({.status = 503,
-                   .body = fmt::format("{} clients read streams (--streams_max); try again later\n",
-                                       num_streaming),
-                   .headers = {{"Retry-After", "1"}}});
+    // The parser keeps no body while the answer is under way.
+    HttpAnswer answer = options_.answer(Read(parser_.release()));
+    if (answer.takes_place && places_.streaming.size() >= options_.streams_max) {
+      return Refuse(fmt::format("{} clients read streams (--streams_max)", options_.streams_max));
     }
     if (!answer.later) return Give(std::move(answer));
-    MoveTo(&places_.streaming);
+    if (!answer.takes_place && places_.waiting.size() >= HttpServer::kWaitingMax) {
+      return Refuse(
+          fmt::format("{} clients wait for an answer, and no more may", HttpServer::kWaitingMax));
+    }
+    MoveTo(answer.takes_place ? &places_.streaming : &places_.waiting);
     later_ = std::move(answer.later);
     asked_at_ = SteadyClock::now();
     WatchForTheEnd();
+    TryAgain();
+  }
+  void Refuse(std::string_view why) {
+    Send({.status = 503,
+          .body = fmt::format("{}; try again later\n", why),
+          .headers = {{"Retry-After", "1"}}});
   }
 
   void TryAgain() {
@@ -233,9 +241,16 @@ class Client : public std::enable_shared_from_this<Client> {
     socket_.async_read_some(asio::buffer(stray_),
                             [self = shared_from_this()](Error error, size_t n) {
                               self->num_stray_ += n;
+                              if (error == asio::error::eof && self->in_ == &self->places_.waiting)
+                                return self->WatchForAReset();
                               if (error || self->num_stray_ > kStrayBytesMax) return self->Leave();
                               self->WatchForTheEnd();
                             });
+  }
+  // A client that sends nothing more may read its answer yet.
+  void WatchForAReset() {
+    socket_.async_wait(Protocol::socket::wait_error,
+                       [self = shared_from_this()](const Error&) { self->Leave(); });
   }
   void Leave() {
     Close();
@@ -312,6 +327,7 @@ class HttpServer::Impl {
   void LookAtAll() {
     // A look may end a client, and so its place.
     std::vector<std::weak_ptr<Client>> all(places_.streaming.begin(), places_.streaming.end());
+    all.insert(all.end(), places_.waiting.begin(), places_.waiting.end());
     for (const auto& each : all) {
       if (const auto client = each.lock()) client->Look();
     }

@@ -3,9 +3,10 @@
 //
 // It trusts no client. A connection has one request and one answer. A request has a bounded size
 // and a bounded time. The kinds of clients have places of their own: those that have not sent a
-// request yet, those that get an answer, and those with events. So silent clients push out silent
-// clients only. A client with events that reads nothing for a while is closed; it may come again
-// and go on. This is the only file that includes Boost.Beast. One thread, but for Wake.
+// request yet, those that get an answer, those that wait for one, and those with events. So silent
+// clients push out silent clients only. A client with events that reads nothing for a while is
+// closed; it may come again and go on. This is the only file that includes Boost.Beast. One thread,
+// but for Wake.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ class HttpServer {
  public:
   // Of those that say nothing, and again of those that get an answer: then the oldest gives way.
   static constexpr size_t kClientsMax = 64;
+  static constexpr size_t kWaitingMax = 256;  // for an answer with a body; further ones get 503
   static constexpr size_t kHeadBytesMax = 8192;
   static constexpr size_t kBodyBytesMax = size_t{1} << 20;
   static constexpr int64_t kClientMs = 5000;  // for the request, and again for the answer

@@ -216,7 +216,11 @@ int Serve(Settings settings, const Vocabulary* vocabulary) {
   absl::StatusOr<HttpServer> made = HttpServer::Create(std::move(settings.server));
   if (!made.ok()) return Fail(1, std::string(made.status().message()));
   server.emplace(*std::move(made));
-  aborts.emplace(&*context, settings.daemon.ask_endpoint, [&server] { server->Wake(); });
+  aborts.emplace(
+      &*context,
+      AbortQueue::Options{.ask = settings.daemon.ask_endpoint,
+                          .running = [&hub](const std::string& id) { return hub.Running(id); },
+                          .on_result = [&server] { server->Wake(); }});
   std::atomic<bool> stop = false;
   std::vector<std::thread> readers;
   for (size_t i = 0; i < subscriptions.size(); ++i) {

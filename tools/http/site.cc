@@ -81,7 +81,7 @@ std::optional<HttpAnswer> AnswerOfAbort(const AbortResult& result, const std::st
     return absl::IsNotFound(status) ? Refusal(404, std::move(why)) : TryLater(std::move(why));
   }
   if (!is_last) return std::nullopt;
-  return TryLater("the daemon has not answered, and may end the request yet; ask again");
+  return TryLater("the daemon has not ended the request, and may do so yet; ask again");
 }
 
 // Every byte is looked at, so the time says nothing of the first that differs.
@@ -154,6 +154,10 @@ HttpAnswer Site::Answer(const HttpRequest& request) {
                                                  ValidText(request.method, 20), MethodsOf(path)));
     answer.headers = {{"Allow", std::string(MethodsOf(path))}};
     return answer;
+  }
+  if (path != kIds && !request.body.empty()) {
+    return Refusal(400, fmt::format("body has {} bytes; only POST {} takes one, so send none",
+                                    request.body.size(), kIds));
   }
   if (path.starts_with(kOneStream)) {
     return request.method == "DELETE" ? AbortStream(request) : AnswerStream(request);
@@ -263,8 +267,11 @@ HttpAnswer Site::AbortStream(const HttpRequest& request) const {
   if (!target.ok()) return Refusal(400, std::string(target.status().message()));
   const absl::StatusOr<std::string> request_id = RequestIdOf(*target);
   if (!request_id.ok()) return Refusal(404, std::string(request_id.status().message()));
-  return {.later = [result = options_.abort(*request_id), request_id = *request_id](bool is_last) {
-    return AnswerOfAbort(result, request_id, is_last);
+  // A client that finds no place to wait ends nothing.
+  return {.later = [this, result = std::optional<AbortResult>(),
+                    request_id = *request_id](bool is_last) mutable {
+    if (!result.has_value()) result = options_.abort(request_id);
+    return AnswerOfAbort(*result, request_id, is_last);
   }};
 }
 
@@ -299,7 +306,7 @@ absl::StatusOr<HttpAnswer> Site::Begin(const HttpRequest& request, const Request
   if (*aborts == 1) {
     // Its name may be another stream's by then.
     events.on_left = [hub = options_.hub, abort = options_.abort, request_id, stream] {
-      if (hub->IsRunning(request_id, stream)) abort(request_id);
+      if (hub->Running(request_id) == stream) abort(request_id);
     };
   }
   return EventsAnswer(std::move(events));

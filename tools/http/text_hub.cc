@@ -60,11 +60,11 @@ std::optional<uint64_t> TextHub::Find(const std::string& request_id) const {
   return found->second;
 }
 
-bool TextHub::IsRunning(const std::string& request_id, uint64_t stream) const {
+std::optional<uint64_t> TextHub::Running(const std::string& request_id) const {
+  const std::optional<uint64_t> stream = Find(request_id);
   absl::MutexLock lock(&mutex_);
-  const auto found = newest_.find(request_id);
-  return found != newest_.end() && found->second == stream && texts_.Has(stream) &&
-         !texts_.HasEnded(stream);
+  if (!stream.has_value() || !texts_.Has(*stream) || texts_.HasEnded(*stream)) return std::nullopt;
+  return stream;
 }
 
 bool TextHub::is_current() const {

@@ -39,8 +39,8 @@ class TextHub {
 
   // The newest stream of a request.
   std::optional<uint64_t> Find(const std::string& request_id) const;
-  // True if it is that stream, and has not ended.
-  bool IsRunning(const std::string& request_id, uint64_t stream) const;
+  // The same, unless it has ended.
+  std::optional<uint64_t> Running(const std::string& request_id) const;
   // True if every reader has read all that was there when it began.
   bool is_current() const;
   struct Named {

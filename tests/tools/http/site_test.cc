@@ -32,12 +32,17 @@ struct Served {
     };
     return options;
   }
-  HttpAnswer Get(const std::string& target, const std::string& method = "GET") {
+  HttpAnswer Ask(const std::string& target, const std::string& method,
+                 const std::string& body = "") {
     HttpRequest request;
     request.method = method;
     request.target = target;
     request.host = "localhost";
-    HttpAnswer answer = site.Answer(request);
+    request.body = body;
+    return site.Answer(request);
+  }
+  HttpAnswer Get(const std::string& target, const std::string& method = "GET") {
+    HttpAnswer answer = Ask(target, method);
     return answer.later ? answer.later(true).value() : answer;
   }
 };
@@ -111,6 +116,24 @@ TEST_SUITE("unit") {
       CHECK(served.site.Answer(request).status == 403);
     }
     CHECK(served.aborted.size() == 4);
+  }
+
+  TEST_CASE("a client that finds no place to wait ends nothing") {
+    Served served;
+    CHECK(served.Ask("/v1/streams/r", "DELETE").later);
+    CHECK(served.aborted.empty());
+  }
+
+  TEST_CASE("a body that nobody reads is refused") {
+    Served served;
+    const std::pair<const char*, const char*> kCases[] = {
+        {"GET", "/"}, {"GET", "/metrics"}, {"GET", "/v1/streams/r"}, {"DELETE", "/v1/streams/r"}};
+    for (const auto& [method, target] : kCases) {
+      const HttpAnswer answer = served.Ask(target, method, "{}");
+      CHECK(answer.status == 400);
+      CHECK(answer.body.find("body has 2 bytes") != std::string::npos);
+    }
+    CHECK(served.aborted.empty());
   }
 
   TEST_CASE("a client that leaves ends its own request alone") {
