@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "daemon/session/compile_limits.h"
+#include "ipc/base/error.h"
+#include "ipc/include/specd/specd.h"
 
 namespace specd {
 namespace {
