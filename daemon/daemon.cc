@@ -153,7 +153,7 @@ absl::Status Daemon::Start(UniqueFd listening) {
   opener_.SetParts({.importer = importer_.get(),
                     .recorder = recorder_.get(),
                     .has_text_side = [this] { return TextSideAlive(); }});
-  // A device or a plugin has opened files that nobody could count before.
+  // Devices and plugins have opened their files by now, so these are counted too.
   return CheckDescriptors(config_, 0);
 }
 

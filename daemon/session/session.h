@@ -92,7 +92,7 @@ class Session {
   uint32_t AbortMatching(const SequenceFilter& filter) { return sequences_.AbortMatching(filter); }
   uint32_t CountRunning() { return sequences_.CountRunning(); }
   SessionUse Use() ABSL_LOCKS_EXCLUDED(state_.mutex);
-  // Openings are asked for, and counted, by whoever answers the engine's messages.
+  // The thread that answers the engine's messages asks for openings and counts them.
   OpeningRate& opening_rate() { return opening_rate_; }
   // A message of the engine was refused.
   void CountRefusal() { num_refusals_.fetch_add(1, std::memory_order_relaxed); }

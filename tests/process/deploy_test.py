@@ -225,7 +225,7 @@ class DeployTest(ProcessTest):
         if shutil.which("systemd-analyze") is None:
             self.skipTest("systemd-analyze is not installed: apt-get install systemd")
         units = [*PACKAGING.glob("*.service"), *PACKAGING.glob("*.socket")]
-        for unit in units:  # as installed, but for the folder of the programs
+        for unit in units:  # systemd reads them as installed; only the programs' folder differs
             (self.folder / unit.name).write_text(unit.read_text().replace("=/usr/bin/specd", f"={BIN}/specd"))
         done = subprocess.run(["systemd-analyze", "verify", *(self.folder / unit.name for unit in units)],
                               capture_output=True, text=True, check=False)

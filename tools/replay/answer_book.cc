@@ -178,7 +178,7 @@ std::vector<std::string> AnswerBook::Check(const TraceRound& round, const TraceA
     Forget(answer.sequence);
     return {};
   }
-  // A round that ran ahead of the end of its sequence has an outcome that nobody received.
+  // If a round ran ahead of its sequence's end, the engine never received its outcome.
   if (!IsCommitted(answer)) {
     const State* const before = Find(answer.sequence);
     const bool goes_on = before != nullptr && before->kept && before->reason == FinishReason::kNone;
