@@ -128,6 +128,7 @@ _COVERING = {
                                   "distribution_test"),
     "kernels/bodies/verify.h": ("verify_test", "exact_test", "chain_cases_test", "resolve_test",
                                 "residual_pass_test"),
+    "kernels/bodies/zero_step.h": ("decision_test",),
 }
 
 
