@@ -79,6 +79,7 @@ absl::StatusOr<std::shared_ptr<Session>> SimDaemon::OpenSession(const HelloReque
   options.memory_bytes_max = kSessionsBytes;
   options.publish_events = true;
   options.text_side = [this] { return text_ != nullptr || publisher_->TextSideAlive(); };
+  options.text_side_comes = true;
   return Session::Create(options, MakeCpuBackend());
 }
 
