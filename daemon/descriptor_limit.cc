@@ -1,7 +1,7 @@
 #include "daemon/descriptor_limit.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 
 #include "daemon/session/regions.h"
@@ -30,9 +30,10 @@ uint64_t Limit() {
   return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? uint64_t{limit.rlim_cur} : UINT64_MAX;
 }
 
-// The kernel gives the lowest free number.
+// The kernel gives the lowest free number. An eventfd needs no file system, which a container may
+// lack: one without /dev.
 uint64_t CountOpen() {
-  const UniqueFd next(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const UniqueFd next(eventfd(0, EFD_CLOEXEC));
   return next.valid() ? static_cast<uint64_t>(next.get()) : Limit();
 }
 
