@@ -149,9 +149,6 @@ constexpr std::array kCases{
     TreeCase("tree64_traversal", Method::kTraversal, kLarge),
     TreeCase("tree64_target", Method::kTargetOnly, kLarge),
     TreeCase("tree64_exact", Method::kExactMatch, kLarge),
-    VerifyCase{.name = "exp2",
-               .summary = "the sums of weights alone, beside the same with ex2.approx",
-               .weights_only = true},
 };
 
 // flat_topp95 comes late: it has rows of its own, while neighbours share theirs (cells.h).
@@ -164,7 +161,7 @@ constexpr std::string_view kOfVerify[] = {
     "tree64_exact"};
 constexpr std::string_view kOfGpu[] = {
     "greedy",    "one_hot",   "reject_side", "reject_rows", "temperature", "topk40_topp95",
-    "penalties", "logprobs5", "grammar",     "block",       "exp2",        "flat_topp95"};
+    "penalties", "logprobs5", "grammar",     "block",       "flat_topp95"};
 
 std::vector<VerifyCase> CasesOf(std::span<const std::string_view> names) {
   std::vector<VerifyCase> cases;
