@@ -30,7 +30,6 @@ constexpr CaseWords kCases[] = {
     {"recovery", "a text side that begins beside 1,000 open streams of 2,000 tokens"}};
 constexpr uint64_t kStreams = 256;
 constexpr uint64_t kRounds = 400;
-constexpr uint64_t kTokensOfRound = 4;
 constexpr uint64_t kOldStreams = 1000;
 constexpr uint64_t kOldTokens = 2000;
 constexpr double kRecoveryMs = 1000;  // the design's
@@ -41,25 +40,11 @@ absl::Status MeasureRate(bool is_lossless, Output* out) {
   SPECD_TRY(scene.side.Start());
   EgressReader reader(&scene.side, is_lossless);
   SPECD_TRY(reader.Subscribe(&scene.side, [&] { scene.source.SendHeartbeat(); }));
-  std::vector<TokenEvent> events;
-  for (uint64_t stream = 1; stream <= kStreams; ++stream) events.push_back(OpenEvent(stream));
   const LoadMeter meter;
   const SteadyClock::time_point start = SteadyClock::now();
   std::thread writer([&] {
-    scene.source.Send(std::move(events));
-    for (uint64_t round = 0; round < kRounds; ++round) {
-      std::vector<TokenEvent> batch;
-      for (uint64_t stream = 1; stream <= kStreams; ++stream) {
-        batch.push_back(TokensEvent(stream, round * kTokensOfRound, kTokensOfRound));
-      }
-      scene.source.Send(std::move(batch));
-      scene.source.SendHeartbeat();
-    }
-    std::vector<TokenEvent> ends;
-    for (uint64_t stream = 1; stream <= kStreams; ++stream) {
-      ends.push_back(EndEvent(stream, kRounds * kTokensOfRound));
-    }
-    scene.source.Send(std::move(ends));
+    scene.source.OpenAll(kStreams);
+    scene.source.WriteAll(kStreams, kRounds);
   });
   const absl::Status status = reader.ReadAll(kStreams, nullptr);
   const double seconds = MicrosSince(start) / 1e6;
