@@ -29,7 +29,8 @@ absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make(const std
   std::string path = parent.empty() ? std::string(std::filesystem::temp_directory_path()) : parent;
   path += "/specd-bench-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    return absl::InvalidArgumentError(path + " cannot be made: give a directory that can be written");
+    return absl::InvalidArgumentError(path +
+                                      " cannot be made: give a directory that can be written");
   }
   return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(std::move(path)));
 }

@@ -39,30 +39,21 @@ inline constexpr uint64_t kTokenBytes = 3;
 inline constexpr uint64_t kTokensOfRound = 4;
 
 inline TokenEvent OpenEvent(uint64_t stream) {
-  TokenEvent event;
-  event.kind = TokenEventKind::kOpen;
-  event.stream = stream;
-  event.request_id = fmt::format("r{}", stream);
-  event.stop_strings = {"\n\nHuman:", " q ", "ax bx cx dx", "</answer>"};  // none completes
-  return event;
+  // None of the stop strings completes.
+  return {.stream = stream,
+          .what = StreamOpening{.request_id = fmt::format("r{}", stream),
+                                .stop_strings = {"\n\nHuman:", " q ", "ax bx cx dx", "</answer>"}}};
 }
 inline TokenEvent TokensEvent(uint64_t stream, uint64_t offset, uint64_t count) {
-  TokenEvent event;
-  event.stream = stream;
-  event.offset = offset;
-  event.accepted = static_cast<uint32_t>(count) - 1;
+  RoundTokens tokens = {.accepted = static_cast<uint32_t>(count) - 1};
   for (uint64_t i = 0; i < count; ++i) {
-    event.ids.push_back(static_cast<TokenId>((stream + 5 * (offset + i)) % 26));
+    tokens.ids.push_back(static_cast<TokenId>((stream + 5 * (offset + i)) % 26));
   }
-  return event;
+  return {.stream = stream, .offset = offset, .what = std::move(tokens)};
 }
 inline TokenEvent EndEvent(uint64_t stream, uint64_t offset) {
-  TokenEvent event;
-  event.kind = TokenEventKind::kEnd;
-  event.stream = stream;
-  event.offset = offset;
-  event.finish_reason = SPECD_FINISH_LENGTH;
-  return event;
+  return {
+      .stream = stream, .offset = offset, .what = StreamEnd{.finish_reason = SPECD_FINISH_LENGTH}};
 }
 
 // A daemon's side of the sockets.

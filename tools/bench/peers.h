@@ -42,7 +42,8 @@ inline bool HasPeer(const VerifyCase& verify_case) {
 //
 // Samples and accepts at every place of every sequence, as if each draft token were the token that
 // llama.cpp draws. A run of the same round draws the same tokens again. Null in a build without
-// llama.cpp. REQUIRES: rows of fp32, HasPeer(set.verify_case()), and a `set` that outlives the peer.
+// llama.cpp. REQUIRES: rows of fp32, HasPeer(set.verify_case()), and a `set` that outlives the
+// peer.
 std::unique_ptr<Peer> MakeLlamaLoop(const RoundSet& set);
 bool IsLlamaBuiltIn();
 

@@ -27,13 +27,13 @@ absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(const Option
   const UniqueFd output(answers[1]);
   std::vector<std::string> words = {options.interpreter, "-c", options.script};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
-  SPECD_TAKE(auto process, ChildProcess::Start({.words = std::move(words),
-                                                .input = input.get(),
-                                                .output = output.get()}));
+  SPECD_TAKE(auto process,
+             ChildProcess::Start(
+                 {.words = std::move(words), .input = input.get(), .output = output.get()}));
   // A line to an interpreter that has ended is an error, and no signal.
   signal(SIGPIPE, SIG_IGN);
-  return std::unique_ptr<PythonProcess>(new PythonProcess(
-      std::move(process), fdopen(commands[1], "w"), fdopen(answers[0], "r")));
+  return std::unique_ptr<PythonProcess>(
+      new PythonProcess(std::move(process), fdopen(commands[1], "w"), fdopen(answers[0], "r")));
 }
 
 PythonProcess::~PythonProcess() {

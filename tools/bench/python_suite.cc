@@ -97,9 +97,8 @@ Line LineOf(const PythonCase& what, int32_t vocab_size, const std::vector<Side>&
   const Summary ratio = Summarise(RatiosOf(sides[1].times_us, sides[0].times_us, what.block));
   const Summary c_each = Summarise(sides[2].times_us);
   const Summary python_each = Summarise(sides[3].times_us);
-  const bool is_met = what.target_ratio > 0
-                          ? ratio.median <= what.target_ratio
-                          : std::max(c.median, python.median) <= what.target_us;
+  const bool is_met = what.target_ratio > 0 ? ratio.median <= what.target_ratio
+                                            : std::max(c.median, python.median) <= what.target_us;
   const auto times = [](const Summary& s) {
     return fmt::format("{:.1f} ({:.1f} .. {:.1f})", s.median, s.p10, s.p90);
   };

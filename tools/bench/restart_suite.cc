@@ -172,17 +172,18 @@ absl::Status RunRestart(const Flags& flags, Output* out) {
 }  // namespace
 
 Suite RestartCommand() {
-  return {.name = "restart",
-          .summary = "the time from a daemon's SIGKILL to the answers of the next one",
-          .examples = {"--engines=16 --markdown"},
-          .flags = {Flag::Wholes("engines", "engines that are attached", {1, 64}, "1,16,64", "1,16"),
-                    Flag::Whole("sequences", "open sequences of each engine", {1, 1024}, "64"),
-                    Flag::Whole("ids", "ids that each sequence has kept", {0, 1'000'000}, "2000",
-                                "500"),
-                    Flag::Whole("kills", "how often the daemon is killed", {1, 1000}, "5", "2"),
-                    {.name = "specd",
-                     .help = "the daemon's program; without it the one beside specd-bench"}},
-          .run = &RunRestart};
+  return {
+      .name = "restart",
+      .summary = "the time from a daemon's SIGKILL to the answers of the next one",
+      .examples = {"--engines=16 --markdown"},
+      .flags = {Flag::Wholes("engines", "engines that are attached", {1, 64}, "1,16,64", "1,16"),
+                Flag::Whole("sequences", "open sequences of each engine", {1, 1024}, "64"),
+                Flag::Whole("ids", "ids that each sequence has kept", {0, 1'000'000}, "2000",
+                            "500"),
+                Flag::Whole("kills", "how often the daemon is killed", {1, 1000}, "5", "2"),
+                {.name = "specd",
+                 .help = "the daemon's program; without it the one beside specd-bench"}},
+      .run = &RunRestart};
 }
 
 }  // namespace specd::bench

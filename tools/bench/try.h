@@ -1,6 +1,6 @@
 // SPECD_TRY and SPECD_TAKE pass errors on to the caller, for functions of specd-bench that return a
-// Status or a StatusOr. Broken makes the error of a measurement whose sides are not what they should
-// be. Safe from any thread.
+// Status or a StatusOr. Broken makes the error of a measurement whose sides are not what they
+// should be. Safe from any thread.
 //
 //   SPECD_TRY(backend->Run(batch));
 //   SPECD_TAKE(const RowPool rows, RowPool::Make(spec));  // declares the value

@@ -159,9 +159,9 @@ constexpr std::string_view kOfVerify[] = {
     "tree8_traversal", "tree8_target", "tree8_exact", "tree32",           "tree32_traversal",
     "tree32_target",   "tree32_exact", "tree64",      "tree64_traversal", "tree64_target",
     "tree64_exact"};
-constexpr std::string_view kOfGpu[] = {
-    "greedy",    "one_hot",   "reject_side", "reject_rows", "temperature", "topk40_topp95",
-    "penalties", "logprobs5", "grammar",     "block",       "flat_topp95"};
+constexpr std::string_view kOfGpu[] = {"greedy",      "one_hot",       "reject_side", "reject_rows",
+                                       "temperature", "topk40_topp95", "penalties",   "logprobs5",
+                                       "grammar",     "block",         "flat_topp95"};
 
 std::vector<VerifyCase> CasesOf(std::span<const std::string_view> names) {
   std::vector<VerifyCase> cases;
