@@ -15,7 +15,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/grammar/base/json_value.h"
-#include "speculative/params/nearest_name.h"
+#include "kernels/core/nearest_name.h"
 #include "speculative/params/param_rules.h"
 #include "speculative/params/param_table.h"
 
