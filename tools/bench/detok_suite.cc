@@ -103,13 +103,7 @@ absl::Status Measure(const Row& row, double seconds,
       .Times("", summary)
       .Load(load);
   out->Print(line);
-  out->Take({.name = row.name,
-             .dtype = "",
-             .measured = fmt::format("{:.1f} {}", summary.median, row.unit),
-             .target = fmt::format("{:.0f} {}", row.target, row.unit),
-             .is_met = summary.median <= row.target,
-             .is_disturbed = IsDisturbed(load),
-             .missing = summary.median / row.target - 1});
+  out->TakeAtMost(row.name, summary.median, row.target, row.unit, load);
   return absl::OkStatus();
 }
 

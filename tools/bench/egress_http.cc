@@ -204,9 +204,8 @@ absl::Status MeasureClients(const std::string& program, uint64_t num_clients, Ou
   SPECD_TRY(scene.Start());
   SPECD_TRY(scene.side.Start());
   // This reader knows when the text side has begun.
-  SPECD_TRY(EgressReader(&scene.side, false).Subscribe(&scene.side, [&] {
-    scene.source.SendHeartbeat();
-  }));
+  SPECD_TRY(
+      EgressReader(&scene.side).Subscribe(&scene.side, [&] { scene.source.SendHeartbeat(); }));
   HttpProcess http;
   SPECD_TRY(http.Start(program, scene.side));
   scene.source.OpenAll(num_clients);
