@@ -2,8 +2,7 @@
 //
 // The text side is the daemon's own (TextWorker) between sockets of this process: the suite is the
 // daemon, which publishes token batches and gives them again, and a reader over a Unix socket, as
-// readers outside are. A lossless reader asks for what it has missed; both readers check each
-// stream's bytes.
+// readers outside are. The reader asks for what it has missed, and must have every byte.
 #include <fmt/format.h>
 
 #include <thread>
