@@ -158,7 +158,8 @@ class SseClients {
     SPECD_TRY(Read([](const SseClient& each) { return each.is_done; }));
     for (uint64_t i = 0; i < clients_.size(); ++i) {
       std::string expected;
-      for (const TokenId id : TokensEvent(i + 1, 0, num_tokens).tokens()->ids) {
+      const TokenEvent all = TokensEvent(i + 1, 0, num_tokens);
+      for (const TokenId id : all.tokens()->ids) {
         expected += fmt::format(" {}x", static_cast<char>('a' + id));
       }
       if (clients_[i].text != expected) return Broken(fmt::format("client {} has another text", i));
