@@ -110,7 +110,7 @@ struct ListedEngines {
 // Answers ListSequences. Each list has one element for each sequence.
 struct SequenceListReply : ListedEngines {
   static constexpr ControlType kType = ControlType::kSequenceListReply;
-  std::vector<uint64_t> streams;      // 0: the stream has not begun
+  std::vector<uint64_t> streams;  // 0: the stream has not begun
   std::vector<std::string> request_ids;
   std::vector<int32_t> phases;     // ListedPhase
   std::vector<uint64_t> tokens;    // of the output, those that were given included
