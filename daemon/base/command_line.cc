@@ -5,25 +5,46 @@
 
 #include <cstdio>
 #include <iostream>
+#include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "kernels/core/nearest_name.h"
 
 namespace specd {
 namespace {
 
 bool is_parsing = false;
 bool is_help_wanted = false;
+std::span<char* const> arguments;
 
 bool IsHelp(std::string_view argument) {
   const size_t name = argument.find_first_not_of('-');
   return name > 0 && name <= 2 && argument.substr(name).starts_with("help");
 }
 
+// Abseil has named the flags that it does not know.
+void SuggestFlags() {
+  const auto flags = absl::GetAllFlags();
+  std::vector<std::string_view> names;
+  for (const auto& [name, flag] : flags) names.emplace_back(name.data(), name.size());
+  for (const std::string_view argument : arguments) {
+    if (!argument.starts_with("--")) continue;
+    const std::string_view name = argument.substr(2, argument.find('=') - 2);
+    if (absl::FindCommandLineFlag({name.data(), name.size()}) != nullptr) continue;
+    const std::string meant = DidYouMean(name, names);
+    if (!meant.empty()) std::cerr << "--" << name << " is unknown" << meant << std::endl;
+  }
+}
+
 void GiveCode(int code, void*) {
   if (!is_parsing || code != 1) return;
+  if (!is_help_wanted) SuggestFlags();
   std::cout.flush();
   std::fflush(nullptr);
   _exit(is_help_wanted ? 0 : kExitBadCommandLine);
@@ -49,6 +70,7 @@ std::vector<char*> ParseFlags(int argc, char** argv, const ProgramWords& program
   absl::SetFlagsUsageConfig(usage);
   for (int i = 1; i < argc; ++i) is_help_wanted = is_help_wanted || IsHelp(argv[i]);
   on_exit(&GiveCode, nullptr);
+  arguments = {argv + 1, argv + argc};
   is_parsing = true;
   std::vector<char*> positional = absl::ParseCommandLine(argc, argv);
   is_parsing = false;

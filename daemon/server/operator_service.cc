@@ -27,14 +27,18 @@ ListedPhase PhaseOf(const SequenceFacts& facts) {
   return static_cast<ListedPhase>(static_cast<int32_t>(facts.finish_reason) + 2);
 }
 
-void Append(const Session& session, const std::string& program, const SequenceFacts& facts,
-            int64_t now_ns, bool with_params, SequenceListReply* reply) {
+void Append(const Session& session, const std::string& program, ListedEngines* reply) {
   const SessionClient& client = session.client();
   reply->sessions.push_back(IdOf(session));
   reply->uids.push_back(static_cast<int32_t>(client.uid));
   reply->pids.push_back(client.pid);
   reply->programs.push_back(program);
   reply->clients.push_back(ValidText(client.name, 64));
+}
+
+void Append(const Session& session, const std::string& program, const SequenceFacts& facts,
+            int64_t now_ns, bool with_params, SequenceListReply* reply) {
+  Append(session, program, reply);
   reply->streams.push_back(facts.stream);
   reply->request_ids.push_back(facts.request_id);
   reply->phases.push_back(static_cast<int32_t>(PhaseOf(facts)));
@@ -126,13 +130,8 @@ absl::StatusOr<Reply> OperatorService::On(const ListSessionsRequest&, const Call
   SessionListReply reply;
   for (const auto& session : SessionsOf(caller)) {
     if (reply.sessions.size() == kListedMax) break;  // a daemon has fewer places
-    const SessionClient& client = session->client();
     const SessionUse use = session->Use();
-    reply.sessions.push_back(IdOf(*session));
-    reply.uids.push_back(static_cast<int32_t>(client.uid));
-    reply.pids.push_back(client.pid);
-    reply.programs.push_back(ProgramOf(client.pid));
-    reply.clients.push_back(ValidText(client.name, 64));
+    Append(*session, ProgramOf(session->client().pid), &reply);
     reply.profiles.push_back(session->options().profile->name);
     reply.ages_ms.push_back(static_cast<uint64_t>(std::max<int64_t>(0, use.age_ns) / 1'000'000));
     reply.memory_bytes.push_back(use.memory_bytes);

@@ -10,27 +10,17 @@
 #include <utility>
 #include <variant>
 
-#include "daemon/session/memory_cost.h"
 #include "daemon/session/open_request.h"
+#include "daemon/session/openings_message.h"
 #include "daemon/session/profile_defaults.h"
 #include "daemon/session/request_kinds.h"
 #include "daemon/session/sequence_replies.h"
 #include "ipc/base/descriptors.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
-#include "speculative/params/param_rules.h"
 
 namespace specd {
 namespace {
-
-// Explains a field that this protocol does not have. Such a field may be a parameter that a newer
-// peer has, and then "unknown" is not enough.
-absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status& status) {
-  if (header.type != ControlType::kOpenSequence) return status;
-  const std::string field = ErrorFieldOf(status);
-  const std::optional<std::string> why = RefusedParam(field);
-  return why.has_value() ? MakeError(SPECD_ERROR_UNSUPPORTED, field, *why) : status;
-}
 
 absl::StatusOr<Reply> OkReplyOr(const absl::Status& error) {
   return error.ok() ? absl::StatusOr<Reply>(OkReply{}) : error;
@@ -227,69 +217,6 @@ absl::StatusOr<Reply> ControlService::On(const OpenSequenceRequest& request,
   return Reply(ReplyOf(*infos));
 }
 
-// A file of openings travels like a single opening, so every message in it is read as strictly.
-absl::Status ControlService::PrepareNext(std::span<const uint8_t>* bytes, Openings* openings) {
-  const std::span<const uint8_t> message = bytes->first(FirstMessageBytes(*bytes));
-  const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
-  if (!header.ok()) return header.status();
-  absl::StatusOr<Request> decoded = DecodeRequest(*header, message);
-  if (!decoded.ok()) return ExplainUnknownField(*header, decoded.status());
-  const auto* const request = std::get_if<OpenSequenceRequest>(&*decoded);
-  if (request == nullptr) {
-    return MakeError(
-        SPECD_ERROR_INVALID_ARGUMENT, "type",
-        fmt::format("type = {} stands in a file of openings, where every message is an "
-                    "OpenSequence ({})",
-                    static_cast<int>(header->type), static_cast<int>(ControlType::kOpenSequence)));
-  }
-  if (request->handle != 0) ++num_resumed_;
-  if (absl::Status status = CheckRate(request->handle != 0); !status.ok()) return status;
-  *bytes = bytes->subspan(message.size());
-  if (openings->are_pending && request->refusal_code != SPECD_OK) {
-    PendingOpening& refused = openings->pending.emplace_back();
-    const absl::StatusOr<SequenceHistory> history = ReadRefused(*request, &refused.refusal);
-    if (!history.ok()) return history.status();
-    return session_->opening_builder().PrepareRefused(*history, request->seed, &openings->prepared);
-  }
-  const auto lists = bytes->first(std::min<uint64_t>(request->file_bytes(), bytes->size()));
-  absl::StatusOr<OpenRequest> open = ReadOpenRequest(
-      *request, std::span<const char>(reinterpret_cast<const char*>(lists.data()), lists.size()));
-  if (!open.ok()) return open.status();
-  *bytes = bytes->subspan(lists.size());
-  ApplyProfile(*session_->options().profile, *request, &open->params);
-  const OpeningBuilder& builder = session_->opening_builder();
-  PreparedSequences* const prepared = &openings->prepared;
-  if (!openings->are_pending) {
-    return builder.Prepare(request->request_id, open->params, open->history(), prepared);
-  }
-  absl::StatusOr<MemoryShare> memory = TakeMemory(session_->memory(), "the opening that waits",
-                                                  BuildBytes(open->params, open->history()));
-  if (!memory.ok()) return memory.status();
-  absl::Status status =
-      builder.PreparePending(request->request_id, open->history(), &open->params, prepared);
-  openings->pending.push_back({.request_id = request->request_id,
-                               .open = *std::move(open),
-                               .sequences = {},
-                               .memory = *std::move(memory),
-                               .refusal = absl::OkStatus()});
-  return status;
-}
-
-void ControlService::BuildLater(std::span<const SequenceInfo> infos, Openings openings) {
-  size_t next = 0;
-  for (PendingOpening& opening : openings.pending) {
-    for (int64_t i = 0; i < opening.open.params.n; ++i) {
-      opening.sequences.push_back(infos[next++].handle);
-    }
-  }
-  std::erase_if(openings.pending, [this](const PendingOpening& opening) {
-    if (opening.refusal.ok()) return false;
-    session_->FailPending(opening, opening.refusal);
-    return true;
-  });
-  if (!openings.pending.empty()) host_.pending->Add(session_, std::move(openings.pending));
-}
-
 absl::StatusOr<Reply> ControlService::On(const GetOpeningRequest& request, std::vector<UniqueFd>&) {
   const absl::StatusOr<SequenceInfo> info = session_->FindOpened(request.sequence);
   if (!info.ok()) return info.status();
@@ -298,43 +225,10 @@ absl::StatusOr<Reply> ControlService::On(const GetOpeningRequest& request, std::
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequencesRequest& request,
                                          std::vector<UniqueFd>& fds) {
-  if (absl::Status status = CheckOpenings(request); !status.ok()) return status;
-  if (request.pending) {
-    if (absl::Status status = host_.pending->Start(); !status.ok()) return status;
-  }
-  // The private copy of the file.
-  const absl::StatusOr<MemoryShare> share =
-      TakeMemory(session_->memory(), "the file of openings", request.file_bytes);
-  if (!share.ok()) return share.status();
-  std::vector<uint8_t> file(request.file_bytes);
-  absl::Status status =
-      ReadListFile(fds.front(), {reinterpret_cast<char*>(file.data()), file.size()});
-  if (!status.ok()) return status;
-
-  std::span<const uint8_t> rest = file;
-  Openings openings = {.are_pending = request.pending};
-  openings.prepared.Reserve(request.num_openings);
-  const PreparedSequences& prepared = openings.prepared;
-  std::vector<uint32_t> opening_of;  // by sequence
-  opening_of.reserve(request.num_openings);
-  for (uint32_t i = 0; i < request.num_openings; ++i) {
-    status = PrepareNext(&rest, &openings);
-    if (status.ok() && prepared.size() > kOpeningsMax) status = TooManySequences(prepared.size());
-    if (!status.ok()) return Reply(RefusalOf(i, status));
-    opening_of.resize(prepared.size(), i);
-  }
-  if (!rest.empty()) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "file_bytes",
-                     fmt::format("file_bytes = {} has {} bytes after the {} openings",
-                                 request.file_bytes, rest.size(), request.num_openings));
-  }
-  size_t refused = opening_of.size();
-  absl::StatusOr<std::vector<SequenceInfo>> infos =
-      session_->OpenPrepared(std::move(openings.prepared), &refused);
-  if (infos.ok() && request.pending) BuildLater(*infos, std::move(openings));
-  if (infos.ok()) return Reply(ReplyOf(*infos, opening_of));
-  if (refused == opening_of.size()) return infos.status();
-  return Reply(RefusalOf(opening_of[refused], infos.status()));
+  OpeningsMessage message(session_, host_.pending);
+  absl::StatusOr<Reply> reply = message.Open(request, fds);
+  num_resumed_ = message.num_resumed();
+  return reply;
 }
 
 absl::StatusOr<Reply> ControlService::On(const ForkSequenceRequest& request,

@@ -101,17 +101,6 @@ class ControlService {
   absl::Status CheckTurn(const Request& request) const;
   absl::Status CheckOpens(const Request& request) const;
   absl::Status CheckRate(bool may_be_free) const;
-  // Those of one message.
-  struct Openings {
-    bool are_pending = false;
-    PreparedSequences prepared = {};
-    std::vector<PendingOpening> pending = {};  // if they are
-  };
-  // Reads the first opening of these bytes, and leaves the rest in them.
-  absl::Status PrepareNext(std::span<const uint8_t>* bytes, Openings* openings);
-  // `infos`: of the sequences of all openings, which have their slots. Those that a daemon before
-  // has refused fail now.
-  void BuildLater(std::span<const SequenceInfo> infos, Openings openings);
   Regions& regions() { return member_ != nullptr ? member_->regions() : session_->regions(); }
 
   // Things that exist because of a request, and that its answer names.

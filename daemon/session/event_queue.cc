@@ -18,7 +18,7 @@ bool EventQueue::HasRoom(const Capacity& wanted) {
 }
 
 void EventQueue::PushOpening(SequenceHandle sequence, std::shared_ptr<const TokenEvent> opening) {
-  SPECD_CHECK(opening->kind == TokenEventKind::kOpen);
+  SPECD_CHECK(opening->opening() != nullptr);
   SPECD_CHECK(openings_.push(std::move(opening)));
   SPECD_CHECK(headers_.push({.kind = TokenEventKind::kOpen, .sequence = sequence}));
 }
@@ -43,22 +43,25 @@ bool EventQueue::Pop(SequenceHandle* sequence, TokenEvent* event) {
     *event = *opening;
     return true;
   }
-  *event = {};
-  event->kind = header.kind;
-  event->stream = header.stream;
-  event->offset = header.offset;
-  event->time_ns = static_cast<uint64_t>(header.time_ns);
-  event->accepted = header.accepted;
-  event->stop_token = header.stop_token;
-  event->finish_reason = header.finish_reason;
-  event->fault = header.fault;
-  event->cumulative_logprob = header.cumulative_logprob;
-  event->ids.resize(header.num_ids);
-  SPECD_CHECK(tokens_.pop(event->ids.data(), header.num_ids) == header.num_ids);
-  event->scores.resize(header.num_scores);
-  SPECD_CHECK(scores_.pop(event->scores.data(), header.num_scores) == header.num_scores);
+  *event = {.stream = header.stream,
+            .offset = header.offset,
+            .time_ns = static_cast<uint64_t>(header.time_ns)};
+  if (header.kind == TokenEventKind::kEnd) {
+    event->what = StreamEnd{.finish_reason = header.finish_reason,
+                            .stop_token = header.stop_token,
+                            .fault = header.fault,
+                            .cumulative_logprob = header.cumulative_logprob};
+    return true;
+  }
+  RoundTokens& tokens = *event->tokens();
+  tokens.accepted = header.accepted;
+  tokens.stop_token = header.stop_token;
+  tokens.ids.resize(header.num_ids);
+  SPECD_CHECK(tokens_.pop(tokens.ids.data(), header.num_ids) == header.num_ids);
+  tokens.scores.resize(header.num_scores);
+  SPECD_CHECK(scores_.pop(tokens.scores.data(), header.num_scores) == header.num_scores);
   for (uint32_t i = 0; header.has_logprobs && i < header.num_ids; ++i) {
-    event->logprobs.push_back(event->scores[i * (header.num_scores / header.num_ids)].value);
+    tokens.logprobs.push_back(tokens.scores[i * (header.num_scores / header.num_ids)].value);
   }
   return true;
 }

@@ -168,10 +168,10 @@ absl::Status OpeningBuilder::Prepare(const std::string& request_id, const Sequen
     AnnouncedSequence opening = MakeOpening(stream, (*built)[i].sequence);
     if (opening.event != nullptr) {
       if (is_resumed) {
-        opening.event->resumed = true;
         opening.event->offset = given.outputs.size();
         const auto own = history.outputs.subspan(given.outputs.size());
-        opening.event->ids.assign(own.begin(), own.end());
+        opening.event->opening()->resumed = true;
+        opening.event->opening()->resumed_ids.assign(own.begin(), own.end());
       }
       if (absl::Status status = AddTail(begin, &opening.event); !status.ok()) return status;
     }
@@ -221,16 +221,18 @@ absl::Status OpeningBuilder::AddTail(const TextTail& tail,
     MemoryShare memory;
     std::shared_ptr<TokenEvent> event;
   };
-  const size_t num_ids = tail.prompt_ids.size() + tail.output_ids.size() + (*event)->ids.size();
+  StreamOpening& opening = *(*event)->opening();
+  const size_t num_ids =
+      tail.prompt_ids.size() + tail.output_ids.size() + opening.resumed_ids.size();
   absl::StatusOr<MemoryShare> memory =
       TakeMemory(state_.memory.get(), "the event of the opening", TailBytes(num_ids));
   if (!memory.ok()) return memory.status();
-  (*event)->prompt_tail = tail.prompt_ids;
-  (*event)->output_tail = tail.output_ids;
-  (*event)->reasoning_tokens = tail.thought.num_tokens;
+  opening.prompt_tail = tail.prompt_ids;
+  opening.output_tail = tail.output_ids;
+  opening.reasoning_tokens = tail.thought.num_tokens;
   if (tail.thought.is_open) {
-    (*event)->reasoning_end = state_.options.profile->reasoning.end;
-    (*event)->reasoning_progress = tail.thought.progress;
+    opening.reasoning_end = state_.options.profile->reasoning.end;
+    opening.reasoning_progress = tail.thought.progress;
   }
   auto charged = std::make_shared<Charged>(Charged{*std::move(memory), std::move(*event)});
   *event = std::shared_ptr<TokenEvent>(charged, charged->event.get());
@@ -239,24 +241,22 @@ absl::Status OpeningBuilder::AddTail(const TextTail& tail,
 
 AnnouncedSequence OpeningBuilder::MakeOpening(const SequenceStream& stream,
                                               const Sequence& sequence) const {
-  AnnouncedSequence opening = {.stream = stream};
-  if (state_.events == nullptr) return opening;
-  opening.event = std::make_shared<TokenEvent>();
-  TokenEvent& event = *opening.event;
-  event.kind = TokenEventKind::kOpen;
-  event.offset = sequence.kept_tokens;
-  event.cumulative_logprob = sequence.logprob_sum.value();
-  event.request_id = stream.request_id;
-  event.profile = state_.options.profile->name;
+  AnnouncedSequence announced = {.stream = stream};
+  if (state_.events == nullptr) return announced;
+  StreamOpening opening = {.request_id = stream.request_id,
+                           .stops_inline = stream.is_inline,
+                           .skip_special_tokens = stream.skip_special_tokens,
+                           .include_stop = stream.include_stop,
+                           .min_tokens = static_cast<uint32_t>(sequence.min_tokens),
+                           .profile = state_.options.profile->name,
+                           .cumulative_logprob = sequence.logprob_sum.value()};
   if (stream.stops != nullptr) {
-    event.stop_strings = stream.stops->strings;
-    event.stop_regex = stream.stops->regex;
+    opening.stop_strings = stream.stops->strings;
+    opening.stop_regex = stream.stops->regex;
   }
-  event.include_stop = stream.include_stop;
-  event.stops_inline = stream.is_inline;
-  event.skip_special_tokens = stream.skip_special_tokens;
-  event.min_tokens = static_cast<uint32_t>(sequence.min_tokens);
-  return opening;
+  announced.event = std::make_shared<TokenEvent>(
+      TokenEvent{.offset = sequence.kept_tokens, .what = std::move(opening)});
+  return announced;
 }
 
 }  // namespace specd

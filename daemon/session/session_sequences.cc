@@ -189,7 +189,7 @@ absl::StatusOr<SequenceInfo> SessionSequences::Fork(SequenceHandle source,
   stream.settled = !needs_text_side;
   stream.rounds = stream.accepted = 0;
   AnnouncedSequence opening = builder_.MakeOpening(stream, *parent);
-  if (opening.event != nullptr) opening.event->forked_from = stream.id;
+  if (opening.event != nullptr) opening.event->opening()->forked_from = stream.id;
   if (state_.trace != nullptr) {
     opening.trace = std::make_unique<TraceOpening>();
     opening.trace->request_id = request_id;

@@ -18,7 +18,7 @@ constexpr size_t kIdBytes = 14;
 // An answer begins within so many rounds of the offset that is asked for.
 constexpr size_t kStride = 256;
 
-size_t OpeningBytes(const TokenEvent& opening) {
+size_t OpeningBytes(const StreamOpening& opening) {
   size_t bytes = opening.request_id.size() + opening.profile.size();
   for (const std::string& stop : opening.stop_strings) bytes += stop.size() + sizeof(stop);
   for (const std::string& stop : opening.stop_regex) bytes += stop.size() + sizeof(stop);
@@ -29,63 +29,63 @@ size_t OpeningBytes(const TokenEvent& opening) {
 }  // namespace
 
 void KeptStreams::Take(TokenEvent* event, int64_t now_ns) {
-  if (event->kind == TokenEventKind::kOpen) return Open(*event);
+  if (event->opening() != nullptr) return Open(*event);
   Kept* const kept = table_.Find(event->stream);
-  if (kept == nullptr || kept->has_ended) return;
-  if (event->kind == TokenEventKind::kTokens) {
-    Append(*event, kept);
+  if (kept == nullptr || kept->has_ended()) return;
+  if (event->tokens() != nullptr) {
+    Append(*event->tokens(), kept);
     return Fit(event->stream);
   }
   // The text side may have ended the stream before its last tokens.
   const bool is_cut = event->offset < kept->tokens;
   if (is_cut && kept->is_whole) Cut(event->offset, kept);
-  if (!is_cut || kept->is_whole) event->checksum = kept->checksum.value();
+  if (!is_cut || kept->is_whole) event->end()->checksum = kept->checksum.value();
   kept->tokens = event->offset;
-  kept->has_ended = true;
   kept->end = *event;
   table_.End(event->stream, now_ns);
 }
 
 void KeptStreams::Open(const TokenEvent& event) {
-  Kept opened = {.opening = event, .tokens = event.offset};
-  if (event.forked_from != 0) {
+  Kept opened = {.begin = event, .tokens = event.offset};
+  StreamOpening& opening = opened.opening();
+  const std::string request_id = opening.request_id;
+  if (opening.forked_from != 0) {
     // The events of a session are in order, so the source is where the copy was made.
-    const Kept* const source = table_.Find(event.forked_from);
+    Kept* const source = table_.Find(opening.forked_from);
     opened.is_whole = source != nullptr && source->is_whole && source->tokens == event.offset &&
-                      source->opening.earlier.size() + source->ids.size() <= kOutputTailMax;
+                      source->opening().earlier.size() + source->ids.size() <= kOutputTailMax;
     if (opened.is_whole) {
-      opened.forked_from = event.forked_from;
-      opened.opening.forked_from = 0;
-      opened.opening.prompt_tail = source->opening.prompt_tail;
-      opened.opening.output_tail = source->opening.output_tail;
-      opened.opening.reasoning_end = source->opening.reasoning_end;
-      opened.opening.reasoning_progress = source->opening.reasoning_progress;
-      opened.opening.reasoning_tokens = source->opening.reasoning_tokens;
-      opened.opening.earlier = source->opening.earlier;
-      opened.opening.earlier.insert(opened.opening.earlier.end(), source->ids.begin(),
-                                    source->ids.end());
+      const StreamOpening& from = source->opening();
+      opened.forked_from = std::exchange(opening.forked_from, 0);
+      opening.prompt_tail = from.prompt_tail;
+      opening.output_tail = from.output_tail;
+      opening.reasoning_end = from.reasoning_end;
+      opening.reasoning_progress = from.reasoning_progress;
+      opening.reasoning_tokens = from.reasoning_tokens;
+      opening.earlier = from.earlier;
+      opening.earlier.insert(opening.earlier.end(), source->ids.begin(), source->ids.end());
     }
   }
   newest_ = std::max(newest_, event.stream);
-  opened.opening_bytes = OpeningBytes(opened.opening);
+  opened.opening_bytes = OpeningBytes(opening);
   table_.Erase(event.stream);
-  *table_.Add(event.stream, event.request_id) = std::move(opened);
+  *table_.Add(event.stream, request_id) = std::move(opened);
   Fit(event.stream);
 }
 
-void KeptStreams::Append(const TokenEvent& event, Kept* kept) {
-  for (const TokenId id : event.ids) kept->checksum.Add(id);
-  kept->tokens += event.ids.size();
+void KeptStreams::Append(const RoundTokens& tokens, Kept* kept) {
+  for (const TokenId id : tokens.ids) kept->checksum.Add(id);
+  kept->tokens += tokens.ids.size();
   if (!kept->is_whole) return;
   if (kept->rounds.size() % kStride == 0) {
     kept->strides.push_back(static_cast<uint32_t>(kept->ids.size()));
   }
-  kept->ids.insert(kept->ids.end(), event.ids.begin(), event.ids.end());
-  std::transform(event.logprobs.begin(), event.logprobs.end(), std::back_inserter(kept->logprobs),
+  kept->ids.insert(kept->ids.end(), tokens.ids.begin(), tokens.ids.end());
+  std::transform(tokens.logprobs.begin(), tokens.logprobs.end(), std::back_inserter(kept->logprobs),
                  [](double logprob) { return static_cast<float>(logprob); });
-  kept->rounds.push_back({.num_ids = static_cast<uint8_t>(event.ids.size()),
-                          .accepted = static_cast<uint8_t>(event.accepted)});
-  if (event.stop_token != kNoToken) kept->end.stop_token = event.stop_token;
+  kept->rounds.push_back({.num_ids = static_cast<uint8_t>(tokens.ids.size()),
+                          .accepted = static_cast<uint8_t>(tokens.accepted)});
+  if (tokens.stop_token != kNoToken) kept->stop_token = tokens.stop_token;
 }
 
 void KeptStreams::Cut(uint64_t offset, Kept* kept) {
@@ -99,7 +99,7 @@ void KeptStreams::Cut(uint64_t offset, Kept* kept) {
   }
   kept->strides.resize((kept->rounds.size() + kStride - 1) / kStride);
   // The text of a fork may have ended in the tokens of its source.
-  const uint64_t begin = std::min(offset, kept->opening.offset);
+  const uint64_t begin = std::min(offset, kept->begin.offset);
   kept->ids.resize(std::min<size_t>(kept->ids.size(), offset - begin));
   kept->logprobs.resize(std::min(kept->logprobs.size(), kept->ids.size()));
   kept->checksum = {};
@@ -118,12 +118,13 @@ void KeptStreams::Fit(uint64_t stream) {
   if (kept->forked_from != 0) {
     // Without the tokens of its source the opening is the one that was published: a text side must
     // not take the copy for a stream that begins here.
-    kept->opening.forked_from = kept->forked_from;
-    kept->opening.prompt_tail = std::vector<TokenId>();
-    kept->opening.output_tail = std::vector<TokenId>();
-    kept->opening.earlier = std::vector<TokenId>();
+    StreamOpening& opening = kept->opening();
+    opening.forked_from = kept->forked_from;
+    opening.prompt_tail = std::vector<TokenId>();
+    opening.output_tail = std::vector<TokenId>();
+    opening.earlier = std::vector<TokenId>();
   }
-  kept->opening_bytes = OpeningBytes(kept->opening);
+  kept->opening_bytes = OpeningBytes(kept->opening());
   if (!table_.Resize(stream, SizeBytes(*kept))) table_.Erase(stream);
 }
 
@@ -168,7 +169,7 @@ absl::StatusOr<TokenAnswer> KeptStreams::Answer(const Ask& ask) const {
                     ask.stream));
   }
   // A stop string may have taken tokens back that the reader has.
-  if (ask.offset > kept->tokens && !kept->has_ended) {
+  if (ask.offset > kept->tokens && !kept->has_ended()) {
     return absl::NotFoundError(
         fmt::format("offset = {} is outside 0 .. {}, the tokens of stream {}", ask.offset,
                     kept->tokens, ask.stream));
@@ -185,17 +186,14 @@ absl::StatusOr<TokenAnswer> KeptStreams::Answer(const Ask& ask) const {
 
 bool KeptStreams::AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes,
                                TokenAnswer* answer) {
-  const uint64_t stream = kept.opening.stream;
-  uint64_t at = kept.opening.offset;
+  const uint64_t stream = kept.begin.stream;
+  uint64_t at = kept.begin.offset;
   if (offset <= at) {
-    answer->events.push_back(kept.opening);
+    answer->events.push_back(kept.begin);
     *bytes += kEventBytes + kept.opening_bytes * 2;
   }
-  if (!kept.is_whole && !kept.has_ended && kept.tokens > std::max(offset, at)) {
-    TokenEvent gap;
-    gap.stream = stream;
-    gap.offset = kept.tokens;
-    answer->events.push_back(std::move(gap));
+  if (!kept.is_whole && !kept.has_ended() && kept.tokens > std::max(offset, at)) {
+    answer->events.push_back({.stream = stream, .offset = kept.tokens});
   }
   bool has_round = false;
   const auto stride =
@@ -215,20 +213,21 @@ bool KeptStreams::AppendEvents(const Kept& kept, uint64_t offset, size_t* bytes,
       return false;
     }
     has_round = true;
-    TokenEvent& event = answer->events.emplace_back();
-    event.stream = stream;
-    event.offset = begin;
-    event.accepted = round.accepted;
-    const auto first = static_cast<ptrdiff_t>(begin - kept.opening.offset);
-    event.ids.assign(kept.ids.begin() + first, kept.ids.begin() + first + round.num_ids);
+    const auto first = static_cast<ptrdiff_t>(begin - kept.begin.offset);
+    RoundTokens tokens = {
+        .ids = {kept.ids.begin() + first, kept.ids.begin() + first + round.num_ids},
+        .accepted = round.accepted};
     if (!kept.logprobs.empty()) {
-      event.logprobs.assign(kept.logprobs.begin() + first,
-                            kept.logprobs.begin() + first + round.num_ids);
+      tokens.logprobs.assign(kept.logprobs.begin() + first,
+                             kept.logprobs.begin() + first + round.num_ids);
     }
-    if (i + 1 == kept.rounds.size()) event.stop_token = kept.end.stop_token;
+    if (i + 1 == kept.rounds.size()) {
+      tokens.stop_token = kept.has_ended() ? kept.end->end()->stop_token : kept.stop_token;
+    }
+    answer->events.push_back({.stream = stream, .offset = begin, .what = std::move(tokens)});
     *bytes += kEventBytes + round.num_ids * kIdBytes;
   }
-  if (kept.has_ended) answer->events.push_back(kept.end);
+  if (kept.has_ended()) answer->events.push_back(*kept.end);
   *bytes += kEventBytes;
   return true;
 }

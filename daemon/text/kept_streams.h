@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,7 +43,7 @@ class KeptStreams {
     uint8_t accepted = 0;
   };
   struct Kept {
-    TokenEvent opening = {};
+    TokenEvent begin = {};  // its opening
     uint64_t forked_from = 0;
     size_t opening_bytes = 0;
     std::vector<TokenId> ids = {};
@@ -53,12 +54,15 @@ class KeptStreams {
     uint64_t tokens = 0;  // of the stream, those before its opening included
     Fnv1a checksum = {};  // of all ids since the opening, kept or not
     bool is_whole = true;
-    bool has_ended = false;
-    TokenEvent end = {};
+    TokenId stop_token = kNoToken;  // of the last tokens
+    std::optional<TokenEvent> end = std::nullopt;
+
+    StreamOpening& opening() { return *begin.opening(); }
+    bool has_ended() const { return end.has_value(); }
   };
 
   void Open(const TokenEvent& event);
-  static void Append(const TokenEvent& event, Kept* kept);
+  static void Append(const RoundTokens& tokens, Kept* kept);
   // Forgets the tokens from the offset on, which may be before the opening.
   static void Cut(uint64_t offset, Kept* kept);
   // Accounts for the bytes of the stream. If they find no room, it gives up ids, or all.

@@ -41,12 +41,18 @@ constexpr size_t kEndedStreamsMax = 65536;
 
 // An upper bound of the bytes of an event on the wire.
 size_t WireBytes(const TokenEvent& event) {
-  size_t bytes = 160 + event.request_id.size() + 9 * event.logprobs.size();
-  bytes += WireScoresBytes(event.ids.size(), event.scores.size());
-  bytes += 5 * (event.ids.size() + event.prompt_tail.size() + event.output_tail.size());
-  for (const std::string& stop : event.stop_strings) bytes += stop.size() + 5;
-  for (const std::string& stop : event.stop_regex) bytes += stop.size() + 5;
-  if (!event.reasoning_end.empty()) bytes += 96 + event.reasoning_end.size();
+  size_t bytes = 160;
+  if (const RoundTokens* const tokens = event.tokens(); tokens != nullptr) {
+    bytes += 5 * tokens->ids.size() + 9 * tokens->logprobs.size();
+    bytes += WireScoresBytes(tokens->ids.size(), tokens->scores.size());
+  }
+  if (const StreamOpening* const opening = event.opening(); opening != nullptr) {
+    bytes += opening->request_id.size();
+    bytes += 5 * (opening->prompt_tail.size() + opening->output_tail.size());
+    for (const std::string& stop : opening->stop_strings) bytes += stop.size() + 5;
+    for (const std::string& stop : opening->stop_regex) bytes += stop.size() + 5;
+    if (!opening->reasoning_end.empty()) bytes += 96 + opening->reasoning_end.size();
+  }
   return bytes;
 }
 
@@ -148,20 +154,18 @@ void Publisher::Drain(const std::shared_ptr<Session>& session) {
   TokenEvent event;
   for (int popped = 0; popped < kPoppedMax && session->PopEvent(&sequence, &event); ++popped) {
     Remember(session, sequence, event);
-    TokenEvent round;
-    round.stream = event.stream;
-    round.offset = event.offset;
-    round.time_ns = event.time_ns;
+    TokenEvent round = {.stream = event.stream, .offset = event.offset, .time_ns = event.time_ns};
+    StreamOpening* const opening = event.opening();
     const std::vector<TokenId> resumed =
-        event.resumed ? std::exchange(event.ids, {}) : std::vector<TokenId>();
+        opening == nullptr ? std::vector<TokenId>() : std::exchange(opening->resumed_ids, {});
     Add(std::move(event));
     // The tokens of a stream that goes on, as if they came in rounds now.
     for (size_t at = 0; at < resumed.size(); at += kResumedIds) {
       const auto begin = resumed.begin() + static_cast<ptrdiff_t>(at);
-      round.ids.assign(begin,
-                       begin + static_cast<ptrdiff_t>(std::min(kResumedIds, resumed.size() - at)));
+      round.tokens()->ids.assign(
+          begin, begin + static_cast<ptrdiff_t>(std::min(kResumedIds, resumed.size() - at)));
       Add(round);
-      round.offset += round.ids.size();
+      round.offset += round.num_ids();
     }
   }
 }
@@ -185,23 +189,23 @@ void Publisher::Retire() {
 
 void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle sequence,
                          const TokenEvent& event) {
-  if (event.kind == TokenEventKind::kOpen) {
-    const bool needs_text_side = event.HasStops() && !event.stops_inline;
-    running_.Add(event.request_id, event.stream);
+  if (const StreamOpening* const opening = event.opening(); opening != nullptr) {
+    const bool needs_text_side = opening->HasStops() && !opening->stops_inline;
+    running_.Add(opening->request_id, event.stream);
     ++meters_.opened;
     targets_[event.stream] = {.session = session,
                               .sequence = sequence,
-                              .request_id = event.request_id,
+                              .request_id = opening->request_id,
                               .needs_text_side = needs_text_side};
     // The text side may have gone after the opening was checked and before it was done.
-    if (needs_text_side && IsUnwatched(event.request_id)) {
+    if (needs_text_side && IsUnwatched(opening->request_id)) {
       session->AbortSequence(sequence).IgnoreError();
     }
-  } else if (event.kind == TokenEventKind::kEnd) {
+  } else if (const StreamEnd* const end = event.end(); end != nullptr) {
     if (const auto found = targets_.find(event.stream); found != targets_.end()) {
       found->second.ended = true;
       running_.Erase(found->second.request_id, event.stream);
-      ++meters_.ended[event.finish_reason % PerReason::size()];
+      ++meters_.ended[end->finish_reason % PerReason::size()];
       LogEnd(*session, found->second, event);
       if (IsUnwatched(found->second.request_id)) Settle(&found->second);
     }
@@ -218,18 +222,18 @@ void Publisher::Remember(const std::shared_ptr<Session>& session, SequenceHandle
 
 void Publisher::LogEnd(const Session& session, const Target& target, const TokenEvent& event) {
   const uint64_t session_id = session.options().identity.session_id;
-  if (event.finish_reason == SPECD_FINISH_ABORT) {
+  const StreamEnd& end = *event.end();
+  if (end.finish_reason == SPECD_FINISH_ABORT) {
     LogOfPeer({"verify", spdlog::level::info, "aborted", session_id},
               "session {}: \"{}\" (stream {}) was aborted after {} tokens", session_id,
               Printable(target.request_id), event.stream, event.offset);
-  } else if (event.finish_reason == SPECD_FINISH_ERROR) {
-    const std::string row =
-        event.fault.row == kNoRow ? "" : fmt::format(", row {}", event.fault.row);
+  } else if (end.finish_reason == SPECD_FINISH_ERROR) {
+    const std::string row = end.fault.row == kNoRow ? "" : fmt::format(", row {}", end.fault.row);
     LogOfPeer({"verify", spdlog::level::warn, "failed", session_id},
               "session {}: \"{}\" (stream {}) ended by an error after {} tokens, at draft place "
               "{}{}: {}",
-              session_id, Printable(target.request_id), event.stream, event.offset,
-              event.fault.place, row, RefusalText(event.fault.refusal));
+              session_id, Printable(target.request_id), event.stream, event.offset, end.fault.place,
+              row, RefusalText(end.fault.refusal));
   }
 }
 

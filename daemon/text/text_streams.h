@@ -74,20 +74,21 @@ class TextStreams {
     std::optional<int> stop;  // the index of the stop that ended the text (StopSet::TextOf)
   };
 
-  void Open(const TokenEvent& event, std::vector<TextEvent>* texts,
+  void Open(const TokenEvent& event, const StreamOpening& opening, std::vector<TextEvent>* texts,
             std::vector<AbortRequest>* aborts);
   // The stream that a fork goes on from; null if the event is no fork, or if the source is not
   // where the copy was made.
-  const Stream* SourceOf(const TokenEvent& event) const;
+  const Stream* SourceOf(const StreamOpening& opening, uint64_t offset) const;
   // The text of an opening that goes on from no other stream. Null if it cannot be made.
-  std::unique_ptr<Stream> Begin(const TokenEvent& event) const;
+  std::unique_ptr<Stream> Begin(const StreamOpening& opening, uint64_t offset) const;
   // Ends the text at a stop string. `out` continues the stream.
   void EndByStop(TextChunk chunk, TextEvent out, Stream* stream, std::vector<TextEvent>* texts,
                  std::vector<AbortRequest>* aborts);
-  void PushTokens(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
-                  std::vector<AbortRequest>* aborts);
-  void End(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts);
-  void EndByGap(const TokenEvent& event, Stream* stream, std::vector<TextEvent>* texts,
+  void PushTokens(const RoundTokens& round, uint64_t offset, Stream* stream,
+                  std::vector<TextEvent>* texts, std::vector<AbortRequest>* aborts);
+  void End(const StreamEnd& end, Stream* stream, std::vector<TextEvent>* texts);
+  // `num_late` tokens came behind the gap.
+  void EndByGap(uint64_t num_late, Stream* stream, std::vector<TextEvent>* texts,
                 std::vector<AbortRequest>* aborts);
   // An event that continues the stream from its last offset.
   TextEvent Next(const Stream& stream) const;

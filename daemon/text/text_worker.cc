@@ -233,8 +233,8 @@ absl::Status TextWorker::CheckTokenizers(const TokenAnswer& answer) const {
 
 bool TextWorker::IsOfAnotherShard(const TokenEvent& event) const {
   if (options_.shard.count == 1) return false;
-  return event.kind == TokenEventKind::kOpen ? !options_.shard.Has(event.request_id)
-                                             : !streams_.Has(event.stream);
+  return event.opening() != nullptr ? !options_.shard.Has(event.opening()->request_id)
+                                    : !streams_.Has(event.stream);
 }
 
 bool TextWorker::AskForFork(const TokenEvent& opening) {
@@ -289,17 +289,18 @@ std::string TextWorker::AnswerAsk(std::string_view payload) const {
 
 void TextWorker::HandleBatch(const TokenBatch& batch) {
   for (const TokenEvent& event : batch.events) {
-    const bool is_replayed = event.kind == TokenEventKind::kEnd ? replayed_.erase(event.stream) > 0
-                                                                : replayed_.contains(event.stream);
+    const bool is_replayed = event.end() != nullptr ? replayed_.erase(event.stream) > 0
+                                                    : replayed_.contains(event.stream);
     if (IsOfAnotherShard(event)) continue;
     const bool is_here = streams_.Has(event.stream);
     // Its source is of another shard, or has ended.
-    const bool lacks_source = event.kind == TokenEventKind::kOpen && event.forked_from != 0 &&
-                              !streams_.Has(event.forked_from);
+    const StreamOpening* const opening = event.opening();
+    const bool lacks_source =
+        opening != nullptr && opening->forked_from != 0 && !streams_.Has(opening->forked_from);
     // An answer may have brought the whole stream already. If its text is not published, it is now,
     // where all of it is to come; otherwise it counts as lost, and readers ask.
     if (!is_here && is_replayed &&
-        (event.kind != TokenEventKind::kOpen || lacks_source || quiet_.erase(event.stream) == 0)) {
+        (opening == nullptr || lacks_source || quiet_.erase(event.stream) == 0)) {
       continue;
     }
     if (lacks_source && !is_here) {

@@ -9,23 +9,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
 
+#include "daemon/trace/copy_arena.h"
+#include "daemon/trace/row_copier.h"
 #include "daemon/trace/trace_record.h"
 #include "kernels/backend.h"
 #include "speculative/round/round_observer.h"
 
 namespace specd {
-
-// A row or mask that places of the round name; each is there once.
-struct RowCopy {
-  TraceTensor tensor = TraceTensor::kTarget;
-  uint32_t index = 0;  // as TraceRow::index
-  uint64_t hash = 0;   // 0: not computed yet
-  const std::byte* bytes = nullptr;
-};
 
 // One task with the backend's answer.
 struct TaskCopy {
@@ -55,20 +47,9 @@ struct RoundCopy : TraceRoundFacts {
   std::span<TraceAnswer> answers;
 };
 
-// The places whose rows the task's method reads. Rows behind the place where the draft ended were
-// not read, except by `block`, which looks at the whole draft before it decides. Places of a tree
-// are in no such order, so all of them count.
-int32_t NumReadPlaces(const Task& task, const TaskOutcome& outcome);
-
-// The bytes of one row of a tensor, or of a mask.
-uint64_t RowBytes(const TensorView& tensor);
-uint64_t MaskRowBytes(int32_t vocab_size);
-
 class RoundCopier {
  public:
-  explicit RoundCopier(const BackendLimits& limits);
-  // The memory that it takes.
-  static uint64_t SizeBytes(const BackendLimits& limits);
+  explicit RoundCopier(const BackendLimits& limits) : rows_(limits) {}
 
   struct Selection {
     TraceLevel level = TraceLevel::kRounds;
@@ -88,38 +69,17 @@ class RoundCopier {
   RoundCopy* Copy(const RanRound& round, const Selection& selection, std::byte* memory);
 
  private:
-  struct RowKey {
-    TraceTensor tensor;
-    uint32_t index;
-    const std::byte* bytes;
-    friend bool operator==(const RowKey&, const RowKey&) = default;
-  };
-  class Arena;
-
-  void ListRows(const RanRound& round, const Selection& selection);
-  void ListPlaces(const RanRound& round, int32_t task_index, bool all_places);
-  // Writes a narrow draft row as a row of all ids. False: the backend did not give it.
-  bool CopyNarrow(const RanRound& round, const RowKey& row, std::byte* to) const;
-  // Fills the rows of the copy. False: the backend did not give them.
-  bool CopyRows(const RanRound& round, TraceLevel level, Arena* arena, RowCopy* rows);
-  int32_t FindGrammarMask(const uint32_t* words) const;
-  RoundCopy* Walk(const RanRound& round, const Selection& selection, Arena* arena);
-  void CopyTask(const RanRound& round, const Selection& selection, uint32_t index, Arena* arena,
+  RoundCopy* Walk(const RanRound& round, const Selection& selection, CopyArena* arena);
+  void CopyTask(const RanRound& round, const Selection& selection, uint32_t index, CopyArena* arena,
                 TaskCopy* out) const;
   // The parents of a tree by slot, as the processor knew them, and its draft rows by node.
-  static void CopyTree(const PlaceDecision* record, bool has_draft_rows, Arena* arena, Task* task);
-  void CopyAnswer(const RanRound& round, uint32_t index, Arena* arena, TaskCopy* out) const;
-  void CopyPlaces(const RanRound& round, TraceLevel level, uint32_t index, Arena* arena,
+  static void CopyTree(const PlaceDecision* record, bool has_draft_rows, CopyArena* arena,
+                       Task* task);
+  void CopyAnswer(const RanRound& round, uint32_t index, CopyArena* arena, TaskCopy* out) const;
+  void CopyPlaces(const RanRound& round, TraceLevel level, uint32_t index, CopyArena* arena,
                   TaskCopy* out) const;
-  uint64_t BytesOf(const RanRound& round, TraceTensor tensor) const;
-
-  std::vector<RowKey> rows_;       // of the measured round
-  std::vector<MemoryRead> reads_;  // those of its rows that lie on the device
-  // Room for one row, to compute a hash without keeping the row, and for a narrow row before it is
-  // widened. Untouched unless they are used.
-  std::unique_ptr<std::byte[]> hashed_row_;
+  RowCopier rows_;
   uint64_t measured_ = 0;  // by the last Measure
-  std::unique_ptr<std::byte[]> narrow_row_;
 };
 
 }  // namespace specd

@@ -43,7 +43,7 @@ uint64_t SessionTrace::SizeBytes(const TraceOptions& options, const BackendLimit
   // A checked round is computed with workspaces and lists of its own.
   const uint64_t checked = options.check == 0 ? 0 : places * kCheckedPlaceBytes;
   return options.buffer_bytes * (options.flight > 0 ? 2 : 1) + places * sizeof(PlaceDecision) +
-         tasks * 2 * sizeof(uint32_t) + RoundCopier::SizeBytes(limits) + checked + kWriterBytes;
+         tasks * 2 * sizeof(uint32_t) + RowCopier::SizeBytes(limits) + checked + kWriterBytes;
 }
 
 SessionTrace::~SessionTrace() {

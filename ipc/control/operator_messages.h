@@ -89,15 +89,28 @@ struct ListSessionsRequest {
   static void Fields(Self&, F&&) {}
 };
 
-// Answers ListSequences. Each list has one element for each sequence.
-struct SequenceListReply {
-  static constexpr ControlType kType = ControlType::kSequenceListReply;
+// The engine of each line of a list.
+struct ListedEngines {
   std::vector<uint64_t> sessions;
   std::vector<int32_t> uids;
   std::vector<int32_t> pids;          // as the daemon sees the processes; 0: it does not
   std::vector<std::string> programs;  // the processes' names (comm)
   std::vector<std::string> clients;   // the names that they gave themselves
-  std::vector<uint64_t> streams;      // 0: the stream has not begun
+
+  template <class Self, class F>
+  static void Fields(Self& self, F& f) {
+    f("sessions", self.sessions, kListedMax);
+    f("uids", self.uids, kListedMax);
+    f("pids", self.pids, kListedMax);
+    f("programs", self.programs, kListedMax);
+    f("clients", self.clients, kListedMax);
+  }
+};
+
+// Answers ListSequences. Each list has one element for each sequence.
+struct SequenceListReply : ListedEngines {
+  static constexpr ControlType kType = ControlType::kSequenceListReply;
+  std::vector<uint64_t> streams;  // 0: the stream has not begun
   std::vector<std::string> request_ids;
   std::vector<int32_t> phases;     // ListedPhase
   std::vector<uint64_t> tokens;    // of the output, those that were given included
@@ -112,11 +125,7 @@ struct SequenceListReply {
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
-    f("sessions", self.sessions, kListedMax);
-    f("uids", self.uids, kListedMax);
-    f("pids", self.pids, kListedMax);
-    f("programs", self.programs, kListedMax);
-    f("clients", self.clients, kListedMax);
+    ListedEngines::Fields(self, f);
     f("streams", self.streams, kListedMax);
     f("request_ids", self.request_ids, kListedMax);
     f("phases", self.phases, kListedMax);
@@ -133,13 +142,8 @@ struct SequenceListReply {
 };
 
 // Answers ListSessions. Each list has one element for each session, and a bound that is 0 is none.
-struct SessionListReply {
+struct SessionListReply : ListedEngines {
   static constexpr ControlType kType = ControlType::kSessionListReply;
-  std::vector<uint64_t> sessions;
-  std::vector<int32_t> uids;
-  std::vector<int32_t> pids;          // as the daemon sees the processes; 0: it does not
-  std::vector<std::string> programs;  // the processes' names (comm)
-  std::vector<std::string> clients;   // the names that they gave themselves
   std::vector<std::string> profiles;
   std::vector<uint64_t> ages_ms;  // since they attached
   std::vector<uint64_t> memory_bytes;
@@ -154,11 +158,7 @@ struct SessionListReply {
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
-    f("sessions", self.sessions, kListedMax);
-    f("uids", self.uids, kListedMax);
-    f("pids", self.pids, kListedMax);
-    f("programs", self.programs, kListedMax);
-    f("clients", self.clients, kListedMax);
+    ListedEngines::Fields(self, f);
     f("profiles", self.profiles, kListedMax);
     f("ages_ms", self.ages_ms, kListedMax);
     f("memory_bytes", self.memory_bytes, kListedMax);

@@ -19,131 +19,144 @@ constexpr size_t kIdsMax = SessionLimits::kDraftMax + 1;
 constexpr std::array<std::string_view, 3> kTokenKinds = {"open", "tokens", "end"};
 
 // The keys of an opening that are left out where they say nothing.
-size_t NumOptional(const TokenEvent& opening) {
+size_t NumOptional(const StreamOpening& opening) {
   return (opening.profile.empty() ? 0u : 1u) + (opening.stop_regex.empty() ? 0u : 1u) +
          (opening.forked_from == 0 ? 0u : 1u) + (opening.prompt_tail.empty() ? 0u : 1u) +
          (opening.output_tail.empty() ? 0u : 1u) + (opening.earlier.empty() ? 0u : 1u) +
          (opening.resumed ? 1u : 0u) + (opening.reasoning_end.empty() ? 0u : 1u) +
-         (opening.reasoning_progress == 0 ? 0u : 1u) + (opening.reasoning_tokens == 0 ? 0u : 1u);
+         (opening.reasoning_progress == 0 ? 0u : 1u) + (opening.reasoning_tokens == 0 ? 0u : 1u) +
+         (std::isnan(opening.cumulative_logprob) ? 0u : 1u);
 }
 
-void WriteReasoning(const TokenEvent& event, MapWriter* writer) {
-  if (!event.reasoning_end.empty()) writer->Field("reasoning_end", event.reasoning_end);
-  if (event.reasoning_progress != 0) writer->Field("reasoning_progress", event.reasoning_progress);
-  if (event.reasoning_tokens != 0) writer->Field("reasoning_tokens", event.reasoning_tokens);
+void Begin(const TokenEvent& event, size_t num_own, MapWriter* writer) {
+  writer->BeginMap(4 + num_own);
+  writer->Field("kind", NameAt(kTokenKinds, static_cast<size_t>(event.kind())));
+  writer->Field("stream", event.stream);
+  writer->Field("offset", event.offset);
+  writer->Field("t_ns", event.time_ns);
 }
 
-void ReadReasoning(MapReader* reader, TokenEvent* event) {
+void WriteLogprob(double sum, MapWriter* writer) {
+  if (!std::isnan(sum)) writer->Field(kCumulativeLogprob, sum);
+}
+
+void Write(const TokenEvent& event, const StreamOpening& opening, MapWriter* writer) {
+  Begin(event, 5 + NumOptional(opening), writer);
+  writer->Field("rid", opening.request_id);
+  writer->Field("stop_strings", opening.stop_strings);
+  writer->Field("skip_special", opening.skip_special_tokens);
+  writer->Field("include_stop", opening.include_stop);
+  writer->Field("min_tokens", opening.min_tokens);
+  if (!opening.stop_regex.empty()) writer->Field("stop_regex", opening.stop_regex);
+  if (!opening.profile.empty()) writer->Field("profile", opening.profile);
+  if (opening.forked_from != 0) writer->Field("forked_from", opening.forked_from);
+  if (opening.resumed) writer->Field("resumed", opening.resumed);
+  if (!opening.prompt_tail.empty()) writer->Field("prompt_tail", opening.prompt_tail);
+  if (!opening.output_tail.empty()) writer->Field("output_tail", opening.output_tail);
+  if (!opening.earlier.empty()) writer->Field("earlier", opening.earlier);
+  if (!opening.reasoning_end.empty()) writer->Field("reasoning_end", opening.reasoning_end);
+  if (opening.reasoning_progress != 0) {
+    writer->Field("reasoning_progress", opening.reasoning_progress);
+  }
+  if (opening.reasoning_tokens != 0) writer->Field("reasoning_tokens", opening.reasoning_tokens);
+  WriteLogprob(opening.cumulative_logprob, writer);
+}
+
+void Write(const TokenEvent& event, const RoundTokens& tokens, MapWriter* writer) {
+  Begin(event, 3u + (tokens.logprobs.empty() ? 0u : 1u) + (tokens.scores.empty() ? 0u : 1u),
+        writer);
+  writer->Field("ids", tokens.ids);
+  writer->Field("accepted", tokens.accepted);
+  WriteIdOrNil(writer, "stop_token", tokens.stop_token);
+  if (!tokens.logprobs.empty()) writer->Field("logprobs", tokens.logprobs);
+  WriteScores(tokens.scores, tokens.ids.size(), writer);
+}
+
+void Write(const TokenEvent& event, const StreamEnd& end, MapWriter* writer) {
+  Begin(event, 2u + (end.checksum == 0 ? 0u : 1u) + (std::isnan(end.cumulative_logprob) ? 0u : 1u),
+        writer);
+  writer->Field("finish", NameAt(kFinishReasons, end.finish_reason));
+  WriteIdOrNil(writer, "stop_token", end.stop_token);
+  if (end.checksum != 0) writer->Field("checksum", end.checksum);
+  WriteLogprob(end.cumulative_logprob, writer);
+}
+
+void ReadReasoning(MapReader* reader, StreamOpening* opening) {
   if (reader->Has("reasoning_end")) {
-    reader->Read("reasoning_end", &event->reasoning_end, kReasoningEndBytesMax);
+    reader->Read("reasoning_end", &opening->reasoning_end, kReasoningEndBytesMax);
   }
   if (reader->Has("reasoning_progress")) {
-    reader->Read("reasoning_progress", &event->reasoning_progress);
+    reader->Read("reasoning_progress", &opening->reasoning_progress);
   }
-  if (reader->Has("reasoning_tokens")) reader->Read("reasoning_tokens", &event->reasoning_tokens);
+  if (reader->Has("reasoning_tokens")) {
+    reader->Read("reasoning_tokens", &opening->reasoning_tokens);
+  }
   if (reader->ok() &&
-      event->reasoning_progress >= std::max<size_t>(event->reasoning_end.size(), 1)) {
+      opening->reasoning_progress >= std::max<size_t>(opening->reasoning_end.size(), 1)) {
     reader->Fail("reasoning_progress",
                  fmt::format("= {} is not within the {} bytes of reasoning_end",
-                             event->reasoning_progress, event->reasoning_end.size()));
+                             opening->reasoning_progress, opening->reasoning_end.size()));
   }
+}
+
+void Read(MapReader* reader, StreamOpening* opening) {
+  reader->Read("rid", &opening->request_id, kRequestIdBytesMax);
+  reader->Read("stop_strings", &opening->stop_strings, kStopStringsMax);
+  reader->Read("skip_special", &opening->skip_special_tokens);
+  reader->Read("include_stop", &opening->include_stop);
+  reader->Read("min_tokens", &opening->min_tokens);
+  if (reader->Has("stop_regex")) reader->Read("stop_regex", &opening->stop_regex, kStopRegexMax);
+  if (reader->Has("profile")) reader->Read("profile", &opening->profile, kProfileBytesMax);
+  if (reader->Has("forked_from")) reader->Read("forked_from", &opening->forked_from);
+  if (reader->Has("resumed")) reader->Read("resumed", &opening->resumed);
+  if (reader->Has("prompt_tail")) {
+    reader->Read("prompt_tail", &opening->prompt_tail, kPromptTailMax);
+  }
+  if (reader->Has("output_tail")) {
+    reader->Read("output_tail", &opening->output_tail, kOutputTailMax);
+  }
+  if (reader->Has("earlier")) reader->Read("earlier", &opening->earlier, kOutputTailMax);
+  ReadReasoning(reader, opening);
+  ReadLogprob(reader, &opening->cumulative_logprob);
+}
+
+void Read(MapReader* reader, RoundTokens* tokens) {
+  reader->Read("ids", &tokens->ids, kIdsMax);
+  reader->Read("accepted", &tokens->accepted);
+  reader->ReadOrNil("stop_token", kNoToken, &tokens->stop_token);
+  if (reader->Has("logprobs")) reader->Read("logprobs", &tokens->logprobs, kIdsMax);
+  if (reader->ok() && !tokens->logprobs.empty() && tokens->logprobs.size() != tokens->ids.size()) {
+    reader->Fail("logprobs", fmt::format("has {} values for {} ids", tokens->logprobs.size(),
+                                         tokens->ids.size()));
+  }
+  ReadScores(reader, tokens->ids.size(), &tokens->scores);
+  if (reader->ok() && tokens->accepted > tokens->ids.size()) {
+    reader->Fail("accepted",
+                 fmt::format("= {} is more than the {} ids", tokens->accepted, tokens->ids.size()));
+  }
+}
+
+void Read(MapReader* reader, StreamEnd* end) {
+  ReadName(reader, "finish", kFinishReasons, 1, &end->finish_reason);
+  reader->ReadOrNil("stop_token", kNoToken, &end->stop_token);
+  if (reader->Has("checksum")) reader->Read("checksum", &end->checksum);
+  ReadLogprob(reader, &end->cumulative_logprob);
 }
 
 }  // namespace
 
 void WriteTokenEvent(MapWriter* writer, const TokenEvent& event) {
-  const std::array<size_t, 3> num_fields = {9, 7, 6};
-  const bool has_logprobs = event.kind == TokenEventKind::kTokens
-                                ? !event.logprobs.empty()
-                                : !std::isnan(event.cumulative_logprob);
-  writer->BeginMap(num_fields.at(static_cast<size_t>(event.kind)) + (has_logprobs ? 1 : 0) +
-                   (event.scores.empty() ? 0 : 1) +
-                   (event.kind == TokenEventKind::kOpen ? NumOptional(event) : 0) +
-                   (event.checksum == 0 ? 0 : 1));
-  writer->Field("kind", NameAt(kTokenKinds, static_cast<size_t>(event.kind)));
-  writer->Field("stream", event.stream);
-  writer->Field("offset", event.offset);
-  writer->Field("t_ns", event.time_ns);
-  switch (event.kind) {
-    case TokenEventKind::kOpen:
-      writer->Field("rid", event.request_id);
-      writer->Field("stop_strings", event.stop_strings);
-      writer->Field("skip_special", event.skip_special_tokens);
-      writer->Field("include_stop", event.include_stop);
-      writer->Field("min_tokens", event.min_tokens);
-      if (!event.stop_regex.empty()) writer->Field("stop_regex", event.stop_regex);
-      if (!event.profile.empty()) writer->Field("profile", event.profile);
-      if (event.forked_from != 0) writer->Field("forked_from", event.forked_from);
-      if (event.resumed) writer->Field("resumed", event.resumed);
-      if (!event.prompt_tail.empty()) writer->Field("prompt_tail", event.prompt_tail);
-      if (!event.output_tail.empty()) writer->Field("output_tail", event.output_tail);
-      if (!event.earlier.empty()) writer->Field("earlier", event.earlier);
-      WriteReasoning(event, writer);
-      break;
-    case TokenEventKind::kTokens:
-      writer->Field("ids", event.ids);
-      writer->Field("accepted", event.accepted);
-      WriteIdOrNil(writer, "stop_token", event.stop_token);
-      if (has_logprobs) writer->Field("logprobs", event.logprobs);
-      WriteScores(event.scores, event.ids.size(), writer);
-      return;
-    case TokenEventKind::kEnd:
-      writer->Field("finish", NameAt(kFinishReasons, event.finish_reason));
-      WriteIdOrNil(writer, "stop_token", event.stop_token);
-      if (event.checksum != 0) writer->Field("checksum", event.checksum);
-      break;
-  }
-  if (has_logprobs) writer->Field(kCumulativeLogprob, event.cumulative_logprob);
+  std::visit([&](const auto& what) { Write(event, what, writer); }, event.what);
 }
 
 void ReadTokenEvent(MapReader* reader, TokenEvent* event) {
-  event->kind = ReadKind<TokenEventKind>(reader, kTokenKinds);
+  const auto kind = ReadKind<TokenEventKind>(reader, kTokenKinds);
   reader->Read("stream", &event->stream);
   reader->Read("offset", &event->offset);
   reader->Read("t_ns", &event->time_ns);
-  switch (event->kind) {
-    case TokenEventKind::kOpen:
-      reader->Read("rid", &event->request_id, kRequestIdBytesMax);
-      reader->Read("stop_strings", &event->stop_strings, kStopStringsMax);
-      reader->Read("skip_special", &event->skip_special_tokens);
-      reader->Read("include_stop", &event->include_stop);
-      reader->Read("min_tokens", &event->min_tokens);
-      if (reader->Has("stop_regex")) reader->Read("stop_regex", &event->stop_regex, kStopRegexMax);
-      if (reader->Has("profile")) reader->Read("profile", &event->profile, kProfileBytesMax);
-      if (reader->Has("forked_from")) reader->Read("forked_from", &event->forked_from);
-      if (reader->Has("resumed")) reader->Read("resumed", &event->resumed);
-      if (reader->Has("prompt_tail")) {
-        reader->Read("prompt_tail", &event->prompt_tail, kPromptTailMax);
-      }
-      if (reader->Has("output_tail")) {
-        reader->Read("output_tail", &event->output_tail, kOutputTailMax);
-      }
-      if (reader->Has("earlier")) reader->Read("earlier", &event->earlier, kOutputTailMax);
-      ReadReasoning(reader, event);
-      ReadLogprob(reader, &event->cumulative_logprob);
-      return;
-    case TokenEventKind::kTokens:
-      reader->Read("ids", &event->ids, kIdsMax);
-      reader->Read("accepted", &event->accepted);
-      reader->ReadOrNil("stop_token", kNoToken, &event->stop_token);
-      if (reader->Has("logprobs")) reader->Read("logprobs", &event->logprobs, kIdsMax);
-      if (reader->ok() && !event->logprobs.empty() && event->logprobs.size() != event->ids.size()) {
-        reader->Fail("logprobs", fmt::format("has {} values for {} ids", event->logprobs.size(),
-                                             event->ids.size()));
-      }
-      ReadScores(reader, event->ids.size(), &event->scores);
-      if (reader->ok() && event->accepted > event->ids.size()) {
-        reader->Fail("accepted", fmt::format("= {} is more than the {} ids", event->accepted,
-                                             event->ids.size()));
-      }
-      return;
-    case TokenEventKind::kEnd:
-      ReadName(reader, "finish", kFinishReasons, 1, &event->finish_reason);
-      reader->ReadOrNil("stop_token", kNoToken, &event->stop_token);
-      if (reader->Has("checksum")) reader->Read("checksum", &event->checksum);
-      ReadLogprob(reader, &event->cumulative_logprob);
-      return;
-  }
+  if (kind == TokenEventKind::kOpen) event->what = StreamOpening();
+  if (kind == TokenEventKind::kEnd) event->what = StreamEnd();
+  std::visit([reader](auto& what) { Read(reader, &what); }, event->what);
 }
 
 void AppendTokenBatch(const TokenBatch& batch, std::string* out) {

@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,7 +31,7 @@ inline constexpr size_t kOutputTailMax = 65536;
 
 // ---- tokens: daemon to detokenizer and observers ------------------------------------------------
 
-enum class TokenEventKind : uint32_t { kOpen, kTokens, kEnd };
+enum class TokenEventKind : uint32_t { kOpen, kTokens, kEnd };  // the order of TokenEvent::what
 
 // Why a stream ended by an error. Only the daemon's log has it; it is not on the wire.
 struct EndFault {
@@ -39,24 +40,16 @@ struct EndFault {
   uint32_t row = kNoRow;  // an index into the tensor that `refusal` names
 };
 
-// A TokenEvent says what happened to one stream in one round, or at its opening or end. A stream is
-// a sequence of one session. Handles of two sessions may be equal, but stream numbers of one daemon
-// never are. Finish reasons are SPECD_FINISH_*, on the wire "stop", "length", "abort", "error".
-struct TokenEvent {
-  TokenEventKind kind = TokenEventKind::kTokens;
-  uint64_t stream = 0;   // unique in this epoch
-  uint64_t offset = 0;   // tokens of the stream before this event
-  uint64_t time_ns = 0;  // CLOCK_MONOTONIC of the daemon's machine when the round was confirmed
-
-  // open
-  std::string request_id;
-  std::vector<std::string> stop_strings;
+// What a text side needs to make the text of a stream.
+struct StreamOpening {
+  std::string request_id = {};
+  std::vector<std::string> stop_strings = {};
   std::vector<std::string> stop_regex = {};  // on the wire unless empty
   bool stops_inline = false;  // the rounds find them: not on the wire, for the daemon's publisher
   bool skip_special_tokens = true;
   bool include_stop = false;
   // A stop string that completes at token number min_tokens or before does not count. Tokens before
-  // `offset` are counted as well.
+  // the event's offset are counted as well.
   uint32_t min_tokens = 0;
   // The name of the model's profile, whose tokenizer has the ids. On the wire unless empty.
   std::string profile = {};
@@ -64,8 +57,9 @@ struct TokenEvent {
   // leave the source. 0: no fork.
   uint64_t forked_from = 0;
   // The stream goes on from one of the same request at a daemon that is gone. Its tokens up to now
-  // follow as events. Inside the daemon the opening has them as `ids`.
+  // follow as events; inside the daemon they are `resumed_ids`.
   bool resumed = false;
+  std::vector<TokenId> resumed_ids = {};  // not on the wire
   // The earlier ids that the text depends on, if the stream is no fork: the last ids of the prompt,
   // and the last outputs that the sequence was opened with. Empty if the text can begin without
   // them.
@@ -75,36 +69,59 @@ struct TokenEvent {
   // and how many of its bytes the ids before spell. Empty: the text is an answer.
   std::string reasoning_end = {};
   uint32_t reasoning_progress = 0;
-  uint64_t reasoning_tokens = 0;  // of the tokens before `offset`: those of the thought
+  uint64_t reasoning_tokens = 0;  // of the tokens before the event's offset: those of the thought
   // In an answer alone (ask.h), of a fork: the tokens between the opening of the stream that it was
   // copied from and the copy. Their text is not the fork's, and forked_from is 0.
   std::vector<TokenId> earlier = {};
+  // The sum of the logprobs of the tokens that were kept since the sequence was opened. A fork's
+  // sum includes its source's. NaN: none; then it is not on the wire.
+  double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
 
-  // tokens: those kept in one round
-  std::vector<TokenId> ids;
+  // The text may end at a stop string or a pattern.
+  bool HasStops() const { return !stop_strings.empty() || !stop_regex.empty(); }
+};
+
+// The tokens that one round kept.
+struct RoundTokens {
+  std::vector<TokenId> ids = {};
   uint32_t accepted = 0;  // this many ids at the front are accepted draft tokens
   // One for each id; empty if the sequence has no logprobs. A reader can add them in double, in
   // this order, to the sum of the opening. The result is the daemon's own sum, bit for bit.
-  std::vector<double> logprobs;
+  std::vector<double> logprobs = {};
   // For each id as many scores as its result has: its own, those of the best ids, those of
   // logprob_token_ids. Empty if the sequence has no logprobs.
-  std::vector<TokenScore> scores;
-
-  // tokens and end: the stop id or EOS that finished the stream, or kNoToken. In a tokens event it
-  // is the last id; its text is withheld unless include_stop.
+  std::vector<TokenScore> scores = {};
+  // The stop id or EOS that finished the stream, the last of the ids, or kNoToken. Its text is
+  // withheld unless include_stop.
   TokenId stop_token = kNoToken;
+};
 
-  // end
-  uint32_t finish_reason = 0;
+struct StreamEnd {
+  uint32_t finish_reason = 0;  // SPECD_FINISH_*, on the wire "stop", "length", "abort", "error"
+  TokenId stop_token = kNoToken;
   EndFault fault = {};
-  uint64_t checksum = 0;  // Fnv1a of the ids from the opening up to `offset`; 0: not known
+  uint64_t checksum = 0;  // Fnv1a of the ids from the opening to the end; 0: not known
+  double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();  // as in the opening
+};
 
-  // open and end: the sum of the logprobs of the tokens before this event that were kept since the
-  // sequence was opened. A fork's sum includes its source's. NaN: none; then it is not on the wire.
-  double cumulative_logprob = std::numeric_limits<double>::quiet_NaN();
+// A TokenEvent says what happened to one stream in one round, or at its opening or end. A stream is
+// a sequence of one session. Handles of two sessions may be equal, but stream numbers of one daemon
+// never are.
+struct TokenEvent {
+  uint64_t stream = 0;   // unique in this epoch
+  uint64_t offset = 0;   // tokens of the stream before this event
+  uint64_t time_ns = 0;  // CLOCK_MONOTONIC of the daemon's machine when the round was confirmed
+  std::variant<StreamOpening, RoundTokens, StreamEnd> what = RoundTokens();  // by TokenEventKind
 
-  // Of an opening: its text may end at a stop string or a pattern.
-  bool HasStops() const { return !stop_strings.empty() || !stop_regex.empty(); }
+  TokenEventKind kind() const { return static_cast<TokenEventKind>(what.index()); }
+  // Null if the event is another one.
+  const StreamOpening* opening() const { return std::get_if<StreamOpening>(&what); }
+  const RoundTokens* tokens() const { return std::get_if<RoundTokens>(&what); }
+  const StreamEnd* end() const { return std::get_if<StreamEnd>(&what); }
+  StreamOpening* opening() { return std::get_if<StreamOpening>(&what); }
+  RoundTokens* tokens() { return std::get_if<RoundTokens>(&what); }
+  StreamEnd* end() { return std::get_if<StreamEnd>(&what); }
+  size_t num_ids() const { return tokens() == nullptr ? 0 : tokens()->ids.size(); }
 };
 
 // The event as a map inside another one.

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "speculative/params/nearest_name.h"
+#include "kernels/core/nearest_name.h"
 #include "speculative/params/param_rules.h"
 
 namespace specd {

@@ -36,8 +36,9 @@ void CheckScores(const std::vector<TokenScore>& scores, uint64_t num_tokens) {
 void CheckPromises(std::string_view payload) {
   if (const absl::StatusOr<TokenBatch> batch = DecodeTokenBatch(payload); batch.ok()) {
     for (const TokenEvent& event : batch->events) {
-      SPECD_CHECK(event.accepted <= event.ids.size());
-      CheckScores(event.scores, event.ids.size());
+      if (event.tokens() == nullptr) continue;
+      SPECD_CHECK(event.tokens()->accepted <= event.num_ids());
+      CheckScores(event.tokens()->scores, event.num_ids());
     }
   }
   if (const absl::StatusOr<TextEvent> text = DecodeTextEvent(payload); text.ok()) {

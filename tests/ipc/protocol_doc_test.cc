@@ -79,12 +79,10 @@ TEST_SUITE("unit") {
     REQUIRE(examples.contains("join"));
     CHECK(std::string(join->begin(), join->end()) == examples.at("join"));
 
-    TokenEvent tokens;
-    tokens.stream = 1;
-    tokens.offset = 2;
-    tokens.time_ns = 3;
-    tokens.ids = {15, 300};
-    tokens.accepted = 1;
+    const TokenEvent tokens = {.stream = 1,
+                               .offset = 2,
+                               .time_ns = 3,
+                               .what = RoundTokens{.ids = {15, 300}, .accepted = 1}};
     std::string batch;
     AppendTokenBatch({0x0102030405060708, 9, {tokens}}, &batch);
     REQUIRE(examples.contains("token-batch"));

@@ -178,6 +178,7 @@ class CountersTest(ProcessTest):
             done = self.specctl(*words)
             self.assertEqual(done.code, 2, words)
             self.assertTrue(done.stderr)
+        self.assertIn("did you mean stats?", self.specctl("stast").stderr)
         done = self.run_to_end("specctl", "--help")
         self.assertEqual(done.code, 0)
         for word in ("specctl stats", "specctl top --interval=0.5", "--counters", "Exit status"):

@@ -54,6 +54,8 @@ class RefusalTest(ProcessTest):
                 asked = self.run_to_end(program, flag)
                 self.assertEqual(asked.code, 0)
                 self.assertIn("--log_level", asked.stdout)
+        self.assertRefused(self.run_to_end("specd", "--theads=2"), 2, "--theads is unknown; did you mean threads?")
+        self.assertNotIn("did you mean", self.run_to_end("specd", "--threads=2", "--nosuchflag").stderr)
         self.assertRefused(self.run_to_end("specd", "--threads=many"), 2, "many")
         self.assertRefused(self.run_to_end("specd", "--threads=-1"), 2, "threads = -1")
 

@@ -136,12 +136,12 @@ absl::StatusOr<ReadStream*> SimReader::Find(uint64_t stream, uint64_t offset, ui
 }
 
 absl::Status SimReader::Take(const TokenEvent& event, bool is_answer) {
-  if (event.kind == TokenEventKind::kOpen) {
-    Open(event.stream, event.request_id);
-    const auto [stream, is_new] = by_name_.try_emplace(event.request_id);
+  if (const StreamOpening* const opening = event.opening(); opening != nullptr) {
+    Open(event.stream, opening->request_id);
+    const auto [stream, is_new] = by_name_.try_emplace(opening->request_id);
     if (is_new) stream->second.begin = event.offset;
     if (stream->second.begin == event.offset) return absl::OkStatus();
-    return absl::DataLossError(fmt::format("\"{}\" began at {}, and now at {}", event.request_id,
+    return absl::DataLossError(fmt::format("\"{}\" began at {}, and now at {}", opening->request_id,
                                            stream->second.begin, event.offset));
   }
   const auto name = names_.find(event.stream);
@@ -151,25 +151,27 @@ absl::Status SimReader::Take(const TokenEvent& event, bool is_answer) {
   if (!found.ok()) return found.status();
   if (*found == nullptr) return absl::OkStatus();
   ReadStream& stream = **found;
-  for (size_t i = 0; i < event.ids.size(); ++i) {
+  for (size_t i = 0; i < event.num_ids(); ++i) {
+    const TokenId id = event.tokens()->ids[i];
     const size_t at = event.offset - stream.begin + i;
     if (at == stream.ids.size() && !stream.has_ended) {
-      stream.ids.push_back(event.ids[i]);
-    } else if (at < stream.ids.size() && stream.ids[at] != event.ids[i]) {
-      return absl::DataLossError(fmt::format("\"{}\": id {} was {} and is {}", name->second, at,
-                                             stream.ids[at], event.ids[i]));
+      stream.ids.push_back(id);
+    } else if (at < stream.ids.size() && stream.ids[at] != id) {
+      return absl::DataLossError(
+          fmt::format("\"{}\": id {} was {} and is {}", name->second, at, stream.ids[at], id));
     }
   }
-  if (event.kind != TokenEventKind::kEnd) return absl::OkStatus();
+  const StreamEnd* const end = event.end();
+  if (end == nullptr) return absl::OkStatus();
   // A stop string that the text side finds in the last round may move an end. Readers of ids have
   // heard the first one, and the next daemon tells the other.
   if (stream.has_ended) return absl::OkStatus();
   stream.ids.resize(event.offset - stream.begin);
   stream.has_ended = true;
-  stream.finish_reason = event.finish_reason;
+  stream.finish_reason = end->finish_reason;
   Fnv1a checksum;
   for (const int32_t id : stream.ids) checksum.Add(id);
-  if (event.checksum == 0 || event.checksum == checksum.value()) return absl::OkStatus();
+  if (end->checksum == 0 || end->checksum == checksum.value()) return absl::OkStatus();
   return absl::DataLossError(fmt::format("\"{}\": the checksum of its ids", name->second));
 }
 

@@ -46,8 +46,6 @@ TEST_SUITE("unit") {
     gpu.devices[0].l2_bytes = 8000;
     gpu.round_us = 6;
     gpu.read_us = 4;
-    gpu.weights_us = 9;
-    gpu.approximate_us = 3;
     VerifyOptions options = SmallOptions();
     options.dtypes = {DType::kBFloat16};
     options.batches = {2};
@@ -59,19 +57,17 @@ TEST_SUITE("unit") {
       CAPTURE(std::string(m.case_name));
       CHECK(m.case_name == GpuCases()[i / 2].name);
       CHECK(m.cold == (i % 2 == 0));
-      const bool is_exp2 = m.case_name == "exp2";
-      CHECK(m.ratio_of == (is_exp2 ? "ex2.approx" : "read"));
-      CHECK(m.time_us.median == doctest::Approx(is_exp2 ? 9 : 6));
-      CHECK(m.time_us.p99 == doctest::Approx(is_exp2 ? 9 : 6));
-      CHECK(m.base_us.median == doctest::Approx(is_exp2 ? 3 : 4));
-      CHECK(m.ratio == doctest::Approx(is_exp2 ? 3 : 1.5));
+      CHECK(m.ratio_of == "read");
+      CHECK(m.time_us.median == doctest::Approx(6));
+      CHECK(m.time_us.p99 == doctest::Approx(6));
+      CHECK(m.base_us.median == doctest::Approx(4));
+      CHECK(m.ratio == doctest::Approx(1.5));
       CHECK(m.time_us.num_samples >= 5);
       CHECK(m.base_gigabytes_per_s > 0);
-      // Sums of weights are timed, and compared with no answer.
-      CHECK((m.num_checked > 0) == !is_exp2);
+      CHECK(m.num_checked > 0);
       CHECK(m.target == 0);  // one size alone has a target
-      CHECK((m.whole_us.num_samples >= 5) == !is_exp2);
-      CHECK((m.whole_us.median > 0) == !is_exp2);
+      CHECK(m.whole_us.num_samples >= 5);
+      CHECK(m.whole_us.median > 0);
     }
     CHECK(IsEmpty(gpu));
   }
@@ -169,19 +165,6 @@ TEST_SUITE("unit") {
     CHECK_FALSE(late.status.ok());
   }
 
-  TEST_CASE("specd-bench gpu: weights that cannot be summed, with either exp2, are an error") {
-    for (const int after : {0, 1}) {
-      ProbedGpu gpu;
-      gpu.devices[0].l2_bytes = 1;  // two rounds, so two launches of each
-      gpu.failing_call = "LaunchWeights";
-      gpu.failing_after = 2 * after;
-      const SuiteRun run = RunSuite(OnlyCase("exp2"), &gpu);
-      CHECK(run.status.code() == absl::StatusCode::kInternal);
-      CHECK(Mentions(run.status, "LaunchWeights"));
-      CHECK(IsEmpty(gpu));
-    }
-  }
-
   TEST_CASE(
       "specd-bench gpu: every failure of the driver is an error that names it, and leaks nothing") {
     for (const char* call :
@@ -246,19 +229,6 @@ TEST_SUITE("unit") {
                                        "missed by 50 %\n") != std::string::npos);
     }
     CHECK(FindCase(GpuCases(), "one_hot")->target_gpu_us == 10);
-  }
-
-  TEST_CASE("specd-bench gpu: a table says where nothing that was timed is checked") {
-    ProbedGpu gpu;
-    for (const char* name : {"greedy", "exp2"}) {
-      CAPTURE(name);
-      const SuiteRun run = RunSuite(OnlyCase(name), &gpu);
-      REQUIRE(run.measurements.size() == 2);
-      const std::string table = Printed(run);
-      CHECK(table.find("checked") != std::string::npos);
-      CHECK((table.find("   none  ") != std::string::npos) ==
-            (run.measurements[0].num_checked == 0));
-    }
   }
 
   TEST_CASE("specd-bench gpu: a JSON line says what was measured, where and in which state") {

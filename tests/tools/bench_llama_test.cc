@@ -74,7 +74,7 @@ TokenId PenalisedArgmax(const Task& task, std::span<const TokenId> prefix,
 TEST_SUITE("unit") {
   TEST_CASE("specd-bench: llama.cpp draws what its filters leave, and the same again") {
     for (const VerifyCase& known : VerifyCases()) {
-      if (!TextbookSampler::Supports(known) || known.num_penalised > 0) continue;
+      if (!HasPeer(known) || known.num_penalised > 0) continue;
       CAPTURE(std::string(known.name));
       const Rounds rounds(known);
       // llama.cpp filters before it applies the temperature.

@@ -36,12 +36,12 @@ TEST_SUITE("unit") {
     read.target = 1.9;
     CHECK_FALSE(read.IsMet());
 
-    Measurement textbook;
-    textbook.ratio_of = "textbook";
-    SetTimes({2, 4, 10}, {20, 80, 50}, &textbook);
-    CHECK(textbook.ratio == 12.5);
-    textbook.target = 12;
-    CHECK(textbook.IsMet());
+    Measurement peer;
+    peer.ratio_of = "llama";
+    SetTimes({2, 4, 10}, {20, 80, 50}, &peer);
+    CHECK(peer.ratio == 12.5);
+    peer.target = 12;
+    CHECK(peer.IsMet());
   }
 
   TEST_CASE("the floor reads every byte once, in even parts") {

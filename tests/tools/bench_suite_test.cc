@@ -259,32 +259,6 @@ TEST_SUITE("unit") {
     CHECK(Mentions(run.status, "--batch"));
   }
 
-  TEST_CASE("specd-bench: the textbook sampler draws what specd draws") {
-    VerifyOptions options = SmallOptions();
-    options.base = kTextbook;
-    const VerifyRun run = RunSuite(options, LeaveAlone);
-    CHECK(run.status.message() == "");
-    CHECK(run.measurements.size() == 2 * 8);
-    for (const VerifyCase& known : VerifyCases()) {
-      if (!TextbookSampler::Supports(known)) continue;
-      CAPTURE(std::string(known.name));
-      const absl::StatusOr<RowPool> pool = RowPool::Make(
-          {.shape = known.shape.value_or(RowShape::kLlm), .vocab_size = 2500, .num_rows = 16});
-      REQUIRE(pool.ok());
-      TamperingBackend backend(LeaveAlone);
-      REQUIRE(backend.Prepare({.vocab_size = 2500, .max_batch = 4, .max_draft = 3}).ok());
-      const auto set = RoundSet::Make(known, {.batch = 4, .draft = 3}, *pool, nullptr, &backend);
-      REQUIRE(set.ok());
-      RoundAnswer answer = (*set)->MakeAnswer();
-      REQUIRE(backend.Run((*set)->Batch(0, &answer)).ok());
-      std::vector<TokenId> tokens;
-      TextbookSampler textbook(**set);
-      textbook.Prepare(0);
-      textbook.Run(&tokens);
-      CHECK(tokens == answer.tokens);
-    }
-  }
-
   TEST_CASE("specd-bench: a JSON line has every field that readers rely on") {
     const VerifyRun run = RunCase("topk40_topp95", LeaveAlone);
     REQUIRE(run.measurements.size() == 1);

@@ -1,6 +1,5 @@
 #include "tests/tools/fake_gpu_probes.h"
 
-#include "kernels/bodies/read_ahead.h"
 #include "kernels/core/check.h"
 
 namespace specd::bench {
@@ -10,9 +9,6 @@ GpuResult FakeGpuProbes::Load() { return driver_->Call("Load"); }
 GpuResult FakeGpuProbes::LaunchRead(const ReadPlan& plan) {
   return driver_->Enqueue("LaunchRead", true, [=, this] { return RunRead(plan); });
 }
-GpuResult FakeGpuProbes::LaunchWeights(const WeighPlan& plan) {
-  return driver_->Enqueue("LaunchWeights", true, [=, this] { return RunWeights(plan); });
-}
 
 GpuResult FakeGpuProbes::RunRead(const ReadPlan& plan) {
   GpuResult result = driver_->CheckRange("read", plan.rows, sizeof(void*) * plan.num_rows);
@@ -21,21 +17,6 @@ GpuResult FakeGpuProbes::RunRead(const ReadPlan& plan) {
     result = driver_->CheckRange("row", plan.rows[i], static_cast<size_t>(plan.row_bytes));
   }
   gpu_->now_us += gpu_->read_us;
-  return result;
-}
-
-// The two differ only in their time, and no code reads their sums.
-GpuResult FakeGpuProbes::RunWeights(const WeighPlan& plan) {
-  GpuResult result = driver_->CheckRange("weights", plan.rows, sizeof(void*) * plan.num_rows);
-  const int64_t rows_bytes = plan.num_rows * AheadRowBytes(plan.vocab_size);
-  if (result.ok()) {
-    result = driver_->CheckRange("workspace", plan.workspaces, static_cast<size_t>(rows_bytes));
-  }
-  for (int32_t i = 0; i < plan.num_rows && result.ok(); ++i) {
-    const int64_t row_bytes = plan.vocab_size * SizeBytes(plan.dtype);
-    result = driver_->CheckRange("row", plan.rows[i], static_cast<size_t>(row_bytes));
-  }
-  gpu_->now_us += plan.approximate ? gpu_->approximate_us : gpu_->weights_us;
   return result;
 }
 

@@ -14,8 +14,6 @@ namespace specd::bench {
 struct ProbedGpu : FakeGpu {
   std::map<GpuProbes::Event*, std::unique_ptr<double>> events;  // when each was recorded
   double read_us = 4;
-  double weights_us = 5;
-  double approximate_us = 2;
 };
 
 class FakeGpuProbes final : public GpuProbes {
@@ -25,7 +23,6 @@ class FakeGpuProbes final : public GpuProbes {
 
   GpuResult Load() override;
   GpuResult LaunchRead(const ReadPlan& plan) override;
-  GpuResult LaunchWeights(const WeighPlan& plan) override;
   GpuResult CreateEvent(Event** event) override;
   GpuResult DestroyEvent(Event* event) override;
   GpuResult RecordEvent(Event* event) override;
@@ -33,7 +30,6 @@ class FakeGpuProbes final : public GpuProbes {
 
  private:
   GpuResult RunRead(const ReadPlan& plan);
-  GpuResult RunWeights(const WeighPlan& plan);
 
   ProbedGpu* gpu_;
   FakeGpuDriver* driver_;

@@ -1,14 +1,9 @@
-// CEngine is an engine over the C interface, and DaemonProcess a daemon that it attaches to, for
-// the suites `ipc` and `python`.
+// CEngine is an engine over the C interface, for the suites `ipc`, `python` and `restart`.
 //
-// The daemon runs in a process of its own, on a CPU of its own, and without text. One thread uses
-// both.
+// One thread uses it.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,29 +13,6 @@
 #include "ipc/include/specd/specd.h"
 
 namespace specd::bench {
-
-// The path of specd: the given one, or the one beside this program.
-std::string DaemonProgram(const std::string& given);
-
-class DaemonProcess {
- public:
-  // `program` is the path of specd. The daemon runs on this CPU alone, and looks for rounds for
-  // spin_us before it sleeps.
-  static absl::StatusOr<std::unique_ptr<DaemonProcess>> Start(const std::string& program, int cpu,
-                                                              int32_t spin_us);
-  ~DaemonProcess();
-  DaemonProcess(const DaemonProcess&) = delete;
-  DaemonProcess& operator=(const DaemonProcess&) = delete;
-
-  std::string uri() const { return "unix:" + directory_ + "/s"; }
-
- private:
-  DaemonProcess(std::string directory, pid_t pid) : directory_(std::move(directory)), pid_(pid) {}
-  absl::Status AwaitSocket() const;
-
-  const std::string directory_;
-  const pid_t pid_;
-};
 
 // The status of a call of the C interface that returned this code.
 absl::Status Done(std::string_view call, int code);

@@ -62,7 +62,7 @@ class PoolCache {
 };
 
 struct VerifyOptions {
-  // What a round is compared with: read, chain, textbook or llama. Empty: chain for trees under
+  // What a round is compared with: read, chain or llama. Empty: chain for trees under
   // VerifyMethod::kTree, and else read.
   std::string_view base = {};
   std::vector<const VerifyCase*> cases;

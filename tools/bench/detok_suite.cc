@@ -4,11 +4,9 @@
 // compete for the caches. All texts are the same words at other places, and the text that a stream
 // gives out is compared once with the bytes of its tokens.
 #include <fmt/format.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +16,7 @@
 #include "absl/functional/function_ref.h"
 #include "detokenizer/text_stream.h"
 #include "detokenizer/tokenizer_file.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/synthetic_vocabulary.h"
@@ -104,13 +103,7 @@ absl::Status Measure(const Row& row, double seconds,
       .Times("", summary)
       .Load(load);
   out->Print(line);
-  out->Take({.name = row.name,
-             .dtype = "",
-             .measured = fmt::format("{:.1f} {}", summary.median, row.unit),
-             .target = fmt::format("{:.0f} {}", row.target, row.unit),
-             .is_met = summary.median <= row.target,
-             .is_disturbed = IsDisturbed(load),
-             .missing = summary.median / row.target - 1});
+  out->TakeAtMost(row.name, summary.median, row.target, row.unit, load);
   return absl::OkStatus();
 }
 
@@ -118,7 +111,7 @@ absl::Status MeasurePush(const SyntheticVocabulary& vocabulary, int32_t num_stre
                          int32_t num_stops, double seconds, Output* out) {
   const std::vector<TokenId> ids = Tokens(vocabulary);
   const auto stops = MakeStops(num_stops);
-  if (absl::Status status = CheckText(vocabulary, ids, stops); !status.ok()) return status;
+  SPECD_TRY(CheckText(vocabulary, ids, stops));
   std::vector<TextStream> streams(static_cast<size_t>(num_streams),
                                   TextStream(&vocabulary.vocabulary(), stops, {}));
   TextChunk chunk;
@@ -183,17 +176,10 @@ std::string TokenizerJson(const Vocabulary& vocabulary) {
 
 absl::Status MeasureLoad(const SyntheticVocabulary& made, double seconds, Output* out) {
   const Vocabulary& vocabulary = made.vocabulary();
-  std::string path = std::filesystem::temp_directory_path() / "specd-bench-XXXXXX";
-  const int fd = mkstemp(path.data());
-  if (fd < 0) return absl::InternalError("no temporary file can be made");
+  SPECD_TAKE(const auto folder, TemporaryFolder::Make());
+  const std::string path = folder->path() + "/tokenizer.json";
   const std::string json = TokenizerJson(vocabulary);
-  size_t written = 0;
-  while (written < json.size()) {
-    const ssize_t part = write(fd, json.data() + written, json.size() - written);
-    if (part <= 0) break;
-    written += static_cast<size_t>(part);
-  }
-  close(fd);
+  if (!(std::ofstream(path) << json).flush()) return Broken(path + " cannot be written");
   const auto sample = [&]() -> absl::StatusOr<double> {
     const SteadyClock::time_point start = SteadyClock::now();
     const absl::StatusOr<Vocabulary> loaded = OpenTokenizer(path);
@@ -211,11 +197,9 @@ absl::Status MeasureLoad(const SyntheticVocabulary& made, double seconds, Output
   line.Name("case", "load", 6)
       .Count("ids", vocabulary.size(), 8)
       .Cell("MB", 6, "{:.1f}", static_cast<double>(json.size()) / 1e6);
-  absl::Status status = Measure(
+  return Measure(
       {.name = fmt::format("load, {} ids", vocabulary.size()), .unit = "ms", .target = kLoadMs},
       seconds, sample, std::move(line), out);
-  unlink(path.c_str());
-  return status;
 }
 
 absl::Status RunDetok(const Flags& flags, Output* out) {
@@ -226,14 +210,13 @@ absl::Status RunDetok(const Flags& flags, Output* out) {
   for (const CaseWords* const each : Chosen(flags, kCases)) {
     if (each->name == "load") {
       out->Show("load");
-      if (absl::Status s = MeasureLoad(vocabulary, seconds, out); !s.ok()) return s;
+      SPECD_TRY(MeasureLoad(vocabulary, seconds, out));
       continue;
     }
     for (const int32_t streams : kStreams) {
       for (const int32_t stops : kStops) {
         out->Show(fmt::format("{} streams, {} stops", streams, stops));
-        absl::Status status = MeasurePush(vocabulary, streams, stops, seconds, out);
-        if (!status.ok()) return status;
+        SPECD_TRY(MeasurePush(vocabulary, streams, stops, seconds, out));
       }
     }
   }

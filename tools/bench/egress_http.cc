@@ -3,28 +3,24 @@
 // specd-http is a process of its own, over the text side of this process. A thread has all clients,
 // which read their streams over a unix socket in the framing of completions, and compares every
 // text with its stream's.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
-#include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "ipc/base/unique_fd.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/egress_cases.h"
 #include "tools/bench/egress_reader.h"
 #include "tools/bench/egress_scene.h"
@@ -38,38 +34,21 @@ namespace {
 constexpr uint64_t kClients[] = {1, 100, 1000};
 constexpr uint64_t kEvents = 102'400;  // of tokens, of all streams
 constexpr uint64_t kRoundsMax = 4096;  // of a stream
-constexpr uint64_t kTokensOfRound = 4;
 
-// specd-http, which ends with this process.
 class HttpProcess {
  public:
-  ~HttpProcess() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
   absl::Status Start(const std::string& program, const TextSide& side) {
-    path_ = side.folder + "/http";
-    const std::array<std::string, 6> words = {
-        program,
-        "--listen=unix:" + path_,
-        "--specd=unix:" + side.folder + "/none",  // no counters, and no aborts
-        "--text=" + side.TextEndpoint(),
-        "--text_ask=" + side.AskEndpoint(),
-        "--streams_max=2000"};
-    pid_ = fork();
-    if (pid_ < 0) return Broken("no process for specd-http");
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
-      execl(program.c_str(), words[0].c_str(), words[1].c_str(), words[2].c_str(), words[3].c_str(),
-            words[4].c_str(), words[5].c_str(), nullptr);
-      _exit(127);
-    }
+    path_ = side.folder() + "/http";
+    SPECD_TAKE(process_, ChildProcess::Start(
+                             {.words = {program, "--listen=unix:" + path_,
+                                        // No counters, and no aborts.
+                                        "--specd=unix:" + side.folder() + "/none",
+                                        "--text=" + side.TextEndpoint(),
+                                        "--text_ask=" + side.AskEndpoint(), "--streams_max=2000"},
+                              .is_quiet = true}));
     const SteadyClock::time_point start = SteadyClock::now();
     while (!Connect().valid()) {
-      if (waitpid(pid_, nullptr, WNOHANG) == pid_ || SteadyClock::now() - start > kEgressWaitMax) {
-        pid_ = -1;
+      if (process_->HasEnded() || SteadyClock::now() - start > kEgressWaitMax) {
         return absl::FailedPreconditionError(
             fmt::format("{} does not serve; name the program with --http", program));
       }
@@ -90,13 +69,15 @@ class HttpProcess {
   double CpuSeconds() const {
     timespec time = {};
     clockid_t clock = 0;
-    if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+    if (clock_getcpuclockid(process_->pid(), &clock) != 0 || clock_gettime(clock, &time) != 0) {
+      return 0;
+    }
     return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
   }
 
  private:
   std::string path_;
-  pid_t pid_ = -1;
+  std::unique_ptr<ChildProcess> process_;
 };
 
 // One client: what it has read of its stream.
@@ -177,7 +158,8 @@ class SseClients {
     SPECD_TRY(Read([](const SseClient& each) { return each.is_done; }));
     for (uint64_t i = 0; i < clients_.size(); ++i) {
       std::string expected;
-      for (const TokenId id : TokensEvent(i + 1, 0, num_tokens).ids) {
+      const TokenEvent all = TokensEvent(i + 1, 0, num_tokens);
+      for (const TokenId id : all.tokens()->ids) {
         expected += fmt::format(" {}x", static_cast<char>('a' + id));
       }
       if (clients_[i].text != expected) return Broken(fmt::format("client {} has another text", i));
@@ -218,35 +200,16 @@ class SseClients {
   std::vector<SseClient> clients_;
 };
 
-void Write(uint64_t num_streams, uint64_t num_rounds, TokenSource* source) {
-  for (uint64_t round = 0; round < num_rounds; ++round) {
-    std::vector<TokenEvent> batch;
-    for (uint64_t stream = 1; stream <= num_streams; ++stream) {
-      batch.push_back(TokensEvent(stream, round * kTokensOfRound, kTokensOfRound));
-    }
-    source->Send(std::move(batch));
-    source->SendHeartbeat();
-  }
-  std::vector<TokenEvent> ends;
-  for (uint64_t stream = 1; stream <= num_streams; ++stream) {
-    ends.push_back(EndEvent(stream, num_rounds * kTokensOfRound));
-  }
-  source->Send(std::move(ends));
-}
-
 absl::Status MeasureClients(const std::string& program, uint64_t num_clients, Output* out) {
   EgressScene scene;
   SPECD_TRY(scene.Start());
   SPECD_TRY(scene.side.Start());
   // This reader knows when the text side has begun.
-  SPECD_TRY(EgressReader(&scene.side, false).Subscribe(&scene.side, [&] {
-    scene.source.SendHeartbeat();
-  }));
+  SPECD_TRY(
+      EgressReader(&scene.side).Subscribe(&scene.side, [&] { scene.source.SendHeartbeat(); }));
   HttpProcess http;
   SPECD_TRY(http.Start(program, scene.side));
-  std::vector<TokenEvent> events;
-  for (uint64_t stream = 1; stream <= num_clients; ++stream) events.push_back(OpenEvent(stream));
-  scene.source.Send(std::move(events));
+  scene.source.OpenAll(num_clients);
   SseClients clients;
   SPECD_TRY(clients.Connect(num_clients, http));
   const uint64_t num_rounds = std::min(kEvents / num_clients, kRoundsMax);
@@ -254,7 +217,7 @@ absl::Status MeasureClients(const std::string& program, uint64_t num_clients, Ou
   const double before_s = http.CpuSeconds();
   const LoadMeter meter;
   const SteadyClock::time_point start = SteadyClock::now();
-  std::thread writer([&] { Write(num_clients, num_rounds, &scene.source); });
+  std::thread writer([&] { scene.source.WriteAll(num_clients, num_rounds); });
   const absl::Status status = clients.ReadAll(num_rounds * kTokensOfRound);
   const double seconds = MicrosSince(start) / 1e6;
   writer.join();
@@ -280,12 +243,6 @@ absl::Status MeasureClients(const std::string& program, uint64_t num_clients, Ou
 }  // namespace
 
 absl::Status MeasureEgressHttp(const std::string& program, Output* out) {
-  std::error_code ignored;
-  const std::string path =
-      program.empty()
-          ? std::string(std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() /
-                        "specd-http")
-          : program;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
     limit.rlim_cur = limit.rlim_max;
@@ -294,7 +251,7 @@ absl::Status MeasureEgressHttp(const std::string& program, Output* out) {
   out->NextTable();
   for (const uint64_t num_clients : kClients) {
     out->Show(fmt::format("{} clients", num_clients));
-    SPECD_TRY(MeasureClients(path, num_clients, out));
+    SPECD_TRY(MeasureClients(ProgramOf(program, "specd-http"), num_clients, out));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,7 @@
 // EgressReader reads the texts of a TextSide over a Unix socket, as readers outside do, for the
 // suite `egress`.
 //
-// A lossless one asks for what it has missed. One thread.
+// It asks for what it has missed. One thread.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,7 @@ inline constexpr auto kEgressWaitMax = std::chrono::seconds(30);
 // Reads all texts until every stream has ended.
 class EgressReader {
  public:
-  EgressReader(TextSide* side, bool is_lossless)
-      : is_lossless_(is_lossless), daemon_(&side->context, side->AskEndpoint()) {}
+  explicit EgressReader(TextSide* side) : daemon_(&side->context, side->AskEndpoint()) {}
 
   // `beat` sends the daemon's heartbeat, if none comes by itself.
   absl::Status Subscribe(TextSide* side, const std::function<void()>& beat) {
@@ -48,16 +47,14 @@ class EgressReader {
   // Called for each event, and for those of an answer; an event may come behind its answer.
   using Seen = std::function<void(const TextEvent& event)>;
 
-  // Until so many streams have ended, or nothing comes any more.
+  // Until so many streams have ended.
   absl::Status ReadAll(uint64_t num_streams, const Seen& seen) {
     SteadyClock::time_point last = SteadyClock::now();
     while (num_ended_ < num_streams) {
       auto received = socket_->Receive(&frames_, absl::Milliseconds(100));
       if (!received.ok()) return received.status();
       if (!*received || frames_[0] == kHeartbeatTopic) {
-        const auto quiet = SteadyClock::now() - last;
-        if (!is_lossless_ && quiet > std::chrono::seconds(2)) return absl::OkStatus();
-        if (quiet > kEgressWaitMax) return Broken("the texts have no end");
+        if (SteadyClock::now() - last > kEgressWaitMax) return Broken("the texts have no end");
         continue;
       }
       last = SteadyClock::now();
@@ -77,7 +74,7 @@ class EgressReader {
     uint64_t& have = have_[event.stream];
     if (event.kind != TextEventKind::kOpen && event.byte_offset > have) {
       ++num_missed_;
-      if (is_lossless_) SPECD_TRY(AskFor(event.stream, event.byte_offset, &have, seen));
+      SPECD_TRY(AskFor(event.stream, event.byte_offset, &have, seen));
     }
     ++num_events_;
     const uint64_t end = event.byte_offset + event.text.size();
@@ -107,7 +104,6 @@ class EgressReader {
     return absl::OkStatus();
   }
 
-  const bool is_lossless_;
   RequestSocket daemon_;
   std::unique_ptr<ZmqSocket> socket_;
   std::vector<std::string> frames_;

@@ -6,24 +6,22 @@
 #pragma once
 
 #include <fmt/format.h>
-#include <stdlib.h>
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "daemon/base/logging.h"
 #include "daemon/text/kept_streams.h"
 #include "daemon/text/text_worker.h"
 #include "ipc/include/specd/specd.h"
-#include "tools/bench/session_engine.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
@@ -38,32 +36,24 @@ inline Vocabulary MakeLetters() {
   return std::move(builder).Build();
 }
 inline constexpr uint64_t kTokenBytes = 3;
+inline constexpr uint64_t kTokensOfRound = 4;
 
 inline TokenEvent OpenEvent(uint64_t stream) {
-  TokenEvent event;
-  event.kind = TokenEventKind::kOpen;
-  event.stream = stream;
-  event.request_id = fmt::format("r{}", stream);
-  event.stop_strings = {"\n\nHuman:", " q ", "ax bx cx dx", "</answer>"};  // none completes
-  return event;
+  // None of the stop strings completes.
+  return {.stream = stream,
+          .what = StreamOpening{.request_id = fmt::format("r{}", stream),
+                                .stop_strings = {"\n\nHuman:", " q ", "ax bx cx dx", "</answer>"}}};
 }
 inline TokenEvent TokensEvent(uint64_t stream, uint64_t offset, uint64_t count) {
-  TokenEvent event;
-  event.stream = stream;
-  event.offset = offset;
-  event.accepted = static_cast<uint32_t>(count) - 1;
+  RoundTokens tokens = {.accepted = static_cast<uint32_t>(count) - 1};
   for (uint64_t i = 0; i < count; ++i) {
-    event.ids.push_back(static_cast<TokenId>((stream + 5 * (offset + i)) % 26));
+    tokens.ids.push_back(static_cast<TokenId>((stream + 5 * (offset + i)) % 26));
   }
-  return event;
+  return {.stream = stream, .offset = offset, .what = std::move(tokens)};
 }
 inline TokenEvent EndEvent(uint64_t stream, uint64_t offset) {
-  TokenEvent event;
-  event.kind = TokenEventKind::kEnd;
-  event.stream = stream;
-  event.offset = offset;
-  event.finish_reason = SPECD_FINISH_LENGTH;
-  return event;
+  return {
+      .stream = stream, .offset = offset, .what = StreamEnd{.finish_reason = SPECD_FINISH_LENGTH}};
 }
 
 // A daemon's side of the sockets.
@@ -102,6 +92,21 @@ class TokenSource {
     }
     Publish(kTokensTopic, payload);
   }
+  // The streams 1, 2, .. begin.
+  void OpenAll(uint64_t num_streams) {
+    SendAll(num_streams, [](uint64_t stream) { return OpenEvent(stream); });
+  }
+  // Their rounds, and their ends.
+  void WriteAll(uint64_t num_streams, uint64_t num_rounds) {
+    for (uint64_t round = 0; round < num_rounds; ++round) {
+      SendAll(num_streams, [&](uint64_t stream) {
+        return TokensEvent(stream, round * kTokensOfRound, kTokensOfRound);
+      });
+      SendHeartbeat();
+    }
+    SendAll(num_streams,
+            [&](uint64_t stream) { return EndEvent(stream, num_rounds * kTokensOfRound); });
+  }
   void SendHeartbeat() {
     std::string payload;
     AppendHeartbeat({.epoch = kEpoch, .seq = seq_, .streams = 1}, &payload);
@@ -112,6 +117,11 @@ class TokenSource {
   }
 
  private:
+  void SendAll(uint64_t num_streams, absl::FunctionRef<TokenEvent(uint64_t stream)> make) {
+    std::vector<TokenEvent> events;
+    for (uint64_t stream = 1; stream <= num_streams; ++stream) events.push_back(make(stream));
+    Send(std::move(events));
+  }
   void Publish(std::string_view topic, std::string_view payload) {
     const std::string_view frames[] = {topic, payload};
     tokens_.Send(frames).IgnoreError();
@@ -148,22 +158,19 @@ class TokenSource {
 struct TextSide {
   ZmqContext context = *ZmqContext::Make();
   Vocabulary vocabulary = MakeLetters();
-  std::string folder = std::filesystem::temp_directory_path() / "specd-bench-XXXXXX";
+  std::unique_ptr<TemporaryFolder> directory;
   std::unique_ptr<TextWorker> worker;
   std::thread thread;
 
-  ~TextSide() {
-    Stop();
-    std::error_code ignored;
-    std::filesystem::remove_all(folder, ignored);
-  }
-  std::string TextEndpoint() const { return "ipc://" + folder + "/text"; }
-  std::string AskEndpoint() const { return "ipc://" + folder + "/text_ask"; }
+  ~TextSide() { Stop(); }
+  const std::string& folder() const { return directory->path(); }
+  std::string TextEndpoint() const { return "ipc://" + folder() + "/text"; }
+  std::string AskEndpoint() const { return "ipc://" + folder() + "/text_ask"; }
 
   absl::Status MakeFolder() {
     SPECD_TRY(SetUpLogging({.levels = "off"}));
-    return mkdtemp(folder.data()) == nullptr ? Broken("no temporary folder can be made")
-                                             : absl::OkStatus();
+    SPECD_TAKE(directory, TemporaryFolder::Make());
+    return absl::OkStatus();
   }
   // REQUIRES: the daemon's endpoints are bound.
   absl::Status Make() {

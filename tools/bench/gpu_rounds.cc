@@ -12,7 +12,6 @@ namespace specd::bench {
 namespace {
 
 constexpr TokenId kSpoiled = -12345;
-constexpr float kScale = 1.44269504f / 0.8f;  // for LaunchWeights
 
 int64_t RowBytes(const TensorView& tensor) { return tensor.vocab_size * SizeBytes(tensor.dtype); }
 
@@ -153,18 +152,6 @@ GpuResult GpuRounds::LaunchRound(int32_t round) {
 
 GpuResult GpuRounds::LaunchRead(int32_t round) {
   return probes_->LaunchRead(rounds_[static_cast<size_t>(round)].read);
-}
-
-GpuResult GpuRounds::LaunchWeights(int32_t round, bool approximate) {
-  const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
-  // round_memory_ begins with workspaces. A round needs no more rows than there are workspaces.
-  return probes_->LaunchWeights({.rows = read.rows,
-                                 .num_rows = read.num_rows,
-                                 .dtype = set_.target().dtype,
-                                 .vocab_size = set_.target().vocab_size,
-                                 .scale = kScale,
-                                 .workspaces = round_memory_.get(),
-                                 .approximate = approximate});
 }
 
 double GpuRounds::read_bytes(int32_t round) const {

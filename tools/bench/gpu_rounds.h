@@ -32,8 +32,6 @@ class GpuRounds {
   // These enqueue. REQUIRES: Load succeeded.
   GpuResult LaunchRound(int32_t round);
   GpuResult LaunchRead(int32_t round);
-  // Enqueues the first pass over the rows that LaunchRead reads, at temperature .8.
-  GpuResult LaunchWeights(int32_t round, bool approximate);
   double read_bytes(int32_t round) const;
 
   // Overwrites the answers, so that a missing answer is noticed. REQUIRES: nothing is running.

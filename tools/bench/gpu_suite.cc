@@ -59,33 +59,15 @@ class Events {
   GpuProbes::Event* all_[3] = {};
 };
 
-// One replay: every round, then a read of every round's rows. If weights alone are timed, every
-// round comes before, so that answers can be checked. Then come every round's sums of weights,
-// first with our exp2.
-GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, bool weights_only,
-                  const Events& events, GpuRounds* rounds, CapturedGraph* graph) {
+// One replay: every round, then a read of every round's rows.
+GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, const Events& events,
+                  GpuRounds* rounds, CapturedGraph* graph) {
   return graph->Capture(driver, [&] {
-    GpuResult result = GpuResult::Ok();
-    const auto each = [&](const auto& launch) {
-      for (size_t i = 0; i < order.size() && result.ok(); ++i) result = launch(order[i]);
-    };
-    const auto record = [&](size_t event) {
-      if (result.ok()) result = events.Record(event);
-    };
-    const auto run = [&](int32_t round) { return rounds->LaunchRound(round); };
-    if (weights_only) each(run);
-    record(0);
-    if (weights_only) {
-      each([&](int32_t round) { return rounds->LaunchWeights(round, /*approximate=*/false); });
-      record(1);
-      each([&](int32_t round) { return rounds->LaunchWeights(round, /*approximate=*/true); });
-    } else {
-      each(run);
-      record(1);
-      each([&](int32_t round) { return rounds->LaunchRead(round); });
-    }
-    record(2);
-    return result;
+    GpuResult result = events.Record(0);
+    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRound(order[i]);
+    if (result.ok()) result = events.Record(1);
+    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRead(order[i]);
+    return result.ok() ? events.Record(2) : result;
   });
 }
 
@@ -130,15 +112,11 @@ absl::Status GpuSuite::Run() {
 absl::Status GpuSuite::RunCell(const Cell& cell) {
   SPECD_TAKE(auto cpu, MakeBackend("cpu"));
   SPECD_TAKE(AnsweredCell answered, AnswerCell(cell, options_.threads, std::move(cpu), &pools_));
-  const bool weights_only = cell.verify_case->weights_only;
   Measurement& cold = answered.measurement;
   cold.threads = 0;
-  cold.ratio_of = weights_only ? kApproximateExp2 : kRead;
+  cold.ratio_of = kRead;
   for (const RoundAnswer& answer : answered.answers) {
-    // Sums of weights that are timed alone are not compared. Only the rounds before them are.
-    for (const TaskOutcome& outcome : answer.outcomes) {
-      cold.num_checked += weights_only ? 0 : outcome.num_tokens;
-    }
+    for (const TaskOutcome& outcome : answer.outcomes) cold.num_checked += outcome.num_tokens;
   }
   GpuRounds rounds(driver_, probes_, *answered.set);
   SPECD_TRY(StatusOf(rounds.Load(answered.answers)));
@@ -147,7 +125,7 @@ absl::Status GpuSuite::RunCell(const Cell& cell) {
   for (Measurement* const each : {&cold, &warm}) {
     SPECD_TRY(Time(cell, answered.answers, &rounds, each));
   }
-  if (!weights_only) SPECD_TRY(TimeWhole(cell, answered, rounds, &cold, &warm));
+  SPECD_TRY(TimeWhole(cell, answered, rounds, &cold, &warm));
   hooks_.on_result(cold);
   hooks_.on_result(warm);
   return absl::OkStatus();
@@ -193,8 +171,7 @@ absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& ex
   Events events(probes_);
   CapturedGraph graph;
   SPECD_TRY(events.Create());
-  SPECD_TRY(
-      StatusOf(Capture(driver_, order, cell.verify_case->weights_only, events, rounds, &graph)));
+  SPECD_TRY(StatusOf(Capture(driver_, order, events, rounds, &graph)));
   const auto replay = [&] {
     const GpuResult launched = graph.Launch();
     const GpuResult finished = driver_->Synchronize();

@@ -252,8 +252,7 @@ absl::Status RunGrammar(const Flags& flags, Output* out) {
   }
   const std::vector<std::string> names = flags.List("constraint");
   for (const GrammarText& text : GrammarTexts()) {
-    const bool is_named = std::ranges::count(names, text.name) > 0;
-    if (is_named || (names.empty() && !text.is_large)) options.texts.push_back(&text);
+    if (names.empty() || std::ranges::count(names, text.name) > 0) options.texts.push_back(&text);
   }
   const Machine machine = ReadMachine();
   out->Begin(machine.processor, Describe(machine, 1));
@@ -267,7 +266,7 @@ absl::Status RunGrammar(const Flags& flags, Output* out) {
 
 Suite GrammarCommand() {
   Flag constraint = {.name = "constraint",
-                     .help = "constraints by name, separated by commas; empty: all but large ones",
+                     .help = "constraints by name, separated by commas; empty: all",
                      .is_list = true};
   for (const GrammarText& text : GrammarTexts()) constraint.choices.push_back(text.name);
   return {.name = "grammar",

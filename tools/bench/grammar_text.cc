@@ -40,20 +40,6 @@ constexpr Files kFiles[] = {{"any_object", GrammarKind::kJsonObject, "", 1},
                             {"log_line", GrammarKind::kRegex, "regex", 1},
                             {"country", GrammarKind::kChoice, "choice", 2}};
 
-std::string ManyProperties() {
-  std::string properties;
-  for (int i = 0; i < 5000; ++i) {
-    properties += fmt::format("{}\"p{}\":{{\"type\":\"integer\"}}", i > 0 ? "," : "", i);
-  }
-  return fmt::format(R"({{"type":"object","properties":{{{}}}}})", properties);
-}
-
-std::string Repeated(std::string_view part, int count) {
-  std::string text;
-  for (int i = 0; i < count; ++i) text += part;
-  return text;
-}
-
 std::vector<GrammarText> MakeTexts() {
   std::vector<GrammarText> texts;
   for (const Files& files : kFiles) {
@@ -63,18 +49,6 @@ std::vector<GrammarText> MakeTexts() {
       text.instances.push_back(FileOf(fmt::format("{}.{}.txt", files.name, i)));
     }
   }
-  static const std::string many_properties = ManyProperties();
-  static const std::string long_string = "\"" + Repeated("value of the list ", 40) + "\"";
-  static const std::string long_array = "[" + Repeated("1, ", 200) + "2]";
-  const auto add_large = [&](std::string_view name, std::string_view schema,
-                             std::string_view instance) {
-    texts.push_back({name, GrammarKind::kJsonSchema, schema, {instance}, true});
-  };
-  add_large("many_properties", many_properties,
-            R"({"p17": 1, "p2500": 23, "p4999": 456, "name": "value"})");
-  add_large("long_strings", R"({"type":"string","maxLength":1000000})", long_string);
-  add_large("large_counts", R"({"type":"array","items":{"type":"integer"},"maxItems":1000000})",
-            long_array);
   return texts;
 }
 

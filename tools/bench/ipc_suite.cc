@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tools/bench/c_engine.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/try.h"
@@ -179,15 +180,16 @@ absl::Status RunIpc(const Flags& flags, Output* out) {
       "times of a round in us: p50 / p90 / p99; the target of added_spin is 2 us at p50 and 5 us "
       "at p90");
   for (const IpcCase* const what : Chosen(flags, kCases)) {
-    SPECD_TAKE(const auto daemon,
-               DaemonProcess::Start(DaemonProgram(flags.Text("specd")), cpus[1], what->spin_us));
+    DaemonProcess daemon(ProgramOf(flags.Text("specd"), "specd"),
+                         {fmt::format("--spin_us={}", what->spin_us)}, cpus[1]);
+    SPECD_TRY(daemon.Start().status());
     for (const int32_t vocab_size : flags.Numbers("vocab")) {
       for (const int32_t draft : flags.Numbers("draft")) {
         for (const int32_t gap_us : flags.Numbers("gap")) {
           out->Show(fmt::format("{}: vocabulary {}, {} drafts, {} us between rounds", what->name,
                                 vocab_size, draft, gap_us));
           SPECD_TRY(
-              Measure(*what, {vocab_size, draft, gap_us}, flags.Real("seconds"), *daemon, out));
+              Measure(*what, {vocab_size, draft, gap_us}, flags.Real("seconds"), daemon, out));
         }
       }
     }

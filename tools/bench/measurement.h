@@ -16,11 +16,10 @@
 
 namespace specd::bench {
 
-// The names of baselines: a read of the rows that a round needs; for trees, chains over the rows
-// that they read; and for sums of weights on a device, the same sums with the device's own exp2.
+// The names of baselines: a read of the rows that a round needs; and for trees, chains over the
+// rows that they read.
 inline constexpr std::string_view kRead = "read";
 inline constexpr std::string_view kChainOfTree = "chain";
-inline constexpr std::string_view kApproximateExp2 = "ex2.approx";
 
 struct Measurement {
   std::string_view case_name;
@@ -36,9 +35,9 @@ struct Measurement {
   Summary time_us = {};
   Summary base_us = {};
   Summary whole_us = {};  // on a device: of the backend's rounds; no samples if not timed
-  // The baseline of base_us: kRead, kChainOfTree, textbook, llama or kApproximateExp2.
+  // The baseline of base_us: kRead, kChainOfTree or llama.
   std::string_view ratio_of = {};
-  double ratio = 0;      // of the medians: case / read, chain or ex2.approx, or peer / case
+  double ratio = 0;      // of the medians: case / read or chain, or peer / case
   double ratio_p10 = 0;  // over neighbouring pairs
   double ratio_p90 = 0;
   double base_gigabytes_per_s = 0;  // for a read
@@ -47,13 +46,11 @@ struct Measurement {
   double target = 0;     // the ratio to stay below (read) or above (a peer); 0: none
   double target_us = 0;  // or the time to stay below; 0: none
 
-  int64_t num_checked = 0;  // compared tokens of the timed rounds; 0: the case has no answer
+  int64_t num_checked = 0;  // compared tokens of the timed rounds
   ForeignLoad load = {};
 
   bool IsOnDevice() const { return threads == 0; }
-  bool IsSpeedUp() const {
-    return ratio_of != kRead && ratio_of != kChainOfTree && ratio_of != kApproximateExp2;
-  }
+  bool IsSpeedUp() const { return ratio_of != kRead && ratio_of != kChainOfTree; }
   bool HasTarget() const { return target > 0 || target_us > 0; }
   bool IsMet() const {
     if (target_us > 0) return time_us.median <= target_us;

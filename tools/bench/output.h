@@ -116,6 +116,17 @@ class Output {
   void Show(std::string_view progress) { progress_.Show(progress); }
   void Print(const Line& line);
   void Take(Goal goal) { goals_.push_back(std::move(goal)); }
+  // A goal that is met at `most` and below.
+  void TakeAtMost(std::string name, double measured, double most, std::string_view unit,
+                  const ForeignLoad& load) {
+    goals_.push_back({.name = std::move(name),
+                      .dtype = "",
+                      .measured = fmt::format("{:.1f} {}", measured, unit),
+                      .target = fmt::format("<= {:.0f} {}", most, unit),
+                      .is_met = measured <= most,
+                      .is_disturbed = IsDisturbed(load),
+                      .missing = measured / most - 1});
+  }
   // A sentence below the tables.
   void Note(std::string text) { notes_.push_back(std::move(text)); }
   // Prints goals, notes, and how many measurements were disturbed.

@@ -1,7 +1,6 @@
 // Peer is another sampler that verifies the same rounds as specd, for comparison.
 //
-// Peer is a seam: the command and the build choose the peer, the textbook's or llama.cpp's. Not
-// thread-safe.
+// Peer is a seam: the build decides whether there is one, llama.cpp's. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,42 +25,12 @@ class Peer {
   virtual void Run(std::vector<TokenId>* tokens) = 0;
 };
 
-// TextbookSampler samples as a textbook does, for comparison with the kernels.
-//
-// It uses one array of candidates, std::exp and std::sort. It has no hand-written vector
-// instructions, one thread, and a pass for every step. It draws the tokens that specd draws. It is
-// no library's code and stands for none. Its costs are of the same kind as those of samplers that
-// work on such arrays.
-class TextbookSampler final : public Peer {
- public:
-  // True for sampling from the target with penalties and filters, without masks, scores or draft
-  // rows.
-  static bool Supports(const VerifyCase& verify_case);
-
-  // REQUIRES: Supports(set.verify_case()).
-  explicit TextbookSampler(const RoundSet& set) : set_(set) {}
-
-  void Prepare(int32_t round) override { round_ = round; }
-  // Appends the tokens of a sequence: draft tokens while they equal the drawn tokens, and then the
-  // first drawn token that differs, or one more.
-  void Run(std::vector<TokenId>* tokens) override;
-
- private:
-  struct Candidate {
-    TokenId id;
-    float logit;
-    float weight;
-  };
-
-  TokenId Next(const Task& task, int32_t place);
-  void Penalise(const Task& task, int32_t place);
-  void Filter();
-  TokenId Draw(double u) const;
-
-  const RoundSet& set_;
-  int32_t round_ = 0;
-  std::vector<Candidate> candidates_;
-};
+// True of cases that llama.cpp samples too: from the target with penalties and filters, without
+// masks, scores or draft rows.
+inline bool HasPeer(const VerifyCase& verify_case) {
+  return verify_case.plan == DraftPlan::kMatching && !verify_case.grammar &&
+         verify_case.logprobs < 0;
+}
 
 // MakeLlamaLoop runs llama.cpp's sample-and-accept loop on the rounds of a RoundSet, as a peer for
 // the benchmark.
@@ -73,8 +42,8 @@ class TextbookSampler final : public Peer {
 //
 // Samples and accepts at every place of every sequence, as if each draft token were the token that
 // llama.cpp draws. A run of the same round draws the same tokens again. Null in a build without
-// llama.cpp. REQUIRES: rows of fp32, TextbookSampler::Supports(set.verify_case()), and a `set` that
-// outlives the peer.
+// llama.cpp. REQUIRES: rows of fp32, HasPeer(set.verify_case()), and a `set` that outlives the
+// peer.
 std::unique_ptr<Peer> MakeLlamaLoop(const RoundSet& set);
 bool IsLlamaBuiltIn();
 

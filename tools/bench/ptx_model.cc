@@ -67,8 +67,6 @@ double IssueCycles(const LaunchCounts& counts, const DeviceFigures& device) {
 
 }  // namespace
 
-std::span<const DeviceFigures> PtxDevices() { return kDevices; }
-
 const DeviceFigures* FindPtxDevice(int32_t arch, int32_t num_processors) {
   for (const DeviceFigures& device : kDevices) {
     if (device.arch == arch && device.num_processors == num_processors) return &device;

@@ -35,8 +35,6 @@ struct DeviceFigures {
   double double_lanes = 0;
 };
 
-// The devices that counts can be turned into times of.
-std::span<const DeviceFigures> PtxDevices();
 // Null if there is none with so many processors that runs this PTX.
 const DeviceFigures* FindPtxDevice(int32_t arch, int32_t num_processors);
 

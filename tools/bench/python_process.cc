@@ -1,10 +1,12 @@
 #include "tools/bench/python_process.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
+
+#include "ipc/base/unique_fd.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -18,33 +20,26 @@ absl::Status PythonError(std::string_view what) {
 absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(const Options& options) {
   int commands[2];
   int answers[2];
-  if (pipe(commands) != 0 || pipe(answers) != 0) return PythonError("no pipe to the interpreter");
-  // Everything is made before the fork: the child calls nothing that takes memory.
-  std::vector<const char*> words = {options.interpreter.c_str(), "-c", options.script};
-  for (const std::string& argument : options.arguments) words.push_back(argument.c_str());
-  words.push_back(nullptr);
-  const pid_t pid = fork();
-  if (pid < 0) return PythonError("no process for the interpreter");
-  if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    dup2(commands[0], STDIN_FILENO);
-    dup2(answers[1], STDOUT_FILENO);
-    for (const int fd : {commands[0], commands[1], answers[0], answers[1]}) close(fd);
-    execvp(words[0], const_cast<char* const*>(words.data()));
-    _exit(127);
+  if (pipe2(commands, O_CLOEXEC) != 0 || pipe2(answers, O_CLOEXEC) != 0) {
+    return PythonError("no pipe to the interpreter");
   }
-  close(commands[0]);
-  close(answers[1]);
+  const UniqueFd input(commands[0]);
+  const UniqueFd output(answers[1]);
+  std::vector<std::string> words = {options.interpreter, "-c", options.script};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  SPECD_TAKE(auto process,
+             ChildProcess::Start(
+                 {.words = std::move(words), .input = input.get(), .output = output.get()}));
   // A line to an interpreter that has ended is an error, and no signal.
   signal(SIGPIPE, SIG_IGN);
   return std::unique_ptr<PythonProcess>(
-      new PythonProcess(pid, fdopen(commands[1], "w"), fdopen(answers[0], "r")));
+      new PythonProcess(std::move(process), fdopen(commands[1], "w"), fdopen(answers[0], "r")));
 }
 
 PythonProcess::~PythonProcess() {
   fclose(to_);
   fclose(from_);
-  waitpid(pid_, nullptr, 0);
+  process_->Wait();
 }
 
 absl::StatusOr<std::string> PythonProcess::Ask(std::string_view line) {

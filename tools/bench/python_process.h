@@ -5,8 +5,6 @@
 //   auto answer = (*process)->Ask("round_batch 5");
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -14,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/bench/child_process.h"
 
 namespace specd::bench {
 
@@ -36,9 +35,10 @@ class PythonProcess {
   absl::StatusOr<std::string> ReadLine();
 
  private:
-  PythonProcess(pid_t pid, std::FILE* to, std::FILE* from) : pid_(pid), to_(to), from_(from) {}
+  PythonProcess(std::unique_ptr<ChildProcess> process, std::FILE* to, std::FILE* from)
+      : process_(std::move(process)), to_(to), from_(from) {}
 
-  const pid_t pid_;
+  const std::unique_ptr<ChildProcess> process_;
   std::FILE* const to_;
   std::FILE* const from_;
 };

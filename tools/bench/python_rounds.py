@@ -1,4 +1,4 @@
-"""The Python side of specd-bench python: rounds, openings and draws of 256 sequences.
+"""The Python side of specd-bench python: rounds and openings of 256 sequences.
 
 Usage: python3 python_rounds.py URI VOCABULARY
 
@@ -28,9 +28,6 @@ class Scene:
         self.rows = self.engine.rows(PLACES)
         self.rows[:] = 0
         self.rows[np.arange(PLACES), best] = 8
-        self.draft_rows = self.engine.rows(BATCH, "draft")
-        self.draft_rows[:] = 0
-        self.draft_rows[np.arange(BATCH), best[:BATCH]] = 100
         drafts = best.reshape(BATCH, DRAFT + 1)[:, :DRAFT].astype(np.int32)
         drafts[1::2, 2] = (drafts[1::2, 2] + 1) % vocab_size
         self.tokens = drafts.reshape(-1)
@@ -38,9 +35,7 @@ class Scene:
         shared = specd.SamplingParams(temperature=0, max_tokens=2**31 - 1)
         opened = self.engine.open_batch(BATCH, shared)
         self.sequences = opened.sequences
-        opened = [opened.sequence(i) for i in range(BATCH)]
-        self.drafts = dict(zip(opened, drafts))
-        self.requests = [specd.DraftRequest(sequence, row=i) for i, sequence in enumerate(opened)]
+        self.drafts = dict(zip([opened.sequence(i) for i in range(BATCH)], drafts))
         self.shared = specd.SamplingParams(top_p=0.9)
         self.temperatures = 0.5 + np.arange(BATCH) / 512
         self.seeds = np.arange(BATCH, dtype=np.uint64)
@@ -64,20 +59,6 @@ class Scene:
             row[:len(each.tokens)] = each.tokens
         self.digest = zlib.crc32(tokens.tobytes(), self.digest)
         return spent
-
-    def draw(self, parts):
-        start = time.perf_counter()
-        drawn = [each for part in parts for each in self.engine.sample_draft(self.draft_rows, part)]
-        ids = np.array([each.ids[0] for each in drawn], np.int32)
-        spent = time.perf_counter() - start
-        self.digest = zlib.crc32(ids.tobytes(), self.digest)
-        return spent
-
-    def draw_batch(self):
-        return self.draw([self.requests])
-
-    def draw_each(self):
-        return self.draw([request] for request in self.requests)
 
     def open_batch(self):
         start = time.perf_counter()

@@ -6,27 +6,18 @@
 // again. The time in which a daemon starts is beside it, because nobody can answer earlier.
 #include <fmt/format.h>
 #include <malloc.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 #include <latch>
-#include <memory>
 #include <string>
-#include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "ipc/sockets/unix_socket.h"
 #include "tools/bench/c_engine.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
@@ -35,63 +26,8 @@ constexpr uint32_t kVocab = 512;
 constexpr uint32_t kDraft = 64;
 constexpr int32_t kBest = 7;  // the one token of all texts
 constexpr uint32_t kReconnectMs = 60'000;
-// Answers are taken at most so late (CEngine).
-constexpr std::chrono::seconds kPatience(20);
 constexpr double kGoalMs = 1000;
 constexpr int32_t kGoalEngines = 16;
-
-absl::Status Broken(std::string_view what) { return absl::InternalError(std::string(what)); }
-
-// A daemon that can be killed and started again at one socket. It ends with this process.
-class KilledDaemon {
- public:
-  explicit KilledDaemon(std::string program) : program_(std::move(program)) {
-    directory_ = std::filesystem::temp_directory_path() / "specd-bench-XXXXXX";
-    has_directory_ = mkdtemp(directory_.data()) != nullptr;
-  }
-  ~KilledDaemon() {
-    Kill();
-    std::error_code ignored;
-    if (has_directory_) std::filesystem::remove_all(directory_, ignored);
-  }
-  KilledDaemon(const KilledDaemon&) = delete;
-  KilledDaemon& operator=(const KilledDaemon&) = delete;
-
-  std::string uri() const { return "unix:" + directory_ + "/s"; }
-
-  void Kill() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
-  // Returns the ms until it takes connections.
-  absl::StatusOr<double> Start() {
-    const SteadyClock::time_point begin = SteadyClock::now();
-    const std::string listen = fmt::format("--listen={}", uri());
-    pid_ = has_directory_ ? fork() : -1;
-    if (pid_ < 0) return Broken("no process for the daemon");
-    if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      execl(program_.c_str(), program_.c_str(), listen.c_str(), "--detokenizer=off", "--threads=1",
-            "--log_level=off", "--max_sessions=64", nullptr);
-      _exit(1);
-    }
-    while (!UnixConnection::Connect(directory_ + "/s", absl::ZeroDuration()).ok()) {
-      if (waitpid(pid_, nullptr, WNOHANG) != 0 || SteadyClock::now() - begin > kPatience) {
-        return Broken("the daemon does not serve; see --specd");
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return MicrosSince(begin) / 1e3;
-  }
-
- private:
-  const std::string program_;
-  std::string directory_;
-  bool has_directory_ = false;
-  pid_t pid_ = 0;
-};
 
 struct Load {
   int32_t engines = 0;
@@ -110,28 +46,25 @@ class Writer {
     options.max_draft = kDraft;
     options.timeout_ms = CEngine::kTimeoutMs;
     options.reconnect_ms = kReconnectMs;
-    absl::Status status = engine_.Open(uri, options);
-    if (!status.ok()) return status;
-    const absl::StatusOr<float*> row = engine_.Bind(SPECD_TARGET_ROWS, 1, kVocab);
-    if (!row.ok()) return row.status();
-    (*row)[kBest] = 50;
+    SPECD_TRY(engine_.Open(uri, options));
+    SPECD_TAKE(float* const row, engine_.Bind(SPECD_TARGET_ROWS, 1, kVocab));
+    row[kBest] = 50;
     specd_params params;
     specd_params_init(&params);
     params.temperature = 0;
     params.max_tokens = 1u << 30;
     const auto before = mallinfo2().uordblks;
     for (int32_t i = 0; i < load.sequences; ++i) {
-      const auto info = engine_.OpenSequence(fmt::format("{}.{}", number, i), params);
-      if (!info.ok()) return info.status();
+      SPECD_TAKE(const auto info, engine_.OpenSequence(fmt::format("{}.{}", number, i), params));
       specd_draft& part = parts_.emplace_back();
       part.struct_size = sizeof(part);
-      part.sequence = info->sequence;
+      part.sequence = info.sequence;
       part.tokens = tokens_.data();
       part.target_rows = rows_.data();
     }
     for (int32_t kept = 0; kept < load.ids; kept += static_cast<int32_t>(kDraft) + 1) {
       const int32_t left = std::min(load.ids - kept, static_cast<int32_t>(kDraft) + 1);
-      if (status = RunRound(static_cast<uint32_t>(left) - 1); !status.ok()) return status;
+      SPECD_TRY(RunRound(static_cast<uint32_t>(left) - 1));
     }
     bytes_ = static_cast<double>(mallinfo2().uordblks - before) / load.sequences;
     return absl::OkStatus();
@@ -153,14 +86,14 @@ class Writer {
   double bytes_ = 0;
 };
 
-struct Times {
+struct KillTimes {
   std::vector<double> start_ms;  // of the daemon
   std::vector<double> first_ms;  // from the kill to the answer of the first engine
   std::vector<double> last_ms;
 };
 
 // Kills the daemon, and has each engine run a round.
-absl::Status RunKill(KilledDaemon* daemon, std::vector<Writer>* writers, Times* times) {
+absl::Status RunKill(DaemonProcess* daemon, std::vector<Writer>* writers, KillTimes* times) {
   std::vector<absl::Status> statuses(writers->size());
   std::vector<double> ms(writers->size());
   std::latch ready(static_cast<ptrdiff_t>(writers->size()) + 1);
@@ -179,9 +112,7 @@ absl::Status RunKill(KilledDaemon* daemon, std::vector<Writer>* writers, Times* 
   const absl::StatusOr<double> start_ms = daemon->Start();
   for (std::thread& thread : threads) thread.join();
   if (!start_ms.ok()) return start_ms.status();
-  for (const absl::Status& status : statuses) {
-    if (!status.ok()) return status;
-  }
+  for (const absl::Status& status : statuses) SPECD_TRY(status);
   const auto [first, last] = std::minmax_element(ms.begin(), ms.end());
   times->start_ms.push_back(*start_ms);
   times->first_ms.push_back(*first);
@@ -190,17 +121,16 @@ absl::Status RunKill(KilledDaemon* daemon, std::vector<Writer>* writers, Times* 
 }
 
 absl::Status Measure(const Load& load, int32_t num_kills, const std::string& program, Output* out) {
-  KilledDaemon daemon(program);
-  if (const absl::StatusOr<double> started = daemon.Start(); !started.ok()) return started.status();
+  DaemonProcess daemon(program, {"--max_sessions=64"});
+  SPECD_TRY(daemon.Start().status());
   std::vector<Writer> writers(static_cast<size_t>(load.engines));
   for (size_t i = 0; i < writers.size(); ++i) {
-    const absl::Status status = writers[i].Start(daemon.uri(), static_cast<int32_t>(i), load);
-    if (!status.ok()) return status;
+    SPECD_TRY(writers[i].Start(daemon.uri(), static_cast<int32_t>(i), load));
   }
-  Times times;
+  KillTimes times;
   const LoadMeter meter;
   for (int32_t i = 0; i < num_kills; ++i) {
-    if (absl::Status status = RunKill(&daemon, &writers, &times); !status.ok()) return status;
+    SPECD_TRY(RunKill(&daemon, &writers, &times));
   }
   const ForeignLoad foreign = meter.Read();
   const double start_ms = Summarise(times.start_ms).median;
@@ -234,9 +164,7 @@ absl::Status RunRestart(const Flags& flags, Output* out) {
   for (const int32_t engines : flags.Numbers("engines")) {
     out->Show(fmt::format("{} engines", engines));
     const Load load = {engines, flags.Number("sequences"), flags.Number("ids")};
-    const absl::Status status =
-        Measure(load, flags.Number("kills"), DaemonProgram(flags.Text("specd")), out);
-    if (!status.ok()) return status;
+    SPECD_TRY(Measure(load, flags.Number("kills"), ProgramOf(flags.Text("specd"), "specd"), out));
   }
   return absl::OkStatus();
 }
@@ -244,40 +172,18 @@ absl::Status RunRestart(const Flags& flags, Output* out) {
 }  // namespace
 
 Suite RestartCommand() {
-  using Kind = Flag::Kind;
-  return {.name = "restart",
-          .summary = "the time from a daemon's SIGKILL to the answers of the next one",
-          .examples = {"--engines=16 --markdown"},
-          .flags = {{.name = "engines",
-                     .kind = Kind::kWhole,
-                     .help = "engines that are attached",
-                     .usual = "1,16,64",
-                     .quick = "1,16",
-                     .minimum = 1,
-                     .maximum = 64,
-                     .is_list = true},
-                    {.name = "sequences",
-                     .kind = Kind::kWhole,
-                     .help = "open sequences of each engine",
-                     .usual = "64",
-                     .minimum = 1,
-                     .maximum = 1024},
-                    {.name = "ids",
-                     .kind = Kind::kWhole,
-                     .help = "ids that each sequence has kept",
-                     .usual = "2000",
-                     .quick = "500",
-                     .maximum = 1'000'000},
-                    {.name = "kills",
-                     .kind = Kind::kWhole,
-                     .help = "how often the daemon is killed",
-                     .usual = "5",
-                     .quick = "2",
-                     .minimum = 1,
-                     .maximum = 1000},
-                    {.name = "specd",
-                     .help = "the daemon's program; without it the one beside specd-bench"}},
-          .run = &RunRestart};
+  return {
+      .name = "restart",
+      .summary = "the time from a daemon's SIGKILL to the answers of the next one",
+      .examples = {"--engines=16 --markdown"},
+      .flags = {Flag::Wholes("engines", "engines that are attached", {1, 64}, "1,16,64", "1,16"),
+                Flag::Whole("sequences", "open sequences of each engine", {1, 1024}, "64"),
+                Flag::Whole("ids", "ids that each sequence has kept", {0, 1'000'000}, "2000",
+                            "500"),
+                Flag::Whole("kills", "how often the daemon is killed", {1, 1000}, "5", "2"),
+                {.name = "specd",
+                 .help = "the daemon's program; without it the one beside specd-bench"}},
+      .run = &RunRestart};
 }
 
 }  // namespace specd::bench

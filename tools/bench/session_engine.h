@@ -34,10 +34,6 @@ SequenceParams Greedy();
 // Of an engine with rounds of one sequence over the small vocabulary.
 SessionLimits LimitsOf(uint32_t num_sequences, uint32_t max_draft);
 
-inline absl::Status Broken(std::string_view what) {
-  return absl::InternalError("the scene is broken: " + std::string(what));
-}
-
 class SessionEngine {
  public:
   // A session over the CPU backend. Clock, profile and names need not be set.

@@ -4,7 +4,6 @@
 // take turns. The writer's thread runs beside them, on the same processors.
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,15 +12,13 @@
 #include <filesystem>
 #include <memory>
 #include <numeric>
-#include <system_error>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "daemon/base/clock.h"
-#include "daemon/trace/row_hash.h"
 #include "daemon/trace/trace_recorder.h"
 #include "ipc/base/mapping.h"
 #include "tests/support/session_steps.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/session_engine.h"
 #include "tools/bench/suite.h"
@@ -151,25 +148,6 @@ uint64_t BytesOfTrace(const std::string& directory) {
   return bytes;
 }
 
-// RowHash over a row that is not in a cache, in GB/s.
-double MeasureRowHash() {
-  constexpr size_t kBytes = size_t{512} << 20;
-  constexpr size_t kRowBytes = size_t{512} << 10;
-  std::vector<std::byte> memory(kBytes, std::byte{1});
-  double best = 0;
-  for (int i = 0; i < 3; ++i) {
-    const SteadyClock::time_point start = SteadyClock::now();
-    uint64_t sum = 0;
-    for (size_t at = 0; at < kBytes; at += kRowBytes) {
-      sum += RowHash(std::span(memory).subspan(at, kRowBytes));
-    }
-    const double time_us = MicrosSince(start);
-    if (sum == 0) return 0;
-    best = std::max(best, static_cast<double>(kBytes) / 1e3 / time_us);
-  }
-  return best;
-}
-
 // The differences of pairs at their median, and at the ends of the median's interval, from the
 // binomial law of the order statistics.
 std::array<double, 3> MedianOf(const Times& plain_us, const Times& traced_us) {
@@ -247,27 +225,14 @@ absl::Status RunTrace(const Flags& flags, Output* out) {
                  .vocab_size = flags.Number("vocab"),
                  .threads = flags.Number("threads")};
   if (shape.threads == 0) shape.threads = machine.usable_cpus;
-  // A directory of its own, which goes at the end.
-  std::string directory = flags.Text("directory");
-  if (directory.empty()) directory = std::filesystem::temp_directory_path();
-  directory += "/specd-bench-XXXXXX";
-  if (mkdtemp(directory.data()) == nullptr) {
-    return absl::InvalidArgumentError(fmt::format("directory: {} cannot be made", directory));
-  }
-  const absl::Cleanup remove = [&directory] {
-    std::error_code ignored;
-    std::filesystem::remove_all(directory, ignored);
-  };
+  SPECD_TAKE(const auto folder, TemporaryFolder::Make(flags.Text("directory")));
   out->Begin(machine.processor, Describe(machine, shape.threads));
-  if (!out->is_json()) {
-    out->Caption(fmt::format("row hash: {:.1f} GB/s on one CPU", MeasureRowHash()));
-  }
   for (const int32_t batch : flags.Numbers("batch")) {
     for (const CaseWords* const level : Chosen(flags, kLevels)) {
       shape.batch = batch;
       out->Show(fmt::format("level {}, {} sequences", level->name, batch));
       SPECD_TRY(Measure(level->name, shape, flags.Real("seconds"),
-                        fmt::format("{}/{}-{}", directory, level->name, batch), out));
+                        fmt::format("{}/{}-{}", folder->path(), level->name, batch), out));
     }
   }
   return absl::OkStatus();

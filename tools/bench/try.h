@@ -1,14 +1,25 @@
 // SPECD_TRY and SPECD_TAKE pass errors on to the caller, for functions of specd-bench that return a
-// Status or a StatusOr. Safe from any thread.
+// Status or a StatusOr. Broken makes the error of a measurement whose sides are not what they
+// should be. Safe from any thread.
 //
 //   SPECD_TRY(backend->Run(batch));
 //   SPECD_TAKE(const RowPool rows, RowPool::Make(spec));  // declares the value
 #pragma once
 
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+
+namespace specd::bench {
+
+inline absl::Status Broken(std::string_view what) {
+  return absl::InternalError("the scene is broken: " + std::string(what));
+}
+
+}  // namespace specd::bench
 
 #define SPECD_JOIN_(a, b) a##b
 #define SPECD_JOIN(a, b) SPECD_JOIN_(a, b)

@@ -149,9 +149,6 @@ constexpr std::array kCases{
     TreeCase("tree64_traversal", Method::kTraversal, kLarge),
     TreeCase("tree64_target", Method::kTargetOnly, kLarge),
     TreeCase("tree64_exact", Method::kExactMatch, kLarge),
-    VerifyCase{.name = "exp2",
-               .summary = "the sums of weights alone, beside the same with ex2.approx",
-               .weights_only = true},
 };
 
 // flat_topp95 comes late: it has rows of its own, while neighbours share theirs (cells.h).
@@ -162,9 +159,9 @@ constexpr std::string_view kOfVerify[] = {
     "tree8_traversal", "tree8_target", "tree8_exact", "tree32",           "tree32_traversal",
     "tree32_target",   "tree32_exact", "tree64",      "tree64_traversal", "tree64_target",
     "tree64_exact"};
-constexpr std::string_view kOfGpu[] = {
-    "greedy",    "one_hot",   "reject_side", "reject_rows", "temperature", "topk40_topp95",
-    "penalties", "logprobs5", "grammar",     "block",       "exp2",        "flat_topp95"};
+constexpr std::string_view kOfGpu[] = {"greedy",      "one_hot",       "reject_side", "reject_rows",
+                                       "temperature", "topk40_topp95", "penalties",   "logprobs5",
+                                       "grammar",     "block",         "flat_topp95"};
 
 std::vector<VerifyCase> CasesOf(std::span<const std::string_view> names) {
   std::vector<VerifyCase> cases;

@@ -46,8 +46,6 @@ struct VerifyCase {
   int32_t num_penalised = 0;  // ids of a sequence's history, beside the ids of its head
   bool grammar = false;
   bool side_channel = false;  // sampled drafts bring their probabilities
-  // On a device: sums of weights, beside sums with the device's own exp2.
-  bool weights_only = false;
   int32_t logprobs = -1;
 
   // The greatest ratio to a read of the same rows that the design allows, cold, on all cores; 0 if

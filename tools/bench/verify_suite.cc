@@ -41,7 +41,6 @@ class Base {
   Base(std::string_view name, const AnsweredCell& cell, int32_t threads)
       : backend_(*cell.backend), floor_(threads) {
     const RoundSet& set = *cell.set;
-    if (name == kTextbook) peer_ = std::make_unique<TextbookSampler>(set);
     if (name == kLlama) peer_ = MakeLlamaLoop(set);
     SPECD_CHECK((peer_ == nullptr) == (name == kRead || name == kChainOfTree));
     for (int32_t round = 0; round < set.shape().num_rounds; ++round) {
@@ -115,8 +114,7 @@ absl::Status VerifySuite::Run() {
   const auto supports = [base](const VerifyCase& verify_case, DType dtype) {
     if (base.empty() || base == kRead) return true;
     if (base == kChainOfTree) return verify_case.method == VerifyMethod::kTree;
-    return (base == kTextbook || dtype == DType::kFloat32) &&
-           TextbookSampler::Supports(verify_case);
+    return dtype == DType::kFloat32 && HasPeer(verify_case);
   };
   return RunCells(
       CellsOf(options_, supports), hooks_, [this](const Cell& cell) { return NumRounds(cell); },
@@ -181,19 +179,10 @@ absl::Status RunVerify(const Flags& flags, Output* out) {
   if (options.base == kLlama && !IsLlamaBuiltIn()) {
     return absl::InvalidArgumentError(
         "base = llama needs llama.cpp, which this specd-bench was built without: configure with "
-        "-DSPECD_LLAMA=PREFIX of an installed llama.cpp, or give --base=textbook");
+        "-DSPECD_LLAMA=PREFIX of an installed llama.cpp");
   }
   out->Begin(machine.processor, Describe(machine, options.threads));
-  const RoundHooks hooks = HooksFor("cpu", out);
-  SPECD_TRY(VerifySuite(options, machine, hooks).Run());
-  if (!flags.IsOn("quick") || !base.empty()) return absl::OkStatus();
-  // The second half of --quick: one thread, with rows that a cache holds.
-  options.base = kTextbook;
-  options.dtypes = {DType::kFloat32};
-  options.batches = {1};
-  options.threads = 1;
-  options.cold = false;
-  return VerifySuite(options, machine, hooks).Run();
+  return VerifySuite(options, machine, HooksFor("cpu", out)).Run();
 }
 
 }  // namespace
@@ -204,7 +193,6 @@ Suite VerifyCommand() {
                  .examples = {"--quick", "--quick --json > verify.jsonl",
                               "--case=topk40,flat_topp95 --vocab=151936 --batch=8 --draft=3",
                               "--quick --threads=1 --state=warm --batch=1",
-                              "--quick --base=textbook --threads=1 --batch=1",
                               "--rows=logits.f32 --vocab=128256 --batch=1 --draft=0"},
                  .cases = WordsOf(VerifyCases()),
                  .seconds = "0.5",
@@ -219,9 +207,8 @@ Suite VerifyCommand() {
       {.name = "base",
        .help =
            "what to compare with: read, chain (of a tree: `token` over chains of the rows that it "
-           "reads), textbook (a plain sampler) or llama (llama.cpp's samplers); without it read, "
-           "or chain for `tree`, and with --quick then textbook for one warm sequence",
-       .choices = {kRead, kChainOfTree, kTextbook, kLlama}});
+           "reads) or llama (llama.cpp's samplers); without it read, or chain for `tree`",
+       .choices = {kRead, kChainOfTree, kLlama}});
   return suite;
 }
 

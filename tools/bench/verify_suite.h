@@ -15,8 +15,7 @@
 
 namespace specd::bench {
 
-// The peers take the cases that TextbookSampler supports; llama those on rows of fp32.
-inline constexpr std::string_view kTextbook = "textbook";
+// Takes the cases of HasPeer on rows of fp32.
 inline constexpr std::string_view kLlama = "llama";
 
 class VerifySuite {

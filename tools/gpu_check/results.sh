@@ -130,8 +130,8 @@ print_table() {
 # vocabulary.
 print_measurements() {
   if [[ -s "${out}/timings.jsonl" ]]; then
-    printf '\n## Timings\n\nus: a round. base: what ran in the same replay, a read of the same rows '
-    printf 'or, of exp2, sums with ex2.approx.\nwhole us: a round as the backend runs it, wall '
+    printf '\n## Timings\n\nus: a round. base: a read of the same rows, in the same '
+    printf 'replay.\nwhole us: a round as the backend runs it, wall '
     printf 'time. Targets are upper bounds, of us or of ratio.\n\n'
     print_table case=case us=median 'base us=base_median' base=ratio_of ratio=ratio \
       'target ratio=target' 'target us=target_us' met=met 'whole us=whole_median' \

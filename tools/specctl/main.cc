@@ -19,6 +19,7 @@
 #include "daemon/base/version.h"
 #include "ipc/counters/counter_snapshot.h"
 #include "ipc/counters/open_metrics.h"
+#include "kernels/core/nearest_name.h"
 #include "tools/specctl/metrics_doc.h"
 #include "tools/specctl/operate.h"
 #include "tools/specctl/stats_table.h"
@@ -161,8 +162,9 @@ constexpr DaemonCommand kDaemonCommands[] = {
     {"sessions", &Sessions},  {"list", &List},   {"show", &Show, true}, {"abort", &Abort, true},
     {"abort-all", &AbortAll}, {"drain", &Drain}, {"trace", &DumpTraces}};
 
-constexpr char kAllCommands[] =
-    "sessions, list, show, abort, abort-all, drain, trace, stats, top, metrics or describe";
+constexpr std::string_view kAllCommands[] = {"sessions",  "list",    "show",    "abort",
+                                             "abort-all", "drain",   "trace",   "stats",
+                                             "top",       "metrics", "describe"};
 
 int RunDaemonCommand(const DaemonCommand& command, const std::vector<char*>& words) {
   OperateOptions options{.socket = {},
@@ -190,8 +192,8 @@ int Main(int argc, char** argv) {
       argc, argv,
       {.usage = kUsage, .source = "tools/specctl/", .version = std::string("specctl ") + kVersion});
   if (words.size() < 2) {
-    return Fail(kExitBadCommandLine,
-                fmt::format("a command is missing: {}; see specctl --help", kAllCommands));
+    return Fail(kExitBadCommandLine, fmt::format("a command is missing: {}; see specctl --help",
+                                                 fmt::join(kAllCommands, ", ")));
   }
   const auto* const asks =
       std::find_if(std::begin(kDaemonCommands), std::end(kDaemonCommands),
@@ -211,7 +213,8 @@ int Main(int argc, char** argv) {
     if (command.name == words[1]) return command.run(absl::GetFlag(FLAGS_counters));
   }
   return Fail(kExitBadCommandLine,
-              fmt::format("command {} is unknown; use {}", words[1], kAllCommands));
+              fmt::format("command {} is unknown{}; use {}", words[1],
+                          DidYouMean(words[1], kAllCommands), fmt::join(kAllCommands, ", ")));
 }
 
 }  // namespace

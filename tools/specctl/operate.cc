@@ -60,7 +60,7 @@ absl::StatusOr<SessionListReply> AskSessions(const std::string& socket) {
   absl::StatusOr<SessionListReply> reply =
       AskDaemon<SessionListReply>(socket, ListSessionsRequest{});
   if (!reply.ok()) return reply.status();
-  if (absl::Status status = CheckSessions(*reply); !status.ok()) return status;
+  if (absl::Status status = CheckLists(*reply); !status.ok()) return status;
   return reply;
 }
 

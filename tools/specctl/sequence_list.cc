@@ -6,8 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "ipc/base/error.h"
-#include "ipc/include/specd/answers.h"
 #include "tools/terminal/text_table.h"
 
 namespace specd::ctl {
@@ -55,16 +53,8 @@ std::string StreamText(uint64_t stream) { return stream == 0 ? "-" : std::to_str
 }  // namespace
 
 absl::Status Append(const SequenceListReply& reply, std::vector<ListedSequence>* to) {
-  const size_t count = reply.sessions.size();
-  for (const size_t size :
-       {reply.uids.size(), reply.pids.size(), reply.programs.size(), reply.clients.size(),
-        reply.streams.size(), reply.request_ids.size(), reply.phases.size(), reply.tokens.size(),
-        reply.ages_ms.size(), reply.rounds.size(), reply.accepted.size(), reply.methods.size(),
-        reply.params.size()}) {
-    if (size == count) continue;
-    return MakeError(SPECD_ERROR_INTERNAL, "reply", "the lists of the reply differ in length");
-  }
-  for (size_t i = 0; i < count; ++i) {
+  if (absl::Status status = CheckLists(reply); !status.ok()) return status;
+  for (size_t i = 0; i < reply.sessions.size(); ++i) {
     to->push_back({.session = reply.sessions[i],
                    .uid = reply.uids[i],
                    .pid = reply.pids[i],

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "ipc/base/error.h"
 #include "ipc/control/control.h"
+#include "ipc/include/specd/answers.h"
 #include "tools/terminal/terminal.h"
 
 namespace specd::ctl {
@@ -32,6 +34,20 @@ struct ListedSequence {
   std::string method = {};
   std::string params = {};  // lines "name = value"
 };
+
+// INTERNAL if the lists of a reply differ in length.
+template <class Reply>
+absl::Status CheckLists(const Reply& reply) {
+  bool is_even = true;
+  const auto look = [&](const auto&, const auto& field, auto... size_max) {
+    if constexpr (sizeof...(size_max) > 0) {
+      is_even = is_even && field.size() == reply.sessions.size();
+    }
+  };
+  Reply::Fields(reply, look);
+  if (is_even) return absl::OkStatus();
+  return MakeError(SPECD_ERROR_INTERNAL, "reply", "the lists of the reply differ in length");
+}
 
 // Appends those of a reply. INTERNAL if its lists differ in length.
 absl::Status Append(const SequenceListReply& reply, std::vector<ListedSequence>* to);

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "ipc/base/error.h"
-#include "ipc/include/specd/answers.h"
 #include "tools/specctl/sequence_list.h"
 #include "tools/terminal/text_table.h"
 
@@ -30,17 +28,6 @@ std::string OpeningsText(uint64_t count, uint64_t per_second_max) {
 }
 
 }  // namespace
-
-absl::Status CheckSessions(const SessionListReply& reply) {
-  const size_t count = reply.sessions.size();
-  bool is_even = true;
-  const auto look = [&](const auto&, const auto& list, size_t) {
-    is_even = is_even && list.size() == count;
-  };
-  SessionListReply::Fields(reply, look);
-  if (is_even) return absl::OkStatus();
-  return MakeError(SPECD_ERROR_INTERNAL, "reply", "the lists of the reply differ in length");
-}
 
 void PrintSessions(const SessionListReply& reply, Paint paint, std::FILE* out) {
   using Align = TextTable::Align;

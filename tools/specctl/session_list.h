@@ -10,16 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "ipc/control/control.h"
 #include "tools/terminal/terminal.h"
 
 namespace specd::ctl {
 
-// INTERNAL if the lists of the reply differ in length. The other functions require that they do
-// not.
-absl::Status CheckSessions(const SessionListReply& reply);
-
+// REQUIRES, of all: CheckLists (sequence_list.h) is OK.
 void PrintSessions(const SessionListReply& reply, Paint paint, std::FILE* out);
 std::string SessionsJson(const SessionListReply& reply);
 

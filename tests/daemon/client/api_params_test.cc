@@ -318,10 +318,10 @@ TEST_SUITE("unit") {
     CHECK(info.verify == SPECD_VERIFY_TOKEN);
     TokenEvent event;
     REQUIRE(f.session.Pop(&event));
-    CHECK(event.request_id == "r");
-    CHECK(event.stop_strings == std::vector<std::string>{"x", "yz"});
-    CHECK(event.include_stop);
-    CHECK_FALSE(event.skip_special_tokens);
+    CHECK(event.opening()->request_id == "r");
+    CHECK(event.opening()->stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(event.opening()->include_stop);
+    CHECK_FALSE(event.opening()->skip_special_tokens);
 
     // 7 is the EOS of the fixture's profile; the limit is 5 tokens.
     const uint32_t rows[] = {0, 1, 2, 3};

@@ -317,9 +317,9 @@ TEST_SUITE("unit") {
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
     for (const TokenEvent& event : events) {
-      CHECK(event.kind == TokenEventKind::kEnd);
+      CHECK(event.kind() == TokenEventKind::kEnd);
       CHECK(event.offset == 0);
-      CHECK(event.finish_reason == SPECD_FINISH_ABORT);
+      CHECK(event.end()->finish_reason == SPECD_FINISH_ABORT);
     }
   }
 

@@ -59,7 +59,7 @@ struct Client {
   TokenEvent OpenedInfo() {
     TokenEvent event;
     REQUIRE(fixture.Pop(&event));
-    REQUIRE(event.kind == TokenEventKind::kOpen);
+    REQUIRE(event.kind() == TokenEventKind::kOpen);
     return event;
   }
 
@@ -255,10 +255,10 @@ TEST_SUITE("unit") {
     CHECK(std::get<SequenceReply>(reply).seeds[0] == 99);
     CHECK(std::get<SequenceReply>(reply).verify == SPECD_VERIFY_TOKEN);
     const TokenEvent info = client.OpenedInfo();
-    CHECK(info.request_id == "r");
-    CHECK(info.stop_strings == std::vector<std::string>{"x"});
-    CHECK(info.include_stop);
-    CHECK_FALSE(info.skip_special_tokens);
+    CHECK(info.opening()->request_id == "r");
+    CHECK(info.opening()->stop_strings == std::vector<std::string>{"x"});
+    CHECK(info.opening()->include_stop);
+    CHECK_FALSE(info.opening()->skip_special_tokens);
 
     CompletionView done = client.Round(first, Confirm(3, {1, 7, 1, 1}));  // 7 is EOS
     CHECK(done.results[0].finish_reason == FinishReason::kNone);

@@ -51,7 +51,7 @@ ScriptedOutcome Scored(size_t first) {
 TEST_SUITE("unit") {
   TEST_CASE("a queue gives each event its own scores, over many laps of its rings") {
     EventQueue queue({.events = 4, .tokens = 8, .scores = 13});
-    TokenEvent pushed;
+    RoundTokens pushed;
     TokenEvent popped;
     SequenceHandle sequence = 0;
     size_t next_pushed = 0;
@@ -65,8 +65,9 @@ TEST_SUITE("unit") {
         queue.Push({.sequence = 7}, pushed.ids, pushed.scores);
       }
       while (queue.Pop(&sequence, &popped)) {
-        CheckNumbered(popped.scores, next_popped, static_cast<size_t>(popped.ids[0]));
-        next_popped += popped.scores.size();
+        const RoundTokens& tokens = *popped.tokens();
+        CheckNumbered(tokens.scores, next_popped, static_cast<size_t>(tokens.ids[0]));
+        next_popped += tokens.scores.size();
       }
     }
     CHECK(next_popped == next_pushed);
@@ -75,13 +76,12 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a queue has room for as many scores as it was made for, and not for one more") {
     EventQueue queue({.events = 4, .tokens = 8, .scores = 12});
-    TokenEvent event;
-    event.ids = {1};
-    event.scores.assign(5, Numbered(0));
-    queue.Push({.sequence = 7}, event.ids, event.scores);
+    const std::vector<TokenId> ids = {1};
+    queue.Push({.sequence = 7}, ids, std::vector<TokenScore>(5, Numbered(0)));
     CHECK(queue.HasRoom({.events = 1, .tokens = 1, .scores = 7}));
     CHECK_FALSE(queue.HasRoom({.events = 1, .tokens = 1, .scores = 8}));
     SequenceHandle sequence = 0;
+    TokenEvent event;
     REQUIRE(queue.Pop(&sequence, &event));
     CHECK(queue.HasRoom({.events = 4, .tokens = 8, .scores = 12}));
     // A session without scores takes no room for them.
@@ -103,11 +103,11 @@ TEST_SUITE("unit") {
       REQUIRE(done.results[0].scores_per_token == 4);
       const std::vector<TokenEvent> events = f.Events();
       REQUIRE(events.size() == 2);
-      CheckNumbered(events[0].scores, 100, 16);
-      CHECK(events[0].ids.size() == 4);
-      CHECK(events[0].logprobs.empty() == (mode == ScoreMode::kProcessedLogit));
-      CHECK(events[1].ids.size() == 2);
-      CHECK(events[1].scores.empty());
+      CheckNumbered(events[0].tokens()->scores, 100, 16);
+      CHECK(events[0].tokens()->ids.size() == 4);
+      CHECK(events[0].tokens()->logprobs.empty() == (mode == ScoreMode::kProcessedLogit));
+      CHECK(events[1].tokens()->ids.size() == 2);
+      CHECK(events[1].tokens()->scores.empty());
       for (const SequenceHandle sequence : {scored, plain}) {
         CHECK(f.session->CloseSequence(sequence).ok());
       }
@@ -133,7 +133,7 @@ TEST_SUITE("unit") {
     CHECK(room - 16 * (taken - 1) >= 64);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == taken + 1);
-    for (size_t i = 0; i < taken; ++i) CheckNumbered(events[1 + i].scores, 16 * i, 16);
+    for (size_t i = 0; i < taken; ++i) CheckNumbered(events[1 + i].tokens()->scores, 16 * i, 16);
     f.backend->script = {Scored(0)};
     CHECK(StepSession(f.session));  // there is room again
   }

@@ -72,9 +72,9 @@ TEST_SUITE("unit") {
     CHECK(f.session->ended());
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 2);  // the opening, and no tokens
-    CHECK(events[1].kind == TokenEventKind::kEnd);
+    CHECK(events[1].kind() == TokenEventKind::kEnd);
     CHECK(events[1].offset == 0);
-    CHECK(events[1].finish_reason == SPECD_FINISH_ABORT);
+    CHECK(events[1].end()->finish_reason == SPECD_FINISH_ABORT);
   }
 
   TEST_CASE("a round that a missing page aborted had written next tokens before") {
@@ -128,10 +128,10 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].status == RoundStatus::kFinished);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[1].ids.size() == 2);
-    CHECK(events[2].kind == TokenEventKind::kEnd);
+    CHECK(events[1].tokens()->ids.size() == 2);
+    CHECK(events[2].kind() == TokenEventKind::kEnd);
     CHECK(events[2].offset == 2);
-    CHECK(events[2].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(events[2].end()->finish_reason == SPECD_FINISH_LENGTH);
     const SequenceState state = f.engine->ReadState(SlotOf(s));
     CHECK(IsStateOf(state, s));
     CHECK(state.finish_reason == SPECD_FINISH_LENGTH);
@@ -156,8 +156,8 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].total_kept == 2);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[2].kind == TokenEventKind::kEnd);
-    CHECK(events[2].finish_reason == SPECD_FINISH_STOP);
+    CHECK(events[2].kind() == TokenEventKind::kEnd);
+    CHECK(events[2].end()->finish_reason == SPECD_FINISH_STOP);
     CHECK(events[2].offset == 2);
   }
 
@@ -173,7 +173,7 @@ TEST_SUITE("unit") {
     f.session->FinishFromText(s, FinishReason::kStop, 2);
     CHECK(f.engine->ReadState(SlotOf(s)).kept_tokens == 2);
     int ends = 0;
-    for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& event : f.Events()) ends += event.kind() == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 1);
   }
 
@@ -197,10 +197,10 @@ TEST_SUITE("unit") {
     CHECK(f.engine->ReadLogprob(SlotOf(s), first) == all);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[0].cumulative_logprob == 0);
-    REQUIRE(events[1].logprobs.size() == 3);
-    CHECK(events[1].logprobs[2] == -0.3f);
-    CHECK(events[2].cumulative_logprob == all);
+    CHECK(events[0].opening()->cumulative_logprob == 0);
+    REQUIRE(events[1].tokens()->logprobs.size() == 3);
+    CHECK(events[1].tokens()->logprobs[2] == -0.3f);
+    CHECK(events[2].end()->cumulative_logprob == all);
 
     f.session->FinishFromText(s, FinishReason::kStop, 1);
     f.Submit({s});  // answered FINISHED, and written once more
@@ -220,8 +220,9 @@ TEST_SUITE("unit") {
     f.Submit({s});
     StepSession(f.session);
     for (const TokenEvent& event : f.Events()) {
-      CHECK(event.logprobs.size() == 0);
-      CHECK(std::isnan(event.cumulative_logprob));
+      if (event.tokens() != nullptr) CHECK(event.tokens()->logprobs.empty());
+      if (event.opening() != nullptr) CHECK(std::isnan(event.opening()->cumulative_logprob));
+      if (event.end() != nullptr) CHECK(std::isnan(event.end()->cumulative_logprob));
     }
   }
 
@@ -236,7 +237,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(f.session->EndAll());
     CHECK_FALSE(f.session->Drained());
     int ends = 0;
-    for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& event : f.Events()) ends += event.kind() == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 2);
     CHECK(f.session->Drained());
     CHECK(f.names.Claim("a"));
@@ -269,8 +270,8 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->CloseSequence(s).ok());
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[2].kind == TokenEventKind::kEnd);
-    CHECK(events[2].finish_reason == SPECD_FINISH_ABORT);
+    CHECK(events[2].kind() == TokenEventKind::kEnd);
+    CHECK(events[2].end()->finish_reason == SPECD_FINISH_ABORT);
     CHECK(events[2].offset == 1);
     CHECK_FALSE(IsStateOf(f.engine->ReadState(SlotOf(s)), s));
   }
@@ -285,9 +286,9 @@ TEST_SUITE("unit") {
     StepSession(f.session);
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 3);
-    CHECK(events[1].ids.size() == 1);
-    CHECK(events[1].stop_token == kNoToken);
-    CHECK(events[2].finish_reason == SPECD_FINISH_ERROR);
+    CHECK(events[1].tokens()->ids.size() == 1);
+    CHECK(events[1].tokens()->stop_token == kNoToken);
+    CHECK(events[2].end()->finish_reason == SPECD_FINISH_ERROR);
     CHECK(events[2].offset == 1);
   }
 
@@ -303,8 +304,8 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].num_accepted == 2);
     CHECK(done.results[0].stop_token == 7);
     const std::vector<TokenEvent> events = f.Events();
-    CHECK(events[1].accepted == 2);
-    CHECK(events[1].stop_token == 7);
+    CHECK(events[1].tokens()->accepted == 2);
+    CHECK(events[1].tokens()->stop_token == 7);
   }
 }
 

@@ -80,7 +80,7 @@ TEST_SUITE("unit") {
     CHECK_FALSE(StepSession(f.session));
     // The text side hears of the tokens as of any others.
     size_t num_tokens = 0;
-    for (const TokenEvent& event : f.Events()) num_tokens += event.ids.size();
+    for (const TokenEvent& event : f.Events()) num_tokens += event.num_ids();
     CHECK(num_tokens == 4);
   }
 

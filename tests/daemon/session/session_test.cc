@@ -33,13 +33,13 @@ TEST_SUITE("unit") {
 
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 2);
-    CHECK(events[0].kind == TokenEventKind::kOpen);
-    CHECK(events[1].kind == TokenEventKind::kTokens);
+    CHECK(events[0].kind() == TokenEventKind::kOpen);
+    CHECK(events[1].kind() == TokenEventKind::kTokens);
     CHECK(events[1].stream == events[0].stream);
     CHECK(events[1].offset == 0);
-    CHECK(events[1].ids.size() == 3);
-    CHECK(events[1].accepted == 2);
-    CHECK(events[1].ids[0] == 1);
+    CHECK(events[1].tokens()->ids.size() == 3);
+    CHECK(events[1].tokens()->accepted == 2);
+    CHECK(events[1].tokens()->ids[0] == 1);
     CHECK(events[1].time_ns == 501);
   }
 
@@ -66,7 +66,7 @@ TEST_SUITE("unit") {
     CHECK(refused == 100);  // all slots are taken
     f.session->EndAll();
     int ends = 0;
-    for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& event : f.Events()) ends += event.kind() == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 4);
   }
 
@@ -139,12 +139,12 @@ TEST_SUITE("unit") {
     TokenEvent event;
     for (const char* name : {"r", "r#1"}) {
       REQUIRE(f.Pop(&event));
-      CHECK(event.request_id == name);
+      CHECK(event.opening()->request_id == name);
       CHECK(event.offset == 2);
-      CHECK(event.stop_strings == std::vector<std::string>{"x"});
-      CHECK(event.prompt_tail == prompt);
-      CHECK(event.output_tail == outputs);
-      CHECK(event.forked_from == 0);
+      CHECK(event.opening()->stop_strings == std::vector<std::string>{"x"});
+      CHECK(event.opening()->prompt_tail == prompt);
+      CHECK(event.opening()->output_tail == outputs);
+      CHECK(event.opening()->forked_from == 0);
     }
     // Without a text side the opening is refused still, and its name stays free.
     SessionFixture without(true, false);
@@ -215,7 +215,7 @@ TEST_SUITE("unit") {
     CHECK(StepSession(f.session));
     f.session->EndAll();
     int ends = 0;
-    for (const TokenEvent& left : f.Events()) ends += left.kind == TokenEventKind::kEnd ? 1 : 0;
+    for (const TokenEvent& left : f.Events()) ends += left.kind() == TokenEventKind::kEnd ? 1 : 0;
     CHECK(ends == 4);
   }
 
@@ -243,7 +243,7 @@ TEST_SUITE("unit") {
       CHECK(ErrorCodeOf(refused) == SPECD_ERROR_EXHAUSTED);
       f.session->EndAll();
       int ends = 0;
-      for (const TokenEvent& event : f.Events()) ends += event.kind == TokenEventKind::kEnd;
+      for (const TokenEvent& event : f.Events()) ends += event.kind() == TokenEventKind::kEnd;
       CHECK(ends == opened);
       CHECK(opened > 3);
     }
@@ -265,12 +265,12 @@ TEST_SUITE("unit") {
     CHECK(fork->seed == 9);
     TokenEvent event;
     REQUIRE(f.Pop(&event));
-    CHECK(event.kind == TokenEventKind::kOpen);
+    CHECK(event.kind() == TokenEventKind::kOpen);
     CHECK(event.offset == 3);
-    CHECK(event.request_id == "fork");
-    CHECK(event.include_stop);
-    CHECK_FALSE(event.skip_special_tokens);
-    CHECK(event.stop_strings.empty());
+    CHECK(event.opening()->request_id == "fork");
+    CHECK(event.opening()->include_stop);
+    CHECK_FALSE(event.opening()->skip_special_tokens);
+    CHECK(event.opening()->stop_strings.empty());
   }
 
   TEST_CASE("a fork names its source and has its stop strings") {
@@ -289,14 +289,14 @@ TEST_SUITE("unit") {
     // The text side has the source's tokens when it reads of the copy.
     const std::vector<TokenEvent> events = f.Events();
     REQUIRE(events.size() == 4);
-    CHECK(events[0].forked_from == 0);
-    CHECK(events[1].kind == TokenEventKind::kTokens);
-    CHECK(events[2].forked_from == events[0].stream);
+    CHECK(events[0].opening()->forked_from == 0);
+    CHECK(events[1].kind() == TokenEventKind::kTokens);
+    CHECK(events[2].opening()->forked_from == events[0].stream);
     CHECK(events[2].offset == 3);
-    CHECK(events[2].stop_strings == params.stop_strings);
-    CHECK(events[2].output_tail.empty());
-    CHECK(events[3].forked_from == events[2].stream);
-    CHECK(events[3].stop_strings == params.stop_strings);
+    CHECK(events[2].opening()->stop_strings == params.stop_strings);
+    CHECK(events[2].opening()->output_tail.empty());
+    CHECK(events[3].opening()->forked_from == events[2].stream);
+    CHECK(events[3].opening()->stop_strings == params.stop_strings);
 
     // A stop string moves the end of the copy to before the copy was made.
     f.session->FinishFromText(fork->handle, FinishReason::kStop, 2);
@@ -304,7 +304,7 @@ TEST_SUITE("unit") {
     REQUIRE(ends.size() == 1);
     CHECK(ends[0].stream == events[2].stream);
     CHECK(ends[0].offset == 2);
-    CHECK(ends[0].finish_reason == SPECD_FINISH_STOP);
+    CHECK(ends[0].end()->finish_reason == SPECD_FINISH_STOP);
 
     text_side = false;  // nobody would find them
     const auto refused = f.session->ForkSequence(source->front().handle, "other", std::nullopt);
@@ -322,7 +322,7 @@ TEST_SUITE("unit") {
     TokenEvent event;
     for (const char* name : {"r", "r#1"}) {
       REQUIRE(f.Pop(&event));
-      CHECK(event.request_id == name);
+      CHECK(event.opening()->request_id == name);
     }
     CHECK_FALSE(f.Pop(&event));
   }
@@ -340,15 +340,15 @@ TEST_SUITE("unit") {
     REQUIRE(f.session->OpenSequences("hides all", params).ok());
     TokenEvent event;
     REQUIRE(f.Pop(&event));
-    CHECK(event.request_id == "shows all");
-    CHECK(event.stop_strings == std::vector<std::string>{"x", "yz"});
-    CHECK(event.include_stop);
-    CHECK_FALSE(event.skip_special_tokens);
+    CHECK(event.opening()->request_id == "shows all");
+    CHECK(event.opening()->stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(event.opening()->include_stop);
+    CHECK_FALSE(event.opening()->skip_special_tokens);
     REQUIRE(f.Pop(&event));
-    CHECK(event.request_id == "hides all");
-    CHECK(event.stop_strings.empty());
-    CHECK_FALSE(event.include_stop);
-    CHECK(event.skip_special_tokens);
+    CHECK(event.opening()->request_id == "hides all");
+    CHECK(event.opening()->stop_strings.empty());
+    CHECK_FALSE(event.opening()->include_stop);
+    CHECK(event.opening()->skip_special_tokens);
   }
 }
 

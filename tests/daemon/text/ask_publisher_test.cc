@@ -50,11 +50,11 @@ TEST_SUITE("unit") {
     CHECK(answer->epoch == kEpoch);
     CHECK(answer->seq == batch.seq);
     REQUIRE(answer->events.size() == 3);
-    CHECK(answer->events[0].request_id == "r");
+    CHECK(answer->events[0].opening()->request_id == "r");
     for (size_t i = 1; i < 3; ++i) {
-      CHECK(answer->events[i].ids == batch.events[i].ids);
+      CHECK(answer->events[i].tokens()->ids == batch.events[i].tokens()->ids);
       CHECK(answer->events[i].offset == batch.events[i].offset);
-      CHECK(answer->events[i].accepted == batch.events[i].accepted);
+      CHECK(answer->events[i].tokens()->accepted == batch.events[i].tokens()->accepted);
     }
     // The end, too, after its session has gone.
     f.session.session->End();
@@ -63,9 +63,9 @@ TEST_SUITE("unit") {
                        .offset = batch.events[2].offset});
     REQUIRE(answer.ok());
     REQUIRE(answer->events.size() == 2);
-    CHECK(answer->events[1].kind == TokenEventKind::kEnd);
-    CHECK(answer->events[1].finish_reason == SPECD_FINISH_ABORT);
-    CHECK(answer->events[1].checksum != 0);
+    CHECK(answer->events[1].kind() == TokenEventKind::kEnd);
+    CHECK(answer->events[1].end()->finish_reason == SPECD_FINISH_ABORT);
+    CHECK(answer->events[1].end()->checksum != 0);
     f.PassTime(60'000'000'000);
     CHECK(
         f.WhyNot({.kind = AskKind::kFrom, .stream = batch.events[0].stream}).find("--keep_ended") !=

@@ -190,7 +190,7 @@ class Host {
     TokenEvent event;
     std::vector<AbortRequest> aborts;
     while (side_ != Side::kEmbedded && fixture_.session->PopEvent(&sequence, &event)) {
-      if (event.kind == TokenEventKind::kOpen) opened_.emplace_back(sequence, event.stream);
+      if (event.opening() != nullptr) opened_.emplace_back(sequence, event.stream);
       streams_.Apply(event, &texts_, &aborts);
     }
     for (const AbortRequest& abort : aborts) {

@@ -18,31 +18,23 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 struct Source {
   TokenEvent Open(uint64_t offset = 0) {
     tokens = offset;
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.offset = offset;
-    event.request_id = "r" + std::to_string(stream);
-    event.stop_strings = {"stop"};
-    event.prompt_tail = {9};
-    return event;
+    return {.stream = stream,
+            .offset = offset,
+            .what = StreamOpening{.request_id = "r" + std::to_string(stream),
+                                  .stop_strings = {"stop"},
+                                  .prompt_tail = {9}}};
   }
   TokenEvent Tokens(std::vector<TokenId> ids, uint32_t accepted) {
-    TokenEvent event;
-    event.stream = stream;
-    event.offset = tokens;
-    event.ids = std::move(ids);
-    event.accepted = accepted;
-    tokens += event.ids.size();
-    return event;
+    const uint64_t offset = tokens;
+    tokens += ids.size();
+    return {.stream = stream,
+            .offset = offset,
+            .what = RoundTokens{.ids = std::move(ids), .accepted = accepted}};
   }
   TokenEvent End(uint64_t offset) const {
-    TokenEvent event;
-    event.kind = TokenEventKind::kEnd;
-    event.stream = stream;
-    event.offset = offset;
-    event.finish_reason = SPECD_FINISH_LENGTH;
-    return event;
+    return {.stream = stream,
+            .offset = offset,
+            .what = StreamEnd{.finish_reason = SPECD_FINISH_LENGTH}};
   }
   uint64_t stream = 1;
   uint64_t tokens = 0;
@@ -80,19 +72,19 @@ TEST_SUITE("unit") {
     const TokenEvent second = f.Take(s.Tokens({4}, 0));
     // FNV-1a of the ids 1, 2, 3, 4 as little-endian int32, by Python's integers.
     const TokenEvent end = f.Take(s.End(7));
-    CHECK(end.checksum == 0x84c39a079fc08121u);
+    CHECK(end.end()->checksum == 0x84c39a079fc08121u);
     for (const uint64_t offset : {0, 3}) {
       const std::vector<TokenEvent> all = f.From(1, offset);
       REQUIRE(all.size() == 4);
-      CHECK(all[0].kind == TokenEventKind::kOpen);
-      CHECK(all[0].stop_strings == std::vector<std::string>{"stop"});
-      CHECK(all[0].prompt_tail == std::vector<TokenId>{9});
+      CHECK(all[0].kind() == TokenEventKind::kOpen);
+      CHECK(all[0].opening()->stop_strings == std::vector<std::string>{"stop"});
+      CHECK(all[0].opening()->prompt_tail == std::vector<TokenId>{9});
       CHECK(all[1].offset == 3);
-      CHECK(all[1].ids == first.ids);
-      CHECK(all[1].accepted == 2);
-      CHECK(all[2].ids == second.ids);
-      CHECK(all[3].kind == TokenEventKind::kEnd);
-      CHECK(all[3].checksum == end.checksum);
+      CHECK(all[1].tokens()->ids == first.tokens()->ids);
+      CHECK(all[1].tokens()->accepted == 2);
+      CHECK(all[2].tokens()->ids == second.tokens()->ids);
+      CHECK(all[3].kind() == TokenEventKind::kEnd);
+      CHECK(all[3].end()->checksum == end.end()->checksum);
     }
     CHECK(f.From(1, 4).size() == 3);  // the round that has token 4, whole
     CHECK(f.From(1, 6).size() == 2);
@@ -107,16 +99,16 @@ TEST_SUITE("unit") {
     f.Take(s.Tokens({3, 4, 5, 6}, 4));
     f.Take(s.Tokens({7}, 0));
     const TokenEvent end = f.Take(s.End(4));
-    CHECK(end.checksum == 0x84c39a079fc08121u);
+    CHECK(end.end()->checksum == 0x84c39a079fc08121u);
     const std::vector<TokenEvent> all = f.From(1, 0);
     REQUIRE(all.size() == 4);
-    CHECK(all[2].ids == std::vector<TokenId>{3, 4});
-    CHECK(all[2].accepted == 2);
+    CHECK(all[2].tokens()->ids == std::vector<TokenId>{3, 4});
+    CHECK(all[2].tokens()->accepted == 2);
     // Bug: a reader that has the tokens which became void was refused the end.
     for (const uint64_t offset : {5, 7}) {
       const std::vector<TokenEvent> rest = f.From(1, offset);
       REQUIRE(rest.size() == 1);
-      CHECK(rest[0].kind == TokenEventKind::kEnd);
+      CHECK(rest[0].kind() == TokenEventKind::kEnd);
       CHECK(rest[0].offset == 4);
     }
   }
@@ -128,7 +120,7 @@ TEST_SUITE("unit") {
     f.Take(s.Open(5));
     f.Take(s.Tokens({1, 2}, 0));
     const TokenEvent end = f.Take(s.End(3));
-    CHECK(end.checksum == 0xcbf29ce484222325u);  // FNV-1a of nothing
+    CHECK(end.end()->checksum == 0xcbf29ce484222325u);  // FNV-1a of nothing
     const std::vector<TokenEvent> all = f.From(1, 0);
     REQUIRE(all.size() == 2);
     CHECK(all[1].offset == 3);
@@ -143,17 +135,17 @@ TEST_SUITE("unit") {
     f.Take(s.Tokens({1, 2}, 0));
     Source fork = {.stream = 2};
     TokenEvent opening = fork.Open(2);
-    opening.forked_from = 1;
-    opening.prompt_tail = {};
+    opening.opening()->forked_from = 1;
+    opening.opening()->prompt_tail = {};
     f.Take(opening);
     for (int i = 0; i < 1000; ++i) f.Take(s.Tokens(std::vector<TokenId>(60, 1), 0));
     for (int i = 0; i < 1000; ++i) f.Take(fork.Tokens(std::vector<TokenId>(60, 1), 0));
     CHECK_FALSE(f.kept.IsWhole(2));
     const auto answer = f.kept.Answer({.kind = AskKind::kStreams, .stream = 2});
     REQUIRE(answer->events.size() == 2);
-    CHECK(answer->events[0].forked_from == 1);
-    CHECK(answer->events[0].prompt_tail.empty());
-    CHECK(answer->events[0].earlier.empty());
+    CHECK(answer->events[0].opening()->forked_from == 1);
+    CHECK(answer->events[0].opening()->prompt_tail.empty());
+    CHECK(answer->events[0].opening()->earlier.empty());
     CHECK(answer->events[1].offset == 60'002);
   }
 
@@ -164,21 +156,21 @@ TEST_SUITE("unit") {
     f.Take(s.Tokens({1, 2}, 0));
     Source fork = {.stream = 2};
     TokenEvent opening = fork.Open(2);
-    opening.forked_from = 1;
-    opening.prompt_tail = {};
+    opening.opening()->forked_from = 1;
+    opening.opening()->prompt_tail = {};
     f.Take(opening);
     f.Take(s.Tokens({3}, 0));
     f.Take(fork.Tokens({4}, 0));
     const std::vector<TokenEvent> all = f.From(2, 0);
     REQUIRE(all.size() == 2);
-    CHECK(all[0].forked_from == 0);
+    CHECK(all[0].opening()->forked_from == 0);
     CHECK(all[0].offset == 2);
-    CHECK(all[0].earlier == std::vector<TokenId>{1, 2});
-    CHECK(all[0].prompt_tail == std::vector<TokenId>{9});
-    CHECK(all[1].ids == std::vector<TokenId>{4});
+    CHECK(all[0].opening()->earlier == std::vector<TokenId>{1, 2});
+    CHECK(all[0].opening()->prompt_tail == std::vector<TokenId>{9});
+    CHECK(all[1].tokens()->ids == std::vector<TokenId>{4});
     Source lost = {.stream = 3};
     opening = lost.Open(2);
-    opening.forked_from = 77;
+    opening.opening()->forked_from = 77;
     f.Take(opening);
     CHECK_FALSE(f.kept.IsWhole(3));
     CHECK(f.kept.IsWhole(2));
@@ -189,12 +181,13 @@ TEST_SUITE("unit") {
     Source s;
     f.Take(s.Open());
     TokenEvent scored = s.Tokens({1, 2}, 0);
-    scored.logprobs = {-0.5, -1.25};
-    scored.scores = {{.id = 1, .value = -0.5F, .rank = 1}, {.id = 2, .value = -1.25F, .rank = 1}};
+    scored.tokens()->logprobs = {-0.5, -1.25};
+    scored.tokens()->scores = {{.id = 1, .value = -0.5F, .rank = 1},
+                               {.id = 2, .value = -1.25F, .rank = 1}};
     f.Take(scored);
     const std::vector<TokenEvent> all = f.From(1, 0);
-    CHECK(all[1].logprobs == scored.logprobs);
-    CHECK(all[1].scores.empty());
+    CHECK(all[1].tokens()->logprobs == scored.tokens()->logprobs);
+    CHECK(all[1].tokens()->scores.empty());
   }
 
   TEST_CASE("kept: answers of many pages have every id once") {
@@ -217,8 +210,9 @@ TEST_SUITE("unit") {
       CHECK(bytes.size() < 2 * kAnswerBytes);
       for (const TokenEvent& event : answer->events) {
         std::vector<TokenId>& to = ids[event.stream == 1 ? 0 : 1];
-        CHECK((event.kind == TokenEventKind::kOpen || event.offset == to.size()));
-        to.insert(to.end(), event.ids.begin(), event.ids.end());
+        if (event.opening() != nullptr) continue;
+        CHECK(event.offset == to.size());
+        to.insert(to.end(), event.tokens()->ids.begin(), event.tokens()->ids.end());
       }
       if (!answer->next.has_value()) break;
       ask.stream = answer->next->stream;
@@ -322,7 +316,7 @@ TEST_SUITE("fault") {
     CHECK(Has(f.WhyNot(2, 0), "were not kept"));
     // The end is checked all the same, and a reader that has all ids gets it.
     const TokenEvent end = f.Take(s.End(60'000));
-    CHECK(end.checksum != 0);
+    CHECK(end.end()->checksum != 0);
     CHECK(f.From(2, 60'000).size() == 1);
     // A text side that begins hears of the gap.
     Source late = {.stream = 3};

@@ -35,10 +35,10 @@ TEST_SUITE("unit") {
     CHECK(batch.epoch == kEpoch);
     CHECK(batch.seq == 1);
     REQUIRE(batch.events.size() == 2);
-    CHECK(batch.events[0].kind == TokenEventKind::kOpen);
-    CHECK(batch.events[0].request_id == "r");
-    CHECK(batch.events[1].ids == std::vector<TokenId>{1, 2, 5});
-    CHECK(batch.events[1].accepted == 2);
+    CHECK(batch.events[0].kind() == TokenEventKind::kOpen);
+    CHECK(batch.events[0].opening()->request_id == "r");
+    CHECK(batch.events[1].tokens()->ids == std::vector<TokenId>{1, 2, 5});
+    CHECK(batch.events[1].tokens()->accepted == 2);
     CHECK(batch.events[1].stream == batch.events[0].stream);
     f.RunRound(s, Confirm(0, {7}));  // the EOS of the fixture's profile
     CHECK(f.publisher->Step());
@@ -46,9 +46,9 @@ TEST_SUITE("unit") {
     CHECK(batch.seq == 2);
     REQUIRE(batch.events.size() == 2);
     CHECK(batch.events[0].offset == 3);
-    CHECK(batch.events[0].stop_token == 7);
-    CHECK(batch.events[1].kind == TokenEventKind::kEnd);
-    CHECK(batch.events[1].finish_reason == SPECD_FINISH_STOP);
+    CHECK(batch.events[0].tokens()->stop_token == 7);
+    CHECK(batch.events[1].kind() == TokenEventKind::kEnd);
+    CHECK(batch.events[1].end()->finish_reason == SPECD_FINISH_STOP);
     CHECK(batch.events[1].offset == 4);
     CHECK_FALSE(f.publisher->Step());
   }
@@ -150,7 +150,7 @@ TEST_SUITE("unit") {
     CHECK(f.publisher->Step());
     const TokenBatch batch = f.Receive();
     REQUIRE(batch.events.size() == 2);
-    CHECK(batch.events[1].finish_reason == SPECD_FINISH_ABORT);
+    CHECK(batch.events[1].end()->finish_reason == SPECD_FINISH_ABORT);
     f.publisher->Step();
     CHECK(alive.expired());
     SessionList::Snapshot snapshot;
@@ -172,7 +172,7 @@ TEST_SUITE("unit") {
     f.publisher->Step();
     while (opens < 200) {
       for (const TokenEvent& event : f.Receive().events) {
-        opens += event.kind == TokenEventKind::kOpen ? 1 : 0;
+        opens += event.opening() != nullptr ? 1 : 0;
       }
     }
     CHECK(opens == 200);
@@ -189,7 +189,7 @@ TEST_SUITE("unit") {
       CHECK(batch.seq == seq);
       CHECK(batch.events.size() <= 1024);
       for (const TokenEvent& event : batch.events) {
-        if (event.kind == TokenEventKind::kTokens) CHECK(event.offset == next++);
+        if (event.tokens() != nullptr) CHECK(event.offset == next++);
       }
     }
   }
@@ -215,14 +215,14 @@ TEST_SUITE("unit") {
     f.publisher->Step();
     const TokenBatch batch = f.Receive();
     REQUIRE(batch.events.size() == 3);
-    CHECK(batch.events[0].stop_strings == std::vector<std::string>{"x", "yz"});
-    CHECK(batch.events[0].include_stop);
-    CHECK(batch.events[0].min_tokens == 3);
-    CHECK_FALSE(batch.events[0].skip_special_tokens);
+    CHECK(batch.events[0].opening()->stop_strings == std::vector<std::string>{"x", "yz"});
+    CHECK(batch.events[0].opening()->include_stop);
+    CHECK(batch.events[0].opening()->min_tokens == 3);
+    CHECK_FALSE(batch.events[0].opening()->skip_special_tokens);
     CHECK(batch.events[0].time_ns == static_cast<uint64_t>(start_ns));
-    CHECK_FALSE(batch.events[1].include_stop);
-    CHECK(batch.events[1].min_tokens == 0);
-    CHECK(batch.events[1].skip_special_tokens);
+    CHECK_FALSE(batch.events[1].opening()->include_stop);
+    CHECK(batch.events[1].opening()->min_tokens == 0);
+    CHECK(batch.events[1].opening()->skip_special_tokens);
     CHECK(batch.events[2].time_ns == static_cast<uint64_t>(start_ns) + 500);
   }
 

@@ -22,30 +22,23 @@ std::vector<TokenId> Letters(const std::string& text) {
 }
 
 struct Fixture : TextStreamsFixture {
+  using TextStreamsFixture::Open;
   void OpenAfter(uint64_t stream, std::vector<TokenId> prompt, std::vector<TokenId> outputs,
                  std::vector<std::string> stops = {}, uint32_t min_tokens = 0) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.request_id = "r" + std::to_string(stream);
-    event.offset = outputs.size();
-    event.stop_strings = std::move(stops);
-    event.min_tokens = min_tokens;
-    event.prompt_tail = std::move(prompt);
-    event.output_tail = std::move(outputs);
-    streams.Apply(event, &texts, &aborts);
+    Open(stream, outputs.size(),
+         {.request_id = "r" + std::to_string(stream),
+          .stop_strings = std::move(stops),
+          .min_tokens = min_tokens,
+          .prompt_tail = std::move(prompt),
+          .output_tail = outputs});
   }
 
   void Fork(uint64_t source, uint64_t stream, uint64_t offset,
             std::vector<std::string> stops = {}) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.request_id = "r" + std::to_string(stream);
-    event.offset = offset;
-    event.stop_strings = std::move(stops);
-    event.forked_from = source;
-    streams.Apply(event, &texts, &aborts);
+    Open(stream, offset,
+         {.request_id = "r" + std::to_string(stream),
+          .stop_strings = std::move(stops),
+          .forked_from = source});
   }
 
   // The abort request that a stream's stop string made, if any.
@@ -146,18 +139,9 @@ TEST_SUITE("unit") {
   TEST_CASE("a fork of a text that has stopped stops there too") {
     // Bug: the engine forks before it hears of the stop string, and the copy would run on.
     Fixture f;
-    TokenEvent open;
-    open.kind = TokenEventKind::kOpen;
-    open.stream = 1;
-    open.request_id = "r1";
-    open.stop_strings = {"x", "bc"};
-    open.cumulative_logprob = 0;
-    f.streams.Apply(open, &f.texts, &f.aborts);
-    TokenEvent tokens;
-    tokens.stream = 1;
-    tokens.ids = Letters("abcd");
-    tokens.logprobs = {-1, -2, -4, -8};
-    f.streams.Apply(tokens, &f.texts, &f.aborts);
+    f.Open(1, 0, {.request_id = "r1", .stop_strings = {"x", "bc"}, .cumulative_logprob = 0});
+    f.Apply(
+        {.stream = 1, .what = RoundTokens{.ids = Letters("abcd"), .logprobs = {-1, -2, -4, -8}}});
     const uint64_t late = f.streams.meters().late_tokens.value();
     for (const uint64_t source : {1, 2}) {  // and a fork of the fork
       const uint64_t stream = source + 1;

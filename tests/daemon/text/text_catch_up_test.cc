@@ -13,7 +13,7 @@ using Fixture = TextWorkerFixture;
 
 TokenEvent ForkOf(uint64_t source, uint64_t stream, uint64_t offset) {
   TokenEvent fork = Fixture::Open(stream);
-  fork.forked_from = source;
+  fork.opening()->forked_from = source;
   fork.offset = offset;
   return fork;
 }

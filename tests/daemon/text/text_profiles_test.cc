@@ -30,20 +30,16 @@ struct Fixture {
 
   void Open(uint64_t stream, std::string profile, std::vector<std::string> stops = {},
             uint64_t offset = 0) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.offset = offset;
-    event.profile = std::move(profile);
-    event.stop_strings = std::move(stops);
+    const TokenEvent event = {
+        .stream = stream,
+        .offset = offset,
+        .what = StreamOpening{.stop_strings = std::move(stops), .profile = std::move(profile)}};
     streams.Apply(event, &texts, &aborts);
   }
 
   void Tokens(uint64_t stream, uint64_t offset, std::vector<TokenId> ids) {
-    TokenEvent event;
-    event.stream = stream;
-    event.offset = offset;
-    event.ids = std::move(ids);
+    const TokenEvent event = {
+        .stream = stream, .offset = offset, .what = RoundTokens{.ids = std::move(ids)}};
     streams.Apply(event, &texts, &aborts);
   }
 

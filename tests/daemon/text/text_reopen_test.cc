@@ -40,18 +40,12 @@ class Reader {
     streams_.Apply(batch->events[0], &texts_, &aborts_);
   }
   void Push(uint64_t stream, uint64_t offset, std::span<const TokenId> ids) {
-    TokenEvent event;
-    event.stream = stream;
     for (const TokenId id : ids) {
-      event.offset = offset++;
-      event.ids = {id};
-      Apply(event);
+      Apply({.stream = stream, .offset = offset++, .what = RoundTokens{.ids = {id}}});
     }
-    event.kind = TokenEventKind::kEnd;
-    event.offset = offset;
-    event.ids.clear();
-    event.finish_reason = SPECD_FINISH_ABORT;
-    Apply(event);
+    Apply({.stream = stream,
+           .offset = offset,
+           .what = StreamEnd{.finish_reason = SPECD_FINISH_ABORT}});
   }
   Outcome Of(uint64_t stream) const {
     Outcome outcome;
@@ -83,13 +77,10 @@ struct Case {
   Ids ids;
 
   TokenEvent Opening(uint64_t stream) const {
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.stop_strings = params.stop_strings;
-    event.include_stop = params.include_stop;
-    event.min_tokens = static_cast<uint32_t>(params.min_tokens);
-    return event;
+    return {.stream = stream,
+            .what = StreamOpening{.stop_strings = params.stop_strings,
+                                  .include_stop = params.include_stop,
+                                  .min_tokens = static_cast<uint32_t>(params.min_tokens)}};
   }
   // Opened with the first `cut` outputs, as the session announces it.
   Outcome Reopen(const ModelProfile& profile, size_t cut) const {
@@ -97,8 +88,8 @@ struct Case {
     TokenEvent event = Opening(2);
     event.offset = cut;
     TextTail tail = MakeTextTail(profile, params, {prompt, all.first(cut)});
-    event.prompt_tail = std::move(tail.prompt_ids);
-    event.output_tail = std::move(tail.output_ids);
+    event.opening()->prompt_tail = std::move(tail.prompt_ids);
+    event.opening()->output_tail = std::move(tail.output_ids);
     Reader reader(&*profile.vocabulary);
     reader.Apply(event);
     reader.Push(2, cut, all.subspan(cut));
@@ -227,14 +218,12 @@ TEST_SUITE("unit") {
         CAPTURE(cut);
         Reader reader(&*profile.vocabulary);
         reader.Apply(drawn.Opening(1));
-        TokenEvent event;
-        event.stream = 1;
-        event.ids.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(cut));
-        if (cut > 0) reader.Apply(event);
+        const auto middle = all.begin() + static_cast<std::ptrdiff_t>(cut);
+        if (cut > 0) reader.Apply({.stream = 1, .what = RoundTokens{.ids = {all.begin(), middle}}});
         const std::string given = reader.Given();
         TokenEvent fork = drawn.Opening(2);
         fork.offset = cut;
-        fork.forked_from = 1;
+        fork.opening()->forked_from = 1;
         reader.Apply(fork);
         reader.Push(2, cut, all.subspan(cut));
         const Outcome got = reader.Of(2);

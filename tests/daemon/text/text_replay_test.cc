@@ -43,19 +43,13 @@ std::map<uint64_t, Outcome> Outcomes(const std::vector<TextEvent>& texts) {
 // A daemon's publisher, and a text side that hears all of it.
 struct Daemon {
   void Publish(TokenEvent event) {
-    tokens[event.stream] = event.offset + event.ids.size();
+    tokens[event.stream] = event.offset + event.num_ids();
     kept.Take(&event, 0);
     heard.streams.Apply(event, &heard.texts, &heard.aborts);
   }
-  TokenEvent Event(TokenEventKind kind, uint64_t stream) {
-    TokenEvent event;
-    event.kind = kind;
-    event.stream = stream;
-    event.offset = tokens[stream];
-    event.request_id = "r";
-    event.request_id += std::to_string(stream);
-    event.finish_reason = SPECD_FINISH_LENGTH;
-    return event;
+  template <class What>
+  TokenEvent Event(uint64_t stream, What what) {
+    return {.stream = stream, .offset = tokens[stream], .what = std::move(what)};
   }
 
   KeptStreams kept{{}};
@@ -83,40 +77,39 @@ TEST_SUITE("unit") {
     for (int trial = 0; trial < 300; ++trial) {
       CAPTURE(trial);
       Daemon daemon;
-      TokenEvent open = daemon.Event(TokenEventKind::kOpen, 1);
+      StreamOpening open = {.request_id = "r1"};
       if (draw(2) == 0) open.stop_strings = {"ab", "b€a"};
       open.include_stop = draw(2) == 0;
       open.min_tokens = draw(6);
       if (draw(2) == 0) open.prompt_tail = {27};  // the prompt ends inside a code point
-      daemon.Publish(open);
+      daemon.Publish(daemon.Event(1, open));
       uint64_t num_streams = 1;
       for (int step = 0; step < 12; ++step) {
         const uint64_t stream = 1 + draw(static_cast<uint32_t>(num_streams));
         if (draw(5) == 0) {
-          TokenEvent fork = open;
-          fork.stream = ++num_streams;
-          fork.request_id = "r";
-          fork.request_id += std::to_string(num_streams);
+          StreamOpening fork = open;
+          fork.request_id = "r" + std::to_string(++num_streams);
           fork.forked_from = stream;
-          fork.offset = daemon.tokens[stream];
           fork.prompt_tail = {};
-          daemon.Publish(fork);
+          daemon.tokens[num_streams] = daemon.tokens[stream];
+          daemon.Publish(daemon.Event(num_streams, std::move(fork)));
           ++num_forks;
           continue;
         }
-        TokenEvent tokens = daemon.Event(TokenEventKind::kTokens, stream);
+        RoundTokens tokens;
         for (uint32_t i = draw(4) + 1; i > 0; --i) {
           constexpr TokenId kIds[] = {0, 1, 2, 27, 28};
           tokens.ids.push_back(kIds[draw(5)]);
         }
         tokens.accepted = draw(static_cast<uint32_t>(tokens.ids.size()));
-        daemon.Publish(tokens);
+        daemon.Publish(daemon.Event(stream, std::move(tokens)));
       }
       TextStreamsFixture late;
       Replay(daemon, &late);
       // One after the other ends, before or after the late one has begun.
       for (uint64_t stream = 1; stream <= num_streams; ++stream) {
-        TokenEvent end = daemon.Event(TokenEventKind::kEnd, stream);
+        const TokenEvent end =
+            daemon.Event(stream, StreamEnd{.finish_reason = SPECD_FINISH_LENGTH});
         daemon.Publish(end);
         late.streams.Apply(end, &late.texts, &late.aborts);
       }

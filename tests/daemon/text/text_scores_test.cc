@@ -19,15 +19,11 @@ std::vector<TokenScore> ScoresOf(uint64_t place) {
 
 struct Fixture : TextStreamsFixture {
   void Scored(uint64_t offset, std::vector<TokenId> ids, TokenId stop_token = kNoToken) {
-    TokenEvent event;
-    event.stream = 1;
-    event.offset = offset;
-    event.ids = std::move(ids);
-    event.stop_token = stop_token;
-    for (size_t i = 0; i < event.ids.size(); ++i) {
-      for (const TokenScore& score : ScoresOf(offset + i)) event.scores.push_back(score);
+    RoundTokens tokens = {.ids = std::move(ids), .stop_token = stop_token};
+    for (size_t i = 0; i < tokens.ids.size(); ++i) {
+      for (const TokenScore& score : ScoresOf(offset + i)) tokens.scores.push_back(score);
     }
-    streams.Apply(event, &texts, &aborts);
+    Apply({.stream = 1, .offset = offset, .what = std::move(tokens)});
   }
 
   // The events' scores are those of the tokens from token_offset up to tokens, of all tokens in
@@ -148,9 +144,9 @@ TEST_SUITE("unit") {
       AppendTokenBatch(batch, &bytes);
       CHECK(bytes.size() < (size_t{1} << 20) + 65536);
       for (const TokenEvent& event : batch.events) {
-        if (event.kind != TokenEventKind::kTokens) continue;
-        REQUIRE(event.scores.size() == 4 * 129);
-        REQUIRE(event.scores.back().rank == static_cast<int32_t>(round++));
+        if (event.tokens() == nullptr) continue;
+        REQUIRE(event.tokens()->scores.size() == 4 * 129);
+        REQUIRE(event.tokens()->scores.back().rank == static_cast<int32_t>(round++));
       }
     }
     // 300 events of 4 x 129 scores of 16 bytes are 2.4 MB.

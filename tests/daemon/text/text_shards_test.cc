@@ -68,7 +68,7 @@ TEST_SUITE("unit") {
     f.HearBatch(1, {f.Open(4, {"bc"}), f.Tokens(4, 0, {0, 1})});
     TokenEvent fork = f.Open(5, {"bc"});
     fork.offset = 2;
-    fork.forked_from = 4;
+    fork.opening()->forked_from = 4;
     f.HearBatch(2, {fork, f.Tokens(5, 2, {2})});
     // The stop string began in the source.
     const std::vector<TextEvent> texts = f.Texts();

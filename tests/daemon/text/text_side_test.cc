@@ -141,7 +141,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("a stop string found after the end was published still moves that end") {
     EndedByLength f;
-    CHECK(f.batch.events[2].finish_reason == SPECD_FINISH_LENGTH);
+    CHECK(f.batch.events[2].end()->finish_reason == SPECD_FINISH_LENGTH);
     f.SendAbort({kEpoch, f.batch.events[0].stream, 2, SPECD_FINISH_STOP});
     f.publisher->Step();
     CHECK(f.FinishOf(f.sequence) == SPECD_FINISH_STOP);

@@ -34,37 +34,30 @@ struct TextStreamsFixture {
 
   void Open(uint64_t stream, std::vector<std::string> stops = {}, bool include_stop = false,
             uint64_t offset = 0, uint32_t min_tokens = 0) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.offset = offset;
-    event.request_id = "r" + std::to_string(stream);
-    event.stop_strings = std::move(stops);
-    event.include_stop = include_stop;
-    event.min_tokens = min_tokens;
-    streams.Apply(event, &texts, &aborts);
+    Open(stream, offset,
+         {.request_id = "r" + std::to_string(stream),
+          .stop_strings = std::move(stops),
+          .include_stop = include_stop,
+          .min_tokens = min_tokens});
+  }
+  void Open(uint64_t stream, uint64_t offset, StreamOpening opening) {
+    Apply({.stream = stream, .offset = offset, .what = std::move(opening)});
   }
 
   void Tokens(uint64_t stream, uint64_t offset, std::vector<TokenId> ids, uint32_t accepted = 0,
               TokenId stop_token = kNoToken) {
-    TokenEvent event;
-    event.stream = stream;
-    event.offset = offset;
-    event.ids = std::move(ids);
-    event.accepted = accepted;
-    event.stop_token = stop_token;
-    streams.Apply(event, &texts, &aborts);
+    Apply({.stream = stream,
+           .offset = offset,
+           .what =
+               RoundTokens{.ids = std::move(ids), .accepted = accepted, .stop_token = stop_token}});
   }
 
   void End(uint64_t stream, uint64_t offset, uint32_t finish, TokenId stop_token = kNoToken) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kEnd;
-    event.stream = stream;
-    event.offset = offset;
-    event.finish_reason = finish;
-    event.stop_token = stop_token;
-    streams.Apply(event, &texts, &aborts);
+    Apply({.stream = stream,
+           .offset = offset,
+           .what = StreamEnd{.finish_reason = finish, .stop_token = stop_token}});
   }
+  void Apply(const TokenEvent& event) { streams.Apply(event, &texts, &aborts); }
 
   // The text of a client that appends every event at its offset.
   std::string Text(uint64_t stream) const {

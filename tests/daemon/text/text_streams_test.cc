@@ -45,25 +45,17 @@ TEST_SUITE("unit") {
     Fixture f;
     f.Open(1, {"cd"});
     f.Open(2);
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = 3;
-    event.offset = 10;  // a fork
-    event.request_id = "r3";
-    event.stop_strings = {"cd"};
-    event.cumulative_logprob = -100;
-    f.streams.Apply(event, &f.texts, &f.aborts);
-    event = {};
-    event.stream = 3;
-    event.offset = 10;
-    event.ids = {0, 1, 2};
-    event.logprobs = {-0.1, -0.2, -0.3};
-    f.streams.Apply(event, &f.texts, &f.aborts);
-    f.streams.Apply(event, &f.texts, &f.aborts);  // events that come twice count once
-    event.offset = 13;
-    event.ids = {3, 4, 5};
-    event.logprobs = {-4, -8, -16};
-    f.streams.Apply(event, &f.texts, &f.aborts);
+    // A fork.
+    f.Open(3, 10, {.request_id = "r3", .stop_strings = {"cd"}, .cumulative_logprob = -100});
+    const TokenEvent first = {
+        .stream = 3,
+        .offset = 10,
+        .what = RoundTokens{.ids = {0, 1, 2}, .logprobs = {-0.1, -0.2, -0.3}}};
+    f.Apply(first);
+    f.Apply(first);  // events that come twice count once
+    f.Apply({.stream = 3,
+             .offset = 13,
+             .what = RoundTokens{.ids = {3, 4, 5}, .logprobs = {-4, -8, -16}}});
     CHECK(f.texts.back().kind == TextEventKind::kEnd);
     CHECK(f.texts.back().stop_string == "cd");
     CHECK(f.texts.back().tokens == 14);
@@ -335,12 +327,7 @@ TEST_SUITE("unit") {
   TEST_CASE("special tokens are shown to whoever asks for them, and to nobody else") {
     Fixture f;
     f.Open(1);
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = 2;
-    event.request_id = "r2";
-    event.skip_special_tokens = false;
-    f.streams.Apply(event, &f.texts, &f.aborts);
+    f.Open(2, 0, {.request_id = "r2", .skip_special_tokens = false});
     for (uint64_t stream : {1, 2}) f.Tokens(stream, 0, {0, TextStreamsFixture::kEos, 1});
     CHECK(f.Text(1) == "ab");
     CHECK(f.Text(2) == "a<eos>b");

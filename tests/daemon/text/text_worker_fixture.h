@@ -188,29 +188,19 @@ struct TextWorkerFixture {
   }
 
   static TokenEvent Open(uint64_t stream, std::vector<std::string> stop_strings = {}) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kOpen;
-    event.stream = stream;
-    event.request_id = "r" + std::to_string(stream);
-    event.stop_strings = std::move(stop_strings);
-    return event;
+    return {.stream = stream,
+            .what = StreamOpening{.request_id = "r" + std::to_string(stream),
+                                  .stop_strings = std::move(stop_strings)}};
   }
 
   static TokenEvent Tokens(uint64_t stream, uint64_t offset, std::vector<TokenId> ids) {
-    TokenEvent event;
-    event.stream = stream;
-    event.offset = offset;
-    event.ids = std::move(ids);
-    return event;
+    return {.stream = stream, .offset = offset, .what = RoundTokens{.ids = std::move(ids)}};
   }
 
   static TokenEvent End(uint64_t stream, uint64_t offset) {
-    TokenEvent event;
-    event.kind = TokenEventKind::kEnd;
-    event.stream = stream;
-    event.offset = offset;
-    event.finish_reason = SPECD_FINISH_LENGTH;
-    return event;
+    return {.stream = stream,
+            .offset = offset,
+            .what = StreamEnd{.finish_reason = SPECD_FINISH_LENGTH}};
   }
 
   // One letter per id.

@@ -104,6 +104,10 @@ inline Counters SampleCounters() {
   return counters;
 }
 
+inline ListedEngines SampleEngines() {
+  return {{1, ~uint64_t{0}}, {0, -1}, {4711, 0}, {"python3", ""}, {"a", "b"}};
+}
+
 inline std::vector<Reply> SampleReplies() {
   return {
       HelloReply{1, ~uint64_t{0}, "0.1.0", "cuda:1", "GPU-7", "ipc:///a", "ipc:///b", "1a:2b"},
@@ -116,42 +120,34 @@ inline std::vector<Reply> SampleReplies() {
       JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
       TraceReply{"/t/a.mcap", ~uint64_t{0}, 2},
       SequencesReply{{5, ~uint64_t{0}}, {6, 7}, {1, -1}, {"openings[1]: x"}, -1, 2, "n", "n = 0"},
-      SequenceListReply{.sessions = {1, ~uint64_t{0}},
-                        .uids = {0, -1},
-                        .pids = {4711, 0},
-                        .programs = {"python3", ""},
-                        .clients = {"a", "b"},
-                        .streams = {7, 0},
-                        .request_ids = {"req-1", "req-2"},
-                        .phases = {0, 6},
-                        .tokens = {5, 6},
-                        .ages_ms = {8, 9},
-                        .rounds = {10, 11},
-                        .accepted = {12, 13},
-                        .methods = {"greedy", "block"},
-                        .params = {"seed = 1\n", ""},
-                        .more = true,
-                        .next_session = 2,
-                        .next_slot = 3},
+      SequenceListReply{SampleEngines(),
+                        {7, 0},
+                        {"req-1", "req-2"},
+                        {0, 6},
+                        {5, 6},
+                        {8, 9},
+                        {10, 11},
+                        {12, 13},
+                        {"greedy", "block"},
+                        {"seed = 1\n", ""},
+                        true,
+                        2,
+                        3},
       AbortedReply{7},
       DrainReply{1, 2, 4711},
       SessionTraceReply{3, "/t/b.mcap", 4, 5},
-      SessionListReply{.sessions = {1, ~uint64_t{0}},
-                       .uids = {0, -1},
-                       .pids = {4711, 0},
-                       .programs = {"python3", ""},
-                       .clients = {"a", "b"},
-                       .profiles = {"", "qwen3"},
-                       .ages_ms = {8, 9},
-                       .memory_bytes = {10, 11},
-                       .memory_bytes_max = {12, 0},
-                       .sequences = {13, 14},
-                       .sequences_max = {15, 16},
-                       .rounds = {17, 18},
-                       .rounds_max = {19, 20},
-                       .openings = {21, 22},
-                       .openings_per_second_max = {0, 23},
-                       .refusals = {24, 25}}};
+      SessionListReply{SampleEngines(),
+                       {"", "qwen3"},
+                       {8, 9},
+                       {10, 11},
+                       {12, 0},
+                       {13, 14},
+                       {15, 16},
+                       {17, 18},
+                       {19, 20},
+                       {21, 22},
+                       {0, 23},
+                       {24, 25}}};
 }
 
 inline std::vector<uint8_t> MustEncode(const Request& request) {

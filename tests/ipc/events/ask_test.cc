@@ -21,12 +21,7 @@ bool Says(const absl::Status& status, std::string_view words) {
 }
 
 TokenEvent Tokens(std::vector<TokenId> ids) {
-  TokenEvent event;
-  event.stream = 7;
-  event.offset = 5;
-  event.ids = std::move(ids);
-  event.accepted = 1;
-  return event;
+  return {.stream = 7, .offset = 5, .what = RoundTokens{.ids = std::move(ids), .accepted = 1}};
 }
 
 TEST_SUITE("unit") {
@@ -54,15 +49,9 @@ TEST_SUITE("unit") {
     TokenAnswer sent = {.epoch = 1, .seq = 2, .next = AskPosition{.stream = 7, .offset = 9}};
     sent.profiles = {"", "toy"};
     sent.tokenizers = {0, UINT64_MAX};
-    TokenEvent open;
-    open.kind = TokenEventKind::kOpen;
-    open.stream = 7;
-    open.earlier = {4, 5};
-    TokenEvent end;
-    end.kind = TokenEventKind::kEnd;
-    end.finish_reason = SPECD_FINISH_STOP;
-    end.checksum = 0xffffffffffffffff;
-    sent.events = {open, Tokens({1, 2, 3}), end};
+    const StreamOpening open = {.earlier = {4, 5}};
+    const StreamEnd end = {.finish_reason = SPECD_FINISH_STOP, .checksum = 0xffffffffffffffff};
+    sent.events = {{.stream = 7, .what = open}, Tokens({1, 2, 3}), {.what = end}};
     std::string bytes;
     AppendAnswer(sent, &bytes);
     const auto read = DecodeTokenAnswer(bytes);
@@ -70,9 +59,9 @@ TEST_SUITE("unit") {
     CHECK(read->epoch == 1);
     CHECK(read->seq == 2);
     REQUIRE(read->events.size() == 3);
-    CHECK(read->events[0].earlier == open.earlier);
-    CHECK(read->events[1].ids == sent.events[1].ids);
-    CHECK(read->events[2].checksum == end.checksum);
+    CHECK(read->events[0].opening()->earlier == open.earlier);
+    CHECK(read->events[1].tokens()->ids == sent.events[1].tokens()->ids);
+    CHECK(read->events[2].end()->checksum == end.checksum);
     CHECK(read->profiles == sent.profiles);
     CHECK(read->tokenizers == sent.tokenizers);
     REQUIRE(read->next.has_value());

@@ -17,33 +17,21 @@ namespace specd {
 namespace {
 
 TokenBatch SampleBatch() {
-  TokenEvent open;
-  open.kind = TokenEventKind::kOpen;
-  open.stream = 5;
-  open.time_ns = 100;
-  open.request_id = "req-1";
-  open.stop_strings = {"\n", "END"};
-  open.skip_special_tokens = false;
-  open.include_stop = true;
-  open.min_tokens = 9;
-  TokenEvent tokens;
-  tokens.kind = TokenEventKind::kTokens;
-  tokens.stream = 5;
-  tokens.time_ns = 200;
-  tokens.ids = {1, 50256, 0};
-  tokens.accepted = 2;
-  TokenEvent last = tokens;
-  last.offset = 3;
-  last.ids = {7};
-  last.accepted = 0;
-  last.stop_token = 7;
-  TokenEvent end;
-  end.kind = TokenEventKind::kEnd;
-  end.stream = 5;
-  end.offset = 4;
-  end.time_ns = 300;
-  end.finish_reason = SPECD_FINISH_STOP;
-  end.stop_token = 7;
+  const TokenEvent open = {.stream = 5,
+                           .time_ns = 100,
+                           .what = StreamOpening{.request_id = "req-1",
+                                                 .stop_strings = {"\n", "END"},
+                                                 .skip_special_tokens = false,
+                                                 .include_stop = true,
+                                                 .min_tokens = 9}};
+  const TokenEvent tokens = {
+      .stream = 5, .time_ns = 200, .what = RoundTokens{.ids = {1, 50256, 0}, .accepted = 2}};
+  const TokenEvent last = {
+      .stream = 5, .offset = 3, .time_ns = 200, .what = RoundTokens{.ids = {7}, .stop_token = 7}};
+  const TokenEvent end = {.stream = 5,
+                          .offset = 4,
+                          .time_ns = 300,
+                          .what = StreamEnd{.finish_reason = SPECD_FINISH_STOP, .stop_token = 7}};
   return {~uint64_t{0}, 12, {open, tokens, last, end}};
 }
 
@@ -71,7 +59,7 @@ TEST_SUITE("unit") {
   TEST_CASE("what an opening says of the text before it is optional") {
     TokenBatch batch = SampleBatch();
     batch.events.resize(1);
-    TokenEvent& open = batch.events[0];
+    StreamOpening& open = *batch.events[0].opening();
     const auto has = [&batch](const std::string& key) {
       return Bytes(AppendTokenBatch, batch).find(key) != std::string::npos;
     };
@@ -84,11 +72,11 @@ TEST_SUITE("unit") {
     open.output_tail.assign(kOutputTailMax, 7);
     absl::StatusOr<TokenBatch> read = DecodeTokenBatch(Bytes(AppendTokenBatch, batch));
     REQUIRE(read.ok());
-    CHECK(read->events[0].forked_from == 3);
-    CHECK(read->events[0].profile == "m");
-    CHECK(read->events[0].prompt_tail == open.prompt_tail);
-    CHECK(read->events[0].output_tail == open.output_tail);
-    CHECK(read->events[0].min_tokens == 9);
+    CHECK(read->events[0].opening()->forked_from == 3);
+    CHECK(read->events[0].opening()->profile == "m");
+    CHECK(read->events[0].opening()->prompt_tail == open.prompt_tail);
+    CHECK(read->events[0].opening()->output_tail == open.output_tail);
+    CHECK(read->events[0].opening()->min_tokens == 9);
     open.output_tail.push_back(7);
     CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
     open.output_tail.clear();
@@ -99,7 +87,7 @@ TEST_SUITE("unit") {
   TEST_CASE("patterns and the state of a thought survive the way, and are left out if empty") {
     TokenBatch batch = SampleBatch();
     batch.events.resize(1);
-    TokenEvent& open = batch.events[0];
+    StreamOpening& open = *batch.events[0].opening();
     for (const char* key : {"stop_regex", "reasoning_"}) {
       CHECK(Bytes(AppendTokenBatch, batch).find(key) == std::string::npos);
     }
@@ -109,10 +97,10 @@ TEST_SUITE("unit") {
     open.reasoning_tokens = 41;
     const absl::StatusOr<TokenBatch> read = DecodeTokenBatch(Bytes(AppendTokenBatch, batch));
     REQUIRE(read.ok());
-    CHECK(read->events[0].stop_regex == open.stop_regex);
-    CHECK(read->events[0].reasoning_end == "</think>");
-    CHECK(read->events[0].reasoning_progress == 7);
-    CHECK(read->events[0].reasoning_tokens == 41);
+    CHECK(read->events[0].opening()->stop_regex == open.stop_regex);
+    CHECK(read->events[0].opening()->reasoning_end == "</think>");
+    CHECK(read->events[0].opening()->reasoning_progress == 7);
+    CHECK(read->events[0].opening()->reasoning_tokens == 41);
     open.reasoning_progress = 8;  // the whole marker: then the thought were over
     CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
     open.reasoning_progress = 0;
@@ -160,28 +148,28 @@ TEST_SUITE("unit") {
     CHECK(batch->seq == 12);
     REQUIRE(batch->events.size() == 4);
     const TokenEvent& open = batch->events[0];
-    CHECK(open.kind == TokenEventKind::kOpen);
+    CHECK(open.kind() == TokenEventKind::kOpen);
     CHECK(open.stream == 5);
     CHECK(open.time_ns == 100);
-    CHECK(open.request_id == "req-1");
-    CHECK(open.stop_strings == std::vector<std::string>{"\n", "END"});
-    CHECK(open.stop_regex.empty());
-    CHECK_FALSE(open.skip_special_tokens);
-    CHECK(open.include_stop);
-    CHECK(open.min_tokens == 9);
+    CHECK(open.opening()->request_id == "req-1");
+    CHECK(open.opening()->stop_strings == std::vector<std::string>{"\n", "END"});
+    CHECK(open.opening()->stop_regex.empty());
+    CHECK_FALSE(open.opening()->skip_special_tokens);
+    CHECK(open.opening()->include_stop);
+    CHECK(open.opening()->min_tokens == 9);
     const TokenEvent& tokens = batch->events[1];
-    CHECK(tokens.kind == TokenEventKind::kTokens);
+    CHECK(tokens.kind() == TokenEventKind::kTokens);
     CHECK(tokens.offset == 0);
-    CHECK(tokens.ids == std::vector<TokenId>{1, 50256, 0});
-    CHECK(tokens.accepted == 2);
-    CHECK(tokens.stop_token == kNoToken);
+    CHECK(tokens.tokens()->ids == std::vector<TokenId>{1, 50256, 0});
+    CHECK(tokens.tokens()->accepted == 2);
+    CHECK(tokens.tokens()->stop_token == kNoToken);
     CHECK(batch->events[2].offset == 3);
-    CHECK(batch->events[2].stop_token == 7);
+    CHECK(batch->events[2].tokens()->stop_token == 7);
     const TokenEvent& end = batch->events[3];
-    CHECK(end.kind == TokenEventKind::kEnd);
-    CHECK(end.finish_reason == SPECD_FINISH_STOP);
+    CHECK(end.kind() == TokenEventKind::kEnd);
+    CHECK(end.end()->finish_reason == SPECD_FINISH_STOP);
     CHECK(end.offset == 4);
-    CHECK(end.stop_token == 7);
+    CHECK(end.end()->stop_token == 7);
   }
 
   TEST_CASE("events: text, heartbeat and abort survive the way") {
@@ -234,23 +222,23 @@ TEST_SUITE("unit") {
   TEST_CASE(
       "events: logprobs survive the way, bit for bit, and are left out where there are none") {
     TokenBatch batch = SampleBatch();
-    batch.events[0].cumulative_logprob = 0.0;
-    batch.events[1].logprobs = {-0.1, -1e300, -std::numeric_limits<double>::infinity()};
-    batch.events[3].cumulative_logprob = -0.1 - 1e300;
+    batch.events[0].opening()->cumulative_logprob = 0.0;
+    batch.events[1].tokens()->logprobs = {-0.1, -1e300, -std::numeric_limits<double>::infinity()};
+    batch.events[3].end()->cumulative_logprob = -0.1 - 1e300;
     absl::StatusOr<TokenBatch> read = DecodeTokenBatch(Bytes(AppendTokenBatch, batch));
     REQUIRE(read.ok());
-    CHECK(read->events[0].cumulative_logprob == 0.0);
-    CHECK(read->events[1].logprobs == batch.events[1].logprobs);
-    CHECK(read->events[2].logprobs.empty());
-    CHECK(read->events[3].cumulative_logprob == batch.events[3].cumulative_logprob);
+    CHECK(read->events[0].opening()->cumulative_logprob == 0.0);
+    CHECK(read->events[1].tokens()->logprobs == batch.events[1].tokens()->logprobs);
+    CHECK(read->events[2].tokens()->logprobs.empty());
+    CHECK(read->events[3].end()->cumulative_logprob == batch.events[3].end()->cumulative_logprob);
     const EventMap found(Bytes(AppendTokenBatch, batch));
     std::vector<std::map<std::string, msgpack::object>> events;
     found.map.at("events").convert(events);
     CHECK(events[0].size() == 10);
-    CHECK(events[1].at("logprobs").as<std::vector<double>>() == batch.events[1].logprobs);
+    CHECK(events[1].at("logprobs").as<std::vector<double>>() == batch.events[1].tokens()->logprobs);
     CHECK(events[2].size() == 7);
     CHECK(events[3].at("cumulative_logprob").type == msgpack::type::FLOAT64);
-    batch.events[1].logprobs.pop_back();  // 2 for 3 ids
+    batch.events[1].tokens()->logprobs.pop_back();  // 2 for 3 ids
     CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
 
     TextEvent text = SampleText();
@@ -289,8 +277,9 @@ TEST_SUITE("unit") {
 
     std::vector<std::map<std::string, msgpack::object>> named_events;
     TokenBatch named = SampleBatch();
-    named.events[0].profile = "qwen3";
-    CHECK(DecodeTokenBatch(Bytes(AppendTokenBatch, named))->events[0].profile == "qwen3");
+    named.events[0].opening()->profile = "qwen3";
+    CHECK(DecodeTokenBatch(Bytes(AppendTokenBatch, named))->events[0].opening()->profile ==
+          "qwen3");
     const EventMap with_name(Bytes(AppendTokenBatch, named));
     with_name.map.at("events").convert(named_events);
     CHECK(named_events[0].at("profile").as<std::string>() == "qwen3");
@@ -380,12 +369,12 @@ TEST_SUITE("unit") {
 
   TEST_CASE("events: values that contradict each other are refused") {
     TokenBatch batch = SampleBatch();
-    batch.events[1].accepted = 4;  // of 3 ids
+    batch.events[1].tokens()->accepted = 4;  // of 3 ids
     CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
     batch = SampleBatch();
-    batch.events[1].ids.assign(66, 1);  // max_draft + 1 is 65
+    batch.events[1].tokens()->ids.assign(66, 1);  // max_draft + 1 is 65
     CHECK_FALSE(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
-    batch.events[1].ids.assign(65, 1);
+    batch.events[1].tokens()->ids.assign(65, 1);
     CHECK(DecodeTokenBatch(Bytes(AppendTokenBatch, batch)).ok());
 
     TextEvent text = SampleText();

@@ -30,11 +30,9 @@ const std::vector<TokenScore> kScores = {{15, 1.0f, 1},   {15, -0.0f, 1},   {7, 
                                          {300, -2.5f, 2}, {70000, kInf, 1}, {-1, -kInf, 0}};
 
 TokenBatch BatchWith(std::vector<TokenId> ids, std::vector<TokenScore> scores) {
-  TokenEvent event;
-  event.stream = 1;
-  event.ids = std::move(ids);
-  event.scores = std::move(scores);
-  return {77, 1, {event}};
+  return {77,
+          1,
+          {{.stream = 1, .what = RoundTokens{.ids = std::move(ids), .scores = std::move(scores)}}}};
 }
 
 TextEvent TextWith(uint64_t token_offset, uint64_t tokens, std::vector<TokenScore> scores) {
@@ -71,7 +69,7 @@ TEST_SUITE("unit") {
   TEST_CASE("scores survive the way in token and text events, bit for bit") {
     const auto batch = DecodeTokenBatch(Bytes(AppendTokenBatch, BatchWith({15, 300}, kScores)));
     REQUIRE(batch.ok());
-    CheckEqual(batch->events[0].scores, kScores);
+    CheckEqual(batch->events[0].tokens()->scores, kScores);
     for (const TextEventKind kind : {TextEventKind::kText, TextEventKind::kEnd}) {
       TextEvent sent = TextWith(8, 10, kScores);
       sent.kind = kind;
@@ -82,13 +80,13 @@ TEST_SUITE("unit") {
     }
     const auto nan = DecodeTokenBatch(Bytes(AppendTokenBatch, BatchWith({15}, {{15, NAN, 0}})));
     REQUIRE(nan.ok());
-    CHECK(std::isnan(nan->events[0].scores[0].value));
+    CHECK(std::isnan(nan->events[0].tokens()->scores[0].value));
   }
 
   TEST_CASE("an event without scores has no such key, and one with scores has one key more") {
     const std::string bytes = Bytes(AppendTokenBatch, BatchWith({15, 300}, {}));
     CHECK(bytes.find("scores") == std::string::npos);
-    CHECK(DecodeTokenBatch(bytes)->events[0].scores.empty());
+    CHECK(DecodeTokenBatch(bytes)->events[0].tokens()->scores.empty());
     CHECK(Bytes(AppendTextEvent, TextWith(0, 2, {})).find("scores") == std::string::npos);
   }
 
@@ -115,7 +113,7 @@ TEST_SUITE("unit") {
     }
     TokenBatch batch = BatchWith(std::vector<TokenId>(kTokens, kMost), {});
     const size_t without = Bytes(AppendTokenBatch, batch).size();
-    batch.events[0].scores = scores;
+    batch.events[0].tokens()->scores = scores;
     const std::string bytes = Bytes(AppendTokenBatch, batch);
     const size_t added = bytes.size() - without;
     CHECK(added <= WireScoresBytes(kTokens, kNumScores));
@@ -123,7 +121,7 @@ TEST_SUITE("unit") {
     CHECK(WireScoresBytes(kTokens, 0) == 0);
     const auto read = DecodeTokenBatch(bytes);
     REQUIRE(read.ok());
-    CheckEqual(read->events[0].scores, scores);
+    CheckEqual(read->events[0].tokens()->scores, scores);
   }
 
   TEST_CASE("scores of another number of tokens are refused by name") {

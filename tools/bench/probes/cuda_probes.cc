@@ -24,15 +24,11 @@ class CudaProbes final : public GpuProbes {
     }
     if (result.ok()) result = ResultOf(LoadRoundKernel(&shape_), "loading of RunRoundKernel");
     if (result.ok()) result = ResultOf(LoadReadKernel(), "loading of ReadRowsKernel");
-    if (result.ok()) result = ResultOf(LoadWeightsKernels(), "loading of SumWeightsKernel");
     return result;
   }
 
   GpuResult LaunchRead(const ReadPlan& plan) override {
     return ResultOf(EnqueueRead(plan, shape_, stream()), "launch of ReadRowsKernel");
-  }
-  GpuResult LaunchWeights(const WeighPlan& plan) override {
-    return ResultOf(EnqueueWeights(plan, shape_, stream()), "launch of SumWeightsKernel");
   }
 
   GpuResult CreateEvent(Event** event) override {

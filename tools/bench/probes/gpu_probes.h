@@ -1,4 +1,4 @@
-// GpuProbes measures a device for GpuSuite: events in captured graphs, and two kernels that no
+// GpuProbes measures a device for GpuSuite: events in captured graphs, and a kernel that no
 // round runs.
 //
 // Probes work on the CUDA stream of a GpuDriver, in order with its launches. One thread at a time
@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "kernels/core/gpu_result.h"
-#include "kernels/core/types.h"
 
 namespace specd::bench {
 
@@ -25,18 +24,6 @@ struct ReadPlan {
 };
 inline constexpr size_t kReadUnit = 16;
 
-// A comparison of exp2 in a round: the weights of rows are summed as before a decision, and the
-// sums are not used. All rows have one type and one vocabulary and are not edited.
-struct WeighPlan {
-  const void* const* rows = nullptr;  // in device memory
-  int32_t num_rows = 0;
-  DType dtype = DType::kFloat32;
-  int32_t vocab_size = 0;
-  float scale = 0;             // log2(e) / temperature
-  char* workspaces = nullptr;  // AheadRowBytes (kernels/bodies/read_ahead.h) for each row
-  bool approximate = false;    // uses the device's own exp2, which has other bits than the answers
-};
-
 class GpuProbes {
  public:
   // An opaque handle of a point in time on the device.
@@ -50,8 +37,6 @@ class GpuProbes {
 
   // Enqueues a read of the rows.
   virtual GpuResult LaunchRead(const ReadPlan& plan) = 0;
-  // Enqueues the sums of the rows' weights.
-  virtual GpuResult LaunchWeights(const WeighPlan& plan) = 0;
 
   virtual GpuResult CreateEvent(Event** event) = 0;
   virtual GpuResult DestroyEvent(Event* event) = 0;

@@ -11,11 +11,8 @@ namespace specd::bench {
 
 // As kernels/cuda/round_kernels.h loads the kernels of rounds.
 cudaError_t LoadReadKernel();
-cudaError_t LoadWeightsKernels();
 
-// The launches of GpuProbes, on the CUDA stream `stream`. The shape is that of LoadRoundKernel: the
-// sums of weights are as wide as the tile pass of a round.
+// The launch of GpuProbes, on the CUDA stream `stream`.
 cudaError_t EnqueueRead(const ReadPlan& plan, const DeviceShape& device, cudaStream_t stream);
-cudaError_t EnqueueWeights(const WeighPlan& plan, const DeviceShape& device, cudaStream_t stream);
 
 }  // namespace specd::bench

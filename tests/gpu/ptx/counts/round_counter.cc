@@ -135,22 +135,18 @@ absl::StatusOr<bench::RoundCounts> RoundCounter::Count(const bench::Cell& cell) 
       .read = {}};
   bench::RoundAnswer answer = set.MakeAnswer();
   const RoundBatch batch = rounds.Batch(0, &answer);
-  const bool weights_only = cell.verify_case->weights_only;
   result = CountLaunches(
-      batch, [&] { return weights_only ? rounds.LaunchWeights(0, false) : rounds.LaunchRound(0); },
-      driver_.get(), &counts.round);
+      batch, [&] { return rounds.LaunchRound(0); }, driver_.get(), &counts.round);
   if (!result.ok()) return Failure(cell, result.text());
-  std::string difference = weights_only ? "" : rounds.Difference(0, expected[0]);
+  std::string difference = rounds.Difference(0, expected[0]);
   if (!difference.empty()) return Failure(cell, difference);
-  if (!weights_only) {
-    // A graph launches the same round again: what the first launch counted must be back at 0.
-    rounds.SpoilAnswers();
-    result = rounds.LaunchRound(0);
-    if (result.ok()) result = driver_->Synchronize();
-    if (!result.ok()) return Failure(cell, result.text());
-    difference = rounds.Difference(0, expected[0]);
-    if (!difference.empty()) return Failure(cell, "launched again: " + difference);
-  }
+  // A graph launches the same round again: what the first launch counted must be back at 0.
+  rounds.SpoilAnswers();
+  result = rounds.LaunchRound(0);
+  if (result.ok()) result = driver_->Synchronize();
+  if (!result.ok()) return Failure(cell, result.text());
+  difference = rounds.Difference(0, expected[0]);
+  if (!difference.empty()) return Failure(cell, "launched again: " + difference);
   result = CountLaunches(
       batch, [&] { return rounds.LaunchRead(0); }, driver_.get(), &counts.read);
   if (!result.ok()) return Failure(cell, result.text());

@@ -46,7 +46,7 @@ CASES = {
     "transform_kernel": "CUDA transforms: every*",
 }
 # specd-bench gpu has a kernel that no round runs.
-PROBES = ("read_kernel", "weights_kernel")
+PROBES = ("read_kernel",)
 # What touches registers and the lane's own memory alone.
 _OWN = re.compile(r"^\s*(?!bar|ld\.(?!local|param)|st\.(?!local|param)|atom|red\.|call|bra|@|ret|trap|[{}])")
 # How the machine refuses a module: file, line, opcode and what is wrong with it, and no kernel.

@@ -1,24 +1,17 @@
-// The kernels that measure a device (tools/bench/probes) over nvcc's PTX: their results against the
+// The kernel that measures a device (tools/bench/probes) over nvcc's PTX: their results against the
 // host's own sums.
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cfloat>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
-#include "kernels/bodies/read_ahead.h"
-#include "kernels/core/numerics.h"
 #include "kernels/cuda/cuda_driver.h"
 #include "kernels/cuda/round_kernels.h"
 #include "kernels/cuda/upload_arena.h"
 #include "tests/gpu/ptx/runtime/pretended_device.h"
-#include "tests/support/rows.h"
 #include "tools/bench/probes/cuda_probes.h"
 
 namespace specd::bench {
@@ -44,163 +37,12 @@ class Probes {
     Require(probes_->LaunchRead(plan));
     Require(driver_->Synchronize());
   }
-  void Weigh(const WeighPlan& plan) {
-    Require(probes_->LaunchWeights(plan));
-    Require(driver_->Synchronize());
-  }
 
  private:
   std::unique_ptr<GpuDriver> driver_;
   std::unique_ptr<GpuProbes> probes_;
   std::vector<std::unique_ptr<PinnedMemory>> memory_;
 };
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr int32_t kVocabSize = 2 * kTileSize + 300;  // the last tile ends within a step
-constexpr int32_t kNumTiles = NumTiles(kVocabSize);
-constexpr int32_t kNumRows = 33;  // on one multiprocessor, warps take several tiles at a time
-constexpr float kScale = 1.44269504f / 0.8f;
-
-// The device's exp2 as the machine has it: correctly rounded, and 0 in place of denormals.
-float RoundedExp2(float x) {
-  const auto weight = static_cast<float>(std::exp2(double{x}));
-  return weight < FLT_MIN ? 0.0f : weight;
-}
-using Exponential = float (*)(float);
-
-// The numbers of a tile, by docs/ALGORITHMS.md, "Numbers".
-struct TileNumbers {
-  float max = -kInfinity;
-  float sum = 0;
-  std::vector<float> peaks = {};
-};
-
-float LargerOrNan(float a, float b) {
-  return std::isnan(a) || std::isnan(b) ? kNan : std::max(a, b);
-}
-
-// Each lane adds its terms in order; then the lanes are added as a tree.
-float SumOfTile(const std::vector<float>& tile, float max, Exponential exponential) {
-  std::vector<float> sums(kLanes, 0.0f);
-  for (size_t i = 0; i < tile.size(); ++i) {
-    const float distance = tile[i] - max;
-    sums[i % kLanes] += exponential(distance * kScale);
-  }
-  for (size_t level = 1; level < kLanes; level *= 2) {
-    std::vector<float> next(kLanes);
-    for (size_t lane = 0; lane < kLanes; ++lane) next[lane] = sums[lane] + sums[lane ^ level];
-    sums = next;
-  }
-  return sums[0];
-}
-
-TileNumbers NumbersOf(const std::vector<float>& tile, Exponential exponential) {
-  TileNumbers numbers;
-  for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    float peak = -kInfinity;
-    for (size_t i = 0; i < tile.size(); ++i) {
-      if (static_cast<int32_t>(i) / kLanes == step) peak = LargerOrNan(peak, tile[i]);
-    }
-    numbers.peaks.push_back(peak);
-    numbers.max = LargerOrNan(numbers.max, peak);
-  }
-  if (!std::isfinite(numbers.max)) return numbers;
-  numbers.sum = SumOfTile(tile, numbers.max, exponential);
-  // Whichever exp2 it is, the sum is close to the true one.
-  double sum = 0;
-  for (const float x : tile) sum += std::exp2((double{x} - double{numbers.max}) * double{kScale});
-  CHECK(std::abs(double{numbers.sum} / sum - 1) < 4e-6);
-  return numbers;
-}
-
-bool IsSame(float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }
-
-void CheckTile(const TileNumbers& expected, const RowStats& stats, int32_t index) {
-  CHECK(IsSame(stats.maxima[index], expected.max));
-  CHECK(stats.sums[index] == expected.sum);
-  for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    CAPTURE(step);
-    CHECK(IsSame(stats.peaks[index * kStepsPerTile + step],
-                 expected.peaks[static_cast<size_t>(step)]));
-  }
-}
-
-// Two elements of a tile for which the two exp2 give different sums, in all element types: 0 and
-// this.
-float TellingElement() {
-  for (int32_t i = 1; i < 128; ++i) {
-    const float x = static_cast<float>(i) * -0x1p-7f;
-    if (SumOfTile({0.0f, x}, 0.0f, &Exp2) != SumOfTile({0.0f, x}, 0.0f, &RoundedExp2)) return x;
-  }
-  FAIL("the two exp2 agree");
-  return 0;
-}
-
-std::vector<double> MakeRow(int32_t row, std::mt19937_64& random) {
-  std::vector<double> elements = RandomLogits(random, kVocabSize);
-  const auto second = elements.begin() + kTileSize;
-  const auto third = second + kTileSize;
-  if (row % 4 == 1) {
-    std::fill(second, third, -kInfinity);
-    third[299] = kNan;
-  } else if (row % 4 == 2) {
-    elements[7] = kInfinity;
-    std::fill(second, third, -kInfinity);
-    second[0] = 0;
-    second[kTileSize - 1] = double{TellingElement()};
-    std::fill(third, elements.end(), -3.5);  // 300 weights of 1
-  }
-  return elements;
-}
-
-// Runs the sums of weights over rows of the type, and compares all that they leave in memory.
-void CheckWeights(DType dtype, bool approximate) {
-  Probes probes;
-  RowMatrix matrix({.dtype = dtype,
-                    .vocab_size = kVocabSize,
-                    .num_rows = kNumRows,
-                    .padding = 5,  // of every alignment to an element
-                    .offset = 3});
-  std::mt19937_64 random(1);
-  std::vector<std::vector<double>> elements;
-  for (int32_t row = 0; row < kNumRows; ++row) {
-    elements.push_back(matrix.Set(row, MakeRow(row, random)));
-  }
-  const TensorView view = matrix.view();
-  const auto row_bytes = static_cast<size_t>(view.row_stride * SizeBytes(dtype));
-  const auto offset = static_cast<size_t>(3 * SizeBytes(dtype));
-  char* const copy = probes.Take<char>(offset + kNumRows * row_bytes) + offset;
-  std::memcpy(copy, view.data, kNumRows * row_bytes);
-  auto** const rows = probes.Take<const void*>(kNumRows);
-  for (size_t row = 0; row < kNumRows; ++row) rows[row] = copy + row * row_bytes;
-
-  constexpr char kUntouched = 0x7A;
-  const auto workspace_bytes = static_cast<size_t>(AheadRowBytes(kVocabSize));
-  char* const workspaces = probes.Take<char>((kNumRows + 1) * workspace_bytes);
-  std::memset(workspaces, kUntouched, (kNumRows + 1) * workspace_bytes);
-  probes.Weigh({.rows = rows,
-                .num_rows = kNumRows,
-                .dtype = dtype,
-                .vocab_size = kVocabSize,
-                .scale = kScale,
-                .workspaces = workspaces,
-                .approximate = approximate});
-  for (int32_t row = 0; row < kNumRows; ++row) {
-    CAPTURE(row);
-    const std::vector<double>& all = elements[static_cast<size_t>(row)];
-    const RowStats stats = AheadAt(workspaces, row, kVocabSize).stats;
-    for (int32_t tile = 0; tile < kNumTiles; ++tile) {
-      CAPTURE(tile);
-      const auto begin = all.begin() + tile * kTileSize;
-      const auto end = tile + 1 < kNumTiles ? begin + kTileSize : all.end();
-      CheckTile(NumbersOf({begin, end}, approximate ? &RoundedExp2 : &Exp2), stats, tile);
-    }
-    std::memset(stats.maxima, kUntouched, sizeof(float) * kNumTiles * (2 + kStepsPerTile));
-  }
-  // Beside the numbers of tiles, no byte has changed.
-  CHECK(std::string(workspaces, (kNumRows + 1) * workspace_bytes).find_first_not_of(kUntouched) ==
-        std::string::npos);
-}
 
 // The kernel stores a thread's sum of words if it is this number.
 constexpr uint32_t kStored = 0x5EEDBEEF;
@@ -282,16 +124,6 @@ class ReadCase {
 static_assert(ReadCase::BeginOf(1) % ReadCase::kUnitBytes == 0);
 
 TEST_SUITE("ptx") {
-  TEST_CASE("PTX probes: SumWeights leaves the maxima, the peaks and the sums of every tile") {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-      for (const bool approximate : {false, true}) {
-        CAPTURE(dtype);
-        CAPTURE(approximate);
-        CheckWeights(dtype, approximate);
-      }
-    }
-  }
-
   TEST_CASE("PTX probes: a thread of ReadRows adds each of its units once") {
     ReadCase read;
     REQUIRE(ReadCase::NumBlocks() < ReadCase::kNumRows * ReadCase::kPiecesPerRow);

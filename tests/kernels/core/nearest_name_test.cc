@@ -1,4 +1,4 @@
-#include "speculative/params/nearest_name.h"
+#include "kernels/core/nearest_name.h"
 
 #include <doctest/doctest.h>
 
