@@ -10,13 +10,13 @@ import re
 
 ACCEPTED, REPLACEMENT, BONUS, PLAIN, FORCED = range(5)
 REJECTED, NOT_JUDGED, CUT = range(3)
-STANDS, FALLS, ENDS, BAD_TARGET, BAD_DRAFT = range(5)
+TAKEN, REFUSED, ENDS, BAD_TARGET, BAD_DRAFT = range(5)
 VOCAB_SIZE = 32000
 _COINS = 2.0**-53
 
 _WHY = {
-    STANDS: "The coin is below the ratio, so the draft token stands.",
-    FALLS: "The coin is not below the ratio; the residual gives another token.",
+    TAKEN: "The coin is below the ratio, so the draft token is accepted.",
+    REFUSED: "The coin is not below the ratio; the residual gives another token.",
 }
 
 
@@ -156,8 +156,8 @@ class Generator:
             decision = self.data.add(
                 "decisions", step=step, place=place, draft_id=self.ids[draft],
                 draft_text=text(draft), draft_kind=2, p=p, q=q, accept_coin=coin,
-                verdict=STANDS if stands[place] else FALLS, token=self.ids[piece],
-                token_text=text(piece), why=text(_WHY[STANDS if stands[place] else FALLS]))
+                verdict=TAKEN if stands[place] else REFUSED, token=self.ids[piece],
+                token_text=text(piece), why=text(_WHY[TAKEN if stands[place] else REFUSED]))
             self.add_details(sequence, decision, p, q, draft, piece)
             if stands[place]:
                 if place < kept:
@@ -177,7 +177,7 @@ class Generator:
     def last_place(self, sequence, step, num_drafted, kept):
         piece = self.next_piece(sequence)
         text = self.data.text
-        why = "All draft tokens stand; the bonus is drawn from the last row." if num_drafted else \
+        why = "All draft tokens are accepted; the bonus is drawn from the last row." if num_drafted else \
             "There was no draft; the token is drawn from the row."
         decision = self.data.add(
             "decisions", step=step, place=num_drafted, draft_kind=0, verdict=ENDS,

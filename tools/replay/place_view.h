@@ -17,8 +17,8 @@ namespace specd::replay {
 
 // The first five values are those of tools/replay/report/DATA.md.
 enum class ShownVerdict : uint32_t {
-  kStands = 0,
-  kFalls = 1,
+  kAccepted = 0,
+  kRejected = 1,
   kEnds = 2,  // there is no draft token
   kBadTarget = 3,
   kBadDraft = 4,
@@ -32,7 +32,8 @@ struct PlaceView {
   bool is_on_path = true;  // of the accepted tokens; of a chain: always
   bool is_leaf = false;    // of a tree: no child follows
   PlaceDecision decision;  // judged is false if there is no record
-  // A token that was verified. In a tree: the child that stands, or the one that was judged last.
+  // A token that was verified. In a tree: the child that was accepted, or the one that was judged
+  // last.
   bool has_draft = false;
   TokenId draft = kNoToken;  // as recorded, also after the end of the draft
   DraftKind kind = DraftKind::kOneHot;

@@ -168,8 +168,8 @@ class Rerun {
     if (drawn > groups_by_place_.size()) groups_by_place_.resize(drawn);
     for (uint32_t place = 0; place < drawn; ++place) {
       groups_by_place_[place].push_back(groups_.back());
-      const bool stood = static_cast<int32_t>(place) < record.outcome.num_accepted;
-      recorded_.Add(place, stood ? 1 : 0);
+      const bool was_accepted = static_cast<int32_t>(place) < record.outcome.num_accepted;
+      recorded_.Add(place, was_accepted ? 1 : 0);
       base_.Add(place, base.by_place[i][place] / seeds);
       other_.Add(place, other.by_place[i][place] / seeds);
     }

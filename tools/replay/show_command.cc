@@ -33,9 +33,9 @@ std::string Number(std::optional<double> value) {
 
 Colour ColourOf(ShownVerdict verdict) {
   switch (verdict) {
-    case ShownVerdict::kStands:
+    case ShownVerdict::kAccepted:
       return Colour::kGreen;
-    case ShownVerdict::kFalls:
+    case ShownVerdict::kRejected:
     case ShownVerdict::kBadTarget:
     case ShownVerdict::kBadDraft:
       return Colour::kRed;
@@ -238,7 +238,7 @@ class Show {
   // also where the method has no p.
   absl::StatusOr<std::string> ZeroNote(const PlaceView& view, const RoundRebuilder* rebuilder,
                                        size_t i) {
-    if (view.verdict != ShownVerdict::kFalls || !view.has_draft) return std::string();
+    if (view.verdict != ShownVerdict::kRejected || !view.has_draft) return std::string();
     if (rebuilder != nullptr) {
       if (absl::Status status = place_rows_.Read(*rebuilder, i, view.place); !status.ok()) {
         return status;

@@ -89,7 +89,7 @@ class Viewer {
   }
 
   // t becomes (P t - d)+ over its sum; returns P after that.
-  static double Fall(double path, const Row& d, Row* t) {
+  static double Reject(double path, const Row& d, Row* t) {
     double mass = 0;
     for (size_t id = 0; id < t->size(); ++id) {
       (*t)[id] = std::max(path * (*t)[id] - d[id], 0.0);
@@ -100,7 +100,7 @@ class Viewer {
   }
 
   // Judges the children of a place that the walk has come to, with the fates that are known.
-  // Returns the probability with which the path to the place stands once they fell.
+  // Returns the probability with which the path to the place is accepted once they are rejected.
   absl::StatusOr<double> Judge(int32_t place, double path) {
     Row p;
     Row q;
@@ -120,8 +120,8 @@ class Viewer {
       if (!t.empty() && !d.empty()) share = d[id] > 0 ? t[id] / d[id] : t[id] > 0 ? kLarge : 0;
       absl::Status status = JudgeChild(place, path, share, &view);
       if (!status.ok()) return status;
-      const bool falls = view.fate == NodeFate::kRejected && share.has_value();
-      if (falls) path = Fall(path, d, &t);
+      const bool is_rejected = view.fate == NodeFate::kRejected && share.has_value();
+      if (is_rejected) path = Reject(path, d, &t);
       if (task_.method == VerifyMethod::kTree) path = 1;
     }
     if (task_.method == VerifyMethod::kTargetOnly || task_.method == VerifyMethod::kThreshold) {
@@ -137,14 +137,14 @@ class Viewer {
       if (share) view->bound = std::min(*share, 1.0);
     }
     if (task_.method != VerifyMethod::kTraversal) return absl::OkStatus();
-    const double stands = share ? std::min(path * *share, 1.0) : 1;
-    if (stands <= 0) {
+    const double accepted = share ? std::min(path * *share, 1.0) : 1;
+    if (accepted <= 0) {
       view->bound = 0;
       return absl::OkStatus();
     }
-    const absl::StatusOr<double> left = Judge(after, stands);
+    const absl::StatusOr<double> left = Judge(after, accepted);
     if (!left.ok()) return left.status();
-    // A node on the path stands with what follows it, and its own coin was not asked for.
+    // A node on the path is accepted with what follows it, and its own coin was not asked for.
     if (view->fate == NodeFate::kAccepted && after != last_place_) return absl::OkStatus();
     view->coin = Coin(place, after, Purpose::kAccept);
     if (share) view->bound = *left;

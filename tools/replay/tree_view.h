@@ -26,8 +26,8 @@ struct NodeView {
   std::optional<double> p;
   std::optional<double> q;
   std::optional<double> d;  // the proposal: 1 for a one-hot token, q, or q over the rest
-  // `tree`: t / d. `traversal`: the probability with which the path to the node stands when its
-  // place is a leaf; empty: its place was none. `target_only`: the sum of p up to the node.
+  // `tree`: t / d. `traversal`: the probability with which the path to the node is accepted when
+  // its place is a leaf; empty: its place was none. `target_only`: the sum of p up to the node.
   std::optional<double> bound;
   std::optional<double> coin;  // that was compared with `bound`
 };

@@ -126,7 +126,7 @@ void Doctor::TakeNumbers(const TraceRound& round, const TraceTask& task) {
     const auto place = static_cast<size_t>(draft.place);
     if (place >= task.decisions.size() || task.decisions[place].overlap < 0) continue;
     if (task.method != VerifyMethod::kToken || !draft.is_drawn) continue;
-    overlaps_.Add(draft.stands, std::min(task.decisions[place].overlap, 1.0));
+    overlaps_.Add(draft.is_accepted, std::min(task.decisions[place].overlap, 1.0));
   }
 }
 
@@ -144,7 +144,7 @@ absl::Status Doctor::TakeTree(const TraceRound& round, const TraceTask& task,
     draft.node = view.node;
     draft.place = tree.DepthOf(tree.PlaceOf(view.node));
     draft.id = tree.TokenOf(view.node);
-    draft.stands = view.fate == NodeFate::kAccepted;
+    draft.is_accepted = view.fate == NodeFate::kAccepted;
     draft.is_reached = true;
     draft.p = view.p;
     if (view.bound && view.coin && task.method <= VerifyMethod::kTraversal) {
@@ -165,7 +165,7 @@ void Doctor::AddToGroups(const TraceRound& round, const TraceTask& task, const J
   const SequenceHandle sequence = AnswerOf(round, task)->sequence;
   const SequenceEntry* const entry = book_.Find(sequence);
   const std::string_view request = book_.RequestOf(sequence);
-  const auto add = [&draft](AcceptanceSum* sum) { sum->Add(draft.stands, draft.probability); };
+  const auto add = [&draft](AcceptanceSum* sum) { sum->Add(draft.is_accepted, draft.probability); };
   add(&all_);
   add(&places_[fmt::format("{:>3}", draft.place)]);
   add(&sequences_[request.empty() ? HandleText(sequence) : std::string(request)]);
@@ -180,8 +180,8 @@ void Doctor::AddToGroups(const TraceRound& round, const TraceTask& task, const J
   const uint64_t prompt = entry == nullptr ? 0 : entry->opening.num_prompt_ids;
   add(&contexts_[ContextLabel(prompt + task.first_position + place)]);
   add(times_.At(round.times.taken));
-  if (!DraftTree::IsTree(task)) lengths_.Add(draft.place, draft.stands);
-  if (!draft.stands) AddCause(task, draft);
+  if (!DraftTree::IsTree(task)) lengths_.Add(draft.place, draft.is_accepted);
+  if (!draft.is_accepted) AddCause(task, draft);
 }
 
 void Doctor::AddCause(const TraceTask& task, const JudgedDraft& draft) {

@@ -60,7 +60,7 @@ void PrintGroups(const NamedGroups& named, const Paint& paint) {
   for (const Group& group : named.groups) {
     const AcceptanceSum& sum = group.sum;
     const bool is_known = sum.num_known > 0;
-    table.Add({group.label, fmt::format("{}", sum.count), fmt::format("{:.0f}", sum.stood),
+    table.Add({group.label, fmt::format("{}", sum.count), fmt::format("{:.0f}", sum.accepted),
                fmt::format("{:.4f}", sum.rate()),
                is_known ? fmt::format("{:.4f}", sum.expected_rate()) : "-",
                is_known ? fmt::format("{:.4f}", sum.error()) : "-",
@@ -149,7 +149,7 @@ std::string Json(const Doctor& doctor, const std::vector<Finding>& findings,
       text += fmt::format(
           "{}\n  {{\"label\": {}, \"reached\": {}, \"accepted\": {}, \"expected\": {}, \"error\": "
           "{}}}",
-          i == 0 ? "" : ",", JsonString(named.groups[i].label), sum.count, sum.stood,
+          i == 0 ? "" : ",", JsonString(named.groups[i].label), sum.count, sum.accepted,
           sum.num_known > 0 ? JsonNumber(sum.expected_rate()) : "null", JsonNumber(sum.error()));
     }
     text += "]";
@@ -183,8 +183,9 @@ std::vector<Figure> FiguresOf(const Doctor& doctor) {
   };
   const auto add_acceptance = [&figures](std::string_view name, const AcceptanceSum& sum) {
     if (sum.num_known == 0) return;
-    figures.push_back({std::string(name), sum.stood_of_known / static_cast<double>(sum.num_known),
-                       sum.error(), sum.num_known, sum.expected_rate(), sum.z()});
+    figures.push_back({std::string(name),
+                       sum.accepted_of_known / static_cast<double>(sum.num_known), sum.error(),
+                       sum.num_known, sum.expected_rate(), sum.z()});
   };
   // The sum of differences from an expectation that changes from draft to draft.
   const auto add_z = [&figures](std::string_view name, const ZSum& sum) {

@@ -2,7 +2,7 @@
 
 const kKinds = ['accepted', 'replacement', 'bonus', 'plain', 'forced'];
 const kKindMeanings = [
-  'a draft token that stands',
+  'a draft token that was accepted',
   'drawn where a draft token was rejected',
   'drawn after all draft tokens were accepted',
   'drawn where there was no draft token',
@@ -11,7 +11,7 @@ const kKindMeanings = [
 const kFates = ['rejected', 'not judged', 'accepted, then dropped by the finish rules'];
 const kNodeFates = ['accepted', 'rejected', 'not judged', 'outside the vocabulary'];
 const kNodeKinds = ['one_hot', 'sampled', 'sampled_rest'];
-const kVerdicts = ['stands', 'falls', 'ends', 'bad target row', 'bad draft row'];
+const kVerdicts = ['accepted', 'rejected', 'end of the draft', 'bad target row', 'bad draft row'];
 const kDraftKinds = ['none', 'one_hot', 'sampled'];
 const kPurposes = ['SAMPLE', 'RESIDUAL'];
 

@@ -71,7 +71,7 @@ class TokenPanel {
              ` id ${id ?? '\u2013'} \u00b7 position ${count(position)}`));
   }
 
-  // The places of the step: draft tokens that stood or fell, then the final token.
+  // The places of the step: draft tokens that were accepted or rejected, then the final token.
   round(step, table, row) {
     const {model} = this;
     const list = make('ol', {class: 'places', 'aria-label': 'The places of this round'});
@@ -107,15 +107,15 @@ class TokenPanel {
     return [this.why(d), ...draft, this.draw(d, get), this.candidates(d, get), this.grammar(d)];
   }
 
-  // A token of a tree. A decision is that of a place, so of a node that fell it has the candidates
+  // A token of a tree. A decision is that of a place, so of a rejected node it has the candidates
   // alone. `node` is null for the final token.
   node(node, method, table, d) {
     const get = this.getOf(d);
-    const fell = table === 'rejected';
+    const rejected = table === 'rejected';
     const share = node === null ? [] : this.share(node, method);
     if (d === null) return share;
     const place = [this.candidates(d, get), this.grammar(d)];
-    return fell ? [...share, ...place] : [this.why(d), ...share, this.draw(d, get), ...place];
+    return rejected ? [...share, ...place] : [this.why(d), ...share, this.draw(d, get), ...place];
   }
 
   getOf(d) {

@@ -8,7 +8,7 @@ const kTreeWord = 168;  // where the longest word ends
 // What the coin of a node is compared with.
 const kShares = {
   tree: ['t / d', 'what the siblings before left of p, over the proposal'],
-  traversal: ['P', 'the probability with which the path stands once all below the node fell'],
+  traversal: ['P', 'the probability with which the path is accepted once all below the node is rejected'],
   target_only: ['\u03a3 p', 'p of the children up to this one'],
 };
 
