@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "tools/replay/doctor/doctor_members.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/replay_backend.h"
 #include "tools/replay/report/report_page.h"
@@ -50,7 +51,7 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
   if (data.num_steps() == 0) return NothingPasses(options);
   const std::string name = std::filesystem::path(options.paths[0]).filename().string();
   absl::Status status = out->Write(kPageBefore);
-  if (status.ok()) status = out->Write(data.Json(name, reader.warnings(), FindingsOf(doctor, {})));
+  if (status.ok()) status = out->Write(data.Json(name, reader.warnings(), DoctorMembers(doctor)));
   for (const std::string_view part : kPageAfter) {
     if (status.ok()) status = out->Write(part);
   }

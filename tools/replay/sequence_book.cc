@@ -76,6 +76,8 @@ void SequenceBook::Take(const TraceRound& round) {
     SequenceEntry& entry = entries_[IndexOf(answer->sequence)];
     const uint32_t drawn = NumDrawnOf(task);
     entry.num_drafted += drawn;
+    const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
+    entry.num_judged_accepted += std::min(accepted, drawn);
     if (task.outcome.num_accepted < static_cast<int32_t>(drawn)) entry.had_rejection = true;
   }
 }

@@ -22,8 +22,9 @@ struct SequenceEntry {
   uint64_t first_round = 0;  // 0: none yet
   uint64_t last_round = 0;
   uint64_t num_rounds = 0;
-  uint64_t num_drafted = 0;  // draft tokens before the end of each draft
-  uint64_t num_accepted = 0;
+  uint64_t num_drafted = 0;          // draft tokens before the end of each draft
+  uint64_t num_accepted = 0;         // of these, as answered: without those dropped at the end
+  uint64_t num_judged_accepted = 0;  // as the method judged
   uint64_t num_kept = 0;
   uint32_t total_kept = 0;
   FinishReason reason = FinishReason::kNone;

@@ -145,6 +145,7 @@ class Stats {
     return groups;
   }
 
+  // As the method judged: the finish rules may drop accepted tokens.
   double MeanAccepted() const {
     return num_with_draft_ == 0 ? 0 : double(num_accepted_) / double(num_with_draft_);
   }
@@ -161,15 +162,16 @@ class Stats {
     {
       TextTable table({{options_.by, Align::kLeft},
                        {"drafted"},
-                       {"accepted"},
+                       {"reached"},
+                       {"accepted (judged)"},
                        {"rate"},
                        {"95 % interval"},
                        {"rate if reached"}},
                       options_.paint);
       for (const Group& group : groups) {
         const Interval interval = Wilson(group.accepted, group.drafted);
-        table.Add({group.label, fmt::format("{}", group.drafted), fmt::format("{}", group.accepted),
-                   fmt::format("{:.4f}", group.share()),
+        table.Add({group.label, fmt::format("{}", group.drafted), fmt::format("{}", group.reached),
+                   fmt::format("{}", group.accepted), fmt::format("{:.4f}", group.share()),
                    fmt::format("{:.4f} .. {:.4f}", interval.low, interval.high),
                    fmt::format("{:.4f}", group.share_of_reached())});
       }

@@ -87,7 +87,7 @@ class Uses {
     const absl::Status taken = report.Take({round, 0, 0}, rows, 0);
     // Rows that the record names and the file does not have.
     if (!taken.ok()) REQUIRE(taken.message().find(rows->path()) != std::string::npos);
-    (void)report.Json("x", {});
+    (void)report.Json("x", {}, "");
     Anonymiser anonymiser;
     TraceInfo hidden = info;
     TraceRound copy = round;

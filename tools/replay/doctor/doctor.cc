@@ -7,6 +7,7 @@
 
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/names.h"
+#include "tools/replay/rejection_cause.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/tree_view.h"
 
@@ -181,33 +182,8 @@ void Doctor::AddToGroups(const TraceRound& round, const TraceTask& task, const J
   add(&contexts_[ContextLabel(prompt + task.first_position + place)]);
   add(times_.At(round.times.taken));
   if (!DraftTree::IsTree(task)) lengths_.Add(draft.place, draft.is_accepted);
-  if (!draft.is_accepted) AddCause(task, draft);
-}
-
-void Doctor::AddCause(const TraceTask& task, const JudgedDraft& draft) {
-  if (draft.zero_step != ZeroStep::kNone) {
-    ++causes_[fmt::format("p is 0: {}", NameOf(draft.zero_step))];
-  } else if (task.method == VerifyMethod::kGreedy) {
-    ++causes_["another id is the argmax"];
-  } else if (task.method == VerifyMethod::kExactMatch) {
-    ++causes_["the SAMPLE coin drew another id"];
-  } else if (draft.p && *draft.p == 0) {
-    ++causes_["p is 0 (an earlier program recorded no step)"];
-  } else {
-    ++causes_["the coin"];
-  }
-}
-
-void Doctor::AddNgram(const TraceTask& task, size_t sequence, size_t in_batch,
-                      const JudgedDraft& draft, double overlap) {
-  const std::span<const float> p = row_tests_->P(in_batch, draft.place);
-  if (p.empty() || overlap < 0 || info_->anonymised) return;
-  const std::vector<TokenId> prefix(task.tokens.begin(), task.tokens.begin() + draft.place);
-  const TokenId next = ngrams_.Next(sequence, prefix);
-  if (next != kNoToken) ++num_ngrams_;
-  const double accepted = next == kNoToken ? 0 : static_cast<double>(p[static_cast<size_t>(next)]);
-  ngram_.Add(accepted);
-  ngram_gain_.Add(accepted - overlap);
+  if (draft.is_accepted) return;
+  ++causes_[CauseOfRejection(task.method, draft.p, draft.zero_step).words];
 }
 
 std::vector<Group> Doctor::InOrder(const Groups& groups) {

@@ -77,7 +77,6 @@ class Doctor {
   absl::Status TakeTree(const TraceRound& round, const TraceTask& task,
                         const RoundRebuilder* rebuilder, size_t in_batch);
   void AddToGroups(const TraceRound& round, const TraceTask& task, const JudgedDraft& draft);
-  void AddCause(const TraceTask& task, const JudgedDraft& draft);
   void AddNgram(const TraceTask& task, size_t sequence, size_t in_batch, const JudgedDraft& draft,
                 double overlap);
   void Confirm(const TraceRound& round, const TraceTask& task);

@@ -72,9 +72,9 @@ class TreeView {
     const share = kShares[this.model.text('steps', 'method', step)] ?? null;
     const indent = Math.max(5, Math.min(16, 100 / Math.max(...lines.map((line) => line.depth))));
     const left = (line) => kTreeLeft + indent * line.depth;
-    const columns = [['token'], ['p', 'p of the token at its place'],
-                     ['q', 'q of the token in its draft row']];
-    if (share !== null) columns.push(share, ['u', 'the coin that is compared with it']);
+    const columns = [['token'], ['p', kMeanings.p],
+                     ['q', kMeanings.q]];
+    if (share !== null) columns.push(share, ['u', kMeanings.u]);
     const head = columns.map(([name, title], i) =>
         make('th', {title, class: i > 0 ? 'number' : null}, name));
     const body = lines.map((line) => {
