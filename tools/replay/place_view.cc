@@ -67,6 +67,7 @@ void TakeNode(const DraftTree& tree, PlaceView* view) {
   if (node == kRoot && !children.empty()) node = children.back();
   view->has_draft = node != kRoot;
   if (node == kRoot) return;
+  view->node = node;
   view->draft = tree.TokenOf(node);
   view->kind = tree.KindOf(node);
 }
@@ -270,6 +271,7 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   } else {
     view.depth = place;
     view.has_draft = index < view.num_drawn;
+    if (view.has_draft) view.node = place;
     if (index < task.tokens.size()) {
       view.draft = task.tokens[index];
       if (index < task.kinds.size()) view.kind = task.kinds[index];

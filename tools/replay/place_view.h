@@ -35,6 +35,7 @@ struct PlaceView {
   // A token that was verified. In a tree: the child that was accepted, or the one that was judged
   // last.
   bool has_draft = false;
+  int32_t node = kRoot;      // of that token, its place in the draft as the engine numbered it
   TokenId draft = kNoToken;  // as recorded, also after the end of the draft
   DraftKind kind = DraftKind::kOneHot;
   uint32_t num_drawn = 0;  // NumDrawn of the task
