@@ -107,7 +107,7 @@ int Main(int argc, char** argv) {
     return Fail(fmt::format("command = {} is unknown; specd-replay --help lists them", rest[1]));
   }
   const absl::StatusOr<CommandOptions> options =
-      ReadOptions(*command, std::vector<std::string>(rest.begin() + 2, rest.end()));
+      ReadOptions(*command, std::vector<std::string>(rest.begin() + 2, rest.end()), given);
   if (!options.ok()) return Fail(std::string(options.status().message()));
   const absl::StatusOr<int> exit_code = RunCommand(*command, *options);
   if (!exit_code.ok() && absl::IsCancelled(exit_code.status())) return kExitInterrupted;

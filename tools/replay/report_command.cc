@@ -46,7 +46,7 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
     if (absl::Status status = doctor.Take(item, rows); !status.ok()) return status;
     if (absl::Status status = data.Take(item, rows, reader.start_ns()); !status.ok()) return status;
   }
-  PrintWarnings(reader);
+  PrintWarnings(reader.warnings());
   if (reader.info() == nullptr) return absl::InvalidArgumentError("the trace has no whole record");
   if (data.num_steps() == 0) return NothingPasses(options);
   const std::string name = std::filesystem::path(options.paths[0]).filename().string();

@@ -53,7 +53,7 @@ class Rerun {
       }
       if (absl::Status status = Take(*round); !status.ok()) return status;
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     if (groups_.empty() && left_out_.empty()) return NothingPasses(options_);
     Print();
     if (!groups_.empty()) return kExitOk;

@@ -69,11 +69,11 @@ class Show {
       last = round->number;
       if (round->number != number) continue;
       const absl::Status status = Print(*round);
-      PrintWarnings(reader_);
+      PrintWarnings(reader_.warnings());
       if (!status.ok()) return status;
       return kExitOk;
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     return absl::NotFoundError(
         fmt::format("round {} is not in the trace, whose last round is {}", number, last));
   }

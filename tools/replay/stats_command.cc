@@ -60,7 +60,7 @@ class Stats {
       if (round == nullptr || !options_.filter.TakesRound(round->number)) continue;
       for (const TraceTask& task : round->tasks) Take(*round, task);
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     if (num_rounds_ == 0) return NothingPasses(options_);
     absl::Status status = Print();
     if (!status.ok()) return status;

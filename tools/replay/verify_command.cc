@@ -238,7 +238,7 @@ absl::StatusOr<int> RunVerify(const CommandOptions& options) {
   ReplayBackend backend(*std::move(made), options.threads);
   TraceReader reader(options.paths);
   const absl::StatusOr<VerifyReport> report = VerifyTrace(&reader, &backend, options);
-  PrintWarnings(reader);
+  PrintWarnings(reader.warnings());
   if (!report.ok()) return report.status();
   const uint64_t num_taken = report->num_equal_by_rows + report->num_equal_by_scalars +
                              report->num_different + report->num_not_checkable;

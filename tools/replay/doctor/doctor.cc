@@ -186,6 +186,18 @@ void Doctor::AddToGroups(const TraceRound& round, const TraceTask& task, const J
   ++causes_[CauseOfRejection(task.method, draft.p, draft.zero_step).words];
 }
 
+void Doctor::AddNgram(const TraceTask& task, size_t sequence, size_t in_batch,
+                      const JudgedDraft& draft, double overlap) {
+  const std::span<const float> p = row_tests_->P(in_batch, draft.place);
+  if (p.empty() || overlap < 0 || info_->anonymised) return;
+  const std::vector<TokenId> prefix(task.tokens.begin(), task.tokens.begin() + draft.place);
+  const TokenId next = ngrams_.Next(sequence, prefix);
+  if (next != kNoToken) ++num_ngrams_;
+  const double accepted = next == kNoToken ? 0 : static_cast<double>(p[static_cast<size_t>(next)]);
+  ngram_.Add(accepted);
+  ngram_gain_.Add(accepted - overlap);
+}
+
 std::vector<Group> Doctor::InOrder(const Groups& groups) {
   std::vector<Group> list;
   for (const auto& [label, sum] : groups) list.push_back({label, sum});

@@ -1,0 +1,67 @@
+#include "tools/replay/doctor/examination.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace specd::replay {
+namespace {
+
+// The rows of the file that the item is of, as far as they are wanted.
+absl::StatusOr<const RowFileReader*> RowsFor(const TraceItem& item, RowsUse use,
+                                             TraceReader* reader) {
+  const auto* const round = std::get_if<TraceRound>(&item.record);
+  if (round == nullptr || use == RowsUse::kNone) return nullptr;
+  const absl::StatusOr<const RowFileReader*> rows = reader->RowsOf(*round);
+  if (rows.ok()) return rows;
+  return absl::Status(rows.status().code(),
+                      fmt::format("{}; give --no-rows to examine the recorded numbers alone",
+                                  std::string(rows.status().message())));
+}
+
+// An error once a draft had no rows.
+absl::Status CheckRows(const Doctor& doctor, const TraceItem& item, const TraceReader& reader) {
+  if (doctor.without_rows().empty()) return absl::OkStatus();
+  const std::string& path = reader.paths()[item.file];
+  const TraceInfo* const info = reader.info();
+  const bool has_file = info != nullptr && !info->row_file.empty();
+  return absl::NotFoundError(fmt::format(
+      "{}: drafts have no rows ({}), and --rows asks for them; record with level=rows, or leave "
+      "--rows out",
+      has_file ? RowPathOf(path, *info) : path, TextOf(*doctor.without_rows().begin())));
+}
+
+}  // namespace
+
+absl::StatusOr<Examination> Examine(const ExaminationOptions& options) {
+  absl::StatusOr<TokenText> text = TokenText::Load(options.tokenizer);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<std::unique_ptr<Backend>> made = MakeNamedBackend(options.backend);
+  if (!made.ok()) return made.status();
+  Examination examination;
+  examination.backend = std::make_unique<ReplayBackend>(*std::move(made), options.threads);
+  examination.doctor =
+      std::make_unique<Doctor>(examination.backend.get(), *std::move(text), options.filter);
+  TraceReader reader(options.paths);
+  TraceItem item;
+  for (;;) {
+    const absl::StatusOr<bool> more = reader.Next(&item);
+    if (!more.ok()) return more.status();
+    if (!*more) break;
+    const absl::StatusOr<const RowFileReader*> rows = RowsFor(item, options.rows, &reader);
+    if (!rows.ok()) return rows.status();
+    if (absl::Status s = examination.doctor->Take(item, *rows); !s.ok()) return s;
+    if (options.rows != RowsUse::kAll) continue;
+    if (absl::Status s = CheckRows(*examination.doctor, item, reader); !s.ok()) return s;
+  }
+  examination.warnings = reader.warnings();
+  if (examination.doctor->all().count == 0) {
+    return absl::OutOfRangeError("no draft was judged in these rounds, so there is nothing to say");
+  }
+  const Costs& costs = options.costs;
+  examination.findings = FindingsOf(*examination.doctor, costs);
+  examination.lengths = examination.doctor->lengths().Gains(costs.draft_ms, costs.target_ms);
+  return examination;
+}
+
+}  // namespace specd::replay
