@@ -33,9 +33,11 @@ std::string Usage() {
       "  specd-replay info trace.mcap\n"
       "  specd-replay show trace.mcap 17 --tokenizer=tokenizer.json\n"
       "  specd-replay verify trace.mcap\n\n"
-      "Exit status: 0; 1 if verify or diff found a difference; 2 for bad flags, an unreadable "
-      "file,\n"
-      "filters that nothing passes, or nothing that could be checked; 130 after Ctrl-C.";
+      "Exit status: 0; 1 if verify or diff found a difference, or doctor a fault; 2 for bad "
+      "flags,\n"
+      "an unreadable file, filters that nothing passes, or nothing that could be checked; 130 "
+      "after\n"
+      "Ctrl-C.";
   return text;
 }
 

@@ -9,9 +9,9 @@ const kMeanings = {
   q: 'the drafter\u2019s probability of x as the engine declared it; 1 for a token that was chosen ' +
       'without chance (one_hot)',
   u: 'the accept coin: uniform in [0, 1), computed from the seed and the position',
-  ratio: 'token accepts x if u is below p / q, and always if p is q or more',
-  h: 'block accepts the draft up to x if u is below h; h depends on all tokens up to x',
-  prefix: 'block: the share of the draft before x that p supports, at most 1',
+  ratio: 'the method token accepts x if u is below p / q, so always if p is q or more',
+  h: 'the method block accepts the draft up to x if u is below h, which depends on all tokens up to x',
+  prefix: 'of the method block: the product of p / q of the tokens before x, cut at 1 after each',
   residual: '(p \u2212 q) where it is above 0: the token after a rejection is drawn from it',
   coin: 'the draw\u2019s coin: uniform in [0, 1); the token whose interval has it is drawn',
   reached: 'every draft token before it was accepted',
