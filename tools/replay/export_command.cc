@@ -176,7 +176,7 @@ class NpzExporter {
     places_.Add("round", round.number);
     places_.Add("sequence", answer.sequence);
     places_.Add("place", view.place);
-    places_.Add("position", view.task->first_position + static_cast<uint32_t>(view.place));
+    places_.Add("position", view.task->first_position + static_cast<uint32_t>(view.depth));
     places_.Add("method", static_cast<uint32_t>(view.task->method));
     places_.Add("draft", view.draft);
     places_.Add("draft_kind", static_cast<uint8_t>(view.kind));

@@ -218,8 +218,10 @@ absl::Status ReadSettings(CommandOptions* options) {
   return absl::OkStatus();
 }
 
-// A flag that is off may be given as --noNAME.
+// A flag that is off may be given as --noNAME. One of a file of flags shows by its value.
 bool IsGiven(std::string_view name, std::span<const std::string> given) {
+  const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag({name.data(), name.size()});
+  if (flag->CurrentValue() != flag->DefaultValue()) return true;
   return std::any_of(given.begin(), given.end(), [name](std::string_view argument) {
     if (!argument.starts_with('-')) return false;
     argument.remove_prefix(std::min(argument.find_first_not_of('-'), argument.size()));

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -120,4 +121,10 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace specd::replay
 
-int main(int argc, char** argv) { return specd::replay::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return specd::replay::Main(argc, argv);
+  } catch (const std::system_error& error) {  // of fmt::print, if stdout takes no more
+    return specd::replay::Fail(error.what());
+  }
+}

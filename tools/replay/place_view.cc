@@ -316,6 +316,16 @@ std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
   return views;
 }
 
+std::vector<PlaceDecision> DecisionsOf(const TraceTask& task,
+                                       std::span<const PlaceDecision> replayed) {
+  if (task.decisions.empty()) return {replayed.begin(), replayed.end()};
+  std::vector<PlaceDecision> decisions = task.decisions;
+  for (size_t i = 0; i < decisions.size() && i < replayed.size(); ++i) {
+    if (decisions[i].zero_step == ZeroStep::kNone) decisions[i].zero_step = replayed[i].zero_step;
+  }
+  return decisions;
+}
+
 std::string_view DrawnFrom(const PlaceView& view) {
   if (view.decision.residual_mass < 0) return "p";
   const VerifyMethod method = view.task->method;

@@ -63,6 +63,10 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
 std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
                                 std::span<const PlaceDecision> decisions);
 
+// The recorded decisions, with the steps of a replay where an earlier program recorded none.
+std::vector<PlaceDecision> DecisionsOf(const TraceTask& task,
+                                       std::span<const PlaceDecision> replayed);
+
 // The number of places: one more than the draft tokens.
 inline int32_t NumPlaces(const TraceTask& task) {
   return static_cast<int32_t>(task.tokens.size()) + 1;

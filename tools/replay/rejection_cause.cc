@@ -41,6 +41,8 @@ RejectionCause CauseOfRejection(VerifyMethod method, std::optional<double> p, Ze
   if (method == VerifyMethod::kTypical || method == VerifyMethod::kRelaxed) {
     return {CauseKind::kOtherToken, "the place has another token, and the lossy rule refused it"};
   }
+  const bool reads_p = method != VerifyMethod::kSynthetic;
+  if (!p && reads_p) return {CauseKind::kRule, "not known: the trace has no p of it"};
   if (p && *p == 0) return {CauseKind::kRule, "p is 0 (the trace has no step)"};
   return {CauseKind::kCoin, "the coin"};
 }

@@ -18,7 +18,7 @@ enum class CauseKind : uint8_t {
   kOtherToken,  // the place has another token: the argmax, or the one that was drawn
   kMask,        // p is 0: a grammar or a list does not allow the token
   kFilter,      // p is 0: min_p, top_k or top_p
-  kRule,        // p is 0: another rule, the row itself, or a step that was not recorded
+  kRule,        // p is 0: another rule, the row itself, a step that was not recorded, or not known
 };
 
 struct RejectionCause {

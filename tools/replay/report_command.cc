@@ -43,8 +43,9 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
       }
       rows = *opened;
     }
-    if (absl::Status status = doctor.Take(item, rows); !status.ok()) return status;
     if (absl::Status status = data.Take(item, rows, reader.start_ns()); !status.ok()) return status;
+    if (data.is_full()) continue;  // the head is about the rounds that the page has
+    if (absl::Status status = doctor.Take(item, rows); !status.ok()) return status;
   }
   PrintWarnings(reader.warnings());
   if (reader.info() == nullptr) return absl::InvalidArgumentError("the trace has no whole record");

@@ -35,25 +35,24 @@ int KindOf(const TraceTask& task, const PlaceView& view) {
 constexpr int kFateRejected = 0;
 constexpr int kFateNotJudged = 1;
 constexpr int kFateDropped = 2;
+constexpr int kFateBadRow = 3;
+constexpr int kFateWithBlock = 4;
 
+// Of a token of a chain that was not kept.
 int FateOf(const TraceTask& task, const PlaceView& view) {
   if (view.depth < task.outcome.num_accepted) return kFateDropped;
-  return view.verdict == ShownVerdict::kNotJudged ? kFateNotJudged : kFateRejected;
+  if (uint32_t(view.place) < NumReached(task, view.num_drawn)) return kFateRejected;
+  const bool is_bad =
+      view.verdict == ShownVerdict::kBadTarget || view.verdict == ShownVerdict::kBadDraft;
+  if (is_bad) return kFateBadRow;
+  const bool is_later = view.depth > task.outcome.num_accepted;
+  return is_later && view.verdict == ShownVerdict::kRejected ? kFateWithBlock : kFateNotJudged;
 }
 
 // Of a node that was not kept.
 int FateOf(NodeFate fate) {
   if (fate == NodeFate::kAccepted) return kFateDropped;
   return fate == NodeFate::kNotJudged ? kFateNotJudged : kFateRejected;
-}
-
-// A place of a tree records the step of its last judged child alone.
-RejectionCause CauseOfNode(const TraceTask& task, int32_t place, TokenId token,
-                           std::optional<double> p) {
-  const auto index = static_cast<size_t>(place);
-  const bool has_step = index < task.decisions.size() && task.decisions[index].draft == token;
-  return CauseOfRejection(task.method, p,
-                          has_step ? task.decisions[index].zero_step : ZeroStep::kNone);
 }
 
 // Draft tokens that the method accepted. The finish rules may drop some of them.
@@ -134,13 +133,18 @@ void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
                          const TraceTask* task) {
   const TraceTimes& times = round.times;
   const bool is_timed = times.taken != 0 && times.answered >= times.taken;
+  // A round that was called off has judged no draft.
+  const uint32_t drafted =
+      task != nullptr && HasOutcome(round, *task) ? book_.NumDrawnOf(*task) : 0;
+  const bool is_chain = task != nullptr && !DraftTree::IsTree(*task);
   const uint32_t base = task != nullptr ? task->round_base : answer.total_kept - answer.num_kept;
   steps_.Add(
       {Number(book_.IndexOf(answer.sequence)), Number(round.number),
        JsonNumber(double(times.taken - start_ns_) / 1e6),
        is_timed ? JsonNumber(double(times.answered - times.taken) / 1e3) : "null", Number(base),
        task == nullptr ? "null" : Text(MethodText(task->method)),
-       Number(task == nullptr ? 0 : book_.NumDrawnOf(*task)), Number(answer.num_accepted),
+       Number(drafted), is_chain ? Number(NumReached(*task, drafted)) : "null",
+       Number(answer.num_accepted),
        Number(task == nullptr ? 0 : JudgedAccepted(round, *task)), Number(answer.num_kept),
        Text(NameOf(answer.status)),
        answer.finish_reason == FinishReason::kNone ? "null" : Text(NameOf(answer.finish_reason))});
@@ -149,9 +153,10 @@ void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
 absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& answer,
                                    const TraceTask& task, const RoundRebuilder& rebuilder,
                                    std::optional<size_t> in_batch) {
-  const bool use_replay = in_batch && task.decisions.empty();
+  if (!HasOutcome(round, task)) return absl::OkStatus();
   const std::vector<PlaceView> views = ViewWalk(
-      *info_, task, use_replay ? rebuilder.decisions(*in_batch) : std::span(task.decisions));
+      *info_, task,
+      DecisionsOf(task, in_batch ? rebuilder.decisions(*in_batch) : std::span<PlaceDecision>()));
   std::vector<std::string> decisions;
   for (const PlaceView& view : views) {
     if (view.verdict == ShownVerdict::kNotJudged) {
@@ -219,7 +224,7 @@ absl::Status ReportData::AddTree(const TraceTask& task, size_t num_kept,
       rejected[static_cast<size_t>(view->node)] = Number(rejected_.count());
       AddRejectedToken(depth, tree.TokenOf(view->node), FateOf(view->fate),
                        is_on_path ? decisions[static_cast<size_t>(depth)] : "null",
-                       CauseOfNode(task, place, tree.TokenOf(view->node), view->p));
+                       CauseOfRejection(task.method, view->p, view->zero_step));
     }
   }
   for (const NodeView& view : *nodes) {

@@ -44,6 +44,8 @@ class ReportData {
   std::string Json(const std::string& file_name, std::vector<std::string> warnings,
                    std::string_view doctor) const;
   // The answers that the filter takes.
+  // Later rounds are left out, because the page has as many tokens as it takes.
+  bool is_full() const { return full_at_.has_value(); }
   uint64_t num_steps() const { return steps_.count(); }
 
  private:
@@ -85,7 +87,7 @@ class ReportData {
   SequenceBook book_;
   mutable StringTable strings_;
   JsonTable steps_{{"sequence", "round", "time_ms", "verify_us", "base", "method", "drafted",
-                    "accepted", "judged_accepted", "kept", "status", "finish"}};
+                    "reached", "accepted", "judged_accepted", "kept", "status", "finish"}};
   JsonTable tokens_{{"step", "id", "text", "kind", "decision"}};
   JsonTable rejected_{{"step", "place", "id", "text", "fate", "decision", "cause", "cause_kind"}};
   JsonTable decisions_{

@@ -86,6 +86,10 @@ bool NamesNoSequence(const TraceAnswer& answer);
 // was accepted or rejected.
 bool HasOutcome(const TraceRound& round, const TraceTask& task);
 
+// The draft tokens of a chain that were judged one after the other: the accepted ones and the one
+// after them. One whose row was bad was not judged.
+uint32_t NumReached(const TraceTask& task, uint32_t num_drawn);
+
 // The answer of a task; null if the record is not consistent.
 const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task);
 

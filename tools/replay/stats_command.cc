@@ -81,10 +81,11 @@ class Stats {
     ++num_with_draft_;
     num_accepted_ += std::min(accepted, drawn);
     if (DraftTree::IsTree(task)) return TakeTree(round, task, *answer);
+    const uint32_t reached = NumReached(task, drawn);
     for (uint32_t i = 0; i < drawn; ++i) {
       Group* const group = GroupOf(round, task, *answer, i, task.tokens[i]);
       ++group->drafted;
-      if (i <= accepted) ++group->reached;
+      if (i < reached) ++group->reached;
       if (i < accepted) ++group->accepted;
     }
   }

@@ -40,6 +40,7 @@ class Viewer {
         if (!status.ok()) return status;
       }
     }
+    TakeSteps();
     std::vector<NodeView> order;
     Draw(0, "", &order);
     return order;
@@ -165,6 +166,38 @@ class Viewer {
       view.bound =
           task_.method == VerifyMethod::kThreshold ? sum / std::max(task_.lossy.acc, 1e-9) : sum;
     }
+  }
+
+  // A record has room for the step of one child of a place: the one that was judged last.
+  void TakeSteps() {
+    for (int32_t place = 0; place <= tree_.num_nodes(); ++place) {
+      const auto index = static_cast<size_t>(place);
+      PlaceDecision record = index < task_.decisions.size() ? task_.decisions[index] : PlaceDecision();
+      TokenId token = kNoToken;
+      if (rebuilder_ != nullptr) {
+        const PlaceDecision& replayed = rebuilder_->decisions(in_batch_)[index];
+        token = replayed.draft;
+        if (record.zero_step == ZeroStep::kNone) record.zero_step = replayed.zero_step;
+      }
+      if (record.zero_step == ZeroStep::kNone) continue;
+      if (token == kNoToken) token = JudgedLast(place, record.accept_coin);
+      for (NodeView& view : nodes_) {
+        const bool is_here = tree_.PlaceOf(view.node) == place && tree_.TokenOf(view.node) == token;
+        if (is_here && view.fate == NodeFate::kRejected) view.zero_step = record.zero_step;
+      }
+    }
+  }
+
+  // The rejected child of a place that was judged last. `tree` has judged no child after the one
+  // that left nothing, and its coin tells which that was.
+  TokenId JudgedLast(int32_t place, uint64_t coin) const {
+    TokenId last = kNoToken;
+    for (const int32_t child : tree_.ChildrenOf(place)) {
+      const NodeView& view = nodes_[static_cast<size_t>(child)];
+      const bool is_other = task_.method == VerifyMethod::kTree && view.coin != CoinToDouble(coin);
+      if (view.fate == NodeFate::kRejected && !is_other) last = tree_.TokenOf(child);
+    }
+    return last;
   }
 
   void Draw(int32_t place, const std::string& before, std::vector<NodeView>* order) {

@@ -3,7 +3,7 @@
 //
 // The numbers are computed from the rows in double precision by the definition of CONTRACT §5, one
 // dense row for each place, and share no code with the bodies of kernels/. Without rows a node has
-// its fate and its coin. Use it for a few rounds.
+// its fate and its coin, and the child of a place that was judged last the recorded step. Use it for a few rounds.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct NodeView {
   // `tree`: t / d. `traversal`: the probability with which the path to the node is accepted when
   // its place is a leaf; empty: its place was none. `target_only`: the sum of p up to the node.
   std::optional<double> bound;
+  ZeroStep zero_step = ZeroStep::kNone;  // that made p 0, as far as it was recorded
   std::optional<double> coin;  // that was compared with `bound`
 };
 

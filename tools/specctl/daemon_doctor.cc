@@ -9,6 +9,7 @@
 
 #include "tools/replay/doctor/examination_text.h"
 #include "tools/replay/json_text.h"
+#include "tools/replay/recordings.h"
 
 namespace specd::ctl {
 namespace {
@@ -21,7 +22,7 @@ class Diagnosis {
   explicit Diagnosis(bool is_json) : is_json_(is_json), paint_(IsColourful(STDOUT_FILENO)) {}
 
   void Take(const SessionTraceReply& trace) {
-    const absl::StatusOr<Examination> examination = replay::Examine({.paths = {trace.path}});
+    const absl::StatusOr<Examination> examination = ExaminationOf(trace.path);
     const std::string comma = json_.empty() ? "" : ",";
     // An engine that has not drafted yet is no error.
     const bool has_failed = !examination.ok() && !absl::IsOutOfRange(examination.status());
@@ -57,6 +58,13 @@ class Diagnosis {
   }
 
  private:
+  // The daemon goes on to write the file of a recording.
+  static absl::StatusOr<Examination> ExaminationOf(const std::string& path) {
+    absl::StatusOr<std::vector<std::string>> files = replay::FilesOfRecording(path);
+    if (!files.ok()) return files.status();
+    return replay::Examine({.paths = *std::move(files), .is_growing = true});
+  }
+
   const bool is_json_;
   const Paint paint_;
   std::string json_;

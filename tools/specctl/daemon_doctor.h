@@ -1,8 +1,8 @@
 // DiagnoseDaemon is the command "doctor": the daemon writes the trace of each session, and the
 // doctor of specd-replay examines what was written.
 //
-// A session's trace is what its recorder holds: the rounds of a flight recorder, or the present
-// file of a recording. The files have to be readable by this user on this machine. It prints the
+// A session's trace is what its recorder holds: the rounds of a flight recorder, or all
+// files of a recording. The files have to be readable by this user on this machine. It prints the
 // findings and returns the exit status.
 #pragma once
 

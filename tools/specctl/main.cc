@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -171,6 +172,16 @@ constexpr DaemonCommand kDaemonCommands[] = {{"sessions", &Sessions},  {"list", 
 constexpr char kAllCommands[] =
     "sessions, list, show, abort, abort-all, drain, trace, doctor, stats, top, metrics or describe";
 
+// fmt::print throws if stdout takes no more.
+template <class Run>
+int OrFailed(int status, const Run& run) {
+  try {
+    return run();
+  } catch (const std::system_error& error) {
+    return Fail(status, fmt::format("the output could not be written: {}", error.what()));
+  }
+}
+
 int RunDaemonCommand(const DaemonCommand& command, const std::vector<char*>& words) {
   OperateOptions options{.socket = {},
                          .json = absl::GetFlag(FLAGS_json),
@@ -189,7 +200,8 @@ int RunDaemonCommand(const DaemonCommand& command, const std::vector<char*>& wor
                                                  "list prints both",
                                                  command.name));
   }
-  return command.run(options);
+  return OrFailed(command.run == &DiagnoseDaemon ? kExitDoctorError : kExitNoDaemon,
+                  [&] { return command.run(options); });
 }
 
 int Main(int argc, char** argv) {
@@ -215,7 +227,8 @@ int Main(int argc, char** argv) {
                 fmt::format("interval = {} is outside 0.1 .. 3600 seconds", interval));
   }
   for (const CounterCommand& command : kCounterCommands) {
-    if (command.name == words[1]) return command.run(absl::GetFlag(FLAGS_counters));
+    if (command.name != words[1]) continue;
+    return OrFailed(kExitNoDaemon, [&] { return command.run(absl::GetFlag(FLAGS_counters)); });
   }
   return Fail(kExitBadCommandLine,
               fmt::format("command {} is unknown; use {}", words[1], kAllCommands));

@@ -7,6 +7,7 @@
 
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/names.h"
+#include "tools/replay/place_view.h"
 #include "tools/replay/rejection_cause.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/tree_view.h"
@@ -21,17 +22,6 @@ std::string ContextLabel(uint64_t length) {
   const auto bits = static_cast<uint32_t>(std::bit_width(length));
   const uint64_t low = bits == 0 ? 0 : uint64_t{1} << (bits - 1);
   return fmt::format("{:>6} .. {}", low, std::max<uint64_t>(2 * low, 1) - 1);
-}
-
-// The recorded decisions, with the steps of a replay where an earlier program recorded none.
-std::vector<PlaceDecision> DecisionsOf(const TraceTask& task,
-                                       std::span<const PlaceDecision> replayed) {
-  if (task.decisions.empty()) return {replayed.begin(), replayed.end()};
-  std::vector<PlaceDecision> decisions = task.decisions;
-  for (size_t i = 0; i < decisions.size() && i < replayed.size(); ++i) {
-    if (decisions[i].zero_step == ZeroStep::kNone) decisions[i].zero_step = replayed[i].zero_step;
-  }
-  return decisions;
 }
 
 }  // namespace
@@ -62,6 +52,7 @@ absl::Status Doctor::Take(const TraceRound& round, const RowFileReader* rows) {
       round.level == TraceLevel::kRows && rows != nullptr && filter_.TakesRound(round.number);
   if (has_rows) {
     rebuilder.Rebuild(round, rows);
+    if (!rebuilder.damage().ok()) return rebuilder.damage();
     if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
     if (absl::Status status = row_tests_->Begin(rebuilder); !status.ok()) return status;
   }
@@ -148,6 +139,7 @@ absl::Status Doctor::TakeTree(const TraceRound& round, const TraceTask& task,
     draft.is_accepted = view.fate == NodeFate::kAccepted;
     draft.is_reached = true;
     draft.p = view.p;
+    draft.zero_step = view.zero_step;
     if (view.bound && view.coin && task.method <= VerifyMethod::kTraversal) {
       draft.share = std::min(*view.bound, 1.0);
       draft.coin = view.coin;

@@ -20,6 +20,9 @@ absl::StatusOr<int> RunDoctor(const CommandOptions& options) {
     return absl::InvalidArgumentError(
         fmt::format("format = {} is neither table nor json", options.format));
   }
+  if (options.format != "json" && !options.output.empty()) {
+    return absl::InvalidArgumentError("o is for --format=json; a table goes to stdout");
+  }
   const absl::StatusOr<Examination> examination =
       Examine({.paths = options.paths,
                .filter = options.filter,

@@ -6,17 +6,16 @@
 #include "tools/replay/json_text.h"
 
 namespace specd::replay {
-namespace {
 
-// The expectation is that of the draft tokens for which it is known.
-std::string Members(const AcceptanceSum& sum) {
+std::string AcceptanceMembers(const AcceptanceSum& sum) {
   const bool is_known = sum.num_known > 0;
-  return fmt::format("\"reached\": {}, \"accepted\": {:.0f}, \"expected\": {}, \"error\": {}",
-                     sum.count, sum.accepted, is_known ? JsonNumber(sum.expected_rate()) : "null",
-                     is_known ? JsonNumber(sum.error()) : "null");
+  return fmt::format(
+      "\"reached\": {}, \"accepted\": {:.0f}, \"known\": {}, \"accepted_of_known\": {:.0f}, "
+      "\"expected\": {}, \"error\": {}",
+      sum.count, sum.accepted, sum.num_known, sum.accepted_of_known,
+      is_known ? JsonNumber(sum.expected_rate()) : "null",
+      is_known ? JsonNumber(sum.error()) : "null");
 }
-
-}  // namespace
 
 std::string DoctorMembers(const Doctor& doctor) {
   std::string findings;
@@ -27,10 +26,10 @@ std::string DoctorMembers(const Doctor& doctor) {
   std::string places;
   for (const Group& group : doctor.Places()) {
     places += fmt::format("{}{{\"place\": {}, {}}}", places.empty() ? "" : ", ", group.label,
-                          Members(group.sum));
+                          AcceptanceMembers(group.sum));
   }
   return fmt::format(", \"findings\": [{}], \"acceptance\": {{{}}}, \"places\": [{}]", findings,
-                     Members(doctor.all()), places);
+                     AcceptanceMembers(doctor.all()), places);
 }
 
 }  // namespace specd::replay

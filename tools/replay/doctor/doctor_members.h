@@ -11,6 +11,9 @@
 namespace specd::replay {
 
 // Returns members of the object `trace`, each after a comma.
+// The members of an object: what was reached and accepted, and the expectation of the draft tokens
+// whose probability is known, beside what was accepted of these.
+std::string AcceptanceMembers(const AcceptanceSum& sum);
 std::string DoctorMembers(const Doctor& doctor);
 
 }  // namespace specd::replay

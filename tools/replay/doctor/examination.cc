@@ -8,15 +8,20 @@ namespace specd::replay {
 namespace {
 
 // The rows of the file that the item is of, as far as they are wanted.
-absl::StatusOr<const RowFileReader*> RowsFor(const TraceItem& item, RowsUse use,
+absl::StatusOr<const RowFileReader*> RowsFor(const TraceItem& item,
+                                             const ExaminationOptions& options,
                                              TraceReader* reader) {
   const auto* const round = std::get_if<TraceRound>(&item.record);
-  if (round == nullptr || use == RowsUse::kNone) return nullptr;
-  const absl::StatusOr<const RowFileReader*> rows = reader->RowsOf(*round);
-  if (rows.ok()) return rows;
-  return absl::Status(rows.status().code(),
+  if (round == nullptr || options.rows == RowsUse::kNone) return nullptr;
+  if (!options.filter.TakesRound(round->number)) return nullptr;
+  return reader->RowsOf(*round);
+}
+
+// An error of rows, with what to do.
+absl::Status WithRemedy(const absl::Status& status) {
+  return absl::Status(status.code(),
                       fmt::format("{}; give --no-rows to examine the recorded numbers alone",
-                                  std::string(rows.status().message())));
+                                  std::string(status.message())));
 }
 
 // An error once a draft had no rows.
@@ -42,15 +47,16 @@ absl::StatusOr<Examination> Examine(const ExaminationOptions& options) {
   examination.backend = std::make_unique<ReplayBackend>(*std::move(made), options.threads);
   examination.doctor =
       std::make_unique<Doctor>(examination.backend.get(), *std::move(text), options.filter);
-  TraceReader reader(options.paths);
+  TraceReader reader(options.paths, options.is_growing);
   TraceItem item;
   for (;;) {
     const absl::StatusOr<bool> more = reader.Next(&item);
     if (!more.ok()) return more.status();
     if (!*more) break;
-    const absl::StatusOr<const RowFileReader*> rows = RowsFor(item, options.rows, &reader);
-    if (!rows.ok()) return rows.status();
-    if (absl::Status s = examination.doctor->Take(item, *rows); !s.ok()) return s;
+    const absl::StatusOr<const RowFileReader*> rows = RowsFor(item, options, &reader);
+    if (!rows.ok()) return WithRemedy(rows.status());
+    const absl::Status taken = examination.doctor->Take(item, *rows);
+    if (!taken.ok()) return absl::IsDataLoss(taken) ? WithRemedy(taken) : taken;
     if (options.rows != RowsUse::kAll) continue;
     if (absl::Status s = CheckRows(*examination.doctor, item, reader); !s.ok()) return s;
   }

@@ -26,6 +26,7 @@ enum class RowsUse {
 
 struct ExaminationOptions {
   std::vector<std::string> paths;  // the files of one recording
+  bool is_growing = false;         // a recorder still writes the last file
   TraceFilter filter = {};
   std::string tokenizer = {};  // its file; empty: no classes of tokens
   std::string backend = "cpu";

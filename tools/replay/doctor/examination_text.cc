@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/replay/doctor/doctor_members.h"
 #include "tools/replay/doctor/figures.h"
 #include "tools/replay/json_text.h"
 #include "tools/terminal/text_table.h"
@@ -53,6 +54,8 @@ void PrintGroups(const NamedGroups& named, const Paint& paint) {
                    {"reached"},
                    {"accepted"},
                    {"rate"},
+                   {"known"},
+                   {"rate of known"},
                    {"expected"},
                    {"standard error"},
                    {"sigma"}},
@@ -61,7 +64,8 @@ void PrintGroups(const NamedGroups& named, const Paint& paint) {
     const AcceptanceSum& sum = group.sum;
     const bool is_known = sum.num_known > 0;
     table.Add({group.label, fmt::format("{}", sum.count), fmt::format("{:.0f}", sum.accepted),
-               fmt::format("{:.4f}", sum.rate()),
+               fmt::format("{:.4f}", sum.rate()), fmt::format("{}", sum.num_known),
+               is_known ? fmt::format("{:.4f}", sum.rate_of_known()) : "-",
                is_known ? fmt::format("{:.4f}", sum.expected_rate()) : "-",
                is_known ? fmt::format("{:.4f}", sum.error()) : "-",
                is_known ? fmt::format("{:+.1f}", sum.z()) : "-"});
@@ -159,12 +163,9 @@ std::string JsonOf(const Examination& examination) {
   for (const NamedGroups& named : GroupsOf(doctor)) {
     text += fmt::format(",\n {}: [", JsonString(named.title));
     for (size_t i = 0; i < named.groups.size(); ++i) {
-      const AcceptanceSum& sum = named.groups[i].sum;
-      text += fmt::format(
-          "{}\n  {{\"label\": {}, \"reached\": {}, \"accepted\": {}, \"expected\": {}, \"error\": "
-          "{}}}",
-          i == 0 ? "" : ",", JsonString(named.groups[i].label), sum.count, sum.accepted,
-          sum.num_known > 0 ? JsonNumber(sum.expected_rate()) : "null", JsonNumber(sum.error()));
+      const Group& group = named.groups[i];
+      text += fmt::format("{}\n  {{\"label\": {}, {}}}", i == 0 ? "" : ",", JsonString(group.label),
+                          AcceptanceMembers(group.sum));
     }
     text += "]";
   }

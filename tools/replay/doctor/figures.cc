@@ -14,9 +14,8 @@ std::vector<Figure> FiguresOf(const Doctor& doctor) {
   };
   const auto add_acceptance = [&figures](std::string_view name, const AcceptanceSum& sum) {
     if (sum.num_known == 0) return;
-    figures.push_back({std::string(name),
-                       sum.accepted_of_known / static_cast<double>(sum.num_known), sum.error(),
-                       sum.num_known, sum.expected_rate(), sum.z()});
+    figures.push_back({std::string(name), sum.rate_of_known(), sum.error(), sum.num_known,
+                       sum.expected_rate(), sum.z()});
   };
   // The sum of differences from an expectation that changes from draft to draft.
   const auto add_z = [&figures](std::string_view name, const ZSum& sum) {

@@ -59,6 +59,7 @@ std::vector<JudgedDraft> JudgedChain(const TraceInfo& info, const TraceTask& tas
   const bool is_block = task.method == VerifyMethod::kBlock;
   const auto num_drawn =
       static_cast<int32_t>(NumDrawn(task, static_cast<int32_t>(info.vocab_size)));
+  const auto num_reached = static_cast<int32_t>(NumReached(task, uint32_t(num_drawn)));
   for (const PlaceView& view : ViewWalk(info, task, decisions)) {
     if (view.place >= num_drawn) break;
     const bool is_judged =
@@ -69,7 +70,7 @@ std::vector<JudgedDraft> JudgedChain(const TraceInfo& info, const TraceTask& tas
     draft.id = view.draft;
     draft.is_drawn = view.kind != DraftKind::kOneHot;
     draft.is_accepted = view.place < task.outcome.num_accepted;
-    draft.is_reached = view.place <= task.outcome.num_accepted;
+    draft.is_reached = view.place < num_reached;
     draft.p = view.p;
     draft.q = view.q;
     draft.coin = view.accept_coin;

@@ -108,6 +108,9 @@ struct AcceptanceSum {
     variance += other.variance;
   }
   double rate() const { return count == 0 ? 0 : accepted / static_cast<double>(count); }
+  double rate_of_known() const {
+    return num_known == 0 ? 0 : accepted_of_known / static_cast<double>(num_known);
+  }
   double expected_rate() const {
     return num_known == 0 ? 0 : expected / static_cast<double>(num_known);
   }

@@ -23,6 +23,14 @@ const kKey = [
   ['residual', 'residual'], ['place', 'place'], ['reached', 'reached'], ['expected', 'expected'],
 ];
 
+const kPlacesMax = 24;
+const kCausesMax = 6;
+
+// What a list leaves out.
+function others(number, what) {
+  return number > 0 ? [make('p', {class: 'muted others'}, `and ${count(number)} other ${what}`)] : [];
+}
+
 function showKey() {
   byId('key').append(
       make('summary', {}, 'What p, q and u are'),
@@ -71,9 +79,16 @@ function acceptedPerRound(rounds, accepted, drafted) {
 
 const rate = (part) => `${(100 * part).toFixed(1)} %`;
 
-function expectation({expected, error}) {
-  return expected === null || expected === undefined ? 'no expectation'
-      : `${rate(expected)} \u00b1 ${rate(error ?? 0)} expected`;
+// An expectation of a part of the draft tokens is none of all.
+const isWhole = ({reached, known, expected}) => expected !== null && (known ?? reached) === reached;
+
+function expectation(sum) {
+  const {known, expected, error} = sum;
+  if (expected === null || expected === undefined) return 'no expectation';
+  const mean = `${rate(expected)} \u00b1 ${rate(error ?? 0)} expected`;
+  if (isWhole(sum)) return mean;
+  return `of the ${count(known)} whose probability is known ` +
+      `${rate(sum.accepted_of_known / known)} were accepted, ${mean}`;
 }
 
 function rateOf(acceptance) {
@@ -84,13 +99,13 @@ function rateOf(acceptance) {
 
 // A bar for each place; the tick is the expectation.
 function rateByPlace(places) {
-  const bars = places.slice(0, 24).map((place) => {
+  const bars = places.slice(0, kPlacesMax).map((place) => {
     const part = place.accepted / place.reached;
     const bar = make('span', {class: 'column'});
     const fill = make('i', {class: 'fill'});
     fill.style.height = `${100 * part}%`;
     bar.append(fill);
-    if (place.expected !== null && place.expected !== undefined) {
+    if (isWhole(place) && place.expected !== undefined) {
       const tick = make('i', {class: 'tick'});
       tick.style.bottom = `${100 * place.expected}%`;
       bar.append(tick);
@@ -101,12 +116,14 @@ function rateByPlace(places) {
         make('span', {class: 'muted'}, String(place.place)));
   });
   return block('If reached, by place, %', 'the tick is the expectation',
-               make('ol', {class: 'columns', id: 'rates'}, ...bars));
+               make('ol', {class: 'columns', id: 'rates'}, ...bars),
+               ...others(places.length - kPlacesMax, 'places'));
 }
 
 function causesOf(causes) {
   return block('Rejected because', 'the judged draft tokens that were rejected, by cause',
-      make('ul', {class: 'reasons', id: 'reasons'}, ...causes.slice(0, 6).map(({words, look, count: n}) =>
+      make('ul', {class: 'reasons', id: 'reasons'}, ...causes.slice(0, kCausesMax).map(({words, look, count: n}) =>
           make('li', {}, make('i', {class: `dot ${look}`}), literal(words.replace(/^rejected: /, '')),
-               make('span', {class: 'muted'}, ` ${count(n)}`)))));
+               make('span', {class: 'muted'}, ` ${count(n)}`)))),
+      ...others(causes.length - kCausesMax, 'causes'));
 }

@@ -8,7 +8,8 @@ const kKindMeanings = [
   'drawn where there was no draft token',
   'its place was forced; the row was not read',
 ];
-const kFates = ['rejected', 'not judged', 'accepted, then dropped by the finish rules'];
+const kFates = ['rejected', 'not judged', 'accepted, then dropped by the finish rules',
+                'its row was bad', 'rejected with its block'];
 const kNodeFates = ['accepted', 'rejected', 'not judged', 'outside the vocabulary'];
 const kNodeKinds = ['one_hot', 'sampled', 'sampled_rest'];
 const kCauseKinds = 5;  // DATA.md, rejected
@@ -89,8 +90,9 @@ class Model {
     const [first, end] = [this.nodeStart[step], this.nodeStart[step + 1]];
     const accepted = this.accepted(step);
     if (first === end) {
+      const reached = this.get('steps', 'reached', step) ?? accepted + 1;
       return Array.from({length: this.get('steps', 'drafted', step) ?? 0},
-                        (_, place) => [1, place <= accepted ? 1 : 0, place < accepted ? 1 : 0]);
+                        (_, place) => [1, place < reached ? 1 : 0, place < accepted ? 1 : 0]);
     }
     const places = [];
     const depthOf = new Map([[null, 0]]);
