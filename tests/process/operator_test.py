@@ -267,6 +267,32 @@ class OperatorTest(ProcessTest):
         self.assertIn("error", self.specctl("doctor", "--json", code=2))
         self.assertIn(".rows", self.said)
 
+    def test_the_doctor_examines_all_files_of_a_recording_that_goes_on(self):
+        """Bugs: it had the rounds of the present file alone, and warned of that file's end."""
+        traces = self.folder / "traces"
+        traces.mkdir()
+        self.daemon(f"--trace={traces}", "--trace_options=level=rows,file_mib=1")
+        first, second = self.connect(), self.connect()
+        self.draft(second, 20, best=False)
+        self.draft(first, 400, best=False)
+        files = {path.name.split("-")[3]: 0 for path in traces.glob("*.mcap")}
+        for path in traces.glob("*.mcap"):
+            files[path.name.split("-")[3]] += 1
+        self.assertEqual(len(files), 2)
+        self.assertGreater(max(files.values()), 1, files)
+        sessions = json.loads(self.specctl("doctor", "--json"))["sessions"]
+        self.assertEqual(self.said, "")
+        reached = [sum(each["reached"] for each in session["doctor"]["method"]) for session in sessions]
+        self.assertGreaterEqual(reached[0], 400)  # each round judges its first draft token
+        self.assertTrue(20 <= reached[1] <= 40, reached)
+        with open("/dev/full", "wb") as full:
+            for arguments, code in ((["doctor", "--json"], 2), (["list"], 1), (["stats"], 1)):
+                done = subprocess.run([BIN / "specctl", *arguments, f"--specd=unix:{self.socket}",
+                                       f"--counters={self.socket}.counters"], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(done.returncode, code, (arguments, done.stderr))
+                self.assertIn("could not be written", done.stderr)
+
     @unittest.skipUnless(os.geteuid() == 0, "only root can be several users")
     def test_each_user_sees_and_ends_what_is_his(self):
         self.folder.chmod(0o711)

@@ -5,7 +5,7 @@ Without Chromium it exits with 77, skipped. The data is made here (report_page_d
 SPECD_REPORT_SHOTS=FOLDER leaves a screenshot there.
 """
 
-from report_page_data import ACCEPTED, CAUSES, CUT, NOT_JUDGED, REJECTED, TAKEN
+from report_page_data import ACCEPTED, BAD_ROW, CAUSES, CUT, NOT_JUDGED, REJECTED, TAKEN, WITH_BLOCK
 from report_page_support import PageTestCase, main, one_step
 
 
@@ -50,6 +50,50 @@ class AcceptanceTest(PageTestCase):
         self.assertEqual(label, "Acceptance by place: place 0 100.0 %, place 1 100.0 %, "
                          "place 2 100.0 %")
         self.assertEqual(self.text_of("#per_round"), "3.00")
+
+    def test_an_expectation_of_a_part_stands_beside_the_rate_of_that_part(self):
+        """Bug: the page set it beside the rate of all."""
+        data = one_step([("a", ACCEPTED)])
+        data.tables["steps"]["drafted"] = [2]
+        part = {"reached": 200, "accepted": 160, "known": 100, "accepted_of_known": 30, "expected": .31,
+                "error": .02}
+        whole = {**part, "known": 200, "accepted_of_known": 160, "expected": .79}
+        none = {**part, "known": 0, "accepted_of_known": 0, "expected": None, "error": None}
+        data.said = {"acceptance": part,
+                     "places": [{"place": i, **(part, whole, none)[i % 3]} for i in range(27)]}
+        self.show(data)
+        self.assertEqual(self.text_of("#rate"), "80.0 %")
+        self.assertEqual(self.text_of("#expected"), "of the 100 whose probability is known 30.0 % were "
+                         "accepted, 31.0 % \u00b1 2.0 % expected")
+        for place, ticks in ((1, 0), (2, 1), (3, 0)):
+            self.assertEqual(self.count(f"#rates li:nth-child({place}) .tick"), ticks)
+        self.assertEqual(self.count("#rates li"), 24)
+        self.assertIn("and 3 other places", self.text_of("#acceptance"))
+
+    def test_the_head_counts_what_was_judged(self):
+        """Bugs: it had drafts that no walk reached, and those whose row was bad."""
+        data = one_step([("a", ACCEPTED)])
+        steps = data.tables["steps"]
+        steps["drafted"], steps["accepted"], steps["judged_accepted"], steps["reached"] = [5], [1], [1], [1]
+        for place, fate, cause in ((1, BAD_ROW, None), (2, WITH_BLOCK, None), (3, REJECTED, "the coin"),
+                                   *((4, REJECTED, f"cause {i}") for i in range(7))):
+            data.add("rejected", step=0, place=place, id=3, text=data.text("b"), fate=fate,
+                     cause=data.text(cause), cause_kind=None if cause is None else 0)
+        self.show(data)
+        self.assertEqual(self.count("#reasons li"), 6)
+        self.assertIn("and 2 other causes", self.text_of("#acceptance"))
+        self.assertNotIn("block", self.text_of("#acceptance"))
+        buttons = self.run_js("[...document.querySelectorAll('#causes button')]"
+                              ".map((button) => button.textContent)")
+        self.assertIn("its row was bad 1", buttons)
+        self.assertIn("rejected with its block 1", buttons)
+        tips = self.run_js("""[0, 1].map((place) => {
+            const canvas = document.getElementById('heat_map');
+            const box = canvas.getBoundingClientRect();
+            canvas.dispatchEvent(new PointerEvent('pointermove', {clientX: box.left + box.width / 2,
+                clientY: box.top + (place + .5) * (box.height - 20) / 5}));
+            return document.body.textContent.match(/of the (\\d+) that were reached/)[1]; })""")
+        self.assertEqual(tips, ["1", "0"])
 
     def test_draft_tokens_are_coloured_and_filtered_by_cause(self):
         data = self.prose(2, [150])

@@ -9,7 +9,7 @@ import random
 import re
 
 ACCEPTED, REPLACEMENT, BONUS, PLAIN, FORCED = range(5)
-REJECTED, NOT_JUDGED, CUT = range(3)
+REJECTED, NOT_JUDGED, CUT, BAD_ROW, WITH_BLOCK = range(5)
 TAKEN, REFUSED, ENDS, BAD_TARGET, BAD_DRAFT = range(5)
 VOCAB_SIZE = 32000
 _COINS = 2.0**-53
@@ -32,6 +32,7 @@ class ReportData:
         self.sizes = dict.fromkeys(self.tables, 0)
         self.level = level
         self.warnings = []
+        self.said = None  # in place of what the doctor says
 
     def text(self, string):
         return None if string is None else self.strings.setdefault(string, len(self.strings))
@@ -59,7 +60,7 @@ class ReportData:
             "sequences": self.sizes["sequences"], "tokens": self.sizes["tokens"],
             "drafted": sum(sequences.get("drafted", [])),
             "accepted": sum(sequences.get("accepted", [])), "dropped": 0,
-            "warnings": self.warnings, **self.doctor(),
+            "warnings": self.warnings, **(self.doctor() if self.said is None else self.said),
         }
         return {"version": 1, "trace": trace, "strings": list(self.strings), **self.tables}
 
@@ -74,7 +75,9 @@ class ReportData:
 
         def members(judged):
             chance = [c for _, c in judged]
-            return {"reached": len(judged), "accepted": sum(t for t, _ in judged),
+            accepted = sum(t for t, _ in judged)
+            return {"reached": len(judged), "accepted": accepted, "known": len(judged),
+                    "accepted_of_known": accepted,
                     "expected": sum(chance) / len(chance),
                     "error": sum(c * (1 - c) for c in chance)**0.5 / len(chance)}
 

@@ -71,6 +71,7 @@ constexpr struct {
     {"doctor", "no_rows", "examine the recorded numbers alone, without the row file"},
     {"doctor", "rows", "refuse rounds without rows"},
     {"doctor", "format", "table or json (default: table)"},
+    {"doctor", "o", "the file to write, with --format=json; it appears whole or not at all"},
     {"diff", "recording", "the recording of both sides, or A:B, one of each"},
     {"show", "top", "candidates of each row, 0 .. 64; 0: none (default: 8)"},
     {"report", "top",

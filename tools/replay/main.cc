@@ -115,7 +115,8 @@ int Main(int argc, char** argv) {
   const absl::StatusOr<int> exit_code = RunCommand(*command, *options);
   if (!exit_code.ok() && absl::IsCancelled(exit_code.status())) return kExitInterrupted;
   if (!exit_code.ok()) return Fail(std::string(exit_code.status().message()));
-  return std::fflush(stdout) == 0 ? *exit_code : Fail("stdout cannot be written");
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return is_written ? *exit_code : Fail("stdout cannot be written");
 }
 
 }  // namespace

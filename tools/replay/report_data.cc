@@ -32,21 +32,16 @@ int KindOf(const TraceTask& task, const PlaceView& view) {
   return view.is_leaf || (view.num_drawn > 0 && place == task.tokens.size()) ? kBonus : kPlain;
 }
 
-constexpr int kFateRejected = 0;
-constexpr int kFateNotJudged = 1;
-constexpr int kFateDropped = 2;
-constexpr int kFateBadRow = 3;
-constexpr int kFateWithBlock = 4;
+enum Fate : int { kFateRejected, kFateNotJudged, kFateDropped, kFateBadRow, kFateWithBlock };
 
 // Of a token of a chain that was not kept.
 int FateOf(const TraceTask& task, const PlaceView& view) {
   if (view.depth < task.outcome.num_accepted) return kFateDropped;
   if (uint32_t(view.place) < NumReached(task, view.num_drawn)) return kFateRejected;
-  const bool is_bad =
-      view.verdict == ShownVerdict::kBadTarget || view.verdict == ShownVerdict::kBadDraft;
-  if (is_bad) return kFateBadRow;
+  const ShownVerdict verdict = view.verdict;
+  if (verdict == ShownVerdict::kBadTarget || verdict == ShownVerdict::kBadDraft) return kFateBadRow;
   const bool is_later = view.depth > task.outcome.num_accepted;
-  return is_later && view.verdict == ShownVerdict::kRejected ? kFateWithBlock : kFateNotJudged;
+  return is_later && verdict == ShownVerdict::kRejected ? kFateWithBlock : kFateNotJudged;
 }
 
 // Of a node that was not kept.
@@ -57,8 +52,7 @@ int FateOf(NodeFate fate) {
 
 // Draft tokens that the method accepted. The finish rules may drop some of them.
 uint32_t JudgedAccepted(const TraceRound& round, const TraceTask& task) {
-  if (!HasOutcome(round, task)) return 0;
-  return static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
+  return HasOutcome(round, task) ? uint32_t(std::max(task.outcome.num_accepted, 0)) : 0;
 }
 
 }  // namespace
@@ -134,8 +128,8 @@ void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
   const TraceTimes& times = round.times;
   const bool is_timed = times.taken != 0 && times.answered >= times.taken;
   // A round that was called off has judged no draft.
-  const uint32_t drafted =
-      task != nullptr && HasOutcome(round, *task) ? book_.NumDrawnOf(*task) : 0;
+  const bool is_judged = task != nullptr && HasOutcome(round, *task);
+  const uint32_t drafted = is_judged ? book_.NumDrawnOf(*task) : 0;
   const bool is_chain = task != nullptr && !DraftTree::IsTree(*task);
   const uint32_t base = task != nullptr ? task->round_base : answer.total_kept - answer.num_kept;
   steps_.Add(

@@ -3,7 +3,8 @@
 //
 // The numbers are computed from the rows in double precision by the definition of CONTRACT §5, one
 // dense row for each place, and share no code with the bodies of kernels/. Without rows a node has
-// its fate and its coin, and the child of a place that was judged last the recorded step. Use it for a few rounds.
+// its fate and its coin, and the child that was judged last the recorded step. Use it for a few
+// rounds.
 #pragma once
 
 #include <cstdint>

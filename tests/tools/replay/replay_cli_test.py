@@ -79,6 +79,9 @@ class List(Traces):
 
     def test_bad_flags(self):
         self.assertIn("tokenizer is no flag of list", error("list", self.path, "--tokenizer=x"))
+        flags = self.folder / "flags"
+        flags.write_text("--tokenizer=x\n")
+        self.assertIn("tokenizer is no flag of list", error("list", self.path, f"--flagfile={flags}"))
         self.assertIn("status = odd", error("list", self.path, "--status=odd"))
         self.assertIn("is after the last", error("list", self.path, "--from=4", "--to=3"))
 

@@ -71,6 +71,17 @@ class Export(Traces):
         path = self.make("tree-rows", "trees=1", "rounds=8")
         trace = trace_file.Trace(path)
         arrays = self.exported(path, "--rows")
+        # A place of a tree lies at the depth of the node that it follows.
+        for i, (_, task, _) in enumerate((r, t, a) for r, t, a in trace.steps() for _ in range(len(t["tokens"]) + 1)):
+            place = depth = int(arrays["place"][i])
+            if task["parents"]:
+                node, depth = place - 1, 0
+                while node >= 0:
+                    node, depth = task["parents"][node], depth + 1
+            self.assertEqual(arrays["position"][i], task["first_position"] + depth)
+            k = int(arrays["target_row"][i])
+            if k >= 0:
+                self.assertEqual(arrays["target_row_index"][k], task["target_rows"][place])
         named = 0
         tasks = [task for _, task, _ in trace.steps() for _ in range(len(task["tokens"]) + 1)]
         for i, task in enumerate(tasks):
