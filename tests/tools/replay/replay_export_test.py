@@ -93,10 +93,11 @@ class Export(Traces):
         exec(block.replace("trace.npz", str(path)), scope)  # pylint: disable=exec-used
         places = [(record, task, i) for record, task, _ in self.trace.steps()
                   for i in range(len(task["decisions"]))]
-        first = next((record, task, i) for record, task, i in places
+        first = next(k for k, (record, task, i) in enumerate(places)
                      if i < trace_file.num_drawn(task) and task["decisions"][i]["judged"]
                      and not task["decisions"][i]["stands"])
-        record, task, i = first
+        self.assertEqual(scope["place"], first)
+        record, task, i = places[first]
         np.testing.assert_array_equal(scope["logits"], self.trace.row(record, 0, task["target_rows"][i]))
 
     def test_every_column_is_documented(self):
