@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tools/replay/doctor/examination_text.h"
 #include "tools/replay/json_text.h"
 
@@ -21,7 +22,8 @@ class Diagnosis {
   explicit Diagnosis(bool is_json) : is_json_(is_json), paint_(IsColourful(STDOUT_FILENO)) {}
 
   void Take(const SessionTraceReply& trace) {
-    const absl::StatusOr<Examination> examination = replay::Examine({.paths = {trace.path}});
+    const absl::StatusOr<Examination> examination =
+        replay::Examine({.paths = {trace.path}}, MakeCpuBackend());
     const std::string comma = json_.empty() ? "" : ",";
     // An engine that has not drafted yet is no error.
     const bool has_failed = !examination.ok() && !absl::IsOutOfRange(examination.status());

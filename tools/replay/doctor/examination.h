@@ -3,7 +3,7 @@
 //
 // `specd-replay doctor` prints one, and `specctl doctor` those of a daemon. One thread.
 //
-//   absl::StatusOr<Examination> examination = Examine({.paths = paths});
+//   absl::StatusOr<Examination> examination = Examine({.paths = paths}, MakeCpuBackend());
 //   if (examination.ok()) PrintAll(*examination, paint);
 #pragma once
 
@@ -28,7 +28,6 @@ struct ExaminationOptions {
   std::vector<std::string> paths;  // the files of one recording
   TraceFilter filter = {};
   std::string tokenizer = {};  // its file; empty: no classes of tokens
-  std::string backend = "cpu";
   int32_t threads = 1;
   Costs costs = {};
   RowsUse rows = RowsUse::kIfRecorded;
@@ -45,6 +44,7 @@ struct Examination {
 };
 
 // OUT_OF_RANGE: no draft was judged. An error names the file that cannot be read.
-absl::StatusOr<Examination> Examine(const ExaminationOptions& options);
+absl::StatusOr<Examination> Examine(const ExaminationOptions& options,
+                                    std::unique_ptr<Backend> backend);
 
 }  // namespace specd::replay
