@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "tools/replay/doctor/doctor_members.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/replay_backend.h"
 #include "tools/replay/report/report_page.h"

@@ -10,6 +10,7 @@
 
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/interval.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/names.h"
 #include "tools/replay/reason_counts.h"
 #include "tools/replay/replay_backend.h"

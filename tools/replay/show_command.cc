@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/replay/named_backend.h"
 #include "tools/replay/names.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"

@@ -6,6 +6,7 @@
 #include "tools/replay/answer_book.h"
 #include "tools/replay/answer_check.h"
 #include "tools/replay/grammar_check.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/names.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/scalar_check.h"

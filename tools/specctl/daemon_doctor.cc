@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/cpu_backend.h"
 #include "tools/replay/doctor/examination_text.h"
 #include "tools/replay/json_text.h"
 #include "tools/replay/recordings.h"
@@ -62,7 +63,7 @@ class Diagnosis {
   static absl::StatusOr<Examination> ExaminationOf(const std::string& path) {
     absl::StatusOr<std::vector<std::string>> files = replay::FilesOfRecording(path);
     if (!files.ok()) return files.status();
-    return replay::Examine({.paths = *std::move(files), .is_growing = true});
+    return replay::Examine({.paths = *std::move(files), .is_growing = true}, MakeCpuBackend());
   }
 
   const bool is_json_;

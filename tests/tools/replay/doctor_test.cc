@@ -10,6 +10,7 @@
 #include "tests/daemon/trace/traced_session.h"
 #include "tests/tools/replay/doctor_engine.h"
 #include "tools/replay/doctor/findings.h"
+#include "tools/replay/named_backend.h"
 
 namespace specd::replay {
 namespace {

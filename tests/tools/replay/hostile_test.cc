@@ -10,6 +10,7 @@
 #include "daemon/trace/trace_codec.h"
 #include "tools/replay/anonymiser.h"
 #include "tools/replay/grammar_check.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"
 #include "tools/replay/report_data.h"

@@ -95,6 +95,22 @@ class Export(Traces):
             named += 1
         self.assertGreater(named, 10)
 
+    def test_the_page_finds_the_row_of_a_rejection(self):
+        blocks = re.findall(r"^```python\n(.*?)^```", (SOURCE / "docs/TRACES.md").read_text(), re.M | re.S)
+        (block,) = (block for block in blocks if "numpy.load" in block)
+        path = self.folder / "page.npz"
+        out("export", self.path, "--rows", "-o", path)
+        scope = {"numpy": np}
+        exec(block.replace("trace.npz", str(path)), scope)  # pylint: disable=exec-used
+        places = [(record, task, i) for record, task, _ in self.trace.steps()
+                  for i in range(len(task["decisions"]))]
+        first = next(k for k, (record, task, i) in enumerate(places)
+                     if i < trace_file.num_drawn(task) and task["decisions"][i]["judged"]
+                     and not task["decisions"][i]["stands"])
+        self.assertEqual(scope["place"], first)
+        record, task, i = places[first]
+        np.testing.assert_array_equal(scope["logits"], self.trace.row(record, 0, task["target_rows"][i]))
+
     def test_every_column_is_documented(self):
         page = (SOURCE / "docs/TRACES.md").read_text()
         section = page[page.index("### Columns of an export"):]

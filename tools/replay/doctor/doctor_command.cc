@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tools/replay/doctor/examination_text.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/output_file.h"
 
 namespace specd::replay {
@@ -23,14 +24,16 @@ absl::StatusOr<int> RunDoctor(const CommandOptions& options) {
   if (options.format != "json" && !options.output.empty()) {
     return absl::InvalidArgumentError("o is for --format=json; a table goes to stdout");
   }
+  absl::StatusOr<std::unique_ptr<Backend>> made = MakeNamedBackend(options.backend);
+  if (!made.ok()) return made.status();
   const absl::StatusOr<Examination> examination =
       Examine({.paths = options.paths,
                .filter = options.filter,
                .tokenizer = options.tokenizer,
-               .backend = options.backend,
                .threads = options.threads,
                .costs = {.draft_ms = options.draft_ms, .target_ms = options.target_ms},
-               .rows = UseOf(options)});
+               .rows = UseOf(options)},
+              *std::move(made));
   if (!examination.ok()) return examination.status();
   PrintWarnings(examination->warnings);
   if (options.format == "json") {

@@ -38,13 +38,12 @@ absl::Status CheckRows(const Doctor& doctor, const TraceItem& item, const TraceR
 
 }  // namespace
 
-absl::StatusOr<Examination> Examine(const ExaminationOptions& options) {
+absl::StatusOr<Examination> Examine(const ExaminationOptions& options,
+                                    std::unique_ptr<Backend> backend) {
   absl::StatusOr<TokenText> text = TokenText::Load(options.tokenizer);
   if (!text.ok()) return text.status();
-  absl::StatusOr<std::unique_ptr<Backend>> made = MakeNamedBackend(options.backend);
-  if (!made.ok()) return made.status();
   Examination examination;
-  examination.backend = std::make_unique<ReplayBackend>(*std::move(made), options.threads);
+  examination.backend = std::make_unique<ReplayBackend>(std::move(backend), options.threads);
   examination.doctor =
       std::make_unique<Doctor>(examination.backend.get(), *std::move(text), options.filter);
   TraceReader reader(options.paths, options.is_growing);

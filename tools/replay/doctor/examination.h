@@ -3,7 +3,7 @@
 //
 // `specd-replay doctor` prints one, and `specctl doctor` those of a daemon. One thread.
 //
-//   absl::StatusOr<Examination> examination = Examine({.paths = paths});
+//   absl::StatusOr<Examination> examination = Examine({.paths = paths}, MakeCpuBackend());
 //   if (examination.ok()) PrintAll(*examination, paint);
 #pragma once
 
@@ -29,7 +29,6 @@ struct ExaminationOptions {
   bool is_growing = false;         // a recorder still writes the last file
   TraceFilter filter = {};
   std::string tokenizer = {};  // its file; empty: no classes of tokens
-  std::string backend = "cpu";
   int32_t threads = 1;
   Costs costs = {};
   RowsUse rows = RowsUse::kIfRecorded;
@@ -46,6 +45,7 @@ struct Examination {
 };
 
 // OUT_OF_RANGE: no draft was judged. An error names the file that cannot be read.
-absl::StatusOr<Examination> Examine(const ExaminationOptions& options);
+absl::StatusOr<Examination> Examine(const ExaminationOptions& options,
+                                    std::unique_ptr<Backend> backend);
 
 }  // namespace specd::replay

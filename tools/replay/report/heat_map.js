@@ -14,17 +14,22 @@ class HeatMap {
   // Counts, for each place and bin, the draft tokens, those that were reached, and those accepted.
   count(numBins) {
     const {view} = this;
+    const {model} = view;
     const [first, end] = view.entriesInWindow();
     const places = [];  // of each place: an array of bins for each of the three
     for (let i = first; i < end; ++i) {
       const bin = view.binOf(i, numBins);
       for (let step = view.first[i]; step < view.last[i]; ++step) {
-        view.model.placesOf(step).forEach((counts, place) => {
+        const start = model.placeStart[step];
+        for (let row = start; row < model.placeStart[step + 1]; ++row) {
+          const place = row - start;
           if (place === places.length) {
-            places.push(counts.map(() => new Float64Array(numBins)));
+            places.push(model.places.map(() => new Float64Array(numBins)));
           }
-          counts.forEach((value, which) => places[place][which][bin] += value);
-        });
+          for (let which = 0; which < 3; ++which) {
+            places[place][which][bin] += model.places[which][row];
+          }
+        }
       }
     }
     Object.assign(this, {numBins, places, numPlaces: places.length});

@@ -39,6 +39,7 @@ class Model {
     this.grammarStart = startsOf(data.grammar?.decision, this.numDecisions);
     this.groupSteps();
     this.numberRounds();
+    this.measurePlaces();
     this.texts = new Map();
   }
 
@@ -82,6 +83,20 @@ class Model {
   // The draft tokens that the method accepted. The finish rules may have dropped some of them.
   accepted(step) {
     return this.get('steps', 'judged_accepted', step) ?? this.get('steps', 'accepted', step) ?? 0;
+  }
+
+  // The places of a step are the rows placeStart[step] .. placeStart[step + 1] of the three arrays
+  // of `places`: drafted, reached, accepted.
+  measurePlaces() {
+    const places = [[], [], []];
+    this.placeStart = new Int32Array(this.numSteps + 1);
+    for (let step = 0; step < this.numSteps; ++step) {
+      for (const counts of this.placesOf(step)) {
+        counts.forEach((value, which) => places[which].push(value));
+      }
+      this.placeStart[step + 1] = places[0].length;
+    }
+    this.places = places.map((values) => Int32Array.from(values));
   }
 
   // The draft tokens of a step at each place: [drafted, reached, accepted]. A node of a tree counts
