@@ -172,7 +172,8 @@ class Viewer {
   void TakeSteps() {
     for (int32_t place = 0; place <= tree_.num_nodes(); ++place) {
       const auto index = static_cast<size_t>(place);
-      PlaceDecision record = index < task_.decisions.size() ? task_.decisions[index] : PlaceDecision();
+      PlaceDecision record =
+          index < task_.decisions.size() ? task_.decisions[index] : PlaceDecision();
       TokenId token = kNoToken;
       if (rebuilder_ != nullptr) {
         const PlaceDecision& replayed = rebuilder_->decisions(in_batch_)[index];

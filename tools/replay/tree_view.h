@@ -31,7 +31,7 @@ struct NodeView {
   // its place is a leaf; empty: its place was none. `target_only`: the sum of p up to the node.
   std::optional<double> bound;
   ZeroStep zero_step = ZeroStep::kNone;  // that made p 0, as far as it was recorded
-  std::optional<double> coin;  // that was compared with `bound`
+  std::optional<double> coin;            // that was compared with `bound`
 };
 
 // In depth-first order, children as they are judged, then those outside the vocabulary. `rebuilder`
