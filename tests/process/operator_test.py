@@ -222,6 +222,77 @@ class OperatorTest(ProcessTest):
         for each in traces:
             self.assertTrue(os.path.getsize(each["path"]) > 0)
 
+    def draft(self, engine, num_rounds, best):
+        """Rounds with two draft tokens of one sequence: drawn from q, or the best ids of q, declared
+        as drawn."""
+        random = np.random.default_rng(5)
+        sequence = engine.open(specd.SamplingParams(seed=2, verify="token", max_tokens=10000,
+                                                    ignore_eos=True))
+        for _ in range(num_rounds):
+            rows = random.normal(0, 2, (3, VOCAB_SIZE)).astype(np.float32)
+            q = (rows[:2] + random.normal(0, 0.7, (2, VOCAB_SIZE))).astype(np.float32)
+            shares = np.exp(q - q.max(axis=1, keepdims=True))
+            tokens = [int(share.argmax()) if best else int(random.choice(VOCAB_SIZE, p=share / share.sum()))
+                      for share in shares.astype(float)]
+            engine.verify(rows, {sequence: tokens}, q=q)
+
+    def test_the_doctor_examines_each_session(self):
+        traces = self.folder / "traces"
+        traces.mkdir()
+        self.daemon(f"--trace={traces}", "--trace_options=level=rows,places=all")
+        self.specctl("doctor", code=2)
+        self.assertIn("no engine is attached", self.said)
+        first = self.connect()
+        self.draft(first, 150, best=False)
+        said = json.loads(self.specctl("doctor", "--json"))["sessions"]
+        self.assertEqual([finding["fault"] for finding in said[0]["doctor"]["findings"]].count(True), 0)
+        self.draft(self.connect(), 150, best=True)  # attached later, and faulty
+        self.connect()  # it drafts nothing
+        sessions = json.loads(self.specctl("doctor", "--json", code=1))["sessions"]
+        self.assertEqual([each["rounds"] for each in sessions[:2]], [150, 150])
+        faults = [[f["name"] for f in each["doctor"]["findings"] if f["fault"]] for each in sessions[:2]]
+        self.assertEqual([bool(names) for names in faults], [False, True], faults)
+        self.assertIn("no draft was judged", sessions[2]["error"])
+        text = self.specctl("doctor", code=1)
+        self.assertEqual(text.count("no fault: "), 1)
+        self.assertRegex(text, r"session \d+: .*/specd-.*[.]mcap \(150 rounds, 0 lost\)")
+        self.assertRegex(text, r"\nfault: .*best id")
+        # The folder has the recordings of three engines, and the program beside it takes them all.
+        done = self.run_to_end("specd-replay", "doctor", str(traces))
+        self.assertEqual(done.code, 1, done.stderr)
+        self.assertEqual(done.stdout.count("recording "), 3, done.stdout)
+        self.assertEqual(done.stdout.count("\nfault: "), text.count("\nfault: "))
+        for path in traces.glob("*.rows"):
+            path.unlink()
+        self.assertIn("error", self.specctl("doctor", "--json", code=2))
+        self.assertIn(".rows", self.said)
+
+    def test_the_doctor_examines_all_files_of_a_recording_that_goes_on(self):
+        """Bugs: it had the rounds of the present file alone, and warned of that file's end."""
+        traces = self.folder / "traces"
+        traces.mkdir()
+        self.daemon(f"--trace={traces}", "--trace_options=level=rows,file_mib=1")
+        first, second = self.connect(), self.connect()
+        self.draft(second, 20, best=False)
+        self.draft(first, 400, best=False)
+        files = {path.name.split("-")[3]: 0 for path in traces.glob("*.mcap")}
+        for path in traces.glob("*.mcap"):
+            files[path.name.split("-")[3]] += 1
+        self.assertEqual(len(files), 2)
+        self.assertGreater(max(files.values()), 1, files)
+        sessions = json.loads(self.specctl("doctor", "--json"))["sessions"]
+        self.assertEqual(self.said, "")
+        reached = [sum(each["reached"] for each in session["doctor"]["method"]) for session in sessions]
+        self.assertGreaterEqual(reached[0], 400)  # each round judges its first draft token
+        self.assertTrue(20 <= reached[1] <= 40, reached)
+        with open("/dev/full", "wb") as full:
+            for arguments, code in ((["doctor", "--json"], 2), (["list"], 1), (["stats"], 1)):
+                done = subprocess.run([BIN / "specctl", *arguments, f"--specd=unix:{self.socket}",
+                                       f"--counters={self.socket}.counters"], stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(done.returncode, code, (arguments, done.stderr))
+                self.assertIn("could not be written", done.stderr)
+
     @unittest.skipUnless(os.geteuid() == 0, "only root can be several users")
     def test_each_user_sees_and_ends_what_is_his(self):
         self.folder.chmod(0o711)
@@ -268,6 +339,7 @@ class OperatorTest(ProcessTest):
         self.assertEqual(complete("ab"), ["abort", "abort-all"])
         self.assertEqual(complete("abort", "--s"), ["--specd=", "--stream="])
         self.assertEqual(complete("list", "--i"), ["--ids"])
+        self.assertEqual(complete("doctor", "--j"), ["--json"])
         at = f"--specd=unix:{self.socket}"
         self.assertEqual(sorted(complete("abort", at, "cmpl-")), ["cmpl-1", "cmpl-2"])
         self.assertEqual(complete("show", at, "with"), [r"with\ space"])

@@ -17,6 +17,7 @@
 #include "tests/recorded/api_params.h"
 #include "tests/recorded/file.h"
 #include "tests/recorded/lockstep.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/verify_command.h"
 
 using specd::recorded::ApiParams;

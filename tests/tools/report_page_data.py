@@ -9,14 +9,16 @@ import random
 import re
 
 ACCEPTED, REPLACEMENT, BONUS, PLAIN, FORCED = range(5)
-REJECTED, NOT_JUDGED, CUT = range(3)
-STANDS, FALLS, ENDS, BAD_TARGET, BAD_DRAFT = range(5)
+REJECTED, NOT_JUDGED, CUT, BAD_ROW, WITH_BLOCK = range(5)
+TAKEN, REFUSED, ENDS, BAD_TARGET, BAD_DRAFT = range(5)
 VOCAB_SIZE = 32000
 _COINS = 2.0**-53
 
+CAUSES = ["the coin", "p is 0: top_k"]
+COIN_CAUSE, FILTER_CAUSE = 0, 3  # of cause_kind
 _WHY = {
-    STANDS: "The coin is below the ratio, so the draft token stands.",
-    FALLS: "The coin is not below the ratio; the residual gives another token.",
+    TAKEN: "The coin is below the ratio, so the draft token is accepted.",
+    REFUSED: "The coin is not below the ratio; the residual gives another token.",
 }
 
 
@@ -30,6 +32,7 @@ class ReportData:
         self.sizes = dict.fromkeys(self.tables, 0)
         self.level = level
         self.warnings = []
+        self.said = None  # in place of what the doctor says
 
     def text(self, string):
         return None if string is None else self.strings.setdefault(string, len(self.strings))
@@ -57,9 +60,31 @@ class ReportData:
             "sequences": self.sizes["sequences"], "tokens": self.sizes["tokens"],
             "drafted": sum(sequences.get("drafted", [])),
             "accepted": sum(sequences.get("accepted", [])), "dropped": 0,
-            "warnings": self.warnings,
+            "warnings": self.warnings, **(self.doctor() if self.said is None else self.said),
         }
         return {"version": 1, "trace": trace, "strings": list(self.strings), **self.tables}
+
+    def doctor(self):
+        """What `specd-replay doctor` would say of the decisions: reached, accepted, and expected."""
+        decisions = self.tables["decisions"]
+        chances = {}
+        for place, p, q, verdict in zip(*(decisions.get(name, []) for name in
+                                          ("place", "p", "q", "verdict"))):
+            if p is not None and q:
+                chances.setdefault(place, []).append((verdict == TAKEN, min(1, p / q)))
+
+        def members(judged):
+            chance = [c for _, c in judged]
+            accepted = sum(t for t, _ in judged)
+            return {"reached": len(judged), "accepted": accepted, "known": len(judged),
+                    "accepted_of_known": accepted,
+                    "expected": sum(chance) / len(chance),
+                    "error": sum(c * (1 - c) for c in chance)**0.5 / len(chance)}
+
+        if not chances:
+            return {}
+        return {"acceptance": members(sum(chances.values(), [])),
+                "places": [{"place": place, **members(chances[place])} for place in sorted(chances)]}
 
     def as_json(self):
         text = json.dumps(self.as_object(), separators=(",", ":"))  # escapes all but ASCII
@@ -125,17 +150,17 @@ class Generator:
             judged.append((p, q, coin))
             if not coin * q < p:
                 break
-        stands = [coin * q < p for p, q, coin in judged]
-        confirmed = sum(stands) + 1
+        taken = [coin * q < p for p, q, coin in judged]
+        confirmed = sum(taken) + 1
         kept = min(confirmed, sequence["left"])
-        accepted = min(sum(stands), kept)
+        accepted = min(sum(taken), kept)
         finish = self.data.text("length") if kept == sequence["left"] else None
         step = self.data.add(
             "steps", sequence=sequence["index"], round=self.round, time_ms=round(self.time_ms, 3),
             verify_us=round(verify_us, 2), base=sequence["kept"], method=self.data.text("token"),
-            drafted=num_drafted, accepted=accepted, kept=kept, status=self.data.text("ok"),
+            drafted=num_drafted, accepted=accepted, judged_accepted=sum(taken), kept=kept, status=self.data.text("ok"),
             finish=finish)
-        self.places(sequence, step, num_drafted, judged, stands, kept)
+        self.places(sequence, step, num_drafted, judged, taken, kept)
         sequence["kept"] += kept
         sequence["left"] -= kept
         for name, amount in (("rounds", 1), ("tokens", kept), ("drafted", num_drafted),
@@ -146,20 +171,20 @@ class Generator:
         sequence["at"] = (sequence["at"] + 1) % len(self.pieces)
         return self.pieces[sequence["at"]]
 
-    def places(self, sequence, step, num_drafted, judged, stands, kept):
+    def places(self, sequence, step, num_drafted, judged, taken, kept):
         """The tokens, rejected drafts and decisions of a step."""
         text = self.data.text
-        final = sum(stands)
+        final = sum(taken)
         for place, (p, q, coin) in enumerate(judged):
             piece = self.next_piece(sequence)
-            draft = piece if stands[place] else self.random.choice(self.words)
+            draft = piece if taken[place] else self.random.choice(self.words)
             decision = self.data.add(
                 "decisions", step=step, place=place, draft_id=self.ids[draft],
                 draft_text=text(draft), draft_kind=2, p=p, q=q, accept_coin=coin,
-                verdict=STANDS if stands[place] else FALLS, token=self.ids[piece],
-                token_text=text(piece), why=text(_WHY[STANDS if stands[place] else FALLS]))
+                verdict=TAKEN if taken[place] else REFUSED, token=self.ids[piece],
+                token_text=text(piece), why=text(_WHY[TAKEN if taken[place] else REFUSED]))
             self.add_details(sequence, decision, p, q, draft, piece)
-            if stands[place]:
+            if taken[place]:
                 if place < kept:
                     self.token(step, piece, ACCEPTED, decision)
                 else:
@@ -177,7 +202,7 @@ class Generator:
     def last_place(self, sequence, step, num_drafted, kept):
         piece = self.next_piece(sequence)
         text = self.data.text
-        why = "All draft tokens stand; the bonus is drawn from the last row." if num_drafted else \
+        why = "All draft tokens are accepted; the bonus is drawn from the last row." if num_drafted else \
             "There was no draft; the token is drawn from the row."
         decision = self.data.add(
             "decisions", step=step, place=num_drafted, draft_kind=0, verdict=ENDS,
@@ -226,5 +251,8 @@ class Generator:
                       kind=kind, decision=decision)
 
     def reject(self, step, place, piece, fate, decision):
+        which = self.random.choice((0, 0, 1)) if fate == REJECTED else None
         self.data.add("rejected", step=step, place=place, id=self.ids[piece],
-                      text=self.data.text(piece), fate=fate, decision=decision)
+                      text=self.data.text(piece), fate=fate, decision=decision,
+                      cause=None if which is None else self.data.text(CAUSES[which]),
+                      cause_kind=None if which is None else (COIN_CAUSE, FILTER_CAUSE)[which])

@@ -5,7 +5,7 @@ report_page_test.py says how to run it and what it needs.
 
 import pathlib
 
-from report_page_data import FALLS, PLAIN, REJECTED, ReportData
+from report_page_data import REFUSED, PLAIN, REJECTED, ReportData
 from report_page_support import FOLDER, FRAMES, PageTestCase, add_step, main, one_step
 
 
@@ -34,7 +34,7 @@ class PageLimitsTest(PageTestCase):
                  tokens=len(hostile), drafted=0, accepted=0)
         add_step(data, [(piece, PLAIN) for piece in hostile])
         decision = data.add("decisions", step=0, place=0, draft_id=1, draft_text=text(hostile[1]),
-                            p=0.5, q=0, accept_coin=0.5, verdict=FALLS, why=text(hostile[0]))
+                            p=0.5, q=0, accept_coin=0.5, verdict=REFUSED, why=text(hostile[0]))
         data.add("candidates", decision=decision, id=1, text=text(hostile[1]), p=0.5, forbidden=1)
         data.add("grammar", decision=decision, state=hostile[1], mask=hostile[0], allowed=1)
         data.add("rejected", step=0, place=0, id=-5, text=text(hostile[1]), fate=REJECTED,

@@ -7,7 +7,7 @@ SPECD_REPORT_SHOTS=FOLDER leaves screenshots there.
 """
 
 from report_page_data import (ACCEPTED, BONUS, CUT, NOT_JUDGED, PLAIN, REJECTED, REPLACEMENT,
-                              STANDS)
+                              TAKEN)
 from report_page_support import PageTestCase, contrast, hits, main, one_step
 
 KINDS = ("accepted", "replacement", "bonus", "plain", "forced")
@@ -119,7 +119,7 @@ class PageTest(PageTestCase):
     def test_block_draws_the_threshold_at_its_bound(self):
         data = one_step([("a", ACCEPTED)], method="block")
         data.add("decisions", step=0, place=0, draft_id=1, draft_kind=2, p=0.25, q=0.5,
-                 accept_coin=0.625, prefix=1, bound=0.75, verdict=STANDS, token=1)
+                 accept_coin=0.625, prefix=1, bound=0.75, verdict=TAKEN, token=1)
         data.tables["tokens"]["decision"] = [0]
         self.show(data)
         self.browser.click('#text [data-k="0"]')

@@ -79,7 +79,7 @@ void ChainRounds::Add(const Task& tree, std::span<const int32_t> path) {
   const auto add = [&](TokenId token, int32_t child, uint64_t coin) {
     const auto i = static_cast<uint32_t>(chain.tokens.size());
     chain.tokens.push_back(token);
-    // A tree reads the draft row of a place for its drawn child, whichever child stands then.
+    // A tree reads the draft row of a place for its drawn child, whichever child is accepted then.
     chain.kinds.push_back(child == kRoot ? DraftKind::kOneHot : DraftKind::kSampled);
     chain.draft_rows.push_back(child == kRoot ? 0 : draft.draft_rows[child]);
     chain.target_rows.push_back(draft.target_rows[place]);
@@ -97,7 +97,7 @@ void ChainRounds::Add(const Task& tree, std::span<const int32_t> path) {
     const TokenId token = LikeliestToFall(tree, draft.target_rows[place], draft.draft_rows[child]);
     add(token, child, (uint64_t{1} << kCoinBits) - 1);
   }
-  // A token that falls has a row after it, which is not read.
+  // A rejected token has a row after it, which is not read.
   chain.target_rows.push_back(draft.target_rows[place]);
   Task& task = tasks_.emplace_back(tree);
   task.method = VerifyMethod::kToken;

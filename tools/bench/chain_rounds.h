@@ -2,9 +2,9 @@
 // `verify`.
 //
 // The chain of a sequence has the nodes that its tree accepted. If a drawn child of the last place
-// fell, one more token follows, and falls. `token` then reads the target and draft rows of the
-// places that `tree` came to, each once, and the residual of the last one. Coins are injected, so
-// that the chain ends there. Not thread-safe.
+// was rejected, one more token follows, and is rejected. `token` then reads the target and draft
+// rows of the places that `tree` came to, each once, and the residual of the last one. Coins are
+// injected, so that the chain ends there. Not thread-safe.
 #pragma once
 
 #include <cstdint>

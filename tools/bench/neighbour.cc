@@ -86,7 +86,7 @@ absl::StatusOr<double> Neighbour::NewMasks(SessionEngine& engine, uint64_t numbe
   const double time_us = OpenOnThread(engine, params, &status);
   if (!status.ok() && grammar::CompileCancel::IsAsked()) return time_us;
   SPECD_TRY(status);
-  // Less than all its places, so that all drafts stand.
+  // Less than all its places, so that all drafts are accepted.
   for (int round = 0; round < 15; ++round) SPECD_TRY(engine.RunRound());
   SPECD_TRY(engine.CloseAll());
   return time_us;

@@ -35,7 +35,7 @@ struct Load {
   int32_t ids = 0;  // kept, of each sequence
 };
 
-// An engine whose sequences all say one token for ever. Each draft of it stands.
+// An engine whose sequences all say one token for ever. Each draft of it is accepted.
 class Writer {
  public:
   absl::Status Start(const std::string& uri, int32_t number, const Load& load) {

@@ -55,8 +55,8 @@ class SessionEngine {
   absl::Status Submit();
   // Takes the answer to the last round, if it is there. Each sequence must be verified.
   absl::StatusOr<bool> Poll();
-  // Waits for that answer, and checks that all drafts stand and `best` follows. REQUIRES: one
-  // sequence.
+  // Waits for that answer, and checks that all drafts are accepted and `best` follows. REQUIRES:
+  // one sequence.
   absl::Status Finish();
   absl::Status RunRound();
   // Runs a round of all sequences. When it was confirmed, by Clock::Real.

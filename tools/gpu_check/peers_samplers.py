@@ -87,7 +87,7 @@ def reference_walk(torch, rows):
 
 
 def accept_shares(torch, rows, kind):
-    """For each sequence the probability with which each draft stands, if those before it do."""
+    """For each sequence the probability with which each draft is accepted, if those before it are."""
     logits = rows.logits.view(rows.batch, rows.draft + 1, rows.vocab)
     shares = []
     for b in range(rows.batch):  # double rows of a whole round may not fit
@@ -307,7 +307,7 @@ class TorchRejection(GivenCoins):
 class FlashInferChain(Peer):
     name = "flashinfer_chain"
     kind = "rejection"
-    checked = "small rows: p = q, where every draft stands, and p(x) = 0, where none does"
+    checked = "small rows: p = q, where every draft is accepted, and p(x) = 0, where none is"
     what = "torch softmax and flashinfer.sampling.chain_speculative_sampling"
 
     def __init__(self, torch, sampling):
@@ -327,7 +327,7 @@ class FlashInferChain(Peer):
         torch = self.torch
         probs = torch.softmax(rows.logits.float() / TEMPERATURE, dim=-1)
         probs = probs.view(rows.batch, rows.draft + 1, rows.vocab)
-        # It draws coins of its own. With p = q every draft stands; with p(x) = 0 none does.
+        # It draws coins of its own. With p = q every draft is accepted; with p(x) = 0 none is.
         same = probs.clone()
         same[:, :rows.draft] = rows.draft_probs
         emitted, finals = self.verify(rows, same)

@@ -46,10 +46,11 @@ struct CommandOptions {
   int32_t num_seeds = 16;
   std::string by = "position";
   std::string format = "table";
-  bool with_rows = true;  // of `export`; of `cut` and `verify` unless --no-rows is given
-  int32_t limit = 10;     // differences that are shown
-  double draft_ms = 0;    // of one draft token, for `doctor`
-  double target_ms = 0;   // of one forward pass of the target; 0: not given
+  bool with_rows = true;  // of `export`; of `cut`, `doctor` and `verify` unless --no-rows is given
+  bool needs_rows = false;  // of `doctor`: a draft without rows is an error
+  int32_t limit = 10;       // differences that are shown
+  double draft_ms = 0;      // of one draft token, for `doctor`
+  double target_ms = 0;     // of one forward pass of the target; 0: not given
   Paint paint;
 };
 
@@ -66,8 +67,10 @@ std::span<const Command> Commands();
 const Command* FindCommand(std::string_view name);
 
 // The flags of the command line. INVALID_ARGUMENT names a flag that the command does not take.
+// `given`: all arguments with their flags.
 absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
-                                           std::vector<std::string> arguments);
+                                           std::vector<std::string> arguments,
+                                           std::span<const std::string> given);
 // Lists the flags of a command with their meanings.
 std::string FlagHelp(const Command& command);
 
@@ -78,6 +81,6 @@ absl::StatusOr<int> RunCommand(const Command& command, const CommandOptions& opt
 absl::Status NothingPasses(const CommandOptions& options);
 
 // Prints the warnings of a reader, once it has read its files.
-void PrintWarnings(const TraceReader& reader);
+void PrintWarnings(std::span<const std::string> warnings);
 
 }  // namespace specd::replay

@@ -32,9 +32,9 @@ constexpr std::string_view kRerunFlags[] = {"set",    "method", "seeds", "backen
                                             "rounds", "from",   "to",    "request", "sequence"};
 constexpr std::string_view kExportFlags[] = {"format", "o",  "rows",    "rounds",
                                              "from",   "to", "request", "sequence"};
-constexpr std::string_view kDoctorFlags[] = {"draft_ms",  "target_ms", "format",  "o",
-                                             "tokenizer", "backend",   "threads", "rounds",
-                                             "from",      "to",        "request", "sequence"};
+constexpr std::string_view kDoctorFlags[] = {
+    "draft_ms", "target_ms", "format", "o",       "tokenizer", "backend", "threads",
+    "rounds",   "from",      "to",     "request", "sequence",  "rows",    "no_rows"};
 constexpr std::string_view kCutFlags[] = {"o",       "rounds",   "from",   "to",
                                           "request", "sequence", "no_rows"};
 constexpr std::string_view kAnonymiseFlags[] = {"o", "rounds", "from", "to", "request", "sequence"};
@@ -109,11 +109,14 @@ constexpr Command kCommands[] = {
      "  specd-replay doctor TRACE... [flags]\n\n"
      "A fault is a figure that is more than 4 standard errors from what the declared p, q and\n"
      "coins say. Record with level=rows to have its cause named. --draft_ms and --target_ms, the\n"
-     "costs of a draft token and of a forward pass, find the best length of a draft.\n\n"
+     "costs of a draft token and of a forward pass, find the best length of a draft. Rows that "
+     "are\n"
+     "recorded and cannot be read are an error; --no-rows does without them, and --rows refuses\n"
+     "rounds without rows.\n\n"
      "Exit status: 0 no fault; 1 a fault; 2 an error, or no judged draft.\n\nExamples:\n"
      "  specd-replay doctor trace.mcap\n"
      "  specd-replay doctor trace.mcap --draft_ms=1.5 --target_ms=20\n",
-     kDoctorFlags, &RunDoctor},
+     kDoctorFlags, &RunDoctor, true},
     {"export", "a file of numpy, npz",
      "  specd-replay export TRACE... -o FILE.npz [flags]\n\n"
      "A row for each place, answer, round and sequence; with --rows also the logits.\n"
@@ -196,9 +199,9 @@ absl::Status NothingPasses(const CommandOptions& options) {
       flags));
 }
 
-void PrintWarnings(const TraceReader& reader) {
+void PrintWarnings(std::span<const std::string> warnings) {
   std::fflush(stdout);
-  for (const std::string& warning : reader.warnings()) {
+  for (const std::string& warning : warnings) {
     fmt::print(stderr, "specd-replay: warning: {}\n", SafeText(warning));
   }
 }

@@ -18,7 +18,7 @@ absl::StatusOr<int> Copy(const CommandOptions& options, bool anonymised) {
                       .with_rows = options.with_rows && !anonymised,
                       .anonymised = anonymised});
   const absl::StatusOr<TraceCopier::Counts> counts = copier.Run();
-  PrintWarnings(reader);
+  PrintWarnings(reader.warnings());
   if (!counts.ok()) return counts.status();
   if (counts->rounds == 0) return NothingPasses(options);
   fmt::print("{}: {} rounds of {} sequences, {} rows\n", SafeText(options.output), counts->rounds,

@@ -71,7 +71,7 @@ class Indexer {
         Take(*round, task);
       }
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     return Named();
   }
 

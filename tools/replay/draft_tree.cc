@@ -102,8 +102,8 @@ std::vector<NodeFate> DraftTree::Fates() const {
   for (int32_t node = 0; node < num_nodes(); ++node) {
     if (!IsInside(node)) fates[static_cast<size_t>(node)] = NodeFate::kOutside;
   }
-  // Siblings are judged in turn until one stands by `tree` and `traversal`, which also judges what
-  // lies below a sibling first. The other methods judge all children of a place at once.
+  // Siblings are judged in turn until one is accepted by `tree` and `traversal`, which also judges
+  // what lies below a sibling first. The other methods judge all children of a place at once.
   const bool in_turn =
       task_.method == VerifyMethod::kTree || task_.method == VerifyMethod::kTraversal;
   const bool is_deep = task_.method == VerifyMethod::kTraversal;

@@ -106,6 +106,9 @@ class NpzExporter {
   absl::Status Take(const ExportedRound& exported) {
     const TraceRound& round = exported.round;
     const auto vocab_size = static_cast<int32_t>(exported.info.vocab_size);
+    if (with_rows_) {
+      if (absl::Status status = rows_.Take(exported); !status.ok()) return status;
+    }
     TakeTimes(round);
     for (const TraceAnswer& answer : round.answers) {
       if (Takes(exported, answer.sequence)) TakeAnswer(round, answer);
@@ -118,7 +121,7 @@ class NpzExporter {
         TakePlace(round, *answer, ViewPlace(exported.info, task, i));
       }
     }
-    return with_rows_ ? rows_.Take(exported) : absl::OkStatus();
+    return absl::OkStatus();
   }
 
   uint64_t num_answers() const { return num_answers_; }
@@ -173,7 +176,7 @@ class NpzExporter {
     places_.Add("round", round.number);
     places_.Add("sequence", answer.sequence);
     places_.Add("place", view.place);
-    places_.Add("position", view.task->first_position + static_cast<uint32_t>(view.place));
+    places_.Add("position", view.task->first_position + static_cast<uint32_t>(view.depth));
     places_.Add("method", static_cast<uint32_t>(view.task->method));
     places_.Add("draft", view.draft);
     places_.Add("draft_kind", static_cast<uint8_t>(view.kind));
@@ -195,7 +198,22 @@ class NpzExporter {
     places_.Add("prefix", d.prefix);
     places_.Add("bound", d.bound >= 0 ? d.bound : kNone);
     places_.Add("zero_step", static_cast<uint8_t>(d.zero_step));
+    places_.Add("target_row", TargetRowOf(view));
+    places_.Add("draft_row", DraftRowOf(view));
     places_.EndLine();
+  }
+
+  // The places in the matrices of rows; -1: not recorded, or not exported.
+  int64_t TargetRowOf(const PlaceView& view) const {
+    const std::vector<uint32_t>& rows = view.task->target_rows;
+    const auto place = static_cast<size_t>(view.place);
+    return place < rows.size() ? rows_.PlaceOf(TraceTensor::kTarget, rows[place]) : -1;
+  }
+  int64_t DraftRowOf(const PlaceView& view) const {
+    const std::vector<uint32_t>& rows = view.task->draft_rows;
+    const auto node = static_cast<size_t>(view.node);
+    const bool is_drawn = view.node != kRoot && view.kind != DraftKind::kOneHot;
+    return is_drawn && node < rows.size() ? rows_.PlaceOf(TraceTensor::kDraft, rows[node]) : -1;
   }
 
   void TakeOpening(const SequenceEntry& entry) {
@@ -270,7 +288,7 @@ absl::StatusOr<int> RunExport(const CommandOptions& options) {
                                          .rows = rows.ok() ? *rows : nullptr});
     if (!status.ok()) return status;
   }
-  PrintWarnings(reader);
+  PrintWarnings(reader.warnings());
   if (exporter.num_answers() == 0) return NothingPasses(options);
   if (absl::Status status = exporter.Finish(book, &*out); !status.ok()) return status;
   const uint64_t size_bytes = out->size_bytes();

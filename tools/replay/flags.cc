@@ -68,6 +68,10 @@ constexpr struct {
     {"stats", "format", "table, json or svg (default: table)"},
     {"export", "format", "npz (default: npz)"},
     {"verify", "no_rows", "check the recorded numbers alone, without the row file"},
+    {"doctor", "no_rows", "examine the recorded numbers alone, without the row file"},
+    {"doctor", "rows", "refuse rounds without rows"},
+    {"doctor", "format", "table or json (default: table)"},
+    {"doctor", "o", "the file to write, with --format=json; it appears whole or not at all"},
     {"diff", "recording", "the recording of both sides, or A:B, one of each"},
     {"show", "top", "candidates of each row, 0 .. 64; 0: none (default: 8)"},
     {"report", "top",
@@ -215,6 +219,18 @@ absl::Status ReadSettings(CommandOptions* options) {
   return absl::OkStatus();
 }
 
+// A flag that is off may be given as --noNAME. One of a file of flags shows by its value.
+bool IsGiven(std::string_view name, std::span<const std::string> given) {
+  const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag({name.data(), name.size()});
+  if (flag->CurrentValue() != flag->DefaultValue()) return true;
+  return std::any_of(given.begin(), given.end(), [name](std::string_view argument) {
+    if (!argument.starts_with('-')) return false;
+    argument.remove_prefix(std::min(argument.find_first_not_of('-'), argument.size()));
+    argument = argument.substr(0, argument.find('='));
+    return argument == name || (argument.starts_with("no") && argument.substr(2) == name);
+  });
+}
+
 // Every command that writes a file passes here.
 absl::Status CheckOutput(const Command& command, const CommandOptions& options) {
   if (options.output.empty()) return absl::OkStatus();
@@ -248,12 +264,12 @@ std::string FlagHelp(const Command& command) {
 }
 
 absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
-                                           std::vector<std::string> arguments) {
+                                           std::vector<std::string> arguments,
+                                           std::span<const std::string> given) {
   for (const std::string_view name : kFlagNames) {
     const auto& flags = command.flags;
     if (std::find(flags.begin(), flags.end(), name) != flags.end()) continue;
-    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag({name.data(), name.size()});
-    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    if (!IsGiven(name, given)) continue;
     return absl::InvalidArgumentError(
         fmt::format("{} is no flag of {}; specd-replay {} --help lists them", name, command.name,
                     command.name));
@@ -270,8 +286,12 @@ absl::StatusOr<CommandOptions> ReadOptions(const Command& command,
   options.method = absl::GetFlag(FLAGS_method);
   options.by = absl::GetFlag(FLAGS_by);
   options.format = absl::GetFlag(FLAGS_format);
-  const bool has_no_rows = command.name == "cut" || command.name == "verify";
-  options.with_rows = has_no_rows ? !absl::GetFlag(FLAGS_no_rows) : absl::GetFlag(FLAGS_rows);
+  options.with_rows =
+      command.name == "export" ? absl::GetFlag(FLAGS_rows) : !absl::GetFlag(FLAGS_no_rows);
+  options.needs_rows = command.name == "doctor" && absl::GetFlag(FLAGS_rows);
+  if (options.needs_rows && !options.with_rows) {
+    return absl::InvalidArgumentError("rows and no-rows exclude each other");
+  }
   options.paint = Paint(IsColourful(STDOUT_FILENO));
   if (options.paths.empty()) {
     return absl::InvalidArgumentError(fmt::format(

@@ -27,7 +27,7 @@ class Info {
       if (!*more) break;
       Take(item);
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     if (!info_) return absl::InvalidArgumentError("the trace has no whole record");
     Print();
     return kExitOk;

@@ -166,7 +166,7 @@ absl::StatusOr<int> RunList(const CommandOptions& options) {
     num_lines = rounds.num_lines();
   }
   if (options.list_of == ListOf::kSequences) num_lines = PrintSequences(options, book);
-  PrintWarnings(reader);
+  PrintWarnings(reader.warnings());
   if (num_lines == 0) return NothingPasses(options);
   return kExitOk;
 }

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,9 +34,11 @@ std::string Usage() {
       "  specd-replay info trace.mcap\n"
       "  specd-replay show trace.mcap 17 --tokenizer=tokenizer.json\n"
       "  specd-replay verify trace.mcap\n\n"
-      "Exit status: 0; 1 if verify or diff found a difference; 2 for bad flags, an unreadable "
-      "file,\n"
-      "filters that nothing passes, or nothing that could be checked; 130 after Ctrl-C.";
+      "Exit status: 0; 1 if verify or diff found a difference, or doctor a fault; 2 for bad "
+      "flags,\n"
+      "an unreadable file, filters that nothing passes, or nothing that could be checked; 130 "
+      "after\n"
+      "Ctrl-C.";
   return text;
 }
 
@@ -107,15 +110,22 @@ int Main(int argc, char** argv) {
     return Fail(fmt::format("command = {} is unknown; specd-replay --help lists them", rest[1]));
   }
   const absl::StatusOr<CommandOptions> options =
-      ReadOptions(*command, std::vector<std::string>(rest.begin() + 2, rest.end()));
+      ReadOptions(*command, std::vector<std::string>(rest.begin() + 2, rest.end()), given);
   if (!options.ok()) return Fail(std::string(options.status().message()));
   const absl::StatusOr<int> exit_code = RunCommand(*command, *options);
   if (!exit_code.ok() && absl::IsCancelled(exit_code.status())) return kExitInterrupted;
   if (!exit_code.ok()) return Fail(std::string(exit_code.status().message()));
-  return std::fflush(stdout) == 0 ? *exit_code : Fail("stdout cannot be written");
+  const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return is_written ? *exit_code : Fail("stdout cannot be written");
 }
 
 }  // namespace
 }  // namespace specd::replay
 
-int main(int argc, char** argv) { return specd::replay::Main(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return specd::replay::Main(argc, argv);
+  } catch (const std::system_error& error) {  // of fmt::print, if stdout takes no more
+    return specd::replay::Fail(error.what());
+  }
+}

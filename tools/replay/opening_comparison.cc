@@ -12,6 +12,16 @@
 #include "tools/replay/names.h"
 
 namespace specd::replay {
+
+std::string NumberText(std::string_view name, std::optional<double> number) {
+  const ParamRow* const row = FindParam(name);
+  SequenceParams params;
+  if (row != nullptr && IsNumber(*row) && (!number || SetNumber(name, *number, &params).ok())) {
+    return ValueText(*row, params);
+  }
+  return number ? fmt::format("{}", *number) : std::string("the default");
+}
+
 namespace {
 
 using Texts = std::vector<std::string>;
@@ -31,16 +41,6 @@ std::optional<double> NumberOf(const TraceOpening& opening, std::string_view nam
   return std::nullopt;
 }
 
-// Numbers that have their default are not recorded.
-std::string NumberText(std::string_view name, std::optional<double> number) {
-  const ParamRow* const row = FindParam(name);
-  SequenceParams params;
-  if (row != nullptr && IsNumber(*row) && (!number || SetNumber(name, *number, &params).ok())) {
-    return ValueText(*row, params);
-  }
-  return number ? fmt::format("{}", *number) : std::string("the default");
-}
-
 void CompareNumbers(const TraceOpening& a, const TraceOpening& b, Texts* texts) {
   std::set<std::string_view> names;
   for (const TraceOpening* opening : {&a, &b}) {
@@ -49,7 +49,7 @@ void CompareNumbers(const TraceOpening& a, const TraceOpening& b, Texts* texts) 
   for (const std::string_view name : names) {
     const std::optional<double> x = NumberOf(a, name);
     const std::optional<double> y = NumberOf(b, name);
-    if (x == y) continue;
+    if (x == y) continue;  // an absent number has its default
     texts->push_back(Differ(name, NumberText(name, x), NumberText(name, y)));
   }
 }

@@ -1,10 +1,13 @@
-// CompareOpenings says which parameters two sequences were opened with differ, for diff.
+// CompareOpenings says which parameters two sequences were opened with differ, for diff; NumberText
+// shows one of them.
 //
 // An opening holds what no round records: max_tokens, stop ids, which lists were given, the kind of
 // a constraint. Pure functions.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/trace/trace_record.h"
@@ -18,6 +21,10 @@ enum class OpeningParts { kAll, kWithoutParameters };
 // Sentences with both values. Seed and method are left out, because every task has them.
 std::vector<std::string> CompareOpenings(const TraceOpening& a, const TraceOpening& b,
                                          OpeningParts parts);
+
+// Returns the value of a parameter that is a number: the name of a choice, "true", "0.7". Empty:
+// the default.
+std::string NumberText(std::string_view name, std::optional<double> number);
 
 // Compares the models that the engines named at their openings; a model holds for every sequence.
 std::vector<std::string> CompareModels(const TraceInfo& a, const TraceInfo& b);

@@ -26,12 +26,28 @@ std::string RowsOf(const std::string& trace) {
   return RowPathOf(trace, *reader.info());
 }
 
+// A file that is written takes the place of what has its name.
+absl::Status CheckPlace(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(fmt::format(
+      "o = {} is a directory, a device or a pipe, and a file would replace it; give the name of a "
+      "file",
+      path));
+}
+
 }  // namespace
 
 absl::Status CheckOutputs(std::span<const std::string> inputs, const OutputPaths& outputs) {
   if (outputs.file == outputs.rows) {
     return absl::InvalidArgumentError(fmt::format(
         "o = {} is the name of its own row file; give a name that ends in .mcap", outputs.file));
+  }
+  for (const std::string& path : {outputs.file, outputs.rows}) {
+    if (absl::Status status = CheckPlace(path); !status.ok()) return status;
   }
   for (const std::string& trace : inputs) {
     const std::string rows = RowsOf(trace);

@@ -28,14 +28,14 @@ ShownVerdict VerdictOfOutcome(const PlaceView& view) {
   const int32_t place = view.depth;
   const TaskOutcome& outcome = view.task->outcome;
   if (IsUndecided(outcome.status)) return ShownVerdict::kNotJudged;
-  if (place < outcome.num_accepted) return ShownVerdict::kStands;
+  if (place < outcome.num_accepted) return ShownVerdict::kAccepted;
   if (place > outcome.num_accepted || outcome.num_tokens == 0) {
     if (place != outcome.num_accepted) return ShownVerdict::kNotJudged;
   }
   if (outcome.status == OutcomeStatus::kBadTargetRow) return ShownVerdict::kBadTarget;
   if (outcome.status == OutcomeStatus::kBadDraftRow) return ShownVerdict::kBadDraft;
   if (outcome.status == OutcomeStatus::kBadToken) return ShownVerdict::kNotJudged;
-  return view.has_draft ? ShownVerdict::kFalls : ShownVerdict::kEnds;
+  return view.has_draft ? ShownVerdict::kRejected : ShownVerdict::kEnds;
 }
 
 ShownVerdict VerdictOf(const PlaceView& view) {
@@ -43,16 +43,17 @@ ShownVerdict VerdictOf(const PlaceView& view) {
   if (!view.is_on_path) return ShownVerdict::kNotJudged;
   if (!decision.judged) {
     // `block` has looked at places after the end.
-    if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return ShownVerdict::kFalls;
+    if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return ShownVerdict::kRejected;
     return view.task->decisions.empty() ? VerdictOfOutcome(view) : ShownVerdict::kNotJudged;
   }
   if (decision.bad_target) return ShownVerdict::kBadTarget;
   if (decision.bad_draft) return ShownVerdict::kBadDraft;
-  if (decision.stands) return ShownVerdict::kStands;
-  return view.has_draft ? ShownVerdict::kFalls : ShownVerdict::kEnds;
+  if (decision.stands) return ShownVerdict::kAccepted;
+  return view.has_draft ? ShownVerdict::kRejected : ShownVerdict::kEnds;
 }
 
-// The draft token of a place in a tree: the child that stands, or the one that was judged last.
+// The draft token of a place in a tree: the child that was accepted, or the one that was judged
+// last.
 void TakeNode(const DraftTree& tree, PlaceView* view) {
   view->depth = tree.DepthOf(view->place);
   view->is_on_path =
@@ -66,40 +67,42 @@ void TakeNode(const DraftTree& tree, PlaceView* view) {
   if (node == kRoot && !children.empty()) node = children.back();
   view->has_draft = node != kRoot;
   if (node == kRoot) return;
+  view->node = node;
   view->draft = tree.TokenOf(node);
   view->kind = tree.KindOf(node);
 }
 
 std::string WhyOfToken(const PlaceView& view, const Numbers& number) {
-  const bool stands = view.verdict == ShownVerdict::kStands;
+  const bool is_accepted = view.verdict == ShownVerdict::kAccepted;
   const std::optional<double> ratio = view.Ratio();
   const std::string u = number("u", view.accept_coin);
-  if (!ratio) return stands ? "accepted" : "rejected";
-  if (stands && *view.q == 0) return "accepted: q is 0 and p is not";
-  if (stands && *ratio >= 1) {
+  if (!ratio) return is_accepted ? "accepted" : "rejected";
+  if (is_accepted && *view.q == 0) return "accepted: q is 0 and p is not";
+  if (is_accepted && *ratio >= 1) {
     return fmt::format("accepted: {} is 1 or more, and every u is below that",
                        number("p/q", ratio));
   }
-  if (stands) return fmt::format("accepted: {} is below {}", u, number("p/q", ratio));
+  if (is_accepted) return fmt::format("accepted: {} is below {}", u, number("p/q", ratio));
   if (*view.p == 0) return "rejected: p is 0, so the target never gives this token";
   return fmt::format("rejected: {} is not below {}", u, number("p/q", ratio));
 }
 
 // t is what the children before have left of p, and d the proposal of this one.
 std::string WhyOfTree(const PlaceView& view, const Numbers& number) {
-  const bool stands = view.verdict == ShownVerdict::kStands;
+  const bool is_accepted = view.verdict == ShownVerdict::kAccepted;
   const PlaceDecision& d = view.decision;
-  if (d.bound < 0 || !view.accept_coin) return stands ? "accepted" : "no child stands";
+  if (d.bound < 0 || !view.accept_coin) return is_accepted ? "accepted" : "no child is accepted";
   const std::string u = number("u", view.accept_coin);
   const std::string bound = number("t/d", d.bound);
   if (view.task->method == VerifyMethod::kTraversal) {
-    return stands ? "accepted: a leaf below it stands" : "no leaf below this place stands";
+    return is_accepted ? "accepted: a leaf below it is accepted"
+                       : "no leaf below this place is accepted";
   }
-  if (stands && d.bound >= 1) {
+  if (is_accepted && d.bound >= 1) {
     return "accepted: t/d is 1 or more, and every u is below that";
   }
-  if (stands) return fmt::format("accepted: {} is below {}", u, bound);
-  return fmt::format("no child stands: for the last one {} is not below {}", u, bound);
+  if (is_accepted) return fmt::format("accepted: {} is below {}", u, bound);
+  return fmt::format("no child is accepted: for the last one {} is not below {}", u, bound);
 }
 
 // One coin for all children of the place.
@@ -108,31 +111,32 @@ std::string WhyOfChoice(const PlaceView& view, const Numbers& number) {
   const std::string u = number("u", view.accept_coin);
   const std::string sum = number("p of the children up to it",
                                  has_bound ? std::optional(view.decision.bound) : std::nullopt);
-  return view.verdict == ShownVerdict::kStands
+  return view.verdict == ShownVerdict::kAccepted
              ? fmt::format("accepted: the TREE coin {} is below {}", u, sum)
-             : fmt::format("no child stands: for the last one the TREE coin {} is not below {}", u,
-                           sum);
+             : fmt::format(
+                   "no child is accepted: for the last one the TREE coin {} is not below {}", u,
+                   sum);
 }
 
 // A bound says that the rule was asked: the token of the place is no draft token.
 std::string WhyOfLossy(const PlaceView& view, const Numbers& number) {
-  const bool stands = view.verdict == ShownVerdict::kStands;
+  const bool is_accepted = view.verdict == ShownVerdict::kAccepted;
   if (view.decision.bound < 0) {
-    return stands ? "accepted: it is the token of the place"
-                  : "rejected: the place has another token";
+    return is_accepted ? "accepted: it is the token of the place"
+                       : "rejected: the place has another token";
   }
   const std::string bound = number("the bound", view.decision.bound);
   if (view.accept_coin.has_value()) {
     const std::string u = number("u", view.accept_coin);
-    if (stands && *view.accept_coin >= view.decision.bound) {
+    if (is_accepted && *view.accept_coin >= view.decision.bound) {
       return fmt::format("accepted by a lossy rule: p reaches threshold_single; {} is not below {}",
                          u, bound);
     }
-    return fmt::format("{} by a lossy rule: {} is {} {}", stands ? "accepted" : "rejected", u,
-                       stands ? "below" : "not below", bound);
+    return fmt::format("{} by a lossy rule: {} is {} {}", is_accepted ? "accepted" : "rejected", u,
+                       is_accepted ? "below" : "not below", bound);
   }
   const std::string p = number("p", view.p);
-  if (stands) return fmt::format("accepted by a lossy rule: {} reaches {}", p, bound);
+  if (is_accepted) return fmt::format("accepted by a lossy rule: {} reaches {}", p, bound);
   return fmt::format(
       "rejected: the place has another token, and the lossy rule does not take {} "
       "with {}",
@@ -141,29 +145,30 @@ std::string WhyOfLossy(const PlaceView& view, const Numbers& number) {
 
 std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
   const PlaceDecision& d = view.decision;
-  const bool stands = view.verdict == ShownVerdict::kStands;
+  const bool is_accepted = view.verdict == ShownVerdict::kAccepted;
   const bool has_bound = d.bound >= 0 && view.accept_coin.has_value();
   if (!has_bound) {
-    return stands ? "accepted: a longer part of the draft stands" : "rejected with its block";
+    return is_accepted ? "accepted: a longer part of the draft is accepted"
+                       : "rejected with its block";
   }
   const std::string u = number("u", view.accept_coin);
   const std::string bound = number("h", d.bound);
-  if (stands && *view.accept_coin < d.bound) {
-    return fmt::format("accepted: {} is below {}, so the draft up to here stands", u, bound);
+  if (is_accepted && *view.accept_coin < d.bound) {
+    return fmt::format("accepted: {} is below {}, so the draft up to here is accepted", u, bound);
   }
-  if (stands) return "accepted: a longer part of the draft stands";
-  return fmt::format("rejected: {} is not below {}, and no longer part of the draft stands", u,
+  if (is_accepted) return "accepted: a longer part of the draft is accepted";
+  return fmt::format("rejected: {} is not below {}, and no longer part of the draft is accepted", u,
                      bound);
 }
 
 std::string WhyOfDraft(const PlaceView& view, const Numbers& number) {
-  const bool stands = view.verdict == ShownVerdict::kStands;
+  const bool is_accepted = view.verdict == ShownVerdict::kAccepted;
   switch (view.task->method) {
     case VerifyMethod::kGreedy:
-      if (stands) return "accepted: it is the argmax";
+      if (is_accepted) return "accepted: it is the argmax";
       return fmt::format("rejected: {} is the argmax", number.Id("another id", view.token));
     case VerifyMethod::kExactMatch:
-      if (stands) return "accepted: the SAMPLE coin draws it from p";
+      if (is_accepted) return "accepted: the SAMPLE coin draws it from p";
       return fmt::format("rejected: the SAMPLE coin draws {} from p",
                          number.Id("another id", view.token));
     case VerifyMethod::kBlock:
@@ -203,9 +208,9 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
     case ShownVerdict::kBadDraft:
       return fmt::format("the draft row or its side channel {}, so the sequence ends here",
                          NameOf(task.outcome.fault));
-    case ShownVerdict::kStands:
+    case ShownVerdict::kAccepted:
       return WhyOfDraft(view, number);
-    case ShownVerdict::kFalls:
+    case ShownVerdict::kRejected:
       if (is_forced) {
         return fmt::format("rejected: the place is forced to {}",
                            number.Id("another id", task.places[place].forced));
@@ -220,9 +225,9 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
                        number.Id("the draft token", view.draft));
   }
   if (task.method == VerifyMethod::kGreedy) return "no draft token here: the argmax follows";
-  if (view.is_leaf) return "bonus: a leaf stands, and the SAMPLE coin draws one more from p";
+  if (view.is_leaf) return "bonus: a leaf is accepted, and the SAMPLE coin draws one more from p";
   if (view.num_drawn > 0 && place == task.tokens.size()) {
-    return "bonus: every draft token stands, and the SAMPLE coin draws one more from p";
+    return "bonus: every draft token is accepted, and the SAMPLE coin draws one more from p";
   }
   return "no draft token here: the SAMPLE coin draws from p";
 }
@@ -231,9 +236,9 @@ std::string Explain(const PlaceView& view, const Numbers& number) {
 
 std::string_view NameOf(ShownVerdict verdict) {
   switch (verdict) {
-    case ShownVerdict::kStands:
+    case ShownVerdict::kAccepted:
       return "accepted";
-    case ShownVerdict::kFalls:
+    case ShownVerdict::kRejected:
       return "rejected";
     case ShownVerdict::kEnds:
       return "end of draft";
@@ -266,6 +271,7 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   } else {
     view.depth = place;
     view.has_draft = index < view.num_drawn;
+    if (view.has_draft) view.node = place;
     if (index < task.tokens.size()) {
       view.draft = task.tokens[index];
       if (index < task.kinds.size()) view.kind = task.kinds[index];
@@ -286,7 +292,7 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   if (decision.draw_coin != kNoCoin) {
     view.draw_coin = CoinToDouble(decision.draw_coin);
     if (decision.p_mass > 0) view.token_p = decision.token_weight / decision.p_mass;
-  } else if (view.verdict == ShownVerdict::kStands) {
+  } else if (view.verdict == ShownVerdict::kAccepted) {
     view.token_p = view.p;
   }
   return view;
@@ -308,6 +314,16 @@ std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
     if (!views.back().is_on_path) views.pop_back();
   }
   return views;
+}
+
+std::vector<PlaceDecision> DecisionsOf(const TraceTask& task,
+                                       std::span<const PlaceDecision> replayed) {
+  if (task.decisions.empty()) return {replayed.begin(), replayed.end()};
+  std::vector<PlaceDecision> decisions = task.decisions;
+  for (size_t i = 0; i < decisions.size() && i < replayed.size(); ++i) {
+    if (decisions[i].zero_step == ZeroStep::kNone) decisions[i].zero_step = replayed[i].zero_step;
+  }
+  return decisions;
 }
 
 std::string_view DrawnFrom(const PlaceView& view) {

@@ -17,8 +17,8 @@ namespace specd::replay {
 
 // The first five values are those of tools/replay/report/DATA.md.
 enum class ShownVerdict : uint32_t {
-  kStands = 0,
-  kFalls = 1,
+  kAccepted = 0,
+  kRejected = 1,
   kEnds = 2,  // there is no draft token
   kBadTarget = 3,
   kBadDraft = 4,
@@ -32,8 +32,10 @@ struct PlaceView {
   bool is_on_path = true;  // of the accepted tokens; of a chain: always
   bool is_leaf = false;    // of a tree: no child follows
   PlaceDecision decision;  // judged is false if there is no record
-  // A token that was verified. In a tree: the child that stands, or the one that was judged last.
+  // A token that was verified. In a tree: the child that was accepted, or the one that was judged
+  // last.
   bool has_draft = false;
+  int32_t node = kRoot;      // of that token, its place in the draft as the engine numbered it
   TokenId draft = kNoToken;  // as recorded, also after the end of the draft
   DraftKind kind = DraftKind::kOneHot;
   uint32_t num_drawn = 0;  // NumDrawn of the task
@@ -60,6 +62,10 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
 // recorded ones, or those of a replay.
 std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
                                 std::span<const PlaceDecision> decisions);
+
+// The recorded decisions, with the steps of a replay where an earlier program recorded none.
+std::vector<PlaceDecision> DecisionsOf(const TraceTask& task,
+                                       std::span<const PlaceDecision> replayed);
 
 // The number of places: one more than the draft tokens.
 inline int32_t NumPlaces(const TraceTask& task) {

@@ -20,6 +20,7 @@ namespace {
 struct FileName {
   std::string utc;
   std::string pid;  // empty: another name
+  std::string session;
   uint64_t number = 0;
 };
 
@@ -31,6 +32,7 @@ FileName ParseName(const std::string& path) {
   if (!absl::SimpleAtoi(parts[4], &name.number)) return {};
   name.utc = parts[1];
   name.pid = parts[2];
+  name.session = parts[3];
   return name;
 }
 
@@ -215,6 +217,28 @@ absl::StatusOr<std::vector<Recording>> FindRecordings(const std::vector<std::str
   }
   return absl::InvalidArgumentError(
       fmt::format("no recording is that of --recording and --session; there are: {}", names));
+}
+
+absl::StatusOr<std::vector<std::string>> FilesOfRecording(const std::string& path) {
+  const FileName own = ParseName(path);
+  const absl::StatusOr<Beginning> beginning = Begin(path);
+  if (!beginning.ok()) return beginning.status();
+  std::vector<std::string> alone = {path};
+  if (own.pid.empty() || !beginning->info || IsFlight(*beginning->info)) return alone;
+  absl::StatusOr<std::vector<std::string>> files =
+      TraceFilesOf({std::filesystem::path(path).parent_path().string()});
+  if (!files.ok()) return files.status();
+  std::erase_if(*files, [&own](const std::string& file) {
+    const FileName name = ParseName(file);
+    return name.pid != own.pid || name.session != own.session;
+  });
+  const absl::StatusOr<std::vector<Recording>> all = Group(*files);
+  if (!all.ok()) return all.status();
+  for (const Recording& recording : *all) {
+    const std::vector<std::string>& mine = recording.files;
+    if (std::find(mine.begin(), mine.end(), path) != mine.end()) return mine;
+  }
+  return alone;
 }
 
 }  // namespace specd::replay

@@ -39,6 +39,10 @@ struct RecordingChoice {
 absl::StatusOr<std::vector<Recording>> FindRecordings(const std::vector<std::string>& paths,
                                                       const RecordingChoice& choice);
 
+// The files in the folder of `path` that are of its recording. Of a flight recorder `path` alone:
+// each dump has all rounds that were kept.
+absl::StatusOr<std::vector<std::string>> FilesOfRecording(const std::string& path);
+
 // One line for each recording, with a head.
 std::string RecordingTable(const std::vector<Recording>& recordings);
 // "recording 2 (session 2 of process 4711, from 2026-11-29T18:00:00.000Z)"

@@ -1,27 +1,17 @@
-// ReplayBackend runs rebuilt rounds on a backend of this machine, for verify, show and rerun.
+// ReplayBackend runs rebuilt rounds on a backend, for verify, show, rerun and doctor.
 //
-// The names are "cpu" (the widest instruction set of this processor), "scalar" (the CPU's code
-// without vector instructions), "emulated" (a CUDA block on the host) and "cuda". One thread.
+// named_backend.h makes backends by their names. One thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "tools/replay/round_rebuilder.h"
 
 namespace specd::replay {
-
-// The backends that this build has and this machine can run.
-std::vector<std::string> BackendsHere();
-
-// An error names the backend, the reason, and those that are here.
-absl::StatusOr<std::unique_ptr<Backend>> MakeNamedBackend(std::string_view name);
 
 class ReplayBackend {
  public:

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "tools/replay/doctor/doctor_members.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/output_file.h"
 #include "tools/replay/replay_backend.h"
 #include "tools/replay/report/report_page.h"
@@ -42,15 +44,16 @@ absl::StatusOr<int> RunReport(const CommandOptions& options) {
       }
       rows = *opened;
     }
-    if (absl::Status status = doctor.Take(item, rows); !status.ok()) return status;
     if (absl::Status status = data.Take(item, rows, reader.start_ns()); !status.ok()) return status;
+    if (data.is_full()) continue;  // the head is about the rounds that the page has
+    if (absl::Status status = doctor.Take(item, rows); !status.ok()) return status;
   }
-  PrintWarnings(reader);
+  PrintWarnings(reader.warnings());
   if (reader.info() == nullptr) return absl::InvalidArgumentError("the trace has no whole record");
   if (data.num_steps() == 0) return NothingPasses(options);
   const std::string name = std::filesystem::path(options.paths[0]).filename().string();
   absl::Status status = out->Write(kPageBefore);
-  if (status.ok()) status = out->Write(data.Json(name, reader.warnings(), FindingsOf(doctor, {})));
+  if (status.ok()) status = out->Write(data.Json(name, reader.warnings(), DoctorMembers(doctor)));
   for (const std::string_view part : kPageAfter) {
     if (status.ok()) status = out->Write(part);
   }

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "speculative/params/param_table.h"
 #include "tools/replay/json_text.h"
 #include "tools/replay/names.h"
+#include "tools/replay/opening_comparison.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/tree_view.h"
@@ -30,9 +32,27 @@ int KindOf(const TraceTask& task, const PlaceView& view) {
   return view.is_leaf || (view.num_drawn > 0 && place == task.tokens.size()) ? kBonus : kPlain;
 }
 
+enum Fate : int { kFateRejected, kFateNotJudged, kFateDropped, kFateBadRow, kFateWithBlock };
+
+// Of a token of a chain that was not kept.
 int FateOf(const TraceTask& task, const PlaceView& view) {
-  if (view.depth < task.outcome.num_accepted) return 2;
-  return view.verdict == ShownVerdict::kNotJudged ? 1 : 0;
+  if (view.depth < task.outcome.num_accepted) return kFateDropped;
+  if (uint32_t(view.place) < NumReached(task, view.num_drawn)) return kFateRejected;
+  const ShownVerdict verdict = view.verdict;
+  if (verdict == ShownVerdict::kBadTarget || verdict == ShownVerdict::kBadDraft) return kFateBadRow;
+  const bool is_later = view.depth > task.outcome.num_accepted;
+  return is_later && verdict == ShownVerdict::kRejected ? kFateWithBlock : kFateNotJudged;
+}
+
+// Of a node that was not kept.
+int FateOf(NodeFate fate) {
+  if (fate == NodeFate::kAccepted) return kFateDropped;
+  return fate == NodeFate::kNotJudged ? kFateNotJudged : kFateRejected;
+}
+
+// Draft tokens that the method accepted. The finish rules may drop some of them.
+uint32_t JudgedAccepted(const TraceRound& round, const TraceTask& task) {
+  return HasOutcome(round, task) ? uint32_t(std::max(task.outcome.num_accepted, 0)) : 0;
 }
 
 }  // namespace
@@ -68,10 +88,11 @@ void ReportData::Count(const TraceRound& round) {
   level_ = std::max(level_, round.level);
   for (const TraceAnswer& answer : round.answers) {
     num_kept_ += answer.num_kept;
-    num_accepted_ += answer.num_accepted;
   }
   for (const TraceTask& task : round.tasks) {
-    if (HasOutcome(round, task)) num_drafted_ += book_.NumDrawnOf(task);
+    if (!HasOutcome(round, task)) continue;
+    num_drafted_ += book_.NumDrawnOf(task);
+    num_accepted_ += JudgedAccepted(round, task);
   }
 }
 
@@ -106,23 +127,29 @@ void ReportData::AddStep(const TraceRound& round, const TraceAnswer& answer,
                          const TraceTask* task) {
   const TraceTimes& times = round.times;
   const bool is_timed = times.taken != 0 && times.answered >= times.taken;
+  // A round that was called off has judged no draft.
+  const bool is_judged = task != nullptr && HasOutcome(round, *task);
+  const uint32_t drafted = is_judged ? book_.NumDrawnOf(*task) : 0;
+  const bool is_chain = task != nullptr && !DraftTree::IsTree(*task);
   const uint32_t base = task != nullptr ? task->round_base : answer.total_kept - answer.num_kept;
   steps_.Add(
       {Number(book_.IndexOf(answer.sequence)), Number(round.number),
        JsonNumber(double(times.taken - start_ns_) / 1e6),
        is_timed ? JsonNumber(double(times.answered - times.taken) / 1e3) : "null", Number(base),
-       task == nullptr ? "null" : Text(MethodText(task->method)),
-       Number(task == nullptr ? 0 : book_.NumDrawnOf(*task)), Number(answer.num_accepted),
-       Number(answer.num_kept), Text(NameOf(answer.status)),
+       task == nullptr ? "null" : Text(MethodText(task->method)), Number(drafted),
+       is_chain ? Number(NumReached(*task, drafted)) : "null", Number(answer.num_accepted),
+       Number(task == nullptr ? 0 : JudgedAccepted(round, *task)), Number(answer.num_kept),
+       Text(NameOf(answer.status)),
        answer.finish_reason == FinishReason::kNone ? "null" : Text(NameOf(answer.finish_reason))});
 }
 
 absl::Status ReportData::AddPlaces(const TraceRound& round, const TraceAnswer& answer,
                                    const TraceTask& task, const RoundRebuilder& rebuilder,
                                    std::optional<size_t> in_batch) {
-  const bool use_replay = in_batch && task.decisions.empty();
+  if (!HasOutcome(round, task)) return absl::OkStatus();
   const std::vector<PlaceView> views = ViewWalk(
-      *info_, task, use_replay ? rebuilder.decisions(*in_batch) : std::span(task.decisions));
+      *info_, task,
+      DecisionsOf(task, in_batch ? rebuilder.decisions(*in_batch) : std::span<PlaceDecision>()));
   std::vector<std::string> decisions;
   for (const PlaceView& view : views) {
     if (view.verdict == ShownVerdict::kNotJudged) {
@@ -161,7 +188,8 @@ void ReportData::AddRejected(const TraceTask& task, size_t num_kept,
         static_cast<size_t>(view.place) < num_kept && view.place < task.outcome.num_accepted;
     if (!view.has_draft || is_kept) continue;
     AddRejectedToken(view.place, view.draft, FateOf(task, view),
-                     decisions[static_cast<size_t>(view.place)]);
+                     decisions[static_cast<size_t>(view.place)],
+                     CauseOfRejection(task.method, view.p, view.decision.zero_step));
   }
 }
 
@@ -171,29 +199,27 @@ absl::Status ReportData::AddTree(const TraceTask& task, size_t num_kept,
                                  const RoundRebuilder& rebuilder, std::optional<size_t> in_batch) {
   const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
   const DraftTree tree(task, vocab_size);
-  const std::vector<NodeFate> fates = tree.Fates();
-  std::vector<std::string> rejected(fates.size(), "null");
-  for (int32_t depth = 0; depth < tree.Depth(); ++depth) {
-    const bool is_kept_depth = static_cast<size_t>(depth) < num_kept;
-    for (int32_t node = 0; node < tree.num_nodes(); ++node) {
-      const int32_t place = tree.PlaceOf(node);
-      const NodeFate fate = fates[static_cast<size_t>(node)];
-      const bool is_accepted = fate == NodeFate::kAccepted;
-      if (fate == NodeFate::kOutside || tree.DepthOf(place) != depth) continue;
-      if (is_accepted && is_kept_depth) continue;
-      const bool is_on_path = depth <= task.outcome.num_accepted && tree.PlaceAt(depth) == place;
-      rejected[static_cast<size_t>(node)] = Number(rejected_.count());
-      AddRejectedToken(depth, tree.TokenOf(node),
-                       is_accepted                    ? 2
-                       : fate == NodeFate::kNotJudged ? 1
-                                                      : 0,
-                       is_on_path ? decisions[static_cast<size_t>(depth)] : "null");
-    }
-  }
   const bool has_rows = in_batch.has_value() && options_.num_candidates > 0;
   const auto nodes = ViewTree(task, vocab_size, &place_rows_, has_rows ? &rebuilder : nullptr,
                               in_batch.value_or(0));
   if (!nodes.ok()) return nodes.status();
+  std::vector<const NodeView*> views(static_cast<size_t>(tree.num_nodes()));
+  for (const NodeView& view : *nodes) views[static_cast<size_t>(view.node)] = &view;
+  std::vector<std::string> rejected(views.size(), "null");
+  for (int32_t depth = 0; depth < tree.Depth(); ++depth) {
+    for (const NodeView* view : views) {
+      if (view == nullptr || view->fate == NodeFate::kOutside) continue;
+      const int32_t place = tree.PlaceOf(view->node);
+      const bool is_kept =
+          view->fate == NodeFate::kAccepted && static_cast<size_t>(depth) < num_kept;
+      if (tree.DepthOf(place) != depth || is_kept) continue;
+      const bool is_on_path = depth <= task.outcome.num_accepted && tree.PlaceAt(depth) == place;
+      rejected[static_cast<size_t>(view->node)] = Number(rejected_.count());
+      AddRejectedToken(depth, tree.TokenOf(view->node), FateOf(view->fate),
+                       is_on_path ? decisions[static_cast<size_t>(depth)] : "null",
+                       CauseOfRejection(task.method, view->p, view->zero_step));
+    }
+  }
   for (const NodeView& view : *nodes) {
     const TokenId token = tree.TokenOf(view.node);
     nodes_.Add({Number(steps_.count() - 1), Number(uint64_t(view.node)),
@@ -207,9 +233,11 @@ absl::Status ReportData::AddTree(const TraceTask& task, size_t num_kept,
 }
 
 void ReportData::AddRejectedToken(int32_t place, TokenId token, int fate,
-                                  const std::string& decision) {
+                                  const std::string& decision, const RejectionCause& cause) {
+  const bool was_rejected = fate == kFateRejected;
   rejected_.Add({Number(steps_.count() - 1), Number(uint64_t(place)), IdJson(token), IdText(token),
-                 Number(uint64_t(fate)), decision});
+                 Number(uint64_t(fate)), decision, was_rejected ? Text(cause.words) : "null",
+                 was_rejected ? Number(uint64_t(cause.kind)) : "null"});
 }
 
 void ReportData::AddDecision(const PlaceView& view) {
@@ -292,8 +320,10 @@ std::string ReportData::Sequences() const {
     const TraceOpening& opening = entry.opening;
     std::string params;
     for (const auto& [name, value] : opening.numbers) {
-      params +=
-          fmt::format("{}{}: {}", params.empty() ? "" : ", ", JsonString(name), JsonNumber(value));
+      const ParamRow* const row = FindParam(name);
+      const bool is_choice = row != nullptr && !row->choices.empty();
+      params += fmt::format("{}{}: {}", params.empty() ? "" : ", ", JsonString(name),
+                            is_choice ? JsonString(NumberText(name, value)) : JsonNumber(value));
     }
     for (const std::string& name : opening.lists) {
       params += fmt::format("{}{}: \"given\"", params.empty() ? "" : ", ", JsonString(name));
@@ -304,13 +334,13 @@ std::string ReportData::Sequences() const {
                entry.has_opening ? JsonString(fmt::format("{}", opening.seed)) : "null",
                fmt::format("{{{}}}", params), has_reason ? text(NameOf(entry.reason)) : "null",
                text(opening.constraint), Number(entry.num_rounds), Number(entry.num_kept),
-               Number(entry.num_drafted), Number(entry.num_accepted)});
+               Number(entry.num_drafted), Number(entry.num_judged_accepted)});
   }
   return table.Json();
 }
 
 std::string ReportData::Facts(const std::string& file_name, std::vector<std::string> warnings,
-                              std::span<const Finding> findings) const {
+                              std::string_view doctor) const {
   if (full_at_) {
     warnings.push_back(
         fmt::format("The report ends before round {}: it has {} tokens already. "
@@ -332,26 +362,20 @@ std::string ReportData::Facts(const std::string& file_name, std::vector<std::str
   for (const std::string& warning : warnings) {
     list += (list.empty() ? "" : ", ") + JsonString(warning);
   }
-  std::string found;
-  for (const Finding& finding : findings) {
-    found += fmt::format("{}{{\"fault\": {}, \"sentence\": {}}}", found.empty() ? "" : ", ",
-                         finding.is_fault, JsonString(finding.sentence));
-  }
   return fmt::format(
       "{{\"file\": {}, \"specd\": {}, \"backend\": {}, \"device\": {}, \"vocab_size\": {}, "
       "\"level\": \"{}\", \"started\": \"{}\", \"rounds\": {}, \"sequences\": {}, \"tokens\": {}, "
-      "\"drafted\": {}, \"accepted\": {}, \"dropped\": {}, \"findings\": [{}], \"warnings\": "
-      "[{}]}}",
+      "\"drafted\": {}, \"accepted\": {}, \"dropped\": {}, \"warnings\": [{}]{}}}",
       JsonString(file_name), JsonString(info_->specd_version), JsonString(info_->backend),
       JsonString(info_->processor), info_->vocab_size, NameOf(level_),
       TimeText(info_->start_unix_ns), num_rounds_, book_.entries().size(), num_kept_, num_drafted_,
-      num_accepted_, num_dropped, found, list);
+      num_accepted_, num_dropped, list, doctor);
 }
 
 std::string ReportData::Json(const std::string& file_name, std::vector<std::string> warnings,
-                             std::span<const Finding> findings) const {
+                             std::string_view doctor) const {
   std::string text = fmt::format("{{\"version\": 1,\n\"trace\": {}",
-                                 Facts(file_name, std::move(warnings), findings));
+                                 Facts(file_name, std::move(warnings), doctor));
   const std::string sequences = Sequences();
   const auto add = [&](std::string_view name, const std::string& json) {
     if (!json.empty()) text += fmt::format(",\n\"{}\": {}", name, json);

@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tools/replay/doctor/findings.h"
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/json_table.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"
+#include "tools/replay/rejection_cause.h"
 #include "tools/replay/replay_backend.h"
 #include "tools/replay/sequence_book.h"
 #include "tools/replay/token_text.h"
@@ -40,9 +40,12 @@ class ReportData {
 
   // `rows` may be null. `start_ns`: TraceReader::start_ns.
   absl::Status Take(const TraceItem& item, const RowFileReader* rows, int64_t start_ns);
+  // `doctor`: members of `trace` that the doctor found (DoctorMembers).
   std::string Json(const std::string& file_name, std::vector<std::string> warnings,
-                   std::span<const Finding> findings = {}) const;
+                   std::string_view doctor) const;
   // The answers that the filter takes.
+  // Later rounds are left out, because the page has as many tokens as it takes.
+  bool is_full() const { return full_at_.has_value(); }
   uint64_t num_steps() const { return steps_.count(); }
 
  private:
@@ -62,11 +65,12 @@ class ReportData {
   absl::Status AddTree(const TraceTask& task, size_t num_kept,
                        const std::vector<std::string>& decisions, const RoundRebuilder& rebuilder,
                        std::optional<size_t> in_batch);
-  void AddRejectedToken(int32_t place, TokenId token, int fate, const std::string& decision);
+  void AddRejectedToken(int32_t place, TokenId token, int fate, const std::string& decision,
+                        const RejectionCause& cause);
   void Count(const TraceRound& round);
   std::string Sequences() const;
   std::string Facts(const std::string& file_name, std::vector<std::string> warnings,
-                    std::span<const Finding> findings) const;
+                    std::string_view doctor) const;
 
   std::string Text(std::string_view text) {
     return text.empty() ? "null" : std::to_string(strings_.IndexOf(text));
@@ -83,9 +87,9 @@ class ReportData {
   SequenceBook book_;
   mutable StringTable strings_;
   JsonTable steps_{{"sequence", "round", "time_ms", "verify_us", "base", "method", "drafted",
-                    "accepted", "kept", "status", "finish"}};
+                    "reached", "accepted", "judged_accepted", "kept", "status", "finish"}};
   JsonTable tokens_{{"step", "id", "text", "kind", "decision"}};
-  JsonTable rejected_{{"step", "place", "id", "text", "fate", "decision"}};
+  JsonTable rejected_{{"step", "place", "id", "text", "fate", "decision", "cause", "cause_kind"}};
   JsonTable decisions_{
       {"step",      "place",        "draft_id", "draft_text", "draft_kind",    "p",
        "q",         "accept_coin",  "verdict",  "token",      "token_text",    "token_p",

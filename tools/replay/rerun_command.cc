@@ -10,6 +10,7 @@
 
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/interval.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/names.h"
 #include "tools/replay/reason_counts.h"
 #include "tools/replay/replay_backend.h"
@@ -53,7 +54,7 @@ class Rerun {
       }
       if (absl::Status status = Take(*round); !status.ok()) return status;
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     if (groups_.empty() && left_out_.empty()) return NothingPasses(options_);
     Print();
     if (!groups_.empty()) return kExitOk;
@@ -168,8 +169,8 @@ class Rerun {
     if (drawn > groups_by_place_.size()) groups_by_place_.resize(drawn);
     for (uint32_t place = 0; place < drawn; ++place) {
       groups_by_place_[place].push_back(groups_.back());
-      const bool stood = static_cast<int32_t>(place) < record.outcome.num_accepted;
-      recorded_.Add(place, stood ? 1 : 0);
+      const bool was_accepted = static_cast<int32_t>(place) < record.outcome.num_accepted;
+      recorded_.Add(place, was_accepted ? 1 : 0);
       base_.Add(place, base.by_place[i][place] / seeds);
       other_.Add(place, other.by_place[i][place] / seeds);
     }

@@ -8,6 +8,7 @@ namespace specd::replay {
 
 absl::Status RowColumns::Take(const ExportedRound& exported) {
   vocab_size_ = exported.info.vocab_size;
+  places_.clear();
   if (exported.rows == nullptr) return absl::OkStatus();
   budget_.Begin(exported.file);
   rows_.Begin(exported.round, static_cast<int32_t>(exported.info.vocab_size), exported.rows);
@@ -18,6 +19,11 @@ absl::Status RowColumns::Take(const ExportedRound& exported) {
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+int64_t RowColumns::PlaceOf(TraceTensor tensor, uint32_t index) const {
+  const auto place = places_.find({tensor, index});
+  return place == places_.end() ? -1 : place->second;
 }
 
 absl::Status RowColumns::TakeRow(const ExportedRound& exported, const TraceRow& row,
@@ -33,7 +39,7 @@ absl::Status RowColumns::TakeRow(const ExportedRound& exported, const TraceRow& 
         NameOf(row.tensor), NameOf(matrix->dtype), exported.round.number, NameOf(dtype)));
   }
   matrix->dtype = dtype;
-  ++matrix->count;
+  places_[{row.tensor, row.index}] = static_cast<int64_t>(matrix->count++);
   const std::span<const std::byte> bytes = rows_.Row(row.tensor, **loaded);
   if (absl::Status status = budget_.Take(bytes.size(), *exported.rows); !status.ok()) {
     return status;

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "tools/replay/column_file.h"
@@ -40,6 +42,9 @@ class RowColumns {
   // more bytes than the row file.
   absl::Status Take(const ExportedRound& round);
 
+  // The place in its matrix of a row of the round that was taken last; -1: it was not recorded.
+  int64_t PlaceOf(TraceTensor tensor, uint32_t index) const;
+
   uint64_t vocab_size() const { return vocab_size_; }
   RowMatrixColumns& target() { return target_; }
   RowMatrixColumns& draft() { return draft_; }
@@ -48,6 +53,7 @@ class RowColumns {
   absl::Status TakeRow(const ExportedRound& round, const TraceRow& row, RowMatrixColumns* matrix);
 
   uint64_t vocab_size_ = 0;
+  std::map<std::pair<TraceTensor, uint32_t>, int64_t> places_;  // of the round that was taken last
   RecordedRows rows_;
   RowBudget budget_;
   RowMatrixColumns target_;

@@ -88,7 +88,7 @@ class ScalarCheck {
     const PlaceDecision& d = At(i);
     if (!d.judged || d.bad_target || d.bad_draft) return;
     if (d.stands) {
-      Expect(IsDrawn(i) && d.token == DraftAt(i), i, "a token stands that is not the draft's");
+      Expect(IsDrawn(i) && d.token == DraftAt(i), i, "a token is accepted that is not the draft's");
     }
     switch (task_.method) {
       case VerifyMethod::kGreedy:
@@ -102,7 +102,7 @@ class ScalarCheck {
         if (IsDrawn(i)) {
           Expect(d.stands == (d.token == DraftAt(i)), i,
                  fmt::format("the draft token {} {}, and the row's token is {}", DraftAt(i),
-                             d.stands ? "stands" : "falls", d.token));
+                             d.stands ? "is accepted" : "is rejected", d.token));
         }
         break;
       case VerifyMethod::kToken:
@@ -111,8 +111,8 @@ class ScalarCheck {
         Expect(d.p_mass > 0, i, "the draft token was judged without a mass of p");
         if (d.accept_coin != kNoCoin && d.p_mass > 0) {
           Expect(d.stands == Accepts(d), i,
-                 fmt::format("the draft token {}, and u * q {} p", d.stands ? "stands" : "falls",
-                             Accepts(d) ? "<" : ">="));
+                 fmt::format("the draft token {}, and u * q {} p",
+                             d.stands ? "is accepted" : "is rejected", Accepts(d) ? "<" : ">="));
         }
         break;
       default:
@@ -147,7 +147,7 @@ class ScalarCheck {
   }
 
   void CheckBounds(int32_t places, double last_prefix) {
-    int32_t stands = 0;
+    int32_t accepted = 0;
     bool is_certain = true;
     for (int32_t i = places; i > 0; --i) {
       const PlaceDecision& d = At(i - 1);
@@ -166,14 +166,14 @@ class ScalarCheck {
         break;
       }
       if (u >= d.bound) continue;
-      stands = i;
+      accepted = i;
       break;
     }
     const bool has_bounds = places > 0 && At(places - 1).bound >= 0;
     if (!is_certain || !has_bounds || places < num_drawn_) return;
-    Expect(stands == task_.outcome.num_accepted || task_.outcome.status != OutcomeStatus::kOk, 0,
+    Expect(accepted == task_.outcome.num_accepted || task_.outcome.status != OutcomeStatus::kOk, 0,
            fmt::format("{} draft tokens were accepted, and the coins and bounds accept {}",
-                       task_.outcome.num_accepted, stands));
+                       task_.outcome.num_accepted, accepted));
   }
 
   bool IsOneHot(int32_t i) const {
@@ -188,7 +188,7 @@ class ScalarCheck {
     return rest <= 0.0 ? 1.0 : mass / rest;
   }
 
-  // The outcome against the decisions: stands up to num_accepted, then the final token.
+  // The outcome against the decisions: accepted up to num_accepted, then the final token.
   void CheckWalk() {
     const TaskOutcome& outcome = task_.outcome;
     if (IsUndecided(outcome.status) || outcome.status == OutcomeStatus::kBadToken) {
@@ -202,7 +202,7 @@ class ScalarCheck {
       }
       Expect(d.stands == (i < outcome.num_accepted), i,
              fmt::format("the draft token {}, and the outcome accepts {}",
-                         d.stands ? "stands" : "does not stand", outcome.num_accepted));
+                         d.stands ? "is accepted" : "is not accepted", outcome.num_accepted));
       if (i < outcome.num_tokens) {
         const TokenId confirmed = task_.confirmed[static_cast<size_t>(i)];
         Expect(d.token == confirmed, i,
@@ -247,7 +247,7 @@ class ScalarCheck {
     Expect(token == argmax, i, fmt::format("{} was emitted, and the argmax is {}", token, argmax));
   }
 
-  // Where a draft token fell, `greedy` and `exact_match` emit another one.
+  // Where a draft token was rejected, `greedy` and `exact_match` emit another one.
   void CheckFinal() {
     const TaskOutcome& outcome = task_.outcome;
     const bool compares =
@@ -256,7 +256,7 @@ class ScalarCheck {
     if (outcome.num_tokens != outcome.num_accepted + 1) return;
     const TokenId token = task_.confirmed.back();
     Expect(token != DraftAt(outcome.num_accepted), outcome.num_accepted,
-           fmt::format("the draft token {} fell, and the same id replaced it", token));
+           fmt::format("the draft token {} was rejected, and the same id replaced it", token));
   }
 
   const TraceTask& task_;

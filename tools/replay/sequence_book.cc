@@ -18,6 +18,11 @@ bool HasOutcome(const TraceRound& round, const TraceTask& task) {
   return round.status == RoundStatus::kOk && !IsUndecided(task.outcome.status);
 }
 
+uint32_t NumReached(const TraceTask& task, uint32_t num_drawn) {
+  const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
+  return std::min(num_drawn, accepted + (task.outcome.status == OutcomeStatus::kOk ? 1 : 0));
+}
+
 bool NamesNoSequence(const TraceAnswer& answer) {
   return answer.status == RoundStatus::kUnknownSequence ||
          answer.status == RoundStatus::kNotReady ||
@@ -76,6 +81,8 @@ void SequenceBook::Take(const TraceRound& round) {
     SequenceEntry& entry = entries_[IndexOf(answer->sequence)];
     const uint32_t drawn = NumDrawnOf(task);
     entry.num_drafted += drawn;
+    const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
+    entry.num_judged_accepted += std::min(accepted, drawn);
     if (task.outcome.num_accepted < static_cast<int32_t>(drawn)) entry.had_rejection = true;
   }
 }

@@ -22,8 +22,9 @@ struct SequenceEntry {
   uint64_t first_round = 0;  // 0: none yet
   uint64_t last_round = 0;
   uint64_t num_rounds = 0;
-  uint64_t num_drafted = 0;  // draft tokens before the end of each draft
-  uint64_t num_accepted = 0;
+  uint64_t num_drafted = 0;          // draft tokens before the end of each draft
+  uint64_t num_accepted = 0;         // of these, as answered: without those dropped at the end
+  uint64_t num_judged_accepted = 0;  // as the method judged
   uint64_t num_kept = 0;
   uint32_t total_kept = 0;
   FinishReason reason = FinishReason::kNone;
@@ -84,6 +85,10 @@ bool NamesNoSequence(const TraceAnswer& answer);
 // False if the round was called off, or the backend had no room for the task: then no draft token
 // was accepted or rejected.
 bool HasOutcome(const TraceRound& round, const TraceTask& task);
+
+// The draft tokens of a chain that were judged one after the other: the accepted ones and the one
+// after them. One whose row was bad was not judged.
+uint32_t NumReached(const TraceTask& task, uint32_t num_drawn);
 
 // The answer of a task; null if the record is not consistent.
 const TraceAnswer* AnswerOf(const TraceRound& round, const TraceTask& task);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/replay/named_backend.h"
 #include "tools/replay/names.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"
@@ -33,9 +34,9 @@ std::string Number(std::optional<double> value) {
 
 Colour ColourOf(ShownVerdict verdict) {
   switch (verdict) {
-    case ShownVerdict::kStands:
+    case ShownVerdict::kAccepted:
       return Colour::kGreen;
-    case ShownVerdict::kFalls:
+    case ShownVerdict::kRejected:
     case ShownVerdict::kBadTarget:
     case ShownVerdict::kBadDraft:
       return Colour::kRed;
@@ -69,11 +70,11 @@ class Show {
       last = round->number;
       if (round->number != number) continue;
       const absl::Status status = Print(*round);
-      PrintWarnings(reader_);
+      PrintWarnings(reader_.warnings());
       if (!status.ok()) return status;
       return kExitOk;
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     return absl::NotFoundError(
         fmt::format("round {} is not in the trace, whose last round is {}", number, last));
   }
@@ -238,7 +239,7 @@ class Show {
   // also where the method has no p.
   absl::StatusOr<std::string> ZeroNote(const PlaceView& view, const RoundRebuilder* rebuilder,
                                        size_t i) {
-    if (view.verdict != ShownVerdict::kFalls || !view.has_draft) return std::string();
+    if (view.verdict != ShownVerdict::kRejected || !view.has_draft) return std::string();
     if (rebuilder != nullptr) {
       if (absl::Status status = place_rows_.Read(*rebuilder, i, view.place); !status.ok()) {
         return status;

@@ -60,7 +60,7 @@ class Stats {
       if (round == nullptr || !options_.filter.TakesRound(round->number)) continue;
       for (const TraceTask& task : round->tasks) Take(*round, task);
     }
-    PrintWarnings(reader_);
+    PrintWarnings(reader_.warnings());
     if (num_rounds_ == 0) return NothingPasses(options_);
     absl::Status status = Print();
     if (!status.ok()) return status;
@@ -81,10 +81,11 @@ class Stats {
     ++num_with_draft_;
     num_accepted_ += std::min(accepted, drawn);
     if (DraftTree::IsTree(task)) return TakeTree(round, task, *answer);
+    const uint32_t reached = NumReached(task, drawn);
     for (uint32_t i = 0; i < drawn; ++i) {
       Group* const group = GroupOf(round, task, *answer, i, task.tokens[i]);
       ++group->drafted;
-      if (i <= accepted) ++group->reached;
+      if (i < reached) ++group->reached;
       if (i < accepted) ++group->accepted;
     }
   }
@@ -145,6 +146,7 @@ class Stats {
     return groups;
   }
 
+  // As the method judged: the finish rules may drop accepted tokens.
   double MeanAccepted() const {
     return num_with_draft_ == 0 ? 0 : double(num_accepted_) / double(num_with_draft_);
   }
@@ -161,15 +163,16 @@ class Stats {
     {
       TextTable table({{options_.by, Align::kLeft},
                        {"drafted"},
-                       {"accepted"},
+                       {"reached"},
+                       {"accepted (judged)"},
                        {"rate"},
                        {"95 % interval"},
                        {"rate if reached"}},
                       options_.paint);
       for (const Group& group : groups) {
         const Interval interval = Wilson(group.accepted, group.drafted);
-        table.Add({group.label, fmt::format("{}", group.drafted), fmt::format("{}", group.accepted),
-                   fmt::format("{:.4f}", group.share()),
+        table.Add({group.label, fmt::format("{}", group.drafted), fmt::format("{}", group.reached),
+                   fmt::format("{}", group.accepted), fmt::format("{:.4f}", group.share()),
                    fmt::format("{:.4f} .. {:.4f}", interval.low, interval.high),
                    fmt::format("{:.4f}", group.share_of_reached())});
       }

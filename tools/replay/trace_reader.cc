@@ -79,8 +79,8 @@ absl::StatusOr<bool> TraceReader::Next(TraceItem* item) {
     if (!more.ok() && !IsTornFile(more.status())) return more.status();
     if (!more.ok()) {
       progress_.Clear();
-      warnings_.push_back(fmt::format("{}: the records before that are used",
-                                      std::string(more.status().message())));
+      WarnOfEnd(fmt::format("{}: the records before that are used",
+                            std::string(more.status().message())));
     }
     if (!more.ok() || !*more) {
       file_ = nullptr;
@@ -114,7 +114,7 @@ void TraceReader::ShowProgress(const McapMessage& message) {
 
 absl::StatusOr<bool> TraceReader::IsRepeated(const TraceItem& item) {
   if (const auto* info = std::get_if<TraceInfo>(&item.record)) {
-    is_flight_ = info->options.find("flight=") != std::string::npos;
+    is_flight_ = IsFlight(*info);
   }
   if (const auto* opening = std::get_if<TraceOpening>(&item.record)) {
     return IsRepeatedOpening(*opening);
@@ -175,13 +175,18 @@ absl::Status TraceReader::OpenNextFile() {
   absl::StatusOr<McapReader> opened = McapReader::Open(path, {});
   if (!opened.ok() && IsTornFile(opened.status())) {
     sizes_.push_back(0);
-    warnings_.push_back(std::string(opened.status().message()));
+    WarnOfEnd(std::string(opened.status().message()));
     return absl::OkStatus();
   }
   if (!opened.ok()) return opened.status();
   file_ = std::make_unique<McapReader>(*std::move(opened));
   sizes_.push_back(file_->file_size_bytes());
   return absl::OkStatus();
+}
+
+void TraceReader::WarnOfEnd(std::string sentence) {
+  const bool is_written = is_growing_ && num_opened_ == paths_.size();
+  if (!is_written) warnings_.push_back(std::move(sentence));
 }
 
 template <class Record>

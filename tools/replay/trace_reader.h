@@ -57,7 +57,9 @@ struct TraceFilter {
 
 class TraceReader {
  public:
-  explicit TraceReader(std::vector<std::string> paths) : paths_(std::move(paths)) {}
+  // `is_growing`: a recorder still writes the last file, so that its end is no damage.
+  explicit TraceReader(std::vector<std::string> paths, bool is_growing = false)
+      : paths_(std::move(paths)), is_growing_(is_growing) {}
 
   // Returns true with the next record, false at the end. CANCELLED after Ctrl-C.
   absl::StatusOr<bool> Next(TraceItem* item);
@@ -81,6 +83,7 @@ class TraceReader {
 
  private:
   absl::Status OpenNextFile();
+  void WarnOfEnd(std::string sentence);
   absl::StatusOr<bool> Decode(const McapMessage& message, TraceItem* item);
   void NoteStart(const TraceRecord& record);
   absl::Status CheckOrder(const TraceRecord& record, uint64_t offset);
@@ -93,6 +96,7 @@ class TraceReader {
   absl::Status Take(const McapMessage& message, TraceItem* item);
 
   std::vector<std::string> paths_;
+  const bool is_growing_;
   size_t num_opened_ = 0;
   std::unique_ptr<McapReader> file_;
   std::optional<TraceInfo> info_;
@@ -121,6 +125,11 @@ class TraceReader {
   bool reads_rows_ = false;
   Progress progress_{std::chrono::seconds(1)};
 };
+
+// Whether the trace is a dump of a flight recorder, which has all rounds that it kept.
+inline bool IsFlight(const TraceInfo& info) {
+  return info.options.find("flight=") != std::string::npos;
+}
 
 // The paths, with the .mcap files in a directory in the place of it, in the order of their names.
 absl::StatusOr<std::vector<std::string>> TraceFilesOf(const std::vector<std::string>& paths);

@@ -76,7 +76,7 @@ class TreeCheck {
     if (!compares) return;
     for (const int32_t child : tree_.ChildrenOf(place)) {
       Expect(token != tree_.TokenOf(child), place,
-             fmt::format("the draft token {} fell, and the same id replaced it", token));
+             fmt::format("the draft token {} was rejected, and the same id replaced it", token));
     }
   }
 
@@ -131,7 +131,7 @@ class TreeCheck {
     if (!is_on_path) return;
     Expect(d.stands == !is_last, place,
            fmt::format("a draft token {}, and the outcome accepts {}",
-                       d.stands ? "stands" : "does not stand", outcome.num_accepted));
+                       d.stands ? "is accepted" : "is not accepted", outcome.num_accepted));
     if (depth < outcome.num_tokens) {
       const TokenId confirmed = task_.confirmed[static_cast<size_t>(depth)];
       Expect(d.token == confirmed, place,
@@ -151,11 +151,12 @@ class TreeCheck {
              fmt::format("the bound {} is above epsilon {}", d.bound, task_.lossy.epsilon));
       Expect(is_close || d.stands == (p > 0 && p >= d.bound), place,
              fmt::format("the draft token {} {}, and p = {} and the bound is {}", d.draft,
-                         d.stands ? "stands" : "falls", p, d.bound));
+                         d.stands ? "is accepted" : "is rejected", p, d.bound));
     }
     if (task_.method == VerifyMethod::kRelaxed && d.stands) {
-      Expect(is_close || (p > 0 && p >= d.bound), place,
-             fmt::format("the draft token {} stands with p = {} below {}", d.draft, p, d.bound));
+      Expect(
+          is_close || (p > 0 && p >= d.bound), place,
+          fmt::format("the draft token {} is accepted with p = {} below {}", d.draft, p, d.bound));
     }
     if (task_.method == VerifyMethod::kSynthetic && !task_.rates.empty()) {
       const size_t depth =
@@ -166,7 +167,7 @@ class TreeCheck {
     }
   }
 
-  // The child that was judged last stands if u < t / d, or below the sum of p up to it.
+  // The child that was judged last is accepted if u < t / d, or below the sum of p up to it.
   void CheckBound(int32_t place, const PlaceDecision& d) {
     if (d.bound < 0 || d.accept_coin == kNoCoin || d.bad_draft) return;
     const double u = CoinToDouble(d.accept_coin);
@@ -176,7 +177,7 @@ class TreeCheck {
                            double{d.p_weight} >= task_.lossy.single * d.p_mass;
     Expect(d.stands == (u < d.bound || is_single), place,
            fmt::format("the draft token {} {}, and u = {} and the bound is {}", d.draft,
-                       d.stands ? "stands" : "falls", u, d.bound));
+                       d.stands ? "is accepted" : "is rejected", u, d.bound));
   }
 
   const TraceTask& task_;

@@ -40,6 +40,7 @@ class Viewer {
         if (!status.ok()) return status;
       }
     }
+    TakeSteps();
     std::vector<NodeView> order;
     Draw(0, "", &order);
     return order;
@@ -89,7 +90,7 @@ class Viewer {
   }
 
   // t becomes (P t - d)+ over its sum; returns P after that.
-  static double Fall(double path, const Row& d, Row* t) {
+  static double Reject(double path, const Row& d, Row* t) {
     double mass = 0;
     for (size_t id = 0; id < t->size(); ++id) {
       (*t)[id] = std::max(path * (*t)[id] - d[id], 0.0);
@@ -100,7 +101,7 @@ class Viewer {
   }
 
   // Judges the children of a place that the walk has come to, with the fates that are known.
-  // Returns the probability with which the path to the place stands once they fell.
+  // Returns the probability with which the path to the place is accepted once they are rejected.
   absl::StatusOr<double> Judge(int32_t place, double path) {
     Row p;
     Row q;
@@ -120,8 +121,8 @@ class Viewer {
       if (!t.empty() && !d.empty()) share = d[id] > 0 ? t[id] / d[id] : t[id] > 0 ? kLarge : 0;
       absl::Status status = JudgeChild(place, path, share, &view);
       if (!status.ok()) return status;
-      const bool falls = view.fate == NodeFate::kRejected && share.has_value();
-      if (falls) path = Fall(path, d, &t);
+      const bool is_rejected = view.fate == NodeFate::kRejected && share.has_value();
+      if (is_rejected) path = Reject(path, d, &t);
       if (task_.method == VerifyMethod::kTree) path = 1;
     }
     if (task_.method == VerifyMethod::kTargetOnly || task_.method == VerifyMethod::kThreshold) {
@@ -137,14 +138,14 @@ class Viewer {
       if (share) view->bound = std::min(*share, 1.0);
     }
     if (task_.method != VerifyMethod::kTraversal) return absl::OkStatus();
-    const double stands = share ? std::min(path * *share, 1.0) : 1;
-    if (stands <= 0) {
+    const double accepted = share ? std::min(path * *share, 1.0) : 1;
+    if (accepted <= 0) {
       view->bound = 0;
       return absl::OkStatus();
     }
-    const absl::StatusOr<double> left = Judge(after, stands);
+    const absl::StatusOr<double> left = Judge(after, accepted);
     if (!left.ok()) return left.status();
-    // A node on the path stands with what follows it, and its own coin was not asked for.
+    // A node on the path is accepted with what follows it, and its own coin was not asked for.
     if (view->fate == NodeFate::kAccepted && after != last_place_) return absl::OkStatus();
     view->coin = Coin(place, after, Purpose::kAccept);
     if (share) view->bound = *left;
@@ -165,6 +166,39 @@ class Viewer {
       view.bound =
           task_.method == VerifyMethod::kThreshold ? sum / std::max(task_.lossy.acc, 1e-9) : sum;
     }
+  }
+
+  // A record has room for the step of one child of a place: the one that was judged last.
+  void TakeSteps() {
+    for (int32_t place = 0; place <= tree_.num_nodes(); ++place) {
+      const auto index = static_cast<size_t>(place);
+      PlaceDecision record =
+          index < task_.decisions.size() ? task_.decisions[index] : PlaceDecision();
+      TokenId token = kNoToken;
+      if (rebuilder_ != nullptr) {
+        const PlaceDecision& replayed = rebuilder_->decisions(in_batch_)[index];
+        token = replayed.draft;
+        if (record.zero_step == ZeroStep::kNone) record.zero_step = replayed.zero_step;
+      }
+      if (record.zero_step == ZeroStep::kNone) continue;
+      if (token == kNoToken) token = JudgedLast(place, record.accept_coin);
+      for (NodeView& view : nodes_) {
+        const bool is_here = tree_.PlaceOf(view.node) == place && tree_.TokenOf(view.node) == token;
+        if (is_here && view.fate == NodeFate::kRejected) view.zero_step = record.zero_step;
+      }
+    }
+  }
+
+  // The rejected child of a place that was judged last. `tree` has judged no child after the one
+  // that left nothing, and its coin tells which that was.
+  TokenId JudgedLast(int32_t place, uint64_t coin) const {
+    TokenId last = kNoToken;
+    for (const int32_t child : tree_.ChildrenOf(place)) {
+      const NodeView& view = nodes_[static_cast<size_t>(child)];
+      const bool is_other = task_.method == VerifyMethod::kTree && view.coin != CoinToDouble(coin);
+      if (view.fate == NodeFate::kRejected && !is_other) last = tree_.TokenOf(child);
+    }
+    return last;
   }
 
   void Draw(int32_t place, const std::string& before, std::vector<NodeView>* order) {

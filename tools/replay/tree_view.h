@@ -3,7 +3,8 @@
 //
 // The numbers are computed from the rows in double precision by the definition of CONTRACT §5, one
 // dense row for each place, and share no code with the bodies of kernels/. Without rows a node has
-// its fate and its coin. Use it for a few rounds.
+// its fate and its coin, and the child that was judged last the recorded step. Use it for a few
+// rounds.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +27,11 @@ struct NodeView {
   std::optional<double> p;
   std::optional<double> q;
   std::optional<double> d;  // the proposal: 1 for a one-hot token, q, or q over the rest
-  // `tree`: t / d. `traversal`: the probability with which the path to the node stands when its
-  // place is a leaf; empty: its place was none. `target_only`: the sum of p up to the node.
+  // `tree`: t / d. `traversal`: the probability with which the path to the node is accepted when
+  // its place is a leaf; empty: its place was none. `target_only`: the sum of p up to the node.
   std::optional<double> bound;
-  std::optional<double> coin;  // that was compared with `bound`
+  ZeroStep zero_step = ZeroStep::kNone;  // that made p 0, as far as it was recorded
+  std::optional<double> coin;            // that was compared with `bound`
 };
 
 // In depth-first order, children as they are judged, then those outside the vocabulary. `rebuilder`

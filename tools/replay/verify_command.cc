@@ -6,6 +6,7 @@
 #include "tools/replay/answer_book.h"
 #include "tools/replay/answer_check.h"
 #include "tools/replay/grammar_check.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/names.h"
 #include "tools/replay/round_rebuilder.h"
 #include "tools/replay/scalar_check.h"
@@ -238,7 +239,7 @@ absl::StatusOr<int> RunVerify(const CommandOptions& options) {
   ReplayBackend backend(*std::move(made), options.threads);
   TraceReader reader(options.paths);
   const absl::StatusOr<VerifyReport> report = VerifyTrace(&reader, &backend, options);
-  PrintWarnings(reader);
+  PrintWarnings(reader.warnings());
   if (!report.ok()) return report.status();
   const uint64_t num_taken = report->num_equal_by_rows + report->num_equal_by_scalars +
                              report->num_different + report->num_not_checkable;

@@ -130,7 +130,7 @@ std::string Number(const std::optional<double>& value) {
 
 absl::StatusOr<ZeroCause> CauseOfZero(const PlaceView& view, PlaceRows* rows,
                                       const RoundRebuilder* round, size_t i) {
-  const bool is_rejected = view.verdict == ShownVerdict::kFalls && view.has_draft;
+  const bool is_rejected = view.verdict == ShownVerdict::kRejected && view.has_draft;
   if (!is_rejected || !view.p.has_value() || *view.p != 0) return ZeroCause{};
   ZeroCause cause = {.step = view.decision.zero_step};
   if (round == nullptr || round->batch().tasks[i].draft.target_rows == nullptr) {

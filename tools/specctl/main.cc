@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "ipc/counters/counter_snapshot.h"
 #include "ipc/counters/open_metrics.h"
 #include "kernels/core/nearest_name.h"
+#include "tools/specctl/daemon_doctor.h"
 #include "tools/specctl/metrics_doc.h"
 #include "tools/specctl/operate.h"
 #include "tools/specctl/stats_table.h"
@@ -29,7 +31,7 @@ ABSL_FLAG(std::string, counters, "/run/specd/specd.sock.counters",
           "the daemon's counters file; unless its --counters names another, it lies beside the "
           "socket, with the suffix .counters");
 ABSL_FLAG(std::string, specd, "unix:/run/specd/specd.sock",
-          "sessions, list, show, abort, abort-all, drain, trace: the daemon's socket");
+          "sessions, list, show, abort, abort-all, drain, trace, doctor: the daemon's socket");
 ABSL_FLAG(bool, json, false, "print JSON: one object; top: one for each look");
 ABSL_FLAG(bool, ids, false, "list: print the request ids alone, one a line");
 ABSL_FLAG(uint64_t, stream, 0, "show, abort: the number of a stream, in place of a request id");
@@ -52,7 +54,9 @@ constexpr char kUsage[] =
     "  specctl abort-all        end every sequence that runs\n"
     "  specctl drain            refuse openings; the daemon ends with the last sequence that runs\n"
     "                           (--wait=false: return at once)\n"
-    "  specctl trace            write the trace of each session, with what its recorder has\n\n"
+    "  specctl trace            write the trace of each session, with what its recorder has\n"
+    "  specctl doctor           the same, and say what is wrong with the drafts, by those "
+    "traces\n\n"
     "Out of the counters file (--counters=FILE), for which the daemon need not answer:\n\n"
     "  specctl stats      print all counters as a table, or with --json as an object\n"
     "  specctl top        print those that count, with their rates, once a second (--interval)\n"
@@ -69,7 +73,10 @@ constexpr char kUsage[] =
     "a\n"
     "daemon that was killed are printed all the same); 2 for a wrong command line; 3 if there is "
     "no\n"
-    "such sequence, or no trace is recorded; 4 if this user may not.";
+    "such sequence, or no trace is recorded; 4 if this user may not. Of doctor: 0 no fault; 1 a "
+    "fault "
+    "in\n"
+    "the drafts of a session; 2 if the traces could not be had or examined.";
 
 constexpr char kClearScreen[] = "\x1b[H\x1b[J";
 
@@ -158,13 +165,24 @@ struct DaemonCommand {
   int (*run)(const OperateOptions& options);
   bool takes_ids = false;
 };
-constexpr DaemonCommand kDaemonCommands[] = {
-    {"sessions", &Sessions},  {"list", &List},   {"show", &Show, true}, {"abort", &Abort, true},
-    {"abort-all", &AbortAll}, {"drain", &Drain}, {"trace", &DumpTraces}};
+constexpr DaemonCommand kDaemonCommands[] = {{"sessions", &Sessions},  {"list", &List},
+                                             {"show", &Show, true},    {"abort", &Abort, true},
+                                             {"abort-all", &AbortAll}, {"drain", &Drain},
+                                             {"trace", &DumpTraces},   {"doctor", &DiagnoseDaemon}};
 
-constexpr std::string_view kAllCommands[] = {"sessions",  "list",    "show",    "abort",
-                                             "abort-all", "drain",   "trace",   "stats",
-                                             "top",       "metrics", "describe"};
+constexpr std::string_view kAllCommands[] = {"sessions",  "list",  "show",    "abort",
+                                             "abort-all", "drain", "trace",   "doctor",
+                                             "stats",     "top",   "metrics", "describe"};
+
+// fmt::print throws if stdout takes no more.
+template <class Run>
+int OrFailed(int status, const Run& run) {
+  try {
+    return run();
+  } catch (const std::system_error& error) {
+    return Fail(status, fmt::format("the output could not be written: {}", error.what()));
+  }
+}
 
 int RunDaemonCommand(const DaemonCommand& command, const std::vector<char*>& words) {
   OperateOptions options{.socket = {},
@@ -184,7 +202,8 @@ int RunDaemonCommand(const DaemonCommand& command, const std::vector<char*>& wor
                                                  "list prints both",
                                                  command.name));
   }
-  return command.run(options);
+  return OrFailed(command.run == &DiagnoseDaemon ? kExitDoctorError : kExitNoDaemon,
+                  [&] { return command.run(options); });
 }
 
 int Main(int argc, char** argv) {
@@ -210,7 +229,8 @@ int Main(int argc, char** argv) {
                 fmt::format("interval = {} is outside 0.1 .. 3600 seconds", interval));
   }
   for (const CounterCommand& command : kCounterCommands) {
-    if (command.name == words[1]) return command.run(absl::GetFlag(FLAGS_counters));
+    if (command.name != words[1]) continue;
+    return OrFailed(kExitNoDaemon, [&] { return command.run(absl::GetFlag(FLAGS_counters)); });
   }
   return Fail(kExitBadCommandLine,
               fmt::format("command {} is unknown{}; use {}", words[1],

@@ -188,34 +188,41 @@ int Drain(const OperateOptions& options) {
   return Finish();
 }
 
-int DumpTraces(const OperateOptions& options) {
-  std::string json;
-  const auto finish = [&options, &json](int status) {
-    if (options.json && (status == 0 || !json.empty())) {
-      fmt::print("{{\"traces\": [{}]}}\n", json);
-    }
-    const int written = Finish();
-    return written != 0 ? written : status;
-  };
+absl::Status AskForTraces(const std::string& socket, std::vector<SessionTraceReply>* traces) {
   for (DumpSessionRequest request;;) {
-    const absl::StatusOr<SessionTraceReply> reply =
-        AskDaemon<SessionTraceReply>(options.socket, request);
-    if (!reply.ok()) {
-      const bool is_off = ErrorCodeOf(reply.status()) == SPECD_ERROR_UNSUPPORTED;
-      return finish(is_off ? Fail(kExitNotFound, std::string(reply.status().message()))
-                           : FailWith(reply.status()));
-    }
-    if (reply->session == 0) return finish(0);
-    if (options.json) {
-      json += fmt::format(R"({}{{"session": {}, "path": {}, "rounds": {}, "lost": {}}})",
-                          json.empty() ? "" : ", ", reply->session, JsonText(reply->path),
-                          reply->num_rounds, reply->num_lost);
-    } else {
-      fmt::print("session {}: {} ({} rounds, {} lost)\n", reply->session, SafeText(reply->path),
-                 reply->num_rounds, reply->num_lost);
-    }
+    absl::StatusOr<SessionTraceReply> reply = AskDaemon<SessionTraceReply>(socket, request);
+    if (!reply.ok()) return reply.status();
+    if (reply->session == 0) return absl::OkStatus();
     request.session = reply->session + 1;
+    traces->push_back(*std::move(reply));
   }
+}
+
+std::string TraceText(const SessionTraceReply& trace) {
+  return fmt::format("session {}: {} ({} rounds, {} lost)", trace.session, SafeText(trace.path),
+                     trace.num_rounds, trace.num_lost);
+}
+
+std::string TraceMembers(const SessionTraceReply& trace) {
+  return fmt::format(R"("session": {}, "path": {}, "rounds": {}, "lost": {})", trace.session,
+                     JsonText(trace.path), trace.num_rounds, trace.num_lost);
+}
+
+int DumpTraces(const OperateOptions& options) {
+  std::vector<SessionTraceReply> traces;
+  const absl::Status status = AskForTraces(options.socket, &traces);
+  const bool is_off = ErrorCodeOf(status) == SPECD_ERROR_UNSUPPORTED;
+  const int code = status.ok() ? 0
+                   : is_off    ? Fail(kExitNotFound, std::string(status.message()))
+                               : FailWith(status);
+  std::string json;
+  for (const SessionTraceReply& trace : traces) {
+    json += fmt::format("{}{{{}}}", json.empty() ? "" : ", ", TraceMembers(trace));
+    if (!options.json) fmt::print("{}\n", TraceText(trace));
+  }
+  if (options.json && (code == 0 || !json.empty())) fmt::print("{{\"traces\": [{}]}}\n", json);
+  const int written = Finish();
+  return written != 0 ? written : code;
 }
 
 }  // namespace specd::ctl

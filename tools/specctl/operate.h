@@ -9,6 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "ipc/control/control.h"
+
 namespace specd::ctl {
 
 inline constexpr int kExitNoDaemon = 1;      // or it gave no answer
@@ -31,6 +34,13 @@ int Abort(const OperateOptions& options);
 int AbortAll(const OperateOptions& options);
 int Drain(const OperateOptions& options);
 int DumpTraces(const OperateOptions& options);
+
+// Lets each session write its trace, and appends the answers. After an error `traces` has those of
+// the sessions before it.
+absl::Status AskForTraces(const std::string& socket, std::vector<SessionTraceReply>* traces);
+// A line without its end, and members of a JSON object.
+std::string TraceText(const SessionTraceReply& trace);
+std::string TraceMembers(const SessionTraceReply& trace);
 
 // Prints a sentence on stderr, after what was printed before; returns the status.
 int Fail(int status, std::string_view message);

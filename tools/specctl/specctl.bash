@@ -1,6 +1,6 @@
 # Completion of specctl for bash: commands, flags, and the request ids that run.
 _specctl() {
-  local commands="sessions list show abort abort-all drain trace stats top metrics describe"
+  local commands="sessions list show abort abort-all drain trace doctor stats top metrics describe"
   local word="${COMP_WORDS[COMP_CWORD]}" command="" i
   COMPREPLY=()
   # Bash parts flags at "=" and ":", so not every word without a dash is a command.
@@ -12,7 +12,7 @@ _specctl() {
     case "$command" in
       list) flags+=" --specd= --json --ids" ;;
       show | abort) flags+=" --specd= --json --stream=" ;;
-      sessions | abort-all | trace) flags+=" --specd= --json" ;;
+      sessions | abort-all | trace | doctor) flags+=" --specd= --json" ;;
       drain) flags+=" --specd= --json --wait=false" ;;
       stats) flags+=" --counters= --json" ;;
       top) flags+=" --counters= --json --interval= --count=" ;;

@@ -18,7 +18,7 @@ using Align = TextTable::Align;
 
 constexpr std::string_view kPhases[] = {"starts", "serves", "drains"};
 
-std::string AgeText(uint64_t ns) {
+std::string AgeOf(uint64_t ns) {
   const uint64_t s = ns / 1'000'000'000;
   if (s < 60) return fmt::format("{}s", s);
   if (s < 3600) return fmt::format("{}m {:02}s", s / 60, s % 60);
@@ -77,7 +77,7 @@ std::string Headline(const CounterSnapshot& now, uint64_t now_unix_ns) {
         state != nullptr && state->value() < std::size(kPhases) ? kPhases[state->value()] : "runs";
   }
   const uint64_t age_ns = now_unix_ns > now.start_unix_ns ? now_unix_ns - now.start_unix_ns : 0;
-  return fmt::format("daemon {} {}, started {} ago", now.pid, phase, AgeText(age_ns));
+  return fmt::format("daemon {} {}, started {} ago", now.pid, phase, AgeOf(age_ns));
 }
 
 void PrintStats(const CounterSnapshot& now, Paint paint, std::FILE* out) {

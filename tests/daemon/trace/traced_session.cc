@@ -10,7 +10,7 @@
 
 namespace specd::test {
 
-TracedSession::TracedSession(Options given) {
+TracedSession::TracedSession(Options given) : limits(given.limits), num_rows(given.num_rows) {
   directory = given.directory.empty() ? own_directory.path() : given.directory;
   if (given.has_recorder) {
     auto trace = ParseTraceOptions(directory, given.trace_options);
@@ -26,10 +26,10 @@ TracedSession::TracedSession(Options given) {
     REQUIRE_MESSAGE(started.ok(), std::string(started.status().message()));
     recorder = *std::move(started);
   }
-  profile.eos_token_ids = {63};
+  profile.eos_token_ids = {static_cast<TokenId>(limits.vocab_size - 1)};
   SessionOptions options;
   options.identity = {9, 77};
-  options.limits = kLimits;
+  options.limits = limits;
   options.profile = &profile;
   options.clock = given.clock;
   options.names = &names;
@@ -48,32 +48,33 @@ TracedSession::TracedSession(Options given) {
 }
 
 void TracedSession::BindRows() {
-  constexpr uint64_t kTensorBytes = kNumRows * kVocab * sizeof(float);
-  constexpr uint64_t kMaskBytes = kNumRows * 2 * sizeof(uint32_t);
+  const uint64_t tensor_bytes = uint64_t{num_rows} * limits.vocab_size * sizeof(float);
+  const uint64_t mask_bytes = num_rows * mask_words() * sizeof(uint32_t);
   UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  constexpr uint64_t kSize = 2 * kTensorBytes + kMaskBytes;
-  REQUIRE(ftruncate(fd.get(), static_cast<off_t>(kSize)) == 0);
+  const uint64_t size_bytes = 2 * tensor_bytes + mask_bytes;
+  REQUIRE(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
   REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-  auto mapped = Mapping::Map(fd.get(), kSize, MapAccess::kReadWrite);
+  auto mapped = Mapping::Map(fd.get(), size_bytes, MapAccess::kReadWrite);
   REQUIRE(mapped.ok());
   rows = std::make_unique<Mapping>(*std::move(mapped));
-  const auto region = session->RegisterRegion(std::move(fd), kSize);
+  const auto region = session->RegisterRegion(std::move(fd), size_bytes);
   REQUIRE(region.ok());
   TensorSpec spec;
-  spec.num_rows = kNumRows;
+  spec.num_rows = num_rows;
   REQUIRE(session->Bind(TensorRole::kTargetRows, *region, spec).ok());
-  spec.offset_bytes = kTensorBytes;
+  spec.offset_bytes = tensor_bytes;
   REQUIRE(session->Bind(TensorRole::kDraftRows, *region, spec).ok());
   TensorSpec masks;
-  masks.num_rows = kNumRows;
-  masks.offset_bytes = 2 * kTensorBytes;
+  masks.num_rows = num_rows;
+  masks.offset_bytes = 2 * tensor_bytes;
   REQUIRE(session->Bind(TensorRole::kGrammarMask, *region, masks).ok());
 }
 
 void TracedSession::FillRows(uint64_t seed, float sigma) {
   std::mt19937_64 random(seed);
   std::normal_distribution<float> normal(0, sigma);
-  for (size_t i = 0; i < size_t{2} * kNumRows * kVocab; ++i) TargetRow(0)[i] = normal(random);
+  const size_t count = size_t{2} * num_rows * limits.vocab_size;
+  for (size_t i = 0; i < count; ++i) TargetRow(0)[i] = normal(random);
 }
 
 std::vector<SequenceResult> TracedSession::Round(const std::vector<DraftOf>& drafts) {
@@ -83,6 +84,7 @@ std::vector<SequenceResult> TracedSession::Round(const std::vector<DraftOf>& dra
     input.sequence = draft.sequence;
     input.draft = {.num_nodes = static_cast<int32_t>(draft.tokens.size()),
                    .tokens = draft.tokens.data(),
+                   .parents = draft.parents.empty() ? nullptr : draft.parents.data(),
                    .kinds = draft.kinds.empty() ? nullptr : draft.kinds.data(),
                    .target_rows = draft.target_rows.data(),
                    .draft_rows = draft.draft_rows.empty() ? nullptr : draft.draft_rows.data()};

@@ -68,11 +68,12 @@ class TraceLines {
 // One sequence's part of a round, with the arrays that its record points to.
 struct DraftOf {
   SequenceHandle sequence = 0;
-  std::vector<TokenId> tokens;
-  std::vector<uint32_t> target_rows;
+  std::vector<TokenId> tokens = {};
+  std::vector<uint32_t> target_rows = {};
   std::vector<DraftKind> kinds = {};
   std::vector<uint32_t> draft_rows = {};
   std::vector<int32_t> mask_rows = {};
+  std::vector<int32_t> parents = {};  // empty: a chain
 };
 
 struct TracedSession {
@@ -88,21 +89,27 @@ struct TracedSession {
     Clock* clock = Clock::Real();
     bool has_recorder = true;
     MemoryBudget* memory = nullptr;  // null: not bounded
+    SessionLimits limits = kLimits;
+    uint32_t num_rows = kNumRows;
   };
 
   explicit TracedSession(Options given);
 
-  // Two tensors of kNumRows rows, the target first, and mask rows.
+  // Two tensors of num_rows rows, the target first, and mask rows.
   void BindRows();
-  float* TargetRow(uint32_t row) { return static_cast<float*>(rows->data()) + row * kVocab; }
-  float* DraftRow(uint32_t row) { return TargetRow(kNumRows + row); }
+  float* TargetRow(uint32_t row) {
+    return static_cast<float*>(rows->data()) + size_t{row} * limits.vocab_size;
+  }
+  float* DraftRow(uint32_t row) { return TargetRow(num_rows + row); }
+  size_t mask_words() const { return (limits.vocab_size + 31) / 32; }
   uint32_t* MaskRow(uint32_t row) {
-    return reinterpret_cast<uint32_t*>(TargetRow(2 * kNumRows)) + row * 2;
+    return reinterpret_cast<uint32_t*>(TargetRow(2 * num_rows)) + row * mask_words();
   }
   void FillRows(uint64_t seed, float sigma = 2.0f);
 
-  SequenceHandle Open(const std::string& name, const SequenceParams& params) {
-    auto info = session->OpenSequences(name, params);
+  SequenceHandle Open(const std::string& name, const SequenceParams& params,
+                      const SequenceHistory& history = {}) {
+    auto info = session->OpenSequences(name, params, history);
     REQUIRE_MESSAGE(info.ok(), std::string(info.status().message()));
     return info->front().handle;
   }
@@ -139,6 +146,8 @@ struct TracedSession {
     return ReadTrace(paths[0]);
   }
 
+  SessionLimits limits;
+  uint32_t num_rows;
   TempDirectory own_directory;
   std::string directory;
   TraceLines lines;

@@ -6,11 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "kernels/backend.h"
 #include "kernels/core/philox.h"
-#include "speculative/verifier.h"
-#include "tests/support/trace_maker.h"
-#include "tests/support/verify_round.h"
+#include "tests/daemon/trace/traced_session.h"
 
 namespace specd::test {
 namespace {
@@ -20,54 +17,29 @@ using Row = std::vector<double>;
 
 class Engine {
  public:
-  Engine(const EngineKind& kind, const std::string& path)
-      : kind_(kind), random_(kind.seed), places_(kind.is_tree ? 7 : kind.num_drafts + 1) {
-    VerifierOptions options;
-    options.limits = {kind.vocab_size, kind.num_sequences, places_ - 1};
-    options.max_sequences = 64;
-    verifier_ = *Verifier::Create(options, *MakeBackend("cpu"));
-    const auto num_rows = static_cast<size_t>(kind.num_sequences * places_);
-    target_.resize(num_rows * Vocab());
-    draft_.resize(num_rows * Vocab());
-    mask_.resize(num_rows * MaskWords());
-    SPECD_CHECK(verifier_->BindTarget(View(target_)).ok());
-    SPECD_CHECK(verifier_->BindDraft(View(draft_)).ok());
-    verifier_->BindMask({.words = mask_.data(),
-                         .num_rows = static_cast<int32_t>(num_rows),
-                         .row_stride = static_cast<int64_t>(MaskWords())});
-    TraceInfo info;
-    info.backend = "cpu";
-    info.vocab_size = static_cast<uint32_t>(kind.vocab_size);
-    maker_.emplace(path, TraceLevel::kRows, info);
-    verifier_->Observe(&*maker_);
+  Engine(const EngineKind& kind, const std::string& folder)
+      : kind_(kind),
+        random_(kind.seed),
+        places_(kind.is_tree ? 7 : kind.num_drafts + 1),
+        traced_({.trace_options = "level=rows,places=all",
+                 .directory = folder,
+                 .limits = {.vocab_size = static_cast<uint32_t>(kind.vocab_size),
+                            .max_batch = static_cast<uint32_t>(kind.num_sequences),
+                            .max_sequences = static_cast<uint32_t>(kind.num_sequences),
+                            .max_draft = static_cast<uint32_t>(places_ - 1),
+                            .ring_depth = 2},
+                 .num_rows = static_cast<uint32_t>(kind.num_sequences * places_)}) {
     for (int32_t s = 0; s < kind.num_sequences; ++s) Open(s);
   }
 
   void Run(int32_t num_judged) {
     int32_t judged = 0;
     while (judged < num_judged) judged += Round();
-    maker_->Finish();
+    traced_.Finish();
   }
 
  private:
-  struct Drafts {
-    Ids tokens;
-    std::vector<int32_t> parents;
-    std::vector<DraftKind> kinds;
-    std::vector<uint32_t> target_rows;
-    std::vector<uint32_t> draft_rows;
-    std::vector<int32_t> mask_rows;
-  };
-
   size_t Vocab() const { return static_cast<size_t>(kind_.vocab_size); }
-  size_t MaskWords() const { return (Vocab() + 31) / 32; }
-  TensorView View(const std::vector<float>& rows) const {
-    TensorView view;
-    view.data = rows.data();
-    view.num_rows = static_cast<int64_t>(rows.size() / Vocab());
-    view.row_stride = view.vocab_size = kind_.vocab_size;
-    return view;
-  }
 
   void Open(int32_t s) {
     SequenceParams params = kind_.params;
@@ -82,23 +54,14 @@ class Engine {
     own(kind_.draft_temperatures, &params.draft.temperature);
     declared_.push_back(params.draft);
     const Ids prompt = {s + 1, 2 * s + 1};
-    const auto info = verifier_->Open(params, {.prompt = prompt, .outputs = {}});
-    SPECD_CHECK(info.ok());
-    handles_.push_back(info->handle);
-    seeds_.push_back(info->seed);
+    handles_.push_back(
+        traced_.Open("r" + std::to_string(s), params, {.prompt = prompt, .outputs = {}}));
+    seeds_.push_back(params.seed);
     texts_.push_back(prompt);
-    TraceOpening opening;
-    opening.time_ns = 1;
-    opening.sequence = info->handle;
-    opening.request_id = "r" + std::to_string(s);
-    opening.method = info->method;
-    opening.seed = info->seed;
-    opening.num_prompt_ids = 2;
-    maker_->Opened(opening);
   }
 
   // Zipf-like logits in an order that the last two tokens choose; the drafter adds noise.
-  void FillRows(const Ids& tokens, size_t target, size_t draft) {
+  void FillRows(const Ids& tokens, uint32_t row) {
     const auto last = static_cast<uint64_t>(tokens.back());
     const auto before = static_cast<uint64_t>(tokens[tokens.size() - 2]);
     std::mt19937_64 random(last * 1'000'003 + before * 7919 + kind_.seed);
@@ -111,10 +74,10 @@ class Engine {
       const size_t id = order[rank];
       const double z = (rank == 0 ? boost : 0) - kind_.sharpness * std::log(double(rank + 1)) +
                        .3 * normal(random);
-      target_[target * Vocab() + id] = static_cast<float>(z);
+      traced_.TargetRow(row)[id] = static_cast<float>(z);
       const bool is_left_out = kind_.has_narrow_rows && id >= 64;
       const double y = kind_.draft_factor * (z + kind_.noise * normal(random));
-      draft_[draft * Vocab() + id] = is_left_out ? -INFINITY : static_cast<float>(y);
+      traced_.DraftRow(row)[id] = is_left_out ? -INFINITY : static_cast<float>(y);
     }
   }
 
@@ -199,12 +162,12 @@ class Engine {
     return static_cast<uint32_t>(other * places_ + std::clamp(place + shift, 0, last));
   }
 
-  Drafts MakeChain(int32_t s) {
-    Drafts drafts;
+  DraftOf MakeChain(int32_t s) {
+    DraftOf drafts{.sequence = handles_[size_t(s)]};
     Ids tokens = texts_[size_t(s)];
     for (int32_t place = 0; place < places_; ++place) {
-      const auto row = static_cast<size_t>(s * places_ + place);
-      FillRows(tokens, row, row);
+      const auto row = static_cast<uint32_t>(s * places_ + place);
+      FillRows(tokens, row);
       const int32_t last = places_ - 1;
       drafts.target_rows.push_back(
           Named(s, place, kind_.target_shift, kind_.target_rotation, last));
@@ -212,7 +175,7 @@ class Engine {
       if (place == last) break;
       drafts.draft_rows.push_back(
           Named(s, place, kind_.draft_shift, kind_.draft_rotation, last - 1));
-      const TokenId token = Draw(s, &draft_[row * Vocab()], Coin(s, place));
+      const TokenId token = Draw(s, traced_.DraftRow(row), Coin(s, place));
       drafts.tokens.push_back(token);
       drafts.kinds.push_back(kind_.is_drawn ? DraftKind::kSampled : DraftKind::kOneHot);
       tokens.push_back(token);
@@ -221,17 +184,17 @@ class Engine {
   }
 
   // Two siblings at each of three places: with replacement, or the best id and one of the rest.
-  Drafts MakeTree(int32_t s) {
-    Drafts drafts;
+  DraftOf MakeTree(int32_t s) {
+    DraftOf drafts{.sequence = handles_[size_t(s)]};
     std::vector<Ids> texts = {texts_[size_t(s)]};
     for (int32_t place = 0; place < places_; ++place) {
-      const auto row = static_cast<size_t>(s * places_ + place);
-      FillRows(texts[size_t(place)], row, row);
-      drafts.target_rows.push_back(static_cast<uint32_t>(row));
+      const auto row = static_cast<uint32_t>(s * places_ + place);
+      FillRows(texts[size_t(place)], row);
+      drafts.target_rows.push_back(row);
       FillMask(row, &drafts);
       for (int32_t sibling = 0; sibling < 2 && int32_t(drafts.tokens.size()) < places_ - 1;
            ++sibling) {
-        const float* const q = &draft_[row * Vocab()];
+        const float* const q = traced_.DraftRow(row);
         const bool is_best = kind_.has_mixed_siblings && sibling == 0;
         const TokenId taken = kind_.has_mixed_siblings ? Best(q) : kNoToken;
         const TokenId token = is_best ? taken : Draw(s, q, Coin(s, place), taken);
@@ -240,7 +203,7 @@ class Engine {
         drafts.kinds.push_back(is_best                    ? DraftKind::kOneHot
                                : kind_.has_mixed_siblings ? DraftKind::kSampledRest
                                                           : DraftKind::kSampled);
-        drafts.draft_rows.push_back(static_cast<uint32_t>(row));
+        drafts.draft_rows.push_back(row);
         texts.push_back(texts[size_t(place)]);
         texts.back().push_back(token);
       }
@@ -248,40 +211,26 @@ class Engine {
     return drafts;
   }
 
-  void FillMask(size_t row, Drafts* drafts) {
+  void FillMask(uint32_t row, DraftOf* drafts) {
     if (!kind_.has_masks && !kind_.has_forced_places) return;
     const bool is_forced = kind_.has_forced_places && random_() % 3 == 0;
     // Mostly the id that the target has as its best one.
     const auto forced = static_cast<uint32_t>(random_() % 8 == 0 ? random_() % Vocab()
-                                                                 : Best(&target_[row * Vocab()]));
-    for (size_t w = 0; w < MaskWords(); ++w) {
+                                                                 : Best(traced_.TargetRow(row)));
+    for (size_t w = 0; w < traced_.mask_words(); ++w) {
       uint32_t word = kind_.has_masks ? static_cast<uint32_t>(random_() | random_()) | 1u : ~0u;
       if (is_forced) word = forced / 32 == w ? 1u << forced % 32 : 0;
-      mask_[row * MaskWords() + w] = word;
+      traced_.MaskRow(row)[w] = word;
     }
     drafts->mask_rows.push_back(static_cast<int32_t>(row));
   }
 
   int32_t Round() {
-    std::vector<Drafts> drafts;
+    std::vector<DraftOf> drafts;
     for (int32_t s = 0; s < kind_.num_sequences; ++s) {
       drafts.push_back(kind_.is_tree ? MakeTree(s) : MakeChain(s));
     }
-    std::vector<SequenceInput> inputs;
-    for (size_t s = 0; s < drafts.size(); ++s) {
-      SequenceInput input;
-      input.sequence = handles_[s];
-      input.draft.num_nodes = static_cast<int32_t>(drafts[s].tokens.size());
-      input.draft.tokens = drafts[s].tokens.data();
-      if (kind_.is_tree) input.draft.parents = drafts[s].parents.data();
-      input.draft.kinds = drafts[s].kinds.data();
-      input.draft.target_rows = drafts[s].target_rows.data();
-      input.draft.draft_rows = drafts[s].draft_rows.data();
-      if (!drafts[s].mask_rows.empty()) input.mask_rows = drafts[s].mask_rows.data();
-      inputs.push_back(input);
-    }
-    std::vector<SequenceResult> results(inputs.size());
-    VerifyRound(verifier_, inputs, results);
+    const std::vector<SequenceResult> results = traced_.Round(drafts);
     int32_t judged = 0;
     for (size_t s = 0; s < results.size(); ++s) {
       SPECD_CHECK(results[s].status == RoundStatus::kOk);
@@ -295,11 +244,7 @@ class Engine {
   const EngineKind kind_;
   std::mt19937_64 random_;
   const int32_t places_;
-  std::unique_ptr<Verifier> verifier_;
-  std::optional<TraceMaker> maker_;
-  std::vector<float> target_;
-  std::vector<float> draft_;
-  std::vector<uint32_t> mask_;
+  TracedSession traced_;
   std::vector<SequenceHandle> handles_;
   std::vector<uint64_t> seeds_;
   std::vector<DraftParams> declared_;
@@ -310,8 +255,8 @@ class Engine {
 
 }  // namespace
 
-void RecordEngine(const EngineKind& kind, int32_t num_judged, const std::string& path) {
-  Engine(kind, path).Run(num_judged);
+void RecordEngine(const EngineKind& kind, int32_t num_judged, const std::string& folder) {
+  Engine(kind, folder).Run(num_judged);
 }
 
 }  // namespace specd::test

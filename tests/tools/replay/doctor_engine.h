@@ -46,7 +46,8 @@ struct EngineKind {
   uint64_t seed = 1;
 };
 
-// Runs rounds until so many drafts were judged, and writes the trace with its rows.
-void RecordEngine(const EngineKind& kind, int32_t num_judged, const std::string& path);
+// Runs rounds until so many drafts were judged. A recorder writes the trace with its rows into the
+// folder.
+void RecordEngine(const EngineKind& kind, int32_t num_judged, const std::string& folder);
 
 }  // namespace specd::test

@@ -2,15 +2,15 @@
 #include "tools/replay/doctor/doctor.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "tests/daemon/trace/traced_session.h"
 #include "tests/tools/replay/doctor_engine.h"
 #include "tools/replay/doctor/findings.h"
+#include "tools/replay/named_backend.h"
 
 namespace specd::replay {
 namespace {
@@ -23,14 +23,12 @@ constexpr int32_t kNumJudged = 2000;
 class Recording {
  public:
   Recording(const EngineKind& kind, int32_t num_judged) {
-    folder_ = std::filesystem::temp_directory_path() / "specd-doctor-XXXXXX";
-    REQUIRE(mkdtemp(folder_.data()) != nullptr);
-    test::RecordEngine(kind, num_judged, path());
+    test::RecordEngine(kind, num_judged, folder_.path());
+    const std::vector<std::string> traces = test::TracesIn(folder_.path());
+    REQUIRE(traces.size() == 1);
+    path_ = traces[0];
   }
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
-  ~Recording() { std::filesystem::remove_all(folder_); }
-  std::string path() const { return folder_ + "/trace.mcap"; }
+  const std::string& path() const { return path_; }
 
   // Without rows the doctor has the numbers of level `rounds`.
   Doctor Examine(bool with_rows) const {
@@ -46,7 +44,8 @@ class Recording {
   }
 
  private:
-  std::string folder_;
+  test::TempDirectory folder_;
+  std::string path_;
 };
 
 std::vector<Finding> FaultsOf(const Doctor& doctor) {

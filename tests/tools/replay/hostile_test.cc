@@ -10,6 +10,7 @@
 #include "daemon/trace/trace_codec.h"
 #include "tools/replay/anonymiser.h"
 #include "tools/replay/grammar_check.h"
+#include "tools/replay/named_backend.h"
 #include "tools/replay/place_rows.h"
 #include "tools/replay/place_view.h"
 #include "tools/replay/report_data.h"
@@ -87,7 +88,7 @@ class Uses {
     const absl::Status taken = report.Take({round, 0, 0}, rows, 0);
     // Rows that the record names and the file does not have.
     if (!taken.ok()) REQUIRE(taken.message().find(rows->path()) != std::string::npos);
-    (void)report.Json("x", {});
+    (void)report.Json("x", {}, "");
     Anonymiser anonymiser;
     TraceInfo hidden = info;
     TraceRound copy = round;

@@ -22,7 +22,8 @@ PLACES = SEQUENCES * (DRAFT + 1)
 
 
 def block_of_document():
-    (block,) = re.findall(r"^```python\n(.*?)^```", (SOURCE / "docs/TRACES.md").read_text(), re.M | re.S)
+    blocks = re.findall(r"^```python\n(.*?)^```", (SOURCE / "docs/TRACES.md").read_text(), re.M | re.S)
+    (block,) = (block for block in blocks if "make_reader" in block)
     return block
 
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tools/replay/named_backend.h"
 #include "tools/replay/trace_reader.h"
 
 namespace specd::replay {

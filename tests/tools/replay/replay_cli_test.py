@@ -79,8 +79,50 @@ class List(Traces):
 
     def test_bad_flags(self):
         self.assertIn("tokenizer is no flag of list", error("list", self.path, "--tokenizer=x"))
+        flags = self.folder / "flags"
+        flags.write_text("--tokenizer=x\n")
+        self.assertIn("tokenizer is no flag of list", error("list", self.path, f"--flagfile={flags}"))
         self.assertIn("status = odd", error("list", self.path, "--status=odd"))
         self.assertIn("is after the last", error("list", self.path, "--from=4", "--to=3"))
+
+
+class Help(Traces):
+    """Each command shows its flags with their defaults, takes them, and no others."""
+
+    DEFAULTS = {"top": "8", "backend": "cpu", "threads": "1", "seeds": "16", "by": "position",
+                "limit": "10", "draft_ms": "0", "target_ms": "0"}
+    FORMATS = {"stats": "table", "doctor": "table", "export": "npz"}
+
+    def test_commands_show_and_take_their_own_flags(self):
+        commands = re.findall(r"^  ([a-z]+) +\S.*$", out("--help").split("Exit status")[0].split("[flags]")[1],
+                              re.M)
+        self.assertIn("doctor", commands)
+        shown = {}
+        for command in commands:
+            text = out(command, "--help").split("\nFlags:\n")[1]
+            shown[command] = dict(re.findall(r"^  --?([\w-]+) +(.*)$", text, re.M))
+        every = {flag for flags in shown.values() for flag in flags}
+        self.assertLessEqual(self.DEFAULTS.keys(), every)
+        for command, flags in shown.items():
+            self.assertIn("recording", flags)
+            for flag, meaning in flags.items():
+                default = self.FORMATS[command] if flag == "format" else self.DEFAULTS.get(flag)
+                with self.subTest(command=command, flag=flag):
+                    self.assertEqual(re.findall(r"\(default: (.*)\)$", meaning),
+                                     [] if default is None else [default])
+            for flag in every:
+                default = self.DEFAULTS.get(flag)
+                given = f"-{flag}" if len(flag) == 1 else f"--{flag}"
+                default = "top_k=4" if flag == "set" else default
+                value = [] if flag in ("rejected", "rows", "no-rows", "sequences") else [default or ""]
+                said = self.said(command, "/none.mcap", "1", given + "".join(f"={v}" for v in value))
+                with self.subTest(command=command, flag=flag, said=said):
+                    # A flag with its default value was taken by every command.
+                    self.assertEqual(f"{flag.replace('-', '_')} is no flag of {command}" in said,
+                                     flag not in flags)
+
+    def said(self, *arguments):
+        return subprocess.run([REPLAY, *arguments], capture_output=True, text=True, check=False).stderr
 
 
 class Show(Traces):

@@ -199,37 +199,6 @@ class Diff(Traces):
         self.assertNotIn("top_p", text)
 
 
-class Export(Traces):
-    def test_npz(self):
-        path = self.folder / "a.npz"
-        out("export", self.path, "--format=npz", "--rows", "-o", path)
-        arrays = np.load(path)
-        places = [(r["number"], a["sequence"], i, d) for r, t, a in self.trace.steps()
-                  for i, d in enumerate(t["decisions"])]
-        np.testing.assert_array_equal(arrays["round"], [p[0] for p in places])
-        np.testing.assert_array_equal(arrays["sequence"], np.array([p[1] for p in places], "u8"))
-        np.testing.assert_array_equal(arrays["place"], [p[2] for p in places])
-        np.testing.assert_array_equal(arrays["p_weight"],
-                                      np.array([p[3]["p_weight"] for p in places], "f4"))
-        np.testing.assert_array_equal(arrays["p_mass"], [p[3]["p_mass"] for p in places])
-        coins = [p[3]["accept_coin"] for p in places]
-        np.testing.assert_array_equal(
-            arrays["accept_coin"], [np.nan if c == trace_file.NO_COIN else c * 2.0**-53 for c in coins])
-        np.testing.assert_array_equal(arrays["verdict"] == 0, [p[3]["stands"] for p in places])
-        self.assertEqual(arrays["sequence_request"].tolist(),
-                         [self.trace.request(s).encode() for s in self.trace.openings])
-        for k in range(0, len(arrays["target_rows"]), 17):
-            record = next(r for r in self.trace.rounds
-                          if r["number"] == arrays["target_row_round"][k])
-            np.testing.assert_array_equal(
-                arrays["target_rows"][k],
-                self.trace.row(record, 0, int(arrays["target_row_index"][k])))
-
-    def test_errors(self):
-        self.assertIn("format = csv is not npz", error("export", self.path, "--format=csv", "-o", "x"))
-        self.assertIn("give -o", error("export", self.path, "--format=npz"))
-
-
 class Rerun(Traces):
     def test_expected_lengths(self):
         """`token` accepts the first k drafts with probability prod min(1, p / q) for given drafts."""

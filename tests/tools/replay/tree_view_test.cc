@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/replay/named_backend.h"
 #include "tools/replay/place_view.h"
 #include "tools/replay/scalar_check.h"
 #include "tools/replay/task_rules.h"

@@ -86,11 +86,11 @@ TEST_SUITE("replay") {
     task.method = VerifyMethod::kBlock;
     task.decisions[0].bound = 0.5;
     CHECK(Why(ViewPlace(kInfo, task, 0)) ==
-          "rejected: u = 0.5 is not below h = 0.5, and no longer part of the draft stands");
+          "rejected: u = 0.5 is not below h = 0.5, and no longer part of the draft is accepted");
     task.decisions[0].stands = true;
     task.decisions[0].bound = 0.75;
     CHECK(Why(ViewPlace(kInfo, task, 0)) ==
-          "accepted: u = 0.5 is below h = 0.75, so the draft up to here stands");
+          "accepted: u = 0.5 is below h = 0.75, so the draft up to here is accepted");
   }
 
   TEST_CASE("scalars: the accept test is strict, and one bit of a coin is found") {

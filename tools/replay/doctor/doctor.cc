@@ -7,6 +7,8 @@
 
 #include "tools/replay/draft_tree.h"
 #include "tools/replay/names.h"
+#include "tools/replay/place_view.h"
+#include "tools/replay/rejection_cause.h"
 #include "tools/replay/task_rules.h"
 #include "tools/replay/tree_view.h"
 
@@ -20,17 +22,6 @@ std::string ContextLabel(uint64_t length) {
   const auto bits = static_cast<uint32_t>(std::bit_width(length));
   const uint64_t low = bits == 0 ? 0 : uint64_t{1} << (bits - 1);
   return fmt::format("{:>6} .. {}", low, std::max<uint64_t>(2 * low, 1) - 1);
-}
-
-// The recorded decisions, with the steps of a replay where an earlier program recorded none.
-std::vector<PlaceDecision> DecisionsOf(const TraceTask& task,
-                                       std::span<const PlaceDecision> replayed) {
-  if (task.decisions.empty()) return {replayed.begin(), replayed.end()};
-  std::vector<PlaceDecision> decisions = task.decisions;
-  for (size_t i = 0; i < decisions.size() && i < replayed.size(); ++i) {
-    if (decisions[i].zero_step == ZeroStep::kNone) decisions[i].zero_step = replayed[i].zero_step;
-  }
-  return decisions;
 }
 
 }  // namespace
@@ -61,6 +52,7 @@ absl::Status Doctor::Take(const TraceRound& round, const RowFileReader* rows) {
       round.level == TraceLevel::kRows && rows != nullptr && filter_.TakesRound(round.number);
   if (has_rows) {
     rebuilder.Rebuild(round, rows);
+    if (!rebuilder.damage().ok()) return rebuilder.damage();
     if (absl::Status status = backend_->Run(&rebuilder); !status.ok()) return status;
     if (absl::Status status = row_tests_->Begin(rebuilder); !status.ok()) return status;
   }
@@ -126,7 +118,7 @@ void Doctor::TakeNumbers(const TraceRound& round, const TraceTask& task) {
     const auto place = static_cast<size_t>(draft.place);
     if (place >= task.decisions.size() || task.decisions[place].overlap < 0) continue;
     if (task.method != VerifyMethod::kToken || !draft.is_drawn) continue;
-    overlaps_.Add(draft.stands, std::min(task.decisions[place].overlap, 1.0));
+    overlaps_.Add(draft.is_accepted, std::min(task.decisions[place].overlap, 1.0));
   }
 }
 
@@ -144,9 +136,10 @@ absl::Status Doctor::TakeTree(const TraceRound& round, const TraceTask& task,
     draft.node = view.node;
     draft.place = tree.DepthOf(tree.PlaceOf(view.node));
     draft.id = tree.TokenOf(view.node);
-    draft.stands = view.fate == NodeFate::kAccepted;
+    draft.is_accepted = view.fate == NodeFate::kAccepted;
     draft.is_reached = true;
     draft.p = view.p;
+    draft.zero_step = view.zero_step;
     if (view.bound && view.coin && task.method <= VerifyMethod::kTraversal) {
       draft.share = std::min(*view.bound, 1.0);
       draft.coin = view.coin;
@@ -165,7 +158,7 @@ void Doctor::AddToGroups(const TraceRound& round, const TraceTask& task, const J
   const SequenceHandle sequence = AnswerOf(round, task)->sequence;
   const SequenceEntry* const entry = book_.Find(sequence);
   const std::string_view request = book_.RequestOf(sequence);
-  const auto add = [&draft](AcceptanceSum* sum) { sum->Add(draft.stands, draft.probability); };
+  const auto add = [&draft](AcceptanceSum* sum) { sum->Add(draft.is_accepted, draft.probability); };
   add(&all_);
   add(&places_[fmt::format("{:>3}", draft.place)]);
   add(&sequences_[request.empty() ? HandleText(sequence) : std::string(request)]);
@@ -180,22 +173,9 @@ void Doctor::AddToGroups(const TraceRound& round, const TraceTask& task, const J
   const uint64_t prompt = entry == nullptr ? 0 : entry->opening.num_prompt_ids;
   add(&contexts_[ContextLabel(prompt + task.first_position + place)]);
   add(times_.At(round.times.taken));
-  if (!DraftTree::IsTree(task)) lengths_.Add(draft.place, draft.stands);
-  if (!draft.stands) AddCause(task, draft);
-}
-
-void Doctor::AddCause(const TraceTask& task, const JudgedDraft& draft) {
-  if (draft.zero_step != ZeroStep::kNone) {
-    ++causes_[fmt::format("p is 0: {}", NameOf(draft.zero_step))];
-  } else if (task.method == VerifyMethod::kGreedy) {
-    ++causes_["another id is the argmax"];
-  } else if (task.method == VerifyMethod::kExactMatch) {
-    ++causes_["the SAMPLE coin drew another id"];
-  } else if (draft.p && *draft.p == 0) {
-    ++causes_["p is 0 (an earlier program recorded no step)"];
-  } else {
-    ++causes_["the coin"];
-  }
+  if (!DraftTree::IsTree(task)) lengths_.Add(draft.place, draft.is_accepted);
+  if (draft.is_accepted) return;
+  ++causes_[CauseOfRejection(task.method, draft.p, draft.zero_step).words];
 }
 
 void Doctor::AddNgram(const TraceTask& task, size_t sequence, size_t in_batch,

@@ -43,7 +43,7 @@ class Doctor {
   const RoundTests& round_tests() const { return round_tests_; }
   const RowTests* row_tests() const { return row_tests_ ? &*row_tests_ : nullptr; }
   const AcceptanceSum& all() const { return all_; }
-  // What stood against the recorded sums of min(p, q), where a trace has these and no rows.
+  // What was accepted, against the recorded sums of min(p, q), where a trace has these and no rows.
   const AcceptanceSum& overlaps() const { return overlaps_; }
   // p of the token that an n-gram drafter would draft, 0 where it has none; beside it the sum of
   // min(p, q) at the same places.
@@ -77,7 +77,6 @@ class Doctor {
   absl::Status TakeTree(const TraceRound& round, const TraceTask& task,
                         const RoundRebuilder* rebuilder, size_t in_batch);
   void AddToGroups(const TraceRound& round, const TraceTask& task, const JudgedDraft& draft);
-  void AddCause(const TraceTask& task, const JudgedDraft& draft);
   void AddNgram(const TraceTask& task, size_t sequence, size_t in_batch, const JudgedDraft& draft,
                 double overlap);
   void Confirm(const TraceRound& round, const TraceTask& task);

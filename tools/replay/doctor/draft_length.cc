@@ -12,16 +12,16 @@ constexpr uint64_t kTokensMin = 20;
 
 }  // namespace
 
-void DraftLength::Add(int32_t place, bool stands) {
+void DraftLength::Add(int32_t place, bool is_accepted) {
   const auto index = static_cast<size_t>(place);
   if (index >= places_.size()) places_.resize(index + 1);
   ++places_[index].count;
-  places_[index].stood += stands ? 1 : 0;
+  places_[index].accepted += is_accepted ? 1 : 0;
 }
 
 std::vector<LengthGain> DraftLength::Gains(double draft_ms, double target_ms) const {
   std::vector<LengthGain> gains;
-  double reach = 1;     // the probability that every token so far stands
+  double reach = 1;     // the probability that every token so far is accepted
   double relative = 0;  // the variance of its logarithm
   LengthGain gain;
   Rate last;
@@ -34,7 +34,7 @@ std::vector<LengthGain> DraftLength::Gains(double draft_ms, double target_ms) co
       if (last.count == 0) break;
       gain.is_guess = gain.is_guess || !is_known;
       const auto count = static_cast<double>(last.count);
-      const double rate = static_cast<double>(last.stood) / count;
+      const double rate = static_cast<double>(last.accepted) / count;
       reach *= rate;
       relative += rate > 0 ? (1 - rate) / (rate * count) : 0;
       gain.tokens += reach;

@@ -18,8 +18,8 @@ struct LengthGain {
 
 class DraftLength {
  public:
-  // A draft token whose predecessors all stand.
-  void Add(int32_t place, bool stands);
+  // A draft token whose predecessors were all accepted.
+  void Add(int32_t place, bool is_accepted);
   // Lengths 0 to 8. `draft_ms`: for each draft token; `target_ms`: for a forward pass; 0: not
   // given.
   std::vector<LengthGain> Gains(double draft_ms, double target_ms) const;
@@ -27,7 +27,7 @@ class DraftLength {
  private:
   struct Rate {
     uint64_t count = 0;
-    uint64_t stood = 0;
+    uint64_t accepted = 0;
   };
   std::vector<Rate> places_;
 };

@@ -139,7 +139,7 @@ class Writer {
           fmt::format("{:.0f} of {} tokens passed their coin, and p and q expect {:.0f} ({:+.1f} "
                       "sigma): the drafts depend on the coins that accept them; draw drafts with "
                       "other coins and seeds, and run specd-replay verify",
-                      passed.stood, passed.count, passed.expected, passed.z()));
+                      passed.accepted, passed.count, passed.expected, passed.z()));
   }
 
   void FindGap() {
@@ -148,10 +148,11 @@ class Writer {
     const bool is_far = IsFar(rows) || (rows_ != nullptr && IsFar(rows_->shares()));
     if (!is_far || !findings_.empty()) return;
     Fault("acceptance_gap",
-          fmt::format("{:.3f} of the drafts stood, and the sum of min(p, q) expects {:.3f} +- "
-                      "{:.3f}: the rows or the coins are not those of the declared drafter; "
-                      "compare draft_rows, draft_temperature and the draft filters",
-                      rows.rate(), rows.expected_rate(), rows.error()));
+          fmt::format(
+              "{:.3f} of the drafts were accepted, and the sum of min(p, q) expects {:.3f} +- "
+              "{:.3f}: the rows or the coins are not those of the declared drafter; "
+              "compare draft_rows, draft_temperature and the draft filters",
+              rows.rate(), rows.expected_rate(), rows.error()));
   }
 
   // With rows, DrawEvidence says more of q, so that this is no fault.

@@ -13,7 +13,7 @@ void TakeShare(const TraceTask& task, const PlaceView& view, JudgedDraft* draft)
   if (!draft->coin) return;
   if (task.method == VerifyMethod::kToken && draft->p && draft->q) {
     draft->share = *draft->q > 0 ? std::min(*draft->p / *draft->q, 1.0) : *draft->p > 0 ? 1.0 : 0.0;
-    draft->passes = draft->stands;
+    draft->passes = draft->is_accepted;
   }
   if (task.method == VerifyMethod::kBlock && view.decision.bound >= 0) {
     draft->share = std::min(view.decision.bound, 1.0);
@@ -22,13 +22,14 @@ void TakeShare(const TraceTask& task, const PlaceView& view, JudgedDraft* draft)
 }
 
 // `block` goes from the last token to the first and stops at the first coin below its bound h. The
-// draft up to token i therefore stands with 1 - (1 - h_i) (1 - h_{i + 1}) ..., and the quotient of
-// two of these is the probability of a token that is reached (docs/ALGORITHMS.md, "Chains: block").
+// draft up to token i is therefore accepted with 1 - (1 - h_i) (1 - h_{i + 1}) ..., and the
+// quotient of two of these is the probability of a token that is reached (docs/ALGORITHMS.md,
+// "Chains: block").
 void TakeBlockProbabilities(std::span<const PlaceDecision> decisions,
                             std::span<const double> residuals, std::vector<JudgedDraft>* drafts) {
   const size_t count = drafts->size();
-  std::vector<double> stands(count + 1, 1.0);  // the draft up to token i; the first is the root
-  double falls = 1;
+  std::vector<double> accepted(count + 1, 1.0);  // the draft up to token i; the first is the root
+  double rejected = 1;
   for (size_t i = count; i > 0; --i) {
     double bound = decisions[i - 1].bound;
     if (bound < 0 && i < count) {
@@ -41,11 +42,11 @@ void TakeBlockProbabilities(std::span<const PlaceDecision> decisions,
       bound = rest > 0 ? residual / rest : 1;
     }
     if (bound < 0) return;
-    falls *= 1 - std::min(bound, 1.0);
-    stands[i] = 1 - falls;
+    rejected *= 1 - std::min(bound, 1.0);
+    accepted[i] = 1 - rejected;
   }
   for (size_t i = 0; i < count; ++i) {
-    if (stands[i] > 0) (*drafts)[i].probability = std::min(stands[i + 1] / stands[i], 1.0);
+    if (accepted[i] > 0) (*drafts)[i].probability = std::min(accepted[i + 1] / accepted[i], 1.0);
   }
 }
 
@@ -58,17 +59,18 @@ std::vector<JudgedDraft> JudgedChain(const TraceInfo& info, const TraceTask& tas
   const bool is_block = task.method == VerifyMethod::kBlock;
   const auto num_drawn =
       static_cast<int32_t>(NumDrawn(task, static_cast<int32_t>(info.vocab_size)));
+  const auto num_reached = static_cast<int32_t>(NumReached(task, uint32_t(num_drawn)));
   for (const PlaceView& view : ViewWalk(info, task, decisions)) {
     if (view.place >= num_drawn) break;
     const bool is_judged =
-        view.verdict == ShownVerdict::kStands || view.verdict == ShownVerdict::kFalls;
+        view.verdict == ShownVerdict::kAccepted || view.verdict == ShownVerdict::kRejected;
     if (!is_judged && !(is_block && view.p)) break;
     JudgedDraft draft;
     draft.node = draft.place = view.place;
     draft.id = view.draft;
     draft.is_drawn = view.kind != DraftKind::kOneHot;
-    draft.stands = view.place < task.outcome.num_accepted;
-    draft.is_reached = view.place <= task.outcome.num_accepted;
+    draft.is_accepted = view.place < task.outcome.num_accepted;
+    draft.is_reached = view.place < num_reached;
     draft.p = view.p;
     draft.q = view.q;
     draft.coin = view.accept_coin;

@@ -17,18 +17,18 @@ struct JudgedDraft {
   int32_t place = 0;
   TokenId id = 0;
   bool is_drawn = false;  // from q; else it was chosen without chance
-  bool stands = false;
+  bool is_accepted = false;
   // Empty: not computed, as with `greedy`.
   std::optional<double> p;
   std::optional<double> q;
   std::optional<double> coin;
-  // That the token stands, over the coin: of `token`, and of the other methods where it was judged
-  // by a coin of its own. Empty: the walk did not come here, or no coin decides.
+  // That the token is accepted, over the coin: of `token`, and of the other methods where it was
+  // judged by a coin of its own. Empty: the walk did not come here, or no coin decides.
   std::optional<double> share;
-  // share was compared with the coin. For `block` this may be without an effect on `stands`.
+  // share was compared with the coin. For `block` this may be without an effect on `is_accepted`.
   bool passes = false;
   std::optional<double> residual_mass;  // of `token`, after a rejection
-  bool is_reached = false;              // all drafts before it stand
+  bool is_reached = false;              // all drafts before it were accepted
   // That the method accepts it once it is reached, over the coins.
   std::optional<double> probability;
   ZeroStep zero_step = ZeroStep::kNone;

@@ -15,8 +15,8 @@ void RoundTests::Take(const TraceTask& task, const std::vector<JudgedDraft>& jud
     if (is_whole) whole_ratio_.Add(ratio);
     if (task.method != VerifyMethod::kToken) continue;
     const bool has_residual = draft.residual_mass && *draft.residual_mass > 0;
-    if (!draft.stands && !has_residual) continue;
-    const double residual = draft.stands ? 0 : 1 / *draft.residual_mass;
+    if (!draft.is_accepted && !has_residual) continue;
+    const double residual = draft.is_accepted ? 0 : 1 / *draft.residual_mass;
     residuals_.Add(residual);
     residuals_above_.Add(residual);
   }

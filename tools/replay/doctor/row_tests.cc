@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<double>> RowTests::Take(const RoundRebuilder& rebuild
     AddSwap(Neighbours::kSequences, i, draft.place, i + 1, draft.place);
     overlaps[k] = Overlap(p, q);
     if (record.method == VerifyMethod::kToken)
-      accepted_.Add(draft.stands, std::min(overlaps[k], 1.0));
+      accepted_.Add(draft.is_accepted, std::min(overlaps[k], 1.0));
   }
   return overlaps;
 }

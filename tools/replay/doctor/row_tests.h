@@ -65,7 +65,7 @@ class RowTests {
   const DrawEvidence& draws() const { return draws_; }
   // min(1, p / q) of the drafted id against the sum of min(p, q).
   const ZSum& shares() const { return shares_; }
-  // `token`: what stood, against the sum of min(p, q).
+  // `token`: what was accepted, against the sum of min(p, q).
   const AcceptanceSum& accepted() const { return accepted_; }
   const ZSum& repeats(CoinRepeat which) const { return repeats_[static_cast<size_t>(which)]; }
   const SwapSum& swaps(Neighbours which) const { return swaps_[static_cast<size_t>(which)]; }

@@ -79,42 +79,46 @@ class AboveOne {
   std::array<double, kBets.size()> logs_ = {};
 };
 
-// Draft tokens that were judged, each with the probability that it had to stand, if that is known.
+// Draft tokens that were judged, each with the probability that it had to be accepted, if that is
+// known.
 struct AcceptanceSum {
   uint64_t count = 0;
-  double stood = 0;
+  double accepted = 0;
   // Of the tokens whose probability is known.
   uint64_t num_known = 0;
-  double stood_of_known = 0;
+  double accepted_of_known = 0;
   double expected = 0;
   double variance = 0;
 
-  void Add(bool stands, std::optional<double> probability) {
+  void Add(bool is_accepted, std::optional<double> probability) {
     ++count;
-    stood += stands ? 1 : 0;
+    accepted += is_accepted ? 1 : 0;
     if (!probability) return;
     ++num_known;
-    stood_of_known += stands ? 1 : 0;
+    accepted_of_known += is_accepted ? 1 : 0;
     expected += *probability;
     variance += *probability * (1 - *probability);
   }
   void Add(const AcceptanceSum& other) {
     count += other.count;
-    stood += other.stood;
+    accepted += other.accepted;
     num_known += other.num_known;
-    stood_of_known += other.stood_of_known;
+    accepted_of_known += other.accepted_of_known;
     expected += other.expected;
     variance += other.variance;
   }
-  double rate() const { return count == 0 ? 0 : stood / static_cast<double>(count); }
+  double rate() const { return count == 0 ? 0 : accepted / static_cast<double>(count); }
+  double rate_of_known() const {
+    return num_known == 0 ? 0 : accepted_of_known / static_cast<double>(num_known);
+  }
   double expected_rate() const {
     return num_known == 0 ? 0 : expected / static_cast<double>(num_known);
   }
-  // The standard error of the rate, if each token stands with its probability.
+  // The standard error of the rate, if each token is accepted with its probability.
   double error() const {
     return num_known == 0 ? 0 : std::sqrt(variance) / static_cast<double>(num_known);
   }
-  double z() const { return BernsteinZ(stood_of_known - expected, variance, 1); }
+  double z() const { return BernsteinZ(accepted_of_known - expected, variance, 1); }
 };
 
 }  // namespace specd::replay

@@ -6,8 +6,8 @@ if(CMAKE_SCRIPT_MODE_FILE)
   cmake_minimum_required(VERSION 3.25)
 endif()
 set(report_scripts
-  page.js model.js rounds_view.js timeline.js heat_map.js sequence_table.js text_view.js
-  tree_view.js token_panel.js search.js report.js)
+  page.js model.js acceptance.js cause_filter.js rounds_view.js timeline.js heat_map.js
+  sequence_table.js text_view.js tree_view.js token_panel.js search.js report.js)
 
 set(report_page_files ${CMAKE_CURRENT_LIST_DIR}/report.html ${CMAKE_CURRENT_LIST_DIR}/report.css)
 set(report_js "")

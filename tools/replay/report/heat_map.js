@@ -1,5 +1,5 @@
-// HeatMap draws the share of accepted draft tokens for each place (down) and time (across), on the
-// axis and the window of the timeline.
+// HeatMap draws the share of the drafted tokens that were accepted, for each place (down) and time
+// (across), on the axis and the window of the timeline.
 
 class HeatMap {
   constructor(view) {
@@ -11,31 +11,28 @@ class HeatMap {
     this.canvas.addEventListener('pointerleave', () => this.tip.hidden = true);
   }
 
-  // Counts, for each place and bin, the draft tokens and those that were accepted.
+  // Counts, for each place and bin, the draft tokens, those that were reached, and those accepted.
   count(numBins) {
     const {view} = this;
     const {model} = view;
     const [first, end] = view.entriesInWindow();
-    const {depths} = model;
-    const accepted = model.data.steps?.accepted ?? [];
-    this.numPlaces = 0;
-    for (let i = first; i < end; ++i) {
-      for (let step = view.first[i]; step < view.last[i]; ++step) {
-        this.numPlaces = Math.max(this.numPlaces, depths[step]);
-      }
-    }
-    this.numBins = numBins;
-    this.drafted = new Float64Array(this.numPlaces * numBins);
-    this.accepted = new Float64Array(this.numPlaces * numBins);
+    const places = [];  // of each place: an array of bins for each of the three
     for (let i = first; i < end; ++i) {
       const bin = view.binOf(i, numBins);
       for (let step = view.first[i]; step < view.last[i]; ++step) {
-        for (let place = 0; place < depths[step]; ++place) {
-          ++this.drafted[place * numBins + bin];
-          if (place < accepted[step]) ++this.accepted[place * numBins + bin];
+        const start = model.placeStart[step];
+        for (let row = start; row < model.placeStart[step + 1]; ++row) {
+          const place = row - start;
+          if (place === places.length) {
+            places.push(model.places.map(() => new Float64Array(numBins)));
+          }
+          for (let which = 0; which < 3; ++which) {
+            places[place][which][bin] += model.places[which][row];
+          }
         }
       }
     }
+    Object.assign(this, {numBins, places, numPlaces: places.length});
   }
 
   draw() {
@@ -50,12 +47,12 @@ class HeatMap {
     const totals = [];
     for (let place = 0; place < this.numPlaces; ++place) {
       let [drafted, accepted] = [0, 0];
+      const [all, , taken] = this.places[place];
       for (let bin = 0; bin < this.numBins; ++bin) {
-        const cell = place * this.numBins + bin;
-        if (this.drafted[cell] === 0) continue;
-        drafted += this.drafted[cell];
-        accepted += this.accepted[cell];
-        context.fillStyle = ramp.at(this.accepted[cell] / this.drafted[cell]);
+        if (all[bin] === 0) continue;
+        drafted += all[bin];
+        accepted += taken[bin];
+        context.fillStyle = ramp.at(taken[bin] / all[bin]);
         context.fillRect(kLeft + bin * width, place * this.rowHeight,
                          width >= 6 ? width - 1 : Math.ceil(width), this.rowHeight - 1);
       }
@@ -87,18 +84,16 @@ class HeatMap {
     const place = Math.floor(event.offsetY / this.rowHeight);
     const bin = Math.floor((event.offsetX - kLeft) / this.plot * this.numBins);
     const inside = place >= 0 && place < this.numPlaces && bin >= 0 && bin < this.numBins;
-    const cell = place * this.numBins + bin;
-    if (!inside || this.drafted[cell] === 0) {
+    const [drafted, reached, accepted] = inside ? this.places[place].map((bins) => bins[bin])
+                                               : [0, 0, 0];
+    if (drafted === 0) {
       this.tip.hidden = true;
       return;
     }
-    const {drafted, accepted} = this;
-    const reached = place === 0 ? drafted[cell] :
-        Math.min(drafted[cell], accepted[cell - this.numBins]);
     this.tip.replaceChildren(
-        make('div', {}, `place ${place}: ${percent(accepted[cell], drafted[cell])} accepted`),
-        make('div', {}, `${count(accepted[cell])} of ${count(drafted[cell])} drafts`),
-        make('div', {}, `${percent(accepted[cell], reached)} where the place before was accepted`));
+        make('div', {}, `place ${place}: ${percent(accepted, drafted)} of the drafted accepted`),
+        make('div', {}, `${count(accepted)} of ${count(drafted)} drafts`),
+        make('div', {}, `${percent(accepted, reached)} of the ${count(reached)} that were reached`));
     placeTip(this.tip, this.canvas, event.offsetX, event.offsetY + 14);
   }
 }

@@ -2,16 +2,18 @@
 
 const kKinds = ['accepted', 'replacement', 'bonus', 'plain', 'forced'];
 const kKindMeanings = [
-  'a draft token that stands',
+  'a draft token that was accepted',
   'drawn where a draft token was rejected',
   'drawn after all draft tokens were accepted',
   'drawn where there was no draft token',
   'its place was forced; the row was not read',
 ];
-const kFates = ['rejected', 'not judged', 'accepted, then dropped by the finish rules'];
+const kFates = ['rejected', 'not judged', 'accepted, then dropped by the finish rules',
+                'its row was bad', 'rejected with its block'];
 const kNodeFates = ['accepted', 'rejected', 'not judged', 'outside the vocabulary'];
 const kNodeKinds = ['one_hot', 'sampled', 'sampled_rest'];
-const kVerdicts = ['stands', 'falls', 'ends', 'bad target row', 'bad draft row'];
+const kCauseKinds = 5;  // DATA.md, rejected
+const kVerdicts = ['accepted', 'rejected', 'end of the draft', 'bad target row', 'bad draft row'];
 const kDraftKinds = ['none', 'one_hot', 'sampled'];
 const kPurposes = ['SAMPLE', 'RESIDUAL'];
 
@@ -37,7 +39,7 @@ class Model {
     this.grammarStart = startsOf(data.grammar?.decision, this.numDecisions);
     this.groupSteps();
     this.numberRounds();
-    this.measureDepths();
+    this.measurePlaces();
     this.texts = new Map();
   }
 
@@ -78,20 +80,71 @@ class Model {
     }
   }
 
-  // The draft tokens that a step could accept at most: those of a chain, or the depth of a tree.
-  measureDepths() {
-    this.depths = Int32Array.from({length: this.numSteps},
-                                  (_, step) => this.get('steps', 'drafted', step) ?? 0);
+  // The draft tokens that the method accepted. The finish rules may have dropped some of them.
+  accepted(step) {
+    return this.get('steps', 'judged_accepted', step) ?? this.get('steps', 'accepted', step) ?? 0;
+  }
+
+  // The places of a step are the rows placeStart[step] .. placeStart[step + 1] of the three arrays
+  // of `places`: drafted, reached, accepted.
+  measurePlaces() {
+    const places = [[], [], []];
+    this.placeStart = new Int32Array(this.numSteps + 1);
     for (let step = 0; step < this.numSteps; ++step) {
-      const depthOf = new Map([[null, 0]]);
-      let deepest = 0;
-      for (let row = this.nodeStart[step]; row < this.nodeStart[step + 1]; ++row) {
-        const depth = (depthOf.get(this.get('nodes', 'parent', row)) ?? 0) + 1;
-        depthOf.set(this.get('nodes', 'node', row), depth);
-        if (this.get('nodes', 'fate', row) !== 3) deepest = Math.max(deepest, depth);
+      for (const counts of this.placesOf(step)) {
+        counts.forEach((value, which) => places[which].push(value));
       }
-      if (this.nodeStart[step] < this.nodeStart[step + 1]) this.depths[step] = deepest;
+      this.placeStart[step + 1] = places[0].length;
     }
+    this.places = places.map((values) => Int32Array.from(values));
+  }
+
+  // The draft tokens of a step at each place: [drafted, reached, accepted]. A node of a tree counts
+  // at its depth.
+  placesOf(step) {
+    const [first, end] = [this.nodeStart[step], this.nodeStart[step + 1]];
+    const accepted = this.accepted(step);
+    if (first === end) {
+      const reached = this.get('steps', 'reached', step) ?? accepted + 1;
+      return Array.from({length: this.get('steps', 'drafted', step) ?? 0},
+                        (_, place) => [1, place < reached ? 1 : 0, place < accepted ? 1 : 0]);
+    }
+    const places = [];
+    const depthOf = new Map([[null, 0]]);
+    for (let row = first; row < end; ++row) {
+      const depth = depthOf.get(this.get('nodes', 'parent', row)) ?? 0;
+      depthOf.set(this.get('nodes', 'node', row), depth + 1);
+      const fate = this.get('nodes', 'fate', row) ?? 2;
+      if (fate === 3) continue;
+      while (places.length <= depth) places.push([0, 0, 0]);
+      ++places[depth][0];
+      if (fate !== 2) ++places[depth][1];
+      if (fate === 0) ++places[depth][2];
+    }
+    return places;
+  }
+
+  // Why a row of `rejected` was not kept: a key that equal causes share, words, and a class.
+  causeOf(row) {
+    const fate = this.get('rejected', 'fate', row) ?? 0;
+    if (fate !== 0) return {key: `fate${fate}`, words: kFates[fate], look: `fate${fate}`};
+    const cause = this.get('rejected', 'cause', row);
+    const kind = Math.min(this.get('rejected', 'cause_kind', row) ?? 0, kCauseKinds - 1);
+    return {key: `cause${cause ?? ''}`, look: `fate0 cause${kind}`,
+            words: cause === null ? kFates[0] : `rejected: ${this.strings[cause]}`};
+  }
+
+  // The causes of the rows [first, end) of `rejected` with their counts, the most frequent first.
+  causesIn(ranges) {
+    const causes = new Map();
+    for (const [first, end] of ranges) {
+      for (let row = first; row < end; ++row) {
+        const cause = this.causeOf(row);
+        if (!causes.has(cause.key)) causes.set(cause.key, {...cause, count: 0});
+        ++causes.get(cause.key).count;
+      }
+    }
+    return [...causes.values()].sort((a, b) => b.count - a.count);
   }
 
   // The tokens of a sequence with the pieces that are shown and searched.

@@ -15,6 +15,10 @@ class Report {
       onClose: () => this.closePanel(),
       onChoose: (choice) => this.choose(choice),
     });
+    this.causes = new CauseFilter(model, (hidden) => {
+      this.text.options.rejected = true;
+      this.text.setOption('hidden', hidden);
+    });
     this.search = new Search(model, {
       onGo: (s, k) => this.goTo(s, {token: k}, {focus: false}),
       onHits: (marks) => this.text.setHits(marks),
@@ -35,8 +39,10 @@ class Report {
       view.changed();
     });
     view.onChange(() => this.describeWindow());
-    byId('show_rejected').addEventListener('change', (event) =>
-        this.text.setOption('rejected', event.target.checked));
+    byId('show_rejected').addEventListener('change', (event) => {
+      this.causes.clear();
+      this.text.setOption('rejected', event.target.checked);
+    });
     byId('show_rounds').addEventListener('change', (event) =>
         this.text.setOption('rounds', event.target.checked));
     addEventListener('keydown', (event) => this.onKey(event));
@@ -99,15 +105,21 @@ class Report {
 
   choose(choice, options) {
     this.choice = choice;
-    if (choice.draft !== undefined && !byId('show_rejected').checked) {
-      byId('show_rejected').checked = true;
-      this.text.setOption('rejected', true);
-    }
+    if (choice.draft !== undefined) this.showRejected(choice.draft);
     this.panel.show(this.text.text, choice);
     this.text.choose(choice, options);
     this.timeline.choose(choice.draft === undefined
         ? this.text.stepOf(choice.token) : this.model.get('rejected', 'step', choice.draft));
     this.writeLink();
+  }
+
+  // Makes a draft token that was not kept visible in the text.
+  showRejected(row) {
+    const box = byId('show_rejected');
+    if (box.checked && !this.causes.hidden.has(this.model.causeOf(row).key)) return;
+    box.checked = true;
+    this.causes.clear();
+    this.text.setOption('rejected', true);
   }
 
   goTo(s, choice, options) {
@@ -216,6 +228,7 @@ class Report {
              literal(typeof value === 'string' ? value : JSON.stringify(value), {class: 'code'}))),
         ...(grammar === null ? [] : [make('span', {class: 'chip'}, 'grammar ', literal(grammar))]));
     this.showKinds();
+    this.causes.show(s);
   }
 
   // The legend, with the number of tokens of each kind in the sequence.
@@ -240,7 +253,7 @@ function showTrace(trace) {
     ['rounds', count(trace.rounds ?? null)],
     ['kept tokens', count(trace.tokens ?? null)],
     ['drafted', count(trace.drafted ?? null)],
-    ['accepted', `${count(trace.accepted ?? null)} (${percent(trace.accepted, trace.drafted)})`],
+    ['accepted, as judged', `${count(trace.accepted ?? null)} (${percent(trace.accepted, trace.drafted)})`],
     ['dropped records', count(trace.dropped ?? null)],
     ['level', trace.level],
     ['backend', trace.backend],
@@ -274,6 +287,8 @@ function start() {
   try {
     const model = new Model(JSON.parse(byId('data').textContent));
     showTrace(model.trace ?? {});
+    showAcceptance(model);
+    showKey();
     const report = new Report(model);
     byId('theme').addEventListener('click', () => {
       theme = kThemes[(kThemes.indexOf(theme) + 1) % kThemes.length];

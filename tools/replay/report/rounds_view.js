@@ -51,7 +51,7 @@ class RoundsView {
       this.last[i] = steps === null ? model.rounds[i + 1] ?? model.numSteps : steps[i] + 1;
       for (let step = this.first[i]; step < this.last[i]; ++step) {
         this.drafted[i] += model.get('steps', 'drafted', step) ?? 0;
-        this.accepted[i] += model.get('steps', 'accepted', step) ?? 0;
+        this.accepted[i] += model.accepted(step);
         this.kept[i] += model.get('steps', 'kept', step) ?? 0;
         if (model.text('steps', 'status', step) !== 'ok') this.failed[i] = 1;
       }

@@ -45,8 +45,9 @@ class SequenceTable {
       {label: 'rounds', value: number('rounds'), number: true},
       {label: 'tokens', value: number('tokens'), number: true},
       {label: 'drafted', value: number('drafted'), number: true},
-      {label: 'accepted', value: number('accepted'), number: true},
-      {label: 'rate', value: rate, number: true, show: (part) => percent(part, 1)},
+      {label: 'accepted', value: number('accepted'), number: true, hint: 'as the method judged'},
+      {label: 'rate', value: rate, number: true, hint: 'accepted of the drafted',
+       show: (part) => percent(part, 1)},
     ].filter((column) => !column.optional ||
         model.data.sequences?.grammar?.some((grammar) => grammar !== null));
   }
@@ -56,7 +57,8 @@ class SequenceTable {
     this.columns.forEach((column, c) => {
       const button = make('button', {type: 'button'}, column.label);
       button.addEventListener('click', () => this.sortBy(c));
-      column.head = make('th', {scope: 'col', class: column.number ? 'number' : null}, button);
+      column.head = make('th', {scope: 'col', class: column.number ? 'number' : null,
+                                title: column.hint}, button);
       head.append(column.head);
     });
     byId('sequence_table').append(make('thead', {}, head), this.body);

@@ -11,7 +11,7 @@ class TextView {
     this.model = model;
     this.onChoose = onChoose;  // called with {token: k} or {draft: row of rejected}
     this.box = byId('text');
-    this.options = {rejected: false, rounds: false};
+    this.options = {rejected: false, rounds: false, hidden: new Set()};
     this.chosen = null;
     this.element = null;  // of the chosen token or draft
     this.hits = null;     // for each token 1 in a hit, 2 in the current one
@@ -169,16 +169,18 @@ class TextView {
   appendRejected(parent, step) {
     const {model} = this;
     for (let row = model.rejectedStart[step]; row < model.rejectedStart[step + 1]; ++row) {
-      const fate = model.get('rejected', 'fate', row) ?? 0;
+      const cause = model.causeOf(row);
+      if (this.options.hidden.has(cause.key)) continue;
       const piece = model.text('rejected', 'text', row) ?? `[${model.get('rejected', 'id', row)}]`;
-      const element = make('del', {class: `t draft fate${fate}`, 'data-draft': row, role: 'button',
-                                   tabindex: -1, title: kFates[fate]});
+      const element = make('del', {class: `t draft ${cause.look}`, 'data-draft': row, role: 'button',
+                                   tabindex: -1, title: cause.words});
       parent.append(appendVisible(element, piece));
     }
   }
 
-  setOption(name, on) {
-    this.options[name] = on;
+  // `hidden`: the keys of causes whose draft tokens are left out.
+  setOption(name, value) {
+    this.options[name] = value;
     if (this.text) this.redraw();
   }
 

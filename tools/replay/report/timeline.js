@@ -1,7 +1,9 @@
-// Timeline draws a bar for each round, coloured by its accepted and drafted tokens, and the line of
-// the verify time. The mouse selects a window; arrows move a cursor.
+// Timeline draws a bar for each round, coloured by its accepted and drafted tokens, and below the
+// bars the verify time in a lane of its own. The mouse selects a window; arrows move a cursor.
 
-const kTimelineHeight = 176;
+const kTimelineHeight = 226;
+const kLaneHeight = 44;  // of the verify time
+const kLaneGap = 14;
 const kOverviewHeight = 26;
 
 class Timeline {
@@ -32,27 +34,21 @@ class Timeline {
     const {view} = this;
     const {context, plot} = beginDrawing(this.canvas, kTimelineHeight);
     const top = 8;
-    const bottom = kTimelineHeight - 20;
+    const floor = kTimelineHeight - 20;  // of the lane
+    const bottom = floor - kLaneHeight - kLaneGap;
     this.plot = plot;
     const bins = view.binned(view.numBins(plot, 3));
     const used = bins.filter((bin) => bin.entries > 0);
     const largest = (name, least) => Math.max(least, ...used.map((bin) => bin[name] / bin.entries));
     const ticks = ticksUpTo(largest('drafted', 1), 4);
     const max = ticks[ticks.length - 1];
-    const verifyTicks = ticksUpTo(largest('verify', 1e-3), 4);
-    const verifyMax = verifyTicks[verifyTicks.length - 1];
-    const yOf = (value, largest) => bottom - value / largest * (bottom - top);
-    this.drawGrid(context, plot, ticks, (tick) => yOf(tick, max));
-    context.textAlign = 'left';
-    for (const tick of verifyTicks) {
-      context.fillText(microseconds(tick).replace(/\.0+ /, ' '), kLeft + plot + 6,
-                       yOf(tick, verifyMax));
-    }
-    this.drawBars(context, bins, plot, (value) => yOf(value, max), bottom);
-    this.drawVerifyTimes(context, bins, plot, (value) => yOf(value, verifyMax));
+    const yOf = (value) => bottom - value / max * (bottom - top);
+    this.drawGrid(context, plot, ticks, yOf);
+    this.drawBars(context, bins, plot, yOf, bottom);
+    this.drawLane(context, bins, plot, floor, largest('verify', 1e-3));
     drawHorizontalAxis(context, view, plot, kTimelineHeight - 9);
-    this.drawChosen(context, plot, top, bottom);
-    this.drawSelection(context, top, bottom);
+    this.drawChosen(context, plot, top, floor);
+    this.drawSelection(context, top, floor);
     this.drawOverview();
     this.canvas.setAttribute('aria-label', this.summary());
   }
@@ -84,6 +80,24 @@ class Timeline {
         context.fillRect(left, bottom + 1, Math.max(2, width - gap), 3);
       }
     });
+  }
+
+  // The verify time from 0 to its largest round number, which stands at the right.
+  drawLane(context, bins, plot, floor, largest) {
+    const ticks = ticksUpTo(largest, 2);
+    const max = ticks[ticks.length - 1];
+    const yOf = (value) => floor - value / max * kLaneHeight;
+    for (const tick of [0, max]) {
+      context.fillStyle = cssColour('grid');
+      context.fillRect(kLeft, Math.round(yOf(tick)), plot, 1);
+    }
+    context.fillStyle = cssColour('muted');
+    context.textAlign = 'right';
+    context.fillText('verify', kLeft - 6, yOf(max / 2));
+    context.textAlign = 'left';
+    context.fillText(microseconds(max).replace(/\.0+ /, ' '), kLeft + plot + 6, yOf(max) + 4);
+    context.fillText('0', kLeft + plot + 6, yOf(0) - 4);
+    this.drawVerifyTimes(context, bins, plot, yOf);
   }
 
   drawVerifyTimes(context, bins, plot, yOf) {

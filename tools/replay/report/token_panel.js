@@ -68,10 +68,12 @@ class TokenPanel {
              button('\u00d7', 'Close', () => this.onClose())),
         make('p', {class: 'panel_line'},
              make('span', {class: `kind ${kind}`, id: 'panel_kind'}, word),
-             ` id ${id ?? '\u2013'} \u00b7 position ${count(position)}`));
+             ` id ${id ?? '\u2013'} \u00b7 position ${count(position)}`),
+        kept ? null : make('p', {class: 'panel_line muted', id: 'panel_cause'},
+                           literal(model.causeOf(row).words)));
   }
 
-  // The places of the step: draft tokens that stood or fell, then the final token.
+  // The places of the step: draft tokens that were accepted or rejected, then the final token.
   round(step, table, row) {
     const {model} = this;
     const list = make('ol', {class: 'places', 'aria-label': 'The places of this round'});
@@ -84,7 +86,7 @@ class TokenPanel {
     };
     const addRejected = () => {
       for (let r = model.rejectedStart[step]; r < model.rejectedStart[step + 1]; ++r) {
-        add(`draft fate${model.get('rejected', 'fate', r) ?? 0}`,
+        add(`draft ${model.causeOf(r).look}`,
             model.text('rejected', 'text', r) ?? `[${model.get('rejected', 'id', r)}]`, {draft: r},
             table === 'rejected' && r === row);
       }
@@ -107,15 +109,15 @@ class TokenPanel {
     return [this.why(d), ...draft, this.draw(d, get), this.candidates(d, get), this.grammar(d)];
   }
 
-  // A token of a tree. A decision is that of a place, so of a node that fell it has the candidates
+  // A token of a tree. A decision is that of a place, so of a rejected node it has the candidates
   // alone. `node` is null for the final token.
   node(node, method, table, d) {
     const get = this.getOf(d);
-    const fell = table === 'rejected';
+    const rejected = table === 'rejected';
     const share = node === null ? [] : this.share(node, method);
     if (d === null) return share;
     const place = [this.candidates(d, get), this.grammar(d)];
-    return fell ? [...share, ...place] : [this.why(d), ...share, this.draw(d, get), ...place];
+    return rejected ? [...share, ...place] : [this.why(d), ...share, this.draw(d, get), ...place];
   }
 
   getOf(d) {
@@ -133,9 +135,9 @@ class TokenPanel {
     const [bound, coin] = [get('bound'), get('coin')];
     return [section('Draft token', facts([
       ['kind', kNodeKinds[get('kind') ?? 0]],
-      ['p(x)', exact(get('p'), 'panel_p')],
-      ['q(x)', exact(get('q'), 'panel_q')],
-      ['d(x)', exact(get('d'))],
+      ['p(x)', exact(get('p'), 'panel_p'), kMeanings.p],
+      ['q(x)', exact(get('q'), 'panel_q'), kMeanings.q],
+      ['d(x)', exact(get('d')), 'the proposal: 1, q, or q over the rest, by the kind'],
       [share, exact(bound)],
       ['verdict', kNodeFates[get('fate') ?? 2]],
     ])), coin === null ? null : this.coin(coin, bound, share)];
@@ -149,13 +151,13 @@ class TokenPanel {
     return section('Draft token', facts([
       ['token x', make('span', {}, pieceOf(piece), ` id ${get('draft_id')}, ` +
           `${kDraftKinds[get('draft_kind') ?? 0]}`)],
-      ['place', get('place')],
-      ['p(x)', exact(p, 'panel_p')],
-      ['q(x)', exact(q, 'panel_q')],
+      ['place', get('place'), kMeanings.place],
+      ['p(x)', exact(p, 'panel_p'), kMeanings.p],
+      ['q(x)', exact(q, 'panel_q'), kMeanings.q],
       ['p / q', ratio === null ? null : ratio === Infinity ? '\u221e'
-          : make('span', {title: ratio, id: 'panel_ratio'}, ratio.toPrecision(4))],
-      ['P before', exact(get('prefix'))],
-      ['h after', exact(get('bound'))],
+          : make('span', {title: ratio, id: 'panel_ratio'}, ratio.toPrecision(4)), kMeanings.ratio],
+      ['P before', exact(get('prefix')), kMeanings.prefix],
+      ['h after', exact(get('bound')), kMeanings.h],
       ['verdict', kVerdicts[get('verdict')] ?? null],
     ]));
   }
@@ -172,7 +174,7 @@ class TokenPanel {
 
   coin(coin, threshold, name) {
     return section('Accept coin', coinLine({coin, low: 0, high: threshold ?? 0, kind: 'accept'}),
-        make('p', {class: 'panel_line'}, 'u = ', exact(coin, 'panel_coin'),
+        make('p', {class: 'panel_line'}, make('span', {class: 'hint', title: kMeanings.u}, 'u'), ' = ', exact(coin, 'panel_coin'),
              threshold === null ? '' : ` ${coin < threshold ? '<' : '\u2265'} ${name} = `,
              threshold === null ? '' : exact(threshold, 'panel_threshold')));
   }
@@ -187,13 +189,13 @@ class TokenPanel {
         : 'the residual';
     return section('Draw', coinLine({coin, low, high, kind: 'draw'}), facts([
       ['coin', make('span', {}, exact(coin, 'panel_draw_coin'),
-                    ` ${kPurposes[get('draw_purpose')] ?? ''}`)],
+                    ` ${kPurposes[get('draw_purpose')] ?? ''}`), kMeanings.coin],
       ['interval', low === null ? null
           : make('span', {id: 'panel_interval', title: `[${low}, ${high})`},
                  `[${probability(low)}, ${probability(high)})`)],
       ['drawn', make('span', {}, pieceOf(piece), ` id ${get('token') ?? '\u2013'}`)],
       ['from', source],
-      ['residual mass', exact(mass)],
+      ['residual mass', exact(mass), kMeanings.residual],
       ['p of it', exact(get('token_p'))],
     ]));
   }
@@ -227,8 +229,9 @@ class TokenPanel {
                hasDraft ? make('span', {class: 'muted'}, probability(value('q', row))) : null)));
     }
     return section('Candidates',
-        make('p', {class: 'legend'}, make('i', {class: 'swatch target'}), 'target p ',
-             hasDraft ? make('i', {class: 'swatch proposed'}) : null, hasDraft ? 'draft q ' : null,
+        make('p', {class: 'legend'}, make('i', {class: 'swatch target'}),
+             make('span', {class: 'hint', title: kMeanings.p}, 'target p'), ' ',
+             hasDraft ? make('i', {class: 'swatch proposed'}) : null, hasDraft ? make('span', {class: 'hint', title: kMeanings.q}, 'draft q') : null, ' ',
              make('span', {class: 'muted'}, 'x: draft token, y: emitted')),
         make('table', {class: 'candidates'}, body));
   }
@@ -268,12 +271,13 @@ function section(title, ...children) {
   return make('section', {}, make('h3', {}, title), ...children);
 }
 
-// A list of names and values; absent values are left out.
+// A list of names and values, with what the name means; absent values are left out.
 function facts(pairs, attributes = {}) {
   const list = make('dl', attributes);
-  for (const [name, value] of pairs) {
+  for (const [name, value, meaning] of pairs) {
     if (value === null || value === undefined) continue;
-    list.append(make('dt', {}, name), make('dd', {}, value));
+    list.append(make('dt', {title: meaning, class: meaning && 'hint'}, name),
+                make('dd', {}, value));
   }
   return list;
 }

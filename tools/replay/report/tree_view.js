@@ -8,7 +8,7 @@ const kTreeWord = 168;  // where the longest word ends
 // What the coin of a node is compared with.
 const kShares = {
   tree: ['t / d', 'what the siblings before left of p, over the proposal'],
-  traversal: ['P', 'the probability with which the path stands once all below the node fell'],
+  traversal: ['P', 'the probability with which the path is accepted once all below the node is rejected'],
   target_only: ['\u03a3 p', 'p of the children up to this one'],
 };
 
@@ -72,9 +72,9 @@ class TreeView {
     const share = kShares[this.model.text('steps', 'method', step)] ?? null;
     const indent = Math.max(5, Math.min(16, 100 / Math.max(...lines.map((line) => line.depth))));
     const left = (line) => kTreeLeft + indent * line.depth;
-    const columns = [['token'], ['p', 'p of the token at its place'],
-                     ['q', 'q of the token in its draft row']];
-    if (share !== null) columns.push(share, ['u', 'the coin that is compared with it']);
+    const columns = [['token'], ['p', kMeanings.p],
+                     ['q', kMeanings.q]];
+    if (share !== null) columns.push(share, ['u', kMeanings.u]);
     const head = columns.map(([name, title], i) =>
         make('th', {title, class: i > 0 ? 'number' : null}, name));
     const body = lines.map((line) => {
