@@ -27,6 +27,9 @@ struct TreeFacts {
   int32_t base = kRoot;      // the drawn child whose proposal is d; kRoot: none
   int32_t last = kRoot;      // the last child that fell; kRoot: none
   TokenId point = kNoToken;  // d had all its mass on this id, which has left r
+  // The last child fell, and the pass that its fall takes is not made: S is at most `mass`, and
+  // `path` and `whole` are those before the fall.
+  bool is_bound = false;
 };
 static_assert(sizeof(TreeFacts) <= kPlaceBytes);
 
@@ -75,7 +78,10 @@ class TreePlace {
   SPECD_HD double path() const { return facts_.path; }
   SPECD_HD const Distribution& target() const { return p_; }
   SPECD_HD bool is_changed() const { return facts_.last != kRoot; }
-  SPECD_HD bool is_empty() const { return facts_.mass <= 0; }
+  SPECD_HD bool IsEmpty() {
+    Settle();
+    return facts_.mass <= 0;
+  }
   // The next child with an id inside the vocabulary; kRoot: none.
   SPECD_HD int32_t NextChildAfter(int32_t child) const {
     do {
@@ -88,6 +94,7 @@ class TreePlace {
   // t(x) / d(x) of a child. Reads the draft row if d changes with this child, unless the side
   // channel gives d(x).
   SPECD_HD TreeShare ShareOf(int32_t child) {
+    Settle();
     if (IsDrawn(draft_, child) && facts_.base == kRoot && rows_.HasSideChannel()) {
       return ShareFromSide(child);
     }
@@ -115,30 +122,33 @@ class TreePlace {
     facts_.a = path * (facts_.a / facts_.mass);
     facts_.c = path * (facts_.c / facts_.mass);
     facts_.last = child;
+    is_read_ = false;
     if (IsDrawn(draft_, child) && q_.point == kNoToken) {
       facts_.c += 1.0;
-      ReadResidualHere();
-      facts_.mass = residual_.mass;
-    } else {
-      if (IsDrawn(draft_, child)) facts_.point = q_.point;
-      Remove(gone_, ListGone(), &p_.row);
-      is_read_ = false;
-      const double left = path - Rest(x) / x.one;
-      facts_.mass = facts_.c == 0.0 ? MassWithoutGone() : left;
+      facts_.is_bound = true;
+      facts_.mass = facts_.a * (1.0 + kBoundSlack) - (facts_.a * x.p - Rest(x)) / x.one;
+      return RowFault::kNone;
     }
-    facts_.whole = facts_.mass + (1.0 - path);
-    facts_.path = facts_.whole <= 0.0 ? 1.0 : facts_.mass / facts_.whole;
+    if (IsDrawn(draft_, child)) facts_.point = q_.point;
+    Remove(gone_, ListGone(), &p_.row);
+    const double left = path - Rest(x) / x.one;
+    SetMass(facts_.c == 0.0 ? MassWithoutGone() : left);
     return RowFault::kNone;
   }
 
-  // Whether u is below P, without a division.
-  SPECD_HD bool StandsAsLeaf(double u) const {
+  // Whether u is below P, without a division. Most leaves fall, and the bound of S shows it for
+  // many of them without a pass over two rows.
+  SPECD_HD bool StandsAsLeaf(double u) {
     if (!is_changed()) return u < facts_.path;
+    const double most = facts_.mass * (1.0 - u) + kBoundSlack * kBoundSlack;
+    if (facts_.is_bound && u * (1.0 - facts_.path) >= most) return false;
+    Settle();
     return facts_.whole <= 0.0 || u * facts_.whole < facts_.mass;
   }
 
   // The token at this place if no child of it stands. `is_fresh`: no row has been read since Begin.
   SPECD_HD PlaceVerdict Draw(bool is_fresh) {
+    Settle();
     if (!is_changed()) {
       if (!is_fresh) p_ = rows_.ReadTarget(facts_.place);
       if (p_.bad()) return {.verdict = Verdict::kBadTarget, .fault = p_.fault};
@@ -170,6 +180,22 @@ class TreePlace {
     double q = 0;
     double one = 1;
   };
+
+  // More than rounding adds to a sum of (a p - c d)+, as a share of a (ALGORITHMS.md, "Trees").
+  static constexpr double kBoundSlack = 0x1p-10;
+
+  // Makes the pass that a fall has left.
+  SPECD_HD void Settle() {
+    if (!facts_.is_bound) return;
+    ReadResidualHere();
+    SetMass(residual_.mass);
+  }
+  SPECD_HD void SetMass(double mass) {
+    facts_.is_bound = false;
+    facts_.mass = mass;
+    facts_.whole = mass + (1.0 - facts_.path);
+    facts_.path = facts_.whole <= 0.0 ? 1.0 : mass / facts_.whole;
+  }
 
   SPECD_HD TreeFacts* FactsAt(int32_t place) const {
     return static_cast<TreeFacts*>(rows_.workspace().places) + place;

@@ -126,7 +126,7 @@ class TreeWalk {
   // tree: one ACCEPT coin for each child, until one stands.
   SPECD_HD TreeStep AcceptAt(bool is_fresh) {
     int32_t child = kRoot;
-    while (!tree_.is_empty() && (child = tree_.next_child()) != kRoot) {
+    while ((child = tree_.next_child()) != kRoot && !tree_.IsEmpty()) {
       if (pauses_.Before(TaskPhase::kChildren, tree_.place())) {
         tree_.Keep();
         return {};
@@ -233,9 +233,8 @@ class TraversalWalk {
   // Looks at the next child of the place, or at the place itself if it is a leaf now. False: the
   // place stands.
   SPECD_HD bool GoesOn() {
-    const bool is_leaf = end_.verdict != Verdict::kUnknown || tree_.is_empty();
-    const int32_t child = is_leaf ? kRoot : tree_.next_child();
-    if (child == kRoot) return !Stands();
+    const int32_t child = end_.verdict == Verdict::kUnknown ? tree_.next_child() : kRoot;
+    if (child == kRoot || tree_.IsEmpty()) return !Stands();
     const TreeShare share = tree_.ShareOf(child);
     if (share.fault != RowFault::kNone) {
       end_ = {.verdict = Verdict::kBadDraft, .fault = share.fault};

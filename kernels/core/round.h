@@ -94,9 +94,17 @@ SPECD_INLINE constexpr bool IsUndecided(OutcomeStatus status) {
   return status >= OutcomeStatus::kNoRoom;
 }
 SPECD_INLINE constexpr OutcomeStatus StatusOf(TreeFault fault) {
-  constexpr OutcomeStatus kStatuses[] = {OutcomeStatus::kOk, OutcomeStatus::kBadParents,
-                                         OutcomeStatus::kLongPath, OutcomeStatus::kMixedKinds};
-  return kStatuses[static_cast<uint32_t>(fault)];
+  switch (fault) {
+    case TreeFault::kNone:
+      return OutcomeStatus::kOk;
+    case TreeFault::kParents:
+      return OutcomeStatus::kBadParents;
+    case TreeFault::kPath:
+      return OutcomeStatus::kLongPath;
+    case TreeFault::kKinds:
+      return OutcomeStatus::kMixedKinds;
+  }
+  return OutcomeStatus::kBadParents;
 }
 
 // The kernels' answer for one sequence: num_accepted draft tokens, then one final token if the

@@ -13,7 +13,8 @@ namespace {
 // Each warp resolves a task.
 constexpr int kResolveThreads = 128;
 
-__global__ void __launch_bounds__(kResolveThreads) ResolveKernel(const FusedRound* round) {
+// A multiprocessor runs one block (EnqueueResolve), so ptxas need not spill to make room for more.
+__global__ void __launch_bounds__(kResolveThreads, 1) ResolveKernel(const FusedRound* round) {
   RunResolve(CudaThread(), RoundOfBlock(round));
 }
 

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from contract_rows import equals
+
 
 def difference(result, expected, total_kept):
     """Of a round's result, but for its scores."""
@@ -45,7 +47,7 @@ def rows_difference(row, scores, token, num_top, chosen):
     for place, (entry, identity) in enumerate(zip(row, wanted)):
         found = int(entry["id"])
         if found != identity:
-            swapped = found >= 0 and identity >= 0 and _near(values, scores.error, found, identity)
+            swapped = found >= 0 and identity >= 0 and _near(scores, found, identity)
             if not (1 <= place <= num_top and swapped):
                 return f"entry {place} is id {found}, not {identity}"
         if identity < 0:
@@ -53,29 +55,31 @@ def rows_difference(row, scores, token, num_top, chosen):
         value, error = values[found], scores.error[found]
         if not (entry["value"] == value or abs(entry["value"] - value) <= error):
             return f"id {found}: value {entry['value']}, not {value} within {error}"
-        low, high = rank_range(values, scores.error, found)
+        low, high = rank_range(scores, found)
         if not low <= entry["rank"] <= high:
             return f"id {found}: rank {entry['rank']}, not {low} .. {high}"
     return None
 
 
-def _near(values, error, a, b):
+def _near(scores, a, b):
     """May id a stand where b is expected? Equal values are ordered by id, unless the place of an
     almost equal one among them is in doubt."""
-    doubt = error + error[b]
+    values, doubt = scores.values, scores.error + scores.error[b]
     with np.errstate(invalid="ignore"):
         close = np.abs(values - values[b]) <= doubt
-    return close[a] and (values[close] != values[b]).any()
+    return close[a] and not equals(scores, b)[close].all()
 
 
-def rank_range(values, error, identity):
+def rank_range(scores, identity):
     """1 + the number of greater values; values that differ by less than their error may count or
-    not, equal ones do not."""
+    not, those that are equal in every precision do not."""
+    values, doubt = scores.values, scores.error + scores.error[identity]
     with np.errstate(invalid="ignore"):
         gap = values - values[identity]
-    gap[values == values[identity]] = 0
-    doubt = error + error[identity]
-    return 1 + int((gap > doubt).sum()), 1 + int((gap > 0).sum() + ((gap < 0) & (-gap < doubt)).sum())
+    sure = equals(scores, identity)
+    gap[sure] = 0
+    in_doubt = ~sure & (np.abs(gap) <= doubt)
+    return 1 + int((gap > doubt).sum()), 1 + int(((gap > doubt) | in_doubt).sum())
 
 
 def children_difference(children, expected):

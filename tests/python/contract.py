@@ -24,10 +24,11 @@ OK, FINISHED, BAD_DISTRIBUTION = "ok", "finished", "bad_distribution"
 
 @dataclasses.dataclass
 class Scores:
-    """Every id's score in one row, with its error; the ranks follow from `values`."""
+    """Every id's score in one row, with its error; the ranks follow from `values`. edits: of the row."""
 
     values: np.ndarray
     error: np.ndarray
+    edits: np.ndarray | None = None
 
 
 @dataclasses.dataclass
@@ -64,17 +65,17 @@ def score_rows(mode, raw, edited, distribution):
         point[np.argmax(values)] = INF if unit == "logits" else 0
         return Scores(point, np.zeros(values.shape))
     if unit == "logits":
-        return Scores(values, error)
+        return Scores(values, error, logits.edits)
     normaliser = top + math.log(np.exp(values - top).sum())
     spread = 4 * ULP * np.where(np.isfinite(values), np.abs(values - top), 0)
     mass_error = (np.exp(values - normaliser) * (spread + error)).sum()
-    return Scores(values - normaliser, error + spread + mass_error + 32 * ULP)
+    return Scores(values - normaliser, error + spread + mass_error + 32 * ULP, logits.edits)
 
 
 def filtered_logits(edited, distribution):
     """After step 11: the logits over the temperature, -inf where a filter took the id away."""
     values = np.where(distribution.kept, edited.values / distribution.temperature, -INF)
-    return rows_of.Logits(values, edited.error / distribution.temperature)
+    return rows_of.Logits(values, edited.error / distribution.temperature, edited.edits)
 
 
 class Sequence:

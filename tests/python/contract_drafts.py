@@ -50,5 +50,5 @@ def without(logits, q, drawn):
     kept[list(drawn)] = False
     if not kept.any():
         return None
-    left = rows_of.Logits(np.where(kept, logits.values, -INF), logits.error)
+    left = rows_of.Logits(np.where(kept, logits.values, -INF), logits.error, logits.edits)
     return rows_of.distribution(left, rows_of.Filters(q.temperature))

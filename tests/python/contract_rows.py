@@ -104,10 +104,19 @@ class BadRow(Exception):
 
 @dataclasses.dataclass
 class Logits:
-    """A row at some step. `error` bounds what fp32 roundings may have moved each logit by."""
+    """A row at some step. `error` bounds what fp32 roundings may have moved each logit by. edits: the
+    numbers of steps 2 and 4, a column for each id; None: no step has any."""
 
     values: np.ndarray
     error: np.ndarray
+    edits: np.ndarray | None = None
+
+
+def equals(row, identity):
+    """The ids whose value is that of an id in every precision. Other steps round otherwise, so values that
+    other steps made equal may differ in fp32."""
+    equal = row.values == row.values[identity]
+    return equal if row.edits is None else equal & (row.edits == row.edits[:, [identity]]).all(axis=0)
 
 
 @dataclasses.dataclass
@@ -163,20 +172,21 @@ def edit(raw, params, place):
     values = np.where(allowed, raw.values, -INF)
     if np.isnan(values).any() or values.max() == -INF:
         raise BadRow
+    edits = edits_of(params, place, len(values))
     widest = np.abs(values)
-    values = add_bias(values, params)
+    values = values + edits[0]
     widest = np.fmax(widest, np.abs(values))
     values = hold_back_the_end(values, params, place)
-    penalised = penalise(values, params, place)
-    touched = (penalised != raw.values) & np.isfinite(penalised)
-    widest = np.fmax(widest, np.abs(penalised))
-    values = ban_words(penalised, params, place)
+    for values in penalised(values, *edits[1:]):
+        widest = np.fmax(widest, np.abs(values))
+    touched = (edits.T != (0, 1, 0, 0)).any(axis=1) & np.isfinite(values)
+    values = ban_words(values, params, place)
     values = ban_ngrams(values, params, place)
     if values.max() == -INF:
         raise BadRow
     with np.errstate(invalid="ignore"):
         error = np.where(touched, 2 * raw.error + 5 * ULP * widest, raw.error)
-    return Logits(values, np.where(np.isfinite(values), error, 0))
+    return Logits(values, np.where(np.isfinite(values), error, 0), edits)
 
 
 def mask_of(params, place, vocab_size):
@@ -192,12 +202,20 @@ def mask_of(params, place, vocab_size):
     return allowed
 
 
-def add_bias(values, params):
-    """Step 2."""
-    values = values.copy()
-    for token, bias in params.logit_bias.items():
-        values[token] += np.float32(bias)
-    return values
+def edits_of(params, place, vocab_size):
+    """What steps 2 and 4 do to each id: a bias, a divisor, and two numbers that are subtracted."""
+    bias = np.zeros(vocab_size)
+    for token, number in params.logit_bias.items():
+        bias[token] += np.float32(number)
+    output = np.array([t for t in place.output if 0 <= t < vocab_size], dtype=np.int64)
+    count = np.bincount(output, minlength=vocab_size)
+    seen = count > 0
+    seen[[t for t in place.prompt if 0 <= t < vocab_size]] = True
+    repetition, frequency, presence = (
+        float(np.float32(x)) for x in
+        (params.repetition_penalty, params.frequency_penalty, params.presence_penalty))
+    return np.stack([bias, np.where(seen, repetition, 1.0), frequency * count,
+                     np.where(count > 0, presence, 0.0)])
 
 
 def hold_back_the_end(values, params, place):
@@ -210,19 +228,10 @@ def hold_back_the_end(values, params, place):
     return np.where(ends, -INF, values)
 
 
-def penalise(values, params, place):
-    """Step 4."""
-    vocab_size = len(values)
-    output = np.array([t for t in place.output if 0 <= t < vocab_size], dtype=np.int64)
-    count = np.bincount(output, minlength=vocab_size)
-    seen = count > 0
-    seen[[t for t in place.prompt if 0 <= t < vocab_size]] = True
-    repetition, frequency, presence = (
-        float(np.float32(x)) for x in
-        (params.repetition_penalty, params.frequency_penalty, params.presence_penalty))
+def penalised(values, repetition, frequency, presence):
+    """Step 4, rounding by rounding."""
     repeated = np.where(values > 0, values / repetition, values * repetition)
-    values = np.where(seen, repeated, values)
-    return values - frequency * count - np.where(count > 0, presence, 0.0)
+    return repeated, repeated - frequency, repeated - frequency - presence
 
 
 def ban_words(values, params, place):
@@ -283,11 +292,13 @@ def argmax(logits):
 
 
 def order_slack(logits, inside, outside):
-    """How surely every id of `inside` stands before every id of `outside`. Equal logits are sure:
-    they are equal in every precision, and their ids decide."""
+    """How surely every id of `inside` stands before every id of `outside`. Logits that are equal in every
+    precision are sure, because their ids decide."""
     low = logits.values[inside].min()
+    last = np.flatnonzero(logits.values == low)
+    sure = last.size == 0 or equals(logits, last[0])[last].all()
     rivals = logits.values[outside]
-    rivals = rivals[rivals < low]
+    rivals = rivals[rivals < low if sure else rivals <= low]
     if not rivals.size or not math.isfinite(low) or not math.isfinite(rivals.max()):
         return INF
     error = 2 * logits.error[np.isfinite(logits.values)].max()

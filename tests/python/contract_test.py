@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+import compare
 import contract
 import contract_drafts
 import contract_rows as rows_of
@@ -353,6 +354,20 @@ class ScoreTest(unittest.TestCase):
                                    [-math.inf, -math.inf, 2 * LN(0.3)])
         np.testing.assert_allclose(value("processed_logprobs", None),
                                    [LN(0.25), -math.inf, LN(0.75)])
+
+    def test_equal_numbers_of_other_steps_may_have_either_order(self):
+        # x - 2 + 2 is x in double; in fp32 it is not.
+        x = np.float32(-6.1)
+        self.assertNotEqual(x - np.float32(2) + np.float32(2), x)
+        params = Params(frequency_penalty=2, presence_penalty=-2)
+        row = rows_of.edit(logits(x, x, x, -7), params, Place([], [1]))
+        self.assertEqual(len(set(row.values)), 2)
+        scores = contract.score_rows("processed_logits", None, row, None)
+        self.assertEqual([compare.rank_range(scores, i) for i in range(4)],
+                         [(1, 2), (1, 3), (1, 2), (4, 4)])
+        for inside, is_sure in (([0], False), ([1], False), ([0, 1], False), ([0, 1, 2], True)):
+            outside = [i for i in range(4) if i not in inside]
+            self.assertEqual(rows_of.order_slack(row, np.array(inside), np.array(outside)) > 1, is_sure)
 
     def test_unfiltered_logprobs_have_the_edits_and_the_temperature_but_no_filter(self):
         rows = [[LN(0.1), LN(0.6), LN(0.3)]]

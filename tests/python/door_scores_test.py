@@ -19,6 +19,27 @@ class DoorScoresTest(DoorCase):
         self.assertEqual(list(result.logprobs[0]), [0, 1, 7])
         self.assertEqual(result.logprobs[0][7].rank, 7)
 
+    def test_ranks_are_those_of_the_rounded_values(self):
+        """Penalties that cancel out leave an equal number, and perhaps not an equal fp32 number. The ranks
+        of CONTRACT §3 are those of the fp32 numbers: the steps of §3.4, each rounded."""
+        moved = set()
+        for logit in np.float32([-6.125, -6.1, -6.4]):
+            values = np.full(V, logit)
+            values[[1, 2]] = (logit - np.float32(2)) - np.float32(-2)
+            moved.add(int(np.sign(values[1] - logit)))
+            params = specd.SamplingParams(
+                logprobs=V, logprob_token_ids=list(range(V)), logprobs_mode="processed_logits",
+                frequency_penalty=2, presence_penalty=-2)
+            sequence, = self.engine.open_all(params, [], [1, 2])
+            result, = self.engine.verify(np.full((1, V), logit), {sequence: []})
+            scores = result.scores[0, 1:]
+            best = np.lexsort((np.arange(V), -values))
+            self.assertEqual(scores["id"].tolist(), [*best, *range(V)])
+            self.assertEqual(scores["value"].tolist(), values[scores["id"]].tolist())
+            ranks = 1 + (values > values[:, None]).sum(axis=1)
+            self.assertEqual(scores["rank"].tolist(), ranks[scores["id"]].tolist())
+        self.assertEqual(moved, {-1, 0, 1})
+
     def test_samples_are_ranked_by_their_sum(self):
         rows = np.log([[.5, .25, .125, .125, 0, 0, 0, 0]] + [[.75, 0, .25, 0, 0, 0, 0, 0]] + 1e-30 *
                       np.ones((2, V)))

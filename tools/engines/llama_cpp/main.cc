@@ -124,7 +124,7 @@ struct TreeShape {
   uint32_t width = 1;
   uint32_t depth = kDraftMax;
 };
-absl::StatusOr<TreeShape> ReadTree(Drafts drafts) {
+absl::StatusOr<TreeShape> ReadTree(Drafts drafts, const Numbers& params) {
   TreeShape shape;
   const std::string text = absl::GetFlag(FLAGS_tree);
   if (text.empty()) return shape;
@@ -140,6 +140,7 @@ absl::StatusOr<TreeShape> ReadTree(Drafts drafts) {
     return absl::InvalidArgumentError(
         "tree: trees are drafts of n-grams; leave --draft_model and --drafts out");
   }
+  if (const absl::Status status = CheckTakesTrees(params); !status.ok()) return status;
   const uint64_t ids = uint64_t{absl::GetFlag(FLAGS_max_batch)} * (1 + absl::GetFlag(FLAGS_draft));
   if (ids <= kLlamaSequencesMax) return shape;
   return absl::InvalidArgumentError(
@@ -170,7 +171,7 @@ absl::StatusOr<EngineOptions> ReadFlags() {
   }
   const Drafts chosen = ChooseDrafts(*drafts, has_draft_model, *params);
   if (chosen == Drafts::kSampled) AddDraftSteps(&*params);
-  const absl::StatusOr<TreeShape> tree = ReadTree(chosen);
+  const absl::StatusOr<TreeShape> tree = ReadTree(chosen, *params);
   if (!tree.ok()) return tree.status();
   return EngineOptions{.uri = absl::GetFlag(FLAGS_specd),
                        .max_batch = absl::GetFlag(FLAGS_max_batch),

@@ -127,6 +127,11 @@ bool IsGreedy(const Numbers& numbers) {
   return temperature != nullptr && temperature->value < kGreedyBelow;
 }
 
+uint32_t MethodOf(const Numbers& numbers) {
+  const specd_number* verify = Find(numbers, "verify");
+  return verify == nullptr ? uint32_t{SPECD_VERIFY_AUTO} : static_cast<uint32_t>(verify->value);
+}
+
 }  // namespace
 
 absl::StatusOr<Numbers> ReadParams(std::string_view text) {
@@ -145,11 +150,16 @@ absl::StatusOr<Numbers> ReadParams(std::string_view text) {
   return numbers;
 }
 
+absl::Status CheckTakesTrees(const Numbers& numbers) {
+  const uint32_t method = MethodOf(numbers);
+  if (method != SPECD_VERIFY_TOKEN && method != SPECD_VERIFY_BLOCK) return absl::OkStatus();
+  return Refuse("verify", "token and block are for chains; leave --tree out, or take auto");
+}
+
 Drafts ChooseDrafts(Drafts asked, bool has_draft_model, const Numbers& numbers) {
   if (asked != Drafts::kAuto) return asked;
   if (!has_draft_model) return Drafts::kNgram;
-  const specd_number* verify = Find(numbers, "verify");
-  const auto method = verify == nullptr ? 0u : static_cast<uint32_t>(verify->value);
+  const uint32_t method = MethodOf(numbers);
   const bool is_exact = method == SPECD_VERIFY_GREEDY || method == SPECD_VERIFY_EXACT_MATCH;
   return is_exact || IsGreedy(numbers) ? Drafts::kBest : Drafts::kSampled;
 }

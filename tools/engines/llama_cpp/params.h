@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "specd/specd.h"
 
@@ -18,6 +19,9 @@ using Numbers = std::vector<specd_number>;
 
 // The names in the result are valid for the life of libspecd.
 absl::StatusOr<Numbers> ReadParams(std::string_view text);
+
+// Refuses a method that verifies chains alone.
+absl::Status CheckTakesTrees(const Numbers& numbers);
 
 // Decides kAuto: n-grams without a draft model, the best id where the text then does not depend on
 // drafts, and otherwise sampled drafts.
