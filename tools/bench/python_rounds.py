@@ -65,19 +65,20 @@ class Scene:
         self.digest = zlib.crc32(tokens.tobytes(), self.digest)
         return spent
 
-    def draw(self, parts):
+    def draw_batch(self):
         start = time.perf_counter()
-        drawn = [each for part in parts for each in self.engine.sample_draft(self.draft_rows, part)]
-        ids = np.array([each.ids[0] for each in drawn], np.int32)
+        ids = self.engine.sample_draft_batch(self.draft_rows, self.sequences).ids[:, 0]
         spent = time.perf_counter() - start
         self.digest = zlib.crc32(ids.tobytes(), self.digest)
         return spent
 
-    def draw_batch(self):
-        return self.draw([self.requests])
-
     def draw_each(self):
-        return self.draw([request] for request in self.requests)
+        start = time.perf_counter()
+        drawn = [self.engine.sample_draft(self.draft_rows, [request])[0] for request in self.requests]
+        ids = np.array([each.ids[0] for each in drawn], np.int32)
+        spent = time.perf_counter() - start
+        self.digest = zlib.crc32(ids.tobytes(), self.digest)
+        return spent
 
     def open_batch(self):
         start = time.perf_counter()

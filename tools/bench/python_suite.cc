@@ -39,8 +39,8 @@ constexpr PythonCase kCases[] = {
      false, 2, kPythonBatch, 0, 10},
     {"open256_attached", "the same, attached to a daemon", "open", true, 2, kPythonBatch, 0, 10},
     {"drafts", "a draft token for each of 256 sequences, from rows of the drafter, embedded",
-     "draw", false, 16, 1, 0, 0},
-    {"drafts_attached", "the same, attached to a daemon", "draw", true, 2, 1, 0, 0},
+     "draw", false, 16, 1, 1.5, 0},
+    {"drafts_attached", "the same, attached to a daemon", "draw", true, 2, 1, 1.5, 0},
 };
 constexpr size_t kLeastBlocks = 10;
 // The calls for single sequences take longer, and are a comparison only.
