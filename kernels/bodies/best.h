@@ -21,7 +21,7 @@ SPECD_BODY void VisitBest(T& team, const Distribution& p, int32_t n, const RowWo
   Cut cut{kLowestFloat, kVocabSizeMax};
   const float first = KthPeak(team, p, static_cast<uint64_t>(n));
   Cut found;
-  if (search.Find(static_cast<uint64_t>(n), false, first, &found)) cut = found;
+  if (search.Find({.need = static_cast<uint64_t>(n), .first = first}, &found)) cut = found;
   if (p.row.has_cut) cut = Tighter(cut, p.row.cut);
   search.Gather(cut);
   search.Describe(cut, &whole);

@@ -41,6 +41,24 @@ struct WeightAtLeast {
   }
 };
 
+struct WeightBetween {
+  WeightFunction weight;
+  Between bracket;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x) const {
+    return Select(bracket(x), weight(x), Value(0.0f));
+  }
+};
+
+// The same for weights that were computed before.
+struct KnownWeightBetween {
+  Between bracket;
+  template <typename Value>
+  SPECD_INLINE auto operator()(Value x, Value weight) const {
+    return Select(bracket(x), weight, Value(0.0f));
+  }
+};
+
 // 1 if an element equals the value. With exponent 0 that is the integer 2^40.
 struct OneWhereEqual {
   float value;

@@ -8,32 +8,12 @@
 
 #include <initializer_list>
 
+#include "kernels/bodies/bracket_list.h"
+#include "kernels/bodies/cut_estimate.h"
 #include "kernels/bodies/narrow_list.h"
 #include "kernels/bodies/peaks.h"
 
 namespace specd {
-
-// Loads the elements of a list as a tile.
-template <Team T>
-SPECD_INLINE void LoadList(T& team, const ElementList& list, int32_t num_listed,
-                           typename T::Tile* tile) {
-  LoadArray(team, list.values, num_listed, tile);
-}
-
-// The number of ids that are not above `id`.
-SPECD_INLINE int32_t NumUpTo(const ElementList& list, int32_t num_listed, TokenId id) {
-  int32_t begin = 0;
-  int32_t end = num_listed;
-  while (begin < end) {
-    const int32_t middle = begin + (end - begin) / 2;
-    if (list.ids[middle] <= id) {
-      begin = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-  return begin;
-}
 
 // Finds cuts in one row, and then gathers the remaining elements. A cut is the shortest prefix of
 // the order that reaches a number of elements, or a sum of their integer weights. kNarrow: a team
@@ -54,14 +34,13 @@ class CutSearch {
         // -0 would have a neighbour equal to it.
         above_all_(FloatOfKey(OrderedKey(p.max + 0.0f) + 1)) {}
 
-  // Returns false if the whole row has less than `need`, or if the search gave up. `first` is the
-  // value to try first.
-  SPECD_BODY bool Find(uint64_t need, bool by_weight, float first, Cut* cut) {
-    need_ = need;
-    by_weight_ = by_weight;
+  // Returns false if the whole row has less than the goal, or if the search gave up.
+  SPECD_BODY bool Find(const CutGoal& goal, Cut* cut) {
+    need_ = goal.need;
+    by_weight_ = goal.by_weight;
     high_ = above_all_;
     at_high_ = Tally{};
-    if (!FindLowInList() && !FindLow(first)) return false;
+    if (!FindLowInList() && !FindLow(goal)) return false;
     Narrow();
     const uint64_t weight = by_weight_ ? IntegerWeight(weight_(low_), 0) : uint64_t{1};
     const uint64_t each =
@@ -97,7 +76,12 @@ class CutSearch {
  private:
   SPECD_HD uint64_t GatherAnywhere(const Cut& cut) {
     if (!complete() || cut.value < list_floor_) {
+      const Cut in_list = ListCut(cut);
+      const bool inside = listed_ && cut.value >= list_floor_ && cut.value < list_end_;
       listed_ = false;
+      if (inside && masses_.known) {
+        return MassesBeside(team_, p_, workspace_, num_listed_, in_list, masses_.is_low);
+      }
       by_weight_ = false;
       low_ = cut.value;
       high_ = above_all_;
@@ -110,7 +94,7 @@ class CutSearch {
   }
 
   // Whether the list holds every element that is not below list_floor_.
-  SPECD_HD bool complete() const { return listed_ && base_.count == 0; }
+  SPECD_HD bool complete() const { return listed_ && list_end_ == above_all_; }
 
   // A complete list of an earlier search serves again if it holds the answer.
   SPECD_HD bool FindLowInList() {
@@ -120,6 +104,7 @@ class CutSearch {
       if (at_low_.amount >= need_) return true;
     }
     listed_ = false;
+    masses_.known = false;
     return false;
   }
 
@@ -128,6 +113,7 @@ class CutSearch {
     num_listed_ = ListFrom(team_, p_, floor, workspace_.ahead.list);
     listed_ = num_listed_ > 0;
     list_floor_ = floor;
+    list_end_ = above_all_;
     base_ = Tally{};
     gave_up_ = gave_up_ || !listed_;
     return listed_;
@@ -150,19 +136,24 @@ class CutSearch {
     return false;
   }
 
-  SPECD_HD bool FindLow(float first) {
+  SPECD_HD bool FindLow(const CutGoal& goal) {
     if constexpr (kNarrow) {
-      return FindLowInNewList(first);
+      return FindLowInNewList(goal.first);
     } else {
-      return FindLowInRow(first);
+      return FindLowInRow(goal);
     }
   }
 
   // Lowers the floor until the prefix is long enough. The steps double, so all passes except the
-  // last read few tiles.
-  SPECD_BODY bool FindLowInRow(float first) {
+  // last read few tiles. If most elements are above the first floor, the search begins where a
+  // sample of the row says that it will end.
+  SPECD_BODY bool FindLowInRow(const CutGoal& goal) {
     float step = 8.0f / p_.scale;
-    low_ = first < high_ && first >= kLowestFloat ? first : p_.max - step;
+    low_ = goal.first < high_ && goal.first >= kLowestFloat ? goal.first : p_.max - step;
+    if (goal.all > goal.need && IsWide(team_, p_, low_)) {
+      const CutEstimate estimate = EstimateCut(team_, p_, workspace_, goal);
+      if (estimate.density > 0 && ListBeside(estimate)) return true;
+    }
     while (true) {
       if (!(low_ >= kLowestFloat)) low_ = kLowestFloat;
       at_low_ = MeasureRow(low_);
@@ -176,6 +167,50 @@ class CutSearch {
         low_ = p_.max - step;
       } while (low_ >= high_);
     }
+  }
+
+  // Lists the elements between the estimate and a place after the answer. All elements in between
+  // weigh about the same, so the mass that is missing says how many they are, and their density how
+  // far the place is. Returns false if the answer is not among them.
+  SPECD_BODY bool ListBeside(const CutEstimate& estimate) {
+    const float pivot = estimate.value;
+    const WeightAtLeast function{weight_, pivot};
+    const uint64_t mass =
+        MeasureTiles(team_, p_, p_.row, pivot, workspace_.tallies, [&](const auto& tile) {
+          return Tally{0, team_.SumWeights(function, 0, tile)};
+        }).amount;
+    const bool is_low = mass >= need_;
+    const uint64_t missing = is_low ? mass - need_ : need_ - mass;
+    const auto each = static_cast<double>(IntegerWeight(weight_(pivot), 0));
+    // If elements are equal, a few more belong to the same place.
+    const double num_between = static_cast<double>(missing) / each * 1.25 + kListMax / 8;
+    if (!(num_between <= kListMax * 0.9)) return false;
+    const auto width = static_cast<float>(num_between / estimate.density);
+    const Between bracket{is_low ? pivot : pivot - width, is_low ? pivot + width : pivot};
+    if (!(bracket.low >= kLowestFloat && bracket.low < bracket.high)) return false;
+    const int32_t count = ListBetween(team_, p_, bracket, false, workspace_);
+    if (count < 0) return false;
+    typename T::Tile tile;
+    LoadList(team_, list_, count, &tile);
+    const uint64_t listed = team_.SumWeights(weight_, 0, tile);
+    if (is_low ? listed <= missing || listed > mass : listed < missing) return false;
+    low_ = bracket.low;
+    high_ = bracket.high;
+    // The elements above the bracket are not counted: only differences matter inside it.
+    at_high_ = {0, is_low ? mass - listed : mass};
+    at_low_ = {static_cast<uint64_t>(count), at_high_.amount + listed};
+    masses_ = {true, is_low};
+    TakeList();
+    return true;
+  }
+
+  // The list holds the elements of [low, high).
+  SPECD_HD void TakeList() {
+    num_listed_ = static_cast<int32_t>(at_low_.count - at_high_.count);
+    list_floor_ = low_;
+    list_end_ = high_;
+    base_ = at_high_;
+    listed_ = true;
   }
 
   // Invariant: amount(>= low) >= need > amount(>= high). Ends with low at the element sought.
@@ -259,54 +294,17 @@ class CutSearch {
     return tally;
   }
 
-  // Runs `measure` over the steps that hold an element not below `floor`, and adds the results.
-  template <typename MeasureOne>
-  SPECD_HD Tally MeasureTiles(float floor, const Row& row, const MeasureOne& measure) {
-    typename T::Tile tile;
-    ForEachTile(team_, num_tiles_, [&](int32_t t) {
-      Tally tally;
-      if (p_.stats.maxima[t] >= floor) {
-        LoadRow(team_, row, t, StepsFrom(p_, t, floor), &tile);
-        tally = measure(tile);
-      }
-      team_.Publish(tally, &workspace_.tallies[t]);
-    });
-    Tally sum;
-    for (int32_t t = 0; t < num_tiles_; ++t) {
-      sum.count += workspace_.tallies[t].count;
-      sum.amount += workspace_.tallies[t].amount;
-    }
-    return sum;
-  }
-
   SPECD_BODY Tally MeasureRow(float pivot) {
-    return MeasureTiles(pivot, p_.row, [&](const auto& tile) { return MeasureTile(tile, pivot); });
+    return MeasureTiles(team_, p_, p_.row, pivot, workspace_.tallies,
+                        [&](const auto& tile) { return MeasureTile(tile, pivot); });
   }
 
-  // Writes the elements of [low, high) to the list.
   SPECD_BODY void ListBracket() {
-    const Between bracket{low_, high_};
     // If the bracket has no upper bound, the last pass over the row counted exactly these elements.
-    if (!counted_at_low_ || high_ != above_all_) {
-      MeasureTiles(low_, p_.row, [&](const auto& tile) {
-        return Tally{static_cast<uint64_t>(team_.Count(bracket, tile)), 0};
-      });
-    }
-    typename T::Tile tile;
-    int32_t place = 0;
-    int32_t next = 0;  // the first tile whose place is not known yet
-    ForEachTile(team_, num_tiles_, [&](int32_t t) {
-      for (; next < t; ++next) place += static_cast<int32_t>(workspace_.tallies[next].count);
-      // If the row changed, groups may disagree and counts may not fit each other. Such counts end
-      // here.
-      if (workspace_.tallies[t].count == 0 || place > kListMax) return;
-      LoadRow(team_, p_.row, t, StepsFrom(p_, t, low_), &tile);
-      team_.Pack(bracket, tile, t * kTileSize, list_.values + place, list_.ids + place);
-    });
-    num_listed_ = static_cast<int32_t>(at_low_.count - at_high_.count);
-    list_floor_ = low_;
-    base_ = at_high_;
-    listed_ = true;
+    const bool is_counted = counted_at_low_ && high_ == above_all_;
+    // If the row changed, the list may hold fewer elements than were counted, and older ones.
+    ListBetween(team_, p_, {low_, high_}, is_counted, workspace_);
+    TakeList();
   }
 
   // The id of the n-th element (from 1) that equals `value`.
@@ -324,7 +322,7 @@ class CutSearch {
     if constexpr (kNarrow) return kVocabSizeMax;
     typename T::Tile tile;
     const OneWhereEqual one{value};
-    MeasureTiles(value, p_.row, [&](const auto& of_tile) {
+    MeasureTiles(team_, p_, p_.row, value, workspace_.tallies, [&](const auto& of_tile) {
       return Tally{static_cast<uint64_t>(team_.Count(EqualTo{value}, of_tile)), 0};
     });
     for (int32_t t = 0; t < num_tiles_; ++t) {
@@ -356,7 +354,7 @@ class CutSearch {
     Row row = p_.row;
     row.has_cut = true;
     row.cut = cut;
-    return MeasureTiles(cut.value, row,
+    return MeasureTiles(team_, p_, row, cut.value, workspace_.tallies,
                         [&](const auto& tile) {
                           return Tally{0, team_.SumWeights(weight_, 0, tile)};
                         })
@@ -387,7 +385,9 @@ class CutSearch {
   bool listed_ = false;  // the list holds the elements of a bracket
   int32_t num_listed_ = 0;
   float list_floor_ = 0;  // the low end of the bracket
-  Tally base_;            // the tally of the elements above the bracket
+  float list_end_ = 0;    // the high end
+  MassesAtEnd masses_;
+  Tally base_;  // the tally of the elements above the bracket
 };
 
 }  // namespace specd

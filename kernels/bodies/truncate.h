@@ -64,18 +64,20 @@ SPECD_BODY void Truncate(T& team, const Filters& filters, const RowWorkspace& wo
   if (HasTopK(filters, vocab_size)) {
     const auto k = static_cast<uint64_t>(filters.top_k);
     const float first = KthPeak(team, *p, k);
-    if (search.Find(k, false, first, &found)) cut = Tighter(cut, found);
+    if (search.Find({.need = k, .first = first}, &found)) cut = Tighter(cut, found);
   }
   if (HasTopP(filters) && !search.gave_up()) {
-    const uint64_t all =
-        TopPIsOfAll(filters, vocab_size) ? IntegerMass(p->mass) : search.Gather(cut);
+    const bool of_all = TopPIsOfAll(filters, vocab_size);
+    const uint64_t all = of_all ? IntegerMass(p->mass) : search.Gather(cut);
     // The smallest integer that is not below top_p * all, and at least 1, because even no element
     // reaches 0.
     const uint64_t need = MulDivUp(filters.top_p, all, kTopPOff);
-    const float first = p->max - 8.0f / p->scale;
-    if (!search.gave_up() && search.Find(need > 0 ? need : 1, true, first, &found)) {
-      cut = Tighter(cut, found);
-    }
+    const CutGoal goal{.need = need > 0 ? need : 1,
+                       .by_weight = true,
+                       .first = p->max - 8.0f / p->scale,
+                       .all = all,
+                       .floor = of_all ? kLowestFloat : cut.value};
+    if (!search.gave_up() && search.Find(goal, &found)) cut = Tighter(cut, found);
   }
   const uint64_t total = search.gave_up() ? 0 : search.Gather(cut);
   p->wide = search.gave_up();

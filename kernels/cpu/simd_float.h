@@ -119,31 +119,48 @@ SPECD_INLINE SimdFloat FloatOf(hn::Vec<Uint32Tag> bits) {
 }
 
 // The same steps as in Exp2(float), where they are explained. AVX-512 rounds, scales by a power of
-// two and masks in one instruction each.
-SPECD_INLINE SimdFloat Exp2(SimdFloat x) {
+// two and masks in one instruction each. RoundedForExp2 is the nearest integer there, and elsewhere
+// that plus the rounder, whose low bits are the exponent.
+SPECD_INLINE SimdFloat RoundedForExp2(SimdFloat x) {
 #if HWY_TARGET <= HWY_AVX3
-  const SimdFloat n = SimdFloat(SimdFloat::Raw{
+  return SimdFloat(SimdFloat::Raw{
       _mm512_roundscale_ps(x.raw.raw, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)});
-  const SimdFloat f = x - n;
 #else
-  constexpr float kRounder = 12582912.0f;
-  const SimdFloat shifted = x + kRounder;
-  const SimdFloat f = x - (shifted - kRounder);
+  return x + 12582912.0f;
 #endif
-  SimdFloat g = 0x1.41fbc6p-13f;
+}
+SPECD_INLINE SimdFloat FractionForExp2(SimdFloat x, SimdFloat rounded) {
+#if HWY_TARGET <= HWY_AVX3
+  return x - rounded;
+#else
+  return x - (rounded - 12582912.0f);
+#endif
+}
+SPECD_INLINE SimdFloat ScaledForExp2(SimdFloat x, SimdFloat mantissa, SimdFloat rounded) {
+#if HWY_TARGET <= HWY_AVX3
+  return SimdFloat(SimdFloat::Raw{
+      _mm512_maskz_scalef_ps((x >= -126.0f).raw.raw, mantissa.raw.raw, rounded.raw.raw)});
+#else
+  const auto scaled = hn::Add(BitsOf(mantissa), hn::ShiftLeft<23>(BitsOf(rounded)));
+  return FloatOf(hn::IfThenElseZero(hn::RebindMask(Uint32Tag(), (x >= -126.0f).raw), scaled));
+#endif
+}
+
+// g of Exp2(float) times f, plus 1, for registers and blocks of them.
+template <typename Value>
+SPECD_INLINE Value MantissaOfExp2(const Value& f) {
+  Value g = 0x1.41fbc6p-13f;
   g = Fma(g, f, 0x1.5f3e52p-10f);
   g = Fma(g, f, 0x1.3b2d4cp-7f);
   g = Fma(g, f, 0x1.c6aee8p-5f);
   g = Fma(g, f, 0x1.ebfbdcp-3f);
   g = Fma(g, f, 0x1.62e430p-1f);
-  const SimdFloat mantissa = Fma(g, f, 1.0f);
-#if HWY_TARGET <= HWY_AVX3
-  return SimdFloat(
-      SimdFloat::Raw{_mm512_maskz_scalef_ps((x >= -126.0f).raw.raw, mantissa.raw.raw, n.raw.raw)});
-#else
-  const auto scaled = hn::Add(BitsOf(mantissa), hn::ShiftLeft<23>(BitsOf(shifted)));
-  return FloatOf(hn::IfThenElseZero(hn::RebindMask(Uint32Tag(), (x >= -126.0f).raw), scaled));
-#endif
+  return Fma(g, f, 1.0f);
+}
+
+SPECD_INLINE SimdFloat Exp2(SimdFloat x) {
+  const SimdFloat rounded = RoundedForExp2(x);
+  return ScaledForExp2(x, MantissaOfExp2(FractionForExp2(x, rounded)), rounded);
 }
 
 // The same steps as in Log2(float).

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kernels/cpu/cpu_tile.h"
+#include "kernels/cpu/simd_block.h"
 #include "kernels/cpu/simd_float.h"
 #include "kernels/cpu/simd_lanes.h"
 
@@ -25,6 +26,10 @@ SPECD_INLINE void FetchAhead(const CpuTile& tile, int32_t share, int32_t count) 
 
 SPECD_INLINE SimdFloat At(const char* step, int32_t lane) {
   return SimdFloat(hn::LoadU(FloatTag(), reinterpret_cast<const float*>(step) + lane));
+}
+
+SPECD_INLINE SimdBlock BlockAt(const char* step, int32_t lane) {
+  return SimdBlock::Of([&](int32_t i) { return At(step, lane + i * kSimdWidth); });
 }
 
 // Merges a step's elements x(lane) into `max`. Returns the lanes that met a NaN.

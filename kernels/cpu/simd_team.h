@@ -8,6 +8,7 @@
 
 #include "kernels/bodies/team.h"
 #include "kernels/cpu/cpu_tile.h"
+#include "kernels/cpu/simd_block.h"
 #include "kernels/cpu/simd_float.h"
 #include "kernels/cpu/simd_lanes.h"
 #include "kernels/cpu/simd_load.h"
@@ -123,21 +124,17 @@ class SimdTeam : public CpuMasking {
 
   template <typename F, typename... Tiles>
   SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) const {
-    constexpr int32_t kNumChunks = kLanes / kChunkLanes;
-    SimdFloat of_chunk[kNumChunks];
-    for (int32_t chunk = 0; chunk < kNumChunks; ++chunk) {
-      SimdFloat sum[kChunk];
-      for (SimdFloat& x : sum) x = 0.0f;
+    constexpr int32_t kNumBlocks = kLanes / kBlockLanes;
+    SimdFloat of_block[kNumBlocks];
+    for (int32_t block = 0; block < kNumBlocks; ++block) {
+      SimdBlock sum = 0.0f;
       for (const int32_t step : StepsOf(tiles...)) {
-        (FetchAhead(tiles, chunk * kStepsPerTile + step, kNumChunks * kStepsPerTile), ...);
-#pragma GCC unroll 16
-        for (int32_t i = 0; i < kChunk; ++i) {
-          sum[i] = sum[i] + f(At(tiles.steps[step], chunk * kChunkLanes + i * kSimdWidth)...);
-        }
+        (FetchAhead(tiles, block * kStepsPerTile + step, kNumBlocks * kStepsPerTile), ...);
+        sum = sum + f(BlockAt(tiles.steps[step], block * kBlockLanes)...);
       }
-      of_chunk[chunk] = JoinNeighbours<kChunk>(sum, Plus{});
+      of_block[block] = JoinNeighbours<kBlock>(sum.of, Plus{});
     }
-    SimdFloat sum = JoinNeighbours<kNumChunks>(of_chunk, Plus{});
+    SimdFloat sum = JoinNeighbours<kNumBlocks>(of_block, Plus{});
     for (int32_t lanes = kSimdWidth; lanes > 1; lanes /= 2) sum = JoinPairs(sum, sum, Plus{});
     return hn::GetLane(sum.raw);
   }
@@ -153,16 +150,13 @@ class SimdTeam : public CpuMasking {
 
   template <typename F, typename... Tiles>
   SPECD_INLINE uint64_t SumWeights(const F& f, int32_t exponent, const Tiles&... tiles) const {
-    const SimdWeights weights(exponent);
-    Uint64Vector sum = hn::Zero(Uint64Tag());
+    SimdWeightSum sum(exponent);
     for (const int32_t step : StepsOf(tiles...)) {
-      for (int32_t lane = 0; lane < kLanes; lane += kSimdWidth) {
-        Uint64Vector lower, upper;
-        weights.Of(f(At(tiles.steps[step], lane)...), &lower, &upper);
-        sum = hn::Add(sum, hn::Add(lower, upper));
+      for (int32_t lane = 0; lane < kLanes; lane += kBlockLanes) {
+        sum.Add(f(BlockAt(tiles.steps[step], lane)...));
       }
     }
-    return hn::GetLane(hn::SumOfLanes(Uint64Tag(), sum));
+    return sum.Total();
   }
 
   // A step is summed at once. Only the step in which the prefix passes the threshold is searched
@@ -224,14 +218,16 @@ class SimdTeam : public CpuMasking {
                             TokenId* ids) const {
     int32_t count = 0;
     VisitMasks(f, tile, [&](SimdMask mask, int32_t e) {
-      // One by one: few are packed, and no element after the last one may be written.
-      for (uint32_t found = BitsOf(mask); found != 0; found &= found - 1) {
-        const int32_t element = e + __builtin_ctz(found);
-        values[count] =
-            LoadElementAs<DType::kFloat32>(tile.steps[element / kLanes], element % kLanes);
-        ids[count] = first_id + element;
-        ++count;
-      }
+      // Few are packed, and no element after the last one may be written.
+      if (NoneOf(mask)) return;
+      const auto ids_of = hn::Iota(Int32Tag(), first_id + e);
+      const SimdMask packed = FirstLanes(static_cast<int64_t>(hn::CountTrue(FloatTag(), mask.raw)));
+      const SimdFloat x = At(tile.steps[e / kLanes], e % kLanes);
+      hn::BlendedStore(hn::Compress(x.raw, mask.raw), packed.raw, FloatTag(), values + count);
+      const auto int_mask = hn::RebindMask(Int32Tag(), mask.raw);
+      hn::BlendedStore(hn::Compress(ids_of, int_mask), hn::RebindMask(Int32Tag(), packed.raw),
+                       Int32Tag(), ids + count);
+      count += static_cast<int32_t>(hn::CountTrue(FloatTag(), mask.raw));
     });
     return count;
   }

@@ -83,7 +83,7 @@ class AbiTest(unittest.TestCase):
                 defined[name] = int(value)
         mirrored = {}
         for prefix, table in (("VERIFY_", params.VERIFY), ("FILTERS_", params.FILTER_ORDER),
-                              ("", arrays.KINDS), ("", rounds._SAMPLING),
+                              ("", arrays.KINDS), ("", rounds.SAMPLING),
                               ("PARAM_", param_table.PARAM_TYPES), ("COIN_", sequence.COIN_PURPOSES)):
             mirrored |= {prefix + name.upper(): value for name, value in table.items()}
         for name in ("TOP_K", "MIXED"):

@@ -59,6 +59,14 @@ def drafts(engine: specd.Engine, sequence: specd.Sequence) -> list[int]:
     return drawn
 
 
+def drafts_of_a_batch(engine: specd.Engine, opened: specd.BatchOpening) -> list[int]:
+    found: specd.BatchChildren = engine.sample_draft_batch(
+        eye(3, 4), opened.sequences, [[1], [2]], num_children=[1, 2], sampling="top_k", draft_rows=[1, 0])
+    first: specd.BatchChildren = engine.sample_draft_batch(eye(3, 4), opened.sequences)
+    drawn: list[int] = found.ids[:, 0].tolist() + first.num_children.tolist()
+    return drawn
+
+
 async def asynchronous(engine: specd.Engine) -> list[int]:
     sequence = engine.open(specd.SamplingParams(temperature=0))
     (result,) = await engine.averify(eye(6), {sequence: []})

@@ -31,6 +31,7 @@ absl::Status BatchEngine::Start(const std::string& uri, uint32_t vocab_size) {
   SPECD_TRY(engine_.Open(uri, options));
   SPECD_TRY(BindRows(vocab_size));
   tokens_.resize(kPlaces);
+  drawn_.resize(kPythonBatch);
   status_.resize(kPythonBatch);
   num_kept_.resize(kPythonBatch);
   MakeOpenings(vocab_size);
@@ -40,8 +41,12 @@ absl::Status BatchEngine::Start(const std::string& uri, uint32_t vocab_size) {
 // The best id of every row is known, and every second sequence has a wrong draft token.
 absl::Status BatchEngine::BindRows(uint32_t vocab_size) {
   SPECD_TAKE(float* const rows, engine_.Bind(SPECD_TARGET_ROWS, kPlaces, vocab_size));
+  SPECD_TAKE(float* const draft_rows, engine_.Bind(SPECD_DRAFT_ROWS, kPythonBatch, vocab_size));
   for (uint32_t i = 0; i < kPlaces; ++i) {
-    rows[uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size))] = 8;
+    const uint64_t at = uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size));
+    rows[at] = 8;
+    // With this logit any coin draws the id.
+    if (i < kPythonBatch) draft_rows[at] = 100;
     rows_.push_back(i);
   }
   for (uint32_t i = 0; i < kPythonBatch; ++i) {
@@ -85,13 +90,21 @@ absl::Status BatchEngine::OpenForRounds() {
     SPECD_TAKE(const specd_sequence_info info,
                engine_.OpenSequence(fmt::format("rounds-{}-{}", getpid(), i), params));
     sequences_.push_back(info.sequence);
+    specd_draft_request& request = requests_.emplace_back();
+    request.struct_size = sizeof(request);
+    request.sequence = info.sequence;
+    request.row = i;
+    request.mask_row = -1;
+    request.num_children = 1;
   }
+  children_.resize(kPythonBatch);
+  for (specd_draft_children& each : children_) each.struct_size = sizeof(each);
   return absl::OkStatus();
 }
 
-void BatchEngine::AddToDigest() {
-  const std::string_view bytes(reinterpret_cast<const char*>(tokens_.data()),
-                               tokens_.size() * sizeof(int32_t));
+void BatchEngine::AddToDigest(const std::vector<int32_t>& ids) {
+  const std::string_view bytes(reinterpret_cast<const char*>(ids.data()),
+                               ids.size() * sizeof(int32_t));
   digest_ = JoinCrc32(digest_, Crc32(bytes), bytes.size());
 }
 
@@ -116,7 +129,7 @@ absl::StatusOr<double> BatchEngine::RoundBatch() {
   for (const uint32_t status : status_) {
     if (status != SPECD_STATUS_OK) return absl::InternalError("a sequence was not verified");
   }
-  AddToDigest();
+  AddToDigest(tokens_);
   return time_us;
 }
 
@@ -138,7 +151,7 @@ absl::StatusOr<double> BatchEngine::RoundEach() {
     const specd_result& result = done.results[i];
     std::copy_n(result.tokens, result.num_kept, tokens_.data() + size_t{i} * (kPythonDraft + 1));
   }
-  AddToDigest();
+  AddToDigest(tokens_);
   return made_us + time_us;
 }
 
@@ -163,6 +176,23 @@ absl::StatusOr<double> BatchEngine::OpenEach() {
   return CloseAll(MicrosSince(start));
 }
 
+absl::StatusOr<double> BatchEngine::Draw(uint32_t count) {
+  const SteadyClock::time_point start = SteadyClock::now();
+  for (uint32_t first = 0; first < kPythonBatch; first += count) {
+    SPECD_TRY(Done("specd_sample_draft",
+                   specd_sample_draft(engine_.get(), &requests_[first], count, &children_[first])));
+    for (uint32_t i = first; i < first + count; ++i) {
+      if (children_[i].status != SPECD_STATUS_OK) {
+        return absl::InternalError("a sequence has no draft token");
+      }
+      drawn_[i] = children_[i].children[0].id;
+    }
+  }
+  const double time_us = MicrosSince(start);
+  AddToDigest(drawn_);
+  return time_us;
+}
+
 absl::StatusOr<double> BatchEngine::CloseAll(double time_us) {
   for (const specd_sequence_info& info : infos_) {
     SPECD_TRY(Done("specd_close_sequence", specd_close_sequence(engine_.get(), info.sequence)));
@@ -175,7 +205,9 @@ absl::Status BatchEngine::Run(std::string_view work, int count, Times* times_us)
     SPECD_TAKE(times_us->emplace_back(), work == "round_batch"  ? RoundBatch()
                                          : work == "round_each" ? RoundEach()
                                          : work == "open_batch" ? OpenBatch()
-                                                                : OpenEach());
+                                         : work == "open_each"  ? OpenEach()
+                                         : work == "draw_batch" ? Draw(kPythonBatch)
+                                                                : Draw(1));
   }
   return absl::OkStatus();
 }

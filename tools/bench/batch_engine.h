@@ -1,5 +1,5 @@
-// BatchEngine is the C side that `specd-bench python` compares with: rounds and openings of 256
-// sequences through the C interface. tools/bench/python_rounds.py has the same rows, drafts and
+// BatchEngine is the C side that `specd-bench python` compares with: rounds, openings and draws of
+// 256 sequences through the C interface. tools/bench/python_rounds.py has the same rows, drafts and
 // openings.
 //
 // One thread.
@@ -24,11 +24,12 @@ class BatchEngine {
  public:
   absl::Status Start(const std::string& uri, uint32_t vocab_size);
 
-  // Does the work of this name `count` times, and appends the time of each in us: round_batch and
-  // open_batch in one call, round_each and open_each in the calls for single sequences.
+  // Does the work of this name `count` times, and appends the time of each in us: round_batch,
+  // open_batch and draw_batch in one call, round_each, open_each and draw_each in the calls for
+  // single sequences.
   absl::Status Run(std::string_view work, int count, Times* times_us);
 
-  // The checksum of the kept tokens of all rounds.
+  // The checksum of the kept tokens of all rounds, and of all drawn tokens.
   uint32_t digest() const { return digest_; }
 
  private:
@@ -39,8 +40,10 @@ class BatchEngine {
   absl::StatusOr<double> RoundEach();
   absl::StatusOr<double> OpenBatch();
   absl::StatusOr<double> OpenEach();
+  // Draws for all sequences, `count` in a call.
+  absl::StatusOr<double> Draw(uint32_t count);
   absl::StatusOr<double> CloseAll(double time_us);
-  void AddToDigest();
+  void AddToDigest(const std::vector<int32_t>& ids);
 
   CEngine engine_;
   uint32_t digest_ = 0;
@@ -49,6 +52,9 @@ class BatchEngine {
   std::vector<uint32_t> offsets_;
   std::vector<uint32_t> rows_;
   std::vector<int32_t> tokens_;  // kept tokens of a round
+  std::vector<int32_t> drawn_;
+  std::vector<specd_draft_request> requests_;
+  std::vector<specd_draft_children> children_;
   std::vector<uint32_t> status_;
   std::vector<uint32_t> num_kept_;
   std::vector<int32_t> prompts_;

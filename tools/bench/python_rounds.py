@@ -1,4 +1,4 @@
-"""The Python side of specd-bench python: rounds and openings of 256 sequences.
+"""The Python side of specd-bench python: rounds, openings and draws of 256 sequences.
 
 Usage: python3 python_rounds.py URI VOCABULARY
 
@@ -28,6 +28,9 @@ class Scene:
         self.rows = self.engine.rows(PLACES)
         self.rows[:] = 0
         self.rows[np.arange(PLACES), best] = 8
+        self.draft_rows = self.engine.rows(BATCH, "draft")
+        self.draft_rows[:] = 0
+        self.draft_rows[np.arange(BATCH), best[:BATCH]] = 100
         drafts = best.reshape(BATCH, DRAFT + 1)[:, :DRAFT].astype(np.int32)
         drafts[1::2, 2] = (drafts[1::2, 2] + 1) % vocab_size
         self.tokens = drafts.reshape(-1)
@@ -35,7 +38,9 @@ class Scene:
         shared = specd.SamplingParams(temperature=0, max_tokens=2**31 - 1)
         opened = self.engine.open_batch(BATCH, shared)
         self.sequences = opened.sequences
-        self.drafts = dict(zip([opened.sequence(i) for i in range(BATCH)], drafts))
+        opened = [opened.sequence(i) for i in range(BATCH)]
+        self.drafts = dict(zip(opened, drafts))
+        self.requests = [specd.DraftRequest(sequence, row=i) for i, sequence in enumerate(opened)]
         self.shared = specd.SamplingParams(top_p=0.9)
         self.temperatures = 0.5 + np.arange(BATCH) / 512
         self.seeds = np.arange(BATCH, dtype=np.uint64)
@@ -58,6 +63,21 @@ class Scene:
         for row, each in zip(tokens, found):
             row[:len(each.tokens)] = each.tokens
         self.digest = zlib.crc32(tokens.tobytes(), self.digest)
+        return spent
+
+    def draw_batch(self):
+        start = time.perf_counter()
+        ids = self.engine.sample_draft_batch(self.draft_rows, self.sequences).ids[:, 0]
+        spent = time.perf_counter() - start
+        self.digest = zlib.crc32(ids.tobytes(), self.digest)
+        return spent
+
+    def draw_each(self):
+        start = time.perf_counter()
+        drawn = [self.engine.sample_draft(self.draft_rows, [request])[0] for request in self.requests]
+        ids = np.array([each.ids[0] for each in drawn], np.int32)
+        spent = time.perf_counter() - start
+        self.digest = zlib.crc32(ids.tobytes(), self.digest)
         return spent
 
     def open_batch(self):

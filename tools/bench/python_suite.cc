@@ -39,6 +39,9 @@ constexpr PythonCase kCases[] = {
     {"open256", "256 openings with prompts of 32 ids, embedded; times are for one opening", "open",
      false, 2, kPythonBatch, 0, 10},
     {"open256_attached", "the same, attached to a daemon", "open", true, 2, kPythonBatch, 0, 10},
+    {"drafts", "a draft token for each of 256 sequences, from rows of the drafter, embedded",
+     "draw", false, 16, 1, 1.5, 0},
+    {"drafts_attached", "the same, attached to a daemon", "draw", true, 2, 1, 1.5, 0},
 };
 constexpr size_t kLeastBlocks = 10;
 // The calls for single sequences take longer, and are a comparison only.

@@ -24,6 +24,7 @@ library. The other files are:
   structured.py StructuredOutputs, a constraint of SamplingParams
   rounds.py     Draft and DraftRequest
   batch.py      rounds of many sequences, as arrays
+  draft_batch.py draft tokens of many sequences, as arrays
   opening_batch.py openings of many sequences, as arrays
   batch_arrays.py what both need
   result_block.py the arrays of results, in one block of memory
@@ -52,6 +53,7 @@ from ._library import Error, check, last_error, load, refusal
 from .arrays import pack_mask
 from .batch import BatchResults, BatchRound
 from .bfloat import BFloat16, bfloat16
+from .draft_batch import BatchChildren
 from .engine import Engine
 from .cuda_stream import CudaStream
 from .dlpack import SupportsDlpack
@@ -86,9 +88,9 @@ def load_backends(path: str | os.PathLike[str]) -> None:
 
 
 __all__ = [
-    "Awaited", "BFloat16", "BatchOpening", "BatchResults", "BatchRound", "Children", "CudaStream", "Draft",
-    "DraftLength", "DraftRequest", "Engine", "Error", "Grammar", "GrownTree", "Logprob", "Matcher", "Member",
-    "NgramDraft", "OpeningRefused", "Result", "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores",
+    "Awaited", "BFloat16", "BatchChildren", "BatchOpening", "BatchResults", "BatchRound", "Children", "CudaStream",
+    "Draft", "DraftLength", "DraftRequest", "Engine", "Error", "Grammar", "GrownTree", "Logprob", "Matcher",
+    "Member", "NgramDraft", "OpeningRefused", "Result", "Round", "RoundError", "RoundTimeout", "SamplingParams", "Scores",
     "Sequence", "StreamEvent", "StructuredOutputs", "Subscription", "SupportsDlpack", "Tokenizer", "apply_mask",
     "argmax", "bfloat16", "draft_ngram", "fill_masks", "grow_tree", "last_error", "load_backends", "pack_mask",
     "sample", "softmax", "static_tree", "subscribe", "top_k_mask", "top_k_renorm", "top_p_renorm", "version",

@@ -15,6 +15,7 @@ from . import results
 from ._library import check, refusal, text_bytes
 from .arrays import boolean, id_array, integer, pointer
 from .batch import BatchRounds
+from .draft_batch import BatchDrafts
 from .engine_handle import EngineHandle
 from .opening_batch import OPEN_PENDING, BatchOpenings
 from .params import SamplingParams, to_struct
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 SHARING = ("none", "mps", "time_sliced", "unknown")
 
 
-class Engine(BatchRounds, BatchOpenings, SlotMemory):
+class Engine(BatchRounds, BatchDrafts, BatchOpenings, SlotMemory):
     """An engine's side of specd: in this process ("embedded:cpu") or attached to a daemon
     ("unix:/run/specd/specd.sock"). One thread at a time.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .row_types import Drafts, Ids
     from .sequence import Sequence as OpenSequence
 
-_SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2, "mixed": 3}
+SAMPLING = {"with_replacement": 0, "without_replacement": 1, "top_k": 2, "mixed": 3}
 DISCARD = 1
 DRAFTS_BY_SLOT = 2
 PARENTS_BY_SLOT = 4
@@ -287,14 +287,14 @@ def child_records(requests: list[DraftRequest], space: RowSpace, rows: Any, mask
     for i, (record, request) in enumerate(zip(table, requests)):
         prefix = id_array(request.prefix, "prefix")
         kept.append(prefix)
-        if request.sampling not in _SAMPLING:
-            raise refusal(f"sampling: {request.sampling!r} is not one of {', '.join(_SAMPLING)}")
+        if request.sampling not in SAMPLING:
+            raise refusal(f"sampling: {request.sampling!r} is not one of {', '.join(SAMPLING)}")
         record.sequence = _handle(request.sequence)
         record.row = indices[i] if request.row is None else _bound_row(indices, request.row)
         record.mask_row = mask_rows[i]
         set_pointer(record, "prefix", prefix)
         record.num_prefix = len(prefix)
-        record.sampling = _SAMPLING[request.sampling]
+        record.sampling = SAMPLING[request.sampling]
         record.num_children = integer(request.num_children, "num_children")
         record.first_node = integer(request.first_node, "first_node")
     table.kept = kept
