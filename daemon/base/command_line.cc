@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <span>
@@ -28,15 +29,36 @@ bool IsHelp(std::string_view argument) {
   return name > 0 && name <= 2 && argument.substr(name).starts_with("help");
 }
 
+const absl::CommandLineFlag* FindFlag(std::string_view name) {
+  return absl::FindCommandLineFlag({name.data(), name.size()});
+}
+
+// The names of the program's own flags, in order, so that the first of equally near ones is meant.
+std::vector<std::string_view> OwnFlags() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    const std::string file = flag->Filename();
+    if (file.find("absl/") == std::string::npos) names.emplace_back(name.data(), name.size());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 // Abseil has named the flags that it does not know.
 void SuggestFlags() {
-  const auto flags = absl::GetAllFlags();
-  std::vector<std::string_view> names;
-  for (const auto& [name, flag] : flags) names.emplace_back(name.data(), name.size());
-  for (const std::string_view argument : arguments) {
+  const std::vector<std::string_view> names = OwnFlags();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string_view argument = arguments[i];
+    if (argument == "--") return;
     if (!argument.starts_with("--")) continue;
-    const std::string_view name = argument.substr(2, argument.find('=') - 2);
-    if (absl::FindCommandLineFlag({name.data(), name.size()}) != nullptr) continue;
+    const size_t equals = argument.find('=');
+    const std::string_view name = argument.substr(2, equals - 2);
+    if (const absl::CommandLineFlag* const flag = FindFlag(name); flag != nullptr) {
+      // The next word is its value.
+      if (equals == std::string_view::npos && !flag->IsOfType<bool>()) ++i;
+      continue;
+    }
+    if (name.starts_with("no") && FindFlag(name.substr(2)) != nullptr) continue;
     const std::string meant = DidYouMean(name, names);
     if (!meant.empty()) std::cerr << "--" << name << " is unknown" << meant << std::endl;
   }

@@ -26,6 +26,8 @@ void EventQueue::PushOpening(SequenceHandle sequence, std::shared_ptr<const Toke
 void EventQueue::Push(Header header, std::span<const TokenId> ids,
                       std::span<const TokenScore> scores) {
   SPECD_CHECK(header.kind != TokenEventKind::kOpen);
+  // Pop takes ids and scores for a round alone.
+  SPECD_CHECK(header.kind != TokenEventKind::kEnd || (ids.empty() && scores.empty()));
   SPECD_CHECK(tokens_.push(ids.data(), ids.size()) == ids.size());
   SPECD_CHECK(scores_.push(scores.data(), scores.size()) == scores.size());
   header.num_ids = static_cast<uint32_t>(ids.size());

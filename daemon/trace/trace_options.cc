@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/core/nearest_name.h"
 
 namespace specd {
 namespace {
@@ -66,30 +66,15 @@ absl::Status Refuse(std::string_view text) {
   return MakeError(SPECD_ERROR_INVALID_ARGUMENT, kField, fmt::format("{}: {}", kField, text));
 }
 
-// Levenshtein's distance.
-size_t EditDistance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i + 1);
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] != b[j]);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 // "; did you mean every?", or nothing if no name is near.
 std::string Suggest(std::string_view given, const std::vector<std::string_view>& names) {
   std::string_view nearest;
   size_t least = given.size() / 2 + 1;
   for (const std::string_view name : names) {
     const bool is_beginning = !given.empty() && name.substr(0, given.size()) == given;
-    const size_t distance = is_beginning        ? 1
-                            : given.size() > 64 ? least
-                                                : EditDistance(given, name);
+    const size_t distance = is_beginning                       ? 1
+                            : given.size() > kNearNameBytesMax ? least
+                                                               : EditDistance(given, name);
     if (distance >= least) continue;
     least = distance;
     nearest = name;

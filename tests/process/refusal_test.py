@@ -56,6 +56,9 @@ class RefusalTest(ProcessTest):
                 self.assertIn("--log_level", asked.stdout)
         self.assertRefused(self.run_to_end("specd", "--theads=2"), 2, "--theads is unknown; did you mean threads?")
         self.assertNotIn("did you mean", self.run_to_end("specd", "--threads=2", "--nosuchflag").stderr)
+        for known in (["--noallow_lossy"], ["--log_level", "--theads"], ["--", "--theads=2"]):
+            said = self.run_to_end("specd", "--threads=abc", *known).stderr
+            self.assertNotIn("did you mean", said, known)
         self.assertRefused(self.run_to_end("specd", "--threads=many"), 2, "many")
         self.assertRefused(self.run_to_end("specd", "--threads=-1"), 2, "threads = -1")
 
