@@ -219,12 +219,13 @@ absl::StatusOr<std::vector<Recording>> FindRecordings(const std::vector<std::str
       fmt::format("no recording is that of --recording and --session; there are: {}", names));
 }
 
-absl::StatusOr<std::vector<std::string>> FilesOfRecording(const std::string& path) {
+absl::StatusOr<PresentRecording> PresentRecordingOf(const std::string& path) {
   const FileName own = ParseName(path);
   const absl::StatusOr<Beginning> beginning = Begin(path);
   if (!beginning.ok()) return beginning.status();
-  std::vector<std::string> alone = {path};
-  if (own.pid.empty() || !beginning->info || IsFlight(*beginning->info)) return alone;
+  const bool is_flight = beginning->info && IsFlight(*beginning->info);
+  PresentRecording present = {.files = {path}, .is_growing = !is_flight};
+  if (own.pid.empty() || is_flight) return present;
   absl::StatusOr<std::vector<std::string>> files =
       TraceFilesOf({std::filesystem::path(path).parent_path().string()});
   if (!files.ok()) return files.status();
@@ -236,9 +237,9 @@ absl::StatusOr<std::vector<std::string>> FilesOfRecording(const std::string& pat
   if (!all.ok()) return all.status();
   for (const Recording& recording : *all) {
     const std::vector<std::string>& mine = recording.files;
-    if (std::find(mine.begin(), mine.end(), path) != mine.end()) return mine;
+    if (std::find(mine.begin(), mine.end(), path) != mine.end()) present.files = mine;
   }
-  return alone;
+  return present;
 }
 
 }  // namespace specd::replay

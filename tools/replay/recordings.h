@@ -39,9 +39,14 @@ struct RecordingChoice {
 absl::StatusOr<std::vector<Recording>> FindRecordings(const std::vector<std::string>& paths,
                                                       const RecordingChoice& choice);
 
-// The files in the folder of `path` that are of its recording. Of a flight recorder `path` alone:
-// each dump has all rounds that were kept.
-absl::StatusOr<std::vector<std::string>> FilesOfRecording(const std::string& path);
+struct PresentRecording {
+  std::vector<std::string> files;
+  bool is_growing = false;  // a recorder still writes the last file
+};
+
+// What a recorder that runs has written, by the name of its last file: the files of the recording
+// in that folder. Of a flight recorder `path` alone: each dump has all rounds that were kept.
+absl::StatusOr<PresentRecording> PresentRecordingOf(const std::string& path);
 
 // One line for each recording, with a head.
 std::string RecordingTable(const std::vector<Recording>& recordings);

@@ -42,7 +42,7 @@ RejectionCause CauseOfRejection(VerifyMethod method, std::optional<double> p, Ze
     return {CauseKind::kOtherToken, "the place has another token, and the lossy rule refused it"};
   }
   const bool reads_p = method != VerifyMethod::kSynthetic;
-  if (!p && reads_p) return {CauseKind::kRule, "not known: the trace has no p of it"};
+  if (!p && reads_p) return {CauseKind::kRule, "not known: its p was not computed"};
   if (p && *p == 0) return {CauseKind::kRule, "p is 0 (the trace has no step)"};
   return {CauseKind::kCoin, "the coin"};
 }

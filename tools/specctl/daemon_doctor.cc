@@ -59,11 +59,11 @@ class Diagnosis {
   }
 
  private:
-  // The daemon goes on to write the file of a recording.
   static absl::StatusOr<Examination> ExaminationOf(const std::string& path) {
-    absl::StatusOr<std::vector<std::string>> files = replay::FilesOfRecording(path);
-    if (!files.ok()) return files.status();
-    return replay::Examine({.paths = *std::move(files), .is_growing = true}, MakeCpuBackend());
+    const absl::StatusOr<replay::PresentRecording> present = replay::PresentRecordingOf(path);
+    if (!present.ok()) return present.status();
+    return replay::Examine({.paths = present->files, .is_growing = present->is_growing},
+                           MakeCpuBackend());
   }
 
   const bool is_json_;

@@ -258,6 +258,16 @@ class Rates(Traces):
             self.assertEqual(any("not known" in (cause or "") for cause in unknown), level == 1)
         self.assertEqual(*named)
 
+    def test_the_head_is_about_the_rounds_that_the_page_has(self):
+        """Bug: a page that had no room for more tokens went on with the figures of its head."""
+        longer = self.stretch(self.make("short", "rounds=14", "level=1"), "long", 2000)
+        data = self.data_of(longer)
+        self.assertTrue(any("200" in warning for warning in data["trace"]["warnings"]), data["trace"]["warnings"])
+        reached = sum(min(n + 1, drafted)
+                      for n, drafted in zip(data["steps"]["judged_accepted"], data["steps"]["drafted"]))
+        self.assertEqual(data["trace"]["acceptance"]["reached"], reached)
+        self.assertLess(len(data["steps"]["round"]) + 1000, data["trace"]["rounds"] * len(self.requests()))
+
     def test_the_page_has_causes_and_names(self):
         kinds = {}
         for request in ("greedy", "exact", "token", "one-hot", "masked"):

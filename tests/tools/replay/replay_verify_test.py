@@ -155,12 +155,12 @@ class Verify(Traces):
         folder.mkdir()
         shutil.copy(self.path, folder / "a.mcap")
         (folder / "a.rows").write_bytes(self.trace.row_bytes[:8192])
-        text = out("doctor", folder / "a.mcap")
-        reasons = [line for line in text.splitlines() if line.startswith("without rows: ")]
-        self.assertLess(len(reasons), 5)
-        self.assertGreater(max(int(reason.split()[2]) for reason in reasons), 50)
-        self.assertRegex(text, r"the row file ends at byte 8192, .* \(the first of them\)")
-        self.assertIn(f"{folder / 'a.rows'}: the row file ends", error("verify", folder / "a.mcap"))
+        for command in ("doctor", "verify"):
+            self.assertIn(f"{folder / 'a.rows'}: the row file ends at byte 8192", error(command, folder / "a.mcap"))
+        reasons = [line for line in out("doctor", folder / "a.mcap", "--no-rows").splitlines()
+                   if line.startswith("without rows: ")]
+        self.assertEqual(len(reasons), 1)
+        self.assertGreater(int(reasons[0].split()[2]), 50)
         _, text = self.counts(folder / "a.mcap", "--no-rows")
         reasons = text.split("not run again, because\n")[1].strip().splitlines()
         self.assertLess(len(reasons), 5)
