@@ -1,17 +1,27 @@
 #include "daemon/client/member.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <limits>
 #include <utility>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "daemon/base/clock.h"
 #include "daemon/base/version.h"
 #include "daemon/client/bind_request.h"
+#include "daemon/client/session_record.h"
 #include "ipc/base/error.h"
 
 namespace specd {
 namespace {
+
+constexpr int kPauseMs = 10;  // between two tries
 
 absl::Status Gone() {
   return MakeError(SPECD_ERROR_DISCONNECTED, "",
@@ -37,7 +47,27 @@ absl::Status CheckTensor(const specd_tensor& tensor) {
   return absl::OkStatus();
 }
 
+absl::Status NotHere() {
+  return MakeError(SPECD_ERROR_NOT_FOUND, "token",
+                   "token is of a session that is not here: rank 0's engine has not come to this "
+                   "daemon, or has ended");
+}
+
+// True if a later try may go better: the daemon or the session is not there, or the daemon has
+// still to see that the process that had the place has gone.
+bool MayPass(const absl::Status& status) {
+  const int code = ErrorCodeOf(status);
+  return IsForNow(status) || code == SPECD_ERROR_NOT_FOUND ||
+         (code == SPECD_ERROR_STATE && ErrorFieldOf(status) == "rank");
+}
+
 }  // namespace
+
+Member::Member(std::string uri, JoinRequest request, const specd_join_options& options)
+    : uri_(std::move(uri)),
+      request_(std::move(request)),
+      timeout_(absl::Milliseconds(options.timeout_ms)),
+      reconnect_ns_(int64_t{options.reconnect_ms} * 1'000'000) {}
 
 absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& uri,
                                                      const std::string& token,
@@ -45,8 +75,8 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& uri,
   if (absl::Status status = CheckTimeout("timeout_ms", options.timeout_ms, 1); !status.ok()) {
     return status;
   }
-  if (options.reserved != 0) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "reserved", "reserved must be 0");
+  if (absl::Status status = CheckTimeout("reconnect_ms", options.reconnect_ms, 0); !status.ok()) {
+    return status;
   }
   if (!uri.starts_with("unix:")) {
     return MakeError(
@@ -56,14 +86,110 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& uri,
                     "memory of their own process",
                     uri));
   }
-  absl::StatusOr<std::unique_ptr<EngineLink>> link =
-      MakeEngineLink(uri, {.timeout = absl::Milliseconds(options.timeout_ms)});
-  if (!link.ok()) return link.status();
-  const JoinRequest request{options.name == nullptr ? "rank" : options.name, kVersion,
-                            static_cast<uint32_t>(getpid()), token, options.rank};
-  const absl::Status joined = Expect<JoinReply>((*link)->Call(request, -1, nullptr)).status();
-  if (!joined.ok()) return joined;
-  return std::unique_ptr<Member>(new Member(*std::move(link), options.rank));
+  JoinRequest request{.name = options.name == nullptr ? "rank" : options.name,
+                      .version = kVersion,
+                      .pid = static_cast<uint32_t>(getpid()),
+                      .token = token,
+                      .rank = options.rank,
+                      .resumes = options.reconnect_ms != 0};
+  std::unique_ptr<Member> member(new Member(uri, std::move(request), options));
+  for (;;) {
+    const absl::StatusOr<bool> tried = member->Try();
+    if (!tried.ok()) return tried.status();
+    if (*tried) break;
+    absl::SleepFor(absl::Milliseconds(kPauseMs));
+  }
+  if (!member->resumes()) return member;
+  member->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!member->wake_fd_.valid()) {
+    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "reconnect_ms", "no eventfd for the rank", errno);
+  }
+  absl::Status started = member->thread_.Start("reconnect_ms", "the rank's way to the next daemon",
+                                               [rank = member.get()] { rank->Follow(); });
+  if (!started.ok()) return started;
+  return member;
+}
+
+absl::Status Member::Attach() {
+  if (link_ == nullptr) {
+    absl::StatusOr<std::unique_ptr<EngineLink>> link = MakeEngineLink(uri_, {.timeout = timeout_});
+    if (!link.ok()) return link.status();
+    link_ = *std::move(link);
+  } else {
+    link_->Drop();
+    if (absl::Status status = link_->Reconnect(); !status.ok()) return status;
+  }
+  JoinRequest request = request_;
+  request.num_bound = static_cast<uint32_t>(bound_.size());
+  const absl::StatusOr<JoinReply> joined = Expect<JoinReply>(link_->Call(request, -1, nullptr));
+  if (!joined.ok()) return joined.status();
+  if (joined->session_id == 0) return NotHere();
+  // Next tokens come last: with them bound_ranks shows that everything is there.
+  for (const bool is_last : {false, true}) {
+    for (auto& [role, bound] : bound_) {
+      if ((role == SPECD_NEXT_TOKEN) != is_last) continue;
+      if (absl::Status status = BindHere(role, &bound); !status.ok()) return status;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Member::Try() {
+  MutexLock lock(&mutex_);
+  const int64_t begin_ns = Clock::Real()->NowNs();
+  if (lost_ns_ == 0) lost_ns_ = begin_ns;
+  const absl::Status status = Attach();
+  if (status.ok()) {
+    lost_ns_ = 0;
+    return true;
+  }
+  // A daemon that has bound a part of the memory writes to none.
+  if (link_ != nullptr) link_->Drop();
+  if (!resumes() || !MayPass(status)) return status;
+  if (Clock::Real()->NowNs() - lost_ns_ < reconnect_ns_) return false;
+  return MakeError(
+      ErrorCodeOf(status), ErrorFieldOf(status),
+      fmt::format("rank {} has found no place in its session within reconnect_ms = "
+                  "{}: {}; start the daemon and rank 0 again, and join with the token "
+                  "of that session",
+                  request_.rank, reconnect_ns_ / 1'000'000, std::string(status.message())));
+}
+
+void Member::Follow() {
+  for (;;) {
+    int hangup_fd = -1;
+    {
+      MutexLock lock(&mutex_);
+      hangup_fd = link_->hangup_fd();
+    }
+    pollfd polled[] = {
+        {thread_.stop_fd(), POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {hangup_fd, POLLRDHUP, 0}};
+    (void)poll(polled, 3, -1);
+    if (polled[0].revents != 0) return;
+    eventfd_t num_wakes = 0;
+    (void)eventfd_read(wake_fd_.get(), &num_wakes);
+    {
+      MutexLock lock(&mutex_);
+      if (!link_->PeerGone()) continue;
+    }
+    for (;;) {
+      const absl::StatusOr<bool> tried = Try();
+      if (!tried.ok()) {
+        MutexLock lock(&failure_mutex_);
+        const bool has_ended = ErrorFieldOf(tried.status()) == "token" &&
+                               ErrorCodeOf(tried.status()) == SPECD_ERROR_STATE;
+        failure_ = has_ended ? Gone()
+                             : MakeError(SPECD_ERROR_DISCONNECTED, "",
+                                         fmt::format("the daemon is gone, and no other took this "
+                                                     "rank: {}",
+                                                     std::string(tried.status().message())));
+        return;
+      }
+      if (*tried) break;
+      pollfd stop{thread_.stop_fd(), POLLIN, 0};
+      if (poll(&stop, 1, kPauseMs) > 0) return;
+    }
+  }
 }
 
 absl::StatusOr<Reply> Member::Call(const Request& request, int fd) {
@@ -72,35 +198,61 @@ absl::StatusOr<Reply> Member::Call(const Request& request, int fd) {
   return reply;
 }
 
-absl::Status Member::Bind(uint32_t role, const RegionReply& region, const specd_tensor& tensor,
-                          uint64_t skip_bytes) {
-  specd_tensor bound_tensor = tensor;
-  bound_tensor.region = region.region;
-  const absl::StatusOr<BindTensorRequest> request =
-      MakeBindRequest(role + rank_, bound_tensor, skip_bytes);
-  const absl::Status bound =
-      request.ok() ? ExplainSkip(Expect<OkReply>(Call(*request, -1)).status(), skip_bytes)
-                   : request.status();
-  uint32_t unused = region.region;
-  bool is_unused = true;
-  if (bound.ok()) {
-    const auto [at, is_first] = regions_.try_emplace(role, region.region);
-    is_unused = !is_first;
-    std::swap(at->second, unused);
+absl::StatusOr<EngineLink::Registration> Member::Register(const Bound& bound) {
+  if (bound.fd.valid()) {
+    const absl::StatusOr<RegionReply> reply =
+        Expect<RegionReply>(Call(RegisterRegionRequest{bound.size_bytes}, bound.fd.get()));
+    if (!reply.ok()) return reply.status();
+    return EngineLink::Registration{.region = reply->region, .skip_bytes = 0};
   }
-  // The reply to this request does not matter: memory that is not bound is never written. The
-  // binding alone is the answer.
-  if (is_unused) (void)Call(UnregisterRegionRequest{unused}, -1);
-  return bound;
+  absl::StatusOr<EngineLink::Registration> registered =
+      link_->RegisterDevice(bound.address, bound.size_bytes);
+  if (!registered.ok() && link_->HungUp()) return Gone();
+  return registered;
+}
+
+absl::Status Member::BindHere(uint32_t role, Bound* bound) {
+  const absl::StatusOr<EngineLink::Registration> registered = Register(*bound);
+  if (!registered.ok()) return registered.status();
+  specd_tensor tensor = bound->tensor;
+  tensor.region = registered->region;
+  const absl::StatusOr<BindTensorRequest> request =
+      MakeBindRequest(role + request_.rank, tensor, registered->skip_bytes);
+  absl::Status status = request.ok() ? ExplainSkip(Expect<OkReply>(Call(*request, -1)).status(),
+                                                   registered->skip_bytes)
+                                     : request.status();
+  if (status.ok()) {
+    bound->region = registered->region;
+  } else {
+    // The reply does not matter: memory that is not bound is never written.
+    (void)Call(UnregisterRegionRequest{registered->region}, -1);
+  }
+  return status;
+}
+
+absl::Status Member::Bind(uint32_t role, Bound bound) {
+  for (;;) {
+    if (absl::Status status = Check(); !status.ok()) return status;
+    {
+      MutexLock lock(&mutex_);
+      absl::Status status = BindHere(role, &bound);
+      if (status.ok()) {
+        const auto [at, is_first] = bound_.try_emplace(role);
+        std::swap(at->second, bound);
+        // The binding alone is the answer, whatever becomes of the memory before.
+        if (!is_first) (void)Call(UnregisterRegionRequest{bound.region}, -1);
+      }
+      if (status.ok() || !resumes() || !link_->PeerGone()) return status;
+    }
+    eventfd_write(wake_fd_.get(), 1);
+    absl::SleepFor(absl::Milliseconds(kPauseMs));
+  }
 }
 
 absl::Status Member::BindDevice(uint32_t role, uint64_t address, uint64_t size_bytes,
                                 const specd_tensor& tensor) {
   if (absl::Status status = CheckTensor(tensor); !status.ok()) return status;
-  if (absl::Status status = Check(); !status.ok()) return status;
-  const auto registered = link_->RegisterDevice(address, size_bytes);
-  if (!registered.ok()) return link_->HungUp() ? Gone() : registered.status();
-  return Bind(role, RegionReply{registered->region}, tensor, registered->skip_bytes);
+  return Bind(role, {.tensor = tensor, .address = address, .size_bytes = size_bytes});
 }
 
 absl::Status Member::BindFd(uint32_t role, int fd, uint64_t size_bytes,
@@ -110,18 +262,31 @@ absl::Status Member::BindFd(uint32_t role, int fd, uint64_t size_bytes,
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "fd",
                      fmt::format("fd = {} is no descriptor", fd));
   }
-  const absl::StatusOr<RegionReply> reply =
-      Expect<RegionReply>(Call(RegisterRegionRequest{size_bytes}, fd));
-  if (!reply.ok()) return reply.status();
-  return Bind(role, *reply, tensor, 0);
+  UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (!own.valid()) {
+    return MakeErrnoError(errno == EBADF ? SPECD_ERROR_INVALID_ARGUMENT : SPECD_ERROR_EXHAUSTED,
+                          "fd", fmt::format("fd = {} cannot be kept", fd), errno);
+  }
+  return Bind(role, {.tensor = tensor, .fd = std::move(own), .size_bytes = size_bytes});
 }
 
-absl::Status Member::Check() const {
+absl::Status Member::Check() {
+  if (resumes()) {
+    MutexLock lock(&failure_mutex_);
+    return failure_;
+  }
+  MutexLock lock(&mutex_);
   if (link_->HungUp()) return Gone();
   if (!link_->PeerGone()) return absl::OkStatus();
   return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
                    "an earlier call was given up when timeout_ms had passed; leave, which says "
                    "whether the memory is free, and join again");
+}
+
+absl::Status Member::Leave() {
+  thread_.Stop();
+  MutexLock lock(&mutex_);
+  return link_->Finish();
 }
 
 }  // namespace specd

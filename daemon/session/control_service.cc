@@ -377,6 +377,7 @@ absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector
   }
   absl::StatusOr<std::unique_ptr<MemberSession>> member = host_.join(request);
   if (!member.ok()) return member.status();
+  if (*member == nullptr) return Reply(JoinReply{.version = host_.hello.version});
   member_ = *std::move(member);
   const SessionOptions& options = member_->session().options();
   return Reply(JoinReply{.session_id = options.identity.session_id,

@@ -298,4 +298,16 @@ void DaemonChannel::SetState(DaemonState state) {
   Doorbell(&segment_->page()->completion_bell).Ring();
 }
 
+void DaemonChannel::SetBoundMembers(uint32_t ranks) {
+  // Pairs with the acquire in Reattachment. Rounds that the engine submits after it has seen a rank
+  // here write to that rank, because they run under the lock that the caller holds.
+  segment_->page()->daemon.bound_members.store(ranks, std::memory_order_release);
+}
+
+bool DaemonChannel::WasEngineReady() const {
+  // Follows EngineChannel::SetState. The word orders no other data.
+  return segment_->page()->engine.state.load(std::memory_order_relaxed) !=
+         static_cast<uint32_t>(EngineState::kStarting);
+}
+
 }  // namespace specd

@@ -28,6 +28,10 @@ EngineHost::EngineHost(const EngineHostOptions& host)
     SessionOptions session;
     session.identity = {++num_sessions_, 77};
     session.limits = request.limits;
+    session.origin = {.resumes = request.resumes,
+                      .owner = request.owner,
+                      .generation = request.generation,
+                      .join_token = ParseJoinToken(request.join_token)};
     session.profile = &profile_;
     session.clock = Clock::Real();
     session.names = &names_;

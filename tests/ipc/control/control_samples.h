@@ -58,6 +58,7 @@ inline OpenSequenceRequest SampleOpen() {
 inline std::vector<Request> SampleRequests() {
   HelloRequest hello;
   hello.resumes = true;
+  hello.join_token = "1f-00ff";
   hello.owner = 9;
   hello.generation = 10;
   hello.name = "toy";
@@ -81,6 +82,7 @@ inline std::vector<Request> SampleRequests() {
           UnregisterRegionRequest{65536},
           GetGroupRequest{},
           JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
+          JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7, true, 8},
           DumpTraceRequest{},
           OpenSequencesRequest{3, 1200},
           OpenSequencesRequest{1, 700, true},
