@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::Join(
   }
   if (const std::shared_ptr<Session> session = FindSession(*token); session != nullptr) {
     return MemberSession::Join(
-        session, *token,
+        session,
         {.rank = request.rank, .resumes = request.resumes, .num_bound = request.num_bound});
   }
   if (std::any_of(ended_.begin(), ended_.end(), [&token](const JoinToken& ended) {
@@ -99,6 +99,13 @@ absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::Join(
     return SessionHasEnded();
   }
   if (request.resumes) return nullptr;
+  if (HasNumberOf(*token)) {
+    return MakeError(
+        SPECD_ERROR_PERMISSION, "token",
+        fmt::format("token is not that of session {}; take the one that specd_get_group "
+                    "gives to the engine, anew for each specd_open",
+                    token->session_id));
+  }
   return MakeError(SPECD_ERROR_NOT_FOUND, "token",
                    fmt::format("token is of session {}, which is not here: it has ended, or is one "
                                "of another daemon; join the engine's new session with the token of "
@@ -124,14 +131,19 @@ absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::JoinAndLog(
 // A session that has ended stays listed while an opening of it is under way, and its engine may
 // come again meanwhile.
 std::shared_ptr<Session> Attachments::FindSession(const JoinToken& token) const {
-  std::shared_ptr<Session> of_number;  // if no secret is right: the session that refuses it
   for (const auto& connection : *parts_.connections) {
     const std::shared_ptr<Session>& session = connection->service->session();
-    if (session == nullptr || session->ended()) continue;
-    if (session->ranks().HasToken(token)) return session;
-    if (session->ranks().HasNumberOf(token)) of_number = session;
+    if (session != nullptr && !session->ended() && session->ranks().HasToken(token)) return session;
   }
-  return of_number;
+  return nullptr;
+}
+
+bool Attachments::HasNumberOf(const JoinToken& token) const {
+  return std::any_of(parts_.connections->begin(), parts_.connections->end(),
+                     [&token](const auto& connection) {
+                       const std::shared_ptr<Session>& session = connection->service->session();
+                       return session != nullptr && session->ranks().HasNumberOf(token);
+                     });
 }
 
 absl::Status Attachments::CheckToken(const HelloRequest& request) const {
@@ -149,7 +161,7 @@ absl::Status Attachments::CheckToken(const HelloRequest& request) const {
                      "it out, and ask for a token with GetGroup");
   }
   const std::shared_ptr<Session> session = FindSession(*token);
-  if (session == nullptr || !session->ranks().HasToken(*token)) return absl::OkStatus();
+  if (session == nullptr) return absl::OkStatus();
   return MakeError(
       SPECD_ERROR_STATE, "join_token",
       fmt::format("join_token is that of session {} already, whose engine is \"{}\"; "

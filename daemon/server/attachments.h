@@ -50,7 +50,9 @@ class Attachments {
                    const PeerCredentials& peer) const;
   // An engine may bring a token from another daemon, which no session here may have.
   absl::Status CheckToken(const HelloRequest& request) const;
+  // The session that has this token.
   std::shared_ptr<Session> FindSession(const JoinToken& token) const;
+  bool HasNumberOf(const JoinToken& token) const;
   // The place in the session that the token names, or the reason why the rank cannot join. Null:
   // the rank resumes, and its session is not here yet.
   absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,

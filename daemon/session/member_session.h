@@ -20,7 +20,6 @@ namespace specd {
 class MemberSession {
  public:
   static absl::StatusOr<std::unique_ptr<MemberSession>> Join(std::shared_ptr<Session> session,
-                                                             const JoinToken& token,
                                                              const RankClaim& claim);
   ~MemberSession() { Leave(); }
   MemberSession(const MemberSession&) = delete;

@@ -113,15 +113,8 @@ uint32_t SessionRanks::bound_ranks() {
   return bound;
 }
 
-absl::Status SessionRanks::Take(const JoinToken& token, const RankClaim& claim) {
+absl::Status SessionRanks::Take(const RankClaim& claim) {
   MutexLock lock(&state_.mutex);
-  if (!IsSecret(token_.secret, token.secret)) {
-    return MakeError(
-        SPECD_ERROR_PERMISSION, "token",
-        fmt::format("token is not that of session {}; take the one that specd_get_group "
-                    "gives to the engine, anew for each specd_open",
-                    token.session_id));
-  }
   if (state_.ended) return SessionHasEnded();
   if (claim.rank == 0 || claim.rank >= kReplicasMax) {
     return MakeError(

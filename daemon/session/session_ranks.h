@@ -43,8 +43,8 @@ class SessionRanks {
   bool HasToken(const JoinToken& token);
   // Bit k: next tokens of rank k are bound.
   uint32_t bound_ranks();
-  // Gives the rank its place, or explains why the rank cannot have it.
-  absl::Status Take(const JoinToken& token, const RankClaim& claim);
+  // Gives a rank that has the session's token its place, or explains why the rank cannot have it.
+  absl::Status Take(const RankClaim& claim);
   // Binds a slot output of a rank in the rank's own memory. REQUIRES: the rank has been taken.
   absl::Status Bind(const SlotRole& slot, Regions& regions, uint32_t region,
                     const TensorSpec& spec);
