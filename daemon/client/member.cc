@@ -6,8 +6,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "absl/time/clock.h"
@@ -21,7 +23,9 @@
 namespace specd {
 namespace {
 
-constexpr int kPauseMs = 10;  // between two tries
+// Pauses between two tries grow with the wait: many ranks may ask one daemon. ESTIMATE
+constexpr absl::Duration kPauseMin = absl::Milliseconds(10);
+constexpr absl::Duration kPauseMax = absl::Milliseconds(100);
 
 absl::Status Gone() {
   return MakeError(SPECD_ERROR_DISCONNECTED, "",
@@ -61,6 +65,15 @@ bool MayPass(const absl::Status& status) {
          (code == SPECD_ERROR_STATE && ErrorFieldOf(status) == "rank");
 }
 
+absl::Status WhyLost(const absl::Status& status) {
+  const bool has_ended =
+      ErrorFieldOf(status) == "token" && ErrorCodeOf(status) == SPECD_ERROR_STATE;
+  if (has_ended) return Gone();
+  return MakeError(SPECD_ERROR_DISCONNECTED, "",
+                   fmt::format("the daemon is gone, and no other took this rank: {}",
+                               std::string(status.message())));
+}
+
 }  // namespace
 
 Member::Member(std::string uri, JoinRequest request, const specd_join_options& options)
@@ -94,10 +107,10 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& uri,
                       .resumes = options.reconnect_ms != 0};
   std::unique_ptr<Member> member(new Member(uri, std::move(request), options));
   for (;;) {
-    const absl::StatusOr<bool> tried = member->Try();
-    if (!tried.ok()) return tried.status();
-    if (*tried) break;
-    absl::SleepFor(absl::Milliseconds(kPauseMs));
+    const absl::StatusOr<absl::Duration> pause = member->Try();
+    if (!pause.ok()) return pause.status();
+    if (*pause == absl::ZeroDuration()) break;
+    absl::SleepFor(*pause);
   }
   if (!member->resumes()) return member;
   member->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -134,19 +147,22 @@ absl::Status Member::Attach() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Member::Try() {
+absl::StatusOr<absl::Duration> Member::Try() {
   MutexLock lock(&mutex_);
   const int64_t begin_ns = Clock::Real()->NowNs();
   if (lost_ns_ == 0) lost_ns_ = begin_ns;
   const absl::Status status = Attach();
   if (status.ok()) {
     lost_ns_ = 0;
-    return true;
+    return absl::ZeroDuration();
   }
   // A daemon that has bound a part of the memory writes to none.
   if (link_ != nullptr) link_->Drop();
   if (!resumes() || !MayPass(status)) return status;
-  if (Clock::Real()->NowNs() - lost_ns_ < reconnect_ns_) return false;
+  const int64_t waited_ns = Clock::Real()->NowNs() - lost_ns_;
+  if (waited_ns < reconnect_ns_) {
+    return std::clamp(absl::Nanoseconds(waited_ns) / 8, kPauseMin, kPauseMax);
+  }
   return MakeError(
       ErrorCodeOf(status), ErrorFieldOf(status),
       fmt::format("rank {} has found no place in its session within reconnect_ms = "
@@ -172,23 +188,26 @@ void Member::Follow() {
       MutexLock lock(&mutex_);
       if (!link_->PeerGone()) continue;
     }
-    for (;;) {
-      const absl::StatusOr<bool> tried = Try();
-      if (!tried.ok()) {
-        MutexLock lock(&failure_mutex_);
-        const bool has_ended = ErrorFieldOf(tried.status()) == "token" &&
-                               ErrorCodeOf(tried.status()) == SPECD_ERROR_STATE;
-        failure_ = has_ended ? Gone()
-                             : MakeError(SPECD_ERROR_DISCONNECTED, "",
-                                         fmt::format("the daemon is gone, and no other took this "
-                                                     "rank: {}",
-                                                     std::string(tried.status().message())));
-        return;
-      }
-      if (*tried) break;
-      pollfd stop{thread_.stop_fd(), POLLIN, 0};
-      if (poll(&stop, 1, kPauseMs) > 0) return;
+    if (!JoinAgain()) return;
+  }
+}
+
+bool Member::JoinAgain() {
+  for (;;) {
+    absl::StatusOr<absl::Duration> pause = kPauseMax;
+    try {
+      pause = Try();
+    } catch (const std::bad_alloc&) {
+      // The process may find memory again, and an exception here would end it.
     }
+    if (!pause.ok()) {
+      MutexLock lock(&failure_mutex_);
+      failure_ = WhyLost(pause.status());
+      return false;
+    }
+    if (*pause == absl::ZeroDuration()) return true;
+    pollfd stop{thread_.stop_fd(), POLLIN, 0};
+    if (poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(*pause))) > 0) return false;
   }
 }
 
@@ -245,7 +264,7 @@ absl::Status Member::Bind(uint32_t role, Bound bound) {
       if (status.ok() || !resumes() || !link_->PeerGone()) return status;
     }
     eventfd_write(wake_fd_.get(), 1);
-    absl::SleepFor(absl::Milliseconds(kPauseMs));
+    absl::SleepFor(kPauseMin);
   }
 }
 

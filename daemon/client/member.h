@@ -17,6 +17,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "daemon/base/mutex.h"
 #include "daemon/client/engine_link.h"
 #include "daemon/client/library_thread.h"
@@ -54,10 +55,13 @@ class Member {
   bool resumes() const { return request_.resumes; }
   // Connects, joins, and binds what was bound before.
   absl::Status Attach() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Attaches if it can. False: try again later. An error: no daemon will take the rank.
-  absl::StatusOr<bool> Try() ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the thread does.
+  // Attaches if it can. Zero: the rank is attached; else the pause before the next try. An error:
+  // no daemon will take the rank.
+  absl::StatusOr<absl::Duration> Try() ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the thread does: it waits until the daemon is gone, and joins again at the next one.
   void Follow() ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: the thread is stopped, or there is no way on (failure_).
+  bool JoinAgain() ABSL_LOCKS_EXCLUDED(mutex_);
   // Binds at this daemon, or at the next one if this one is gone meanwhile.
   absl::Status Bind(uint32_t role, Bound bound) ABSL_LOCKS_EXCLUDED(mutex_);
   // Registers the memory, and unregisters it if the binding is refused.

@@ -218,10 +218,17 @@ class RestartRanksTest(RanksCase):
             sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=60))
             one, two = self.start_ranks(engine)
             self.plain_round(engine, sequence, 300)
+            daemon.stop()
+            engine.rows(1)[:] = 0
+            round = engine.submit(None, {sequence: []})
             self.kill(daemon)
             self.kill(two.process)
             daemon = self.serve()
             begin = time.monotonic()
+            with self.assertRaises(TimeoutError):
+                round.result(300)  # while rank 0 waits for its ranks, a poll waits no longer than it is told
+            self.assertLess(time.monotonic() - begin, 1.4)
+            wait_until(lambda: "rank 1 joined" in daemon.stderr, "the other rank")
             for _ in range(2):
                 with self.assertRaisesRegex(specd.Error, "rank: .*rank 2 has not joined again within reconnect_ms = "
                                                          "1500; look why .*attach again") as raised:
