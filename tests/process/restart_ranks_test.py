@@ -97,10 +97,13 @@ class RankedRun(Run):
         for rank in self.ranks:
             total, kept, last = rank.memory()
             for name, slot in slots.items():
+                found = total[slot], kept[slot], last[slot]
+                self.found.append((rank.number, name, found))
                 tokens = self.texts[name][before[name]:]
                 expected = len(self.texts[name]), tokens + [-1] * (DRAFT + 1 - len(tokens)), tokens[-1]
-                assert (total[slot], kept[slot], last[slot]) == expected, (rank.number, name, expected)
-                self.found.append((rank.number, name, expected))
+                # The round that ends a sequence may have verified tokens behind the end.
+                is_prefix = name in self.ends and kept[slot][:len(tokens)] == tokens
+                assert found == expected or is_prefix, (rank.number, name, found, expected)
         self.written |= set(slots.values())
 
 
@@ -218,8 +221,8 @@ class RestartRanksTest(RanksCase):
             sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=60))
             one, two = self.start_ranks(engine)
             self.plain_round(engine, sequence, 300)
-            daemon.stop()
             engine.rows(1)[:] = 0
+            daemon.stop()
             round = engine.submit(None, {sequence: []})
             self.kill(daemon)
             self.kill(two.process)
@@ -230,7 +233,7 @@ class RestartRanksTest(RanksCase):
             self.assertLess(time.monotonic() - begin, 1.4)
             wait_until(lambda: "rank 1 joined" in daemon.stderr, "the other rank")
             for _ in range(2):
-                with self.assertRaisesRegex(specd.Error, "rank: .*rank 2 has not joined again within reconnect_ms = "
+                with self.assertRaisesRegex(specd.Error, "rank 2 has not joined again within reconnect_ms = "
                                                          "1500; look why .*attach again") as raised:
                     self.plain_round(engine, sequence, 301)
                 self.assertEqual(raised.exception.code_name, "SPECD_ERROR_DISCONNECTED")
