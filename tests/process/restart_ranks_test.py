@@ -7,8 +7,10 @@ what lies in its memory. The memory is wiped before each step, so a round that m
 
 import json
 import pathlib
+import random
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -22,6 +24,7 @@ from support import ProcessTest, wait_until
 SLOTS = 32
 NOTHING = -7
 RANKS = 1, 2
+KILLS_MIN = 20  # of the test that kills in the middle of rounds
 
 RANK = """
 import json, sys, specd
@@ -175,6 +178,38 @@ class RestartRanksTest(RanksCase):
                 self.assertEqual(found, expected)
                 self.assertGreater(reattached, len(ends) // 2)
             self.stop(running.pop())
+
+    def test_kills_in_the_middle_of_rounds_change_nothing_for_any_rank(self):
+        expected, _ = self.undisturbed()
+        self.running, self.num_kills = self.serve(), 0
+        with self.open_engine() as engine:
+            ranks = self.start_ranks(engine)
+            killer = threading.Thread(target=self.strike, daemon=True)
+            self.moment, self.is_over = 0, False
+            killer.start()
+            for number in range(3):
+                run = RankedRun(engine, self.pass_moment, ranks, prefix=f"{number}.")
+                texts, ends = run.run()
+                self.assertEqual((texts, repr(ends), run.found), expected)
+            self.is_over = True
+            killer.join()
+            self.assertGreater(engine.stats()["reattached"], KILLS_MIN)
+        print(f"{self.num_kills} kills", file=sys.stderr)
+        self.stop(self.running)
+
+    def pass_moment(self, _):
+        self.moment += 1
+
+    def strike(self):
+        """Kills one daemon after another, each at any time after the engine has gone on."""
+        draws = random.Random(3)
+        while not self.is_over:
+            begin = self.moment
+            wait_until(lambda: self.moment > begin + 1 or self.is_over, "the engine to go on")
+            time.sleep(draws.random() * 0.02)
+            self.kill(self.running)
+            self.running = self.serve()
+            self.num_kills += 1
 
     def test_a_kill_before_between_and_after_the_joins(self):
         daemon = self.serve()
