@@ -76,6 +76,7 @@ void BindFirst(RawPeer& peer, const RankMemory& memory, uint32_t role) {
   REQUIRE(std::holds_alternative<RegionReply>(region));
   BindTensorRequest bind{.role = role + 1, .region = std::get<RegionReply>(region).region};
   bind.spec.num_rows = test::kRankSlots;
+  bind.spec.dtype = SPECD_INT32;
   REQUIRE(CodeOf(peer, bind) == kOk);
 }
 
