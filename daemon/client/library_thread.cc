@@ -1,6 +1,7 @@
 #include "daemon/client/library_thread.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -33,6 +34,11 @@ absl::Status LibraryThread::Start(const char* field, const char* what, std::func
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
+}
+
+bool LibraryThread::is_stopping() const {
+  pollfd stop{stop_fd_.get(), POLLIN, 0};  // without a thread: -1, which is never ready
+  return poll(&stop, 1, 0) > 0;
 }
 
 void LibraryThread::Stop() {

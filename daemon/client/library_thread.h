@@ -24,6 +24,8 @@ class LibraryThread {
   // Waits for the end of `run`. May be called more than once.
   void Stop();
   int stop_fd() const { return stop_fd_.get(); }
+  // True once Stop was called. Waits for nothing.
+  bool is_stopping() const;
 
  private:
   UniqueFd stop_fd_;  // an eventfd

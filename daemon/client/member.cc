@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +22,8 @@
 namespace specd {
 namespace {
 
+// A binding may end every daemon that does it.
+constexpr int kDaemonsMax = 5;
 // Pauses between two tries grow with the wait: many ranks may ask one daemon. ESTIMATE
 constexpr absl::Duration kPauseMin = absl::Milliseconds(10);
 constexpr absl::Duration kPauseMax = absl::Milliseconds(100);
@@ -51,18 +52,33 @@ absl::Status CheckTensor(const specd_tensor& tensor) {
   return absl::OkStatus();
 }
 
+// Whoever has the token may bring it to the next daemon, but the rank's memory is for its engine.
+absl::Status OtherOwner(uint32_t before, uint32_t now) {
+  return MakeError(SPECD_ERROR_PERMISSION, "uid",
+                   fmt::format("the session that has the token is of an engine of uid {}, and was "
+                               "of one of uid {}; keep the token secret, and attach again",
+                               now, before));
+}
+
 absl::Status NotHere() {
   return MakeError(SPECD_ERROR_NOT_FOUND, "token",
                    "token is of a session that is not here: rank 0's engine has not come to this "
                    "daemon, or has ended");
 }
 
-// True if a later try may go better: the daemon or the session is not there, or the daemon has
-// still to see that the process that had the place has gone.
-bool MayPass(const absl::Status& status) {
+absl::Status GivenUp() {
+  return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
+                   "an earlier call was given up when timeout_ms had passed; leave, which says "
+                   "whether the memory is free, and join again");
+}
+
+// The daemon has still to see that the process that had the place has gone; or the token is that of
+// an engine that has not come, and another engine's has the same number.
+bool IsRefusedForNow(const absl::Status& status) {
   const int code = ErrorCodeOf(status);
-  return IsForNow(status) || code == SPECD_ERROR_NOT_FOUND ||
-         (code == SPECD_ERROR_STATE && ErrorFieldOf(status) == "rank");
+  const std::string field = ErrorFieldOf(status);
+  return (code == SPECD_ERROR_STATE && field == "rank") ||
+         (code == SPECD_ERROR_PERMISSION && field == "token");
 }
 
 absl::Status WhyLost(const absl::Status& status) {
@@ -70,7 +86,7 @@ absl::Status WhyLost(const absl::Status& status) {
       ErrorFieldOf(status) == "token" && ErrorCodeOf(status) == SPECD_ERROR_STATE;
   if (has_ended) return Gone();
   return MakeError(SPECD_ERROR_DISCONNECTED, "",
-                   fmt::format("the daemon is gone, and no other took this rank: {}",
+                   fmt::format("the daemon has closed the connection, and none took this rank: {}",
                                std::string(status.message())));
 }
 
@@ -113,10 +129,6 @@ absl::StatusOr<std::unique_ptr<Member>> Member::Join(const std::string& uri,
     absl::SleepFor(*pause);
   }
   if (!member->resumes()) return member;
-  member->wake_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!member->wake_fd_.valid()) {
-    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "reconnect_ms", "no eventfd for the rank", errno);
-  }
   absl::Status started = member->thread_.Start("reconnect_ms", "the rank's way to the next daemon",
                                                [rank = member.get()] { rank->Follow(); });
   if (!started.ok()) return started;
@@ -133,14 +145,17 @@ absl::Status Member::Attach() {
     if (absl::Status status = link_->Reconnect(); !status.ok()) return status;
   }
   JoinRequest request = request_;
-  request.num_bound = static_cast<uint32_t>(bound_.size());
+  request.rejoins = !bound_.empty();
   const absl::StatusOr<JoinReply> joined = Expect<JoinReply>(link_->Call(request, -1, nullptr));
   if (!joined.ok()) return joined.status();
   if (joined->session_id == 0) return NotHere();
+  if (has_joined_ && joined->uid != owner_uid_) return OtherOwner(owner_uid_, joined->uid);
+  owner_uid_ = joined->uid;
   // Next tokens come last: with them bound_ranks shows that everything is there.
   for (const bool is_last : {false, true}) {
     for (auto& [role, bound] : bound_) {
       if ((role == SPECD_NEXT_TOKEN) != is_last) continue;
+      if (thread_.is_stopping()) return NotHere();
       if (absl::Status status = BindHere(role, &bound); !status.ok()) return status;
     }
   }
@@ -149,25 +164,47 @@ absl::Status Member::Attach() {
 
 absl::StatusOr<absl::Duration> Member::Try() {
   MutexLock lock(&mutex_);
-  const int64_t begin_ns = Clock::Real()->NowNs();
-  if (lost_ns_ == 0) lost_ns_ = begin_ns;
+  if (lacks_ == Lacks::kNothing) {
+    lacks_ = Lacks::kDaemon;
+    lacks_since_ns_ = Clock::Real()->NowNs();
+  }
   const absl::Status status = Attach();
   if (status.ok()) {
-    lost_ns_ = 0;
+    has_joined_ = true;
+    lacks_ = Lacks::kNothing;
     return absl::ZeroDuration();
   }
   // A daemon that has bound a part of the memory writes to none.
   if (link_ != nullptr) link_->Drop();
-  if (!resumes() || !MayPass(status)) return status;
-  const int64_t waited_ns = Clock::Real()->NowNs() - lost_ns_;
-  if (waited_ns < reconnect_ns_) {
+  if (!resumes()) return status;
+  return WaitOrGiveUp(status);
+}
+
+absl::StatusOr<absl::Duration> Member::WaitOrGiveUp(const absl::Status& status) {
+  const bool is_refused = IsRefusedForNow(status);
+  const bool is_not_found = ErrorCodeOf(status) == SPECD_ERROR_NOT_FOUND;
+  if (!is_refused && !is_not_found && !IsForNow(status)) return status;
+  const Lacks lacks = is_refused                                        ? Lacks::kPlace
+                      : is_not_found && ErrorFieldOf(status) == "token" ? Lacks::kSession
+                                                                        : Lacks::kDaemon;
+  const int64_t now_ns = Clock::Real()->NowNs();
+  if (lacks > lacks_) {
+    lacks_ = lacks;
+    lacks_since_ns_ = now_ns;
+  }
+  const int64_t waited_ns = now_ns - lacks_since_ns_;
+  const bool is_soon_over = lacks_ == Lacks::kPlace && !has_joined_;
+  const int64_t wait_ns =
+      is_soon_over ? std::min(absl::ToInt64Nanoseconds(timeout_), reconnect_ns_) : reconnect_ns_;
+  if (waited_ns < wait_ns) {
     return std::clamp(absl::Nanoseconds(waited_ns) / 8, kPauseMin, kPauseMax);
   }
+  if (is_soon_over) return status;
   return MakeError(
       ErrorCodeOf(status), ErrorFieldOf(status),
       fmt::format("rank {} has found no place in its session within reconnect_ms = "
-                  "{}: {}; start the daemon and rank 0 again, and join with the token "
-                  "of that session",
+                  "{}: {}. Rank 0 comes in its calls: an engine that pauses polls meanwhile. "
+                  "Or start the daemon and rank 0 again, and join with the token of that session",
                   request_.rank, reconnect_ns_ / 1'000'000, std::string(status.message())));
 }
 
@@ -178,17 +215,11 @@ void Member::Follow() {
       MutexLock lock(&mutex_);
       hangup_fd = link_->hangup_fd();
     }
-    pollfd polled[] = {
-        {thread_.stop_fd(), POLLIN, 0}, {wake_fd_.get(), POLLIN, 0}, {hangup_fd, POLLRDHUP, 0}};
-    (void)poll(polled, 3, -1);
-    if (polled[0].revents != 0) return;
-    eventfd_t num_wakes = 0;
-    (void)eventfd_read(wake_fd_.get(), &num_wakes);
-    {
-      MutexLock lock(&mutex_);
-      if (!link_->PeerGone()) continue;
-    }
-    if (!JoinAgain()) return;
+    pollfd polled[] = {{thread_.stop_fd(), POLLIN, 0}, {hangup_fd, POLLRDHUP, 0}};
+    (void)poll(polled, 2, -1);
+    if (polled[0].revents != 0 || !Check().ok()) return;
+    // A link that is of no use is not left while its daemon lives, which goes on with its rounds.
+    if (polled[1].revents != 0 && !JoinAgain()) return;
   }
 }
 
@@ -201,14 +232,19 @@ bool Member::JoinAgain() {
       // The process may find memory again, and an exception here would end it.
     }
     if (!pause.ok()) {
-      MutexLock lock(&failure_mutex_);
-      failure_ = WhyLost(pause.status());
+      (void)Fail(WhyLost(pause.status()));
       return false;
     }
     if (*pause == absl::ZeroDuration()) return true;
     pollfd stop{thread_.stop_fd(), POLLIN, 0};
     if (poll(&stop, 1, static_cast<int>(absl::ToInt64Milliseconds(*pause))) > 0) return false;
   }
+}
+
+absl::Status Member::Fail(absl::Status status) {
+  MutexLock lock(&failure_mutex_);
+  failure_ = std::move(status);
+  return failure_;
 }
 
 absl::StatusOr<Reply> Member::Call(const Request& request, int fd) {
@@ -250,10 +286,11 @@ absl::Status Member::BindHere(uint32_t role, Bound* bound) {
 }
 
 absl::Status Member::Bind(uint32_t role, Bound bound) {
-  for (;;) {
+  for (int num_daemons = 0; num_daemons < kDaemonsMax;) {
     if (absl::Status status = Check(); !status.ok()) return status;
     {
       MutexLock lock(&mutex_);
+      if (!link_->PeerGone()) ++num_daemons;
       absl::Status status = BindHere(role, &bound);
       if (status.ok()) {
         const auto [at, is_first] = bound_.try_emplace(role);
@@ -262,10 +299,17 @@ absl::Status Member::Bind(uint32_t role, Bound bound) {
         if (!is_first) (void)Call(UnregisterRegionRequest{bound.region}, -1);
       }
       if (status.ok() || !resumes() || !link_->PeerGone()) return status;
+      if (!link_->HungUp()) {
+        (void)Fail(GivenUp());
+        return status;
+      }
     }
-    eventfd_write(wake_fd_.get(), 1);
     absl::SleepFor(kPauseMin);
   }
+  return MakeError(SPECD_ERROR_DISCONNECTED, "",
+                   fmt::format("{} daemons in a row ended before they had bound this memory; look "
+                               "into their logs, then bind again",
+                               kDaemonsMax));
 }
 
 absl::Status Member::BindDevice(uint32_t role, uint64_t address, uint64_t size_bytes,
@@ -297,9 +341,7 @@ absl::Status Member::Check() {
   MutexLock lock(&mutex_);
   if (link_->HungUp()) return Gone();
   if (!link_->PeerGone()) return absl::OkStatus();
-  return MakeError(SPECD_ERROR_DISCONNECTED, "timeout_ms",
-                   "an earlier call was given up when timeout_ms had passed; leave, which says "
-                   "whether the memory is free, and join again");
+  return GivenUp();
 }
 
 absl::Status Member::Leave() {

@@ -58,14 +58,19 @@ class Member {
   // Attaches if it can. Zero: the rank is attached; else the pause before the next try. An error:
   // no daemon will take the rank.
   absl::StatusOr<absl::Duration> Try() ABSL_LOCKS_EXCLUDED(mutex_);
+  // The pause after a try that has failed, or the error.
+  absl::StatusOr<absl::Duration> WaitOrGiveUp(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // What the thread does: it waits until the daemon is gone, and joins again at the next one.
   void Follow() ABSL_LOCKS_EXCLUDED(mutex_);
   // False: the thread is stopped, or there is no way on (failure_).
   bool JoinAgain() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Binds at this daemon, or at the next one if this one is gone meanwhile.
+  // Binds at this daemon, or at one of the next if this one is gone meanwhile.
   absl::Status Bind(uint32_t role, Bound bound) ABSL_LOCKS_EXCLUDED(mutex_);
   // Registers the memory, and unregisters it if the binding is refused.
   absl::Status BindHere(uint32_t role, Bound* bound) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ends the membership, whose daemon may still write to the memory.
+  absl::Status Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(failure_mutex_);
   absl::StatusOr<EngineLink::Registration> Register(const Bound& bound)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Reply> Call(const Request& request, int fd) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -74,15 +79,19 @@ class Member {
   const JoinRequest request_;
   const absl::Duration timeout_;
   const int64_t reconnect_ns_;
-  UniqueFd wake_fd_;  // an eventfd: the link may be of no use any more
 
   Mutex mutex_;                                               // held while a request is under way
   std::unique_ptr<EngineLink> link_ ABSL_GUARDED_BY(mutex_);  // null before the first Attach
   std::map<uint32_t, Bound> bound_ ABSL_GUARDED_BY(mutex_);   // by role
-  int64_t lost_ns_ ABSL_GUARDED_BY(mutex_) = 0;  // when the place was missed; 0: the rank has it
+  bool has_joined_ ABSL_GUARDED_BY(mutex_) = false;           // once
+  uint32_t owner_uid_ ABSL_GUARDED_BY(mutex_) = 0;            // of the engine that it has joined
+  // What the rank lacks: the further it has come, the higher. Each is waited for anew.
+  enum class Lacks { kNothing, kDaemon, kSession, kPlace };
+  Lacks lacks_ ABSL_GUARDED_BY(mutex_) = Lacks::kNothing;
+  int64_t lacks_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
 
   Mutex failure_mutex_;
-  absl::Status failure_ ABSL_GUARDED_BY(failure_mutex_);  // why the thread has given up
+  absl::Status failure_ ABSL_GUARDED_BY(failure_mutex_);  // why the membership has ended
 
   LibraryThread thread_;
 };

@@ -29,9 +29,9 @@ bool IsTokenTaken(const absl::Status& status) {
   return ErrorCodeOf(status) == SPECD_ERROR_STATE && ErrorFieldOf(status) == "join_token";
 }
 
-uint32_t BoundMembersOf(const Segment& segment) {
-  // Pairs with the release in DaemonChannel::SetBoundMembers.
-  return segment.page()->daemon.bound_members.load(std::memory_order_acquire);
+uint64_t BoundOutputsOf(const Segment& segment) {
+  // Pairs with the release in DaemonChannel::SetBoundOutputs.
+  return segment.page()->daemon.bound_outputs.load(std::memory_order_acquire);
 }
 
 }  // namespace
@@ -74,6 +74,7 @@ absl::Status Reattachment::AttachInTime(const EngineChannel& channel) {
   if (next_.has_value()) {
     link_.SetHeld(false);
     if (!link_.PeerGone()) return absl::OkStatus();
+    awaited_ |= BoundOutputsOf(*next_);
     next_.reset();
   }
   absl::Status status = Attach(channel, false);
@@ -149,22 +150,27 @@ absl::Status Reattachment::Attach(const EngineChannel& channel, bool is_last) {
   if (!fresh.ok()) return fresh.status();
   const absl::Status mapped = Expect<OkReply>(link_.Call(MappedRequest{}, -1, nullptr)).status();
   if (!mapped.ok()) return mapped;
-  if (absl::Status status = record_.Tell(&link_, channel); !status.ok()) return status;
+  if (absl::Status status = record_.Tell(&link_, channel); !status.ok()) {
+    awaited_ |= BoundOutputsOf(*fresh);
+    return status;
+  }
   next_ = *std::move(fresh);
   return absl::OkStatus();
 }
 
 absl::Status Reattachment::CheckRanks() const {
-  const uint32_t missing = BoundMembersOf(segment_) & ~BoundMembersOf(*next_);
+  const uint64_t missing = (BoundOutputsOf(segment_) | awaited_) & ~BoundOutputsOf(*next_);
   if (missing == 0) return absl::OkStatus();
   std::vector<int> ranks;
-  for (int rank = 0; rank < 32; ++rank) {
-    if ((missing >> rank & 1) != 0) ranks.push_back(rank);
+  for (int rank = 0; rank < 8; ++rank) {
+    if ((missing >> 8 * rank & 0xff) != 0) ranks.push_back(rank);
   }
-  return MakeError(SPECD_ERROR_DISCONNECTED, "rank",
-                   ranks.size() == 1
-                       ? fmt::format("rank {} has not joined again", ranks[0])
-                       : fmt::format("ranks {} have not joined again", absl::StrJoin(ranks, ", ")));
+  return MakeError(
+      SPECD_ERROR_DISCONNECTED, "rank",
+      ranks.size() == 1
+          ? fmt::format("rank {} has not joined and bound its slot outputs again", ranks[0])
+          : fmt::format("ranks {} have not joined and bound their slot outputs again",
+                        absl::StrJoin(ranks, ", ")));
 }
 
 void Reattachment::SayClosing() {
@@ -179,6 +185,7 @@ void Reattachment::MoveTo(EngineChannel* channel) {
   channel->MoveFrom(*next_);
   channel->SetState(EngineState::kRunning);
   next_.reset();
+  awaited_ = 0;
   lost_ns_ = 0;
   ++num_reattached_;
   if (channel->awaits_answers()) ++num_unanswered_;

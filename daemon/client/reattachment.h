@@ -66,7 +66,7 @@ class Reattachment {
   absl::Status Attach(const EngineChannel& channel, bool is_last);
   // The same; at the end of the time, with is_last if that helps.
   absl::Status AttachInTime(const EngineChannel& channel);
-  // OK: the ranks that the last daemon wrote to are back.
+  // OK: the ranks have bound what was bound at the daemons before.
   absl::Status CheckRanks() const;
   // The engine goes on at the next daemon.
   void MoveTo(EngineChannel* channel);
@@ -89,6 +89,8 @@ class Reattachment {
   // The segment of a daemon that has been told everything, while the engine waits for its ranks.
   // The link is held.
   std::optional<Segment> next_;
+  // Slot outputs that ranks bound at daemons where the engine did not go on (BoundOutputsOf).
+  uint64_t awaited_ = 0;
 };
 
 }  // namespace specd

@@ -90,15 +90,10 @@ absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::Join(
   }
   if (const std::shared_ptr<Session> session = FindSession(*token); session != nullptr) {
     return MemberSession::Join(
-        session,
-        {.rank = request.rank, .resumes = request.resumes, .num_bound = request.num_bound});
+        session, {.rank = request.rank, .resumes = request.resumes, .rejoins = request.rejoins});
   }
-  if (std::any_of(ended_.begin(), ended_.end(), [&token](const JoinToken& ended) {
-        return IsSecret(ended.secret, token->secret);
-      })) {
-    return SessionHasEnded();
-  }
-  if (request.resumes) return nullptr;
+  if (HasEnded(*token)) return SessionHasEnded();
+  // A rank that resumes tries again: numbers begin anew at each daemon, and its engine may come.
   if (HasNumberOf(*token)) {
     return MakeError(
         SPECD_ERROR_PERMISSION, "token",
@@ -106,6 +101,7 @@ absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::Join(
                     "gives to the engine, anew for each specd_open",
                     token->session_id));
   }
+  if (request.resumes) return nullptr;
   return MakeError(SPECD_ERROR_NOT_FOUND, "token",
                    fmt::format("token is of session {}, which is not here: it has ended, or is one "
                                "of another daemon; join the engine's new session with the token of "
@@ -146,6 +142,15 @@ bool Attachments::HasNumberOf(const JoinToken& token) const {
                      });
 }
 
+bool Attachments::HasEnded(const JoinToken& token) const {
+  for (const auto& [uid, tokens] : ended_) {
+    for (const JoinToken& ended : tokens) {
+      if (IsSecret(ended.secret, token.secret)) return true;
+    }
+  }
+  return false;
+}
+
 absl::Status Attachments::CheckToken(const HelloRequest& request) const {
   if (request.join_token.empty()) return absl::OkStatus();
   const std::optional<JoinToken> token = ParseJoinToken(request.join_token);
@@ -173,8 +178,9 @@ void Attachments::NoteEnd(Session& session) {
   if (!session.channel().WasEngineReady()) return;
   const std::optional<JoinToken> token = session.ranks().FindToken();
   if (!token.has_value()) return;
-  ended_.push_back(*token);
-  if (ended_.size() > kEndedMax) ended_.pop_front();
+  std::deque<JoinToken>& ended = ended_[session.client().uid];
+  ended.push_back(*token);
+  if (ended.size() > kEndedMax) ended.pop_front();
 }
 
 absl::StatusOr<std::shared_ptr<Session>> Attachments::Open(const HelloRequest& request,

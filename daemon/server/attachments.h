@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -53,6 +54,7 @@ class Attachments {
   // The session that has this token.
   std::shared_ptr<Session> FindSession(const JoinToken& token) const;
   bool HasNumberOf(const JoinToken& token) const;
+  bool HasEnded(const JoinToken& token) const;
   // The place in the session that the token names, or the reason why the rank cannot join. Null:
   // the rank resumes, and its session is not here yet.
   absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,
@@ -63,8 +65,9 @@ class Attachments {
   const ControlOptions& options() const { return *parts_.options; }
 
   const Parts parts_;
-  const bool serves_several_;    // users
-  std::deque<JoinToken> ended_;  // of sessions that do not come back, the last of them
+  const bool serves_several_;  // users
+  // Of sessions that do not come back, the last of each user.
+  std::map<uint32_t, std::deque<JoinToken>> ended_;
 };
 
 }  // namespace specd

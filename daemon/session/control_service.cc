@@ -383,7 +383,8 @@ absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector
   return Reply(JoinReply{.session_id = options.identity.session_id,
                          .daemon_epoch = options.identity.daemon_epoch,
                          .version = host_.hello.version,
-                         .max_sequences = options.limits.max_sequences});
+                         .max_sequences = options.limits.max_sequences,
+                         .uid = member_->session().client().uid});
 }
 
 ControlService::Made ControlService::MadeBy(uint32_t request_id, const Reply& reply) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <optional>
 #include <string>
 
@@ -25,6 +24,14 @@ absl::Status OtherEnd(const RankClaim& claim) {
           : fmt::format("reconnect_ms is set for rank 0 but not for rank {}, which rank 0 would "
                         "await in vain at the next daemon; set it in specd_join_options too",
                         claim.rank));
+}
+
+// Rounds may have run that the rank has missed.
+absl::Status GoneOn(uint32_t rank) {
+  return MakeError(SPECD_ERROR_STATE, "rejoins",
+                   fmt::format("rank 0 has gone on without rank {}, or has ended; rounds may be "
+                               "missing in the rank's memory, so leave, and join as a new rank",
+                               rank));
 }
 
 uint32_t BitOf(SlotField field) { return 1U << static_cast<uint32_t>(field); }
@@ -76,7 +83,7 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
 }
 
 absl::StatusOr<JoinToken> SessionRanks::MakeToken() {
-  MutexLock lock(&state_.mutex);
+  MutexLock lock(&token_mutex_);
   if (token_.secret.empty()) {
     absl::StatusOr<std::string> secret = MakeJoinSecret();
     if (!secret.ok()) return secret.status();
@@ -86,17 +93,17 @@ absl::StatusOr<JoinToken> SessionRanks::MakeToken() {
 }
 
 std::optional<JoinToken> SessionRanks::FindToken() {
-  MutexLock lock(&state_.mutex);
+  MutexLock lock(&token_mutex_);
   return token_.secret.empty() ? std::nullopt : std::optional<JoinToken>(token_);
 }
 
 bool SessionRanks::HasNumberOf(const JoinToken& token) {
-  MutexLock lock(&state_.mutex);
+  MutexLock lock(&token_mutex_);
   return token_.session_id == token.session_id;
 }
 
 bool SessionRanks::HasToken(const JoinToken& token) {
-  MutexLock lock(&state_.mutex);
+  MutexLock lock(&token_mutex_);
   return token_.session_id == token.session_id && IsSecret(token_.secret, token.secret);
 }
 
@@ -123,14 +130,10 @@ absl::Status SessionRanks::Take(const RankClaim& claim) {
                     "which calls specd_bind",
                     claim.rank, kReplicasMax - 1));
   }
-  if (claim.num_bound > kNumSlotFields) {
-    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "num_bound",
-                     fmt::format("num_bound = {} is outside 0 .. {}, the slot outputs of a rank",
-                                 claim.num_bound, kNumSlotFields));
-  }
   if (claim.resumes != state_.options.origin.resumes) return OtherEnd(claim);
+  if (claim.rejoins && state_.channel.WasEngineReady()) return GoneOn(claim.rank);
   if (absl::Status status = CheckPlace(claim.rank); !status.ok()) return status;
-  places_[claim.rank] = {.is_taken = true, .fields = 0, .num_awaited = claim.num_bound};
+  places_[claim.rank] = {.is_taken = true, .fields = 0};
   return absl::OkStatus();
 }
 
@@ -181,13 +184,12 @@ void SessionRanks::Leave(uint32_t rank) {
 }
 
 void SessionRanks::ShowBound() {
-  uint32_t bound = 0;
+  static_assert(kReplicasMax * kNumSlotFields <= 64);
+  uint64_t bound = 0;
   for (uint32_t rank = 0; rank < kReplicasMax; ++rank) {
-    const Place& place = places_[rank];
-    const auto num_bound = static_cast<uint32_t>(std::popcount(place.fields));
-    if (num_bound > 0 && num_bound >= place.num_awaited) bound |= 1U << rank;
+    bound |= uint64_t{places_[rank].fields} << (rank * kNumSlotFields);
   }
-  state_.channel.SetBoundMembers(bound);
+  state_.channel.SetBoundOutputs(bound);
 }
 
 }  // namespace specd

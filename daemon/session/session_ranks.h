@@ -4,7 +4,8 @@
 // and bind their own. Rounds write slot outputs under the session's lock only. A round on a CUDA
 // stream writes them before its done word, under the same lock. After a rank has left under the
 // lock, no round writes to its memory, and the memory may be unmapped. Every function takes the
-// lock.
+// lock. Those of the token have a lock of their own: a rank that looks for its session waits for no
+// round.
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "daemon/base/mutex.h"
 #include "daemon/session/join_token.h"
 #include "daemon/session/session_memory.h"
 #include "daemon/session/session_state.h"
@@ -23,7 +25,7 @@ namespace specd {
 struct RankClaim {
   uint32_t rank = 0;
   bool resumes = false;
-  uint32_t num_bound = 0;  // slot outputs that it had bound at another daemon
+  bool rejoins = false;  // it has bound slot outputs at another daemon
 };
 
 class SessionRanks {
@@ -55,18 +57,18 @@ class SessionRanks {
   // Of a rank that is a process of its own.
   struct Place {
     bool is_taken = false;
-    uint32_t fields = 0;       // a bit for each SlotField that is bound
-    uint32_t num_awaited = 0;  // fields that the rank will bind again
+    uint32_t fields = 0;  // a bit for each SlotField that is bound
   };
 
   absl::Status CheckPlace(uint32_t rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
-  // Tells the engine which ranks have bound what they had.
+  // Tells the engine which slot outputs of ranks are bound.
   void ShowBound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_.mutex);
 
   SessionState& state_;
   SessionMemory& memory_;
+  Mutex token_mutex_;
   // Without a secret: no token was asked for.
-  JoinToken token_ ABSL_GUARDED_BY(state_.mutex);
+  JoinToken token_ ABSL_GUARDED_BY(token_mutex_);
   std::array<Place, kReplicasMax> places_ ABSL_GUARDED_BY(state_.mutex);
 };
 

@@ -202,7 +202,7 @@ struct JoinRequest {
   uint32_t rank = 0;
   // The rank goes on at the next daemon. While its session is not here, the reply names none.
   bool resumes = false;
-  uint32_t num_bound = 0;  // slot outputs that the rank had bound at another daemon
+  bool rejoins = false;  // the rank has bound slot outputs at another daemon
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -212,7 +212,7 @@ struct JoinRequest {
     f("token", self.token, 64);
     f("rank", self.rank);
     f(OptionalKey{"resumes"}, self.resumes);
-    f(OptionalKey{"num_bound"}, self.num_bound);
+    f(OptionalKey{"rejoins"}, self.rejoins);
   }
 };
 
@@ -315,6 +315,7 @@ struct JoinReply {
   uint64_t daemon_epoch = 0;
   std::string version;         // the daemon's version
   uint32_t max_sequences = 0;  // of the session: each rank has this many ids
+  uint32_t uid = 0;            // of the session's engine
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -322,6 +323,7 @@ struct JoinReply {
     f("daemon_epoch", self.daemon_epoch);
     f("version", self.version, 64);
     f("max_sequences", self.max_sequences);
+    f("uid", self.uid);
   }
 };
 

@@ -298,10 +298,10 @@ void DaemonChannel::SetState(DaemonState state) {
   Doorbell(&segment_->page()->completion_bell).Ring();
 }
 
-void DaemonChannel::SetBoundMembers(uint32_t ranks) {
-  // Pairs with the acquire in Reattachment. Rounds that the engine submits after it has seen a rank
-  // here write to that rank, because they run under the lock that the caller holds.
-  segment_->page()->daemon.bound_members.store(ranks, std::memory_order_release);
+void DaemonChannel::SetBoundOutputs(uint64_t outputs) {
+  // Pairs with the acquire in Reattachment. Rounds that the engine submits after it has seen a slot
+  // output here write it, because they run under the lock that the caller holds.
+  segment_->page()->daemon.bound_outputs.store(outputs, std::memory_order_release);
 }
 
 bool DaemonChannel::WasEngineReady() const {

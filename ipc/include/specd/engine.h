@@ -90,7 +90,8 @@ typedef struct specd_options {
    * so the engine sees a long round and no error. Calls wait for the daemon meanwhile. A
    * specd_poll waits its own timeout, and timeout_ms more if a daemon takes the engine and is slow.
    * Only a call finds the next daemon: an engine that has nothing to submit polls every second,
-   * because readers give up a stream that its engine has not brought within 10 seconds.
+   * because readers give up a stream that its engine has not brought within 10 seconds, and ranks
+   * give up after their own reconnect_ms.
    * The library keeps a copy of each opening and of its outputs. A sequence that the next daemon
    * refuses fails alone (SPECD_SEQUENCE_FAILED). A round on a CUDA stream is answered
    * SPECD_STATUS_ABORTED if its daemon is gone; submit it again. Such rounds and others are not in

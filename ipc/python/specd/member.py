@@ -30,7 +30,7 @@ class Member:
     >>> ids = member.next_tokens(max_sequences)  # or, on a GPU, with address=tensor.data_ptr()
 
     Options are those of specd_join_options: timeout_ms, name, reconnect_ms (how long the rank
-    waits for the next daemon if its own is gone, and for its session there; then it goes on, and
+    waits for the next daemon if its own is gone, and then for its session there; it goes on, and
     its arrays stay the same. The engine needs reconnect_ms too). One thread at a time.
     """
 

@@ -30,8 +30,8 @@ HelloRequest HelloWith(const std::string& token, bool resumes = true) {
   return hello;
 }
 
-JoinRequest JoinWith(const std::string& token, uint32_t rank = 1, uint32_t num_bound = 0) {
-  return {"rank", "0", 1, token, rank, true, num_bound};
+JoinRequest JoinWith(const std::string& token, uint32_t rank = 1, bool rejoins = false) {
+  return {"rank", "0", 1, token, rank, true, rejoins};
 }
 
 // An engine that has attached, as far as the daemon knows.
@@ -49,10 +49,8 @@ struct Attached {
   }
 
   std::string Token() { return std::get<GroupReply>(peer.Call(GetGroupRequest{})).token; }
-  uint32_t BoundMembers() const { return segment->page()->daemon.bound_members.load(); }
-  void BeReady() {
-    segment->page()->engine.state.store(static_cast<uint32_t>(EngineState::kRunning));
-  }
+  uint64_t BoundOutputs() const { return segment->page()->daemon.bound_outputs.load(); }
+  void Be(EngineState state) { segment->page()->engine.state.store(static_cast<uint32_t>(state)); }
 
   RawPeer peer;
   uint64_t session_id = 0;
@@ -96,15 +94,17 @@ TEST_SUITE("unit") {
       RawPeer rank(host.uri);
       CHECK(SessionOf(rank, JoinWith(token)) == session);
     }
-    // A rank that resumes may have the token of an engine that has not come, with any number.
+    // A rank that resumes may have the token of an engine that has not come.
     RawPeer stranger(host.uri);
-    for (const std::string& token : {"1-" + std::string(32, '0'), "7-" + kSecret}) {
-      JoinRequest join = JoinWith(token);
-      CHECK(SessionOf(stranger, join) == 0);
-      join.resumes = false;
-      const bool is_number_here = token.starts_with("1-");
-      CHECK(CodeOf(stranger, join) ==
-            (is_number_here ? SPECD_ERROR_PERMISSION : SPECD_ERROR_NOT_FOUND));
+    JoinRequest join = JoinWith("7-" + kSecret);
+    CHECK(SessionOf(stranger, join) == 0);
+    join.resumes = false;
+    CHECK(CodeOf(stranger, join) == SPECD_ERROR_NOT_FOUND);
+    // It is told if the number is another's, and chooses how long it tries.
+    for (const bool resumes : {false, true}) {
+      join = JoinWith("1-" + std::string(32, '0'));
+      join.resumes = resumes;
+      CHECK(CodeOf(stranger, join) == SPECD_ERROR_PERMISSION);
     }
   }
 
@@ -152,16 +152,20 @@ TEST_SUITE("unit") {
       RawPeer late(host.uri);
       return SessionOf(late, JoinWith(token, 2)) == 0;
     }));
-    {
-      Attached engine(host, HelloWith(token));
-      engine.BeReady();
+    // One that has run, or says that it does not come any more, does not come back to this daemon.
+    const std::string closed = "5-" + std::string(32, '5');
+    for (auto& [state, ended] : std::vector<std::pair<EngineState, std::string>>{
+             {EngineState::kRunning, token}, {EngineState::kClosing, closed}}) {
+      {
+        Attached engine(host, HelloWith(ended));
+        engine.Be(state);
+      }
+      CHECK(Eventually([&] {
+        RawPeer late(host.uri);
+        return CodeOf(late, JoinWith(ended)) == SPECD_ERROR_STATE;
+      }));
+      CHECK(rank.Error(JoinWith(ended)).text.find("has ended") != std::string::npos);
     }
-    // Now it does not come back to this daemon.
-    CHECK(Eventually([&] {
-      RawPeer late(host.uri);
-      return CodeOf(late, JoinWith(token)) == SPECD_ERROR_STATE;
-    }));
-    CHECK(rank.Error(JoinWith(token)).text.find("has ended") != std::string::npos);
     CHECK(SessionOf(rank, JoinWith("4-" + kOther)) == 0);  // of another engine, which may come
   }
 
@@ -180,39 +184,45 @@ TEST_SUITE("unit") {
     CHECK(error.code == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(error.field == "reconnect_ms");
     CHECK(error.text.find("set for rank 3 but not for rank 0") != std::string::npos);
-    error = rank.Error(JoinWith(resumes.Token(), 1, 9));
-    CHECK(error.code == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(error.text.find("num_bound = 9 is outside 0 .. 8") != std::string::npos);
-    CHECK(SessionOf(rank, JoinWith(resumes.Token(), 1, 8)) == 1);
+    // Once the engine runs, a rank that was bound at another daemon has missed rounds.
+    CHECK(SessionOf(rank, JoinWith(resumes.Token(), 1, true)) == 1);
+    resumes.Be(EngineState::kRunning);
+    RawPeer late(host.uri);
+    error = late.Error(JoinWith(resumes.Token(), 2, true));
+    CHECK(error.code == SPECD_ERROR_STATE);
+    CHECK(error.field == "rejoins");
+    CHECK(error.text.find("rank 0 has gone on without rank 2") != std::string::npos);
+    CHECK(SessionOf(late, JoinWith(resumes.Token(), 2)) == 1);
   }
 
-  TEST_CASE("told token: the engine sees a rank once it has bound as much as it had") {
+  TEST_CASE("told token: the engine sees the slot outputs that each rank has bound") {
     const EngineHost host;
     const std::string token = "5-" + kSecret;
     Attached engine(host, HelloWith(token));
     RankMemory tokens;
     RankMemory counts;
     RawPeer rank(host.uri);
-    REQUIRE(SessionOf(rank, JoinWith(token, 1, 2)) == 1);
-    CHECK(engine.BoundMembers() == 0);
+    REQUIRE(SessionOf(rank, JoinWith(token, 1, true)) == 1);
+    CHECK(engine.BoundOutputs() == 0);
+    // docs/PROTOCOL.md: byte 1 is rank 1's. Counts are bit 2 there, and next tokens bit 0.
     BindFirst(rank, counts, SPECD_NUM_KEPT);
-    CHECK(engine.BoundMembers() == 0);
+    CHECK(engine.BoundOutputs() == 0x400);
     BindFirst(rank, counts, SPECD_NUM_KEPT);  // the same role again is no second one
-    CHECK(engine.BoundMembers() == 0);
+    CHECK(engine.BoundOutputs() == 0x400);
     BindFirst(rank, tokens, SPECD_NEXT_TOKEN);
-    CHECK(engine.BoundMembers() == 0b10);
+    CHECK(engine.BoundOutputs() == 0x500);
     // A rank that leaves is not awaited.
     CHECK(rank.HangUp());
-    CHECK(engine.BoundMembers() == 0);
+    CHECK(engine.BoundOutputs() == 0);
     // A rank that is there to the end of the session is.
     RawPeer next(host.uri);
     REQUIRE(SessionOf(next, JoinWith(token)) == 1);
-    CHECK(engine.BoundMembers() == 0);
+    CHECK(engine.BoundOutputs() == 0);
     BindFirst(next, tokens, SPECD_NEXT_TOKEN);
-    CHECK(engine.BoundMembers() == 0b10);
+    CHECK(engine.BoundOutputs() == 0x100);
     CHECK(engine.peer.HangUp());
     CHECK(next.AwaitHangUp());
-    CHECK(engine.BoundMembers() == 0b10);
+    CHECK(engine.BoundOutputs() == 0x100);
   }
 }
 

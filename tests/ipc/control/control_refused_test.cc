@@ -25,7 +25,7 @@ bool MayBeLeftOut(const Request& request, std::string_view field) {
   if (std::holds_alternative<AbortStreamsRequest>(request)) return true;
   if (std::holds_alternative<HelloRequest>(request)) return field == "join_token";
   if (std::holds_alternative<JoinRequest>(request)) {
-    return field == "resumes" || field == "num_bound";
+    return field == "resumes" || field == "rejoins";
   }
   if (std::holds_alternative<ListSequencesRequest>(request)) {
     return field == "request_id" || field == "stream" || field == "params";
