@@ -290,7 +290,8 @@ absl::Status Member::Bind(uint32_t role, Bound bound) {
     if (absl::Status status = Check(); !status.ok()) return status;
     {
       MutexLock lock(&mutex_);
-      if (!link_->PeerGone()) ++num_daemons;
+      const bool was_gone = link_->PeerGone();
+      if (!was_gone) ++num_daemons;
       absl::Status status = BindHere(role, &bound);
       if (status.ok()) {
         const auto [at, is_first] = bound_.try_emplace(role);
@@ -299,7 +300,10 @@ absl::Status Member::Bind(uint32_t role, Bound bound) {
         if (!is_first) (void)Call(UnregisterRegionRequest{bound.region}, -1);
       }
       if (status.ok() || !resumes() || !link_->PeerGone()) return status;
-      if (!link_->HungUp()) {
+      // A daemon that ends may refuse a message a moment before it has hung up. The thread, when it
+      // joins again, drops connections that the daemon has still to close.
+      const bool is_late = was_gone || ErrorFieldOf(status) == "timeout_ms";
+      if (is_late && lacks_ == Lacks::kNothing && !link_->HungUp()) {
         (void)Fail(GivenUp());
         return status;
       }

@@ -159,15 +159,24 @@ class RanksRejoinTest(RanksCase):
         daemon = self.serve()
         with self.open_engine(reconnect_ms=3000) as engine:
             sequence = self.open_sequence(engine)
-            member = self.member(engine.group()[0], reconnect_ms=3000)
+            member = self.member(engine.group()[0], reconnect_ms=3000, timeout_ms=300)
             last = member.next_tokens(SLOTS)
             self.plain_round(engine, sequence, 300)
             self.kill(daemon)
             time.sleep(2)
             daemon = self.serve()
-            time.sleep(1.5)
+            totals = []
+            binding = threading.Thread(target=lambda: totals.append(member.slot_output("total_kept", SLOTS)))
+            daemon.stop()
+            binding.start()  # it waits with the rank, which gives up a call to this daemon, and tries again
+            time.sleep(0.7)
+            daemon.signal(signal.SIGCONT)
+            time.sleep(1)
             self.plain_round(engine, sequence, 301)
             self.assertEqual(last[sequence.slot], 301)
+            binding.join()
+            self.plain_round(engine, sequence, 302)
+            self.assertEqual((last[sequence.slot], totals[0][sequence.slot]), (302, 3))
             # Rank 0 does not come for longer than that: it should have polled.
             self.kill(daemon)
             daemon = self.serve()

@@ -116,7 +116,7 @@ SPECD_API int specd_member_check(specd_member* member);
 /* Ends the membership, frees *member, and waits until specd no longer writes to its memory. After
  * SPECD_OK the memory may be freed. If timeout_ms passes without word from the daemon, the answer
  * is SPECD_ERROR_DISCONNECTED; only the end of this process makes the memory safe then. A rank that
- * is joining again at that moment takes up to four times timeout_ms. NULL is allowed. */
+ * is joining again at that moment takes up to five times timeout_ms. NULL is allowed. */
 SPECD_API int specd_leave(specd_member* member);
 
 #ifdef __cplusplus

@@ -188,7 +188,9 @@ TEST_SUITE("unit") {
     place.Start();
     specd_group unused;
     CHECK(specd_get_group(group.engine.engine, &unused) == SPECD_ERROR_DISCONNECTED);
-    CHECK(EmbeddedEngine::LastErrorHas("rank 2 has not joined again within reconnect_ms = 500"));
+    CHECK(
+        EmbeddedEngine::LastErrorHas("rank 2 has not joined and bound its slot outputs again "
+                                     "within reconnect_ms = 500"));
     // Its own patience is a minute.
     CHECK(Eventually([&] { return specd_member_check(group.one.get()) != SPECD_OK; }));
     CHECK(specd_member_check(group.one.get()) == SPECD_ERROR_DISCONNECTED);
