@@ -49,8 +49,10 @@ absl::StatusOr<std::shared_ptr<Session>> SessionOpener::Open(const HelloRequest&
   SessionOptions options;
   options.identity = {.session_id = next_session_id_, .daemon_epoch = epoch_};
   options.limits = request.limits;
-  options.origin = {
-      .resumes = request.resumes, .owner = request.owner, .generation = request.generation};
+  options.origin = {.resumes = request.resumes,
+                    .owner = request.owner,
+                    .generation = request.generation,
+                    .join_token = ParseJoinToken(request.join_token)};
   options.profile = &(*model)->profile;
   options.grammars = &(*model)->grammars;
   options.clock = Clock::Real();

@@ -1,16 +1,9 @@
 #include "daemon/client/cuda_stream_watch.h"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/eventfd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <system_error>
 
-#include "ipc/base/error.h"
-#include "ipc/include/specd/specd.h"
 #include "ipc/segment/doorbell.h"
 #include "ipc/segment/round_words.h"
 
@@ -43,30 +36,7 @@ CudaStreamWatch::CudaStreamWatch(const Options& options)
       awake_(std::max(options.timeout_ns / 4, int64_t{2'000'000} * PauseMs(options.timeout_ns))) {}
 
 absl::Status CudaStreamWatch::Start() {
-  stop_fd_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!stop_fd_.valid()) {
-    return MakeErrnoError(SPECD_ERROR_EXHAUSTED, "cuda_stream", "no eventfd for the watch", errno);
-  }
-  // Signals of the engine are for the engine's own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  absl::Status status;
-  try {
-    thread_ = std::thread([this] { Run(); });
-  } catch (const std::system_error& error) {
-    status = MakeError(SPECD_ERROR_EXHAUSTED, "cuda_stream",
-                       std::string("no thread to watch over streams: ") + error.what());
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
-}
-
-void CudaStreamWatch::Stop() {
-  if (!thread_.joinable()) return;
-  eventfd_write(stop_fd_.get(), 1);
-  thread_.join();
+  return thread_.Start("cuda_stream", "the watch over streams", [this] { Run(); });
 }
 
 void CudaStreamWatch::Run() {
@@ -74,7 +44,7 @@ void CudaStreamWatch::Run() {
   bool daemon_gone = false;
   while (true) {
     // After a hang-up, poll would report the socket at once and forever.
-    pollfd polled[] = {{stop_fd_.get(), POLLIN, 0},
+    pollfd polled[] = {{thread_.stop_fd(), POLLIN, 0},
                        {daemon_gone ? -1 : options_.hangup_fd, POLLRDHUP, 0}};
     (void)poll(polled, 2, daemon_gone ? kPauseGoneMs : pause_ms);
     if (polled[0].revents != 0) return;

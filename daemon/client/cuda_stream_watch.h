@@ -14,14 +14,13 @@
 
 #include <array>
 #include <cstdint>
-#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "daemon/base/awake_time.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
-#include "ipc/base/unique_fd.h"
+#include "daemon/client/library_thread.h"
 #include "ipc/segment/segment.h"
 
 namespace specd {
@@ -41,7 +40,7 @@ class CudaStreamWatch {
   CudaStreamWatch& operator=(const CudaStreamWatch&) = delete;
 
   absl::Status Start();
-  void Stop();
+  void Stop() { thread_.Stop(); }
 
   // A CUDA stream may wait for this round from now on. `stream` is only compared.
   void Add(uint64_t number, const void* stream);
@@ -81,11 +80,10 @@ class CudaStreamWatch {
   bool LookAt(Round* round, bool daemon_gone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Options options_;
-  UniqueFd stop_fd_;  // an eventfd
-  std::thread thread_;
   Mutex mutex_;
   AwakeTime awake_ ABSL_GUARDED_BY(mutex_);  // stepped by Look
   std::array<Round, SessionLimits::kRingDepthMax> rounds_ ABSL_GUARDED_BY(mutex_);
+  LibraryThread thread_;
 };
 
 }  // namespace specd

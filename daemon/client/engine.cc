@@ -365,10 +365,10 @@ void Engine::GetSharing(specd_sharing* sharing) {
 }
 
 absl::Status Engine::GetGroup(specd_group* group) {
-  if (absl::Status s = CheckCanTell("group", "ranks"); !s.ok()) return s;
   absl::StatusOr<GroupReply> reply = Expect<GroupReply>(Ask(GetGroupRequest{}));
   if (!reply.ok()) return reply.status();
   join_token_ = std::move(reply->token);
+  if (reattachment_ != nullptr) reattachment_->TellToken(join_token_);
   *group = {join_token_.c_str(), reply->bound_ranks, 0};
   return absl::OkStatus();
 }

@@ -53,6 +53,10 @@ class EngineLink {
   // Gives up the connection of the last Reconnect, whose other side did not do what it should.
   virtual void Drop() {}
 
+  // While a link is held it looks as if the other side were gone: nothing but SetHeld(false) gets
+  // through. Reattachment holds the link to a daemon that is not ready for calls and rounds yet.
+  virtual void SetHeld(bool) {}
+
   // Ends the connection, and waits until the other side has unmapped this process's memory. An
   // error if that is not certain. No function may be called afterwards.
   virtual absl::Status Finish() = 0;

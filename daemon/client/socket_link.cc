@@ -81,6 +81,7 @@ class SocketLink : public EngineLink {
     num_owed_ = 0;
     given_up_.reset();
     broken_ = false;
+    held_ = false;
     has_device_memory_ = false;
     return absl::OkStatus();
   }
@@ -95,6 +96,8 @@ class SocketLink : public EngineLink {
     connection_.FinishSending();
   }
 
+  void SetHeld(bool held) override { held_ = held; }
+
   absl::StatusOr<SessionSequences::Text> TextOf(uint64_t) override {
     return MakeError(
         SPECD_ERROR_UNSUPPORTED, "uri",
@@ -106,7 +109,7 @@ class SocketLink : public EngineLink {
   bool StepPiece() override { return false; }
   bool is_embedded() const override { return false; }
   bool PeerGone() const override { return broken_ || HungUp(); }
-  bool HungUp() const override { return connection_.PeerGone(); }
+  bool HungUp() const override { return held_ || connection_.PeerGone(); }
   int hangup_fd() const override { return connection_.fd(); }
 
   absl::Status MarkDrafts(void*, uint64_t) override {
@@ -123,7 +126,7 @@ class SocketLink : public EngineLink {
   // Sends the request with descriptors, and waits for its reply.
   absl::StatusOr<Reply> Exchange(const Request& request, std::span<const int> fds,
                                  UniqueFd* segment_fd) {
-    if (broken_) return Disconnected();
+    if (broken_ || held_) return NotThere();
     const int64_t deadline_ns = Clock::Real()->NowNs() + absl::ToInt64Nanoseconds(timeout_);
     const auto left = [deadline_ns] {
       return absl::Nanoseconds(std::max<int64_t>(0, deadline_ns - Clock::Real()->NowNs()));
@@ -197,6 +200,9 @@ class SocketLink : public EngineLink {
 
   absl::Status Disconnected() {
     broken_ = true;
+    return NotThere();
+  }
+  static absl::Status NotThere() {
     return MakeError(SPECD_ERROR_DISCONNECTED, "",
                      "the daemon has closed the connection or ended; start it and attach again");
   }
@@ -212,6 +218,7 @@ class SocketLink : public EngineLink {
   std::optional<uint32_t> given_up_;
   bool is_rank_ = false;
   bool broken_ = false;
+  bool held_ = false;
   bool has_device_memory_ = false;
 };
 

@@ -16,6 +16,12 @@
 #include "ipc/include/specd/specd.h"
 
 namespace specd {
+namespace {
+
+// Ranks of a session that ended longer ago wait for it as if it came back.
+constexpr size_t kEndedMax = 256;
+
+}  // namespace
 
 Attachments::Attachments(const Parts& parts)
     : parts_(parts),
@@ -82,12 +88,20 @@ absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::Join(
                                  "specd_get_group gives to the engine, unchanged",
                                  request.token.size()));
   }
-  for (const auto& connection : *parts_.connections) {
-    const std::shared_ptr<Session>& session = connection->service->session();
-    if (session != nullptr && session->options().identity.session_id == token->session_id) {
-      return MemberSession::Join(session, *token, request.rank);
-    }
+  if (const std::shared_ptr<Session> session = FindSession(*token); session != nullptr) {
+    return MemberSession::Join(
+        session, {.rank = request.rank, .resumes = request.resumes, .rejoins = request.rejoins});
   }
+  if (HasEnded(*token)) return SessionHasEnded();
+  // A rank that resumes tries again: numbers begin anew at each daemon, and its engine may come.
+  if (HasNumberOf(*token)) {
+    return MakeError(
+        SPECD_ERROR_PERMISSION, "token",
+        fmt::format("token is not that of session {}; take the one that specd_get_group "
+                    "gives to the engine, anew for each specd_open",
+                    token->session_id));
+  }
+  if (request.resumes) return nullptr;
   return MakeError(SPECD_ERROR_NOT_FOUND, "token",
                    fmt::format("token is of session {}, which is not here: it has ended, or is one "
                                "of another daemon; join the engine's new session with the token of "
@@ -95,10 +109,85 @@ absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::Join(
                                token->session_id));
 }
 
+absl::StatusOr<std::unique_ptr<MemberSession>> Attachments::JoinAndLog(
+    const JoinRequest& request, const PeerCredentials& peer) const {
+  absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);
+  if (!member.ok()) {
+    // The token is not logged: it is as good as a key.
+    LogOfPeer({"attach", spdlog::level::warn, "rank refused", peer.uid}, "rank {}, {} refused: {}",
+              request.rank, NamePeer(peer, request.name), std::string(member.status().message()));
+  } else if (*member != nullptr) {
+    Log("attach").info("session {}: rank {} joined, {}, library {}",
+                       (*member)->session().options().identity.session_id, request.rank,
+                       NamePeer(peer, request.name), Printable(request.version));
+  }
+  return member;
+}
+
+// A session that has ended stays listed while an opening of it is under way, and its engine may
+// come again meanwhile.
+std::shared_ptr<Session> Attachments::FindSession(const JoinToken& token) const {
+  for (const auto& connection : *parts_.connections) {
+    const std::shared_ptr<Session>& session = connection->service->session();
+    if (session != nullptr && !session->ended() && session->ranks().HasToken(token)) return session;
+  }
+  return nullptr;
+}
+
+bool Attachments::HasNumberOf(const JoinToken& token) const {
+  return std::any_of(parts_.connections->begin(), parts_.connections->end(),
+                     [&token](const auto& connection) {
+                       const std::shared_ptr<Session>& session = connection->service->session();
+                       return session != nullptr && session->ranks().HasNumberOf(token);
+                     });
+}
+
+bool Attachments::HasEnded(const JoinToken& token) const {
+  for (const auto& [uid, tokens] : ended_) {
+    for (const JoinToken& ended : tokens) {
+      if (IsSecret(ended.secret, token.secret)) return true;
+    }
+  }
+  return false;
+}
+
+absl::Status Attachments::CheckToken(const HelloRequest& request) const {
+  if (request.join_token.empty()) return absl::OkStatus();
+  const std::optional<JoinToken> token = ParseJoinToken(request.join_token);
+  if (!token.has_value()) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "join_token",
+                     fmt::format("join_token has {} bytes and is not of the form of a token; send "
+                                 "the one that another daemon gave, unchanged",
+                                 request.join_token.size()));
+  }
+  if (!request.resumes) {
+    return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "join_token",
+                     "join_token is for an engine that comes from another daemon (resumes); leave "
+                     "it out, and ask for a token with GetGroup");
+  }
+  const std::shared_ptr<Session> session = FindSession(*token);
+  if (session == nullptr) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_STATE, "join_token",
+      fmt::format("join_token is that of session {} already, whose engine is \"{}\"; "
+                  "attach when that session has ended",
+                  session->options().identity.session_id, Printable(session->client().name)));
+}
+
+void Attachments::NoteEnd(Session& session) {
+  if (!session.channel().WasEngineReady()) return;
+  const std::optional<JoinToken> token = session.ranks().FindToken();
+  if (!token.has_value()) return;
+  std::deque<JoinToken>& ended = ended_[session.client().uid];
+  ended.push_back(*token);
+  if (ended.size() > kEndedMax) ended.pop_front();
+}
+
 absl::StatusOr<std::shared_ptr<Session>> Attachments::Open(const HelloRequest& request,
                                                            const PeerCredentials& peer) {
   absl::Status status = CheckAllowed(peer);
   if (status.ok()) status = CheckPlace(peer);
+  if (status.ok()) status = CheckToken(request);
   std::shared_ptr<Session> session;
   if (status.ok()) {
     absl::StatusOr<std::shared_ptr<Session>> made = options().open_session(request, peer.uid);
@@ -139,20 +228,7 @@ std::unique_ptr<ControlService> Attachments::MakeService(const PeerCredentials& 
     host.operate = [this, peer](const Request& request) { return Operate(request, peer); };
   }
   host.peer_pid = peer.pid;
-  host.join = [this, peer](const JoinRequest& request) {
-    absl::StatusOr<std::unique_ptr<MemberSession>> member = Join(request, peer);
-    if (member.ok()) {
-      Log("attach").info("session {}: rank {} joined, {}, library {}",
-                         (*member)->session().options().identity.session_id, request.rank,
-                         NamePeer(peer, request.name), Printable(request.version));
-    } else {
-      // The token is not logged: it is as good as a key.
-      LogOfPeer({"attach", spdlog::level::warn, "rank refused", peer.uid},
-                "rank {}, {} refused: {}", request.rank, NamePeer(peer, request.name),
-                std::string(member.status().message()));
-    }
-    return member;
-  };
+  host.join = [this, peer](const JoinRequest& request) { return JoinAndLog(request, peer); };
   host.open_session = [this, peer](const HelloRequest& request) { return Open(request, peer); };
   return std::make_unique<ControlService>(std::move(host));
 }

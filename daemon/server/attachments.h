@@ -5,6 +5,8 @@
 // and each refusal with the names of the client (peer_name.h). One thread: the server's.
 #pragma once
 
+#include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -34,6 +36,9 @@ class Attachments {
   // True for a user whom the daemon serves, and for operators.
   bool MayAsk(const PeerCredentials& peer) const;
   std::unique_ptr<ControlService> MakeService(const PeerCredentials& peer);
+  // The session of an engine has ended. If it has been ready for rounds, it does not come back to
+  // this daemon, and its ranks are told.
+  void NoteEnd(Session& session);
 
  private:
   bool IsAllowed(const PeerCredentials& peer) const;
@@ -44,14 +49,25 @@ class Attachments {
                                                 const PeerCredentials& peer);
   void LogAttached(const Session& session, const HelloRequest& request,
                    const PeerCredentials& peer) const;
-  // The session that the token names, or the reason why the rank cannot join.
+  // An engine may bring a token from another daemon, which no session here may have.
+  absl::Status CheckToken(const HelloRequest& request) const;
+  // The session that has this token.
+  std::shared_ptr<Session> FindSession(const JoinToken& token) const;
+  bool HasNumberOf(const JoinToken& token) const;
+  bool HasEnded(const JoinToken& token) const;
+  // The place in the session that the token names, or the reason why the rank cannot join. Null:
+  // the rank resumes, and its session is not here yet.
   absl::StatusOr<std::unique_ptr<MemberSession>> Join(const JoinRequest& request,
                                                       const PeerCredentials& peer) const;
+  absl::StatusOr<std::unique_ptr<MemberSession>> JoinAndLog(const JoinRequest& request,
+                                                            const PeerCredentials& peer) const;
   absl::StatusOr<Reply> Operate(const Request& request, const PeerCredentials& peer);
   const ControlOptions& options() const { return *parts_.options; }
 
   const Parts parts_;
   const bool serves_several_;  // users
+  // Of sessions that do not come back, the last of each user.
+  std::map<uint32_t, std::deque<JoinToken>> ended_;
 };
 
 }  // namespace specd

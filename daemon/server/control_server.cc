@@ -68,8 +68,12 @@ ControlServer::~ControlServer() { Close(); }
 void ControlServer::Close() {
   // From here on no thread uses a service. A compile that gives up leaves its sequence pending.
   openings_->Stop();
-  for (const auto& connection : connections_) {
-    if (!connection->dropped) Drop(*connection);
+  // Sessions go before their ranks, which the next daemon awaits if they are here to the end.
+  for (const bool is_engine : {true, false}) {
+    for (const auto& connection : connections_) {
+      const bool has_session = connection->service->session() != nullptr;
+      if (!connection->dropped && has_session == is_engine) Drop(*connection);
+    }
   }
   {
     const grammar::CompileCancel cancel;
@@ -264,6 +268,7 @@ void ControlServer::Drop(ControlConnection& connection) {
   const std::shared_ptr<Session>& session = connection.service->session();
   if (session == nullptr) return;
   session->EndAll();
+  attachments_.NoteEnd(*session);
   // A busy connection stays until its opening is done, and its engine may wait for the hang-up.
   if (connection.busy) connection.socket.FinishSending();
   // The session's ranks go now; they must not wait for the next look.

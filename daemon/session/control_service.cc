@@ -271,12 +271,14 @@ absl::StatusOr<Reply> ControlService::On(const JoinRequest& request, std::vector
   }
   absl::StatusOr<std::unique_ptr<MemberSession>> member = host_.join(request);
   if (!member.ok()) return member.status();
+  if (*member == nullptr) return Reply(JoinReply{.version = host_.hello.version});
   member_ = *std::move(member);
   const SessionOptions& options = member_->session().options();
   return Reply(JoinReply{.session_id = options.identity.session_id,
                          .daemon_epoch = options.identity.daemon_epoch,
                          .version = host_.hello.version,
-                         .max_sequences = options.limits.max_sequences});
+                         .max_sequences = options.limits.max_sequences,
+                         .uid = member_->session().client().uid});
 }
 
 ControlService::Made ControlService::MadeBy(uint32_t request_id, const Reply& reply) {

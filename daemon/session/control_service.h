@@ -28,8 +28,8 @@ namespace specd {
 struct ControlHost {
   // Makes a session for a first Hello; refuses when draining or full.
   std::function<absl::StatusOr<std::shared_ptr<Session>>(const HelloRequest&)> open_session;
-  // Makes the connection one of a rank, which joins a running session. Null where no other process
-  // can join.
+  // Makes the connection one of a rank, which joins a running session; null if that session is not
+  // here yet, and the rank waits for it. The function is null where no other process can join.
   std::function<absl::StatusOr<std::unique_ptr<MemberSession>>(const JoinRequest&)> join;
   // The engine has mapped its segment: the verify loop may serve the session from now on.
   std::function<void(const std::shared_ptr<Session>&)> serve;

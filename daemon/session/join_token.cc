@@ -50,6 +50,12 @@ absl::StatusOr<std::string> MakeJoinSecret() {
   return secret;
 }
 
+absl::Status SessionHasEnded() {
+  return MakeError(SPECD_ERROR_STATE, "token",
+                   "token is of a session that has ended; join the engine's new session with the "
+                   "token of that one");
+}
+
 bool IsSecret(std::string_view secret, std::string_view given) {
   if (secret.empty() || secret.size() != given.size()) return false;
   unsigned difference = 0;

@@ -30,6 +30,9 @@ std::optional<JoinToken> ParseJoinToken(std::string_view text);
 // Draws 128 random bits from the kernel, as digits.
 absl::StatusOr<std::string> MakeJoinSecret();
 
+// The error of a token whose session does not come back.
+absl::Status SessionHasEnded();
+
 // Takes the same time wherever the first difference is. False if `secret` is empty.
 bool IsSecret(std::string_view secret, std::string_view given);
 

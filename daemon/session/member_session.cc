@@ -12,13 +12,11 @@
 namespace specd {
 
 absl::StatusOr<std::unique_ptr<MemberSession>> MemberSession::Join(std::shared_ptr<Session> session,
-                                                                   const JoinToken& token,
-                                                                   uint32_t rank) {
+                                                                   const RankClaim& claim) {
   // The member is made first. If memory runs out, no place has been taken that could not be given
   // back.
-  std::unique_ptr<MemberSession> member(new MemberSession(std::move(session), rank));
-  if (absl::Status status = member->session_->ranks().Take(token, rank); !status.ok())
-    return status;
+  std::unique_ptr<MemberSession> member(new MemberSession(std::move(session), claim.rank));
+  if (absl::Status status = member->session_->ranks().Take(claim); !status.ok()) return status;
   member->has_place_ = true;
   return member;
 }

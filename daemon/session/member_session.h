@@ -20,7 +20,7 @@ namespace specd {
 class MemberSession {
  public:
   static absl::StatusOr<std::unique_ptr<MemberSession>> Join(std::shared_ptr<Session> session,
-                                                             const JoinToken& token, uint32_t rank);
+                                                             const RankClaim& claim);
   ~MemberSession() { Leave(); }
   MemberSession(const MemberSession&) = delete;
   MemberSession& operator=(const MemberSession&) = delete;

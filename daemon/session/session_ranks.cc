@@ -13,13 +13,36 @@
 namespace specd {
 namespace {
 
-absl::Status Ended() {
-  return MakeError(SPECD_ERROR_STATE, "token",
-                   "token is of a session that has ended; join the engine's new session with the "
-                   "token of that one");
+// Rank and engine have to go on at the next daemon both, or neither.
+absl::Status OtherEnd(const RankClaim& claim) {
+  return MakeError(
+      SPECD_ERROR_INVALID_ARGUMENT, "reconnect_ms",
+      claim.resumes
+          ? fmt::format("reconnect_ms is set for rank {} but not for rank 0: the session ends with "
+                        "its daemon; open rank 0's engine with reconnect_ms too, or join with 0",
+                        claim.rank)
+          : fmt::format("reconnect_ms is set for rank 0 but not for rank {}, which rank 0 would "
+                        "await in vain at the next daemon; set it in specd_join_options too",
+                        claim.rank));
 }
 
+// Rounds may have run that the rank has missed.
+absl::Status GoneOn(uint32_t rank) {
+  return MakeError(SPECD_ERROR_STATE, "rejoins",
+                   fmt::format("rank 0 has gone on without rank {}, or has ended; rounds may be "
+                               "missing in the rank's memory, so leave, and join as a new rank",
+                               rank));
+}
+
+uint32_t BitOf(SlotField field) { return 1U << static_cast<uint32_t>(field); }
+
 }  // namespace
+
+SessionRanks::SessionRanks(SessionState* state, SessionMemory* memory)
+    : state_(*state),
+      memory_(*memory),
+      token_(state->options.origin.join_token.value_or(
+          JoinToken{.session_id = state->options.identity.session_id, .secret = {}})) {}
 
 absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const TensorSpec& spec) {
   if (NameOf(role).empty()) {
@@ -49,7 +72,7 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
         "completion, or bind again later");
   }
   if (const std::optional<SlotRole> slot = SlotRoleOf(role);
-      slot.has_value() && IsJoined(slot->replica)) {
+      slot.has_value() && places_[slot->replica].is_taken) {
     return MakeError(SPECD_ERROR_STATE, "role",
                      fmt::format("role = {} is that of rank {}, a process of its own which has "
                                  "joined and binds its own memory; bind another role, or have the "
@@ -60,18 +83,36 @@ absl::Status SessionRanks::BindOwn(TensorRole role, uint32_t region, const Tenso
 }
 
 absl::StatusOr<JoinToken> SessionRanks::MakeToken() {
-  MutexLock lock(&state_.mutex);
-  if (join_secret_.empty()) {
+  MutexLock lock(&token_mutex_);
+  if (token_.secret.empty()) {
     absl::StatusOr<std::string> secret = MakeJoinSecret();
     if (!secret.ok()) return secret.status();
-    join_secret_ = *std::move(secret);
+    token_.secret = *std::move(secret);
   }
-  return JoinToken{state_.options.identity.session_id, join_secret_};
+  return token_;
+}
+
+std::optional<JoinToken> SessionRanks::FindToken() {
+  MutexLock lock(&token_mutex_);
+  return token_.secret.empty() ? std::nullopt : std::optional<JoinToken>(token_);
+}
+
+bool SessionRanks::HasNumberOf(const JoinToken& token) {
+  MutexLock lock(&token_mutex_);
+  return token_.session_id == token.session_id;
+}
+
+bool SessionRanks::HasToken(const JoinToken& token) {
+  MutexLock lock(&token_mutex_);
+  return token_.session_id == token.session_id && IsSecret(token_.secret, token.secret);
 }
 
 uint32_t SessionRanks::bound_ranks() {
   MutexLock lock(&state_.mutex);
-  uint32_t bound = bound_members_;
+  uint32_t bound = 0;
+  for (uint32_t rank = 0; rank < kReplicasMax; ++rank) {
+    if ((places_[rank].fields & BitOf(SlotField::kNextToken)) != 0) bound |= 1U << rank;
+  }
   for (const auto& [role, region] : memory_.bound()) {
     const std::optional<SlotRole> slot = SlotRoleOf(role);
     if (slot.has_value() && slot->field == SlotField::kNextToken) bound |= 1U << slot->replica;
@@ -79,25 +120,26 @@ uint32_t SessionRanks::bound_ranks() {
   return bound;
 }
 
-absl::Status SessionRanks::Take(const JoinToken& token, uint32_t rank) {
+absl::Status SessionRanks::Take(const RankClaim& claim) {
   MutexLock lock(&state_.mutex);
-  const uint64_t session_id = state_.options.identity.session_id;
-  if (!IsSecret(join_secret_, token.secret)) {
-    return MakeError(
-        SPECD_ERROR_PERMISSION, "token",
-        fmt::format("token is not that of session {}; take the one that specd_get_group "
-                    "gives to the engine, anew for each specd_open",
-                    session_id));
-  }
-  if (state_.ended) return Ended();
-  if (rank == 0 || rank >= kReplicasMax) {
+  if (state_.ended) return SessionHasEnded();
+  if (claim.rank == 0 || claim.rank >= kReplicasMax) {
     return MakeError(
         SPECD_ERROR_INVALID_ARGUMENT, "rank",
         fmt::format("rank = {} is outside 1 .. {}; rank 0 is the engine's own process, "
                     "which calls specd_bind",
-                    rank, kReplicasMax - 1));
+                    claim.rank, kReplicasMax - 1));
   }
-  if (IsJoined(rank)) {
+  if (claim.resumes != state_.options.origin.resumes) return OtherEnd(claim);
+  if (claim.rejoins && state_.channel.WasEngineReady()) return GoneOn(claim.rank);
+  if (absl::Status status = CheckPlace(claim.rank); !status.ok()) return status;
+  places_[claim.rank] = {.is_taken = true, .fields = 0};
+  return absl::OkStatus();
+}
+
+absl::Status SessionRanks::CheckPlace(uint32_t rank) const {
+  const uint64_t session_id = state_.options.identity.session_id;
+  if (places_[rank].is_taken) {
     return MakeError(SPECD_ERROR_STATE, "rank",
                      fmt::format("rank = {} of session {} has joined already; join with another "
                                  "number of 1 .. {}, or when that process has left or ended",
@@ -113,7 +155,6 @@ absl::Status SessionRanks::Take(const JoinToken& token, uint32_t rank) {
                     "that role alone",
                     rank, session_id, NameOf(role), kReplicasMax - 1));
   }
-  joined_ |= 1U << rank;
   return absl::OkStatus();
 }
 
@@ -123,11 +164,13 @@ absl::Status SessionRanks::Bind(const SlotRole& slot, Regions& regions, uint32_t
   const absl::StatusOr<RowMemory> memory = memory_.Find(role, region, regions);
   if (!memory.ok()) return memory.status();
   MutexLock lock(&state_.mutex);
-  SPECD_CHECK(IsJoined(slot.replica));
-  if (state_.ended) return Ended();
-  absl::Status status = memory_.Bind(role, *memory, spec);
-  if (status.ok() && slot.field == SlotField::kNextToken) bound_members_ |= 1U << slot.replica;
-  return status;
+  Place& place = places_[slot.replica];
+  SPECD_CHECK(place.is_taken);
+  if (state_.ended) return SessionHasEnded();
+  if (absl::Status status = memory_.Bind(role, *memory, spec); !status.ok()) return status;
+  place.fields |= BitOf(slot.field);
+  ShowBound();
+  return absl::OkStatus();
 }
 
 void SessionRanks::Leave(uint32_t rank) {
@@ -135,8 +178,18 @@ void SessionRanks::Leave(uint32_t rank) {
   for (uint32_t field = 0; field < kNumSlotFields; ++field) {
     state_.verifier->BindSlotOutput(rank, {.field = static_cast<SlotField>(field)});
   }
-  bound_members_ &= ~(1U << rank);
-  joined_ &= ~(1U << rank);
+  places_[rank] = {};
+  // A rank whose session has ended is awaited at the next daemon.
+  if (!state_.ended) ShowBound();
+}
+
+void SessionRanks::ShowBound() {
+  static_assert(kReplicasMax * kNumSlotFields <= 64);
+  uint64_t bound = 0;
+  for (uint32_t rank = 0; rank < kReplicasMax; ++rank) {
+    bound |= uint64_t{places_[rank].fields} << (rank * kNumSlotFields);
+  }
+  state_.channel.SetBoundOutputs(bound);
 }
 
 }  // namespace specd

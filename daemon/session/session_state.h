@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -18,6 +19,7 @@
 #include "daemon/metrics/meters.h"
 #include "daemon/session/event_queue.h"
 #include "daemon/session/grammar_compilers.h"
+#include "daemon/session/join_token.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/session/regions.h"
 #include "daemon/session/shared_names.h"
@@ -34,6 +36,7 @@ struct SessionOrigin {
   bool resumes = false;
   uint32_t owner = 0;
   uint32_t generation = 0;
+  std::optional<JoinToken> join_token = std::nullopt;
 };
 
 struct SessionOptions {

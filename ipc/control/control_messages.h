@@ -39,6 +39,8 @@ struct HelloRequest {
   // generation among them. 0: the daemon draws an owner, and generations begin at 1.
   uint32_t owner = 0;
   uint32_t generation = 0;
+  // The token that the engine had there (GroupReply), with which its ranks join again; empty: none.
+  std::string join_token = {};
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -57,6 +59,7 @@ struct HelloRequest {
     f("resumes", self.resumes);
     f("owner", self.owner);
     f("generation", self.generation);
+    f(OptionalKey{"join_token"}, self.join_token, 64);
   }
 };
 
@@ -197,6 +200,9 @@ struct JoinRequest {
   uint32_t pid = 0;
   std::string token;  // from GroupReply
   uint32_t rank = 0;
+  // The rank goes on at the next daemon. While its session is not here, the reply names none.
+  bool resumes = false;
+  bool rejoins = false;  // the rank has bound slot outputs at another daemon
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -205,6 +211,8 @@ struct JoinRequest {
     f("pid", self.pid);
     f("token", self.token, 64);
     f("rank", self.rank);
+    f(OptionalKey{"resumes"}, self.resumes);
+    f(OptionalKey{"rejoins"}, self.rejoins);
   }
 };
 
@@ -303,10 +311,11 @@ struct GroupReply {
 
 struct JoinReply {
   static constexpr ControlType kType = ControlType::kJoinReply;
-  uint64_t session_id = 0;
+  uint64_t session_id = 0;  // 0: the session of a rank that resumes is not here yet
   uint64_t daemon_epoch = 0;
   std::string version;         // the daemon's version
   uint32_t max_sequences = 0;  // of the session: each rank has this many ids
+  uint32_t uid = 0;            // of the session's engine
 
   template <class Self, class F>
   static void Fields(Self& self, F&& f) {
@@ -314,6 +323,7 @@ struct JoinReply {
     f("daemon_epoch", self.daemon_epoch);
     f("version", self.version, 64);
     f("max_sequences", self.max_sequences);
+    f("uid", self.uid);
   }
 };
 

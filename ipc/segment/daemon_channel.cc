@@ -298,4 +298,16 @@ void DaemonChannel::SetState(DaemonState state) {
   Doorbell(&segment_->page()->completion_bell).Ring();
 }
 
+void DaemonChannel::SetBoundOutputs(uint64_t outputs) {
+  // Pairs with the acquire in Reattachment. Rounds that the engine submits after it has seen a slot
+  // output here write it, because they run under the lock that the caller holds.
+  segment_->page()->daemon.bound_outputs.store(outputs, std::memory_order_release);
+}
+
+bool DaemonChannel::WasEngineReady() const {
+  // Follows EngineChannel::SetState. The word orders no other data.
+  return segment_->page()->engine.state.load(std::memory_order_relaxed) !=
+         static_cast<uint32_t>(EngineState::kStarting);
+}
+
 }  // namespace specd

@@ -3,8 +3,8 @@
 //
 // The verify thread uses it; EngineChannel (ipc/segment/engine_channel.h) is the other end. The
 // channel allocates nothing after construction and never blocks. Times are CLOCK_MONOTONIC
-// nanoseconds that the caller reads. One thread at a time; any thread may call WriteState
-// and WriteFinal.
+// nanoseconds that the caller reads. One thread at a time; any thread may call WriteState,
+// WriteFinal, SetBoundOutputs and WasEngineReady.
 #pragma once
 
 #include <cstdint>
@@ -82,6 +82,11 @@ class DaemonChannel {
   // written this state.
   void WriteFinal(uint32_t slot, const SequenceState& state);
   void SetState(DaemonState state);  // also wakes a waiting engine
+  // Byte k: the slot outputs that rank k, a process of its own, has bound; a bit for each.
+  void SetBoundOutputs(uint64_t outputs);
+  // True once the engine has been ready for rounds. An engine that comes from another daemon is
+  // ready when its ranks are back.
+  bool WasEngineReady() const;
   ChannelFault fault() const { return fault_; }
 
  private:

@@ -82,7 +82,8 @@ struct DaemonLine {
   std::atomic<uint32_t> state;        // DaemonState
   std::atomic<uint32_t> was_drained;  // 1 once the daemon was told to stop; it stays so at the end
   std::atomic<uint64_t> submissions_consumed;
-  uint32_t reserved1[28];
+  std::atomic<uint64_t> bound_outputs;  // byte k: the slot outputs of rank k, a bit for each
+  uint32_t reserved1[26];
 };
 
 // A futex word, and the flag that says whether a thread sleeps on it (ipc/segment/doorbell.h).
@@ -336,7 +337,8 @@ static_assert(offsetof(SegmentHeader, round_words_offset) == 120);
 static_assert(offsetof(SegmentHeader, version) == 124);
 static_assert(offsetof(SegmentHeader, max_path) == 128);
 static_assert(sizeof(EngineLine) == 128 && offsetof(EngineLine, completions_consumed) == 8);
-static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8);
+static_assert(sizeof(DaemonLine) == 128 && offsetof(DaemonLine, submissions_consumed) == 8 &&
+              offsetof(DaemonLine, bound_outputs) == 16);
 static_assert(sizeof(DoorbellLine) == 128 && offsetof(DoorbellLine, waiters) == 4);
 static_assert(sizeof(SegmentPage) == kPageBytes);
 static_assert(offsetof(SegmentPage, engine) == 256);

@@ -175,7 +175,7 @@ class NextDaemonTest(ProcessTest):
                 engine.draft_map(wrong)
         daemon = self.replace(daemon)
         engine.draft_map([5, 6, 7])
-        self.assertEqual(self.draft_ids(engine, sequence, np.array([[0, 0, 4]], np.float32)), [7])
+        self.assertEqual(self.draft_ids(engine, sequence, np.array([[0, 0, 40]], np.float32)), [7])
         self.stop(daemon)
 
 

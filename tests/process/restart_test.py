@@ -327,8 +327,6 @@ class RestartTest(ProcessTest):
                 sequence.set_coins({})
             with self.assertRaisesRegex(specd.Error, "marked.*reconnect_ms = 0"):
                 engine.mark_drafts(1)
-            with self.assertRaisesRegex(specd.Error, "ranks.*reconnect_ms = 0"):
-                engine.group()
             engine.rows(1)[:] = 0
             round = engine.submit(None, {sequence: []})
             with self.assertRaisesRegex(specd.Error, "rounds are in flight.*then fork"):

@@ -201,7 +201,7 @@ class TraceDump(Structure):
 
 class JoinOptions(Structure):
     _fields_ = [("struct_size", c_uint32), ("rank", c_uint32), ("timeout_ms", c_uint32),
-                ("reserved", c_uint32), ("name", c_char_p)]
+                ("reconnect_ms", c_uint32), ("name", c_char_p)]
 
 
 class DraftRequest(Structure):

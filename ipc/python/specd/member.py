@@ -29,7 +29,9 @@ class Member:
     >>> member = specd.Member("unix:/run/specd/specd.sock", token, rank=1)
     >>> ids = member.next_tokens(max_sequences)  # or, on a GPU, with address=tensor.data_ptr()
 
-    Options are those of specd_join_options: timeout_ms, name. One thread at a time.
+    Options are those of specd_join_options: timeout_ms, name, reconnect_ms (how long the rank
+    waits for the next daemon if its own is gone, and then for its session there; it goes on, and
+    its arrays stay the same. The engine needs reconnect_ms too). One thread at a time.
     """
 
     def __init__(self, uri: str, token: str, rank: int, **options: Any):
@@ -38,10 +40,11 @@ class Member:
         for name, value in options.items():
             if name == "name":
                 struct.name = text_bytes(value, name)
-            elif name == "timeout_ms":
-                struct.timeout_ms = integer(value, name)
+            elif name in ("timeout_ms", "reconnect_ms"):
+                setattr(struct, name, integer(value, name))
             else:
-                raise refusal(f"{name}: no such option; the options are timeout_ms, name")
+                raise refusal(
+                    f"{name}: no such option; the options are timeout_ms, reconnect_ms, name")
         pointer = ctypes.c_void_p()
         check(c.load().specd_join(text_bytes(uri, "uri"), text_bytes(token, "token"),
                                   ctypes.byref(struct), ctypes.byref(pointer)))
@@ -93,7 +96,8 @@ class Member:
         return array if row_length == 1 else array.reshape(num_rows, row_length)
 
     def check(self) -> None:
-        """Raises Error once the session or the daemon has ended; cheap."""
+        """Raises Error once the session or the daemon has ended, or with reconnect_ms once the rank
+        has waited in vain; cheap."""
         check(c.load().specd_member_check(self.pointer))
 
     def leave(self) -> None:

@@ -5,13 +5,14 @@
 
 namespace specd::test {
 
-EmbeddedEngine::EmbeddedEngine(const std::string& uri) {
+EmbeddedEngine::EmbeddedEngine(const std::string& uri, uint32_t reconnect_ms) {
   specd_options options;
   specd_options_init(&options);
   options.vocab_size = kVocab;
   options.max_batch = 4;
   options.max_draft = kMaxDraft;
   options.max_scores_per_token = kMaxScores;
+  options.reconnect_ms = reconnect_ms;
   const int code = specd_open(uri.c_str(), &options, &engine);
   INFO(specd_last_error());
   REQUIRE(code == SPECD_OK);

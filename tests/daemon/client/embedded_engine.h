@@ -20,7 +20,7 @@ struct EmbeddedEngine {
   static constexpr uint32_t kMaxDraft = 3;
   static constexpr uint32_t kMaxScores = 5;
 
-  explicit EmbeddedEngine(const std::string& uri = "embedded:cpu");
+  explicit EmbeddedEngine(const std::string& uri = "embedded:cpu", uint32_t reconnect_ms = 0);
   ~EmbeddedEngine() { specd_close(engine); }
   EmbeddedEngine(const EmbeddedEngine&) = delete;
   EmbeddedEngine& operator=(const EmbeddedEngine&) = delete;

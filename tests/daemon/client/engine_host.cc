@@ -14,9 +14,13 @@ namespace specd::test {
 EngineHost::EngineHost(const EngineHostOptions& host)
     : loop_(&sessions_, {0, [](std::string_view) {}, [](Session&, ChannelFault) {}}) {
   REQUIRE(SetUpLogging({.levels = "off"}).ok());
-  std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-  REQUIRE(mkdtemp(name.data()) != nullptr);
-  folder_ = name;
+  folder_ = host.folder;
+  if (folder_.empty()) {
+    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()) != nullptr);
+    folder_ = name;
+    owns_folder_ = true;
+  }
   ControlServer::Options options;
   options.path = (folder_ / "specd.sock").string();
   options.max_sessions = 4;
@@ -26,8 +30,12 @@ EngineHost::EngineHost(const EngineHostOptions& host)
     auto backend = host.make_backend();
     if (!backend.ok()) return backend.status();
     SessionOptions session;
-    session.identity = {++num_sessions_, 77};
+    session.identity = {++num_sessions_, host.epoch};
     session.limits = request.limits;
+    session.origin = {.resumes = request.resumes,
+                      .owner = request.owner,
+                      .generation = request.generation,
+                      .join_token = ParseJoinToken(request.join_token)};
     session.profile = &profile_;
     session.clock = Clock::Real();
     session.names = &names_;
@@ -50,10 +58,14 @@ EngineHost::EngineHost(const EngineHostOptions& host)
 EngineHost::~EngineHost() {
   eventfd_write(wake_.get(), 1);
   control_.join();
+  SessionList::Snapshot sessions;
+  uint64_t version = 0;
+  sessions_.Refresh(&version, &sessions);
+  for (const auto& session : sessions) session->Drain();
   loop_.Stop();
   verify_.join();
   server_.reset();
-  std::filesystem::remove_all(folder_);
+  if (owns_folder_) std::filesystem::remove_all(folder_);
 }
 
 void ForBothModes(const std::function<void(EmbeddedEngine&)>& test) {

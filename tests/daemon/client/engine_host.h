@@ -21,6 +21,9 @@ struct EngineHostOptions {
     return MakeBackend("cpu");
   };
   DeviceImporter* importer = nullptr;
+  // Where daemons follow one another; empty: a folder of this daemon alone.
+  std::filesystem::path folder = {};
+  uint64_t epoch = 77;
 };
 
 class EngineHost {
@@ -37,6 +40,7 @@ class EngineHost {
   VerifyLoop loop_;
   uint64_t num_sessions_ = 0;  // owned by the control thread
   std::filesystem::path folder_;
+  bool owns_folder_ = false;
   std::unique_ptr<ControlServer> server_;
   UniqueFd wake_;
   std::thread control_;

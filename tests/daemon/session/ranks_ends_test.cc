@@ -31,19 +31,21 @@ using test::TokenOf;
 
 using Written = std::vector<std::pair<size_t, int32_t>>;
 
-// Answers the requests of one connection with these replies, one after another. It hangs up after
-// the last reply, when no request follows.
+// Answers the requests of one connection after another with these replies. It hangs up when a
+// request follows the last reply, or none comes.
 class ScriptedDaemon {
  public:
-  explicit ScriptedDaemon(std::vector<Reply> replies) {
+  explicit ScriptedDaemon(std::vector<std::vector<Reply>> scripts) {
     std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
     REQUIRE(mkdtemp(name.data()) != nullptr);
     folder_ = name;
     auto listener = UnixListener::Bind((folder_ / "s").string(), 0660);
     REQUIRE(listener.ok());
     uri = "unix:" + (folder_ / "s").string();
-    thread_ = std::thread([this, listener = *std::move(listener),
-                           replies = std::move(replies)]() mutable { Serve(listener, replies); });
+    thread_ = std::thread(
+        [this, listener = *std::move(listener), scripts = std::move(scripts)]() mutable {
+          for (const std::vector<Reply>& replies : scripts) Serve(listener, replies);
+        });
   }
   ~ScriptedDaemon() {
     if (thread_.joinable()) thread_.join();
@@ -86,14 +88,24 @@ class ScriptedDaemon {
   std::thread thread_;
 };
 
+MemberPtr JoinForLong(const std::string& uri) {
+  specd_join_options options;
+  specd_join_options_init(&options);
+  options.rank = 1;
+  options.reconnect_ms = 60000;
+  specd_member* member = nullptr;
+  REQUIRE(specd_join(uri.c_str(), "1-0", &options, &member) == SPECD_OK);
+  return MemberPtr(member);
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("ranks: a binding answers for itself, whatever becomes of the memory given back") {
     // A rank that is told that it is not bound would free memory that rounds write.
     const ErrorReply not_closed{SPECD_ERROR_INTERNAL, "region", "the region cannot be closed"};
     const ErrorReply refused{SPECD_ERROR_REGION, "num_rows", "the rows do not fit"};
-    ScriptedDaemon daemon({JoinReply{1, 77, "0", 4}, RegionReply{1}, OkReply{}, RegionReply{2},
-                           OkReply{}, not_closed, RegionReply{3}, refused, not_closed,
-                           RegionReply{4}, OkReply{}});
+    ScriptedDaemon daemon(
+        {{JoinReply{1, 77, "0", 4}, RegionReply{1}, OkReply{}, RegionReply{2}, OkReply{},
+          not_closed, RegionReply{3}, refused, not_closed, RegionReply{4}, OkReply{}}});
     MemberPtr member;
     REQUIRE(Join(daemon.uri, "1-0", 1, &member) == SPECD_OK);
     RankMemory memory;
@@ -104,6 +116,30 @@ TEST_SUITE("unit") {
     CHECK(memory.BindTo(member) == SPECD_OK);  // and the daemon ends before region 2 is
     CHECK(specd_leave(member.release()) == SPECD_OK);
     CHECK(daemon.AwaitUnregistered() == std::vector<uint32_t>{1, 3, 2});
+  }
+
+  TEST_CASE("ranks: a binding that every daemon dies of is given up, and the rank goes on") {
+    std::vector<std::vector<Reply>> scripts(5, {JoinReply{1, 77, "0", 4}});
+    scripts.push_back({JoinReply{1, 78, "0", 4}, RegionReply{1}, OkReply{}});
+    ScriptedDaemon daemon(scripts);
+    MemberPtr member = JoinForLong(daemon.uri);
+    RankMemory memory;
+    CHECK(memory.BindTo(member) == SPECD_ERROR_DISCONNECTED);
+    CHECK(EmbeddedEngine::LastErrorHas("5 daemons in a row ended before they had bound"));
+    CHECK(specd_member_check(member.get()) == SPECD_OK);
+    CHECK(memory.BindTo(member) == SPECD_OK);
+    CHECK(specd_leave(member.release()) == SPECD_OK);
+  }
+
+  TEST_CASE("ranks: the memory is not bound in a session of another user's engine") {
+    ScriptedDaemon daemon({{JoinReply{1, 77, "0", 4, 1000}, RegionReply{1}, OkReply{}},
+                           {JoinReply{1, 78, "0", 4, 1001}}});
+    MemberPtr member = JoinForLong(daemon.uri);
+    RankMemory memory;
+    CHECK(memory.BindTo(member) == SPECD_OK);
+    CHECK(memory.BindTo(member) == SPECD_ERROR_DISCONNECTED);
+    CHECK(EmbeddedEngine::LastErrorHas("an engine of uid 1001, and was of one of uid 1000"));
+    CHECK(specd_leave(member.release()) == SPECD_OK);
   }
 
   TEST_CASE("ranks: a child of the process does not end the place that is its parent's") {

@@ -126,9 +126,15 @@ TEST_SUITE("unit") {
       CHECK(LastErrorBegins("timeout_ms"));
     }
     specd_join_options_init(&options);
-    options.reserved = 1;
+    options.reconnect_ms = 3'600'001;
     CHECK(join("unix:/nowhere") == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(LastErrorBegins("reserved"));
+    CHECK(LastErrorBegins("reconnect_ms = 3600001"));
+    // With reconnect_ms a daemon that is not there is waited for, and the error says how long.
+    options.reconnect_ms = 30;
+    CHECK(join("unix:/nowhere/at/all") == SPECD_ERROR_NOT_FOUND);
+    CHECK(
+        EmbeddedEngine::LastErrorHas("rank 0 has found no place in its session within "
+                                     "reconnect_ms = 30"));
     options.struct_size = 0;
     CHECK(join("unix:/nowhere") == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorBegins("struct_size"));

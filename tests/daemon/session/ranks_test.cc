@@ -143,10 +143,10 @@ TEST_SUITE("unit") {
     CHECK(memory.BindTo(member) == SPECD_ERROR_DISCONNECTED);
     CHECK(EmbeddedEngine::LastErrorHas("token"));
     CHECK(specd_leave(member.release()) == SPECD_OK);
-    CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_NOT_FOUND);
-    CHECK(EmbeddedEngine::LastErrorHas("token is of session 1, which is not here"));
+    CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_STATE);
+    CHECK(EmbeddedEngine::LastErrorHas("token is of a session that has ended"));
     const EmbeddedEngine next(host.uri);
-    CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_NOT_FOUND);
+    CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_STATE);
     CHECK(Join(host.uri, TokenOf(next.engine), 1, &late) == SPECD_OK);
   }
 }

@@ -221,9 +221,7 @@ TEST_SUITE("process") {
   TEST_CASE(
       "a rank that leaves waits for the round that writes its memory, and is in no later one") {
     Fixture f;
-    const absl::StatusOr<JoinToken> token = f.session->ranks().MakeToken();
-    REQUIRE(token.ok());
-    const auto member = MemberSession::Join(f.session, *token, 3);
+    const auto member = MemberSession::Join(f.session, {.rank = 3});
     REQUIRE(member.ok());
     const uint32_t region = f.RegisterDevice((*member)->regions().device());
     REQUIRE((*member)->Bind(static_cast<TensorRole>(4 + 3), region, {0, 0, 4, 0}).ok());

@@ -18,10 +18,15 @@
 namespace specd {
 namespace {
 
-// docs/PROTOCOL.md: every field of OpenSequence but the first four, and what chooses sequences.
+// docs/PROTOCOL.md: every field of OpenSequence but the first four, what chooses sequences, and
+// what engines and ranks bring from another daemon.
 bool MayBeLeftOut(const Request& request, std::string_view field) {
   if (std::holds_alternative<OpenSequencesRequest>(request)) return field == "pending";
   if (std::holds_alternative<AbortStreamsRequest>(request)) return true;
+  if (std::holds_alternative<HelloRequest>(request)) return field == "join_token";
+  if (std::holds_alternative<JoinRequest>(request)) {
+    return field == "resumes" || field == "rejoins";
+  }
   if (std::holds_alternative<ListSequencesRequest>(request)) {
     return field == "request_id" || field == "stream" || field == "params";
   }

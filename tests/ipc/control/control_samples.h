@@ -58,6 +58,7 @@ inline OpenSequenceRequest SampleOpen() {
 inline std::vector<Request> SampleRequests() {
   HelloRequest hello;
   hello.resumes = true;
+  hello.join_token = "1f-00ff";
   hello.owner = 9;
   hello.generation = 10;
   hello.name = "toy";
@@ -81,6 +82,7 @@ inline std::vector<Request> SampleRequests() {
           UnregisterRegionRequest{65536},
           GetGroupRequest{},
           JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7},
+          JoinRequest{"rank", "0.1.0", 4712, "1f-00ff", 7, true, true},
           DumpTraceRequest{},
           OpenSequencesRequest{3, 1200},
           OpenSequencesRequest{1, 700, true},
@@ -117,7 +119,7 @@ inline std::vector<Reply> SampleReplies() {
       ErrorReply{SPECD_ERROR_REGION, "num_rows", "too many"},
       StatsReply{SampleCounters()},
       GroupReply{"1f-00ff", 0x81},
-      JoinReply{3, ~uint64_t{0}, "0.1.0", 64},
+      JoinReply{3, ~uint64_t{0}, "0.1.0", 64, 1000},
       TraceReply{"/t/a.mcap", ~uint64_t{0}, 2},
       SequencesReply{{5, ~uint64_t{0}}, {6, 7}, {1, -1}, {"openings[1]: x"}, -1, 2, "n", "n = 0"},
       SequenceListReply{SampleEngines(),
