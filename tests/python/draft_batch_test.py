@@ -121,6 +121,17 @@ class DraftBatchTest(BatchCase):
         self.assertEqual(found.num_children.tolist(), [1, 0, 0])
         self.assertEqual(caught.exception.results.ids.tolist(), found.ids.tolist())
 
+    def test_masks_of_an_earlier_call_have_no_names(self):
+        sequences = self.open_all(self.engine, draft_edits=True)
+        handles = np.array([sequence.handle for sequence in sequences], np.uint64)
+        rows = np.zeros((B, V), np.float32)
+        masks = np.zeros((B, (V + 31) // 32), np.uint32)
+        masks[:, 0] = 1 << (np.arange(B) % min(V, 32))
+        found = self.engine.sample_draft_batch(rows, handles, masks=masks)
+        self.assertEqual(found.ids[:, 0].tolist(), [i % min(V, 32) for i in range(B)])
+        with self.assertRaisesRegex(specd.Error, r"engine.rows\(n, 'mask'\), and there are none"):
+            self.engine.sample_draft_batch(rows, handles, mask_rows=[3] * B)
+
     def test_what_does_not_fit_is_refused_by_name(self):
         sequences = self.open_all(self.engine)
         handles = np.array([sequence.handle for sequence in sequences], np.uint64)

@@ -256,7 +256,7 @@ class _Batch:
                 "one for each draft token", "q", not self.on_stream)
             self._put_rows("draft", bound, draft_rows, np.uint32, self.num_tokens)
         elif draft_rows is not None:
-            self.engine._space("draft").go_home()
+            self.engine._space("draft").name_home()
             self._put_list("draft_rows", draft_rows, np.uint32, self.num_tokens)
         if sampled is None and (q is not None or draft_rows is not None or weights is not None):
             sampled = np.ones(self.num_tokens, np.uint8)
@@ -270,7 +270,7 @@ class _Batch:
         masks, space = as_array(masks, "masks"), self.engine._space("mask")
         if masks is None:
             if mask_rows is not None:
-                space.go_home()
+                space.name_home()
                 self._put_list("mask_rows", mask_rows, np.int32, self.num_places)
             return
         if space.holds(masks):

@@ -153,7 +153,7 @@ class BatchDrafts(RoundCalls):
             named = _each(named, np.int32, len(requests), "mask_rows")
         if masks is None:
             if named is not None:
-                space.go_home()
+                space.name_home()
                 requests["mask_row"] = named
             return
         if space.holds(masks):

@@ -218,7 +218,7 @@ class RoundCalls(EngineHandle):
         """Drafts that name rows of a role that the call does not get name those of engine.rows."""
         for role, rows in given.items():
             if rows is None and records.names(role):
-                self._space(role).go_home()
+                self._space(role).name_home()
 
     def _space(self, role: str) -> RowSpace:
         if role not in self._spaces:

@@ -172,7 +172,7 @@ class DraftRecords:
             indices = space.copy(np.concatenate(packed), 0).astype(np.int32)
             _share_out(indices, needs, self.masks)
         elif any(named):
-            space.go_home()  # the names are those of engine.rows
+            space.name_home()  # the names are those of engine.rows
 
     def structs(self) -> Any:
         table = c.sized(s.Draft, len(self.drafts))

@@ -210,6 +210,14 @@ class RowSpace:
         if self.home is not None:
             self._bind(self.home)
 
+    def name_home(self) -> None:
+        """The same for a call that names rows and gives none: copies of an earlier call have no names."""
+        self.go_home()
+        if self.home is None and self.copies.buffer is not None and self.bound and (
+                self.bound.region == self.copies.region):
+            raise refusal(f"{self.role}: the call names rows of engine.rows(n, '{self.role}'), and "
+                          "there are none; ask for them, or give the rows to the call")
+
     def holds(self, rows: Any) -> bool:
         """Tells whether these rows lie in the caller's array, so that they are used in place."""
         return isinstance(rows, np.ndarray) and self._binding_of(rows) is not None
