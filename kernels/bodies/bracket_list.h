@@ -83,8 +83,8 @@ SPECD_BODY int32_t ListBetween(T& team, const Distribution& p, const Between& br
   }
   if (!is_counted) {
     ForEachTile(team, num_tiles, [&](int32_t t) {
-      const int32_t count = load(t) ? team.Count(bracket, tile) : 0;
-      team.Publish(Tally{static_cast<uint64_t>(count), tallies[t].amount}, &tallies[t]);
+      const auto count = static_cast<uint64_t>(load(t) ? team.Count(bracket, tile) : 0);
+      team.Publish(count, &tallies[t].count);
     });
   }
   uint64_t num_listed = 0;
@@ -115,7 +115,6 @@ SPECD_BODY uint64_t MassesBeside(T& team, const Distribution& p, const RowWorksp
   const WeightFunction weight{p.max, p.scale};
   const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
   ForEachTile(team, num_tiles, [&](int32_t t) {
-    uint64_t mass = workspace.tallies[t].amount;
     uint64_t change = 0;
     // A tile has a few of the listed elements.
     const TokenId end = (t + 1) * kTileSize;
@@ -126,8 +125,9 @@ SPECD_BODY uint64_t MassesBeside(T& team, const Distribution& p, const RowWorksp
       const uint64_t one = IntegerWeight(weight(x), 0);
       change += one & (uint64_t{0} - (is_kept != is_low ? 1 : 0));
     }
-    mass = is_low ? mass - change : mass + change;
-    team.Publish(Tally{0, mass}, &workspace.tallies[t]);
+    team.Replace(&workspace.tallies[t], [is_low, change](const Tally& tally) {
+      return Tally{0, is_low ? tally.amount - change : tally.amount + change};
+    });
   });
   uint64_t sum = 0;
   for (int32_t t = 0; t < num_tiles; ++t) sum += workspace.tallies[t].amount;

@@ -70,8 +70,9 @@
 // there, so that a round can be recorded (kernels/core/decision.h). Teams without it record
 // nothing, and no code is made for it.
 //
-// Publish(value, &where) stores one value into the workspace, once per group. leader() is true in
-// exactly one worker of the team, which writes the results.
+// Publish(value, &where) stores one value into the workspace, once per group. Replace(&where, f)
+// stores f of the value that is there. The worker that stores it also reads it: another one might
+// read the new value. leader() is true in exactly one worker of the team, which writes the results.
 #pragma once
 
 #include <concepts>
@@ -149,6 +150,7 @@ concept Team = requires(T team, const T const_team, typename T::Tile tile, const
   { team.Sync() } -> std::same_as<void>;
   { const_team.Agree(0.0f) } -> std::same_as<float>;
   { team.Publish(0.0f, values) } -> std::same_as<void>;
+  { team.Replace(values, internal::UnaryFunction{}) } -> std::same_as<void>;
   { team.Load(row, index, kAllSteps, internal::UnaryFunction{}, &tile) } -> std::same_as<void>;
   { team.StepsLeft(team.MaskOf(words, words, index, index)) } -> std::same_as<uint32_t>;
   { team.ApplyMask(team.MaskOf(words, words, index, index), &tile) } -> std::same_as<void>;

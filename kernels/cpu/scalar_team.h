@@ -37,6 +37,10 @@ class ScalarTeam : public CpuMasking {
   SPECD_INLINE void Publish(const Value& value, Value* where) const {
     *where = value;
   }
+  template <typename Value, typename F>
+  SPECD_INLINE void Replace(Value* where, const F& f) const {
+    *where = f(*where);
+  }
 
   template <typename F>
   SPECD_INLINE void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,

@@ -39,6 +39,10 @@ class SimdTeam : public CpuMasking {
   SPECD_INLINE void Publish(const Value& value, Value* where) const {
     *where = value;
   }
+  template <typename Value, typename F>
+  SPECD_INLINE void Replace(Value* where, const F& f) const {
+    *where = f(*where);
+  }
 
   template <typename F>
   SPECD_INLINE void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,

@@ -64,6 +64,10 @@ class WarpTeam : private WarpLanes<Thread> {
   SPECD_INLINE void Publish(const Value& value, Value* where) const {
     if (thread_.lane() == 0) *where = value;
   }
+  template <typename Value, typename F>
+  SPECD_INLINE void Replace(Value* where, const F& f) const {
+    if (thread_.lane() == 0) *where = f(*where);
+  }
 
   // The elements are fetched by type first, so f is compiled once and not for each type.
   template <typename F>
