@@ -193,7 +193,7 @@ absl::StatusOr<absl::Duration> Member::WaitOrGiveUp(const absl::Status& status) 
     lacks_since_ns_ = now_ns;
   }
   const int64_t waited_ns = now_ns - lacks_since_ns_;
-  const bool is_soon_over = lacks_ == Lacks::kPlace && !has_joined_;
+  const bool is_soon_over = is_refused && !has_joined_;
   const int64_t wait_ns =
       is_soon_over ? std::min(absl::ToInt64Nanoseconds(timeout_), reconnect_ns_) : reconnect_ns_;
   if (waited_ns < wait_ns) {

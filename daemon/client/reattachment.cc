@@ -90,7 +90,7 @@ absl::Status Reattachment::AttachInTime(const EngineChannel& channel) {
 absl::StatusOr<bool> Reattachment::GiveUpOrWait(const absl::Status& status) {
   const int64_t end_ns = Clock::Real()->NowNs();
   next_try_ns_ = end_ns + absl::ToInt64Nanoseconds(kPause);
-  const bool is_over = end_ns - lost_ns_ >= reconnect_ns_;
+  const bool is_over = end_ns - (next_.has_value() ? told_ns_ : lost_ns_) >= reconnect_ns_;
   if (next_.has_value() && !is_over) {
     link_.SetHeld(true);
     return false;
@@ -155,6 +155,7 @@ absl::Status Reattachment::Attach(const EngineChannel& channel, bool is_last) {
     return status;
   }
   next_ = *std::move(fresh);
+  told_ns_ = Clock::Real()->NowNs();
   return absl::OkStatus();
 }
 

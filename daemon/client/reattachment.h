@@ -1,7 +1,7 @@
 // Reattachment takes an engine from a daemon that is gone to the next one at the same socket.
 //
 // The engine waits for a daemon up to specd_options.reconnect_ms, attaches, and tells it everything
-// again (SessionRecord). It then waits, within the same time, until its ranks have joined again:
+// again (SessionRecord). It then waits as long again until its ranks have joined again, because
 // rounds write to them. At last it submits again what is in flight. The rows, masks and draft
 // tokens of a round are the engine's until it has taken the answer, so they are still there, and
 // the answer is the same. One thread at a time.
@@ -82,6 +82,7 @@ class Reattachment {
   std::function<void()> let_go_;
   SessionRecord record_;
   int64_t lost_ns_ = 0;  // when the daemon was missed; 0: the engine is attached
+  int64_t told_ns_ = 0;  // when the daemon of next_ knew everything
   int64_t next_try_ns_ = 0;
   uint32_t num_reattached_ = 0;
   uint32_t num_unanswered_ = 0;  // daemons in a row that have answered nothing

@@ -135,11 +135,11 @@ std::shared_ptr<Session> Attachments::FindSession(const JoinToken& token) const 
 }
 
 bool Attachments::HasNumberOf(const JoinToken& token) const {
-  return std::any_of(parts_.connections->begin(), parts_.connections->end(),
-                     [&token](const auto& connection) {
-                       const std::shared_ptr<Session>& session = connection->service->session();
-                       return session != nullptr && session->ranks().HasNumberOf(token);
-                     });
+  return std::any_of(
+      parts_.connections->begin(), parts_.connections->end(), [&token](const auto& connection) {
+        const std::shared_ptr<Session>& session = connection->service->session();
+        return session != nullptr && !session->ended() && session->ranks().HasNumberOf(token);
+      });
 }
 
 bool Attachments::HasEnded(const JoinToken& token) const {

@@ -68,6 +68,11 @@ ControlServer::~ControlServer() { Close(); }
 void ControlServer::Close() {
   // From here on no thread uses a service. A compile that gives up leaves its sequence pending.
   openings_->Stop();
+  // Ranks that have left since the last look are not awaited at the next daemon.
+  for (const auto& connection : connections_) {
+    const bool is_rank = connection->service->member() != nullptr;
+    if (!connection->dropped && is_rank && connection->socket.PeerGone()) Drop(*connection);
+  }
   // Sessions go before their ranks, which the next daemon awaits if they are here to the end.
   for (const bool is_engine : {true, false}) {
     for (const auto& connection : connections_) {
