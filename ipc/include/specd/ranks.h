@@ -35,9 +35,9 @@ extern "C" {
  *
  * With reconnect_ms (specd_options, specd_join_options) rank 0 and the ranks outlive their daemon.
  * At the next one rank 0 waits until all slot outputs that ranks had bound are bound again, so no
- * round misses a rank. If one does not come within rank 0's reconnect_ms, counted from when that
- * daemon has taken rank 0, rank 0's calls fail and name it. A process that is started in its place may join with the same token meanwhile. Rank 0
- * comes in its calls: while it pauses it polls, or the ranks give up. */
+ * round misses a rank. If one does not come within rank 0's reconnect_ms, counted anew, rank 0's
+ * calls fail and name it. A process that is started in its place may join with the same token
+ * meanwhile. Rank 0 comes in its calls: while it pauses it polls, or the ranks give up. */
 
 typedef struct specd_group {
   /* A process that has the token may join, and with reconnect_ms may be rank 0 at the next daemon:
