@@ -15,6 +15,7 @@ import unittest
 
 import specd
 from restart_ranks_test import SLOTS, Rank, RanksCase
+from restart_test import DRAFT
 from support import wait_until
 
 # A rank whose second slot output comes when it is told.
@@ -200,6 +201,76 @@ class RanksRejoinTest(RanksCase):
                 self.assertEqual(raised.exception.code_name, code)
                 self.assertLess(time.monotonic() - begin, 5)
             self.plain_round(engine, sequence, 300)
+            self.assertEqual(last[sequence.slot], 300)
+        self.stop(daemon)
+
+    def test_rank_0_goes_on_without_ranks_that_left_while_their_daemon_stopped(self):
+        daemon = self.serve()
+        with self.open_engine() as engine:
+            sequence = self.open_sequence(engine)
+            token, _ = engine.group()
+            one, two = self.start_ranks(engine)
+            three = self.member(token, rank=3, timeout_ms=300)
+            three.next_tokens(SLOTS)
+            self.assertEqual(engine.group(), (token, {1, 2, 3}))
+            self.plain_round(engine, sequence, 300)
+            daemon.stop()
+            self.kill(two.process)
+            with self.assertRaisesRegex(specd.Error, "the daemon did not"):
+                three.leave()
+            daemon.signal(signal.SIGTERM)  # it finds this, and that ranks 2 and 3 have gone, at the same time
+            daemon.signal(signal.SIGCONT)
+            self.assertEqual(daemon.wait(), 0, daemon.stderr)
+            daemon = self.serve()
+            self.plain_round(engine, sequence, 301)
+            self.assertEqual(self.last_of(one, sequence), 301)
+            self.assertEqual(engine.group(), (token, {1}))
+        self.stop(daemon)
+
+    def test_ranks_have_the_time_of_rank_0_from_when_the_next_daemon_has_taken_it(self):
+        daemon = self.serve()
+        with self.open_engine(reconnect_ms=6000) as engine:
+            sequence = self.open_sequence(engine)
+            rank, = self.start_ranks(engine, [1])
+            self.plain_round(engine, sequence, 300)
+            rank.process.stop()
+            self.kill(daemon)
+            round = threading.Thread(target=self.plain_round, args=(engine, sequence, 301))
+            round.start()
+            time.sleep(3)
+            daemon = self.serve()
+            wait_until(lambda: "session 1: " in daemon.stderr, "rank 0 to be taken")
+            round.join(4)  # more than 6 s after rank 0 has lost its daemon, and less after it was taken
+            self.assertTrue(round.is_alive(), "rank 0 did not wait for its rank")
+            rank.process.signal(signal.SIGCONT)
+            round.join()
+            self.assertEqual(self.last_of(rank, sequence), 301)
+        self.stop(daemon)
+
+    def test_a_rank_whose_place_was_taken_waits_for_the_next_daemon_as_others_do(self):
+        daemon = self.serve()
+        with self.open_engine() as engine:
+            sequence = self.open_sequence(engine)
+            token, _ = engine.group()
+            former, = self.start_ranks(engine, [1])
+            members = []
+            joining = threading.Thread(target=lambda: members.append(self.member(token, timeout_ms=4000)))
+            joining.start()
+            wait_until(lambda: "has joined already" in daemon.stderr, "the refusal")
+            self.kill(daemon)
+            self.kill(former.process)
+            joining.join(5)
+            self.assertTrue(joining.is_alive(), "it gave up though no daemon refuses it any more")
+            daemon = self.serve()
+            round = threading.Thread(target=self.plain_round, args=(engine, sequence, 300))
+            round.start()
+            joining.join()
+            last = members[0].next_tokens(SLOTS)
+            round.join(0.5)
+            self.assertTrue(round.is_alive(), "rank 0 went on before its rank had bound everything")
+            members[0].slot_output("total_kept", SLOTS)
+            members[0].slot_output("kept_tokens", SLOTS, DRAFT + 1, dtype="int64")
+            round.join()
             self.assertEqual(last[sequence.slot], 300)
         self.stop(daemon)
 
