@@ -75,12 +75,13 @@ _BACKENDS = (
     *(f"kernels/cpu/{name}.cc" for name in (
         "chains_baseline", "cpu_backend", "cpu_tile", "spin_barrier", "worker_pool")),
     *(source for source in _sources_of("kernels/cuda") if source not in _NEED_NVCC))
-# The records of decisions are read from the CPU backend.
-BINARIES["decision_test"] = Binary(
-    sources=tuple(dict.fromkeys((
-        "tests/kernels/bodies/decision_test.cc", "tests/support/round_case.cc", *_COMMON,
-        *_BACKENDS))),
-    packages=("absl_status", "absl_statusor"))
+# The records of decisions, and wide rows on several threads, are read from the CPU backend.
+for _name in ("decision_test", "flat_cut_test"):
+    BINARIES[_name] = Binary(
+        sources=tuple(dict.fromkeys((
+            f"tests/kernels/bodies/{_name}.cc", "tests/support/round_case.cc", *_COMMON,
+            *_BACKENDS))),
+        packages=("absl_status", "absl_statusor"))
 BINARIES["speculative"] = Binary(
     sources=("tests/main.cc", *_sources_of("tests/speculative"),
              *_sources_of("speculative", "**/*.cc"), *_sources_of("detokenizer"),
@@ -97,6 +98,8 @@ _COVERING = {
     "kernels/bodies/block.h": ("exact_test", "verify_test", "chain_cases_test", "decision_test"),
     "kernels/bodies/chain_rows.h": ("exact_test", "verify_test", "chain_cases_test",
                                     "residual_pass_test", "far_rows_test", "decision_test"),
+    "kernels/bodies/bracket_list.h": ("flat_cut_test", "truncate_test"),
+    "kernels/bodies/cut_estimate.h": ("flat_cut_test",),
     "kernels/bodies/cut_functions.h": ("truncate_test", "row_cases_test", "narrow_filters_test"),
     "kernels/bodies/cut_search.h": ("truncate_test", "narrow_filters_test", "row_cases_test",
                                     "sample_test"),
