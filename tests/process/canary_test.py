@@ -41,6 +41,8 @@ class CanaryTest(HttpCase):
         wait_until(lambda: self.status("/ready") == 200, "a right answer to be seen")
         self.assertEqual(self.metric("canary_failing"), 0)
         self.assertGreaterEqual(self.metric("canary_failures_total"), 2)
+        # The log comes after the answer to /ready.
+        wait_until(lambda: "right again" in daemon.stderr, "the end of the failure in the log")
         told = [line for line in daemon.stderr.splitlines() if "the canary" in line]
         self.assertEqual(len(told), 2, told)  # the change each way, however many rounds lie between
         self.assertIn("answers wrong", told[0])

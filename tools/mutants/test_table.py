@@ -71,7 +71,7 @@ BINARIES = {
 # Some tests run rounds on a backend, which may be CUDA's without its driver.
 _NEED_NVCC = {"kernels/cuda/cuda_driver.cc", "kernels/cuda/driver_api_check.cc"}
 _BACKENDS = (
-    "kernels/backend.cc", "kernels/backend_registry.cc", "kernels/process_backends.cc",
+    "kernels/answer_check.cc", "kernels/backend.cc", "kernels/backend_registry.cc", "kernels/process_backends.cc",
     *(f"kernels/cpu/{name}.cc" for name in (
         "chains_baseline", "cpu_backend", "cpu_tile", "spin_barrier", "worker_pool")),
     *(source for source in _sources_of("kernels/cuda") if source not in _NEED_NVCC))
