@@ -11,9 +11,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "process"))
 from support import PATIENCE_S, SOURCE, ProcessTest, wait_until  # noqa: E402
 
 PACKAGES = pathlib.Path(os.environ["SPECD_PACKAGES"])
-# A package may have so many bytes, except of a build that is not optimised. The largest had 21.7 MB on
-# 2026-11-29.
-PACKAGE_BYTES_MAX = 24 * 1000 * 1000
+# A package may have so many bytes, except of a build that is not optimised. On 2026-11-29 the archive had
+# 12.8 MB, the Debian package 10.6 and the wheel 23.5: a zip holds the kernels of two files twice.
+PACKAGE_BYTES_MAX = {".xz": 14 * 1000 * 1000, ".deb": 14 * 1000 * 1000, ".whl": 25 * 1000 * 1000}
 IS_OPTIMISED = os.environ["SPECD_BUILD_TYPE"] != "Debug"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # A machine has these: glibc, and the two libraries of g++.
@@ -113,7 +113,7 @@ class PackageTest(ProcessTest):
 
     def check_size(self, package):
         if IS_OPTIMISED:
-            self.assertLess(package.stat().st_size, PACKAGE_BYTES_MAX, package)
+            self.assertLess(package.stat().st_size, PACKAGE_BYTES_MAX[package.suffix], package)
 
     def check_linked(self, said, folder):
         """The linker of an engine has found the libraries that libspecd needs, and those that these need."""
