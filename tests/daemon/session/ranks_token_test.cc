@@ -154,11 +154,12 @@ TEST_SUITE("unit") {
     }));
     // One that has run, or says that it does not come any more, does not come back to this daemon.
     const std::string closed = "5-" + std::string(32, '5');
-    for (auto& [state, ended] : std::vector<std::pair<EngineState, std::string>>{
+    for (const auto& each : std::vector<std::pair<EngineState, std::string>>{
              {EngineState::kRunning, token}, {EngineState::kClosing, closed}}) {
+      const std::string& ended = each.second;
       {
         Attached engine(host, HelloWith(ended));
-        engine.Be(state);
+        engine.Be(each.first);
       }
       CHECK(Eventually([&] {
         RawPeer late(host.uri);
