@@ -11,7 +11,7 @@
 #include <variant>
 
 #include "daemon/session/open_request.h"
-#include "daemon/session/openings_message.h"
+#include "daemon/session/openings_reader.h"
 #include "daemon/session/profile_defaults.h"
 #include "daemon/session/request_kinds.h"
 #include "daemon/session/sequence_replies.h"
@@ -225,9 +225,9 @@ absl::StatusOr<Reply> ControlService::On(const GetOpeningRequest& request, std::
 
 absl::StatusOr<Reply> ControlService::On(const OpenSequencesRequest& request,
                                          std::vector<UniqueFd>& fds) {
-  OpeningsMessage message(session_, host_.pending);
-  absl::StatusOr<Reply> reply = message.Open(request, fds);
-  num_resumed_ = message.num_resumed();
+  OpeningsReader reader(session_, host_.pending);
+  absl::StatusOr<Reply> reply = reader.Open(request, fds);
+  num_resumed_ = reader.num_resumed();
   return reply;
 }
 

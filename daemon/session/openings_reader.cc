@@ -1,4 +1,4 @@
-#include "daemon/session/openings_message.h"
+#include "daemon/session/openings_reader.h"
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status
 }
 
 // A file of openings travels like a single opening, so every message in it is read as strictly.
-absl::Status OpeningsMessage::PrepareNext(std::span<const uint8_t>* bytes) {
+absl::Status OpeningsReader::PrepareNext(std::span<const uint8_t>* bytes) {
   const std::span<const uint8_t> message = bytes->first(FirstMessageBytes(*bytes));
   const absl::StatusOr<ControlHeader> header = DecodeHeader(message, ControlReader::kDaemon);
   if (!header.ok()) return header.status();
@@ -76,7 +76,7 @@ absl::Status OpeningsMessage::PrepareNext(std::span<const uint8_t>* bytes) {
   return status;
 }
 
-void OpeningsMessage::BuildLater(std::span<const SequenceInfo> infos) {
+void OpeningsReader::BuildLater(std::span<const SequenceInfo> infos) {
   size_t next = 0;
   for (PendingOpening& opening : pending_) {
     for (int64_t i = 0; i < opening.open.params.n; ++i) {
@@ -91,8 +91,8 @@ void OpeningsMessage::BuildLater(std::span<const SequenceInfo> infos) {
   if (!pending_.empty()) pending_openings_->Add(session_, std::move(pending_));
 }
 
-absl::StatusOr<Reply> OpeningsMessage::Open(const OpenSequencesRequest& request,
-                                            const std::vector<UniqueFd>& fds) {
+absl::StatusOr<Reply> OpeningsReader::Open(const OpenSequencesRequest& request,
+                                           const std::vector<UniqueFd>& fds) {
   if (absl::Status status = CheckOpenings(request); !status.ok()) return status;
   if (request.pending) {
     if (absl::Status status = pending_openings_->Start(); !status.ok()) return status;

@@ -1,4 +1,4 @@
-// OpeningsMessage opens the sequences of one OpenSequences message, for ControlService.
+// OpeningsReader opens the sequences of one OpenSequences message, for ControlService.
 //
 // The openings travel in a file beside the message, as messages one behind the other. All of them
 // are opened, or none. An object is for one message; one thread.
@@ -23,10 +23,10 @@ namespace specd {
 // peer has, and then "unknown" is not enough.
 absl::Status ExplainUnknownField(const ControlHeader& header, const absl::Status& status);
 
-class OpeningsMessage {
+class OpeningsReader {
  public:
   // `pending` builds openings that are pending.
-  OpeningsMessage(std::shared_ptr<Session> session, PendingOpenings* pending)
+  OpeningsReader(std::shared_ptr<Session> session, PendingOpenings* pending)
       : session_(std::move(session)), pending_openings_(pending) {}
 
   absl::StatusOr<Reply> Open(const OpenSequencesRequest& request, const std::vector<UniqueFd>& fds);
