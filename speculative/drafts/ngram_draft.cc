@@ -75,7 +75,7 @@ std::vector<Run> BestRuns(std::span<const TokenId> text, size_t width, std::vect
 
 }  // namespace
 
-NgramDraft DraftNgrams(std::span<const TokenId> text, const NgramOptions& options) {
+NgramDraft DraftNgrams(std::span<const TokenId> text, const NgramDraftOptions& options) {
   SPECD_CHECK(options.min_ngram > 0 && options.max_ngram >= options.min_ngram &&
               options.num_nodes > 0 && options.max_depth > 0 && options.width > 0);
   NgramDraft draft;

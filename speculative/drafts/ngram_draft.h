@@ -15,7 +15,7 @@
 
 namespace specd {
 
-struct NgramOptions {
+struct NgramDraftOptions {
   int32_t min_ngram = 1;
   int32_t max_ngram = 8;  // at least min_ngram
   int32_t num_nodes = 8;
@@ -31,6 +31,6 @@ struct NgramDraft {
 
 // Nothing is proposed if no n-gram of min_ngram ids at the end of the text occurs before. REQUIRES:
 // all options are positive.
-NgramDraft DraftNgrams(std::span<const TokenId> text, const NgramOptions& options);
+NgramDraft DraftNgrams(std::span<const TokenId> text, const NgramDraftOptions& options);
 
 }  // namespace specd

@@ -28,7 +28,7 @@ bool ComesBefore(const Path& a, const Path& b) {
          std::tuple(a.ends.size(), b.ids.size(), a.ends.back());
 }
 
-NgramDraft BruteForce(const Ids& text, const NgramOptions& options) {
+NgramDraft BruteForce(const Ids& text, const NgramDraftOptions& options) {
   std::vector<size_t> starts;
   for (int32_t n = options.max_ngram; n >= options.min_ngram && starts.empty(); --n) {
     const auto length = static_cast<size_t>(n);
@@ -106,11 +106,11 @@ TEST_SUITE("unit") {
       Ids text(random() % 40);
       for (TokenId& id : text) id = TokenId(random() % (2 + uint64_t(trial % 3)));
       const auto least = static_cast<int32_t>(1 + random() % 3);
-      const NgramOptions options{.min_ngram = least,
-                                 .max_ngram = least + int32_t(random() % 4),
-                                 .num_nodes = int32_t(1 + random() % 12),
-                                 .max_depth = int32_t(1 + random() % 5),
-                                 .width = int32_t(1 + random() % 3)};
+      const NgramDraftOptions options{.min_ngram = least,
+                                      .max_ngram = least + int32_t(random() % 4),
+                                      .num_nodes = int32_t(1 + random() % 12),
+                                      .max_depth = int32_t(1 + random() % 5),
+                                      .width = int32_t(1 + random() % 3)};
       const NgramDraft draft = DraftNgrams(text, options);
       const NgramDraft expected = BruteForce(text, options);
       REQUIRE(draft.tokens == expected.tokens);
