@@ -171,7 +171,7 @@ class RestartRanksTest(RanksCase):
                     end(running.pop())
                     running.append(self.serve())
                     ends.append(moment)
-                    if every == 11:  # two in a row, of which nothing is asked between
+                    if every == 11:  # two deaths in a row, and no call between them
                         end(running.pop())
                         running.append(self.serve())
 

@@ -80,7 +80,7 @@ MemberPtr JoinForLong(const std::string& uri, const std::string& token, uint32_t
   return MemberPtr(member);
 }
 
-// Rank 0 and two others, of which the second has two slot outputs.
+// Rank 0 and two other ranks. The second one has two slot outputs.
 struct Group {
   explicit Group(const std::string& uri, uint32_t reconnect_ms = kReconnectMs)
       : engine(uri, reconnect_ms) {
@@ -175,7 +175,7 @@ TEST_SUITE("unit") {
     group.first.Fill();
     CHECK(group.engine.Sample(group.sequence, 1).tokens[0] == 2);
     CHECK(group.first.Written().empty());
-    // While no daemon is there a rank leaves at once: nobody writes to its memory.
+    // A rank leaves at once if no daemon is there to write to its memory.
     place.Stop();
     CHECK(specd_leave(group.two.release()) == SPECD_OK);
   }
