@@ -124,6 +124,15 @@ class ExactReaderTest(unittest.TestCase):
         self.assertEqual([each[:2] for each in self.read(ExactReader("b", False), side.heartbeat(1))],
                          [("open", 2), ("end", 2)])
 
+    def test_a_text_side_without_its_daemon_subscribes_nobody(self):
+        # Bug: a text side was killed before it had heard its daemon. Streams that began behind its heartbeat, and
+        # ended before its successor's first one, did not come.
+        side, reader = self.side, ExactReader(None, False)
+        self.assertEqual(reader.read(b"heartbeat", {"v": 1, "epoch": 0, "seq": 0, "streams": 0}), [])
+        self.assertFalse(reader.is_subscribed)
+        self.assertEqual(self.read(reader, side.heartbeat(0)), [])
+        self.assertTrue(reader.is_subscribed)
+
     def test_a_text_side_that_was_replaced_continues_its_streams(self):
         side, reader = self.side, ExactReader(None, False)
         self.read(reader, side.heartbeat(0), side.keep(side.open(1, "a")), side.keep(side.text(1, "a", 0, "one ")))

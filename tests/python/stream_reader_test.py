@@ -69,6 +69,8 @@ class TextTest(unittest.TestCase):
 
     def test_streams_that_were_seen_to_open_have_everything(self):
         sent, reader = Publisher(), StreamReader()
+        # A text side that has not heard its daemon does not hear its streams either.
+        self.assertEqual(read(reader, Publisher(epoch=0).heartbeat(0)), [])
         self.assertFalse(reader.is_subscribed)
         self.assertEqual(read(reader, sent.heartbeat(0)), [])
         self.assertTrue(reader.is_subscribed)

@@ -18,7 +18,8 @@ NAMES = itertools.count()
 class Daemon:
     """The sockets of a daemon that has published one stream of ids."""
 
-    def __init__(self, test):
+    def __init__(self, test, epoch=EPOCH):
+        self.epoch = epoch
         name = f"inproc://subscribe_asks_{next(NAMES)}"
         self.endpoints = {"endpoint": f"{name}.tokens", "ask": f"{name}.ask"}
         context = zmq.asyncio.Context.shadow(zmq.Context.instance())
@@ -36,7 +37,7 @@ class Daemon:
                 await self.heartbeat()
 
     async def heartbeat(self):
-        message = {"v": 1, "epoch": EPOCH, "seq": 0, "streams": 1}
+        message = {"v": 1, "epoch": self.epoch, "seq": 0, "streams": 1}
         await self.published.send_multipart([HEARTBEAT, msgpack.packb(message)])
 
     async def asked(self):
@@ -99,6 +100,15 @@ class SubscribeAsksTest(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(ask["ask"], "streams")
         await daemon.answer_stream(peer)
         self.assertEqual((await waiting).request_id, "r")
+
+    async def test_a_text_side_that_does_not_hear_its_daemon_is_named(self):
+        daemon = Daemon(self, epoch=0)
+        entering = asyncio.ensure_future(self.subscribe(daemon, silence_ms=300).__aenter__())
+        while not entering.done():
+            await daemon.heartbeat()
+            await asyncio.sleep(.02)
+        with self.assertRaisesRegex(specd.Error, "for 300 ms .* does not hear its daemon; check .* --specd"):
+            await entering
 
 
 if __name__ == "__main__":

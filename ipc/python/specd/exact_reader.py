@@ -73,10 +73,10 @@ class ExactReader(StreamReader):
     def read(self, topic: bytes, message: dict[str, Any]) -> list[StreamEvent]:
         self.check_version(message)
         is_heartbeat = topic == HEARTBEAT
-        self.is_subscribed = self.is_subscribed or is_heartbeat
         epoch, seq = message["epoch"], message["seq"]
         if epoch == 0:  # a text side that has not heard its daemon
             return []
+        self.is_subscribed = self.is_subscribed or is_heartbeat
         instance = message.get("instance", self._instance)
         if epoch != self._epoch:
             self._instance = instance

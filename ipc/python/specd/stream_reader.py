@@ -76,7 +76,8 @@ class StreamEvent:
 class StreamReader:
     def __init__(self, request_id: str | None = None):
         self.request_id = request_id  # None: all
-        self.is_subscribed = False  # a heartbeat has come; later messages will not be missed
+        # A heartbeat of a publisher that knows its daemon has come: what begins from now on will not be missed.
+        self.is_subscribed = False
         self._epoch: int | None = None
         self._seq = 0
         # by stream: what came so far, in the unit of offsets
@@ -96,7 +97,7 @@ class StreamReader:
         lost = self._lost() if self._has_restarted(message, is_heartbeat) else []
         self._seq = message["seq"]
         if is_heartbeat:
-            self.is_subscribed = True
+            self.is_subscribed = self.is_subscribed or message["epoch"] != 0
             # A last message may be lost, and then nothing else tells of the end.
             return lost + (self._lost() if message["streams"] == 0 else [])
         events = message.get("events", [message])

@@ -43,8 +43,9 @@ def subscribe(endpoint: str, request_id: str | None = None, ids: bool = False,
     ids: token ids as they are confirmed, in the place of text. A stop string may still end the text
       earlier.
     silence_ms: the longest silence. A publisher sends something every 200 ms, so a longer silence
-      raises Error ("SPECD_ERROR_DISCONNECTED"). One may go on to read: a publisher that comes back
-      is found. Its streams are new, and those before end with the kind "lost".
+      raises Error ("SPECD_ERROR_DISCONNECTED"), and so does a detokenizer that has not heard its
+      daemon as long, in `with`. One may go on to read: a publisher that comes back is found. Its
+      streams are new, and those before end with the kind "lost".
     best_effort: nothing is asked for. A stream that is under way already, or of which messages were
       lost, has an event whose `missed` is not 0. Ids then name their request only where a stream
       begins.
@@ -136,6 +137,15 @@ class Subscription:
             raise Error(-10, "SPECD_ERROR_DISCONNECTED",
                         f"within {self._silence_ms} ms {self._ask_endpoint} {why}")
 
+    def _deadline(self) -> float:
+        return time.monotonic() + self._silence_ms / 1000
+
+    def _check_subscribed(self, until: float) -> None:
+        if not self._reader.is_subscribed and time.monotonic() >= until:
+            raise Error(-10, "SPECD_ERROR_DISCONNECTED",
+                        f"for {self._silence_ms} ms {self.endpoint} has said that it does not hear its daemon; check "
+                        "that the daemon runs, and that the detokenizer has its socket (specd-detok --specd)")
+
     def _read(self, frames: Sequence[bytes]) -> None:
         topic, payload = frames
         events = self._reader.read(topic, self._msgpack.unpackb(payload))
@@ -150,9 +160,11 @@ class Subscription:
     # ---- sync
 
     def __enter__(self) -> Subscription:
+        until = self._deadline()
         try:
             while not self._reader.is_subscribed:
                 self._receive()
+                self._check_subscribed(until)
         except BaseException:
             self.close()
             raise
@@ -180,7 +192,7 @@ class Subscription:
 
     def _exchange(self, asks: collections.deque[dict[str, Any]]) -> None:
         """Has the first ask answered. If that ends early, the ask stays the first one."""
-        until = time.monotonic() + self._silence_ms / 1000
+        until = self._deadline()
         try:
             while True:
                 self._send(asks[0])
@@ -197,9 +209,11 @@ class Subscription:
     # ---- async
 
     async def __aenter__(self) -> Subscription:
+        until = self._deadline()
         try:
             while not self._reader.is_subscribed:
                 await self._receive_async()
+                self._check_subscribed(until)
         except BaseException:
             self.close()
             raise
@@ -232,7 +246,7 @@ class Subscription:
 
     async def _exchange_async(self, asks: collections.deque[dict[str, Any]]) -> None:
         from asyncio import sleep
-        until = time.monotonic() + self._silence_ms / 1000
+        until = self._deadline()
         try:
             while True:
                 await self._send(asks[0])
