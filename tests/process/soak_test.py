@@ -383,7 +383,11 @@ class SoakTest(HttpCase):
         return counts
 
     def await_progress(self, condition, what):
-        wait_until(lambda: condition() or self.streams.errors, what)
+        try:
+            wait_until(lambda: condition() or self.streams.errors, what)
+        except AssertionError as error:
+            waiting = {name: readers for name, readers in list(self.streams.waits_for.items()) if readers}
+            raise AssertionError(f"{error}; who has not read which streams: {waiting}") from None
         self.assertEqual(self.streams.errors, [])
 
     def test_nothing_is_lost_and_nothing_comes_twice(self):
