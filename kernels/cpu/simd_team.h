@@ -12,6 +12,9 @@
 #include "kernels/cpu/simd_float.h"
 #include "kernels/cpu/simd_lanes.h"
 #include "kernels/cpu/simd_load.h"
+#if HWY_TARGET <= HWY_AVX3
+#include "kernels/cpu/simd_plain_rows.h"
+#endif
 #include "kernels/cpu/simd_weights.h"
 #include "kernels/cpu/spin_barrier.h"
 
@@ -115,16 +118,24 @@ class SimdTeam : public CpuMasking {
       nan = nan | OfferStep(max, [&](int32_t lane) { return At(tile.steps[step], lane); });
       of_step[step] = Fold<kChunk>(max);
     }
-    SimdFloat max = JoinNeighbours<kStepsPerTile>(of_step, Larger{});
-    for (int32_t lanes = kSimdWidth; lanes > kStepsPerTile; lanes /= 2) {
-      max = JoinPairs(max, max, Larger{});
-    }
-    max = max + 0.0f;
-    // The lanes after the first ones repeat.
-    hn::BlendedStore(max.raw, FirstLanes(kStepsPerTile).raw, FloatTag(), out);
+    const float max = LargestOfSteps(of_step, out);
     if (!NoneOf(nan) || (tile.with_nan & tile.peaked) != 0) return __builtin_nanf("");
-    return hn::GetLane(hn::MaxOfLanes(FloatTag(), max.raw));
+    return max;
   }
+
+#if HWY_TARGET <= HWY_AVX3
+  SPECD_INLINE int32_t ReadPlainTiles(const RowView& row, int32_t t, float scale,
+                                      const RowStats& stats) const {
+    const int32_t stride = seat_.num_groups;
+    if (row.dtype == DType::kBFloat16) {
+      return PlainTiles<DType::kBFloat16>(row, stats).Read(t, stride, scale);
+    }
+    if (row.dtype == DType::kFloat16) {
+      return PlainTiles<DType::kFloat16>(row, stats).Read(t, stride, scale);
+    }
+    return PlainTiles<DType::kFloat32>(row, stats).Read(t, stride, scale);
+  }
+#endif
 
   template <typename F, typename... Tiles>
   SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) const {
@@ -138,9 +149,7 @@ class SimdTeam : public CpuMasking {
       }
       of_block[block] = JoinNeighbours<kBlock>(sum.of, Plus{});
     }
-    SimdFloat sum = JoinNeighbours<kNumBlocks>(of_block, Plus{});
-    for (int32_t lanes = kSimdWidth; lanes > 1; lanes /= 2) sum = JoinPairs(sum, sum, Plus{});
-    return hn::GetLane(sum.raw);
+    return SumOfBlocks(of_block);
   }
 
   template <typename F>
