@@ -144,7 +144,6 @@ class SimdTeam : public CpuMasking {
     for (int32_t block = 0; block < kNumBlocks; ++block) {
       SimdBlock sum = 0.0f;
       for (const int32_t step : StepsOf(tiles...)) {
-        (FetchAhead(tiles, block * kStepsPerTile + step, kNumBlocks * kStepsPerTile), ...);
         sum = sum + f(BlockAt(tiles.steps[step], block * kBlockLanes)...);
       }
       of_block[block] = JoinNeighbours<kBlock>(sum.of, Plus{});
