@@ -67,26 +67,36 @@ struct PlainBlock<DType::kBFloat16> {
 template <DType kDType>
 class PlainTiles {
  public:
-  SPECD_INLINE PlainTiles(const RowView& row, const RowStats& stats) : row_(row), stats_(stats) {}
+  SPECD_INLINE PlainTiles(const RowView& row, const RowStats& stats)
+      : row_(row), stats_(stats), num_full_(row.vocab_size / kTileSize) {}
 
   // Notes maxima, peaks and sums of the tiles t, t + stride and so on, and returns the first tile
   // that it leaves. That one is not full, or has a NaN or no finite maximum.
-  [[gnu::noinline]] int32_t Read(int32_t t, int32_t stride, float scale) const {
-    const int32_t num_full = row_.vocab_size / kTileSize;
-    if (t >= num_full) return t;
+  [[gnu::noinline]] int32_t ReadWithSums(int32_t t, int32_t stride, float scale) const {
+    if (t >= num_full_) return t;
     const DenormalsFlushed flushed;
     SimdFloat of_step[kStepsPerTile];
-    LoadPeaks(TileAt(t), of_step);
-    while (t < num_full) {
+    LoadPeaks(TileAt(t), TileAfter(t, stride), of_step);
+    while (t < num_full_) {
       const float max = LargestOfSteps(of_step, stats_.peaks + t * kStepsPerTile);
       if (max - max != 0.0f) return t;
-      const int32_t next = t + stride < num_full ? t + stride : t;
-      const int32_t ahead = next + stride < num_full ? next + stride : next;
-      const float sum = SumBeside(TileAt(t), max, scale, TileAt(next), TileAt(ahead), of_step);
+      const char* const next = TileAfter(t, stride);
+      const float sum = SumBeside(TileAt(t), max, scale, next, TileAfter(t, 2 * stride), of_step);
       if (IsNan(sum)) return t;
       stats_.maxima[t] = max;
       stats_.sums[t] = sum;
       t += stride;
+    }
+    return t;
+  }
+
+  // The same without sums. It leaves a tile that is not full or has a NaN.
+  [[gnu::noinline]] int32_t ReadMaxima(int32_t t, int32_t stride) const {
+    SimdFloat of_step[kStepsPerTile];
+    for (; t < num_full_; t += stride) {
+      if (!NoneOf(LoadPeaks(TileAt(t), TileAfter(t, stride), of_step))) return t;
+      stats_.maxima[t] = LargestOfSteps(of_step, stats_.peaks + t * kStepsPerTile);
+      stats_.sums[t] = 0;
     }
     return t;
   }
@@ -100,12 +110,30 @@ class PlainTiles {
     return static_cast<const char*>(row_.data) + int64_t{t} * kTileSize * SizeBytes(kDType);
   }
 
-  SPECD_INLINE static void LoadPeaks(const char* tile, SimdFloat* of_step) {
+  // The tile `distance` after t; t itself if no full one is there.
+  SPECD_INLINE const char* TileAfter(int32_t t, int32_t distance) const {
+    return TileAt(t + distance < num_full_ ? t + distance : t);
+  }
+  SPECD_INLINE static void Fetch(const char* source) {
+    for (int32_t byte = 0; byte < kBlockBytes; byte += 64) __builtin_prefetch(source + byte);
+  }
+
+  // The lanes that met a NaN are returned.
+  SPECD_INLINE static SimdMask LoadPeaks(const char* tile, const char* ahead,
+                                         SimdFloat* of_step) {
+    SimdMask nan = NoLanes();
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       SimdBlock max = -kInfinity;
-      for (int32_t b = 0; b < kNumBlocks; ++b, tile += kBlockBytes) Offer(Block::Of(tile), &max);
+#pragma GCC unroll 4
+      for (int32_t b = 0; b < kNumBlocks; ++b, tile += kBlockBytes, ahead += kBlockBytes) {
+        const SimdBlock x = Block::Of(tile);
+        Offer(x, &max);
+        nan = nan | Unordered(x.of[0], x.of[1]) | Unordered(x.of[2], x.of[3]);
+        Fetch(ahead);
+      }
       of_step[step] = Fold<kBlock>(max.of);
     }
+    return nan;
   }
 
   // NaN is left out.
@@ -128,7 +156,7 @@ class PlainTiles {
         for (int32_t i = 0; i < kStepsAtOnce; ++i) {
           sum = sum + Exp2Flushed((Block::Of(source) - max) * scale);
           Offer(Block::Of(next), &peak);
-          for (int32_t byte = 0; byte < kBlockBytes; byte += 64) __builtin_prefetch(ahead + byte);
+          Fetch(ahead);
           source += kNumBlocks * kBlockBytes;
           next += kBlockBytes;
           ahead += kBlockBytes;
@@ -153,6 +181,7 @@ class PlainTiles {
 
   const RowView& row_;
   const RowStats& stats_;
+  const int32_t num_full_;
 };
 
 }  // namespace HWY_NAMESPACE

@@ -124,16 +124,15 @@ class SimdTeam : public CpuMasking {
   }
 
 #if HWY_TARGET <= HWY_AVX3
-  SPECD_INLINE int32_t ReadPlainTiles(const RowView& row, int32_t t, float scale,
+  SPECD_INLINE int32_t ReadPlainTiles(const RowView& row, int32_t t, float scale, bool with_sums,
                                       const RowStats& stats) const {
-    const int32_t stride = seat_.num_groups;
-    if (row.dtype == DType::kBFloat16) {
-      return PlainTiles<DType::kBFloat16>(row, stats).Read(t, stride, scale);
-    }
-    if (row.dtype == DType::kFloat16) {
-      return PlainTiles<DType::kFloat16>(row, stats).Read(t, stride, scale);
-    }
-    return PlainTiles<DType::kFloat32>(row, stats).Read(t, stride, scale);
+    const auto read = [&](const auto& tiles) {
+      return with_sums ? tiles.ReadWithSums(t, seat_.num_groups, scale)
+                       : tiles.ReadMaxima(t, seat_.num_groups);
+    };
+    if (row.dtype == DType::kBFloat16) return read(PlainTiles<DType::kBFloat16>(row, stats));
+    if (row.dtype == DType::kFloat16) return read(PlainTiles<DType::kFloat16>(row, stats));
+    return read(PlainTiles<DType::kFloat32>(row, stats));
   }
 #endif
 
