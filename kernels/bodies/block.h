@@ -14,8 +14,8 @@ namespace specd {
 struct BlockPlace {
   RowFacts target;
   RowFacts draft;
-  bool has_draft = false;  // `draft` is set: the row was read, and the side channel was not used
-  double prefix = 1;       // P_i, before the token at this place
+  bool has_draft = false;    // `draft` is set: the row was read, and the side channel was not used
+  double prefix = 1;         // P_i, before the token at this place
   double residual_most = 1;  // S_i is at most this
 };
 static_assert(sizeof(BlockPlace) <= kPlaceBytes);

@@ -119,8 +119,7 @@ class PlainTiles {
   }
 
   // The lanes that met a NaN are returned.
-  SPECD_INLINE static SimdMask LoadPeaks(const char* tile, const char* ahead,
-                                         SimdFloat* of_step) {
+  SPECD_INLINE static SimdMask LoadPeaks(const char* tile, const char* ahead, SimdFloat* of_step) {
     SimdMask nan = NoLanes();
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       SimdBlock max = -kInfinity;
