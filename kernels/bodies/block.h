@@ -1,7 +1,7 @@
 // BlockWalk verifies a chain as one block for RunTask (Sun et al., ICLR 2025).
 //
 // docs/ALGORITHMS.md, "Chains: block". The walk starts at the end of the draft. The coins decide
-// whether it takes a step down, and only that step's two rows are read again.
+// whether it takes a step down. Only that step's two rows are read again, unless a bound decides.
 #pragma once
 
 #include "kernels/bodies/chain_rows.h"
@@ -14,8 +14,9 @@ namespace specd {
 struct BlockPlace {
   RowFacts target;
   RowFacts draft;
-  bool has_draft = false;  // `draft` is set: the row was read, and the side channel was not used
-  double prefix = 1;       // P_i, before the token at this place
+  bool has_draft = false;    // `draft` is set: the row was read, and the side channel was not used
+  double prefix = 1;         // P_i, before the token at this place
+  double residual_most = 1;  // S_i is at most this
 };
 static_assert(sizeof(BlockPlace) <= kPlaceBytes);
 
@@ -43,6 +44,7 @@ class BlockWalk {
       const uint64_t coin = rows_.Coin(KeyOf(i));
       const double u = CoinToDouble(coin);
       const double prefix = PrefixAt(i);
+      if (i < num_places_ && FallsByBound(i, u)) continue;
       if (i == num_places_ || !ReadResidualAt(i)) {
         RecordBound(i, coin, prefix);
         if (u < prefix) break;
@@ -78,6 +80,22 @@ class BlockWalk {
     return next < 1.0 ? next : 1.0;
   }
 
+  // Whether the bound of S_i shows that u_i >= h_i, so that the pass over two rows is not needed. A
+  // record holds h_i itself.
+  SPECD_HD bool FallsByBound(int32_t i, double u) const {
+    if (rows_.is_recorded()) return false;
+    const double most = places_[i].residual_most * (1.0 - u) + kBoundSlack * kBoundSlack;
+    return u * (1.0 - places_[i].prefix) >= most;
+  }
+
+  // min(P p(x), q(x)), which a residual has not.
+  SPECD_HD static double TakenAt(double prefix, const Distribution& p, float p_weight,
+                                 const DraftShare& q) {
+    const double target = prefix * (static_cast<double>(p_weight) / p.mass);
+    const double draft = static_cast<double>(q.weight) / q.mass;
+    return target < draft ? target : draft;
+  }
+
   SPECD_HD bool Pause() {
     pauses_.KeepBlock({.num_places = num_places_,
                        .end_status = end_status,
@@ -106,7 +124,8 @@ class BlockWalk {
       place.target = rows_.FactsOf(p);
       place.prefix = prefix;
       DraftShare share;
-      if (rows_.IsSampled(i) && rows_.HasSideChannel()) {
+      const bool from_side = rows_.IsSampled(i) && rows_.HasSideChannel();
+      if (from_side) {
         share = rows_.SideChannel(i);
       } else if (rows_.IsSampled(i)) {
         const Distribution q = rows_.ReadDraft(i);
@@ -122,10 +141,14 @@ class BlockWalk {
         EndAt(OutcomeStatus::kBadDraftRow, share.fault);
         break;
       }
+      const float p_weight = rows_.Weight(p, token);
+      place.residual_most = prefix * (1.0 + kBoundSlack);
+      // Nothing says that the numbers of a side channel are those of the row that a pass reads.
+      if (!from_side) place.residual_most -= TakenAt(prefix, p, p_weight, share);
       if (rows_.team().leader()) places_[i] = place;
       rows_.RecordShares(i, p, share);
       if (PlaceDecision* record = rows_.RecordOf(i)) record->prefix = prefix;
-      prefix = NextPrefix(prefix, p, rows_.Weight(p, token), share);
+      prefix = NextPrefix(prefix, p, p_weight, share);
     }
     rows_.team().Sync();
     return true;

@@ -58,10 +58,11 @@ class ChainRows {
 
   // Has the decisions recorded: an array with an element for each place.
   SPECD_HD void RecordInto(PlaceDecision* decisions) { decisions_ = decisions; }
+  SPECD_HD bool is_recorded() const { return KeepsDraws<T> && decisions_ != nullptr; }
   // The record of place i for one worker; null if none is kept.
   SPECD_HD PlaceDecision* RecordOf(int32_t i) const {
     if constexpr (KeepsDraws<T>) {
-      if (decisions_ != nullptr && team_.leader()) return decisions_ + i;
+      if (is_recorded() && team_.leader()) return decisions_ + i;
     }
     return nullptr;
   }

@@ -24,6 +24,17 @@ struct Between {
   }
 };
 
+// Halves the values, which probably halves the elements, or the floats in between. If every second
+// step halves the floats, no bracket takes more than 64 steps.
+SPECD_INLINE float MiddleOf(const Between& bracket, bool by_value) {
+  if (by_value) {
+    const float middle = bracket.low + (bracket.high - bracket.low) * 0.5f;
+    if (middle > bracket.low && middle < bracket.high) return middle;
+  }
+  const uint32_t low_key = OrderedKey(bracket.low);
+  return FloatOfKey(low_key + (OrderedKey(bracket.high) - low_key) / 2);
+}
+
 struct BelowOnly {
   float high;
   template <typename Value>

@@ -85,10 +85,9 @@ class CutSearch {
       by_weight_ = false;
       low_ = cut.value;
       high_ = above_all_;
-      at_low_ = MeasureRow(low_);
       at_high_ = Tally{};
-      counted_at_low_ = true;
-      if (at_low_.count <= kListMax) ListBracket();
+      MeasureFromLow();
+      if (!listed_ && at_low_.count <= kListMax) ListBracket();
     }
     return listed_ ? MassOfList(cut) : MassOfTiles(cut);
   }
@@ -156,9 +155,9 @@ class CutSearch {
     }
     while (true) {
       if (!(low_ >= kLowestFloat)) low_ = kLowestFloat;
-      at_low_ = MeasureRow(low_);
-      counted_at_low_ = true;
+      MeasureFromLow();
       if (at_low_.amount >= need_) return true;
+      listed_ = false;
       if (low_ == kLowestFloat) return false;
       high_ = low_;
       at_high_ = at_low_;
@@ -202,6 +201,23 @@ class CutSearch {
     masses_ = {true, is_low};
     TakeList();
     return true;
+  }
+
+  // Measures the elements from low on. A group that is alone lists them at once if they fit.
+  SPECD_HD void MeasureFromLow() {
+    const bool alone = team_.num_groups() == 1;
+    const int32_t count =
+        alone ? ListBetween(team_, p_, {low_, above_all_}, false, workspace_) : -1;
+    if (count < 0) {
+      at_low_ = MeasureRow(low_);
+      counted_at_low_ = true;
+      return;
+    }
+    high_ = above_all_;
+    at_high_ = Tally{};
+    at_low_.count = static_cast<uint64_t>(count);
+    TakeList();
+    at_low_ = MeasureList(low_);
   }
 
   // The list holds the elements of [low, high).
@@ -266,16 +282,7 @@ class CutSearch {
     return guess > low_ && guess < high_ ? guess : Pivot(true);
   }
 
-  // Halves the values, which probably halves the elements. Every second step halves the floats in
-  // between, so no bracket takes more than 64 steps.
-  SPECD_HD float Pivot(bool by_value) const {
-    if (by_value) {
-      const float middle = low_ + (high_ - low_) * 0.5f;
-      if (middle > low_ && middle < high_) return middle;
-    }
-    const uint32_t low_key = OrderedKey(low_);
-    return FloatOfKey(low_key + (OrderedKey(high_) - low_key) / 2);
-  }
+  SPECD_HD float Pivot(bool by_value) const { return MiddleOf({low_, high_}, by_value); }
 
   SPECD_BODY Tally MeasureTile(const typename T::Tile& tile, float pivot) {
     Tally tally;

@@ -150,7 +150,16 @@ template <Team T>
 SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
                            const RowStats& stats) {
   const int32_t num_tiles = NumTiles(row.view.vocab_size);
-  ForEachTile(team, num_tiles, [&](int32_t t) { ReadTile(team, row, scale, with_sums, t, stats); });
+  const bool plain = IsReadAsItLies(row);
+  team.Sync();
+  for (int32_t t = team.group(); t < num_tiles; t += team.num_groups()) {
+    if constexpr (ReadsPlainTiles<T>) {
+      if (plain) t = team.ReadPlainTiles(row.view, t, scale, with_sums, stats);
+      if (t >= num_tiles) break;
+    }
+    ReadTile(team, row, scale, with_sums, t, stats);
+  }
+  team.Sync();
   return MaxOfTiles(team, stats, num_tiles);
 }
 

@@ -22,6 +22,9 @@ struct ResidualFunction {
   }
 };
 
+// More than rounding adds to a sum of (a p - c q)+, as a share of a (ALGORITHMS.md, "Trees").
+inline constexpr double kBoundSlack = 0x1p-10;
+
 // a and c.
 struct ResidualFactors {
   double p = 1;

@@ -185,6 +185,14 @@ concept KeepsDraws = requires(T team) {
   requires std::same_as<decltype(team.draw), DrawFacts>;
 };
 
+// A team with ReadPlainTiles(row, t, scale, with_sums, stats) has a faster first pass over a row
+// that nothing changes. It notes the maxima, peaks and sums of its tiles from t on, as NoteTile
+// would, and returns the first tile that it leaves to NoteTile.
+template <typename T>
+concept ReadsPlainTiles = requires(const T team, const RowView& row, const RowStats& stats) {
+  { team.ReadPlainTiles(row, int32_t{}, 0.0f, true, stats) } -> std::same_as<int32_t>;
+};
+
 // Runs `pass(tile_index)` for the tiles of this group, between the Syncs that both rules ask for.
 template <typename T, typename Pass>
 SPECD_INLINE void ForEachTile(T& team, int32_t num_tiles, const Pass& pass) {

@@ -181,9 +181,6 @@ class TreePlace {
     double one = 1;
   };
 
-  // More than rounding adds to a sum of (a p - c d)+, as a share of a (ALGORITHMS.md, "Trees").
-  static constexpr double kBoundSlack = 0x1p-10;
-
   // Makes the pass that a fall has left.
   SPECD_HD void Settle() {
     if (!facts_.is_bound) return;

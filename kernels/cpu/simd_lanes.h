@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/bodies/tiles.h"
 #include "kernels/cpu/simd_float.h"
 
 namespace specd {
@@ -74,6 +75,26 @@ SPECD_INLINE SimdFloat JoinNeighbours(SimdFloat* x, const Join& join) {
     for (int32_t i = 0; i < kCount / 2; ++i) x[i] = JoinPairs(x[2 * i], x[2 * i + 1], join);
     return JoinNeighbours<kCount / 2>(x, join);
   }
+}
+
+// The sum of a tile, from registers that each hold a block of its lanes.
+template <size_t kNumBlocks>
+SPECD_INLINE float SumOfBlocks(SimdFloat (&of_block)[kNumBlocks]) {
+  SimdFloat sum = JoinNeighbours<static_cast<int32_t>(kNumBlocks)>(of_block, Plus{});
+  for (int32_t lanes = kSimdWidth; lanes > 1; lanes /= 2) sum = JoinPairs(sum, sum, Plus{});
+  return hn::GetLane(sum.raw);
+}
+
+// Writes the largest lane of each step's register, and returns the largest of all. A zero is +0.
+SPECD_INLINE float LargestOfSteps(SimdFloat* of_step, float* out) {
+  SimdFloat max = JoinNeighbours<kStepsPerTile>(of_step, Larger{});
+  for (int32_t lanes = kSimdWidth; lanes > kStepsPerTile; lanes /= 2) {
+    max = JoinPairs(max, max, Larger{});
+  }
+  max = Select(max == 0.0f, 0.0f, max);
+  // The lanes after the first ones repeat.
+  hn::BlendedStore(max.raw, FirstLanes(kStepsPerTile).raw, FloatTag(), out);
+  return hn::GetLane(hn::MaxOfLanes(FloatTag(), max.raw));
 }
 
 }  // namespace HWY_NAMESPACE

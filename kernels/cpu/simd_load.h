@@ -193,7 +193,7 @@ SPECD_INLINE void LoadTile(const RowView& row, int32_t tile_index, uint32_t step
   }
   // The work that follows (edits, weights) would leave memory idle. More than a quarter would delay
   // loads that a thread waits for.
-  if (!kInPlace && steps == kAllSteps) FetchAhead(*tile, 0, 4);
+  if (steps == kAllSteps) FetchAhead(*tile, 0, 1);
 }
 
 }  // namespace HWY_NAMESPACE

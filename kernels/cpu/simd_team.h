@@ -12,6 +12,9 @@
 #include "kernels/cpu/simd_float.h"
 #include "kernels/cpu/simd_lanes.h"
 #include "kernels/cpu/simd_load.h"
+#if HWY_TARGET <= HWY_AVX3
+#include "kernels/cpu/simd_plain_rows.h"
+#endif
 #include "kernels/cpu/simd_weights.h"
 #include "kernels/cpu/spin_barrier.h"
 
@@ -115,16 +118,23 @@ class SimdTeam : public CpuMasking {
       nan = nan | OfferStep(max, [&](int32_t lane) { return At(tile.steps[step], lane); });
       of_step[step] = Fold<kChunk>(max);
     }
-    SimdFloat max = JoinNeighbours<kStepsPerTile>(of_step, Larger{});
-    for (int32_t lanes = kSimdWidth; lanes > kStepsPerTile; lanes /= 2) {
-      max = JoinPairs(max, max, Larger{});
-    }
-    max = max + 0.0f;
-    // The lanes after the first ones repeat.
-    hn::BlendedStore(max.raw, FirstLanes(kStepsPerTile).raw, FloatTag(), out);
+    const float max = LargestOfSteps(of_step, out);
     if (!NoneOf(nan) || (tile.with_nan & tile.peaked) != 0) return __builtin_nanf("");
-    return hn::GetLane(hn::MaxOfLanes(FloatTag(), max.raw));
+    return max;
   }
+
+#if HWY_TARGET <= HWY_AVX3
+  SPECD_INLINE int32_t ReadPlainTiles(const RowView& row, int32_t t, float scale, bool with_sums,
+                                      const RowStats& stats) const {
+    const auto read = [&](const auto& tiles) {
+      return with_sums ? tiles.ReadWithSums(t, seat_.num_groups, scale)
+                       : tiles.ReadMaxima(t, seat_.num_groups);
+    };
+    if (row.dtype == DType::kBFloat16) return read(PlainTiles<DType::kBFloat16>(row, stats));
+    if (row.dtype == DType::kFloat16) return read(PlainTiles<DType::kFloat16>(row, stats));
+    return read(PlainTiles<DType::kFloat32>(row, stats));
+  }
+#endif
 
   template <typename F, typename... Tiles>
   SPECD_INLINE float Sum(const F& f, const Tiles&... tiles) const {
@@ -133,14 +143,11 @@ class SimdTeam : public CpuMasking {
     for (int32_t block = 0; block < kNumBlocks; ++block) {
       SimdBlock sum = 0.0f;
       for (const int32_t step : StepsOf(tiles...)) {
-        (FetchAhead(tiles, block * kStepsPerTile + step, kNumBlocks * kStepsPerTile), ...);
         sum = sum + f(BlockAt(tiles.steps[step], block * kBlockLanes)...);
       }
       of_block[block] = JoinNeighbours<kBlock>(sum.of, Plus{});
     }
-    SimdFloat sum = JoinNeighbours<kNumBlocks>(of_block, Plus{});
-    for (int32_t lanes = kSimdWidth; lanes > 1; lanes /= 2) sum = JoinPairs(sum, sum, Plus{});
-    return hn::GetLane(sum.raw);
+    return SumOfBlocks(of_block);
   }
 
   template <typename F>

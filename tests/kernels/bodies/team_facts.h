@@ -1,7 +1,7 @@
-// TeamFacts collects all results of a CPU team about one tile of two rows for tests, as labelled
-// words that can be compared.
+// TeamFacts collects all results of a CPU team about one tile of two rows for tests, or about the
+// first pass over a row, as labelled words that can be compared.
 //
-// The function is compiled once for each instruction set (team_facts_avx2.cc,
+// The functions are compiled once for each instruction set (team_facts_avx2.cc,
 // team_facts_avx512.cc). The objects are linked into one program, which may run on an older
 // processor. As in kernels/cpu, such objects must not share a function, so there are no containers
 // here.
@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "kernels/bodies/team.h"
+#include "kernels/bodies/distribution.h"
 
 namespace specd {
 
@@ -229,7 +229,37 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   AddReadings(team, ask, p, q, out);
 }
 
+// The first pass over a row that nothing changes, of at most kRowTilesMax tiles.
+struct FirstPassQuestions {
+  RowView row;
+  float scale = 1;
+  bool with_sums = true;
+};
+inline constexpr int32_t kRowTilesMax = 8;
+
+template <typename T>
+void FindFirstPass(const FirstPassQuestions& ask, TeamFacts* out) {
+  float maxima[kRowTilesMax];
+  float sums[kRowTilesMax];
+  float peaks[kRowTilesMax * kStepsPerTile];
+  T team;
+  Row row;
+  row.view = ask.row;
+  out->count = 0;
+  const RowStats stats{maxima, sums, peaks};
+  out->AddFloat("max of the row", ReadTiles(team, row, ask.scale, ask.with_sums, stats));
+  for (int32_t t = 0; t < NumTiles(ask.row.vocab_size); ++t) {
+    out->AddFloat("max of a tile", maxima[t]);
+    out->AddFloat("sum of a tile", sums[t]);
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      out->AddFloat("peak", IsNan(maxima[t]) ? 0.0f : peaks[t * kStepsPerTile + step]);
+    }
+  }
+}
+
 void FindTeamFactsAvx2(const TeamQuestions& ask, TeamFacts* out);
 void FindTeamFactsAvx512(const TeamQuestions& ask, TeamFacts* out);
+void FindFirstPassAvx2(const FirstPassQuestions& ask, TeamFacts* out);
+void FindFirstPassAvx512(const FirstPassQuestions& ask, TeamFacts* out);
 
 }  // namespace specd

@@ -6,5 +6,8 @@ namespace specd {
 void FindTeamFactsAvx2(const TeamQuestions& ask, TeamFacts* out) {
   FindTeamFacts<SimdTeam>(ask, out);
 }
+void FindFirstPassAvx2(const FirstPassQuestions& ask, TeamFacts* out) {
+  FindFirstPass<SimdTeam>(ask, out);
+}
 
 }  // namespace specd

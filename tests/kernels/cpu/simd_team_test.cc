@@ -127,17 +127,28 @@ std::vector<uint32_t> Patterns(std::mt19937_64& random, Kind kind, DType dtype, 
 struct CompiledTeam {
   CpuTarget target;
   void (*find_facts)(const TeamQuestions&, TeamFacts*);
+  void (*find_first_pass)(const FirstPassQuestions&, TeamFacts*);
 };
 std::vector<CompiledTeam> SupportedTeams() {
   std::vector<CompiledTeam> teams;
 #if defined(SPECD_HAVE_SIMD)
   if (CpuTargetIsSupported(CpuTarget::kAvx2))
-    teams.push_back({CpuTarget::kAvx2, FindTeamFactsAvx2});
+    teams.push_back({CpuTarget::kAvx2, FindTeamFactsAvx2, FindFirstPassAvx2});
   if (CpuTargetIsSupported(CpuTarget::kAvx512)) {
-    teams.push_back({CpuTarget::kAvx512, FindTeamFactsAvx512});
+    teams.push_back({CpuTarget::kAvx512, FindTeamFactsAvx512, FindFirstPassAvx512});
   }
 #endif
   return teams;
+}
+
+void CheckFacts(const TeamFacts& actual, const TeamFacts& expected) {
+  REQUIRE(actual.count == expected.count);
+  for (int32_t i = 0; i < expected.count; ++i) {
+    if (actual.facts[i].bits == expected.facts[i].bits) continue;
+    CAPTURE(i);
+    CAPTURE(std::string(expected.facts[i].label));
+    REQUIRE(actual.facts[i].bits == expected.facts[i].bits);
+  }
 }
 
 void CheckAgainstScalar(const TeamQuestions& ask) {
@@ -147,13 +158,18 @@ void CheckAgainstScalar(const TeamQuestions& ask) {
   for (const CompiledTeam& team : SupportedTeams()) {
     CAPTURE(static_cast<int>(team.target));
     team.find_facts(ask, actual.get());
-    REQUIRE(actual->count == expected->count);
-    for (int32_t i = 0; i < expected->count; ++i) {
-      if (actual->facts[i].bits == expected->facts[i].bits) continue;
-      CAPTURE(i);
-      CAPTURE(std::string(expected->facts[i].label));
-      REQUIRE(actual->facts[i].bits == expected->facts[i].bits);
-    }
+    CheckFacts(*actual, *expected);
+  }
+}
+
+void CheckFirstPass(const FirstPassQuestions& ask) {
+  static const auto expected = std::make_unique<TeamFacts>();
+  static const auto actual = std::make_unique<TeamFacts>();
+  FindFirstPass<ScalarTeam<CpuTarget::kBaseline>>(ask, expected.get());
+  for (const CompiledTeam& team : SupportedTeams()) {
+    CAPTURE(static_cast<int>(team.target));
+    team.find_first_pass(ask, actual.get());
+    CheckFacts(*actual, *expected);
   }
 }
 
@@ -197,6 +213,52 @@ TEST_SUITE("unit") {
           CheckAgainstScalar(ask);
         }
       }
+    }
+  }
+
+  TEST_CASE("the first pass of every SIMD target gives the bits of the scalar team") {
+    std::mt19937_64 random(62);
+    for (int32_t i = 0; i < GridSize({.full = 600, .sanitized = 60}); ++i) {
+      CAPTURE(i);
+      const DType dtype = std::vector{DType::kFloat32, DType::kBFloat16, DType::kFloat16}[i % 3];
+      // Tiles of all kinds in any order, and perhaps a part of one.
+      std::vector<uint32_t> patterns;
+      const int32_t num_tiles = 1 + static_cast<int32_t>(random() % (kRowTilesMax - 1));
+      for (int32_t t = 0; t < num_tiles; ++t) {
+        const Kind kind = random() % 2 == 0 ? Kind::kLogits : kKinds[random() % std::size(kKinds)];
+        const std::vector<uint32_t> tile = Patterns(random, kind, dtype, kTileSize);
+        patterns.insert(patterns.end(), tile.begin(), tile.end());
+      }
+      if (random() % 2 == 0) patterns.resize(patterns.size() + random() % kTileSize);
+      const GuardedRow row(dtype, patterns);
+      // The second scale takes most weights below 2^-126, and the last one their exponents.
+      for (const float scale : {1.25f, 60.0f, 1e-38f}) {
+        for (const bool with_sums : {true, false}) {
+          CAPTURE(scale);
+          CAPTURE(with_sums);
+          CheckFirstPass({row.view(), scale, with_sums});
+        }
+      }
+    }
+  }
+
+  // Each of these weights is half a unit in the last place of the next one. The one below 2^-126
+  // would tip the first of them, which would tip the next one, up to the sum.
+  TEST_CASE("the first pass takes no weight below 2^-126, where one would decide the sum") {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      CAPTURE(static_cast<int>(dtype));
+      std::vector<uint32_t> patterns(kTileSize, PatternOf(dtype, -kInfinity));
+      patterns[0] = PatternOf(dtype, 0.0f);
+      const float exponents[] = {-126.5f, -120, -96, -72, -48, -24};
+      for (size_t i = 0; i < std::size(exponents); ++i) {
+        patterns[i * kLanes + 1] = PatternOf(dtype, exponents[i]);
+      }
+      const GuardedRow row(dtype, patterns);
+      CheckFirstPass({row.view(), 1.0f, true});
+      const auto scalar = std::make_unique<TeamFacts>();
+      FindFirstPass<ScalarTeam<CpuTarget::kBaseline>>({row.view(), 1.0f, true}, scalar.get());
+      CHECK(std::string(scalar->facts[2].label) == "sum of a tile");
+      CHECK(scalar->facts[2].bits == BitsOf(1.0f));
     }
   }
 
