@@ -83,20 +83,30 @@ static_assert(NumTiles(kVocabSizeMax) <= kTileSize, "a number for each tile is a
 // The largest of the tiles' maxima; NaN if there is a NaN anywhere.
 template <Team T>
 SPECD_BODY float MaxOfTiles(T& team, const RowStats& stats, int32_t num_tiles) {
-  typename T::Tile maxima;
-  LoadArray(team, stats.maxima, num_tiles, &maxima);
-  return team.Max(Identity{}, maxima);
+  if constexpr (LooksByLane<T>) {
+    return team.LargestOf(stats.maxima, num_tiles);
+  } else {
+    typename T::Tile maxima;
+    LoadArray(team, stats.maxima, num_tiles, &maxima);
+    return team.Max(Identity{}, maxima);
+  }
 }
 
 // The mass of a row that was read with sums.
 template <Team T>
 SPECD_BODY double MassOfTiles(T& team, const RowStats& stats, int32_t num_tiles,
                               const WeightFunction& weight) {
-  typename T::Tile maxima;
-  typename T::Tile sums;
-  LoadArray(team, stats.maxima, num_tiles, &maxima);
-  LoadArray(team, stats.sums, num_tiles, &sums);
-  return team.SumInOrder(TileMassFunction{weight}, maxima, sums);
+  const TileMassFunction mass{weight};
+  if constexpr (LooksByLane<T>) {
+    return team.SumTerms(num_tiles,
+                         [&](int32_t t) { return mass(stats.maxima[t], stats.sums[t]); });
+  } else {
+    typename T::Tile maxima;
+    typename T::Tile sums;
+    LoadArray(team, stats.maxima, num_tiles, &maxima);
+    LoadArray(team, stats.sums, num_tiles, &sums);
+    return team.SumInOrder(mass, maxima, sums);
+  }
 }
 
 // The steps of a tile that hold an element not below `floor`.
@@ -114,11 +124,28 @@ SPECD_INLINE uint32_t StepsFrom(const float* peaks_of_row, int32_t tile_index, f
 template <Team T>
 SPECD_BODY TokenId LowestIdEqualTo(T& team, const Row& row, const RowStats& stats, float value) {
   typename T::Tile tile;
-  LoadArray(team, stats.maxima, NumTiles(row.view.vocab_size), &tile);
+  const int32_t num_tiles = NumTiles(row.view.vocab_size);
   // If the row changed, groups may disagree and write each other's tiles. Then even this value may
   // be missing.
-  const int32_t tile_index = team.FindFirst(EqualTo{value}, tile);
-  if (tile_index < 0) return kNoToken;
+  int32_t tile_index = -1;
+  if constexpr (LooksByLane<T>) {
+    const auto is_equal = [value](const float* array) {
+      return [value, array](int32_t i) { return array[i] == value; };
+    };
+    tile_index = team.FirstWhere(num_tiles, is_equal(stats.maxima));
+    if (tile_index == num_tiles) return kNoToken;
+    if (IsReadAsItLies(row)) {
+      const int32_t first = tile_index * kStepsPerTile;
+      const int32_t step = team.FirstWhere(kStepsPerTile, is_equal(stats.peaks + first));
+      const int32_t id =
+          step == kStepsPerTile ? -1 : team.FindInStep(row.view, first + step, EqualTo{value});
+      return id < 0 ? kNoToken : id;
+    }
+  } else {
+    LoadArray(team, stats.maxima, num_tiles, &tile);
+    tile_index = team.FindFirst(EqualTo{value}, tile);
+    if (tile_index < 0) return kNoToken;
+  }
   LoadRow(team, row, tile_index, StepsFrom(stats.peaks, tile_index, value), &tile);
   const int32_t element = team.FindFirst(EqualTo{value}, tile);
   return element < 0 ? kNoToken : tile_index * kTileSize + element;
@@ -181,7 +208,7 @@ SPECD_BODY bool SumsToOne(T& team, const RowView& view, const RowStats& stats) {
 template <Team T>
 SPECD_INLINE void RemoveDisallowedAndEnds(T& team, const TokenEdit* edits, int32_t num_edits,
                                           int32_t tile_index, typename T::Tile* tile) {
-  const EditRun run(edits, num_edits, tile_index);
+  const EditRun run(team, edits, num_edits, tile_index);
   for (int32_t i = run.begin; i < run.end && run.ElementOf(i) < kTileSize; ++i) {
     if ((edits[i].flags & (kEditDisallowed | kEditEnd)) == 0) continue;
     team.Set(run.ElementOf(i), -kInfinity, tile);

@@ -42,9 +42,11 @@ SPECD_INLINE bool IsReadAhead(const Task& task, int32_t task_row) {
   const bool forced = task.places != nullptr && task.places[place].forced != kNoToken;
   if (task.kind == TaskKind::kSampleDraft) return IsTargetRow(task_row) && !forced;
   if (draft.tokens != nullptr) {
+    bool is_behind = false;  // no branch on a token, so the loads of a chain overlap
     for (int32_t i = NodeBefore(place); i != kRoot; i = ParentOf(draft, i)) {
-      if (draft.tokens[i] == kNoToken) return false;
+      is_behind |= draft.tokens[i] == kNoToken;
     }
+    if (is_behind) return false;
   }
   if (IsTargetRow(task_row)) return !forced;
   if (!ReadsDraftRows(task.method)) return false;

@@ -156,9 +156,14 @@ struct EditRun {
   int32_t end = 0;
   TokenId first = 0;  // the first id of the tile
 
-  SPECD_INLINE EditRun(const TokenEdit* all, int32_t num_edits, int32_t tile_index)
+  template <Team T>
+  SPECD_INLINE EditRun(const T& team, const TokenEdit* all, int32_t num_edits, int32_t tile_index)
       : edits(all), end(num_edits), first(tile_index * kTileSize) {
-    begin = LowerBound(all, num_edits, first);
+    if constexpr (LooksByLane<T>) {
+      begin = team.NumBelow(num_edits, [&](int32_t i) { return ElementOf(i) < 0; });
+    } else {
+      begin = LowerBound(all, num_edits, first);
+    }
   }
   SPECD_INLINE int32_t ElementOf(int32_t i) const { return edits[i].id - first; }
   SPECD_INLINE bool IsEmpty() const { return begin == end || ElementOf(begin) >= kTileSize; }
@@ -179,8 +184,8 @@ SPECD_HOT void LoadEdited(T& team, const Row& row, int32_t tile_index, uint32_t 
   const uint32_t* const allowed = row.sequence.allowed;
   const auto mask = team.MaskOf(row.mask, allowed, row.view.vocab_size, tile_index);
   steps &= team.StepsLeft(mask);
-  const EditRun edits(row.sequence.edits, row.sequence.num_edits, tile_index);
-  const EditRun overrides(row.place.overrides, row.place.num_overrides, tile_index);
+  const EditRun edits(team, row.sequence.edits, row.sequence.num_edits, tile_index);
+  const EditRun overrides(team, row.place.overrides, row.place.num_overrides, tile_index);
   if (T::kReadsInPlace && arrive.IsIdentity() && edits.IsEmpty() && overrides.IsEmpty()) {
     team.Load(row.view, tile_index, steps, Identity{}, tile);
   } else {

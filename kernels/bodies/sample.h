@@ -6,6 +6,8 @@
 // order, so token i owns an interval of coins whose length is p(i) up to the stated bound.
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/bodies/truncate.h"
 #include "kernels/core/philox.h"
 
@@ -52,13 +54,19 @@ SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
 template <Team T, typename Weight, typename... Tiles>
 SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight& weight,
                                  const Tiles&... tiles) {
-  const int32_t exponent = ExponentOf(team.Max(weight, tiles...));
-  const uint64_t total = team.SumWeights(weight, exponent, tiles...);
-  // The remainder is below the tile's weight, so the threshold is below the total.
-  const uint64_t threshold = MulDiv(choice.remainder, total, choice.weight);
-  const PrefixPlace place = team.FindPrefix(weight, exponent, threshold, tiles...);
-  NoteElement(team, total, place);
-  return place.element < 0 ? kNoToken : choice.tile * kTileSize + place.element;
+  if constexpr (LooksByLane<T> && !std::is_same_v<Weight, Identity>) {
+    typename T::Tile weights;  // made once for three looks
+    team.Weigh(weight, &weights, tiles...);
+    return ChooseElement(team, choice, Identity{}, weights);
+  } else {
+    const int32_t exponent = ExponentOf(team.Max(weight, tiles...));
+    const uint64_t total = team.SumWeights(weight, exponent, tiles...);
+    // The remainder is below the tile's weight, so the threshold is below the total.
+    const uint64_t threshold = MulDiv(choice.remainder, total, choice.weight);
+    const PrefixPlace place = team.FindPrefix(weight, exponent, threshold, tiles...);
+    NoteElement(team, total, place);
+    return place.element < 0 ? kNoToken : choice.tile * kTileSize + place.element;
+  }
 }
 
 // Draws without filters. If a tile's maximum is -inf, its statistics show that it has no weights.

@@ -193,6 +193,13 @@ concept ReadsPlainTiles = requires(const T team, const RowView& row, const RowSt
   { team.ReadPlainTiles(row, int32_t{}, 0.0f, true, stats) } -> std::same_as<int32_t>;
 };
 
+// LooksByLane: a team whose lanes read short arrays by themselves (warp_team.h). Other teams read
+// them as tiles.
+template <typename T>
+concept LooksByLane = requires(T team, const float* values, int32_t count) {
+  { team.LargestOf(values, count) } -> std::same_as<float>;
+};
+
 // Runs `pass(tile_index)` for the tiles of this group, between the Syncs that both rules ask for.
 template <typename T, typename Pass>
 SPECD_INLINE void ForEachTile(T& team, int32_t num_tiles, const Pass& pass) {

@@ -15,6 +15,7 @@
 #include "kernels/bodies/draft.h"
 #include "kernels/bodies/judge_place.h"
 #include "kernels/bodies/pauses.h"
+#include "kernels/bodies/place_look.h"
 #include "kernels/bodies/sample.h"
 #include "kernels/bodies/score.h"
 #include "kernels/bodies/task_output.h"
@@ -90,7 +91,7 @@ class TaskRun {
   SPECD_HD void Verify() {
     if (task_.tree_status != OutcomeStatus::kOk) return Fail(task_.tree_status);
     if (!pauses_.has_begun()) {
-      outcome_.num_drafts = rows_.NumDrawn();
+      outcome_.num_drafts = NumDrawn();
       if constexpr (KeepsDraws<T>) rows_.RecordPlaces();
     }
     if constexpr (!kAtOnce) {
@@ -99,6 +100,13 @@ class TaskRun {
       if (task_.method == VerifyMethod::kBlock) return Block();
     }
     Walk();
+  }
+
+  SPECD_HD int32_t NumDrawn() {
+    if constexpr (!kAtOnce) return rows_.NumDrawn();
+    if constexpr (kAtOnce) {
+      return team_.FirstWhere(rows_.num_drafts(), [&](int32_t i) { return rows_.DraftEndsAt(i); });
+    }
   }
 
   // Goes down the tree while children stand.
@@ -136,30 +144,48 @@ class TaskRun {
       record->judged = record->stands = true;
       record->draft = record->token = rows_.DraftToken(node);
     }
-    CountIfInvalid(place);
-    return Accept(place, node);
+    outcome_.invalid_drafts += NumInvalid(rows_, place);
+    return Accept(node, LookAtNode(place, node));
+  }
+  SPECD_HD PlaceLook LookAtNode(int32_t place, int32_t node) const {
+    PlaceLook look;
+    look.token = rows_.DraftToken(node);
+    LookAtToken(rows_, place, &look);
+    return look;
   }
 
-  // Goes from place to place while draft tokens stand.
+  // Goes from place to place while draft tokens stand. At once, lanes look at all places before.
   SPECD_HD void Walk() {
-    for (int32_t i = pauses_.place(); !pauses_.Before(TaskPhase::kPlaces, i); ++i) {
-      if (!Follow(i, VerdictOf(i))) return;
+    if constexpr (kAtOnce) {
+      const auto look_at = [&](int32_t i) { return LookAtPlace(rows_, i, rows_.JudgedAhead(i)); };
+      team_.InTurn(rows_.num_drafts() + 1, look_at, [&](int32_t i, const PlaceLook& look) {
+        return look.place.verdict != Verdict::kUnknown ? Apply(i, look)
+                                                       : Follow(i, JudgePlace<true>(rows_, i));
+      });
+    } else {
+      for (int32_t i = pauses_.place(); !pauses_.Before(TaskPhase::kPlaces, i); ++i) {
+        if (!Follow(i, VerdictOf(i))) return;
+      }
     }
   }
 
   // Applies a verdict. Returns whether the walk continues.
   SPECD_HD bool Follow(int32_t i, const PlaceVerdict& place) {
+    return Apply(i, LookAtPlace(rows_, i, place));
+  }
+  SPECD_HD bool Apply(int32_t i, const PlaceLook& look) {
+    const PlaceVerdict& place = look.place;
     outcome_.empty_residuals += place.empty_residuals;
     Record(i, place);
     switch (place.verdict) {
       case Verdict::kStands:
-        if (!rows_.DraftEndsAt(i)) return Accept(i, i);
+        if (!look.draft_ends) return Accept(i, look);
         // The facts of this verdict have changed.
         Fail(OutcomeStatus::kBadTargetRow, RowFault::kChanged);
         return false;
       case Verdict::kEnds:
-        CountIfInvalid(i);
-        Emit(i, place.token);
+        outcome_.invalid_drafts += look.invalid_drafts;
+        Emit(look);
         return false;
       case Verdict::kBadTarget:
         Fail(OutcomeStatus::kBadTargetRow, place.fault);
@@ -195,9 +221,8 @@ class TaskRun {
   SPECD_HD PlaceVerdict VerdictOf(int32_t i) {
     const PlaceVerdict ahead = rows_.JudgedAhead(i);
     const bool left = ahead.verdict == Verdict::kFalls || ahead.verdict == Verdict::kLeft;
-    const bool known = ahead.verdict != Verdict::kUnknown && (kAtOnce || !left);
-    if (known) return ahead;
-    const PlaceVerdict place = JudgePlace<kAtOnce>(rows_, i);
+    if (ahead.verdict != Verdict::kUnknown && !left) return ahead;
+    const PlaceVerdict place = JudgePlace<false>(rows_, i);
     // If a place falls, later rows may not have been read. If the token stands now, the row has
     // changed.
     const bool changed = ahead.verdict == Verdict::kFalls && place.verdict == Verdict::kStands;
@@ -243,7 +268,7 @@ class TaskRun {
   // Scores tokens up to the first one that cannot be emitted, which ends the task.
   SPECD_HD void Score() {
     for (int32_t i = 0; i < rows_.num_drafts(); ++i) {
-      if (!Emit(i, rows_.DraftToken(i))) return;
+      if (!Emit(LookAtNode(i, i))) return;
     }
   }
 
@@ -320,8 +345,8 @@ class TaskRun {
     return task_.draft.parents == nullptr || i == 0 ? i : PlaceAfter(NodeOfToken(i - 1));
   }
 
-  SPECD_HD bool Accept(int32_t place, int32_t node) {
-    if (!Emit(place, rows_.DraftToken(node))) return false;
+  SPECD_HD bool Accept(int32_t node, const PlaceLook& look) {
+    if (!Emit(look)) return false;
     if (output_.path != nullptr && team_.leader()) output_.path[outcome_.num_accepted] = node;
     ++outcome_.num_accepted;
     last_node_ = node;
@@ -331,35 +356,21 @@ class TaskRun {
     outcome_.status = status;
     outcome_.fault = fault;
   }
-  // The last check before the next id is emitted, at place i. If the check fails, it returns false
-  // and ends the sequence.
-  SPECD_HD bool Emit(int32_t i, TokenId token) {
-    if (token == kNoToken) {
+  // Emits the next id. If it fails the last check, it returns false and ends the sequence.
+  SPECD_HD bool Emit(const PlaceLook& look) {
+    if (look.token == kNoToken) {
       Fail(OutcomeStatus::kBadTargetRow, RowFault::kChanged);
       return false;
     }
-    if (task_.draft.target_argmax == nullptr && !rows_.MayEmit(i, token)) {
+    if (!look.allowed) {
       Fail(OutcomeStatus::kBadToken);
       return false;
     }
-    if (IsPointMass(i, token)) ++outcome_.point_masses;
-    if (team_.leader()) output_.tokens[outcome_.num_tokens] = token;
-    last_token_ = token;
+    outcome_.point_masses += look.is_point ? 1 : 0;
+    if (team_.leader()) output_.tokens[outcome_.num_tokens] = look.token;
+    last_token_ = look.token;
     ++outcome_.num_tokens;
     return true;
-  }
-  SPECD_HD bool IsPointMass(int32_t i, TokenId token) const {
-    if (task_.kind != TaskKind::kVerify || task_.draft.target_argmax != nullptr) return false;
-    const Row row = rows_.TargetRow(i);
-    return row.place.forced == kNoToken && ElementOf(row, token) == kInfinity;
-  }
-  // Counts the draft tokens of a place that cannot be kept.
-  SPECD_HD void CountIfInvalid(int32_t i) {
-    for (int32_t node = NextChild(task_.draft, i, kRoot); node != kRoot;
-         node = NextChild(task_.draft, i, node)) {
-      const TokenId token = rows_.DraftToken(node);
-      if (token != kNoToken && !rows_.MayEmit(i, token)) ++outcome_.invalid_drafts;
-    }
   }
 
   ChainRows<T, CoinSource>& rows_;

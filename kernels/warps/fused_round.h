@@ -7,6 +7,8 @@
 // further passes over rows. docs/ALGORITHMS.md, "A round on a GPU".
 #pragma once
 
+#include <type_traits>
+
 #include "kernels/warps/decide.h"
 #include "kernels/warps/judge_row.h"
 #include "kernels/warps/residual_pass.h"
@@ -14,13 +16,28 @@
 
 namespace specd {
 
+// Copies a value near to the thread, which reads it again and again. All words are requested before
+// the first one is stored.
+template <typename Value>
+SPECD_INLINE Value LoadWhole(const Value* where) {
+  static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) % 8 == 0);
+  uint64_t words[sizeof(Value) / 8];
+  SPECD_UNROLL
+  for (size_t i = 0; i < sizeof(Value) / 8; ++i) {
+    __builtin_memcpy(&words[i], reinterpret_cast<const char*>(where) + 8 * i, 8);
+  }
+  Value value;
+  __builtin_memcpy(&value, words, sizeof(Value));
+  return value;
+}
+
 // Judges a completed row. Decides its task if the row was the last one.
 template <typename Thread>
 SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, const AheadRow& row) {
   const AheadRow* const partner = row.partner < 0 ? nullptr : &round.rows[row.partner];
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
-  const Task& task = round.batch.tasks[row.task];
+  const Task task = LoadWhole(&round.batch.tasks[row.task]);
   TaskProgress* const progress = &round.progress[row.task];
   const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);

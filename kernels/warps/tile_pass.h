@@ -72,6 +72,8 @@ struct SharedRows {
   int32_t num_warps = 1;
 };
 
+inline constexpr int32_t kNoPart = -1;
+
 // The parts of rows. Each warp begins with a part of its own, and then takes the next one that no
 // warp has. A warp that was held up, because it judged a row, takes fewer.
 struct Parts {
@@ -82,20 +84,22 @@ struct Parts {
   int32_t num_parts = 0;
 
   // Every arrival costs the warp a round trip to the memory that all warps share. If there is work
-  // for many warps, parts are therefore larger: up to 8 tiles, with at least 4 parts for each warp.
+  // for many warps, parts are therefore larger: up to 8 tiles, with at least 2 parts for each warp.
   SPECD_INLINE explicit Parts(const SharedRows& rows)
       : num_warps(rows.num_warps), num_tiles(NumTiles(rows.vocab_size)) {
     const int32_t tiles_per_warp = rows.num_rows * num_tiles / num_warps;
-    while (tiles_per_part < 8 && tiles_per_part * 8 <= tiles_per_warp) tiles_per_part *= 2;
+    while (tiles_per_part < 8 && tiles_per_part * 4 <= tiles_per_warp) tiles_per_part *= 2;
     parts_per_row = (num_tiles + tiles_per_part - 1) / tiles_per_part;
     num_parts = rows.num_rows * parts_per_row;
   }
 
   SPECD_INLINE int32_t RowOf(int32_t part) const { return part / parts_per_row; }
-  // The tiles of a part.
-  SPECD_INLINE int32_t BeginOf(int32_t part) const { return part % parts_per_row * tiles_per_part; }
-  SPECD_INLINE int32_t EndOf(int32_t part) const {
-    const int32_t end = BeginOf(part) + tiles_per_part;
+  // The tiles of a part of a row.
+  SPECD_INLINE int32_t BeginOf(int32_t part, int32_t row) const {
+    return (part - row * parts_per_row) * tiles_per_part;
+  }
+  SPECD_INLINE int32_t EndOf(int32_t begin) const {
+    const int32_t end = begin + tiles_per_part;
     return end < num_tiles ? end : num_tiles;
   }
 };
@@ -135,6 +139,7 @@ SPECD_INLINE bool IsLastWithRow(const Thread& thread, const FusedRound& round, c
 struct PartOfRow {
   Row row;
   bool with_sums = false;
+  bool plain = false;  // nothing changes the row
   float scale = 0;
   int32_t end = 0;  // after the last tile
   RowStats stats;
@@ -147,7 +152,8 @@ SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
   part.scale = row.scale;
   part.end = end;
   part.stats = StatsOf(round, row);
-  if ((row.flags & kAheadPlain) != 0) {  // no edits
+  part.plain = (row.flags & kAheadPlain) != 0;
+  if (part.plain) {
     part.row.view =
         RowAt(IsTargetRow(row.task_row) ? round.batch.target : round.batch.draft, row.row);
     return part;
@@ -163,8 +169,8 @@ SPECD_INLINE PartOfRow PartToRead(const Thread& thread, const FusedRound& round,
   return part;
 }
 
-// Reads the warp's parts, beginning with `part`, until it completes a row. Returns that part, or a
-// number after all parts. On a GPU this function calls no other, so its tiles stay in registers.
+// Reads the warp's parts, beginning with `part`, until it completes a row. Returns that part, or
+// kNoPart after all parts. On a GPU this function calls no other, so its tiles stay in registers.
 // The rules for the row lie in memory that the warp shares, because no registers are left for them.
 template <typename Thread>
 SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t part) {
@@ -174,27 +180,33 @@ SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t par
     const int32_t index = parts.RowOf(part);
     const AheadRow row = round.rows[index];
     if (!IsDead(thread, round, row)) {
-      const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(part)));
-      for (int32_t t = parts.BeginOf(part); t < read.end; ++t) {
+      const int32_t begin = parts.BeginOf(part, index);
+      const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(begin)));
+      TileAhead ahead;
+      for (int32_t t = begin; t < read.end; ++t) {
         typename WarpTeam<LoneWarp<Thread>>::Tile tile;
-        LoadEdited(team, read.row, t, kAllSteps, &tile);
+        if (read.plain) {
+          team.LoadWithNext(read.row.view, t, t + 1 < read.end, &ahead, &tile);
+        } else {
+          LoadEdited(team, read.row, t, kAllSteps, &tile);
+        }
         NoteTile(team, tile, read.scale, read.with_sums, t, read.stats);
       }
     }
     if (IsLastWithRow(thread, round, parts, index)) return part;
   }
-  return part;
+  return kNoPart;
 }
 
 // The work of a warp. finish(part) is called when the warp has completed the part's row.
 template <typename Thread, typename Finish>
 SPECD_INLINE void RunTilePass(const Thread& thread, const FusedRound& round, const Finish& finish) {
-  const Parts parts = PartsOf(thread, round);
   // Neighbouring parts go to different blocks, so that a small round is spread over the device.
   int32_t part = thread.warp() * thread.num_blocks() + thread.block();
-  while ((part = ReadParts(thread, round, part)) < parts.num_parts) {
+  // Nothing stays in registers while the parts are read, which takes them all.
+  while ((part = ReadParts(thread, round, part)) != kNoPart) {
     finish(part);
-    part = NextPart(thread, round, parts);
+    part = NextPart(thread, round, PartsOf(thread, round));
   }
 }
 

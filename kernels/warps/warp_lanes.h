@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/core/elements.h"
 #include "kernels/core/numerics.h"
@@ -46,6 +47,18 @@ class WarpLanes {
     bits = ShuffleValue(bits, source);
     __builtin_memcpy(&value, &bits, sizeof(bits));
     return value;
+  }
+
+  // A value of several words.
+  template <typename Value>
+  SPECD_INLINE Value ShuffleWords(const Value& value, int32_t source) const {
+    static_assert(std::has_unique_object_representations_v<Value>, "no gaps between members");
+    uint32_t words[sizeof(Value) / sizeof(uint32_t)];
+    __builtin_memcpy(words, &value, sizeof(Value));
+    for (uint32_t& word : words) word = thread_.Shuffle(word, source);
+    Value shuffled;
+    __builtin_memcpy(&shuffled, words, sizeof(Value));
+    return shuffled;
   }
 
   // Sums integers, whose order does not matter.

@@ -128,29 +128,38 @@ template <DType kDType, int32_t kNumSteps, typename NumberOf>
 SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
                              const NumberOf& number_of, float (&values)[kNumSteps][8]) {
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
+  const char* const data = static_cast<const char*>(row.data) + 8 * lane * SizeBytes(kDType);
+  const bool aligned = internal::BytesPastGranule(data) == 0;
+  uint32_t words[kNumSteps][kWords];
+  uint32_t by_word = 0;
   uint32_t by_element = 0;
+  // No word is looked at before all are requested.
   SPECD_UNROLL
   for (int32_t step = 0; step < kNumSteps; ++step) {
     const bool wanted = (steps >> step & 1u) != 0;
     const int32_t number = wanted ? number_of(step) : 0;
     const int32_t rest = wanted ? row.vocab_size - number * kLanes : 0;
-    const char* const address = static_cast<const char*>(row.data) +
-                                (int64_t{number} * kLanes + 8 * lane) * SizeBytes(kDType);
-    const bool aligned = internal::BytesPastGranule(address) == 0;
+    const char* const address = data + int64_t{number} * kLanes * SizeBytes(kDType);
     const bool inside = number > 0 && rest - kLanes >= 8;
     if (rest >= kLanes && (aligned || inside)) {
-      uint32_t words[kWords];
+      by_word |= 1u << step;
       if (aligned) {
-        internal::LoadWords<kWords>(address, words);
+        internal::LoadWords<kWords>(address, words[step]);
       } else {
-        internal::LoadShiftedWords<kWords>(address, words);
+        internal::LoadShiftedWords<kWords>(address, words[step]);
       }
-      internal::Widen<kDType>(words, values[step]);
     } else {
       by_element |= (rest > 0 ? 1u : 0u) << step;
       SPECD_UNROLL
-      for (int32_t j = 0; j < 8; ++j) values[step][j] = -kInfinity;
+      for (int32_t i = 0; i < kWords; ++i) words[step][i] = 0;
     }
+  }
+  SPECD_UNROLL
+  for (int32_t step = 0; step < kNumSteps; ++step) {
+    internal::Widen<kDType>(words[step], values[step]);
+    const bool is_loaded = (by_word >> step & 1u) != 0;
+    SPECD_UNROLL
+    for (int32_t j = 0; j < 8; ++j) values[step][j] = is_loaded ? values[step][j] : -kInfinity;
   }
   SPECD_NO_UNROLL
   for (int32_t step = 0; by_element >> step != 0; ++step) {
@@ -163,6 +172,19 @@ SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
       SPECD_UNROLL
       for (int32_t j = 0; j < 8; ++j) values[s][j] = fetched[j];
     }
+  }
+}
+
+template <int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE void FetchStepsOf(const RowView& row, int32_t lane, uint32_t steps,
+                               const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+  switch (row.dtype) {
+    case DType::kFloat32:
+      return FetchSteps<DType::kFloat32>(row, lane, steps, number_of, values);
+    case DType::kBFloat16:
+      return FetchSteps<DType::kBFloat16>(row, lane, steps, number_of, values);
+    case DType::kFloat16:
+      return FetchSteps<DType::kFloat16>(row, lane, steps, number_of, values);
   }
 }
 
@@ -210,5 +232,48 @@ SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, u
   FetchSteps<kDType>(
       row, lane, steps, [&](int32_t step) { return tile_index * kStepsPerTile + step; }, values);
 }
+
+// The words of a whole tile of a row in a 16-bit type, which lanes request while they work on the
+// tile before.
+class TileAhead {
+ public:
+  SPECD_INLINE bool Has(int32_t tile_index) const { return tile_index_ == tile_index; }
+
+  // Requests the tile if words of 16 bytes hold it, and no other one.
+  SPECD_INLINE void Fetch(const RowView& row, int32_t tile_index, int32_t lane) {
+    const char* const data =
+        static_cast<const char*>(row.data) + (int64_t{tile_index} * kTileSize + 8 * lane) * 2;
+    const bool is_whole = row.vocab_size - tile_index * kTileSize >= kTileSize;
+    const bool by_word = row.columns == nullptr && internal::BytesPastGranule(data) == 0;
+    tile_index_ = -1;
+    if (row.dtype == DType::kFloat32 || !is_whole || !by_word) return;
+    tile_index_ = tile_index;
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      internal::LoadWords<kWords>(data + step * kLanes * 2, words_[step]);
+    }
+  }
+  SPECD_INLINE void Take(DType dtype, float (&values)[kStepsPerTile][8]) const {
+    if (dtype == DType::kBFloat16) {
+      Widen<DType::kBFloat16>(values);
+    } else {
+      Widen<DType::kFloat16>(values);
+    }
+  }
+
+ private:
+  static constexpr int32_t kWords = internal::kWordsPerThread<DType::kBFloat16>;
+
+  template <DType kDType>
+  SPECD_INLINE void Widen(float (&values)[kStepsPerTile][8]) const {
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      internal::Widen<kDType>(words_[step], values[step]);
+    }
+  }
+
+  int32_t tile_index_ = -1;
+  uint32_t words_[kStepsPerTile][kWords];
+};
 
 }  // namespace specd

@@ -26,7 +26,7 @@
 
 #include "kernels/bodies/team.h"
 #include "kernels/core/elements.h"
-#include "kernels/warps/warp_lanes.h"
+#include "kernels/warps/warp_arrays.h"
 #include "kernels/warps/warp_load.h"
 #include "kernels/warps/warp_mask.h"
 #include "kernels/warps/warp_tile.h"
@@ -34,11 +34,12 @@
 namespace specd {
 
 template <typename Thread>
-class WarpTeam : private WarpLanes<Thread> {
-  using Lanes = WarpLanes<Thread>;
+class WarpTeam : public WarpArrays<Thread> {
+  using Lanes = WarpArrays<Thread>;
   using Lanes::InclusiveScan;
   using Lanes::LargestOfLanes;
   using Lanes::LowestBit;
+  using Lanes::PlacesOfSteps;
   using Lanes::ShuffleValue;
   using Lanes::SumOfWarp;
   using Lanes::thread_;
@@ -95,6 +96,19 @@ class WarpTeam : private WarpLanes<Thread> {
     });
   }
 
+  // Loads a tile of a row that nothing changes, and requests the next one if it is wanted.
+  SPECD_INLINE void LoadWithNext(const RowView& row, int32_t tile_index, bool wants_next,
+                                 TileAhead* ahead, Tile* tile) const {
+    if (ahead->Has(tile_index)) {
+      tile->count = kTileSize;
+      tile->steps = kAllSteps;
+      ahead->Take(row.dtype, tile->values);
+    } else {
+      Load(row, tile_index, kAllSteps, Identity{}, tile);
+    }
+    if (wants_next) ahead->Fetch(row, tile_index + 1, thread_.lane());
+  }
+
   // Loads at most a tile of steps from anywhere in a row, as if they were neighbours. All steps are
   // requested at once. Elements after the row's end are -inf here, but not those after the tile's.
   SPECD_BODY void LoadSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
@@ -102,17 +116,7 @@ class WarpTeam : private WarpLanes<Thread> {
     tile->count = kTileSize;
     tile->steps = (1u << num_steps) - 1;
     const auto number_of = [&](int32_t step) { return numbers[step]; };
-    switch (row.dtype) {
-      case DType::kFloat32:
-        return FetchSteps<DType::kFloat32>(row, thread_.lane(), tile->steps, number_of,
-                                           tile->values);
-      case DType::kBFloat16:
-        return FetchSteps<DType::kBFloat16>(row, thread_.lane(), tile->steps, number_of,
-                                            tile->values);
-      case DType::kFloat16:
-        return FetchSteps<DType::kFloat16>(row, thread_.lane(), tile->steps, number_of,
-                                           tile->values);
-    }
+    FetchStepsOf(row, thread_.lane(), tile->steps, number_of, tile->values);
   }
 
   SPECD_INLINE Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
@@ -159,13 +163,13 @@ class WarpTeam : private WarpLanes<Thread> {
       const int32_t mine = i + thread_.lane();
       const int32_t element = mine < end ? element_of(mine) : kTileSize;
       const bool inside = element < kTileSize;
-      const float value = inside ? value_of(mine) : 0.0f;
-      const uint32_t found = thread_.Ballot(inside);
-      for (uint32_t rest = found; rest != 0; rest &= rest - 1) {
+      const bool loaded = inside && Tile::IsIn(tile->steps, element / kLanes);
+      const float value = loaded ? value_of(mine) : 0.0f;
+      for (uint32_t rest = thread_.Ballot(loaded); rest != 0; rest &= rest - 1) {
         const int32_t lane = LowestBit(rest);
         Set(ShuffleValue(element, lane), FloatOf(thread_.Shuffle(BitsOf(value), lane)), tile);
       }
-      if (found != ~0u) return;
+      if (thread_.Ballot(inside) != ~0u) return;
     }
   }
 
@@ -186,16 +190,22 @@ class WarpTeam : private WarpLanes<Thread> {
   }
 
   SPECD_HOT float MaxBySteps(const Tile& tile, float* out) {
-    float largest = -kInfinity;
+    float maxima[kStepsPerTile];
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      float max = -kInfinity;
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) max = LargerOrNan(max, tile.values[step][j]);
-      max = LargestOfLanes(max);
-      Publish(max, &out[step]);
-      largest = LargerOrNan(largest, max);
+      const auto& x = tile.values[step];
+      const float low = LargerOrNan(LargerOrNan(x[0], x[1]), LargerOrNan(x[2], x[3]));
+      const float high = LargerOrNan(LargerOrNan(x[4], x[5]), LargerOrNan(x[6], x[7]));
+      maxima[step] = LargestOfLanes(LargerOrNan(low, high));
     }
+    float largest = maxima[0];
+    float mine = maxima[0];
+    SPECD_UNROLL
+    for (int32_t step = 1; step < kStepsPerTile; ++step) {
+      largest = LargerOrNan(largest, maxima[step]);
+      mine = thread_.lane() == step ? maxima[step] : mine;
+    }
+    if (thread_.lane() < kStepsPerTile) out[thread_.lane()] = mine;
     return largest;
   }
 
@@ -225,36 +235,47 @@ class WarpTeam : private WarpLanes<Thread> {
     return SumOfWarp(sum);
   }
 
-  // Element order is step, then lane, then j. The prefix goes step by step, and inside a step by a
-  // scan over the lanes.
+  // Element order is step, then lane, then j. The sums of all steps give the step, a scan over its
+  // lanes gives the lane.
   template <typename F, typename... Tiles>
   SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
                                     const Tiles&... tiles) {
-    uint64_t before = 0;  // the sum of all earlier steps
+    uint64_t before = 0;  // the sum of all steps before `at`
+    uint64_t mine = 0;    // this thread's sum in `at`
+    int32_t at = -1;
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       if (!Tile::IsIn((tiles.steps | ...), step)) continue;
-      const uint64_t mine = StepWeight(f, exponent, step, tiles...);
-      const uint64_t prefix = before + InclusiveScan(mine);
-      const uint32_t above = thread_.Ballot(prefix > threshold);
-      if (above != 0) {
-        PrefixPlace place;
-        uint64_t running = prefix - mine;
-        SPECD_UNROLL
-        for (int32_t j = 0; j < kLanesPerThread; ++j) {
-          const uint64_t weight = IntegerWeight(f(tiles.values[step][j]...), exponent);
-          if (place.element < 0 && running + weight > threshold) {
-            place = {.element = ElementAt(step, j), .before = running, .weight = weight};
-          }
-          running += weight;
-        }
-        const int32_t finder = LowestBit(above);
-        return {ShuffleValue(place.element, finder), ShuffleValue(place.before, finder),
-                ShuffleValue(place.weight, finder)};
-      }
-      before = ShuffleValue(prefix, kWarpSize - 1);
+      const uint64_t of_step = StepWeight(f, exponent, step, tiles...);
+      const uint64_t sum = SumOfWarp(of_step);
+      const bool is_here = at < 0 && before + sum > threshold;
+      at = is_here ? step : at;
+      mine = is_here ? of_step : mine;
+      before += at < 0 ? sum : 0;
     }
-    return {};
+    if (at < 0) return {};
+    uint64_t running = before + InclusiveScan(mine);
+    const int32_t finder = LowestBit(thread_.Ballot(running > threshold));
+    running -= mine;
+    PrefixPlace place;
+    SPECD_UNROLL
+    for (int32_t j = 0; j < kLanesPerThread; ++j) {
+      const uint64_t weight = IntegerWeight(f(tiles.values[at][j]...), exponent);
+      if (place.element < 0 && running + weight > threshold) {
+        place = {.element = ElementAt(at, j), .before = running, .weight = weight};
+      }
+      running += weight;
+    }
+    return {ShuffleValue(place.element, finder), ShuffleValue(place.before, finder),
+            ShuffleValue(place.weight, finder)};
+  }
+
+  template <typename F, typename... Tiles>
+  SPECD_INLINE void Weigh(const F& f, Tile* out, const Tiles&... tiles) const {
+    out->count = CountOf(tiles...);
+    out->steps = (tiles.steps | ...);
+    Tile::ForEachElement(
+        [&](int32_t step, int32_t j) { out->values[step][j] = f(tiles.values[step][j]...); });
   }
 
   // Each lane in turn adds its terms to the sum of those before it.
@@ -315,35 +336,33 @@ class WarpTeam : private WarpLanes<Thread> {
   }
 
  private:
-  // A scan over the lanes gives the places of a thread's elements. Steps without such elements are
-  // skipped.
+  // A scan over the lanes gives the places of a thread's elements.
   template <typename F, typename FirstIdOf>
   SPECD_INLINE int32_t PackWhere(const F& f, const Tile& tile, const FirstIdOf& first_id_of,
                                  float* values, TokenId* ids) {
-    int32_t packed = 0;  // the elements of all earlier steps
+    uint32_t chosen[kStepsPerTile] = {};
+    int32_t places[kStepsPerTile] = {};
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       if (!Tile::IsIn(tile.steps, step)) continue;
-      uint32_t chosen = 0;
-      int32_t mine = 0;
       SPECD_UNROLL
       for (int32_t j = 0; j < kLanesPerThread; ++j) {
         const bool here = Has(tile, step, j) && f(tile.values[step][j]);
-        chosen |= (here ? 1u : 0u) << j;
-        mine += here ? 1 : 0;
+        chosen[step] |= (here ? 1u : 0u) << j;
+        places[step] += here ? 1 : 0;
       }
-      if (thread_.Ballot(mine != 0) == 0) continue;
+    }
+    const int32_t packed = PlacesOfSteps(places);
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (thread_.Ballot(chosen[step] != 0) == 0) continue;
       const TokenId first_id = first_id_of(step) + thread_.lane() * kLanesPerThread;
-      const int32_t end = packed + InclusiveScan(mine);
-      int32_t place = end - mine;
-      SPECD_UNROLL
-      for (int32_t j = 0; j < kLanesPerThread; ++j) {
-        if ((chosen >> j & 1u) == 0) continue;
-        values[place] = tile.values[step][j];
-        ids[place] = first_id + j;
-        ++place;
+      for (uint32_t rest = chosen[step]; rest != 0; rest &= rest - 1) {
+        const int32_t j = LowestBit(rest);
+        values[places[step]] = tile.values[step][j];
+        ids[places[step]] = first_id + j;
+        ++places[step];
       }
-      packed = ShuffleValue(end, kWarpSize - 1);
     }
     return packed;
   }

@@ -93,7 +93,7 @@ struct Block {
   uint32_t rank;   // in the cluster
   SharedMemory shared;
   Barrier barrier;
-  SectorSet near;  // in the cache of its processor, if the launch is profiled
+  NearCache near;  // in the cache of its processor, if the launch is profiled
 };
 
 struct Cluster {

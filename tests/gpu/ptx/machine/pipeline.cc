@@ -9,9 +9,6 @@ namespace specd::ptx {
 namespace {
 
 constexpr uint64_t kSharedCycles = 29;
-constexpr uint64_t kNearCycles = 38;  // of the processor's cache, where local memory is too
-constexpr uint64_t kL2Cycles = 263;
-constexpr uint64_t kMemoryCycles = 479;
 constexpr uint64_t kCyclesBetweenAtomics = 2;
 constexpr uint64_t kBlockBarrierCycles = 30;
 constexpr uint64_t kClusterBarrierCycles = 190;
@@ -63,19 +60,6 @@ bool EndsStretch(const Instruction& instruction) {
 bool TouchesMemory(OpClass op_class) {
   return op_class == OpClass::kMemory || op_class == OpClass::kShared ||
          op_class == OpClass::kLocal || op_class == OpClass::kAtomic;
-}
-
-uint64_t CyclesOf(const WarpAccess& access, Distance distance) {
-  if (access.global_lanes == 0) return access.local_lanes != 0 ? kNearCycles : kSharedCycles;
-  switch (distance) {
-    case Distance::kNear:
-      return kNearCycles;
-    case Distance::kL2:
-      return kL2Cycles;
-    case Distance::kMemory:
-      break;
-  }
-  return kMemoryCycles;
 }
 
 }  // namespace
@@ -137,9 +121,12 @@ void Pipeline::SetReady(const Instruction& instruction, uint64_t cycles) {
 
 void Pipeline::Access(const Instruction& instruction, const WarpAccess& access) {
   const Order order = instruction.access.order;
-  const Distance distance = profiler_.NoteAccess(access, order == Order::kWeak ? &near_ : nullptr);
+  const bool is_load = !instruction.writes.empty();
+  const uint64_t far =
+      profiler_.NoteAccess(access, is_load, issued_, order == Order::kWeak ? &near_ : nullptr);
   if (order == Order::kAcquire || order == Order::kBoth) Acquire();
-  SetReady(instruction, issued_ + CyclesOf(access, distance));
+  const uint64_t own = issued_ + (access.local_lanes != 0 ? kNearCycles : kSharedCycles);
+  SetReady(instruction, access.global_lanes == 0 ? own : far);
 }
 
 void Pipeline::Atomic(const Instruction& instruction, const WarpAccess& access) {

@@ -6,7 +6,7 @@
 // stores keep their order with earlier stores, as far as registers do not say more.
 //
 // A weak access finds a sector again in the cache of its processor, which here has room for all
-// that a block asks for. The latencies are estimates. They have not been compared with published
+// that a block asks for, and waits for a sector that is on its way. The latencies are estimates. They have not been compared with published
 // measurements: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture through
 // Microbenchmarking" (IPDPS 2024), and Abdelkhalik et al., "Demystifying the Nvidia Ampere
 // Architecture" (HPEC 2022).
@@ -22,7 +22,7 @@ namespace specd::ptx {
 class Pipeline {
  public:
   // `near` has what the cache of the warp's processor holds; the warps of a block share it.
-  Pipeline(Profiler* profiler, SectorSet* near) : profiler_(*profiler), near_(*near) {}
+  Pipeline(Profiler* profiler, NearCache* near) : profiler_(*profiler), near_(*near) {}
 
   const ChainPoint& now() const { return now_; }
 
@@ -55,7 +55,7 @@ class Pipeline {
   void KeepMemoryOrder(bool is_store);
 
   Profiler& profiler_;
-  SectorSet& near_;
+  NearCache& near_;
   ChainPoint now_;
   uint64_t issued_ = 0;  // the cycle of the last instruction
   uint64_t stretch_begin_ = 0;

@@ -34,7 +34,8 @@ bool SectorSet::Add(uint64_t sector) {
   return is_new;
 }
 
-Distance Profiler::NoteAccess(const WarpAccess& access, SectorSet* near) {
+uint64_t Profiler::NoteAccess(const WarpAccess& access, bool is_load, uint64_t now,
+                              NearCache* near) {
   if (access.shared_lanes != 0) NoteShared(access);
   LaunchProfile& launch = launches_.back();
   std::array<uint64_t, 2 * kLanes> sectors;
@@ -46,7 +47,7 @@ Distance Profiler::NoteAccess(const WarpAccess& access, SectorSet* near) {
   }
   std::sort(sectors.begin(), sectors.begin() + count);
   const auto end = std::unique(sectors.begin(), sectors.begin() + count);
-  Distance distance = Distance::kNear;
+  uint64_t last = now + kNearCycles;
   for (auto sector = sectors.begin(); sector != end; ++sector) {
     ++launch.asked_sectors;
     const bool is_row = std::any_of(rows_.begin(), rows_.end(), [&](const AddressRange& rows) {
@@ -56,17 +57,17 @@ Distance Profiler::NoteAccess(const WarpAccess& access, SectorSet* near) {
       ++launch.asked_row_sectors;
       launch.repeated_row_sectors += row_sectors_.Add(*sector) ? 0 : 1;
     }
-    const bool is_far = near == nullptr || near->Add(*sector);
-    if (sectors_.Add(*sector)) {
-      ++launch.needed_sectors;
-      distance = Distance::kMemory;
-    } else if (is_far) {
-      distance = std::max(distance, Distance::kL2);
-    }
+    const bool is_first = sectors_.Add(*sector);
+    launch.needed_sectors += is_first ? 1 : 0;
+    const uint64_t* const found = near == nullptr || is_first ? nullptr : near->Find(*sector);
+    const uint64_t ready = found != nullptr ? *found : now + (is_first ? kMemoryCycles : kL2Cycles);
+    last = std::max(last, ready);
+    // What a store leaves is there at once.
+    if (near != nullptr && found == nullptr) near->Add(*sector, is_load ? ready : now);
   }
   launch.asked_bytes +=
       uint64_t{access.size_bytes} * static_cast<uint64_t>(std::popcount(access.global_lanes));
-  return distance;
+  return last;
 }
 
 // CUDA C++ Programming Guide, "Shared Memory": 32 banks of 4 bytes; lanes that read one word share

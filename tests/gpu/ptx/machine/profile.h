@@ -73,8 +73,27 @@ class SectorSet {
   std::unordered_map<uint64_t, std::array<uint64_t, kSectorsPerPage / 64>> pages_;
 };
 
-// The farthest memory that an access goes to: the processor's own cache, the L2 cache, or memory.
-enum class Distance : uint8_t { kNear, kL2, kMemory };
+// Estimates of how long an access takes that goes no farther than to the processor's own cache,
+// where local memory is too, to the L2 cache, or to memory.
+inline constexpr uint64_t kNearCycles = 38;
+inline constexpr uint64_t kL2Cycles = 263;
+inline constexpr uint64_t kMemoryCycles = 479;
+
+// The sectors in the cache of a processor. One that was asked for is there later, and whoever asks
+// for it meanwhile waits too.
+class NearCache {
+ public:
+  // The cycle of the launch in which the sector is there; null if nobody has asked for it.
+  const uint64_t* Find(uint64_t sector) const {
+    const auto found = ready_.find(sector);
+    return found == ready_.end() ? nullptr : &found->second;
+  }
+  void Add(uint64_t sector, uint64_t ready) { ready_.emplace(sector, ready); }
+  void Clear() { ready_.clear(); }
+
+ private:
+  std::unordered_map<uint64_t, uint64_t> ready_;
+};
 
 struct AddressRange {
   uint64_t begin = 0;
@@ -95,9 +114,9 @@ class Profiler {
     ++launches_.back().num_by_class[static_cast<size_t>(op_class)];
     launches_.back().num_idle_lanes += kLanes - num_active;
   }
-  // `near` has the sectors in the cache of the warp's processor, or is null if the access does not
-  // look there.
-  Distance NoteAccess(const WarpAccess& access, SectorSet* near);
+  // Notes an access that begins in the cycle `now`; returns the cycle in which its last sector is
+  // there. `near` is the cache of the warp's processor, or null if the access does not look there.
+  uint64_t NoteAccess(const WarpAccess& access, bool is_load, uint64_t now, NearCache* near);
   // A warp has ended, with the times of its functions.
   void NoteEnd(const ChainPoint& end, const FunctionTimes& functions);
 

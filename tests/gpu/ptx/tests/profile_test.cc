@@ -223,6 +223,26 @@ TEST_SUITE("ptx") {
     CHECK(mixed.asked_bytes == 4 * 16);
   }
 
+  // Once, the second load found the sector as soon as the first one had asked for it.
+  TEST_CASE("PTX machine: a load of a sector that is on its way waits for it") {
+    DeviceBlock block(4096);
+    const auto cycles = [&](const std::string& body) {
+      return ProfileOf(body, &block).chain_cycles;
+    };
+    const uint64_t one = cycles("ld.global.u32 %v, [%p];\nadd.u32 %w, %v, 1;\n");
+    CHECK(one > 479);
+    CHECK(cycles("ld.global.u32 %v, [%p];\nld.global.u32 %u, [%p+4];\nadd.u32 %w, %u, 1;\n") ==
+          one);
+    // Once it is there, another load takes the 38 cycles of the processor's cache.
+    const uint64_t again = cycles(
+        "ld.global.u32 %v, [%p];\nand.b32 %w, %v, 0; cvt.u64.u32 %q, %w; add.u64 %q, %p, %q;\n"
+        "ld.global.u32 %u, [%q+4];\nadd.u32 %w, %u, 1;\n");
+    CHECK(again >= one + 38);
+    CHECK(again < one + 38 + 40);
+    // What a store left is there at once.
+    CHECK(cycles("st.global.u32 [%p], %t;\nld.global.u32 %u, [%p+4];\nadd.u32 %w, %u, 1;\n") < 100);
+  }
+
   // Once, four blocks at a time ran, so that all work went to the first four.
   TEST_CASE("PTX machine: all blocks of a profiled launch are resident") {
     DeviceBlock block(4096);

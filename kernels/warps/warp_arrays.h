@@ -1,0 +1,150 @@
+// WarpArrays looks at short arrays with the 32 lanes of a warp for WarpTeam: each lane reads
+// numbers of its own.
+//
+// A row of 128,256 ids has 63 tiles. As a tile their numbers would lie in 8 lanes, and each
+// function would walk over 64 registers. All lanes call each function together. A function that is
+// passed in calls none of the team, but for that of InTurn that visits.
+#pragma once
+
+#include "kernels/core/draft.h"
+#include "kernels/warps/warp_lanes.h"
+#include "kernels/warps/warp_load.h"
+
+namespace specd {
+
+template <typename Thread>
+class WarpArrays : public WarpLanes<Thread> {
+  using Lanes = WarpLanes<Thread>;
+
+ public:
+  using Lanes::kWarpSize;
+
+  // The first i below `num` for which f(i) is true, or `num`. Lanes call f at the same time.
+  template <typename F>
+  SPECD_INLINE int32_t FirstWhere(int32_t num, const F& f) const {
+    for (int32_t base = 0; base < num; base += 2 * kWarpSize) {
+      const int32_t i = base + thread_.lane();
+      const bool here = i < num && f(i);
+      const bool behind = i + kWarpSize < num && f(i + kWarpSize);
+      const uint32_t found = thread_.Ballot(here);
+      const uint32_t found_behind = thread_.Ballot(behind);
+      if (found != 0) return base + LowestBit(found);
+      if (found_behind != 0) return base + kWarpSize + LowestBit(found_behind);
+    }
+    return num;
+  }
+
+  // How many of the first i are below, for 0 <= i < num. REQUIRES: is_below(i) implies is_below of
+  // every smaller number. Lanes look at 32 numbers at the same time.
+  template <typename IsBelow>
+  SPECD_INLINE int32_t NumBelow(int32_t num, const IsBelow& is_below) const {
+    int32_t begin = 0;
+    for (int32_t end = num; begin < end;) {
+      const int32_t stride = (end - begin + kWarpSize - 1) / kWarpSize;
+      const int32_t last = begin + (thread_.lane() + 1) * stride - 1;  // of a group of each lane
+      begin += NumNodes(thread_.Ballot(last < end && is_below(last))) * stride;
+      end = begin + stride - 1 < end ? begin + stride - 1 : end;
+    }
+    return begin;
+  }
+
+  // The largest of an array's values; NaN if any is NaN. REQUIRES: count > 0.
+  SPECD_INLINE float LargestOf(const float* values, int32_t count) {
+    float max = -kInfinity;
+    for (int32_t base = 0; base < count; base += 2 * kWarpSize) {
+      const int32_t i = base + thread_.lane();
+      const float here = values[i < count ? i : count - 1];
+      const float behind = values[i + kWarpSize < count ? i + kWarpSize : count - 1];
+      max = LargerOrNan(max, LargerOrNan(here, behind));
+    }
+    return LargestOfLanes(max);
+  }
+
+  // The sum of term(i), which is not below 0, for 0 <= i < num, in double, one after another.
+  template <typename TermOf>
+  SPECD_INLINE double SumTerms(int32_t num, const TermOf& term_of) {
+    double sum = 0;
+    for (int32_t base = 0; base < num; base += kWarpSize) {
+      const int32_t i = base + thread_.lane();
+      const double mine = i < num ? static_cast<double>(term_of(i)) : 0.0;
+      SPECD_UNROLL
+      for (int32_t lane = 0; lane < kWarpSize; ++lane) sum += ShuffleValue(mine, lane);
+    }
+    return sum;
+  }
+
+  // The first element of a row's step for which f is true; -1 if there is none.
+  template <typename F>
+  SPECD_INLINE int32_t FindInStep(const RowView& row, int32_t number, const F& f) {
+    float values[1][8];
+    const auto number_of = [&](int32_t) { return number; };
+    FetchStepsOf(row, thread_.lane(), 1, number_of, values);
+    const int32_t first = number * kLanes + 8 * thread_.lane();
+    int32_t mine = 8;
+    SPECD_UNROLL
+    for (int32_t j = 7; j >= 0; --j) {
+      mine = first + j < row.vocab_size && f(values[0][j]) ? j : mine;
+    }
+    const uint32_t found = thread_.Ballot(mine < 8);
+    if (found == 0) return -1;
+    const int32_t finder = LowestBit(found);
+    return number * kLanes + 8 * finder + ShuffleValue(mine, finder);
+  }
+
+  // Calls visit(i, value_of(i)) for 0, 1, .. while i < num and visit returns true. Lanes find
+  // the values of 32 numbers at the same time, so their loads overlap. Values of numbers that are
+  // not visited may be anything.
+  template <typename ValueOf, typename Visit>
+  SPECD_INLINE void InTurn(int32_t num, const ValueOf& value_of, const Visit& visit) {
+    using Value = decltype(value_of(0));
+    for (int32_t base = 0; base < num; base += kWarpSize) {
+      const int32_t mine = base + thread_.lane();
+      const Value value = mine < num ? value_of(mine) : Value{};
+      const int32_t end = num - base < kWarpSize ? num : base + kWarpSize;
+      for (int32_t i = base; i < end; ++i) {
+        if (!visit(i, ShuffleWords(value, i - base))) return;
+      }
+    }
+  }
+
+ protected:
+  using Lanes::LargestOfLanes;
+  using Lanes::LowestBit;
+  using Lanes::ShuffleValue;
+  using Lanes::ShuffleWords;
+  using Lanes::thread_;
+
+  SPECD_INLINE explicit WarpArrays(const Thread& thread) : Lanes(thread) {}
+
+  // Turns the numbers of a thread's elements in the steps of a tile into the places of its first
+  // ones. Returns the number of all elements. A word has the numbers of three steps, each at most
+  // 256, so that a scan serves three.
+  SPECD_INLINE int32_t PlacesOfSteps(int32_t (&steps)[kStepsPerTile]) {
+    constexpr int32_t kStepsPerWord = 3;
+    constexpr int32_t kBits = 10;
+    constexpr int32_t kMask = (1 << kBits) - 1;
+    constexpr int32_t kNumWords = (kStepsPerTile + kStepsPerWord - 1) / kStepsPerWord;
+    int32_t before[kNumWords] = {};
+    int32_t all[kNumWords];
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      before[step / kStepsPerWord] += steps[step] << kBits * (step % kStepsPerWord);
+    }
+    SPECD_UNROLL
+    for (int32_t word = 0; word < kNumWords; ++word) {
+      const int32_t end = this->InclusiveScan(before[word]);
+      all[word] = ShuffleValue(end, kWarpSize - 1);
+      before[word] = end - before[word];
+    }
+    int32_t sum = 0;
+    SPECD_UNROLL
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      const int32_t shift = kBits * (step % kStepsPerWord);
+      steps[step] = sum + (before[step / kStepsPerWord] >> shift & kMask);
+      sum += all[step / kStepsPerWord] >> shift & kMask;
+    }
+    return sum;
+  }
+};
+
+}  // namespace specd
