@@ -19,6 +19,7 @@ from .batch_arrays import booleans, handles, numbers_of, ragged
 from .cuda_stream import CudaStream, stream_address
 from .dlpack import Array, as_array
 from .in_flight import Awaited, InFlight
+from .quick_rounds import QuickRound, QuickRounds
 from .result_block import ResultBlock
 from .round_calls import RoundCalls
 from .rounds import DISCARD, DRAFTS_BY_SLOT, PARENTS_BY_SLOT
@@ -87,6 +88,26 @@ class BatchResults:
     scores_per_token: Array | None = None
     scores: Array | None = None
 
+    @classmethod
+    def of(cls, block: ResultBlock) -> BatchResults:
+        """The results in a block, whose arrays are made when they are asked for."""
+        found = cls.__new__(cls)
+        found.__dict__["_block"] = block
+        return found
+
+    if not TYPE_CHECKING:  # for whom every array is there
+
+        def __getattr__(self, name: str) -> Array:
+            try:
+                array = self.__dict__[name] = self.__dict__["_block"].array(name)
+            except KeyError:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}",
+                                     name=name, obj=self) from None
+            return array
+
+    def __getstate__(self) -> dict[str, Array | None]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     def __len__(self) -> int:
         return len(self.status)
 
@@ -116,6 +137,14 @@ class BatchResults:
 class BatchRounds(RoundCalls):
     """The part of Engine that does rounds of arrays."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._quick_arrays = QuickRounds(self, 0)
+
+    def close(self) -> None:
+        super().close()
+        self._quick_arrays.forget()
+
     def verify_batch(self, rows: RowArray | None, sequences: Numbers, tokens: Numbers | None = None,
                      draft_offsets: Numbers | None = None, *, scores: bool = False,
                      strict: bool = True, timeout_ms: int = -1,
@@ -124,6 +153,10 @@ class BatchRounds(RoundCalls):
         submit_batch. Engine.verify says what strict, timeout_ms and an interrupt do. Rounds that are in
         flight are answered first.
         """
+        if draft_offsets is None and scores is False and not arrays and timeout_ms == -1:
+            quick = self._quick_arrays.run_arrays(rows, sequences, tokens)
+            if quick is not None:
+                return _found_in(quick, strict)
         _check_names(arrays)
         return self._answer(lambda: self._try_submit_batch(rows, sequences, tokens, draft_offsets, scores,
                                                            None, **arrays), strict, timeout_ms)
@@ -297,16 +330,6 @@ class _Batch:
             flags |= np.where(booleans(given, self.count, name), np.uint32(bit), np.uint32(0))
         self._put("flags", flags)
 
-    def caller_rows(self, bad_row: Array, detail: Array) -> Array:
-        """Bad rows as the caller counts rows."""
-        if not np.count_nonzero(bad_row >= 0):
-            return bad_row
-        counted = bad_row.copy()
-        for i in np.flatnonzero(bad_row >= 0).tolist():
-            counted[i] = results.caller_row(int(bad_row[i]), results.detail_of(int(detail[i])) or "",
-                                            self.named)
-        return counted
-
     def _put_rows(self, role: str, bound: Array, named: Any, dtype: Any, count: int) -> None:
         """Names the bound row of each element. `named` are indices into the rows of the call."""
         self.named[role] = bound
@@ -340,19 +363,30 @@ class BatchRound(Awaited[BatchResults]):
     def __init__(self, in_flight: InFlight, number: int, batch: _Batch, num_scores: int):
         answer = s.BatchResults(ctypes.sizeof(s.BatchResults))
         super().__init__(in_flight, number, "specd_poll_batch", answer)
-        self._batch = batch
+        self._batch, self._has_scores = batch, num_scores > 0
         self._results: BatchResults | None = None
-        self._arrays = ResultBlock(answer, batch.count, batch.longest + 1, num_scores).arrays
+        self._block = ResultBlock.for_answer(answer, batch.count, batch.longest + 1, num_scores)
 
     def take(self, why: str) -> None:
-        bad_row = self._batch.caller_rows(self._arrays["bad_row"], self._arrays["detail"])
-        self._results = BatchResults(sequences=self._batch.sequences,
-                                     **{**self._arrays, "bad_row": bad_row})
+        self._results = found = BatchResults.of(self._block)
+        found.sequences = self._batch.sequences
+        found.bad_row = results.caller_rows(found.bad_row, found.detail, self._batch.named)
+        if self._has_scores:
+            found.scores_per_token = self._block.array("scores_per_token")
+            found.scores = self._block.array("scores")
         super().take(why)
 
     def _found(self, strict: bool) -> BatchResults:
         assert self._results is not None
         return _checked(self._results, self.why) if strict else self._results
+
+
+def _found_in(quick: QuickRound, strict: bool) -> BatchResults:
+    found = BatchResults.of(quick.block.copy())
+    if not quick.is_bad:
+        return found
+    found.bad_row = results.caller_rows(found.bad_row, found.detail, quick.named)
+    return _checked(found, quick.device_error) if strict else found
 
 
 def _checked(found: BatchResults, why: str) -> BatchResults:

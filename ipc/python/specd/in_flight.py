@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .results import Result
 
 # The longest wait inside one C call: Python does not hear of signals there.
-_SLICE_MS = 100
+SLICE_MS = 100
 # A call of the event loop's thread waits until the slice in the other thread has ended.
 _ASYNC_SLICE_MS = 20
 
@@ -214,16 +214,32 @@ class InFlight:
         end_s, left_ms = time.monotonic() + timeout_ms / 1000, timeout_ms
         self.pause()
         while not has_come():
-            slice_ms = _SLICE_MS
+            slice_ms = SLICE_MS
             if timeout_ms >= 0:
                 left_ms = max(0, min(left_ms, math.ceil((end_s - time.monotonic()) * 1000)))
-                slice_ms = min(left_ms, _SLICE_MS)
+                slice_ms = min(left_ms, SLICE_MS)
             if self._step(slice_ms):
                 continue
             left_ms -= slice_ms
             if timeout_ms >= 0 and (left_ms <= 0 or time.monotonic() >= end_s):
                 return has_come()
         return True
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a coroutine waits, in a thread of its own."""
+        return self._slice is not None
+
+    def go_on(self, round: Submitted, code: int) -> None:
+        """Waits for a round, after a poll for it that has answered `code`."""
+        try:
+            outcome: int | c.Error = c.check(code)
+        except c.Error as error:
+            outcome = error
+        self._took(outcome)
+        self.wait(round.done, -1)
+        if round.error is not None:
+            raise round.error
 
     async def wait_async(self, has_come: Callable[[], bool]) -> None:
         """The same without a limit, in a coroutine."""

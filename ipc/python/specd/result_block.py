@@ -23,35 +23,47 @@ _WORD_BYTES = 8
 
 
 class _View(NamedTuple):
-    name: str
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     offset_bytes: int
 
 
 class _Layout(NamedTuple):
-    """Where the arrays lie in a block. The word words[i] of specd_batch_results is the pointer to
-    views[i]."""
+    """Where the arrays lie in a block. The word words[i] of specd_batch_results is the pointer to what
+    lies at offsets[i]."""
 
-    views: list[_View]
+    views: dict[str, _View]
     words: Array
     offsets: Array
     size_bytes: int
 
 
 class ResultBlock:
-    """The arrays of one round, by their names in specd_batch_results. They keep the memory, which no
-    other round gets. `answer` points to them."""
+    """The arrays of one round, by their names in specd_batch_results, and its `sequences`. They keep the
+    memory, which no other round gets. An array is made when it is asked for, because each takes longer
+    than a small round's part in it."""
 
-    def __init__(self, answer: s.BatchResults, count: int, width: int, num_scores: int):
+    def __init__(self, memory: Array, layout: _Layout):
+        self.memory, self._layout = memory, layout
+
+    @classmethod
+    def for_answer(cls, answer: s.BatchResults, count: int, width: int, num_scores: int) -> ResultBlock:
+        """A block that `answer` points to."""
         layout = _layout(count, width, num_scores)
         answer.max_results, answer.tokens_stride, answer.scores_stride = count, width, num_scores
-        block = np.empty(layout.size_bytes, np.uint8)
-        self.arrays: dict[str, Array] = {
-            view.name: np.ndarray(view.shape, view.dtype, block, view.offset_bytes)
-            for view in layout.views}
+        block = cls(np.empty(layout.size_bytes, np.uint8), layout)
         words = np.frombuffer(memoryview(answer), np.uint64)
-        words[layout.words] = layout.offsets + np.uint64(address(block))
+        words[layout.words] = layout.offsets + np.uint64(address(block.memory))
+        return block
+
+    def copy(self) -> ResultBlock:
+        """The same in memory of its own, which no answer points to."""
+        return ResultBlock(self.memory.copy(), self._layout)
+
+    def array(self, name: str) -> Array:
+        """KeyError: the block has no such array."""
+        view = self._layout.views[name]
+        return np.ndarray(view.shape, view.dtype, self.memory, view.offset_bytes)
 
 
 @functools.lru_cache
@@ -64,11 +76,13 @@ def _layout(count: int, width: int, num_scores: int) -> _Layout:
     if num_scores:
         arrays += [("scores_per_token", (count,), np.uint32),
                    ("scores", (count, width, num_scores), SCORE)]
-    views, size_bytes = [], 0
+    pointers = [name for name, *_ in arrays]
+    arrays.append(("sequences", (count,), np.uint64))
+    views, size_bytes = {}, 0
     for name, shape, kind in arrays:
-        views.append(_View(name, shape, np.dtype(kind), size_bytes))
+        views[name] = _View(shape, np.dtype(kind), size_bytes)
         used_bytes = int(np.prod(shape)) * np.dtype(kind).itemsize
         size_bytes += -(-used_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
-    words = [getattr(s.BatchResults, view.name).offset // _WORD_BYTES for view in views]
-    return _Layout(views, np.array(words), np.array([view.offset_bytes for view in views], np.uint64),
-                   size_bytes)
+    words = [getattr(s.BatchResults, name).offset // _WORD_BYTES for name in pointers]
+    offsets = [views[name].offset_bytes for name in pointers]
+    return _Layout(views, np.array(words), np.array(offsets, np.uint64), size_bytes)

@@ -222,6 +222,11 @@ class RowSpace:
         """Tells whether these rows lie in the caller's array, so that they are used in place."""
         return isinstance(rows, np.ndarray) and self._binding_of(rows) is not None
 
+    def is_in_place(self) -> bool:
+        """Tells whether the bound rows lie in the caller's memory."""
+        return (self.bound is not None and self.own.buffer is not None
+                and self.bound.region == self.own.region)
+
     def _is_home(self, rows: Array) -> bool:
         if self.array is None or rows.ndim != 2 or rows.size == 0:
             return False

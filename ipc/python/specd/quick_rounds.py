@@ -1,0 +1,218 @@
+"""QuickRounds does rounds like the one before with what that one has left, for Engine.verify and
+Engine.verify_batch.
+
+A forward clears the caches, so a call for a few sequences costs as much as the memory that it touches:
+each object and each function of numpy is some lines of it. Structs, pointers and the rows' numbers are
+therefore made once, and a round copies its ids into memory that they point to.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _library as c
+from . import _structs as s
+from . import results
+from .arrays import id_array, set_pointer
+from .in_flight import SLICE_MS, Submitted
+from .result_block import ResultBlock
+
+if TYPE_CHECKING:
+    from .dlpack import Array
+    from .results import Result
+    from .round_calls import RoundCalls
+    from .row_space import Binding
+
+_UINT64, _INT32 = np.dtype(np.uint64), np.dtype(np.int32)
+
+
+class QuickRounds:
+    """The QuickRound of an engine. num_scores: the scores of a token that results have room for."""
+
+    def __init__(self, engine: RoundCalls, num_scores: int):
+        self._engine, self._num_scores = engine, num_scores
+        self._round: QuickRound | None = None
+        self._shape: tuple[int, int] | None = None  # of the last round
+
+    def forget(self) -> None:
+        self._round = self._shape = None
+
+    def run_arrays(self, rows: Any, sequences: Any, tokens: Any) -> QuickRound | None:
+        """Does the round, and returns it with its results. None: nothing was done, because the round
+        is unlike the one before, or another one is in flight."""
+        if type(sequences) is not np.ndarray or sequences.dtype != _UINT64 or sequences.ndim != 1:
+            return None
+        count, longest = len(sequences), 0
+        if tokens is not None:
+            if type(tokens) is not np.ndarray or tokens.dtype != _INT32 or tokens.ndim != 2 or (
+                    len(tokens) != count):
+                return None
+            longest = tokens.shape[1]
+        quick = self._round_of(count, longest)
+        return quick if quick is not None and quick.run(rows, sequences, tokens) else None
+
+    def run_drafts(self, rows: Any, drafts: dict[Any, Any]) -> QuickRound | None:
+        """The same for {sequence: ids}."""
+        handles, tokens, longest = [], [], -1
+        for sequence, ids in drafts.items():
+            if not hasattr(sequence, "has_text") or type(ids) not in (list, tuple, np.ndarray):
+                return None
+            if type(ids) is np.ndarray or ids:
+                ids = id_array(ids, "tokens")
+            if longest not in (-1, len(ids)):
+                return None
+            longest = len(ids)
+            handles.append(sequence.handle)
+            tokens.append(ids)
+        quick = self._round_of(len(handles), longest)
+        if quick is None or not quick.run(rows, handles, tokens if longest else None):
+            return None
+        return quick
+
+    def _round_of(self, count: int, longest: int) -> QuickRound | None:
+        engine = self._engine
+        in_flight = engine._in_flight
+        if in_flight.pending or in_flight.is_waiting or engine._staged:
+            return None
+        quick = self._round
+        if quick is None or quick.count != count or quick.longest != longest:
+            # A shape that comes once is not worth it.
+            before, self._shape = self._shape, (count, longest)
+            if before != self._shape or not 1 <= count <= engine.max_batch or longest > engine.max_draft:
+                return None
+            self._round = quick = QuickRound(engine, count, longest, self._num_scores)
+        return quick
+
+
+class QuickRound(Submitted):
+    """Rounds of `count` sequences with `longest` draft tokens each, one after another. The results of the
+    last one are in `block`, which the next one overwrites."""
+
+    def __init__(self, engine: RoundCalls, count: int, longest: int, num_scores: int):
+        answer, batch = s.BatchResults(ctypes.sizeof(s.BatchResults)), s.Batch(ctypes.sizeof(s.Batch))
+        super().__init__(0, "specd_poll_batch", answer)
+        self.count, self.longest = count, longest
+        self.block = ResultBlock.for_answer(answer, count, longest + 1, num_scores)
+        self._pointer, self._in_flight, self._uri = engine.pointer, engine._in_flight, engine.uri
+        self._space = engine._space("target")
+        self._sequences = self.block.array("sequences")
+        self._tokens = np.empty((count, longest), np.int32)
+        self._target_rows = np.empty(count * (longest + 1), np.uint32)
+        offsets = np.arange(count + 1, dtype=np.uint32) * np.uint32(longest)
+        batch.num_sequences = count
+        set_pointer(batch, "sequences", self._sequences)
+        set_pointer(batch, "target_rows", self._target_rows)
+        if longest:
+            set_pointer(batch, "tokens", self._tokens)
+            set_pointer(batch, "draft_offsets", offsets)
+        self._kept = batch, offsets
+        self._batch, self._answer = ctypes.byref(batch), ctypes.byref(answer)
+        self._status = self.block.array("status")
+        self._first_status = memoryview(self._status)
+        self._results = _ResultArrays(self.block, num_scores > 0)
+        # The rows of the round before, if those were used where they lie.
+        self._rows: Any = self
+        self._shape: tuple[int, ...] | None = None
+        self._bound: Binding | None = None
+        self._indices = self._target_rows
+
+    @property
+    def named(self) -> dict[str, Array]:
+        """By role, the bound row of each row of the call."""
+        return {"target": self._indices}
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a sequence was neither verified nor finished before."""
+        if self.count == 1:
+            return bool(self._first_status[0] > 1)
+        return bool(np.count_nonzero(self._status > 1))
+
+    @property
+    def device_error(self) -> str:
+        """Why the device failed, if it did and is this process's."""
+        return c.last_error() if self._uri.startswith("embedded:") else ""
+
+    def run(self, rows: Any, sequences: Any, tokens: Any) -> bool:
+        """Submits a round and waits for its answer. False: it was not submitted, for a reason that a
+        usual round finds too."""
+        if rows is not self._rows or self._space.bound is not self._bound or (
+                rows is not None and rows.shape != self._shape):
+            if not self._place(rows):
+                return False
+        self._sequences[...] = sequences
+        if tokens is not None:
+            self._tokens[...] = tokens
+        in_flight, library, codes = self._in_flight, c.load(), []  # type: Any, Any, list[int]
+        pending = in_flight.pending
+        self.number = number = in_flight.next_number()
+        self.error, self._is_answered = None, False
+        # before the call: an interrupt may come right after it
+        pending[number] = self
+        try:
+            codes.extend(itertools.starmap(library.specd_submit_batch,
+                                           ((self._pointer, number, self._batch),)))
+        finally:
+            if codes != [0]:
+                del pending[number]
+        if codes[0] != 0:
+            return False
+        code = library.specd_poll_batch(self._pointer, self._answer, SLICE_MS)
+        if code == 0 and self.answer.round_id == number:
+            del pending[number]
+        else:
+            in_flight.go_on(self, code)
+        return True
+
+    def results(self, sequences: Iterable[Any], strict: bool) -> list[Result]:
+        """A Result for each sequence."""
+        why = self.device_error if self.is_bad else ""
+        found = self._results.of(sequences, self.named, why)
+        return results.checked_round(found) if strict and self.is_bad else found
+
+    def _place(self, rows: Any) -> bool:
+        """Names the rows of a round. False: a usual round says why they are refused."""
+        space = self._space
+        self._rows = self  # no array is this
+        if rows is not None and not space.holds(rows):
+            return False
+        try:
+            indices = space.write(rows, len(self._target_rows), False, "")
+        except c.Error:
+            return False
+        self._target_rows[...] = indices[:len(self._target_rows)]
+        self._indices, self._bound = indices, space.bound
+        if rows is None or type(rows) is np.ndarray and space.is_in_place():
+            self._rows, self._shape = rows, None if rows is None else rows.shape
+        return True
+
+
+class _ResultArrays:
+    """The arrays of a block that Results are made of."""
+
+    def __init__(self, block: ResultBlock, has_scores: bool):
+        self._numbers = [block.array(name) for name in ("bad_row", "num_kept", *results.Numbers._fields)]
+        self._tokens, self._path = block.array("tokens"), block.array("path")
+        self._scores = (block.array("scores_per_token"), block.array("scores")) if has_scores else None
+
+    def of(self, sequences: Iterable[Any], named: Mapping[str, Array], why: str) -> list[Result]:
+        found = []
+        numbers = zip(*(array.tolist() for array in self._numbers))
+        for i, (sequence, (bad_row, num_kept, *rest)) in enumerate(zip(sequences, numbers)):
+            each = results.Numbers(*rest)
+            found.append(results.made_of(
+                each, sequence, self._tokens[i, :num_kept].copy(),
+                self._path[i, :each.num_accepted].copy(), self._scores_of(i, num_kept),
+                None if bad_row < 0 else bad_row, named, why))
+        return found
+
+    def _scores_of(self, i: int, num_kept: int) -> Array | None:
+        if self._scores is None or not (per_token := int(self._scores[0][i])):
+            return None
+        scores: Array = self._scores[1][i, :num_kept, :per_token].copy()
+        return scores
