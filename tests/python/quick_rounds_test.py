@@ -79,6 +79,18 @@ class QuickRoundsTest(unittest.TestCase):
         self.put(*range(8))
         for i in (3, 5, 0, 7, 3):
             self.assertEqual(self.engine.verify_batch(self.rows[i:i + 1], sequence).tokens.tolist(), [[i]])
+        apart = self.rows[2:7:4]
+        for two in (self.rows[4:6], apart, apart[::-1], self.rows[6:8]):
+            sequences = self.handles(self.open(2))
+            best = two.argmax(1)
+            for _ in range(3):
+                found = self.engine.verify_batch(two[:], sequences)
+                self.assertEqual(found.tokens[:, 0].tolist(), best.tolist())
+        for view in (self.rows[3:4], self.rows[5]):
+            view.flags.writeable = False
+            for _ in range(2):
+                found = self.engine.verify_batch(view, sequence)
+                self.assertEqual(found.tokens.tolist(), [[view.argmax()]])
         same = self.rows[2:3]
         for _ in range(3):
             self.assertEqual(self.engine.verify_batch(same, sequence).tokens.tolist(), [[2]])

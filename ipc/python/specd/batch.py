@@ -19,8 +19,8 @@ from .batch_arrays import booleans, handles, numbers_of, ragged
 from .cuda_stream import CudaStream, stream_address
 from .dlpack import Array, as_array
 from .in_flight import Awaited, InFlight
-from .quick_rounds import QuickRound, QuickRounds
-from .result_block import ResultBlock
+from .quick_rounds import QuickRounds
+from .result_block import NAMES, ResultBlock, View, array_in
 from .round_calls import RoundCalls
 from .rounds import DISCARD, DRAFTS_BY_SLOT, PARENTS_BY_SLOT
 from .row_space import MASKS_IN_PLACE, bound_names, copied_now
@@ -88,23 +88,6 @@ class BatchResults:
     scores_per_token: Array | None = None
     scores: Array | None = None
 
-    @classmethod
-    def of(cls, block: ResultBlock) -> BatchResults:
-        """The results in a block, whose arrays are made when they are asked for."""
-        found = cls.__new__(cls)
-        found.__dict__["_block"] = block
-        return found
-
-    if not TYPE_CHECKING:  # for whom every array is there
-
-        def __getattr__(self, name: str) -> Array:
-            try:
-                array = self.__dict__[name] = self.__dict__["_block"].array(name)
-            except KeyError:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}",
-                                     name=name, obj=self) from None
-            return array
-
     def __getstate__(self) -> dict[str, Array | None]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
@@ -134,6 +117,35 @@ class BatchResults:
         return kept
 
 
+class _Later:
+    """An array of BatchResults that lies in a block of memory, and is made when it is asked for. What an
+    instance has in its dictionary goes before it."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, found: BatchResults | None, owner: type) -> Any:
+        if found is None:
+            return self
+        state, name = found.__dict__, self._name
+        if "_memory" not in state:
+            raise AttributeError(f"BatchResults has no {name} yet")
+        array = state[name] = array_in(state["_memory"], state["_views"][name])
+        return array
+
+
+for _name in NAMES:
+    setattr(BatchResults, _name, _Later(_name))
+
+
+def _results_in(memory: Any, views: Mapping[str, View]) -> BatchResults:
+    """The results in a block of memory."""
+    found = BatchResults.__new__(BatchResults)
+    state = found.__dict__
+    state["_memory"], state["_views"] = memory, views
+    return found
+
+
 class BatchRounds(RoundCalls):
     """The part of Engine that does rounds of arrays."""
 
@@ -156,7 +168,11 @@ class BatchRounds(RoundCalls):
         if draft_offsets is None and scores is False and not arrays and timeout_ms == -1:
             quick = self._quick_arrays.run_arrays(rows, sequences, tokens)
             if quick is not None:
-                return _found_in(quick, strict)
+                found = _results_in(bytearray(quick.memory), quick.block.views)
+                if not quick.is_bad:
+                    return found
+                found.bad_row = results.caller_rows(found.bad_row, found.detail, quick.named)
+                return _checked(found, quick.device_error) if strict else found
         _check_names(arrays)
         return self._answer(lambda: self._try_submit_batch(rows, sequences, tokens, draft_offsets, scores,
                                                            None, **arrays), strict, timeout_ms)
@@ -365,10 +381,10 @@ class BatchRound(Awaited[BatchResults]):
         super().__init__(in_flight, number, "specd_poll_batch", answer)
         self._batch, self._has_scores = batch, num_scores > 0
         self._results: BatchResults | None = None
-        self._block = ResultBlock.for_answer(answer, batch.count, batch.longest + 1, num_scores)
+        self._block = ResultBlock(answer, batch.count, batch.longest + 1, num_scores)
 
     def take(self, why: str) -> None:
-        self._results = found = BatchResults.of(self._block)
+        self._results = found = _results_in(self._block.memory, self._block.views)
         found.sequences = self._batch.sequences
         found.bad_row = results.caller_rows(found.bad_row, found.detail, self._batch.named)
         if self._has_scores:
@@ -379,14 +395,6 @@ class BatchRound(Awaited[BatchResults]):
     def _found(self, strict: bool) -> BatchResults:
         assert self._results is not None
         return _checked(self._results, self.why) if strict else self._results
-
-
-def _found_in(quick: QuickRound, strict: bool) -> BatchResults:
-    found = BatchResults.of(quick.block.copy())
-    if not quick.is_bad:
-        return found
-    found.bad_row = results.caller_rows(found.bad_row, found.detail, quick.named)
-    return _checked(found, quick.device_error) if strict else found
 
 
 def _checked(found: BatchResults, why: str) -> BatchResults:

@@ -161,7 +161,7 @@ class InFlight:
 
     def __init__(self, engine: EngineHandle):
         self._engine = engine
-        self._last_number = 0
+        self.last_number = 0
         self.pending: dict[int, Submitted] = {}  # by number, the oldest first
         self.taken = s.Completion(ctypes.sizeof(s.Completion), ctypes.sizeof(s.Result))
         self.why = ""
@@ -173,12 +173,12 @@ class InFlight:
 
     def upcoming_number(self) -> int:
         """The number of the next round that is submitted or staged."""
-        return self._last_number + 1
+        return self.last_number + 1
 
     def next_number(self) -> int:
         """Takes that number for a round."""
-        self._last_number += 1
-        return self._last_number
+        self.last_number += 1
+        return self.last_number
 
     def begin(self, make: Callable[[int], _Round]) -> _Round:
         """Makes the round with the next number, which counts as in flight from now on. REQUIRES: it
@@ -224,11 +224,6 @@ class InFlight:
             if timeout_ms >= 0 and (left_ms <= 0 or time.monotonic() >= end_s):
                 return has_come()
         return True
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a coroutine waits, in a thread of its own."""
-        return self._slice is not None
 
     def go_on(self, round: Submitted, code: int) -> None:
         """Waits for a round, after a poll for it that has answered `code`."""

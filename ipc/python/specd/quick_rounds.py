@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class QuickRounds:
     """The QuickRound of an engine. num_scores: the scores of a token that results have room for."""
 
     def __init__(self, engine: RoundCalls, num_scores: int):
-        self._engine, self._num_scores = engine, num_scores
+        self._engine, self._in_flight, self._num_scores = engine, engine._in_flight, num_scores
         self._round: QuickRound | None = None
         self._shape: tuple[int, int] | None = None  # of the last round
 
@@ -45,41 +46,40 @@ class QuickRounds:
     def run_arrays(self, rows: Any, sequences: Any, tokens: Any) -> QuickRound | None:
         """Does the round, and returns it with its results. None: nothing was done, because the round
         is unlike the one before, or another one is in flight."""
-        if type(sequences) is not np.ndarray or sequences.dtype != _UINT64 or sequences.ndim != 1:
+        if type(sequences) is not np.ndarray or sequences.dtype is not _UINT64 or sequences.ndim != 1:
             return None
-        count, longest = len(sequences), 0
-        if tokens is not None:
-            if type(tokens) is not np.ndarray or tokens.dtype != _INT32 or tokens.ndim != 2 or (
-                    len(tokens) != count):
-                return None
-            longest = tokens.shape[1]
-        quick = self._round_of(count, longest)
-        return quick if quick is not None and quick.run(rows, sequences, tokens) else None
+        if tokens is None:
+            quick = self._round_of(len(sequences), 0)
+        elif type(tokens) is not np.ndarray or tokens.dtype is not _INT32 or tokens.ndim != 2 or (
+                len(tokens) != len(sequences)):
+            return None
+        else:
+            quick = self._round_of(len(sequences), tokens.shape[1])
+        if quick is None or not quick.run(rows, sequences.tobytes(),
+                                          None if tokens is None else tokens.tobytes()):
+            return None
+        return quick
 
     def run_drafts(self, rows: Any, drafts: dict[Any, Any]) -> QuickRound | None:
         """The same for {sequence: ids}."""
-        handles, tokens, longest = [], [], -1
+        handles, tokens, longest = b"", b"", -1
         for sequence, ids in drafts.items():
             if not hasattr(sequence, "has_text") or type(ids) not in (list, tuple, np.ndarray):
                 return None
             if type(ids) is np.ndarray or ids:
                 ids = id_array(ids, "tokens")
+                tokens += ids.tobytes()
             if longest not in (-1, len(ids)):
                 return None
             longest = len(ids)
-            handles.append(sequence.handle)
-            tokens.append(ids)
-        quick = self._round_of(len(handles), longest)
-        if quick is None or not quick.run(rows, handles, tokens if longest else None):
-            return None
-        return quick
+            handles += sequence.handle.to_bytes(8, sys.byteorder)
+        quick = self._round_of(len(drafts), longest)
+        return quick if quick is not None and quick.run(rows, handles, tokens) else None
 
     def _round_of(self, count: int, longest: int) -> QuickRound | None:
-        engine = self._engine
-        in_flight = engine._in_flight
-        if in_flight.pending or in_flight.is_waiting or engine._staged:
+        engine, quick = self._engine, self._round
+        if self._in_flight.pending or self._in_flight._slice is not None or engine._staged:
             return None
-        quick = self._round
         if quick is None or quick.count != count or quick.longest != longest:
             # A shape that comes once is not worth it.
             before, self._shape = self._shape, (count, longest)
@@ -91,24 +91,26 @@ class QuickRounds:
 
 class QuickRound(Submitted):
     """Rounds of `count` sequences with `longest` draft tokens each, one after another. The results of the
-    last one are in `block`, which the next one overwrites."""
+    last one are in `memory`, that of `block`, which the next one overwrites. is_bad: a sequence was neither
+    verified nor finished before."""
 
     def __init__(self, engine: RoundCalls, count: int, longest: int, num_scores: int):
         answer, batch = s.BatchResults(ctypes.sizeof(s.BatchResults)), s.Batch(ctypes.sizeof(s.Batch))
         super().__init__(0, "specd_poll_batch", answer)
-        self.count, self.longest = count, longest
-        self.block = ResultBlock.for_answer(answer, count, longest + 1, num_scores)
+        self.count, self.longest, self.is_bad = count, longest, False
+        self.block = ResultBlock(answer, count, longest + 1, num_scores)
+        self.memory = memoryview(self.block.memory)
         self._pointer, self._in_flight, self._uri = engine.pointer, engine._in_flight, engine.uri
         self._space = engine._space("target")
-        self._sequences = self.block.array("sequences")
-        self._tokens = np.empty((count, longest), np.int32)
+        sequences, tokens = self.block.array("sequences"), np.zeros(count * longest, np.int32)
+        self._handles, self._tokens = _bytes_of(sequences), _bytes_of(tokens) if longest else None
         self._target_rows = np.empty(count * (longest + 1), np.uint32)
         offsets = np.arange(count + 1, dtype=np.uint32) * np.uint32(longest)
         batch.num_sequences = count
-        set_pointer(batch, "sequences", self._sequences)
+        set_pointer(batch, "sequences", sequences)
         set_pointer(batch, "target_rows", self._target_rows)
         if longest:
-            set_pointer(batch, "tokens", self._tokens)
+            set_pointer(batch, "tokens", tokens)
             set_pointer(batch, "draft_offsets", offsets)
         self._kept = batch, offsets
         self._batch, self._answer = ctypes.byref(batch), ctypes.byref(answer)
@@ -119,38 +121,30 @@ class QuickRound(Submitted):
         self._rows: Any = self
         self._shape: tuple[int, ...] | None = None
         self._bound: Binding | None = None
-        self._indices = self._target_rows
 
     @property
     def named(self) -> dict[str, Array]:
         """By role, the bound row of each row of the call."""
-        return {"target": self._indices}
-
-    @property
-    def is_bad(self) -> bool:
-        """Whether a sequence was neither verified nor finished before."""
-        if self.count == 1:
-            return bool(self._first_status[0] > 1)
-        return bool(np.count_nonzero(self._status > 1))
+        return {"target": self._target_rows}
 
     @property
     def device_error(self) -> str:
         """Why the device failed, if it did and is this process's."""
         return c.last_error() if self._uri.startswith("embedded:") else ""
 
-    def run(self, rows: Any, sequences: Any, tokens: Any) -> bool:
+    def run(self, rows: Any, handles: bytes, tokens: bytes | None) -> bool:
         """Submits a round and waits for its answer. False: it was not submitted, for a reason that a
         usual round finds too."""
         if rows is not self._rows or self._space.bound is not self._bound or (
                 rows is not None and rows.shape != self._shape):
             if not self._place(rows):
                 return False
-        self._sequences[...] = sequences
-        if tokens is not None:
-            self._tokens[...] = tokens
+        self._handles[:] = handles
+        if self._tokens is not None:
+            self._tokens[:] = tokens
         in_flight, library, codes = self._in_flight, c.load(), []  # type: Any, Any, list[int]
         pending = in_flight.pending
-        self.number = number = in_flight.next_number()
+        in_flight.last_number = self.number = number = in_flight.last_number + 1
         self.error, self._is_answered = None, False
         # before the call: an interrupt may come right after it
         pending[number] = self
@@ -167,6 +161,7 @@ class QuickRound(Submitted):
             del pending[number]
         else:
             in_flight.go_on(self, code)
+        self.is_bad = (self._first_status[0] if self.count == 1 else self._status.max()) > 1
         return True
 
     def results(self, sequences: Iterable[Any], strict: bool) -> list[Result]:
@@ -176,20 +171,29 @@ class QuickRound(Submitted):
         return results.checked_round(found) if strict and self.is_bad else found
 
     def _place(self, rows: Any) -> bool:
-        """Names the rows of a round. False: a usual round says why they are refused."""
-        space = self._space
+        """Names the rows of a round. False: a usual round copies them, or says why they are refused."""
+        space, need = self._space, len(self._target_rows)
         self._rows = self  # no array is this
-        if rows is not None and not space.holds(rows):
-            return False
+        first = space.first_of(rows)
         try:
-            indices = space.write(rows, len(self._target_rows), False, "")
+            if first is not None and len(rows) == need:
+                space.go_home()
+                self._target_rows[...] = first if need == 1 else np.arange(first, first + need)
+            elif rows is None or space.holds(rows):
+                self._target_rows[...] = space.write(rows, need, False, "")[:need]
+            else:
+                return False
         except c.Error:
             return False
-        self._target_rows[...] = indices[:len(self._target_rows)]
-        self._indices, self._bound = indices, space.bound
-        if rows is None or type(rows) is np.ndarray and space.is_in_place():
+        self._bound = space.bound
+        if rows is None or space.is_in_place():
             self._rows, self._shape = rows, None if rows is None else rows.shape
         return True
+
+
+def _bytes_of(array: Array) -> memoryview:
+    """To write there what has the array's bytes."""
+    return memoryview(array).cast("B")
 
 
 class _ResultArrays:

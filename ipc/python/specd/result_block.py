@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,12 +17,14 @@ _FOR_EACH_SEQUENCE: dict[str, type[np.generic]] = {
     "status": np.uint32, "finish_reason": np.uint32, "num_accepted": np.uint32,
     "num_kept": np.uint32, "total_kept": np.uint32, "stop_token": np.int32, "detail": np.uint32,
     "bad_row": np.int32, "verify": np.uint32, "cumulative_logprob": np.float64}
+# The arrays that every block has.
+NAMES = (*_FOR_EACH_SEQUENCE, "tokens", "path", "sequences")
 # Elements of every type are aligned at multiples of this.
 _ALIGN_BYTES = 16
 _WORD_BYTES = 8
 
 
-class _View(NamedTuple):
+class View(NamedTuple):
     shape: tuple[int, ...]
     dtype: np.dtype[np.generic]
     offset_bytes: int
@@ -32,7 +34,7 @@ class _Layout(NamedTuple):
     """Where the arrays lie in a block. The word words[i] of specd_batch_results is the pointer to what
     lies at offsets[i]."""
 
-    views: dict[str, _View]
+    views: dict[str, View]
     words: Array
     offsets: Array
     size_bytes: int
@@ -40,30 +42,23 @@ class _Layout(NamedTuple):
 
 class ResultBlock:
     """The arrays of one round, by their names in specd_batch_results, and its `sequences`. They keep the
-    memory, which no other round gets. An array is made when it is asked for, because each takes longer
-    than a small round's part in it."""
+    memory, which no other round gets. `answer` points to them. `views` says where they lie in it."""
 
-    def __init__(self, memory: Array, layout: _Layout):
-        self.memory, self._layout = memory, layout
-
-    @classmethod
-    def for_answer(cls, answer: s.BatchResults, count: int, width: int, num_scores: int) -> ResultBlock:
-        """A block that `answer` points to."""
+    def __init__(self, answer: s.BatchResults, count: int, width: int, num_scores: int):
         layout = _layout(count, width, num_scores)
         answer.max_results, answer.tokens_stride, answer.scores_stride = count, width, num_scores
-        block = cls(np.empty(layout.size_bytes, np.uint8), layout)
+        self.memory, self.views = np.empty(layout.size_bytes, np.uint8), layout.views
         words = np.frombuffer(memoryview(answer), np.uint64)
-        words[layout.words] = layout.offsets + np.uint64(address(block.memory))
-        return block
-
-    def copy(self) -> ResultBlock:
-        """The same in memory of its own, which no answer points to."""
-        return ResultBlock(self.memory.copy(), self._layout)
+        words[layout.words] = layout.offsets + np.uint64(address(self.memory))
 
     def array(self, name: str) -> Array:
-        """KeyError: the block has no such array."""
-        view = self._layout.views[name]
-        return np.ndarray(view.shape, view.dtype, self.memory, view.offset_bytes)
+        return array_in(self.memory, self.views[name])
+
+
+def array_in(memory: Any, view: View) -> Array:
+    """The array that lies there. An array is made when it is asked for: to make it takes longer than a
+    small round's part in it."""
+    return np.ndarray(view.shape, view.dtype, memory, view.offset_bytes)
 
 
 @functools.lru_cache
@@ -80,7 +75,7 @@ def _layout(count: int, width: int, num_scores: int) -> _Layout:
     arrays.append(("sequences", (count,), np.uint64))
     views, size_bytes = {}, 0
     for name, shape, kind in arrays:
-        views[name] = _View(shape, np.dtype(kind), size_bytes)
+        views[name] = View(shape, np.dtype(kind), size_bytes)
         used_bytes = int(np.prod(shape)) * np.dtype(kind).itemsize
         size_bytes += -(-used_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
     words = [getattr(s.BatchResults, name).offset // _WORD_BYTES for name in pointers]
