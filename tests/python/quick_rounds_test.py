@@ -257,6 +257,27 @@ class QuickRoundsTest(unittest.TestCase):
         self.assert_quick(pairs[0][0]._quick_drafts)
         self.assert_quick(pairs[0][0]._quick_arrays)
 
+    def test_sequences_that_are_not_verified_are_answered_as_usual(self):
+        foreign = self.open()[0]
+        found, texts = [], []
+        for engine, rows in self.both():
+            sequences = [engine.open(GREEDY) for _ in range(3)]
+            rows[:] = 0
+            for _ in range(3):
+                engine.verify(rows[:3], dict.fromkeys(sequences, ()))
+            asked = dict.fromkeys([sequences[0], foreign, sequences[2]], ())
+            found += [engine.verify(rows[:3], asked, strict=False)]
+            with self.assertRaises(specd.RoundError) as caught:
+                engine.verify(rows[:3], asked)
+            texts.append(str(caught.exception))
+            sequences[2].close()
+            found[-1] += engine.verify(rows[:3], asked, strict=False)
+        self.assertEqual([each.status for each in found[0]], ["ok", "invalid", "ok", "ok", "invalid",
+                                                              "unknown_sequence"])
+        for one, two in zip(*found):
+            self.assert_same(one, two, one.status)
+        self.assertEqual(*texts)
+
     def test_drafts_that_are_refused_are_refused_as_usual(self):
         texts = []
         for engine, rows in self.both():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import struct
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from . import _structs as s
 from . import results
 from .arrays import id_array, set_pointer
 from .in_flight import SLICE_MS, Submitted
-from .result_block import ResultBlock
+from .result_block import NUM_NUMBERS, ResultBlock
 
 if TYPE_CHECKING:
     from .dlpack import Array
@@ -116,7 +117,7 @@ class QuickRound(Submitted):
         self._batch, self._answer = ctypes.byref(batch), ctypes.byref(answer)
         self._status = self.block.array("status")
         self._first_status = memoryview(self._status)
-        self._results = _ResultArrays(self.block, num_scores > 0)
+        self._results = _ResultArrays(self.block, count, num_scores > 0)
         # The rows of the round before, if those were used where they lie.
         self._rows: Any = self
         self._shape: tuple[int, ...] | None = None
@@ -166,9 +167,11 @@ class QuickRound(Submitted):
 
     def results(self, sequences: Iterable[Any], strict: bool) -> list[Result]:
         """A Result for each sequence."""
-        why = self.device_error if self.is_bad else ""
-        found = self._results.of(sequences, self.named, why)
-        return results.checked_round(found) if strict and self.is_bad else found
+        memory = self.memory.tobytes()
+        if not self.is_bad:
+            return self._results.of(memory, sequences, {}, "")
+        found = self._results.of(memory, sequences, self.named, self.device_error)
+        return results.checked_round(found) if strict else found
 
     def _place(self, rows: Any) -> bool:
         """Names the rows of a round. False: a usual round copies them, or says why they are refused."""
@@ -197,26 +200,43 @@ def _bytes_of(array: Array) -> memoryview:
 
 
 class _ResultArrays:
-    """The arrays of a block that Results are made of."""
+    """Where the parts of Results lie in a block."""
 
-    def __init__(self, block: ResultBlock, has_scores: bool):
-        self._numbers = [block.array(name) for name in ("bad_row", "num_kept", *results.Numbers._fields)]
-        self._tokens, self._path = block.array("tokens"), block.array("path")
+    def __init__(self, block: ResultBlock, count: int, has_scores: bool):
+        self._count, places = count, [block.views[name] for name in ("tokens", "path")]
+        self._width = places[0].shape[1]
+        self._tokens, self._path = (place.offset_bytes for place in places)
         self._scores = (block.array("scores_per_token"), block.array("scores")) if has_scores else None
+        form, end = "=", 0
+        for name, view in itertools.islice(block.views.items(), NUM_NUMBERS):
+            # As in specd_result: only a stop token has a sign.
+            kind = {"stop_token": "i", "cumulative_logprob": "d"}.get(name, "I")
+            form += f"{view.offset_bytes - end}x{count}{kind}"
+            end = view.offset_bytes + count * view.dtype.itemsize
+        self._numbers = struct.Struct(form)
 
-    def of(self, sequences: Iterable[Any], named: Mapping[str, Array], why: str) -> list[Result]:
-        found = []
-        numbers = zip(*(array.tolist() for array in self._numbers))
-        for i, (sequence, (bad_row, num_kept, *rest)) in enumerate(zip(sequences, numbers)):
-            each = results.Numbers(*rest)
+    def of(self, memory: bytes, sequences: Iterable[Any], named: Mapping[str, Array],
+           why: str) -> list[Result]:
+        """A Result for each sequence."""
+        # The numbers of sequence i are i, i + count, ...
+        all_numbers, count, found = self._numbers.unpack_from(memory), self._count, []
+        for i, sequence in enumerate(sequences):
+            numbers = all_numbers[i::count]
+            num_accepted, num_kept, begin = numbers[2], numbers[3], 4 * self._width * i
             found.append(results.made_of(
-                each, sequence, self._tokens[i, :num_kept].copy(),
-                self._path[i, :each.num_accepted].copy(), self._scores_of(i, num_kept),
-                None if bad_row < 0 else bad_row, named, why))
+                numbers, sequence, _ids(memory, self._tokens + begin, num_kept),
+                _ids(memory, self._path + begin, num_accepted),
+                None if self._scores is None else self._scores_of(i, num_kept), named, why))
         return found
 
     def _scores_of(self, i: int, num_kept: int) -> Array | None:
-        if self._scores is None or not (per_token := int(self._scores[0][i])):
+        assert self._scores is not None
+        per_token = int(self._scores[0][i])
+        if not per_token:
             return None
         scores: Array = self._scores[1][i, :num_kept, :per_token].copy()
         return scores
+
+
+def _ids(memory: bytes, offset: int, count: int) -> Array:
+    return np.frombuffer(memory, np.int32, count, offset) if count else np.zeros(0, np.int32)

@@ -17,6 +17,7 @@ _FOR_EACH_SEQUENCE: dict[str, type[np.generic]] = {
     "status": np.uint32, "finish_reason": np.uint32, "num_accepted": np.uint32,
     "num_kept": np.uint32, "total_kept": np.uint32, "stop_token": np.int32, "detail": np.uint32,
     "bad_row": np.int32, "verify": np.uint32, "cumulative_logprob": np.float64}
+NUM_NUMBERS = len(_FOR_EACH_SEQUENCE)
 # The arrays that every block has.
 NAMES = (*_FOR_EACH_SEQUENCE, "tokens", "path", "sequences")
 # Elements of every type are aligned at multiples of this.

@@ -277,35 +277,22 @@ def result_of(struct: Any, sequence: Any, named: Mapping[str, Array], why: str =
     if struct.scores_per_token:
         count = struct.num_kept * struct.scores_per_token
         scores = _copied(struct.scores, count, SCORE).reshape(-1, struct.scores_per_token)
-    numbers = Numbers(struct.status, struct.finish_reason, struct.num_accepted, struct.total_kept,
-                      struct.stop_token, struct.detail, struct.verify, struct.cumulative_logprob)
-    row = None if struct.bad_row == _NO_ROW else struct.bad_row
+    numbers = (struct.status, struct.finish_reason, struct.num_accepted, struct.num_kept,
+               struct.total_kept, struct.stop_token, struct.detail, struct.bad_row, struct.verify,
+               struct.cumulative_logprob)
     return made_of(numbers, sequence, _copied(struct.tokens, struct.num_kept, np.int32),
-                   _copied(struct.path, struct.num_accepted, np.int32), scores, row, named, why)
+                   _copied(struct.path, struct.num_accepted, np.int32), scores, named, why)
 
 
-class Numbers(NamedTuple):
-    """The numbers of a specd_result, in the order of a batch's arrays."""
-
-    status: int
-    finish_reason: int
-    num_accepted: int
-    total_kept: int
-    stop_token: int
-    detail: int
-    verify: int
-    cumulative_logprob: float
-
-
-def made_of(numbers: Numbers, sequence: Any, tokens: Array, path: Array, scores: Array | None,
-            bad_row: int | None, named: Mapping[str, Array], why: str) -> Result:
-    """The Result that these make. bad_row: as the library counts rows."""
-    (status, finish_reason, num_accepted, total_kept, stop_token, number, verify,
+def made_of(numbers: tuple[Any, ...], sequence: Any, tokens: Array, path: Array, scores: Array | None,
+            named: Mapping[str, Array], why: str) -> Result:
+    """The Result that these make. `numbers` are those of a batch's arrays, in their order."""
+    (status, finish_reason, num_accepted, _, total_kept, stop_token, number, bad_row, verify,
      cumulative_logprob) = numbers
-    detail = detail_of(number)
+    detail = detail_of(number) if number else None
     if STATUSES[status] == "device_error":
         detail = why or None
-    row = None if detail is None or bad_row is None else caller_row(bad_row, detail, named)
+    row = None if detail is None or bad_row == _NO_ROW else caller_row(bad_row, detail, named)
     result = Result(sequence, STATUSES[status], FINISH_REASONS[finish_reason], tokens, num_accepted,
                     path, total_kept, None if stop_token < 0 else stop_token, scores, detail,
                     number_or_none(cumulative_logprob), METHODS[verify], row,
