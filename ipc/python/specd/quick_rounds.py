@@ -57,7 +57,7 @@ class QuickRounds:
         else:
             quick = self._round_of(len(sequences), tokens.shape[1])
         if quick is None or not quick.run(rows, sequences.tobytes(),
-                                          None if tokens is None else tokens.tobytes()):
+                                          b"" if tokens is None else tokens.tobytes()):
             return None
         return quick
 
@@ -100,7 +100,7 @@ class QuickRound(Submitted):
         super().__init__(0, "specd_poll_batch", answer)
         self.count, self.longest, self.is_bad = count, longest, False
         self.block = ResultBlock(answer, count, longest + 1, num_scores)
-        self.memory = memoryview(self.block.memory)
+        self.memory = self.block.memory.data
         self._pointer, self._in_flight, self._uri = engine.pointer, engine._in_flight, engine.uri
         self._space = engine._space("target")
         sequences, tokens = self.block.array("sequences"), np.zeros(count * longest, np.int32)
@@ -116,7 +116,7 @@ class QuickRound(Submitted):
         self._kept = batch, offsets
         self._batch, self._answer = ctypes.byref(batch), ctypes.byref(answer)
         self._status = self.block.array("status")
-        self._first_status = memoryview(self._status)
+        self._first_status = self._status.data
         self._results = _ResultArrays(self.block, count, num_scores > 0)
         # The rows of the round before, if those were used where they lie.
         self._rows: Any = self
@@ -133,7 +133,7 @@ class QuickRound(Submitted):
         """Why the device failed, if it did and is this process's."""
         return c.last_error() if self._uri.startswith("embedded:") else ""
 
-    def run(self, rows: Any, handles: bytes, tokens: bytes | None) -> bool:
+    def run(self, rows: Any, handles: bytes, tokens: bytes) -> bool:
         """Submits a round and waits for its answer. False: it was not submitted, for a reason that a
         usual round finds too."""
         if rows is not self._rows or self._space.bound is not self._bound or (
@@ -196,7 +196,7 @@ class QuickRound(Submitted):
 
 def _bytes_of(array: Array) -> memoryview:
     """To write there what has the array's bytes."""
-    return memoryview(array).cast("B")
+    return array.data.cast("B")
 
 
 class _ResultArrays:

@@ -232,7 +232,7 @@ class RowSpace:
             return None
         row_bytes = array.strides[0]
         # It says the address in half the time of numpy's own words.
-        first, rest = divmod(ctypes.addressof(ctypes.c_char.from_buffer(rows)) - self.own.address, row_bytes)
+        first, rest = divmod(ctypes.addressof(ctypes.c_char.from_buffer(rows.data)) - self.own.address, row_bytes)
         return first if 0 <= first <= home.num_rows - len(rows) and not rest else None
 
     def is_in_place(self) -> bool:
