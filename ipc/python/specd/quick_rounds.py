@@ -115,6 +115,8 @@ class QuickRound(Submitted):
             set_pointer(batch, "draft_offsets", offsets)
         self._kept = batch, offsets
         self._batch, self._answer = ctypes.byref(batch), ctypes.byref(answer)
+        self._number = ctypes.c_uint64()
+        self._take_functions()
         self._status = self.block.array("status")
         self._first_status = self._status.data
         self._results = _ResultArrays(self.block, count, num_scores > 0)
@@ -143,27 +145,35 @@ class QuickRound(Submitted):
         self._handles[:] = handles
         if self._tokens is not None:
             self._tokens[:] = tokens
-        in_flight, library, codes = self._in_flight, c.load(), []  # type: Any, Any, list[int]
+        if self._load is not c.load:
+            self._take_functions()
+        in_flight, codes = self._in_flight, []  # type: Any, list[int]
         pending = in_flight.pending
-        in_flight.last_number = self.number = number = in_flight.last_number + 1
+        in_flight.last_number = self.number = self._number.value = number = in_flight.last_number + 1
         self.error, self._is_answered = None, False
         # before the call: an interrupt may come right after it
         pending[number] = self
         try:
-            codes.extend(itertools.starmap(library.specd_submit_batch,
-                                           ((self._pointer, number, self._batch),)))
+            codes.extend(itertools.starmap(self._submit, ((self._pointer, self._number, self._batch),)))
         finally:
             if codes != [0]:
                 del pending[number]
         if codes[0] != 0:
             return False
-        code = library.specd_poll_batch(self._pointer, self._answer, SLICE_MS)
+        code: int = self._poll(self._pointer, self._answer, SLICE_MS)
         if code == 0 and self.answer.round_id == number:
             del pending[number]
         else:
             in_flight.go_on(self, code)
         self.is_bad = (self._first_status[0] if self.count == 1 else self._status.max()) > 1
         return True
+
+    def _take_functions(self) -> None:
+        """Arguments of a round have C types already, so its functions have none to convert them to."""
+        self._load, library = c.load, c.load()
+        self._submit, self._poll = (
+            library[name] if isinstance(library, ctypes.CDLL) else getattr(library, name)
+            for name in ("specd_submit_batch", "specd_poll_batch"))
 
     def results(self, sequences: Iterable[Any], strict: bool) -> list[Result]:
         """A Result for each sequence."""
