@@ -68,7 +68,8 @@ class QuickRoundsTest(unittest.TestCase):
             self.put(*best)
             drafts = np.array([best[:K], best[K + 1:2 * K + 1]], np.int32)
             drafts[1, 1] = (drafts[1, 1] + 1) % V
-            found = self.engine.verify_batch(self.rows, sequences, drafts)
+            found = self.engine.verify_batch(
+                self.rows, sequences, drafts if i < 4 else drafts.astype(np.int64))
             self.assertEqual(found.num_accepted.tolist(), [K, 1])
             self.assertEqual(found.tokens.tolist(), [best[:K + 1], best[K + 1:K + 3] + [-1, -1]])
             self.assertEqual(found.path.tolist(), [[0, 1, 2, -1], [0, -1, -1, -1]])
@@ -160,10 +161,14 @@ class QuickRoundsTest(unittest.TestCase):
         sequences = self.handles(self.open(2))
         for _ in range(3):
             self.engine.verify_batch(self.rows, sequences)
-        self.engine.close()
-        for _ in range(3):
-            with self.assertRaisesRegex(specd.Error, "the engine is closed"):
-                self.engine.verify_batch(self.rows, sequences)
+        # As the interpreter closes it at its end, and as the caller does.
+        for close in (self.engine._closer, self.engine.close):
+            close()
+            # Bug: the quick way asked the library with the address of an engine that was gone.
+            self.assertIsNone(self.engine._pointer.value)
+            for _ in range(3):
+                with self.assertRaisesRegex(specd.Error, "the engine is closed"):
+                    self.engine.verify_batch(self.rows, sequences)
 
     def test_an_interrupted_round_goes_on_and_is_not_overwritten(self):
         sequences = self.handles(self.open(2))
@@ -178,6 +183,56 @@ class QuickRoundsTest(unittest.TestCase):
             found = self.engine.verify_batch(self.rows, sequences)
             self.assertEqual(found.total_kept.tolist(), [before + kept + 1] * 2)
             self.assertEqual(self.engine._in_flight.pending, {})
+
+    def test_a_time_of_another_type_is_refused_as_ever(self):
+        (sequence,) = self.open()
+        for _ in range(4):
+            for call in (lambda time: self.engine.verify_batch(self.rows, self.handles([sequence]), timeout_ms=time),
+                         lambda time: self.engine.verify(self.rows[:1], {sequence: ()}, timeout_ms=time)):
+                call(-1)
+                with self.assertRaisesRegex(specd.Error, "timeout_ms: -1.0 is not an integer"):
+                    call(-1.0)
+
+    def test_words_of_bfloat16_rows_are_refused_as_ever(self):
+        rows, sequence = self.engine.rows(4, dtype="bfloat16"), self.handles(self.open())
+        rows[:] = 0
+        for _ in range(3):
+            self.engine.verify_batch(rows[:1], sequence)
+            with self.assertRaisesRegex(specd.Error, "dtype uint16"):
+                self.engine.verify_batch(np.ndarray.view(rows, np.ndarray)[:1], sequence)
+
+    def test_an_array_that_becomes_another_is_looked_at_again(self):
+        # As int32 the words of -1.0 and -0.5 are -1082130432 and -1090519040 (IEEE 754).
+        sequence = self.handles(self.open())
+        self.rows[:] = -1
+        self.rows[:, 4] = -0.5
+        view = self.rows[:1]
+        for _ in range(3):
+            self.assertEqual(self.engine.verify_batch(view, sequence).tokens.tolist(), [[4]])
+        view.dtype = np.int32
+        self.assertEqual(self.engine.verify_batch(view, sequence).tokens.tolist(), [[0]])
+
+    def test_rules_of_a_call_that_failed_hold_as_they_do_for_usual_rounds(self):
+        found = []
+        for engine, rows in self.both():
+            sequences = self.handles([engine.open(GREEDY)])
+            rows[:] = 1 / V
+            rows[0, 2] = 0.5
+            for _ in range(3):
+                engine.verify_batch(rows, sequences)
+            with self.assertRaises(specd.Error):
+                engine.rows(2**31 - 1, kind="probabilities")
+            rows[0, 2] = -1  # no probability
+            found.append(engine.verify_batch(rows, sequences, strict=False).status_names.tolist())
+        self.assertEqual(found[0], found[1])
+        self.assertEqual(found[0], ["bad_distribution"])
+
+    def test_a_result_keeps_its_own_ids_and_no_more(self):
+        sequences = self.open(B)
+        for _ in range(3):
+            found = self.engine.verify(self.rows[:B], dict.fromkeys(sequences, ()))
+        self.assert_quick(self.engine._quick_drafts)
+        self.assertEqual({len(each.tokens.base) for each in found}, {4})
 
     def test_a_round_in_flight_comes_first(self):
         sequences, (other,) = self.handles(self.open(2)), self.open()

@@ -165,7 +165,8 @@ class BatchRounds(RoundCalls):
         submit_batch. Engine.verify says what strict, timeout_ms and an interrupt do. Rounds that are in
         flight are answered first.
         """
-        if draft_offsets is None and scores is False and not arrays and timeout_ms == -1:
+        if draft_offsets is None and scores is False and not arrays and (
+                type(timeout_ms) is int and timeout_ms == -1):
             quick = self._quick_arrays.run_arrays(rows, sequences, tokens)
             if quick is not None:
                 found = _results_in(bytearray(quick.memory), quick.block.views)

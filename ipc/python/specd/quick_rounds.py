@@ -65,7 +65,8 @@ class QuickRounds:
         """The same for {sequence: ids}."""
         handles, tokens, longest = b"", b"", -1
         for sequence, ids in drafts.items():
-            if not hasattr(sequence, "has_text") or type(ids) not in (list, tuple, np.ndarray):
+            # The text of an interrupted round is taken with its answer, by the usual way.
+            if getattr(sequence, "has_text", True) or type(ids) not in (list, tuple, np.ndarray):
                 return None
             if type(ids) is np.ndarray or ids:
                 ids = id_array(ids, "tokens")
@@ -122,7 +123,8 @@ class QuickRound(Submitted):
         self._results = _ResultArrays(self.block, count, num_scores > 0)
         # The rows of the round before, if those were used where they lie.
         self._rows: Any = self
-        self._shape: tuple[int, ...] | None = None
+        self._form: tuple[Any, ...] | None = None  # of those rows: an array's may be changed
+        self._rules: dict[str, Any] | None = None
         self._bound: Binding | None = None
 
     @property
@@ -138,8 +140,9 @@ class QuickRound(Submitted):
     def run(self, rows: Any, handles: bytes, tokens: bytes) -> bool:
         """Submits a round and waits for its answer. False: it was not submitted, for a reason that a
         usual round finds too."""
-        if rows is not self._rows or self._space.bound is not self._bound or (
-                rows is not None and rows.shape != self._shape):
+        space = self._space
+        if rows is not self._rows or space.bound is not self._bound or space.rules is not self._rules or (
+                rows is not None and (rows.shape, rows.strides, rows.dtype) != self._form):
             if not self._place(rows):
                 return False
         self._handles[:] = handles
@@ -177,10 +180,9 @@ class QuickRound(Submitted):
 
     def results(self, sequences: Iterable[Any], strict: bool) -> list[Result]:
         """A Result for each sequence."""
-        memory = self.memory.tobytes()
         if not self.is_bad:
-            return self._results.of(memory, sequences, {}, "")
-        found = self._results.of(memory, sequences, self.named, self.device_error)
+            return self._results.of(self.memory, sequences, {}, "")
+        found = self._results.of(self.memory, sequences, self.named, self.device_error)
         return results.checked_round(found) if strict else found
 
     def _place(self, rows: Any) -> bool:
@@ -198,9 +200,10 @@ class QuickRound(Submitted):
                 return False
         except c.Error:
             return False
-        self._bound = space.bound
+        self._bound, self._rules = space.bound, space.rules
         if rows is None or space.is_in_place():
-            self._rows, self._shape = rows, None if rows is None else rows.shape
+            self._rows = rows
+            self._form = None if rows is None else (rows.shape, rows.strides, rows.dtype)
         return True
 
 
@@ -225,7 +228,7 @@ class _ResultArrays:
             end = view.offset_bytes + count * view.dtype.itemsize
         self._numbers = struct.Struct(form)
 
-    def of(self, memory: bytes, sequences: Iterable[Any], named: Mapping[str, Array],
+    def of(self, memory: memoryview, sequences: Iterable[Any], named: Mapping[str, Array],
            why: str) -> list[Result]:
         """A Result for each sequence."""
         # The numbers of sequence i are i, i + count, ...
@@ -248,5 +251,8 @@ class _ResultArrays:
         return scores
 
 
-def _ids(memory: bytes, offset: int, count: int) -> Array:
-    return np.frombuffer(memory, np.int32, count, offset) if count else np.zeros(0, np.int32)
+def _ids(memory: memoryview, offset: int, count: int) -> Array:
+    """A copy of the ids that lie there."""
+    if not count:
+        return np.zeros(0, np.int32)
+    return np.frombuffer(memory[offset:offset + 4 * count].tobytes(), np.int32)

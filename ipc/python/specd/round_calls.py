@@ -75,7 +75,8 @@ class RoundCalls(EngineHandle):
         round, wait for that round first. The arrays of engine.rows and engine.draft_tokens are yours
         and are still read: call engine.drain() before you write them.
         """
-        if q is None and masks is None and type(drafts) is dict and timeout_ms == -1:
+        if q is None and masks is None and type(drafts) is dict and (
+                type(timeout_ms) is int and timeout_ms == -1):
             quick = self._quick_drafts.run_drafts(rows, drafts)
             if quick is not None:
                 return quick.results(drafts, strict)

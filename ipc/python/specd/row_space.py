@@ -226,7 +226,8 @@ class RowSpace:
         """The place of the first of these rows in the caller's array, in which they lie one after another.
         None: `write` finds out how they lie."""
         array, home = self.array, self.home
-        if type(rows) is not np.ndarray or array is None or home is None or (
+        # A BFloat16 has the dtype of its words, which as words are refused.
+        if type(rows) is not np.ndarray or type(array) is not np.ndarray or home is None or (
                 rows.dtype is not array.dtype or rows.shape[1:] != array.shape[1:] or not len(rows)
                 or not rows.flags.carray or not array.flags.c_contiguous):
             return None
