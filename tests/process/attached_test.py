@@ -43,7 +43,8 @@ class AttachedTest(ProcessTest):
         uri = self.ids_only()
         for script in ("door_test.py", "door_scores_test.py", "door_sequences_test.py",
                        "parents_test.py", "trees_test.py", "in_flight_test.py", "asyncio_test.py", "dlpack_test.py",
-                       "batch_test.py", "batch_openings_test.py", "batch_in_flight_test.py"):
+                       "batch_test.py", "batch_openings_test.py", "batch_in_flight_test.py",
+                       "quick_rounds_test.py"):
             self.run_python(script, SPECD_TEST_URI=uri)
 
     def test_constraints_with_the_tokenizer_of_the_daemon(self):

@@ -9,6 +9,7 @@ import unittest
 import numpy as np
 
 import specd
+from interrupts import interrupted_after
 from toy_tokenizer import TOKENIZER, texts_of_ids
 
 VOCAB = 2048
@@ -53,6 +54,21 @@ class InlineTextTest(unittest.TestCase):
         self.assertEqual(second.text_ends.tolist(), [4, 5])
         again = sequence.text()
         self.assertEqual((again.text, again.byte_offset, again.token_offset), ("\u20acb", 1, 3))
+
+    def test_the_text_of_an_interrupted_round_is_not_that_of_the_next(self):
+        # Bug: a round like the ones before it, interrupted, left its text for the next Result.
+        sequence, rows = self.open(stops="inline"), self.engine.rows(1)
+        for i, text in enumerate("abcde"):
+            rows[:] = 0
+            rows[0, ids_of(text)] = 1
+            if text == "d":
+                with interrupted_after("specd_poll"), interrupted_after("specd_poll_batch"):
+                    with self.assertRaises(KeyboardInterrupt):
+                        self.engine.verify(rows, {sequence: ()})
+                self.engine.drain()
+                continue
+            result, = self.engine.verify(rows, {sequence: ()})
+            self.assertEqual((result.text, result.text_offset, result.text_ends.tolist()), (text, i, [i + 1]))
 
     def test_a_stop_string_ends_the_round(self):
         sequence = self.open(stop=["x", "end"])

@@ -12,7 +12,6 @@
 namespace specd::bench {
 namespace {
 
-constexpr uint32_t kPlaces = kPythonBatch * (kPythonDraft + 1);
 constexpr uint32_t kPromptIds = 32;
 
 int32_t BestId(uint32_t row, uint32_t vocab_size) {
@@ -21,52 +20,61 @@ int32_t BestId(uint32_t row, uint32_t vocab_size) {
 
 }  // namespace
 
-absl::Status BatchEngine::Start(const std::string& uri, uint32_t vocab_size) {
+absl::Status BatchEngine::Start(const std::string& uri, const BatchShape& shape) {
+  shape_ = shape;
+  weights_.assign(shape.forward_bytes / sizeof(uint64_t), 1);
   specd_options options;
   specd_options_init(&options);
-  options.vocab_size = vocab_size;
-  options.max_batch = kPythonBatch;
-  options.max_sequences = 2 * kPythonBatch;
-  options.max_draft = kPythonDraft;
+  options.vocab_size = shape.vocab_size;
+  options.max_batch = shape.batch;
+  options.max_sequences = 2 * shape.batch;
+  options.max_draft = shape.draft;
   SPECD_TRY(engine_.Open(uri, options));
-  SPECD_TRY(BindRows(vocab_size));
-  tokens_.resize(kPlaces);
-  drawn_.resize(kPythonBatch);
-  status_.resize(kPythonBatch);
-  num_kept_.resize(kPythonBatch);
-  MakeOpenings(vocab_size);
+  SPECD_TRY(BindRows());
+  tokens_.resize(size_t{shape.batch} * (shape.draft + 1));
+  drawn_.resize(shape_.batch);
+  status_.resize(shape_.batch);
+  num_kept_.resize(shape_.batch);
+  MakeOpenings();
   return OpenForRounds();
 }
 
+void BatchEngine::RunForward() {
+  constexpr size_t kLineWords = 64 / sizeof(uint64_t);
+  for (size_t i = 0; i < weights_.size(); i += kLineWords) forward_sum_ += weights_[i];
+}
+
 // The best id of every row is known, and every second sequence has a wrong draft token.
-absl::Status BatchEngine::BindRows(uint32_t vocab_size) {
-  SPECD_TAKE(float* const rows, engine_.Bind(SPECD_TARGET_ROWS, kPlaces, vocab_size));
-  SPECD_TAKE(float* const draft_rows, engine_.Bind(SPECD_DRAFT_ROWS, kPythonBatch, vocab_size));
-  for (uint32_t i = 0; i < kPlaces; ++i) {
+absl::Status BatchEngine::BindRows() {
+  const auto& [vocab_size, batch, draft, forward_bytes] = shape_;
+  const uint32_t num_places = batch * (draft + 1);
+  SPECD_TAKE(float* const rows, engine_.Bind(SPECD_TARGET_ROWS, num_places, vocab_size));
+  SPECD_TAKE(float* const draft_rows, engine_.Bind(SPECD_DRAFT_ROWS, batch, vocab_size));
+  for (uint32_t i = 0; i < num_places; ++i) {
     const uint64_t at = uint64_t{i} * vocab_size + static_cast<uint32_t>(BestId(i, vocab_size));
     rows[at] = 8;
     // With this logit any coin draws the id.
-    if (i < kPythonBatch) draft_rows[at] = 100;
+    if (i < batch) draft_rows[at] = 100;
     rows_.push_back(i);
   }
-  for (uint32_t i = 0; i < kPythonBatch; ++i) {
-    offsets_.push_back(i * kPythonDraft);
-    for (uint32_t k = 0; k < kPythonDraft; ++k) {
-      const int32_t best = BestId(i * (kPythonDraft + 1) + k, vocab_size);
+  for (uint32_t i = 0; i < batch; ++i) {
+    offsets_.push_back(i * draft);
+    for (uint32_t k = 0; k < draft; ++k) {
+      const int32_t best = BestId(i * (draft + 1) + k, vocab_size);
       const bool is_wrong = i % 2 == 1 && k == 2;
       drafts_.push_back(is_wrong ? (best + 1) % static_cast<int32_t>(vocab_size) : best);
     }
   }
-  offsets_.push_back(kPythonBatch * kPythonDraft);
+  offsets_.push_back(batch * draft);
   return absl::OkStatus();
 }
 
-void BatchEngine::MakeOpenings(uint32_t vocab_size) {
-  for (uint32_t i = 0; i < kPythonBatch * kPromptIds; ++i) {
-    prompts_.push_back(static_cast<int32_t>(i % vocab_size));
+void BatchEngine::MakeOpenings() {
+  for (uint32_t i = 0; i < shape_.batch * kPromptIds; ++i) {
+    prompts_.push_back(static_cast<int32_t>(i % shape_.vocab_size));
   }
-  params_.resize(kPythonBatch);
-  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+  params_.resize(shape_.batch);
+  for (uint32_t i = 0; i < shape_.batch; ++i) {
     specd_params_init(&params_[i]);
     params_[i].top_p = 0.9;
     params_[i].temperature = 0.5 + i / 512.0;
@@ -78,7 +86,7 @@ void BatchEngine::MakeOpenings(uint32_t vocab_size) {
   for (const std::string& name : names_) name_pointers_.push_back(name.c_str());
   specd_sequence_info info = {};
   info.struct_size = sizeof(info);
-  infos_.assign(kPythonBatch, info);
+  infos_.assign(shape_.batch, info);
 }
 
 absl::Status BatchEngine::OpenForRounds() {
@@ -86,7 +94,7 @@ absl::Status BatchEngine::OpenForRounds() {
   specd_params_init(&params);
   params.temperature = 0;
   params.max_tokens = INT32_MAX;
-  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+  for (uint32_t i = 0; i < shape_.batch; ++i) {
     SPECD_TAKE(const specd_sequence_info info,
                engine_.OpenSequence(fmt::format("rounds-{}-{}", getpid(), i), params));
     sequences_.push_back(info.sequence);
@@ -97,7 +105,7 @@ absl::Status BatchEngine::OpenForRounds() {
     request.mask_row = -1;
     request.num_children = 1;
   }
-  children_.resize(kPythonBatch);
+  children_.resize(shape_.batch);
   for (specd_draft_children& each : children_) each.struct_size = sizeof(each);
   return absl::OkStatus();
 }
@@ -111,14 +119,14 @@ void BatchEngine::AddToDigest(const std::vector<int32_t>& ids) {
 absl::StatusOr<double> BatchEngine::RoundBatch() {
   specd_batch batch;
   specd_batch_init(&batch);
-  batch.num_sequences = kPythonBatch;
+  batch.num_sequences = shape_.batch;
   batch.sequences = sequences_.data();
   batch.draft_offsets = offsets_.data();
   batch.tokens = drafts_.data();
   specd_batch_results results;
   specd_batch_results_init(&results);
-  results.max_results = kPythonBatch;
-  results.tokens_stride = kPythonDraft + 1;
+  results.max_results = shape_.batch;
+  results.tokens_stride = shape_.draft + 1;
   results.status = status_.data();
   results.num_kept = num_kept_.data();
   results.tokens = tokens_.data();
@@ -135,11 +143,11 @@ absl::StatusOr<double> BatchEngine::RoundBatch() {
 
 absl::StatusOr<double> BatchEngine::RoundEach() {
   const SteadyClock::time_point start = SteadyClock::now();
-  std::vector<specd_draft> parts(kPythonBatch);
-  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+  std::vector<specd_draft> parts(shape_.batch);
+  for (uint32_t i = 0; i < shape_.batch; ++i) {
     parts[i].struct_size = sizeof(specd_draft);
     parts[i].sequence = sequences_[i];
-    parts[i].num_nodes = kPythonDraft;
+    parts[i].num_nodes = shape_.draft;
     parts[i].tokens = drafts_.data() + offsets_[i];
     parts[i].target_rows = rows_.data() + offsets_[i] + i;
   }
@@ -147,9 +155,9 @@ absl::StatusOr<double> BatchEngine::RoundEach() {
   specd_completion done;
   SPECD_TAKE(const double time_us, engine_.RunRound(parts, &done));
   std::fill(tokens_.begin(), tokens_.end(), -1);
-  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+  for (uint32_t i = 0; i < shape_.batch; ++i) {
     const specd_result& result = done.results[i];
-    std::copy_n(result.tokens, result.num_kept, tokens_.data() + size_t{i} * (kPythonDraft + 1));
+    std::copy_n(result.tokens, result.num_kept, tokens_.data() + size_t{i} * (shape_.draft + 1));
   }
   AddToDigest(tokens_);
   return made_us + time_us;
@@ -158,7 +166,7 @@ absl::StatusOr<double> BatchEngine::RoundEach() {
 absl::StatusOr<double> BatchEngine::OpenBatch() {
   specd_openings openings;
   specd_openings_init(&openings);
-  openings.num_openings = openings.max_infos = kPythonBatch;
+  openings.num_openings = openings.max_infos = shape_.batch;
   openings.request_ids = name_pointers_.data();
   openings.params = params_.data();
   openings.infos = infos_.data();
@@ -169,7 +177,7 @@ absl::StatusOr<double> BatchEngine::OpenBatch() {
 
 absl::StatusOr<double> BatchEngine::OpenEach() {
   const SteadyClock::time_point start = SteadyClock::now();
-  for (uint32_t i = 0; i < kPythonBatch; ++i) {
+  for (uint32_t i = 0; i < shape_.batch; ++i) {
     SPECD_TRY(Done("specd_open_sequence",
                    specd_open_sequence(engine_.get(), name_pointers_[i], &params_[i], &infos_[i])));
   }
@@ -178,7 +186,7 @@ absl::StatusOr<double> BatchEngine::OpenEach() {
 
 absl::StatusOr<double> BatchEngine::Draw(uint32_t count) {
   const SteadyClock::time_point start = SteadyClock::now();
-  for (uint32_t first = 0; first < kPythonBatch; first += count) {
+  for (uint32_t first = 0; first < shape_.batch; first += count) {
     SPECD_TRY(Done("specd_sample_draft",
                    specd_sample_draft(engine_.get(), &requests_[first], count, &children_[first])));
     for (uint32_t i = first; i < first + count; ++i) {
@@ -202,11 +210,12 @@ absl::StatusOr<double> BatchEngine::CloseAll(double time_us) {
 
 absl::Status BatchEngine::Run(std::string_view work, int count, Times* times_us) {
   for (int i = 0; i < count; ++i) {
+    RunForward();
     SPECD_TAKE(times_us->emplace_back(), work == "round_batch"  ? RoundBatch()
                                          : work == "round_each" ? RoundEach()
                                          : work == "open_batch" ? OpenBatch()
                                          : work == "open_each"  ? OpenEach()
-                                         : work == "draw_batch" ? Draw(kPythonBatch)
+                                         : work == "draw_batch" ? Draw(shape_.batch)
                                                                 : Draw(1));
   }
   return absl::OkStatus();

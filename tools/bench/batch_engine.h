@@ -1,6 +1,6 @@
 // BatchEngine is the C side that `specd-bench python` compares with: rounds, openings and draws of
-// 256 sequences through the C interface. tools/bench/python_rounds.py has the same rows, drafts and
-// openings.
+// many sequences, or of one, through the C interface. tools/bench/python_rounds.py has the same
+// rows, drafts and openings.
 //
 // One thread.
 #pragma once
@@ -17,12 +17,18 @@
 
 namespace specd::bench {
 
-inline constexpr uint32_t kPythonBatch = 256;
-inline constexpr uint32_t kPythonDraft = 4;
+// How much work a call has.
+struct BatchShape {
+  uint32_t vocab_size = 0;
+  uint32_t batch = 0;  // sequences
+  uint32_t draft = 0;  // draft tokens of each
+  // Before each call so many bytes are read, as a forward reads its weights; 0: none.
+  uint64_t forward_bytes = 0;
+};
 
 class BatchEngine {
  public:
-  absl::Status Start(const std::string& uri, uint32_t vocab_size);
+  absl::Status Start(const std::string& uri, const BatchShape& shape);
 
   // Does the work of this name `count` times, and appends the time of each in us: round_batch,
   // open_batch and draw_batch in one call, round_each, open_each and draw_each in the calls for
@@ -33,8 +39,9 @@ class BatchEngine {
   uint32_t digest() const { return digest_; }
 
  private:
-  absl::Status BindRows(uint32_t vocab_size);
-  void MakeOpenings(uint32_t vocab_size);
+  absl::Status BindRows();
+  void MakeOpenings();
+  void RunForward();
   absl::Status OpenForRounds();
   absl::StatusOr<double> RoundBatch();
   absl::StatusOr<double> RoundEach();
@@ -45,6 +52,9 @@ class BatchEngine {
   absl::StatusOr<double> CloseAll(double time_us);
   void AddToDigest(const std::vector<int32_t>& ids);
 
+  BatchShape shape_;
+  std::vector<uint64_t> weights_;  // what a forward reads
+  uint64_t forward_sum_ = 0;
   CEngine engine_;
   uint32_t digest_ = 0;
   std::vector<specd_sequence> sequences_;

@@ -1,11 +1,14 @@
-"""The Python side of specd-bench python: rounds, openings and draws of 256 sequences.
+"""The Python side of specd-bench python: rounds, openings and draws of many sequences, or of one.
 
-Usage: python3 python_rounds.py URI VOCABULARY
+Usage: python3 python_rounds.py URI VOCABULARY SEQUENCES DRAFT_TOKENS FORWARD_BYTES
+
+Before each repetition FORWARD_BYTES are read, as a forward reads its weights.
 
 Each line of the standard input is a name of an operation and a number of repetitions. The answer is one
 line: the time of each repetition in microseconds, and the checksum of the tokens.
 """
 
+import mmap
 import sys
 import time
 import zlib
@@ -14,7 +17,8 @@ import numpy as np
 
 import specd
 
-BATCH, DRAFT, PROMPT = 256, 4, 32
+VOCABULARY, BATCH, DRAFT, FORWARD_BYTES = (int(word) for word in sys.argv[2:])
+PROMPT = 32
 PLACES = BATCH * (DRAFT + 1)
 
 
@@ -32,9 +36,11 @@ class Scene:
         self.draft_rows[:] = 0
         self.draft_rows[np.arange(BATCH), best[:BATCH]] = 100
         drafts = best.reshape(BATCH, DRAFT + 1)[:, :DRAFT].astype(np.int32)
-        drafts[1::2, 2] = (drafts[1::2, 2] + 1) % vocab_size
-        self.tokens = drafts.reshape(-1)
-        self.offsets = np.arange(BATCH + 1, dtype=np.uint32) * np.uint32(DRAFT)
+        self.tokens = self.offsets = None
+        if DRAFT:
+            drafts[1::2, 2] = (drafts[1::2, 2] + 1) % vocab_size
+            self.tokens = drafts.reshape(-1)
+            self.offsets = np.arange(BATCH + 1, dtype=np.uint32) * np.uint32(DRAFT)
         shared = specd.SamplingParams(temperature=0, max_tokens=2**31 - 1)
         opened = self.engine.open_batch(BATCH, shared)
         self.sequences = opened.sequences
@@ -47,12 +53,21 @@ class Scene:
         self.prompts = np.arange(BATCH * PROMPT, dtype=np.int32) % np.int32(vocab_size)
         self.prompt_offsets = np.arange(BATCH + 1) * PROMPT
         self.digest = 0
+        self.weights = None
+        if FORWARD_BYTES:
+            # numpy asks for huge pages, and a file of weights has none.
+            self.weights = np.frombuffer(mmap.mmap(-1, FORWARD_BYTES), np.int64)
+            self.weights[:] = 1
+
+    def run_forward(self):
+        if self.weights is not None:
+            self.weights[::8].sum()
 
     def round_batch(self):
         start = time.perf_counter()
-        found = self.engine.verify_batch(self.rows, self.sequences, self.tokens, self.offsets)
+        tokens = self.engine.verify_batch(self.rows, self.sequences, self.tokens, self.offsets).tokens
         spent = time.perf_counter() - start
-        self.digest = zlib.crc32(found.tokens.tobytes(), self.digest)
+        self.digest = zlib.crc32(tokens.tobytes(), self.digest)
         return spent
 
     def round_each(self):
@@ -104,11 +119,14 @@ class Scene:
 
 
 def main():
-    scene = Scene(sys.argv[1], int(sys.argv[2]))
+    scene = Scene(sys.argv[1], VOCABULARY)
     print("ready", flush=True)
     for line in sys.stdin:
         name, count = line.split()
-        times = [getattr(scene, name)() * 1e6 for _ in range(int(count))]
+        times = []
+        for _ in range(int(count)):
+            scene.run_forward()
+            times.append(getattr(scene, name)() * 1e6)
         print(*times, scene.digest, flush=True)
 
 

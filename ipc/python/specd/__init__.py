@@ -27,6 +27,7 @@ library. The other files are:
   draft_batch.py draft tokens of many sequences, as arrays
   opening_batch.py openings of many sequences, as arrays
   batch_arrays.py what both need
+  quick_rounds.py rounds like the one before, without the work that such a round repeats
   result_block.py the arrays of results, in one block of memory
   row_space.py  the rows of a role: the caller's, used in place, and copies
   row_memory.py the memory of rows, and the places of copies in it

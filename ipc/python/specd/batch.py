@@ -19,7 +19,8 @@ from .batch_arrays import booleans, handles, numbers_of, ragged
 from .cuda_stream import CudaStream, stream_address
 from .dlpack import Array, as_array
 from .in_flight import Awaited, InFlight
-from .result_block import ResultBlock
+from .quick_rounds import QuickRounds
+from .result_block import NAMES, ResultBlock, View, array_in
 from .round_calls import RoundCalls
 from .rounds import DISCARD, DRAFTS_BY_SLOT, PARENTS_BY_SLOT
 from .row_space import MASKS_IN_PLACE, bound_names, copied_now
@@ -87,6 +88,9 @@ class BatchResults:
     scores_per_token: Array | None = None
     scores: Array | None = None
 
+    def __getstate__(self) -> dict[str, Array | None]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
     def __len__(self) -> int:
         return len(self.status)
 
@@ -113,8 +117,45 @@ class BatchResults:
         return kept
 
 
+class _Later:
+    """An array of BatchResults that lies in a block of memory, and is made when it is asked for. What an
+    instance has in its dictionary goes before it."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __get__(self, found: BatchResults | None, owner: type) -> Any:
+        if found is None:
+            return self
+        state, name = found.__dict__, self._name
+        if "_memory" not in state:
+            raise AttributeError(f"BatchResults has no {name} yet")
+        array = state[name] = array_in(state["_memory"], state["_views"][name])
+        return array
+
+
+for _name in NAMES:
+    setattr(BatchResults, _name, _Later(_name))
+
+
+def _results_in(memory: Any, views: Mapping[str, View]) -> BatchResults:
+    """The results in a block of memory."""
+    found = BatchResults.__new__(BatchResults)
+    state = found.__dict__
+    state["_memory"], state["_views"] = memory, views
+    return found
+
+
 class BatchRounds(RoundCalls):
     """The part of Engine that does rounds of arrays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._quick_arrays = QuickRounds(self, 0)
+
+    def close(self) -> None:
+        super().close()
+        self._quick_arrays.forget()
 
     def verify_batch(self, rows: RowArray | None, sequences: Numbers, tokens: Numbers | None = None,
                      draft_offsets: Numbers | None = None, *, scores: bool = False,
@@ -124,6 +165,15 @@ class BatchRounds(RoundCalls):
         submit_batch. Engine.verify says what strict, timeout_ms and an interrupt do. Rounds that are in
         flight are answered first.
         """
+        if draft_offsets is None and scores is False and not arrays and (
+                type(timeout_ms) is int and timeout_ms == -1):
+            quick = self._quick_arrays.run_arrays(rows, sequences, tokens)
+            if quick is not None:
+                found = _results_in(bytearray(quick.memory), quick.block.views)
+                if not quick.is_bad:
+                    return found
+                found.bad_row = results.caller_rows(found.bad_row, found.detail, quick.named)
+                return _checked(found, quick.device_error) if strict else found
         _check_names(arrays)
         return self._answer(lambda: self._try_submit_batch(rows, sequences, tokens, draft_offsets, scores,
                                                            None, **arrays), strict, timeout_ms)
@@ -297,16 +347,6 @@ class _Batch:
             flags |= np.where(booleans(given, self.count, name), np.uint32(bit), np.uint32(0))
         self._put("flags", flags)
 
-    def caller_rows(self, bad_row: Array, detail: Array) -> Array:
-        """Bad rows as the caller counts rows."""
-        if not np.count_nonzero(bad_row >= 0):
-            return bad_row
-        counted = bad_row.copy()
-        for i in np.flatnonzero(bad_row >= 0).tolist():
-            counted[i] = results.caller_row(int(bad_row[i]), results.detail_of(int(detail[i])) or "",
-                                            self.named)
-        return counted
-
     def _put_rows(self, role: str, bound: Array, named: Any, dtype: Any, count: int) -> None:
         """Names the bound row of each element. `named` are indices into the rows of the call."""
         self.named[role] = bound
@@ -340,14 +380,17 @@ class BatchRound(Awaited[BatchResults]):
     def __init__(self, in_flight: InFlight, number: int, batch: _Batch, num_scores: int):
         answer = s.BatchResults(ctypes.sizeof(s.BatchResults))
         super().__init__(in_flight, number, "specd_poll_batch", answer)
-        self._batch = batch
+        self._batch, self._has_scores = batch, num_scores > 0
         self._results: BatchResults | None = None
-        self._arrays = ResultBlock(answer, batch.count, batch.longest + 1, num_scores).arrays
+        self._block = ResultBlock(answer, batch.count, batch.longest + 1, num_scores)
 
     def take(self, why: str) -> None:
-        bad_row = self._batch.caller_rows(self._arrays["bad_row"], self._arrays["detail"])
-        self._results = BatchResults(sequences=self._batch.sequences,
-                                     **{**self._arrays, "bad_row": bad_row})
+        self._results = found = _results_in(self._block.memory, self._block.views)
+        found.sequences = self._batch.sequences
+        found.bad_row = results.caller_rows(found.bad_row, found.detail, self._batch.named)
+        if self._has_scores:
+            found.scores_per_token = self._block.array("scores_per_token")
+            found.scores = self._block.array("scores")
         super().take(why)
 
     def _found(self, strict: bool) -> BatchResults:

@@ -6,6 +6,7 @@ import ctypes
 import secrets
 import string
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,12 @@ _TOKEN_CHARACTERS = string.ascii_lowercase + string.digits
 NAME_DIGITS = 6
 
 
+def _close(function: Callable[[Any], None], handle: ctypes.c_void_p) -> None:
+    """Closes the engine. The handle is NULL from then on, which the library refuses."""
+    pointer, handle.value = handle.value, None
+    function(pointer)
+
+
 class EngineHandle:
     """See the head of the file."""
 
@@ -41,7 +48,7 @@ class EngineHandle:
         self.max_scores_per_token = int(struct.max_scores_per_token)
         self._pointer = handle
         # Also run when the interpreter ends, so that a daemon is told at once.
-        self._closer = weakref.finalize(self, c.load().specd_close, handle)
+        self._closer = weakref.finalize(self, _close, c.load().specd_close, handle)
         self._in_flight = InFlight(self)
         # The engines of one daemon share its log and its events. No two may use the same ids.
         token = "".join(secrets.choice(_TOKEN_CHARACTERS) for _ in range(6))

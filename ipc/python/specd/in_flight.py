@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .results import Result
 
 # The longest wait inside one C call: Python does not hear of signals there.
-_SLICE_MS = 100
+SLICE_MS = 100
 # A call of the event loop's thread waits until the slice in the other thread has ended.
 _ASYNC_SLICE_MS = 20
 
@@ -161,7 +161,7 @@ class InFlight:
 
     def __init__(self, engine: EngineHandle):
         self._engine = engine
-        self._last_number = 0
+        self.last_number = 0
         self.pending: dict[int, Submitted] = {}  # by number, the oldest first
         self.taken = s.Completion(ctypes.sizeof(s.Completion), ctypes.sizeof(s.Result))
         self.why = ""
@@ -173,12 +173,12 @@ class InFlight:
 
     def upcoming_number(self) -> int:
         """The number of the next round that is submitted or staged."""
-        return self._last_number + 1
+        return self.last_number + 1
 
     def next_number(self) -> int:
         """Takes that number for a round."""
-        self._last_number += 1
-        return self._last_number
+        self.last_number += 1
+        return self.last_number
 
     def begin(self, make: Callable[[int], _Round]) -> _Round:
         """Makes the round with the next number, which counts as in flight from now on. REQUIRES: it
@@ -214,16 +214,27 @@ class InFlight:
         end_s, left_ms = time.monotonic() + timeout_ms / 1000, timeout_ms
         self.pause()
         while not has_come():
-            slice_ms = _SLICE_MS
+            slice_ms = SLICE_MS
             if timeout_ms >= 0:
                 left_ms = max(0, min(left_ms, math.ceil((end_s - time.monotonic()) * 1000)))
-                slice_ms = min(left_ms, _SLICE_MS)
+                slice_ms = min(left_ms, SLICE_MS)
             if self._step(slice_ms):
                 continue
             left_ms -= slice_ms
             if timeout_ms >= 0 and (left_ms <= 0 or time.monotonic() >= end_s):
                 return has_come()
         return True
+
+    def go_on(self, round: Submitted, code: int) -> None:
+        """Waits for a round, after a poll for it that has answered `code`."""
+        try:
+            outcome: int | c.Error = c.check(code)
+        except c.Error as error:
+            outcome = error
+        self._took(outcome)
+        self.wait(round.done, -1)
+        if round.error is not None:
+            raise round.error
 
     async def wait_async(self, has_come: Callable[[], bool]) -> None:
         """The same without a limit, in a coroutine."""

@@ -254,18 +254,21 @@ def detail_of(number: int) -> str | None:
     return c.load().specd_detail_text(number).decode() if number else None
 
 
-def _row_of(struct: Any, detail: str | None, named: Mapping[str, Array]) -> int | None:
-    """The bad row as the caller counts rows. named: by role, the bound row of each of them."""
-    if detail is None or struct.bad_row == _NO_ROW:
-        return None
-    return caller_row(struct.bad_row, detail, named)
-
-
 def caller_row(row: int, detail: str, named: Mapping[str, Array]) -> int:
     """The index that a bound row has for the caller."""
     bound = named.get("draft" if detail.startswith("draft_rows") else "target", np.zeros(0))
     found = np.flatnonzero(bound == row)
     return int(found[0]) if len(found) else row
+
+
+def caller_rows(bad_row: Array, detail: Array, named: Mapping[str, Array]) -> Array:
+    """The bad rows of a batch as the caller counts rows."""
+    if not np.count_nonzero(bad_row >= 0):
+        return bad_row
+    counted = bad_row.copy()
+    for i in np.flatnonzero(bad_row >= 0).tolist():
+        counted[i] = caller_row(int(bad_row[i]), detail_of(int(detail[i])) or "", named)
+    return counted
 
 
 def result_of(struct: Any, sequence: Any, named: Mapping[str, Array], why: str = "") -> Result:
@@ -274,18 +277,29 @@ def result_of(struct: Any, sequence: Any, named: Mapping[str, Array], why: str =
     if struct.scores_per_token:
         count = struct.num_kept * struct.scores_per_token
         scores = _copied(struct.scores, count, SCORE).reshape(-1, struct.scores_per_token)
-    detail = detail_of(struct.detail)
-    if STATUSES[struct.status] == "device_error":
+    numbers = (struct.status, struct.finish_reason, struct.num_accepted, struct.num_kept,
+               struct.total_kept, struct.stop_token, struct.detail, struct.bad_row, struct.verify,
+               struct.cumulative_logprob)
+    return made_of(numbers, sequence, _copied(struct.tokens, struct.num_kept, np.int32),
+                   _copied(struct.path, struct.num_accepted, np.int32), scores, named, why)
+
+
+def made_of(numbers: tuple[Any, ...], sequence: Any, tokens: Array, path: Array, scores: Array | None,
+            named: Mapping[str, Array], why: str) -> Result:
+    """The Result that these make. `numbers` are those of a batch's arrays, in their order."""
+    (status, finish_reason, num_accepted, _, total_kept, stop_token, number, bad_row, verify,
+     cumulative_logprob) = numbers
+    detail = detail_of(number) if number else None
+    if STATUSES[status] == "device_error":
         detail = why or None
-    result = Result(sequence, STATUSES[struct.status], FINISH_REASONS[struct.finish_reason],
-                    _copied(struct.tokens, struct.num_kept, np.int32), struct.num_accepted,
-                    _copied(struct.path, struct.num_accepted, np.int32), struct.total_kept,
-                    None if struct.stop_token < 0 else struct.stop_token, scores, detail,
-                    number_or_none(struct.cumulative_logprob), METHODS[struct.verify],
-                    _row_of(struct, detail, named), bool(struct.lossy))
+    row = None if detail is None or bad_row == _NO_ROW else caller_row(bad_row, detail, named)
+    result = Result(sequence, STATUSES[status], FINISH_REASONS[finish_reason], tokens, num_accepted,
+                    path, total_kept, None if stop_token < 0 else stop_token, scores, detail,
+                    number_or_none(cumulative_logprob), METHODS[verify], row,
+                    FIRST_LOSSY <= verify <= LAST_LOSSY)
     # A round that changes nothing makes no text.
     if getattr(sequence, "has_text", False) and result.status in ("ok", "bad_distribution") and (
-            struct.num_kept or struct.finish_reason):
+            len(tokens) or finish_reason):
         text = sequence.text()
         result.text, result.text_offset, result.text_ends = text.text, text.byte_offset, text.ends
         result.stop_string, result.reasoning = text.stop, text.reasoning

@@ -17,6 +17,7 @@ from .arrays import integer
 from .cuda_stream import CudaStream, stream_address
 from .engine_handle import EngineHandle
 from .in_flight import Awaited, InTheWay, Round, RoundTimeout, Submitted
+from .quick_rounds import QuickRounds
 from .rounds import Draft, DraftRecords
 from .row_space import RowSpace
 
@@ -33,6 +34,7 @@ class RoundCalls(EngineHandle):
 
     def __init__(self) -> None:
         self._spaces = {role: RowSpace(self, role) for role in ("target", "draft", "mask")}
+        self._quick_drafts = QuickRounds(self, self.max_scores_per_token)
         # by number: the sequences of staged rounds that have not been collected
         self._staged: dict[int, list[object]] = {}
         # of coroutines: one tries to submit at a time, in the order in which they came
@@ -40,6 +42,7 @@ class RoundCalls(EngineHandle):
 
     def close(self) -> None:
         super().close()
+        self._quick_drafts.forget()
         for space in self._spaces.values():
             space.lent.drop_tensor()
 
@@ -72,6 +75,11 @@ class RoundCalls(EngineHandle):
         round, wait for that round first. The arrays of engine.rows and engine.draft_tokens are yours
         and are still read: call engine.drain() before you write them.
         """
+        if q is None and masks is None and type(drafts) is dict and (
+                type(timeout_ms) is int and timeout_ms == -1):
+            quick = self._quick_drafts.run_drafts(rows, drafts)
+            if quick is not None:
+                return quick.results(drafts, strict)
         return self._answer(lambda: self._try_submit(rows, drafts, q, masks, None), strict, timeout_ms)
 
     def submit(self, rows: Rows, drafts: Drafts, q: Rows = None, masks: Masks = None,

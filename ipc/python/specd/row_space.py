@@ -222,6 +222,25 @@ class RowSpace:
         """Tells whether these rows lie in the caller's array, so that they are used in place."""
         return isinstance(rows, np.ndarray) and self._binding_of(rows) is not None
 
+    def first_of(self, rows: Any) -> int | None:
+        """The place of the first of these rows in the caller's array, in which they lie one after another.
+        None: `write` finds out how they lie."""
+        array, home = self.array, self.home
+        # A BFloat16 has the dtype of its words, which as words are refused.
+        if type(rows) is not np.ndarray or type(array) is not np.ndarray or home is None or (
+                rows.dtype is not array.dtype or rows.shape[1:] != array.shape[1:] or not len(rows)
+                or not rows.flags.carray or not array.flags.c_contiguous):
+            return None
+        row_bytes = array.strides[0]
+        # It says the address in half the time of numpy's own words.
+        first, rest = divmod(ctypes.addressof(ctypes.c_char.from_buffer(rows.data)) - self.own.address, row_bytes)
+        return first if 0 <= first <= home.num_rows - len(rows) and not rest else None
+
+    def is_in_place(self) -> bool:
+        """Tells whether the bound rows lie in the caller's memory."""
+        return (self.bound is not None and self.own.buffer is not None
+                and self.bound.region == self.own.region)
+
     def _is_home(self, rows: Array) -> bool:
         if self.array is None or rows.ndim != 2 or rows.size == 0:
             return False
