@@ -14,7 +14,6 @@
 #include "absl/strings/str_split.h"
 #include "tools/bench/batch_engine.h"
 #include "tools/bench/child_process.h"
-#include "tools/bench/python_process.h"
 #include "tools/bench/python_script.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/try.h"
@@ -52,9 +51,8 @@ class PythonEngine {
  public:
   // `interpreter` has numpy and finds the package specd.
   absl::Status Start(const std::string& interpreter, const std::string& uri, int32_t vocab_size) {
-    SPECD_TAKE(process_, PythonProcess::Start({.interpreter = interpreter,
-                                               .script = kPythonScript,
-                                               .arguments = {uri, fmt::format("{}", vocab_size)}}));
+    SPECD_TAKE(process_, PythonProcess::Start(interpreter, kPythonScript,
+                                              {uri, fmt::format("{}", vocab_size)}));
     const absl::StatusOr<std::string> line = process_->ReadLine();
     if (line.ok() && *line == "ready") return absl::OkStatus();
     return absl::InternalError(
@@ -155,14 +153,11 @@ absl::Status Measure(const PythonCase& what, int32_t vocab_size, const std::stri
 }
 
 absl::Status RunPython(const Flags& flags, Output* out) {
-  const Machine machine = ReadMachine();
-  out->Begin(machine.processor, Describe(machine, 1));
   out->Caption(
       "times in us: median (p10 .. p90); ratio = Python / C, of neighbouring blocks; each: the "
       "calls for single sequences");
   for (const PythonCase* const what : Chosen(flags, kCases)) {
-    DaemonProcess daemon(ProgramOf(flags.Text("specd"), "specd"), {"--spin_us=0"},
-                         UsableCpus().back());
+    DaemonProcess daemon(ProgramOf(flags.Text("specd")), {"--spin_us=0"}, UsableCpus().back());
     if (what->is_attached) SPECD_TRY(daemon.Start().status());
     for (const int32_t vocab_size : flags.Numbers("vocab")) {
       out->Show(fmt::format("{}: vocabulary {}", what->name, vocab_size));
