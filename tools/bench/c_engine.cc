@@ -8,6 +8,12 @@
 #include "tools/bench/try.h"
 
 namespace specd::bench {
+namespace {
+
+constexpr int32_t kRepeated = 7;  // the token of a RepeatingEngine
+
+}  // namespace
+
 absl::Status Done(std::string_view call, int code) {
   if (code == SPECD_OK) return absl::OkStatus();
   return absl::InternalError(fmt::format("{}: {}", call, specd_last_error()));
@@ -59,11 +65,10 @@ absl::StatusOr<double> CEngine::RunRound(const std::vector<specd_draft>& parts,
 }
 
 absl::Status RepeatingEngine::Start(const std::string& uri, const specd_options& options) {
-  constexpr int32_t kBest = 7;
   SPECD_TRY(engine_.Open(uri, options));
   SPECD_TAKE(float* const row, engine_.Bind(SPECD_TARGET_ROWS, 1, options.vocab_size));
-  row[kBest] = 50;
-  tokens_.assign(options.max_draft, kBest);
+  row[kRepeated] = 50;
+  tokens_.assign(options.max_draft, kRepeated);
   rows_.assign(options.max_draft + 1, 0);
   return absl::OkStatus();
 }
@@ -90,7 +95,7 @@ absl::StatusOr<double> RepeatingEngine::RunRound(uint32_t num_nodes) {
   SPECD_TAKE(const double time_us, engine_.RunRound(parts_, &done));
   for (size_t i = 0; i < parts_.size(); ++i) {
     const specd_result& result = done.results[i];
-    if (result.num_kept != num_nodes + 1 || result.tokens[num_nodes] != tokens_.front()) {
+    if (result.num_kept != num_nodes + 1 || result.tokens[num_nodes] != kRepeated) {
       return Broken("a round has other ids");
     }
   }

@@ -96,8 +96,7 @@ absl::StatusOr<double> DaemonProcess::Start() {
   return MicrosSince(begin) / 1e3;
 }
 
-absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(
-    const std::string& interpreter, const char* script, std::vector<std::string> arguments) {
+absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(const Options& options) {
   std::unique_ptr<PythonProcess> made(new PythonProcess);
   int commands[2];
   int answers[2];
@@ -107,10 +106,11 @@ absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(
   if (pipe2(answers, O_CLOEXEC) != 0) return Broken("no pipe from the interpreter");
   const UniqueFd output(answers[1]);
   made->from_ = fdopen(answers[0], "r");
-  arguments.insert(arguments.begin(), {interpreter, "-c", script});
+  std::vector<std::string> words = {options.interpreter, "-c", options.script};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
   SPECD_TAKE(made->process_,
              ChildProcess::Start(
-                 {.words = std::move(arguments), .input = input.get(), .output = output.get()}));
+                 {.words = std::move(words), .input = input.get(), .output = output.get()}));
   // A line to an interpreter that has ended is an error, and no signal.
   signal(SIGPIPE, SIG_IGN);
   return made;

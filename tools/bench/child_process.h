@@ -5,7 +5,7 @@
 // same socket. PythonProcess is an interpreter that runs a script and answers line by line. One
 // thread uses each.
 //
-//   auto process = PythonProcess::Start("python3", kScript, {});
+//   auto process = PythonProcess::Start({.interpreter = "python3", .script = kScript});
 //   auto answer = (*process)->Ask("round_batch 5");
 #pragma once
 
@@ -86,10 +86,12 @@ class DaemonProcess {
 
 class PythonProcess {
  public:
-  // `script` is its text.
-  static absl::StatusOr<std::unique_ptr<PythonProcess>> Start(const std::string& interpreter,
-                                                              const char* script,
-                                                              std::vector<std::string> arguments);
+  struct Options {
+    std::string interpreter;
+    const char* script = nullptr;  // its text
+    std::vector<std::string> arguments = {};
+  };
+  static absl::StatusOr<std::unique_ptr<PythonProcess>> Start(const Options& options);
   ~PythonProcess();
   PythonProcess(const PythonProcess&) = delete;
   PythonProcess& operator=(const PythonProcess&) = delete;

@@ -32,7 +32,7 @@ absl::Status Strange(std::string_view answer) {
 absl::StatusOr<std::unique_ptr<GrammarPeer>> GrammarPeer::Start(
     const std::string& interpreter, const SyntheticVocabulary& vocabulary, int32_t vocab_size) {
   SPECD_TAKE(std::unique_ptr<PythonProcess> process,
-             PythonProcess::Start(interpreter, kXgrammarScript, {}));
+             PythonProcess::Start({.interpreter = interpreter, .script = kXgrammarScript}));
   std::string tokens;
   for (TokenId id = 0; id < vocabulary.vocabulary().size(); ++id) {
     const bool is_special = vocabulary.vocabulary().IsSpecial(id);

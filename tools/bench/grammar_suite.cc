@@ -223,7 +223,7 @@ class GrammarSuite {
           .Json("ratio_of", GrammarPeer::kName)
           .Times("base_", base);
     }
-    out_.Print(line.Target(GoalOf(what, value)).LoadOfAll(what.load));
+    out_.Print(line.Target(GoalOf(what, value)).Load(what.load));
   }
 
   // The p99 of the design at a vocabulary of a large model. Its p50 is a fiftieth for a compile,

@@ -76,12 +76,10 @@ Line& Line::Target(const Goal& goal) {
 }
 
 Line& Line::Load(const ForeignLoad& load) {
-  return Cell("load", 5, "{:.0f} %", 100 * (load.others + load.stolen)).LoadOfAll(load);
-}
-
-Line& Line::LoadOfAll(const ForeignLoad& load) {
   load_ = load;
-  return Json("foreign_load", load.others).Json("steal", load.stolen);
+  return Cell("load", 5, "{:.0f} %", 100 * (load.others + load.stolen))
+      .Json("foreign_load", load.others)
+      .Json("steal", load.stolen);
 }
 
 // ---- Output

@@ -74,8 +74,6 @@ class Line {
   Line& Target(const Goal& goal);
   // The last column, and foreign_load and steal.
   Line& Load(const ForeignLoad& load);
-  // The members alone, where lines share one load.
-  Line& LoadOfAll(const ForeignLoad& load);
 
  private:
   friend class Output;

@@ -51,8 +51,9 @@ class PythonEngine {
  public:
   // `interpreter` has numpy and finds the package specd.
   absl::Status Start(const std::string& interpreter, const std::string& uri, int32_t vocab_size) {
-    SPECD_TAKE(process_, PythonProcess::Start(interpreter, kPythonScript,
-                                              {uri, fmt::format("{}", vocab_size)}));
+    SPECD_TAKE(process_, PythonProcess::Start({.interpreter = interpreter,
+                                               .script = kPythonScript,
+                                               .arguments = {uri, fmt::format("{}", vocab_size)}}));
     const absl::StatusOr<std::string> line = process_->ReadLine();
     if (line.ok() && *line == "ready") return absl::OkStatus();
     return absl::InternalError(
