@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "speculative/grammar/compiler/grammar_compiler.h"
-#include "tools/bench/grammar_fill.h"
 #include "tools/bench/grammar_replay.h"
 #include "tools/bench/grammar_suite.h"
-#include "tools/bench/grammar_text.h"
 #include "tools/bench/synthetic_vocabulary.h"
 
 namespace specd::bench {
@@ -85,25 +83,24 @@ TEST_CASE("a batch is filled once cold, and then warm, by any number of threads"
   const SyntheticVocabulary made(SyntheticVocabulary::kSizeMin);
   grammar::GrammarCompiler compiler(
       {.vocabulary = &made.vocabulary(), .vocab_size = SyntheticVocabulary::kSizeMin});
-  const auto text = [&made](const char* pattern, std::string_view whole) {
-    GrammarFill::Text made_text = {.request = {.kind = GrammarKind::kRegex, .text = pattern},
-                                   .tokens = made.Tokenize(whole)};
-    made_text.tokens.push_back(made.eos_id());
-    return made_text;
+  const auto replay_of = [&](const char* pattern, std::string_view whole) {
+    std::vector<TokenId> tokens = made.Tokenize(whole);
+    tokens.push_back(made.eos_id());
+    return GrammarReplay(&compiler, {.kind = GrammarKind::kRegex, .text = pattern}, tokens,
+                         SyntheticVocabulary::kSizeMin);
   };
-  // A text that is shorter than a round is left out.
-  CHECK_FALSE(GrammarFill::IsAnyLongEnough({text("[0-9]{2,4}x", "12x")}));
-  const std::vector<GrammarFill::Text> texts = {text("[0-9]{2,4}x", "12x"),
-                                                text("(x;)+", "x;x;x;x;x;x;x;")};
-  REQUIRE(GrammarFill::IsAnyLongEnough(texts));
-  const GrammarFill fill(&compiler, texts, SyntheticVocabulary::kSizeMin);
+  CHECK_FALSE(replay_of("[0-9]{2,4}x", "12x").HasRounds());
+  const GrammarReplay replay = replay_of("(x;)+", "x;x;x;x;x;x;x;");
+  REQUIRE(replay.HasRounds());
+  const GrammarReplay* const replays[] = {&replay};
   for (const int32_t threads : {1, 3}) {
     // Rows are kept by constraint, and each sequence has its own.
     const size_t before = compiler.mask_bytes();
-    const GrammarFill::Samples samples = fill.Run({.num_sequences = 9, .threads = threads});
+    FillTimes times;
+    FillBatch(replays, {.num_sequences = 9, .threads = threads}, &times);
     CHECK(compiler.mask_bytes() > before);
-    CHECK(samples.cold.size() == 1);
-    CHECK(samples.warm.size() == GrammarFill::kWarmFills);
+    CHECK(times.cold.size() == 1);
+    CHECK(times.warm.size() == kWarmFills);
   }
 }
 
@@ -113,7 +110,7 @@ std::vector<std::string> LinesOf(const GrammarOptions& options) {
   size_t size = 0;
   std::FILE* const file = open_memstream(&text, &size);
   Output out({.suite = "grammar", .command = "", .format = Format::kJson, .out = file});
-  const absl::Status status = GrammarSuite(options, &out).Run();
+  const absl::Status status = MeasureGrammars(options, &out);
   REQUIRE(std::fclose(file) == 0);
   std::istringstream printed(text);
   std::free(text);

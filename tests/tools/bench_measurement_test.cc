@@ -32,16 +32,16 @@ TEST_SUITE("unit") {
     CHECK(read.ratio_p10 == 2);
     CHECK(read.ratio_p90 == 3);
     read.target = 2;
-    CHECK(read.IsMet());
+    CHECK(read.goal().IsMet());
     read.target = 1.9;
-    CHECK_FALSE(read.IsMet());
+    CHECK_FALSE(read.goal().IsMet());
 
     Measurement peer;
     peer.ratio_of = "llama";
     SetTimes({2, 4, 10}, {20, 80, 50}, &peer);
     CHECK(peer.ratio == 12.5);
     peer.target = 12;
-    CHECK(peer.IsMet());
+    CHECK(peer.goal().IsMet());
   }
 
   TEST_CASE("the floor reads every byte once, in even parts") {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "tools/bench/ptx_counts.h"
-#include "tools/bench/ptx_model.h"
 
 namespace specd::bench {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "tools/bench/chain_rounds.h"
-#include "tools/bench/needed_rows.h"
 #include "tools/bench/output.h"
 #include "tools/bench/peers.h"
+#include "tools/bench/round_check.h"
 #include "tools/bench/verify_suite.h"
 
 namespace specd::bench {
@@ -64,13 +64,13 @@ VerifyOptions SmallOptions() {
 VerifyRun RunSuite(const VerifyOptions& options, TamperingBackend::Tamper tamper,
                    int64_t last_level_bytes = 0) {
   VerifyRun run;
-  VerifySuite suite(options, Machine{.last_level_bytes = last_level_bytes, .memory_bytes = 1 << 30},
+  run.status =
+      MeasureVerify(options, Machine{.last_level_bytes = last_level_bytes, .memory_bytes = 1 << 30},
                     {.make_backend = [&]() -> absl::StatusOr<std::unique_ptr<Backend>> {
                        return std::make_unique<TamperingBackend>(tamper);
                      },
                      .on_progress = [](std::string_view) {},
                      .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
-  run.status = suite.Run();
   return run;
 }
 

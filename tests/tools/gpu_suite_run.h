@@ -47,7 +47,8 @@ inline SuiteRun RunSuite(
   SuiteRun run;
   const absl::StatusOr<OpenGpu> open = OpenFakeGpu(gpu);
   REQUIRE(open.ok());
-  GpuSuite suite(options, *open,
+  run.status =
+      MeasureGpu(options, *open,
                  {.make_backend =
                       [&] {
                         on_backend();
@@ -55,7 +56,6 @@ inline SuiteRun RunSuite(
                       },
                   .on_progress = [](std::string_view) {},
                   .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
-  run.status = suite.Run();
   return run;
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "speculative/drafts/tree_growth.h"
-#include "tools/bench/needed_rows.h"
 #include "tools/bench/round_check.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/try.h"
@@ -69,8 +68,6 @@ absl::Status RunAccept(const Flags& flags, Output* out) {
         "depth, such as --tree=2,2,2,2",
         flags.Text("tree"), widths.size(), kNodesMax));
   }
-  const Machine machine = ReadMachine();
-  out->Begin(machine.processor, Describe(machine, machine.usable_cpus));
   const int32_t num_rounds = (flags.Number("rounds") + kBatch - 1) / kBatch;
   // Each row has a template of its own.
   const int64_t num_rows = kBatch * (std::ssize(ParentsOf(CaseOf(kWays[1], widths))) + 1);
@@ -94,19 +91,17 @@ absl::Status RunAccept(const Flags& flags, Output* out) {
           SPECD_TAKE(const auto backend, MakeBackend("cpu"));
           SPECD_TAKE(const Accepted accepted, MeasureAccepted(verify_case, kBatch, num_rounds,
                                                               target, draft, backend.get()));
-          out->Print(
-              Line()
-                  .Name("case", way->name, 16)
-                  .Name("method", MethodName(way->method), 11)
-                  .Value("tokens", "tokens", 7, "{:.3f}", accepted.tokens)
-                  .Value("+-", "error", 5, "{:.3f}", accepted.error)
-                  .Cell("read/given", 10, "{:.1f}/{}", accepted.rows_read, accepted.rows_given)
-                  .Count("checked", accepted.num_checked, 7)
-                  .Json("noise", noise)
-                  .Json("sharpness", sharpness)
-                  .Json("temperature", temperature)
-                  .Json("rows_read", accepted.rows_read)
-                  .Json("rows_given", accepted.rows_given));
+          out->Print(Line()
+                         .Name("case", way->name, 16)
+                         .Name("method", MethodName(way->method), 11)
+                         .Number("tokens", 7, 3, accepted.tokens)
+                         .Number("error", 5, 3, accepted.error)
+                         .Number("rows read", 9, 1, accepted.rows_read)
+                         .Count("rows_given", accepted.rows_given, 10)
+                         .Count("checked", accepted.num_checked, 7)
+                         .Json("noise", noise)
+                         .Json("sharpness", sharpness)
+                         .Json("temperature", temperature));
         }
       }
     }

@@ -8,6 +8,12 @@
 #include "tools/bench/try.h"
 
 namespace specd::bench {
+namespace {
+
+constexpr int32_t kRepeated = 7;  // the token of a RepeatingEngine
+
+}  // namespace
+
 absl::Status Done(std::string_view call, int code) {
   if (code == SPECD_OK) return absl::OkStatus();
   return absl::InternalError(fmt::format("{}: {}", call, specd_last_error()));
@@ -54,6 +60,44 @@ absl::StatusOr<double> CEngine::RunRound(const std::vector<specd_draft>& parts,
   const double time_us = MicrosSince(start);
   for (size_t i = 0; i < parts.size(); ++i) {
     if (done->results[i].status != SPECD_STATUS_OK) return Broken("a sequence was not verified");
+  }
+  return time_us;
+}
+
+absl::Status RepeatingEngine::Start(const std::string& uri, const specd_options& options) {
+  SPECD_TRY(engine_.Open(uri, options));
+  SPECD_TAKE(float* const row, engine_.Bind(SPECD_TARGET_ROWS, 1, options.vocab_size));
+  row[kRepeated] = 50;
+  tokens_.assign(options.max_draft, kRepeated);
+  rows_.assign(options.max_draft + 1, 0);
+  return absl::OkStatus();
+}
+
+absl::Status RepeatingEngine::OpenSequences(const std::string& prefix, uint32_t count) {
+  specd_params params;
+  specd_params_init(&params);
+  params.temperature = 0.8;
+  params.max_tokens = 1 << 30;
+  for (uint32_t i = 0; i < count; ++i) {
+    SPECD_TAKE(const auto info, engine_.OpenSequence(fmt::format("{}.{}", prefix, i), params));
+    specd_draft& part = parts_.emplace_back();
+    part.struct_size = sizeof(part);
+    part.sequence = info.sequence;
+    part.tokens = tokens_.data();
+    part.target_rows = rows_.data();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<double> RepeatingEngine::RunRound(uint32_t num_nodes) {
+  for (specd_draft& part : parts_) part.num_nodes = num_nodes;
+  specd_completion done;
+  SPECD_TAKE(const double time_us, engine_.RunRound(parts_, &done));
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    const specd_result& result = done.results[i];
+    if (result.num_kept != num_nodes + 1 || result.tokens[num_nodes] != kRepeated) {
+      return Broken("a round has other ids");
+    }
   }
   return time_us;
 }

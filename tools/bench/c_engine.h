@@ -1,6 +1,7 @@
-// CEngine is an engine over the C interface, for the suites `ipc`, `python` and `restart`.
+// CEngine is an engine over the C interface, for the suites `ipc`, `python` and `restart`. The
+// sequences of a RepeatingEngine say one token for ever.
 //
-// One thread uses it.
+// One thread uses each.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +38,26 @@ class CEngine {
 
   specd_engine* get() const { return engine_; }
   uint64_t NextRound() { return ++num_rounds_; }
-  uint64_t num_rounds() const { return num_rounds_; }
 
  private:
   specd_engine* engine_ = nullptr;
   uint64_t num_rounds_ = 0;
+};
+
+class RepeatingEngine {
+ public:
+  absl::Status Start(const std::string& uri, const specd_options& options);
+  // They are the sequences of every later round.
+  absl::Status OpenSequences(const std::string& prefix, uint32_t count);
+  // A round with so many draft tokens for each sequence, which must all be accepted. Returns its
+  // time in us.
+  absl::StatusOr<double> RunRound(uint32_t num_nodes);
+
+ private:
+  CEngine engine_;
+  std::vector<int32_t> tokens_;
+  std::vector<uint32_t> rows_;
+  std::vector<specd_draft> parts_;
 };
 
 }  // namespace specd::bench

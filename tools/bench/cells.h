@@ -15,11 +15,11 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
-#include "tools/bench/machine.h"
 #include "tools/bench/measurement.h"
 #include "tools/bench/round_set.h"
 #include "tools/bench/rows.h"
 #include "tools/bench/suite.h"
+#include "tools/bench/timing.h"
 #include "tools/bench/verify_case.h"
 
 namespace specd::bench {

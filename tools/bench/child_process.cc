@@ -13,16 +13,17 @@
 #include <system_error>
 #include <thread>
 
+#include "ipc/base/unique_fd.h"
 #include "ipc/sockets/unix_socket.h"
 #include "tools/bench/timing.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
 
-std::string ProgramOf(const std::string& given, std::string_view name) {
+std::string ProgramOf(const std::string& given) {
   if (!given.empty()) return given;
   std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / "specd";
 }
 
 absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make(const std::string& parent) {
@@ -54,7 +55,6 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options&
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (options.input >= 0) dup2(options.input, STDIN_FILENO);
   if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
-  if (options.is_quiet) dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
   if (options.cpu < 0 || sched_setaffinity(0, sizeof(cpus), &cpus) == 0) {
     execvp(words[0], const_cast<char* const*>(words.data()));
   }
@@ -94,6 +94,48 @@ absl::StatusOr<double> DaemonProcess::Start() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return MicrosSince(begin) / 1e3;
+}
+
+absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(const Options& options) {
+  std::unique_ptr<PythonProcess> made(new PythonProcess);
+  int commands[2];
+  int answers[2];
+  if (pipe2(commands, O_CLOEXEC) != 0) return Broken("no pipe to the interpreter");
+  const UniqueFd input(commands[0]);
+  made->to_ = fdopen(commands[1], "w");
+  if (pipe2(answers, O_CLOEXEC) != 0) return Broken("no pipe from the interpreter");
+  const UniqueFd output(answers[1]);
+  made->from_ = fdopen(answers[0], "r");
+  std::vector<std::string> words = {options.interpreter, "-c", options.script};
+  words.insert(words.end(), options.arguments.begin(), options.arguments.end());
+  SPECD_TAKE(made->process_,
+             ChildProcess::Start(
+                 {.words = std::move(words), .input = input.get(), .output = output.get()}));
+  // A line to an interpreter that has ended is an error, and no signal.
+  signal(SIGPIPE, SIG_IGN);
+  return made;
+}
+
+PythonProcess::~PythonProcess() {
+  for (std::FILE* const file : {to_, from_}) {
+    if (file != nullptr) fclose(file);
+  }
+  if (process_ != nullptr) process_->Wait();
+}
+
+absl::StatusOr<std::string> PythonProcess::Ask(std::string_view line) {
+  std::fprintf(to_, "%.*s\n", static_cast<int>(line.size()), line.data());
+  fflush(to_);
+  return ReadLine();
+}
+
+absl::StatusOr<std::string> PythonProcess::ReadLine() {
+  std::string line;
+  for (int byte = getc(from_); byte != '\n'; byte = getc(from_)) {
+    if (byte == EOF) return absl::InternalError("python: the interpreter has ended");
+    line += static_cast<char>(byte);
+  }
+  return line;
 }
 
 }  // namespace specd::bench

@@ -1,13 +1,17 @@
-// ChildProcess is another program that a suite measures against: a daemon, specd-http or an
-// interpreter. It ends with the object, and with this process.
+// ChildProcess is another program that a suite measures against: a daemon or an interpreter. It
+// ends with the object, and with this process.
 //
 // DaemonProcess is a daemon in a folder of its own, which can be killed and started again at the
-// same socket. One thread uses each.
+// same socket. PythonProcess is an interpreter that runs a script and answers line by line. One
+// thread uses each.
+//
+//   auto process = PythonProcess::Start({.interpreter = "python3", .script = kScript});
+//   auto answer = (*process)->Ask("round_batch 5");
 #pragma once
 
 #include <sys/types.h>
 
-#include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,8 +22,8 @@
 
 namespace specd::bench {
 
-// The path of a program of specd: the given one, or the one of this name beside specd-bench.
-std::string ProgramOf(const std::string& given, std::string_view name);
+// The path of specd: the given one, or the one beside specd-bench.
+std::string ProgramOf(const std::string& given);
 
 // A directory under the system's temporary one, which is removed with the object.
 class TemporaryFolder {
@@ -43,7 +47,6 @@ class ChildProcess {
     int cpu = -1;                    // the one that it may use; -1: all
     int input = -1;                  // its standard input and output; -1: those of this process
     int output = -1;
-    bool is_quiet = false;  // its errors are not shown
   };
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const Options& options);
   // SIGKILL.
@@ -51,10 +54,8 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // Waits for its end.
-  void Wait();
+  void Wait();  // for its end
   bool HasEnded();
-  pid_t pid() const { return pid_; }
 
  private:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}
@@ -81,6 +82,31 @@ class DaemonProcess {
   const int cpu_;
   std::unique_ptr<TemporaryFolder> folder_;
   std::unique_ptr<ChildProcess> process_;
+};
+
+class PythonProcess {
+ public:
+  struct Options {
+    std::string interpreter;
+    const char* script = nullptr;  // its text
+    std::vector<std::string> arguments = {};
+  };
+  static absl::StatusOr<std::unique_ptr<PythonProcess>> Start(const Options& options);
+  ~PythonProcess();
+  PythonProcess(const PythonProcess&) = delete;
+  PythonProcess& operator=(const PythonProcess&) = delete;
+
+  // Sends the line and waits for the next one.
+  absl::StatusOr<std::string> Ask(std::string_view line);
+  // The next line, without its end. Internal: the interpreter has ended.
+  absl::StatusOr<std::string> ReadLine();
+
+ private:
+  PythonProcess() = default;
+
+  std::unique_ptr<ChildProcess> process_;
+  std::FILE* to_ = nullptr;
+  std::FILE* from_ = nullptr;
 };
 
 }  // namespace specd::bench

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,11 +15,10 @@
 #include "absl/functional/function_ref.h"
 #include "detokenizer/text_stream.h"
 #include "detokenizer/tokenizer_file.h"
+#include "speculative/grammar/base/utf8_text.h"
 #include "tools/bench/child_process.h"
-#include "tools/bench/machine.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/synthetic_vocabulary.h"
-#include "tools/bench/timing.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
@@ -76,34 +74,17 @@ absl::Status CheckText(const SyntheticVocabulary& vocabulary, const std::vector<
                                 : absl::InternalError("a text is not the bytes of its tokens");
 }
 
-// Samples of one number, and how they are shown beside its target.
-struct Row {
-  std::string name;
-  std::string_view unit;     // "ns" or "ms"
-  std::string_view of = "";  // behind the unit, in the column's title
-  bool shows_best = false;   // the 10th percentile beside the median, and not the 90th
-  double target = 0;
-};
-
-// Takes samples, and ends the line with them. `sample` has the time in the unit of the row.
-absl::Status Measure(const Row& row, double seconds,
-                     absl::FunctionRef<absl::StatusOr<double>()> sample, Line line, Output* out) {
-  std::vector<double> times;
-  const LoadMeter meter;
-  SPECD_TRY(Repeat({.seconds = seconds}, [&](size_t) -> absl::Status {
-    SPECD_TAKE(times.emplace_back(), sample());
+// Takes samples, and ends the line with them. `sample` has the time in the unit of the goal.
+absl::Status Measure(Goal goal, double seconds, absl::FunctionRef<absl::StatusOr<double>()> sample,
+                     Line line, Output* out) {
+  std::vector<Side> sides = {{.turn = [&](Times* all) -> absl::Status {
+    SPECD_TAKE(all->emplace_back(), sample());
     return absl::OkStatus();
-  }));
-  const ForeignLoad load = meter.Read();
-  const Summary summary = Summarise(std::move(times));
-  line.Cell(fmt::format("{}{}", row.unit, row.of), row.of.empty() ? 8 : 9, "{:.1f}", summary.median)
-      .Cell(row.shows_best ? "p10" : "p90", 8, "{:.1f}", row.shows_best ? summary.p10 : summary.p90)
-      .Cell("target", 8, "<= {:.0f}", row.target)
-      .Json("unit", std::string(row.unit))
-      .Times("", summary)
-      .Load(load);
-  out->Print(line);
-  out->TakeAtMost(row.name, summary.median, row.target, row.unit, load);
+  }}};
+  SPECD_TAKE(const ForeignLoad load, TakeTurns({.seconds = seconds}, 0, &sides));
+  const Summary summary = Summarise(std::move(sides[0].times_us));
+  goal.measured = summary.median;
+  out->Print(line.Spread(summary, goal.unit).Target(goal).Load(load));
   return absl::OkStatus();
 }
 
@@ -128,12 +109,9 @@ absl::Status MeasurePush(const SyntheticVocabulary& vocabulary, int32_t num_stre
   };
   Line line;
   line.Name("case", "push", 6).Count("streams", num_streams, 8).Count("stops", num_stops, 6);
-  return Measure({.name = fmt::format("push, {} streams, {} stops", num_streams, num_stops),
-                  .unit = "ns",
-                  .of = "/token",
-                  .shows_best = true,
-                  .target = num_stops == 0 ? kPlainNs : kStopsNs},
-                 seconds, sample, std::move(line), out);
+  // A token's, of one stream.
+  return Measure({.bound = num_stops == 0 ? kPlainNs : kStopsNs, .unit = "ns"}, seconds, sample,
+                 std::move(line), out);
 }
 
 // GPT-2's spelling of bytes as characters, for the strings of a JSON file.
@@ -147,12 +125,7 @@ std::string Spelled(std::string_view bytes) {
       code = byte <= 0x20 ? 0x100 + byte : byte <= 0xA0 ? 0x121 + (byte - 0x7Fu) : 0x143;
     }
     if (code == '"' || code == '\\') text += '\\';
-    if (code < 0x80) {
-      text += static_cast<char>(code);
-    } else {
-      text += static_cast<char>(0xC0 | code >> 6);
-      text += static_cast<char>(0x80 | (code & 0x3F));
-    }
+    grammar::AppendUtf8(code, &text);
   }
   return text;
 }
@@ -197,14 +170,10 @@ absl::Status MeasureLoad(const SyntheticVocabulary& made, double seconds, Output
   line.Name("case", "load", 6)
       .Count("ids", vocabulary.size(), 8)
       .Cell("MB", 6, "{:.1f}", static_cast<double>(json.size()) / 1e6);
-  return Measure(
-      {.name = fmt::format("load, {} ids", vocabulary.size()), .unit = "ms", .target = kLoadMs},
-      seconds, sample, std::move(line), out);
+  return Measure({.bound = kLoadMs, .unit = "ms"}, seconds, sample, std::move(line), out);
 }
 
 absl::Status RunDetok(const Flags& flags, Output* out) {
-  const Machine machine = ReadMachine();
-  out->Begin(machine.processor, Describe(machine, 1));
   const SyntheticVocabulary vocabulary(kVocabSize);
   const double seconds = flags.Real("seconds");
   for (const CaseWords* const each : Chosen(flags, kCases)) {

@@ -1,5 +1,5 @@
-// TextSide is a daemon's text side with the endpoints of its readers, and EgressScene adds a daemon
-// that publishes whatever a measurement hands it, for the suite `egress`.
+// TextSide is a daemon's text side with the endpoints of its readers, for the suite `egress`.
+// EgressScene adds a daemon that publishes whatever a measurement hands it, and EgressReader reads.
 //
 // The text side is the daemon's own (TextWorker). TokenSource is the daemon: it publishes token
 // batches, and a thread gives them again to those who ask. One thread uses the rest.
@@ -7,8 +7,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,12 +18,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "daemon/base/logging.h"
 #include "daemon/text/kept_streams.h"
 #include "daemon/text/text_worker.h"
 #include "ipc/include/specd/specd.h"
 #include "tools/bench/child_process.h"
+#include "tools/bench/timing.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
@@ -83,15 +87,6 @@ class TokenSource {
     const std::lock_guard lock(mutex_);
     for (TokenEvent& event : events) kept_.Take(&event, 0);
   }
-  void Send(std::vector<TokenEvent> events) {
-    std::string payload;
-    {
-      const std::lock_guard lock(mutex_);
-      for (TokenEvent& event : events) kept_.Take(&event, 0);
-      AppendTokenBatch({.epoch = kEpoch, .seq = ++seq_, .events = std::move(events)}, &payload);
-    }
-    Publish(kTokensTopic, payload);
-  }
   // The streams 1, 2, .. begin.
   void OpenAll(uint64_t num_streams) {
     SendAll(num_streams, [](uint64_t stream) { return OpenEvent(stream); });
@@ -120,7 +115,13 @@ class TokenSource {
   void SendAll(uint64_t num_streams, absl::FunctionRef<TokenEvent(uint64_t stream)> make) {
     std::vector<TokenEvent> events;
     for (uint64_t stream = 1; stream <= num_streams; ++stream) events.push_back(make(stream));
-    Send(std::move(events));
+    std::string payload;
+    {
+      const std::lock_guard lock(mutex_);
+      for (TokenEvent& event : events) kept_.Take(&event, 0);
+      AppendTokenBatch({.epoch = kEpoch, .seq = ++seq_, .events = std::move(events)}, &payload);
+    }
+    Publish(kTokensTopic, payload);
   }
   void Publish(std::string_view topic, std::string_view payload) {
     const std::string_view frames[] = {topic, payload};
@@ -209,6 +210,93 @@ struct EgressScene {
     SPECD_TRY(side.MakeFolder());
     return source.Start();
   }
+};
+
+inline constexpr auto kEgressWaitMax = std::chrono::seconds(30);
+
+// EgressReader reads all texts over a Unix socket until every stream has ended, as readers outside
+// do, and asks for what it has missed. One thread.
+class EgressReader {
+ public:
+  explicit EgressReader(TextSide* side) : daemon_(&side->context, side->AskEndpoint()) {}
+
+  // `beat` sends the daemon's heartbeat, if none comes by itself.
+  absl::Status Subscribe(TextSide* side, const std::function<void()>& beat) {
+    SPECD_TAKE(ZmqSocket made, ZmqSocket::Make(&side->context, ZmqKind::kSubscribe, {}));
+    socket_ = std::make_unique<ZmqSocket>(std::move(made));
+    SPECD_TRY(socket_->Subscribe(""));
+    SPECD_TRY(socket_->Connect(side->TextEndpoint()));
+    // A socket that hears a heartbeat of this daemon is subscribed, and the text side has begun.
+    const SteadyClock::time_point start = SteadyClock::now();
+    while (SteadyClock::now() - start < kEgressWaitMax) {
+      beat();
+      SPECD_TAKE(const bool received, socket_->Receive(&frames_, absl::Milliseconds(20)));
+      if (!received || frames_[0] != kHeartbeatTopic) continue;
+      const absl::StatusOr<Heartbeat> heard = DecodeHeartbeat(frames_[1]);
+      if (heard.ok() && heard->epoch == kEpoch) return absl::OkStatus();
+    }
+    return Broken("the text side was not heard");
+  }
+
+  // Called for each event, and for those of an answer; an event may come behind its answer.
+  using Seen = std::function<void(const TextEvent& event)>;
+
+  // Until so many streams have ended.
+  absl::Status ReadAll(uint64_t num_streams, const Seen& seen) {
+    SteadyClock::time_point last = SteadyClock::now();
+    for (uint64_t num_ended = 0; num_ended < num_streams;) {
+      SPECD_TAKE(const bool received, socket_->Receive(&frames_, absl::Milliseconds(100)));
+      if (!received || frames_[0] == kHeartbeatTopic) {
+        if (SteadyClock::now() - last > kEgressWaitMax) return Broken("the texts have no end");
+        continue;
+      }
+      last = SteadyClock::now();
+      SPECD_TAKE(const TextEvent event, DecodeTextEvent(frames_[1]));
+      if (event.kind != TextEventKind::kOpen && event.byte_offset > have_[event.stream]) {
+        ++num_missed_;
+        SPECD_TRY(AskFor(event, seen));
+      }
+      ++num_events_;
+      Take(event, seen);
+      num_ended += event.kind == TextEventKind::kEnd ? 1 : 0;
+    }
+    return absl::OkStatus();
+  }
+
+  uint64_t num_events() const { return num_events_; }
+  uint64_t num_missed() const { return num_missed_; }
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  void Take(const TextEvent& event, const Seen& seen) {
+    uint64_t& have = have_[event.stream];
+    const uint64_t end = event.byte_offset + event.text.size();
+    bytes_ += end - std::min(end, std::max(have, event.byte_offset));
+    have = std::max(have, end);
+    if (seen) seen(event);
+  }
+  // Asks for the bytes before the event.
+  absl::Status AskFor(const TextEvent& event, const Seen& seen) {
+    const uint64_t& have = have_[event.stream];
+    while (have < event.byte_offset) {
+      const uint64_t before = have;
+      std::string ask;
+      AppendAsk({.kind = AskKind::kFrom, .stream = event.stream, .offset = have}, &ask);
+      SPECD_TAKE(const std::string reply, daemon_.Ask(ask, absl::Seconds(10)));
+      SPECD_TAKE(const TextAnswer answer, DecodeTextAnswer(reply));
+      for (const TextEvent& each : answer.events) Take(each, seen);
+      if (have == before) return Broken(fmt::format("an answer has no byte {}", before));
+    }
+    return absl::OkStatus();
+  }
+
+  RequestSocket daemon_;
+  std::unique_ptr<ZmqSocket> socket_;
+  std::vector<std::string> frames_;
+  absl::flat_hash_map<uint64_t, uint64_t> have_;
+  uint64_t num_events_ = 0;
+  uint64_t num_missed_ = 0;
+  uint64_t bytes_ = 0;
 };
 
 }  // namespace specd::bench

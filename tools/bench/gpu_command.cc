@@ -1,4 +1,4 @@
-// The command `specd-bench gpu`, apart from GpuSuite: it needs the driver and the probes.
+// The command `specd-bench gpu`, apart from MeasureGpu: it needs the driver and the probes.
 #include <fmt/format.h>
 
 #include "kernels/cuda/cuda_driver.h"
@@ -14,7 +14,7 @@ absl::Status RunGpu(const Flags& flags, Output* out) {
   SPECD_TAKE(const OpenGpu gpu, OpenFirstGpu(MakeCudaDriver(), MakeCudaProbes));
   out->Begin(gpu.device.name, fmt::format("{}; L2 {:.0f} MiB", gpu.device.name,
                                           static_cast<double>(gpu.device.l2_bytes) / 1048576));
-  return GpuSuite(options, gpu, HooksFor("cuda", out)).Run();
+  return MeasureGpu(options, gpu, HooksFor("cuda", out));
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include "kernels/core/check.h"
 #include "kernels/cuda/task_upload.h"
 #include "kernels/warps/fused_round.h"
-#include "tools/bench/needed_rows.h"
 #include "tools/bench/round_check.h"
 
 namespace specd::bench {

@@ -1,4 +1,4 @@
-// GpuRounds holds the rounds of a RoundSet in a device's memory for GpuSuite, which launches them
+// GpuRounds holds the rounds of a RoundSet in a device's memory for MeasureGpu, which launches them
 // one after another.
 //
 // It also has a read of the rows that each round needs. Nothing is copied after Load, so times are

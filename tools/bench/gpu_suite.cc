@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/captured_graph.h"
+#include "tools/bench/gpu_rounds.h"
 #include "tools/bench/round_check.h"
 #include "tools/bench/try.h"
 
@@ -71,6 +72,110 @@ GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, const Ev
   });
 }
 
+// The launches of GpuRounds are the device's work once all data is there. Here a round begins with
+// its tasks in host memory and its rows on the device, and ends when its answer is in host memory.
+// Whole rounds are timed apart from the replays, whose first rounds would otherwise find their rows
+// in the cache.
+absl::Status TimeWhole(const Cell& cell, const AnsweredCell& answered, const GpuRounds& rounds,
+                       double seconds, Backend* backend, Measurement* measurement) {
+  const auto num_rounds = static_cast<size_t>(measurement->cold ? cell.shape.num_rounds : 1);
+  std::vector<Side> sides(1);
+  sides[0].turn = [&, index = size_t{0}](Times* times_us) mutable -> absl::Status {
+    const auto round = static_cast<int32_t>(index++ % num_rounds);
+    // A new answer, so that a missing write is noticed.
+    RoundAnswer answer = answered.set->MakeAnswer();
+    const RoundBatch batch = rounds.Batch(round, &answer);
+    const SteadyClock::time_point start = SteadyClock::now();
+    const absl::Status run = backend->Run(batch);
+    times_us->push_back(MicrosSince(start));
+    SPECD_TRY(run);
+    const std::string difference =
+        DifferenceOf(*answered.set, round, answer, answered.answers[static_cast<size_t>(round)]);
+    return difference.empty() ? run : absl::InternalError("as a whole, " + difference);
+  };
+  SPECD_TRY(TakeTurns({kWholeShare * seconds}, num_rounds, &sides).status());
+  measurement->whole_us = Summarise(std::move(sides[0].times_us));
+  return absl::OkStatus();
+}
+
+absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, const OpenGpu& gpu,
+                  double seconds, GpuRounds* rounds, Measurement* measurement) {
+  const bool cold = measurement->cold;
+  std::vector<int32_t> order(static_cast<size_t>(cold ? cell.shape.num_rounds : kWarmLaunches), 0);
+  for (size_t i = 0; cold && i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+  Events events(gpu.probes.get());
+  CapturedGraph graph;
+  SPECD_TRY(events.Create());
+  SPECD_TRY(StatusOf(Capture(gpu.driver.get(), order, events, rounds, &graph)));
+  const auto replay = [&] {
+    const GpuResult launched = graph.Launch();
+    const GpuResult finished = gpu.driver->Synchronize();
+    return StatusOf(launched.ok() ? finished : launched);
+  };
+  const auto check = [&]() -> absl::Status {
+    rounds->SpoilAnswers();
+    SPECD_TRY(replay());
+    for (const int32_t round : order) {
+      const std::string difference =
+          rounds->Difference(round, expected[static_cast<size_t>(round)]);
+      if (!difference.empty()) return absl::InternalError(difference);
+    }
+    return absl::OkStatus();
+  };
+
+  SPECD_TRY(check());  // also warms up: the first replay is not timed
+  Times case_us;
+  Times base_us;
+  SPECD_TRY(Repeat({seconds}, [&](size_t) -> absl::Status {
+    SPECD_TRY(replay());
+    SPECD_TRY(events.Add(0, order.size(), &case_us));
+    return events.Add(1, order.size(), &base_us);
+  }));
+  SPECD_TRY(check());  // the timed rounds must still give these answers
+
+  SetTimes(case_us, base_us, measurement);
+  double read_bytes = 0;
+  for (const int32_t round : order) read_bytes += rounds->read_bytes(round);
+  measurement->base_gigabytes_per_s =
+      read_bytes / static_cast<double>(order.size()) / measurement->base_us.median / 1e3;
+  const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.draft == 5 &&
+                          cell.dtype == DType::kBFloat16 &&
+                          measurement->rows == RowShapeName(RowShape::kLlm);
+  const auto target_of = [&](int32_t batch, double target) {
+    return has_target && cell.shape.batch == batch ? target : 0;
+  };
+  measurement->target = target_of(64, cell.verify_case->target_gpu);
+  measurement->target_us = target_of(1, cell.verify_case->target_gpu_us);
+  return absl::OkStatus();
+}
+
+absl::Status RunCell(const Cell& cell, const VerifyOptions& options, const OpenGpu& gpu,
+                     const RoundHooks& hooks, PoolCache* pools) {
+  SPECD_TAKE(auto cpu, MakeBackend("cpu"));
+  SPECD_TAKE(AnsweredCell answered, AnswerCell(cell, options.threads, std::move(cpu), pools));
+  Measurement& cold = answered.measurement;
+  cold.threads = 0;
+  cold.ratio_of = kRead;
+  for (const RoundAnswer& answer : answered.answers) {
+    for (const TaskOutcome& outcome : answer.outcomes) cold.num_checked += outcome.num_tokens;
+  }
+  GpuRounds rounds(gpu.driver.get(), gpu.probes.get(), *answered.set);
+  SPECD_TRY(StatusOf(rounds.Load(answered.answers)));
+  Measurement warm = cold;
+  warm.cold = false;
+  for (Measurement* const each : {&cold, &warm}) {
+    SPECD_TRY(Time(cell, answered.answers, gpu, options.seconds, &rounds, each));
+  }
+  SPECD_TAKE(const auto backend, hooks.make_backend());
+  SPECD_TRY(backend->Prepare(cell.limits(1)));
+  for (Measurement* const each : {&cold, &warm}) {
+    SPECD_TRY(TimeWhole(cell, answered, rounds, options.seconds, backend.get(), each));
+  }
+  hooks.on_result(cold);
+  hooks.on_result(warm);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<OpenGpu> OpenFirstGpu(
@@ -94,124 +199,20 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(
   return OpenGpu{std::move(driver), std::move(probes), devices[0]};
 }
 
-absl::Status GpuSuite::Run() {
-  const int64_t between = kCachesBetween * device_.l2_bytes;
+absl::Status MeasureGpu(const VerifyOptions& options, const OpenGpu& gpu, const RoundHooks& hooks) {
+  const int64_t between = kCachesBetween * gpu.device.l2_bytes;
   const auto num_rounds = [between](const Cell& cell) {
     return static_cast<int32_t>((between + cell.round_bytes() - 1) / cell.round_bytes() + 1);
   };
   const auto all = [](const VerifyCase&, DType) { return true; };
-  return RunCells(CellsOf(options_, all), hooks_, num_rounds, [this](const Cell& cell) {
-    const absl::Status status = RunCell(cell);
+  PoolCache pools(options.shape, options.rows_path);
+  return RunCells(CellsOf(options, all), hooks, num_rounds, [&](const Cell& cell) {
+    const absl::Status status = RunCell(cell, options, gpu, hooks, &pools);
     const std::string name = Describe(cell);
     const std::string what(status.message());
     if (status.ok() || what.starts_with(name)) return status;
     return absl::Status(status.code(), fmt::format("{}: {}", name, what));
   });
-}
-
-absl::Status GpuSuite::RunCell(const Cell& cell) {
-  SPECD_TAKE(auto cpu, MakeBackend("cpu"));
-  SPECD_TAKE(AnsweredCell answered, AnswerCell(cell, options_.threads, std::move(cpu), &pools_));
-  Measurement& cold = answered.measurement;
-  cold.threads = 0;
-  cold.ratio_of = kRead;
-  for (const RoundAnswer& answer : answered.answers) {
-    for (const TaskOutcome& outcome : answer.outcomes) cold.num_checked += outcome.num_tokens;
-  }
-  GpuRounds rounds(driver_, probes_, *answered.set);
-  SPECD_TRY(StatusOf(rounds.Load(answered.answers)));
-  Measurement warm = cold;
-  warm.cold = false;
-  for (Measurement* const each : {&cold, &warm}) {
-    SPECD_TRY(Time(cell, answered.answers, &rounds, each));
-  }
-  SPECD_TRY(TimeWhole(cell, answered, rounds, &cold, &warm));
-  hooks_.on_result(cold);
-  hooks_.on_result(warm);
-  return absl::OkStatus();
-}
-
-// The launches of GpuRounds are the device's work once all data is there. Here a round begins with
-// its tasks in host memory and its rows on the device, and ends when its answer is in host memory.
-// Whole rounds are timed apart from the replays, whose first rounds would otherwise find their rows
-// in the cache.
-absl::Status GpuSuite::TimeWhole(const Cell& cell, const AnsweredCell& answered,
-                                 const GpuRounds& rounds, Measurement* cold, Measurement* warm) {
-  SPECD_TAKE(const auto backend, hooks_.make_backend());
-  SPECD_TRY(backend->Prepare(cell.limits(1)));
-  for (Measurement* const measurement : {cold, warm}) {
-    const auto num_rounds = static_cast<size_t>(measurement->cold ? cell.shape.num_rounds : 1);
-    Times times_us;
-    const auto run_once = [&](size_t index) -> absl::Status {
-      const auto round = static_cast<int32_t>(index % num_rounds);
-      // A new answer, so that a missing write is noticed.
-      RoundAnswer answer = answered.set->MakeAnswer();
-      const RoundBatch batch = rounds.Batch(round, &answer);
-      const SteadyClock::time_point start = SteadyClock::now();
-      const absl::Status run = backend->Run(batch);
-      times_us.push_back(MicrosSince(start));
-      SPECD_TRY(run);
-      const std::string difference =
-          DifferenceOf(*answered.set, round, answer, answered.answers[static_cast<size_t>(round)]);
-      return difference.empty() ? run : absl::InternalError("as a whole, " + difference);
-    };
-    for (size_t i = 0; i < num_rounds; ++i) SPECD_TRY(run_once(i));
-    times_us.clear();
-    SPECD_TRY(Repeat({kWholeShare * options_.seconds}, run_once));
-    measurement->whole_us = Summarise(std::move(times_us));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status GpuSuite::Time(const Cell& cell, const std::vector<RoundAnswer>& expected,
-                            GpuRounds* rounds, Measurement* measurement) {
-  const bool cold = measurement->cold;
-  std::vector<int32_t> order(static_cast<size_t>(cold ? cell.shape.num_rounds : kWarmLaunches), 0);
-  for (size_t i = 0; cold && i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  Events events(probes_);
-  CapturedGraph graph;
-  SPECD_TRY(events.Create());
-  SPECD_TRY(StatusOf(Capture(driver_, order, events, rounds, &graph)));
-  const auto replay = [&] {
-    const GpuResult launched = graph.Launch();
-    const GpuResult finished = driver_->Synchronize();
-    return StatusOf(launched.ok() ? finished : launched);
-  };
-  const auto check = [&]() -> absl::Status {
-    rounds->SpoilAnswers();
-    SPECD_TRY(replay());
-    for (const int32_t round : order) {
-      const std::string difference =
-          rounds->Difference(round, expected[static_cast<size_t>(round)]);
-      if (!difference.empty()) return absl::InternalError(difference);
-    }
-    return absl::OkStatus();
-  };
-
-  SPECD_TRY(check());  // also warms up: the first replay is not timed
-  Times case_us;
-  Times base_us;
-  SPECD_TRY(Repeat({options_.seconds}, [&](size_t) -> absl::Status {
-    SPECD_TRY(replay());
-    SPECD_TRY(events.Add(0, order.size(), &case_us));
-    return events.Add(1, order.size(), &base_us);
-  }));
-  SPECD_TRY(check());  // the timed rounds must still give these answers
-
-  SetTimes(case_us, base_us, measurement);
-  double read_bytes = 0;
-  for (const int32_t round : order) read_bytes += rounds->read_bytes(round);
-  measurement->base_gigabytes_per_s =
-      read_bytes / static_cast<double>(order.size()) / measurement->base_us.median / 1e3;
-  const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.draft == 5 &&
-                          cell.dtype == DType::kBFloat16 &&
-                          measurement->rows == RowShapeName(RowShape::kLlm);
-  const auto target_of = [&](int32_t batch, double target) {
-    return has_target && cell.shape.batch == batch ? target : 0;
-  };
-  measurement->target = target_of(64, cell.verify_case->target_gpu);
-  measurement->target_us = target_of(1, cell.verify_case->target_gpu_us);
-  return absl::OkStatus();
 }
 
 }  // namespace specd::bench

@@ -18,17 +18,9 @@ std::string ToHex(std::string_view bytes) {
   return absl::BytesToHexString({bytes.data(), bytes.size()});
 }
 
-// The names of xgrammar_peer.py.
-std::string_view PeerName(grammar::GrammarKind kind) {
-  using Kind = grammar::GrammarKind;
-  constexpr std::pair<Kind, std::string_view> kNames[] = {
-      {Kind::kJsonSchema, "json"}, {Kind::kJsonObject, "json_object"},
-      {Kind::kRegex, "regex"},     {Kind::kEbnf, "ebnf"},
-      {Kind::kChoice, "choice"},   {Kind::kStructuralTag, "structural_tag"}};
-  const auto* const found =
-      std::ranges::find(kNames, kind, &std::pair<Kind, std::string_view>::first);
-  return found == std::end(kNames) ? "none" : found->second;
-}
+// The names of xgrammar_peer.py, by GrammarKind.
+constexpr std::string_view kKinds[] = {"none", "json",   "json_object",   "regex",
+                                       "ebnf", "choice", "structural_tag"};
 
 absl::Status Strange(std::string_view answer) {
   return absl::InternalError(
@@ -59,12 +51,12 @@ absl::StatusOr<std::unique_ptr<GrammarPeer>> GrammarPeer::Start(
   return std::unique_ptr<GrammarPeer>(new GrammarPeer(std::move(process)));
 }
 
-absl::StatusOr<size_t> GrammarPeer::Add(const GrammarText& text,
+absl::StatusOr<size_t> GrammarPeer::Add(const grammar::GrammarRequest& request,
                                         const std::vector<TokenId>& tokens) {
-  SPECD_TAKE(
-      const std::string answer,
-      process_->Ask(fmt::format(R"({{"kind": "{}", "text": "{}", "ids": [{}]}})",
-                                PeerName(text.kind), ToHex(text.text), fmt::join(tokens, ", "))));
+  SPECD_TAKE(const std::string answer,
+             process_->Ask(fmt::format(R"({{"kind": "{}", "text": "{}", "ids": [{}]}})",
+                                       kKinds[static_cast<size_t>(request.kind)],
+                                       ToHex(request.text), fmt::join(tokens, ", "))));
   simdjson::dom::parser parser;
   simdjson::dom::element parsed;
   uint64_t bytes = 0;

@@ -2,7 +2,7 @@
 // tools/bench/xgrammar_peer.py, which calls xgrammar's own Python package. One thread.
 //
 //   auto peer = GrammarPeer::Start("build/xgrammar/bin/python", vocabulary, vocab_size);
-//   auto bytes = (*peer)->Add(text, tokens);   // checked, and lane 0 from now on
+//   auto bytes = (*peer)->Add(request, tokens);   // checked, and lane 0 from now on
 //   absl::Status status = (*peer)->Run(0, &samples);
 #pragma once
 
@@ -16,9 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/grammar_replay.h"
-#include "tools/bench/grammar_text.h"
-#include "tools/bench/python_process.h"
 #include "tools/bench/synthetic_vocabulary.h"
 
 namespace specd::bench {
@@ -35,7 +34,8 @@ class GrammarPeer {
   // Adds a lane: one text of a constraint, whose tokens end with the stop id. Returns the bytes of
   // the compiled grammar. Internal: a mask forbids a token of the text. Unimplemented: xgrammar
   // refuses the constraint.
-  absl::StatusOr<size_t> Add(const GrammarText& text, const std::vector<TokenId>& tokens);
+  absl::StatusOr<size_t> Add(const grammar::GrammarRequest& request,
+                             const std::vector<TokenId>& tokens);
   // As GrammarReplay::Run. Lanes are numbered as they were added.
   absl::Status Run(size_t lane, GrammarSamples* samples);
 

@@ -11,7 +11,8 @@
 #include "kernels/core/draft.h"
 #include "kernels/core/edits.h"
 #include "speculative/grammar/compiler/grammar_compiler.h"
-#include "speculative/sequence/sequence_grammar.h"
+#include "speculative/round/mask_filler.h"
+#include "speculative/sequence/sequence_table.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
@@ -68,25 +69,24 @@ void GrammarReplay::RunMatcher(const Compiled& compiled, GrammarSamples* samples
   }
   const std::unique_ptr<grammar::GrammarMatcher> second = NewMatcher(compiled);
   for (const TokenId token : tokens_) {
-    bool is_accepted = false;
     Time(GrammarCase::kWarmMask, samples, [&] { row = second->Mask(); });
-    Time(GrammarCase::kAccept, samples, [&] { is_accepted = second->Accept(token); });
-    SPECD_CHECK(is_accepted);
-    std::unique_ptr<grammar::GrammarMatcher> fork;
-    Time(GrammarCase::kFork, samples, [&] { fork = second->Fork(); });
-    SPECD_CHECK(fork->num_accepted() == second->num_accepted());
-    if (second->num_accepted() % kDraft != 0) continue;
-    Time(GrammarCase::kRollback, samples, [&] { second->Rollback(kDraft); });
-    const std::span<const TokenId> again = std::span(tokens_).subspan(second->num_accepted());
-    for (const TokenId id : again.first(kDraft)) SPECD_CHECK(second->Accept(id));
+    SPECD_CHECK(second->Accept(token));
   }
 }
 
+SequenceGrammar GrammarReplay::NewSequence(const Compiled& compiled, size_t at) const {
+  return SequenceGrammar::Create(
+             NewMatcher(compiled), std::span(tokens_).first(at),
+             {.vocab_size = vocab_size_, .max_batch = 1, .max_draft = kDraft, .threads = 1})
+      .value();
+}
+
+SequenceGrammar GrammarReplay::NewSequence(size_t at) const {
+  return NewSequence(compiler_->CompileAnew(request_).value(), at);
+}
+
 void GrammarReplay::RunRounds(const Compiled& compiled, GrammarSamples* samples) const {
-  absl::StatusOr<SequenceGrammar> sequence = SequenceGrammar::Create(
-      NewMatcher(compiled), {},
-      {.vocab_size = vocab_size_, .max_batch = 1, .max_draft = kDraft, .threads = 1});
-  SPECD_CHECK(sequence.ok());
+  SequenceGrammar sequence = NewSequence(compiled, 0);
   std::array<PlaceEdits, kDraft + 1> places = {};
   // The last token of a round is the target's own.
   for (std::span<const TokenId> rest = tokens_; rest.size() > kDraft;
@@ -96,10 +96,45 @@ void GrammarReplay::RunRounds(const Compiled& compiled, GrammarSamples* samples)
     Time(GrammarCase::kRoundK5, samples, [&] {
       grammar::WorkSlice all;
       int32_t next_place = 0;
-      SPECD_CHECK(sequence->Fill(draft, places.data(), &next_place, &all));
-      is_kept = sequence->Commit(rest.first(kDraft + 1));
+      SPECD_CHECK(sequence.Fill(draft, places.data(), &next_place, &all));
+      is_kept = sequence.Commit(rest.first(kDraft + 1));
     });
     SPECD_CHECK(is_kept && places[kDraft].grammar_mask != nullptr);
+  }
+}
+
+void FillBatch(std::span<const GrammarReplay* const> replays, const FillShape& shape,
+               FillTimes* times) {
+  constexpr auto kDraft = GrammarReplay::kDraft;
+  struct Member {
+    Sequence sequence;
+    Draft draft;
+    std::array<PlaceEdits, kDraft + 1> places = {};
+  };
+  std::vector<Member> members(static_cast<size_t>(shape.num_sequences));
+  std::vector<MaskFiller::Job> jobs;
+  for (size_t i = 0; i < members.size(); ++i) {
+    const GrammarReplay& replay = *replays[i % replays.size()];
+    // Different places of the texts, for a batch of any size the same ones.
+    const size_t at = i * 7 % (replay.tokens().size() - kDraft);
+    Member& member = members[i];
+    member.sequence.grammar = replay.NewSequence(at);
+    member.draft = {.num_nodes = kDraft, .tokens = replay.tokens().data() + at};
+    jobs.push_back({&member.sequence, &member.draft, member.places.data()});
+  }
+  MaskFiller filler(shape.threads,
+                    [] { return int64_t{SteadyClock::now().time_since_epoch().count()}; });
+  filler.Start();
+  for (int fill = 0; fill <= kWarmFills; ++fill) {
+    for (MaskFiller::Job& job : jobs) job.next_place = 0;
+    const SteadyClock::time_point begin = SteadyClock::now();
+    for (size_t num_filled = 0; num_filled < jobs.size();) {
+      num_filled += filler.Fill(std::span(jobs).subspan(num_filled));
+    }
+    (fill == 0 ? times->cold : times->warm).push_back(MicrosSince(begin));
+  }
+  for (const Member& member : members) {
+    SPECD_CHECK(!member.sequence.grammar_failed && member.places[kDraft].grammar_mask != nullptr);
   }
 }
 

@@ -1,4 +1,5 @@
-// GrammarReplay times one engine along one text of a constraint, for GrammarSuite.
+// GrammarReplay times one engine along one text of a constraint, for GrammarSuite, and FillBatch
+// times MaskFiller on a batch of constrained sequences.
 //
 // A run compiles the constraint anew, so that nothing is warm, and follows the tokens of the text
 // up to and with the stop id. Before anything is timed, Check follows them once: every mask must
@@ -13,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "absl/status/status.h"
 #include "kernels/core/types.h"
 #include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/sequence/sequence_grammar.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/timing.h"
 
@@ -30,21 +33,15 @@ enum class GrammarCase {
   kFirstMask,
   kColdMask,
   kWarmMask,
-  kAccept,
-  kRollback,
-  kFork,
   kRoundK5,  // SequenceGrammar
   kMemory,
-  kFillThreads,  // MaskFiller (grammar_fill.h)
+  kFillThreads,  // FillBatch
 };
 inline constexpr CaseWords kGrammarCases[] = {
     {"compile", "compile a constraint that was not seen before"},
     {"first_mask", "the first mask of a grammar that was just compiled"},
     {"cold_mask", "each mask along a text, the first time"},
     {"warm_mask", "the same masks again, by another matcher"},
-    {"accept", "each token of a text"},
-    {"rollback", "the last five tokens"},
-    {"fork", "a copy of a matcher, after each token"},
     {"round_k5", "the six places of a draft of five, and the commit of what is kept"},
     {"memory", "bytes of a compiled grammar, and of what it made along a text"},
     {"fill_threads", "the masks of a batch of such rounds, by one thread and by all"},
@@ -79,11 +76,16 @@ class GrammarReplay {
 
   const grammar::GrammarRequest& request() const { return request_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
+  // A text that is shorter has no round.
+  bool HasRounds() const { return tokens_.size() > kDraft; }
+  // At `at` of the text of a constraint that is compiled for this call.
+  SequenceGrammar NewSequence(size_t at) const;
 
  private:
   using Compiled = std::shared_ptr<const grammar::CompiledGrammar>;
 
   std::unique_ptr<grammar::GrammarMatcher> NewMatcher(const Compiled& compiled) const;
+  SequenceGrammar NewSequence(const Compiled& compiled, size_t at) const;
   void RunMatcher(const Compiled& compiled, GrammarSamples* samples) const;
   void RunRounds(const Compiled& compiled, GrammarSamples* samples) const;
 
@@ -92,5 +94,23 @@ class GrammarReplay {
   std::vector<TokenId> tokens_;
   int32_t vocab_size_;
 };
+
+// A batch of constrained sequences, and threads that make their masks.
+struct FillShape {
+  int32_t num_sequences = 0;
+  int32_t threads = 1;
+};
+// Microseconds for a batch: the first filling is cold, because every state and mask is new.
+struct FillTimes {
+  Times cold;
+  Times warm;
+};
+inline constexpr int kWarmFills = 20;
+
+// Each sequence has a constraint of its own, compiled for this batch, and stands somewhere in the
+// text of one of the replays, which are in turn those that are longer than a draft. Its draft is
+// what follows there. Adds the times. REQUIRES: Check succeeded for each.
+void FillBatch(std::span<const GrammarReplay* const> replays, const FillShape& shape,
+               FillTimes* times);
 
 }  // namespace specd::bench

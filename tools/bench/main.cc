@@ -19,11 +19,10 @@ namespace {
 constexpr int kExitError = 1;
 constexpr int kExitNoDevice = 3;
 
-constexpr Suite (*kSuites[])() = {
-    VerifyCommand, AcceptCommand,  GpuCommand,     PtxCommand, OpeningCommand,
-    StallCommand,  GrammarCommand, TraceCommand,   IpcCommand, PythonCommand,
-    DetokCommand,  EgressCommand,  RestartCommand,  // the order of --help
-};
+// In the order of --help.
+constexpr Suite (*kSuites[])() = {VerifyCommand, AcceptCommand,  GpuCommand,    PtxCommand,
+                                  StallCommand,  GrammarCommand, TraceCommand,  IpcCommand,
+                                  PythonCommand, DetokCommand,   EgressCommand, RestartCommand};
 
 std::string ExamplesOf(const Suite& suite, size_t most) {
   std::string text;
@@ -90,6 +89,8 @@ int RunSuite(const Suite& suite, const Flags& flags, const std::string& command)
               .format = flags.IsOn("json")       ? Format::kJson
                         : flags.IsOn("markdown") ? Format::kMarkdown
                                                  : Format::kTable});
+  const Machine machine = ReadMachine();
+  out.Begin(machine.processor, Describe(machine));
   const absl::Status status = suite.run(flags, &out);
   if (status.ok()) {
     out.End();

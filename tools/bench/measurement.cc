@@ -38,8 +38,9 @@ Line LineOf(const Measurement& m) {
       .Cell("base us", 9, "{:.1f}", m.base_us.median)
       .CellIf(!m.IsSpeedUp() && m.ratio_of != kChainOfTree, "GB/s", 5,
               fmt::format("{:.1f}", m.base_gigabytes_per_s))
-      .Value("ratio", "ratio", 6, "{:.2f}", m.ratio)
+      .Number("ratio", 6, 2, m.ratio)
       .Cell("p10..p90", 16, "{:.2f}..{:.2f}", m.ratio_p10, m.ratio_p90)
+      .Target(m.goal())
       .Count("checked", m.num_checked, 7)
       .Json("state", m.cold ? "cold" : "warm")
       .Json("rows", m.rows)
@@ -52,9 +53,6 @@ Line LineOf(const Measurement& m) {
   if (m.rows_read > 0) line.Json("rows_read", m.rows_read).Json("rows_given", m.rows_given);
   if (!m.IsSpeedUp() && m.ratio_of != kChainOfTree)
     line.Json("base_gb_per_s", m.base_gigabytes_per_s);
-  if (m.target > 0) line.Json("target", m.target);
-  if (m.target_us > 0) line.Json("target_us", m.target_us);
-  if (m.HasTarget()) line.Json("met", m.IsMet());
   if (!m.IsOnDevice()) return line.Json("threads", m.threads).Load(m.load);
   // Cold and warm take turns on a device, and a whole round has a time of its own.
   const Summary& whole = m.whole_us;
@@ -86,20 +84,6 @@ std::string CaptionOf(const Measurement& m) {
 void Print(const Measurement& m, Output* out) {
   out->Caption(CaptionOf(m));
   out->Print(LineOf(m));
-  if (!m.HasTarget()) return;
-  const bool is_time = m.target_us > 0;
-  const double ratio = is_time         ? m.time_us.median / m.target_us
-                       : m.IsSpeedUp() ? m.target / m.ratio
-                                       : m.ratio / m.target;
-  out->Take({.name = std::string(m.case_name),
-             .dtype = std::string(DTypeName(m.dtype)),
-             .measured = is_time ? fmt::format("{:.2f} us", m.time_us.median)
-                                 : fmt::format("{:.2f}", m.ratio),
-             .target = is_time ? fmt::format("<= {:.2f} us", m.target_us)
-                               : fmt::format("{} {:.2f}", m.IsSpeedUp() ? ">=" : "<=", m.target),
-             .is_met = m.IsMet(),
-             .is_disturbed = IsDisturbed(m.load),
-             .missing = ratio - 1});
 }
 
 std::string_view DTypeName(DType dtype) {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "kernels/core/types.h"
-#include "tools/bench/machine.h"
 #include "tools/bench/output.h"
 #include "tools/bench/timing.h"
 
@@ -51,10 +50,10 @@ struct Measurement {
 
   bool IsOnDevice() const { return threads == 0; }
   bool IsSpeedUp() const { return ratio_of != kRead && ratio_of != kChainOfTree; }
-  bool HasTarget() const { return target > 0 || target_us > 0; }
-  bool IsMet() const {
-    if (target_us > 0) return time_us.median <= target_us;
-    return IsSpeedUp() ? ratio >= target : ratio <= target;
+  // A target in us, or of the ratio.
+  Goal goal() const {
+    if (target_us > 0) return {.measured = time_us.median, .bound = target_us, .unit = "us"};
+    return {.measured = ratio, .bound = target, .is_least = IsSpeedUp()};
   }
 };
 
@@ -63,7 +62,7 @@ struct Measurement {
 void SetTimes(const Times& case_us, const Times& base_us, Measurement* measurement);
 
 Line LineOf(const Measurement& measurement);
-// Prints the line, under a caption, and takes its goal.
+// Prints the line under a caption.
 void Print(const Measurement& measurement, Output* out);
 
 std::string_view DTypeName(DType dtype);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "absl/strings/str_replace.h"
 #include "tools/toy_engine/json_string.h"
 
 namespace specd::bench {
@@ -29,37 +30,56 @@ Line& Line::Count(std::string_view key, int64_t number, size_t width) {
   return Add({key, Align::kRight, width}, fmt::format("{}", number)).Json(key, number);
 }
 
-Line& Line::Times(std::string_view prefix, const Summary& summary) {
-  for (const auto& [name, value] :
-       std::initializer_list<std::pair<std::string_view, double>>{{"median", summary.median},
-                                                                  {"p10", summary.p10},
-                                                                  {"p90", summary.p90},
-                                                                  {"p99", summary.p99},
-                                                                  {"max", summary.max}}) {
-    Json(fmt::format("{}{}", prefix, name), value);
-  }
-  return Json(fmt::format("{}samples", prefix), summary.num_samples);
+Line& Line::Number(std::string_view title, size_t width, int digits, double number) {
+  return Cell(title, width, "{:.{}f}", number, digits)
+      .Json(absl::StrReplaceAll({title.data(), title.size()}, {{" ", "_"}}), number);
 }
 
-Line& Line::Ratios(const Summary& summary, const Summary* base) {
-  const auto add = [&](std::string_view title, std::string_view key, double Summary::*member) {
-    const double ratio = base == nullptr ? 0 : summary.*member / base->*member;
-    CellIf(base != nullptr, title, std::max<size_t>(title.size(), 6), fmt::format("{:.2f}", ratio));
-    if (base != nullptr) Json(key, ratio);
+Line& Line::Spread(const Summary& summary, std::string_view unit, int digits) {
+  const auto add = [&](std::string_view title, double value) {
+    Cell(title, 9, "{:.{}f}", value, digits);
   };
-  add("ratio", "ratio", &Summary::median);
-  add("ratio p99", "ratio_p99", &Summary::p99);
-  add("ratio max", "ratio_max", &Summary::max);
+  Name("unit", unit, 4);
+  add("median", summary.median);
+  add("p90", summary.p90);
+  add("p99", summary.p99);
+  add("max", summary.max);
+  return Cell("samples", 8, "{}", summary.num_samples).Times("", summary);
+}
+
+Line& Line::Times(std::string_view prefix, const Summary& summary) {
+  const auto add = [&](std::string_view name, auto value) {
+    Json(fmt::format("{}{}", prefix, name), value);
+  };
+  add("median", summary.median);
+  add("p10", summary.p10);
+  add("p90", summary.p90);
+  add("p99", summary.p99);
+  add("max", summary.max);
+  add("samples", summary.num_samples);
   return *this;
 }
 
-Line& Line::Load(const ForeignLoad& load) {
-  return Cell("load", 5, "{:.0f} %", 100 * (load.others + load.stolen)).LoadOfAll(load);
+Line& Line::Target(const Goal& goal) {
+  const TextTable::Column column{"target", Align::kLeft, 22};
+  if (goal.bound == 0) return Add(column, "-");
+  target_ = cells_.size();
+  const std::string_view space = goal.unit.empty() ? "" : " ";
+  const double missing =
+      (goal.is_least ? goal.bound / goal.measured : goal.measured / goal.bound) - 1;
+  Add(column,
+      fmt::format("{} {:g}{}{} {}", goal.is_least ? ">=" : "<=", goal.bound, space, goal.unit,
+                  goal.IsMet() ? "met" : fmt::format("missed by {:.0f} %", 100 * missing)));
+  cells_.back().colour = goal.IsMet() ? Colour::kGreen : Colour::kRed;
+  const std::string_view joint = goal.unit.empty() ? "" : "_";
+  return Json(fmt::format("target{}{}", joint, goal.unit), goal.bound).Json("met", goal.IsMet());
 }
 
-Line& Line::LoadOfAll(const ForeignLoad& load) {
+Line& Line::Load(const ForeignLoad& load) {
   load_ = load;
-  return Json("foreign_load", load.others).Json("steal", load.stolen);
+  return Cell("load", 5, "{:.0f} %", 100 * (load.others + load.stolen))
+      .Json("foreign_load", load.others)
+      .Json("steal", load.stolen);
 }
 
 // ---- Output
@@ -69,25 +89,18 @@ Output::Output(Options options)
       paint_(options_.format == Format::kTable && options_.out == stdout &&
              IsColourful(STDOUT_FILENO)) {}
 
-std::unique_ptr<TextTable> Output::NewTable(std::vector<TextTable::Column> columns) const {
-  const bool is_markdown = options_.format == Format::kMarkdown;
-  return std::make_unique<TextTable>(
-      std::move(columns), paint_, options_.out,
-      is_markdown ? TextTable::Style::kMarkdown : TextTable::Style::kAligned);
-}
-
-void Output::Begin(std::string processor, const std::string& machine) {
-  processor_ = std::move(processor);
-  if (is_json()) return;
+void Output::PrintHead() {
+  if (is_json() || std::exchange(has_head_, true)) return;
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   const std::string_view indent = options_.format == Format::kMarkdown ? "- " : "";
   fmt::print(options_.out, "{0}`{1}`, {2:%Y-%m-%d}\n{0}{3}\n\n", indent, options_.command,
-             fmt::gmtime(now), machine);
+             fmt::gmtime(now), machine_);
 }
 
 void Output::Caption(const std::string& text) {
   if (is_json() || text == caption_) return;
   caption_ = text;
+  PrintHead();
   NextTable();
   fmt::print(options_.out, "{}\n\n", text);
 }
@@ -105,8 +118,10 @@ std::string Output::JsonOf(const Line& line) const {
 
 void Output::Print(const Line& line) {
   progress_.Clear();
+  PrintHead();
   ++num_lines_;
-  if (line.load_.has_value() && IsDisturbed(*line.load_) && num_disturbed_++ == 0) {
+  const bool is_disturbed = line.load_.has_value() && IsDisturbed(*line.load_);
+  if (is_disturbed && num_disturbed_++ == 0) {
     fmt::print(stderr,
                "specd-bench: warning: the machine is not quiet: other processes took {:.0f} % of "
                "its CPUs and the hypervisor {:.0f} %\n",
@@ -117,9 +132,13 @@ void Output::Print(const Line& line) {
   } else if (!line.cells_.empty()) {
     if (table_ == nullptr) {
       num_columns_ = line.columns_.size();
-      table_ = NewTable(line.columns_);
+      table_ = std::make_unique<TextTable>(line.columns_, paint_, options_.out,
+                                           options_.format == Format::kMarkdown
+                                               ? TextTable::Style::kMarkdown
+                                               : TextTable::Style::kAligned);
     }
     std::vector<TextTable::Cell> cells = line.cells_;
+    if (is_disturbed && line.target_.has_value()) cells[*line.target_] = "disturbed";
     cells.resize(num_columns_, "-");
     table_->Add(std::move(cells));
     table_->Flush();
@@ -127,28 +146,9 @@ void Output::Print(const Line& line) {
   std::fflush(options_.out);
 }
 
-void Output::PrintGoals() {
-  if (goals_.empty()) return;
-  fmt::print(options_.out, "\n");
-  const auto table = NewTable({{"case", Align::kLeft, 16},
-                               {"dtype", Align::kLeft, 5},
-                               {"measured", Align::kRight, 9},
-                               {"target", Align::kLeft, 11},
-                               {"", Align::kLeft}});
-  for (const Goal& goal : goals_) {
-    table->Add({goal.name, goal.dtype, goal.measured, goal.target,
-                goal.is_disturbed ? TextTable::Cell("disturbed: measure again")
-                : goal.is_met
-                    ? TextTable::Cell("met", Colour::kGreen)
-                    : TextTable::Cell(fmt::format("missed by {:.0f} %", 100 * goal.missing),
-                                      Colour::kRed)});
-  }
-}
-
 void Output::End() {
   progress_.Clear();
   if (is_json()) return;
-  PrintGoals();
   for (const std::string& note : notes_) {
     fmt::print(options_.out, "{}{}\n", &note == &notes_.front() ? "\n" : "", note);
   }

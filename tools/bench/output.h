@@ -1,7 +1,7 @@
 // Output prints the lines of a suite as they are measured: an aligned table for people, Markdown
 // for docs/BENCHMARKS.md, or one JSON object per line for programs. Line is one of them.
 //
-//   out.Begin("AMD EPYC", Describe(machine, 2));
+//   out.Begin("AMD EPYC", Describe(machine));
 //   out.Print(Line().Name("case", "greedy", 16).Cell("median us", 9, "{:.1f}", us).Load(load));
 //   out.End();
 //
@@ -20,12 +20,21 @@
 #include <utility>
 #include <vector>
 
-#include "tools/bench/machine.h"
 #include "tools/bench/timing.h"
 #include "tools/terminal/terminal.h"
 #include "tools/terminal/text_table.h"
 
 namespace specd::bench {
+
+// A measured number that the design bounds.
+struct Goal {
+  double measured = 0;
+  double bound = 0;       // 0: none
+  bool is_least = false;  // else the bound is the most
+  std::string_view unit = "";
+
+  bool IsMet() const { return is_least ? measured >= bound : measured <= bound; }
+};
 
 class Line {
  public:
@@ -43,12 +52,8 @@ class Line {
   Line& CellIf(bool is_there, std::string_view title, size_t width, const std::string& text) {
     return Cell(title, width, "{}", is_there ? text : "-");
   }
-  // A column with its own title, and a member.
-  template <class T>
-  Line& Value(std::string_view title, std::string_view key, size_t width,
-              fmt::format_string<const T&> format, const T& value) {
-    return Cell(title, width, format, value).Json(key, value);
-  }
+  // A column of a number with so many digits, and a member: the title with `_` for each space.
+  Line& Number(std::string_view title, size_t width, int digits, double number);
   // Members alone.
   template <class T>
   Line& Json(std::string_view key, const T& value) {
@@ -61,14 +66,14 @@ class Line {
     }
     return *this;
   }
+  // Columns of the spread, with so many digits, and what Times adds.
+  Line& Spread(const Summary& summary, std::string_view unit, int digits = 1);
   // PREFIXmedian, PREFIXp10, PREFIXp90, PREFIXp99, PREFIXmax and PREFIXsamples.
   Line& Times(std::string_view prefix, const Summary& summary);
-  // ratio, ratio_p99 and ratio_max to a base, with columns; without one, columns alone.
-  Line& Ratios(const Summary& summary, const Summary* base);
+  // The column `target`, with "met" or the share by which the goal is missed; target and met.
+  Line& Target(const Goal& goal);
   // The last column, and foreign_load and steal.
   Line& Load(const ForeignLoad& load);
-  // The members alone, where lines share one load.
-  Line& LoadOfAll(const ForeignLoad& load);
 
  private:
   friend class Output;
@@ -77,19 +82,9 @@ class Line {
 
   std::vector<TextTable::Column> columns_;
   std::vector<TextTable::Cell> cells_;
+  std::optional<size_t> target_;  // its cell
   std::string members_;
   std::optional<ForeignLoad> load_;
-};
-
-// A measurement that the design has a target for.
-struct Goal {
-  std::string name;
-  std::string dtype;
-  std::string measured;
-  std::string target;
-  bool is_met = false;
-  bool is_disturbed = false;
-  double missing = 0;  // the share by which it is missed
 };
 
 enum class Format { kTable, kMarkdown, kJson };
@@ -106,47 +101,38 @@ class Output {
 
   bool is_json() const { return options_.format == Format::kJson; }
 
-  // Prints the command, the date and the machine. In JSON it prints nothing, because each line has
-  // the processor; an empty one is left out.
-  void Begin(std::string processor, const std::string& machine);
+  // What was measured. Its text, the command and the date come before the first table, but not in
+  // JSON, where each line has the processor; an empty one is left out.
+  void Begin(std::string processor, std::string machine) {
+    processor_ = std::move(processor);
+    machine_ = std::move(machine);
+  }
   // Begins another table under this text, if it differs from the one before.
   void Caption(const std::string& text);
   // Begins another table without one.
   void NextTable();
   void Show(std::string_view progress) { progress_.Show(progress); }
   void Print(const Line& line);
-  void Take(Goal goal) { goals_.push_back(std::move(goal)); }
-  // A goal that is met at `most` and below.
-  void TakeAtMost(std::string name, double measured, double most, std::string_view unit,
-                  const ForeignLoad& load) {
-    goals_.push_back({.name = std::move(name),
-                      .dtype = "",
-                      .measured = fmt::format("{:.1f} {}", measured, unit),
-                      .target = fmt::format("<= {:.0f} {}", most, unit),
-                      .is_met = measured <= most,
-                      .is_disturbed = IsDisturbed(load),
-                      .missing = measured / most - 1});
-  }
   // A sentence below the tables.
   void Note(std::string text) { notes_.push_back(std::move(text)); }
-  // Prints goals, notes, and how many measurements were disturbed.
+  // Prints notes, and how many measurements were disturbed.
   void End();
 
   // The line as JSON, without its newline.
   std::string JsonOf(const Line& line) const;
 
  private:
-  void PrintGoals();
-  std::unique_ptr<TextTable> NewTable(std::vector<TextTable::Column> columns) const;
+  void PrintHead();
 
   const Options options_;
   const Paint paint_;
   Progress progress_;
   std::string processor_;
+  std::string machine_;
+  bool has_head_ = false;
   std::string caption_;
   std::unique_ptr<TextTable> table_;
   size_t num_columns_ = 0;
-  std::vector<Goal> goals_;
   std::vector<std::string> notes_;
   int64_t num_lines_ = 0;
   int64_t num_disturbed_ = 0;

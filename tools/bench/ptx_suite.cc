@@ -2,17 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <functional>
-#include <initializer_list>
 #include <iterator>
+#include <span>
 #include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tools/bench/ptx_counts.h"
-#include "tools/bench/ptx_model.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/try.h"
 #include "tools/bench/verify_case.h"
@@ -63,42 +63,49 @@ double PerElement(const RoundCounts& counts, int64_t num_instructions) {
   return 32.0 * static_cast<double>(num_instructions) / static_cast<double>(counts.num_elements);
 }
 
-int64_t SumOf(const RoundCounts& counts, int64_t LaunchCounts::*member) {
-  int64_t sum = 0;
-  for (const LaunchCounts& launch : counts.round) sum += launch.*member;
+double Sum(const RoundCounts& counts, int64_t LaunchCounts::*member) {
+  double sum = 0;
+  for (const LaunchCounts& launch : counts.round) sum += static_cast<double>(launch.*member);
   return sum;
 }
 
-int64_t ClassSum(const RoundCounts& counts, std::initializer_list<const char*> names) {
+// The columns of instructions, and the classes of each.
+struct Class {
+  std::string_view title;
+  std::array<std::string_view, 4> names;
+};
+constexpr Class kClasses[] = {{"float", {"float"}},
+                              {"alu", {"alu", "wide_alu", "multiply", "wide_multiply"}},
+                              {"move", {"move"}},
+                              {"memory", {"memory", "shared", "local", "atomic"}}};
+
+int64_t ClassSum(const RoundCounts& counts, std::span<const std::string_view> names) {
   int64_t sum = 0;
   for (const LaunchCounts& launch : counts.round) {
-    for (const char* const name : names) {
-      const auto found = launch.num_by_class.find(name);
-      if (found != launch.num_by_class.end()) sum += found->second;
+    for (const auto& [name, number] : launch.num_by_class) {
+      if (std::ranges::count(names, name) > 0) sum += number;
     }
   }
   return sum;
 }
 
+constexpr double kSectorMegabytes = 32e-6;
+
 // Cases whose ratio is a goal for the model and not for a device.
 constexpr double kModelTarget = 1.5;
 constexpr std::string_view kModelCases[] = {"temperature", "topk40_topp95"};
 
-std::string TargetText(const Predicted& line) {
+Goal GoalOf(const Predicted& line) {
   const VerifyCase* const known = FindCase(GpuCases(), line.counts.case_name);
-  if (known == nullptr) return "-";
+  if (known == nullptr) return {};
   const bool is_of_model = std::ranges::find(kModelCases, known->name) != std::end(kModelCases);
-  const double target = is_of_model ? kModelTarget : known->target_gpu;
-  if (line.counts.batch == 64 && target > 0) {
-    return fmt::format("{:.2f}{}", target, line.ratio() <= target ? "" : " missed");
+  if (line.counts.batch == 64) {
+    return {.measured = line.ratio(), .bound = is_of_model ? kModelTarget : known->target_gpu};
   }
-  if (line.counts.batch == 1 && known->target_gpu_us > 0) {
-    // A goal in us is one for the launches alone.
-    const double launches_us = line.round.us - line.round.gap_us;
-    return fmt::format("{:.0f} us{}", known->target_gpu_us,
-                       launches_us <= known->target_gpu_us ? "" : " missed");
-  }
-  return "-";
+  if (line.counts.batch != 1) return {};
+  // A goal in us is one for the launches alone.
+  return {
+      .measured = line.round.us - line.round.gap_us, .bound = known->target_gpu_us, .unit = "us"};
 }
 
 Line BeginLine(const RoundCounts& counts) {
@@ -111,48 +118,40 @@ Line BeginLine(const RoundCounts& counts) {
 }
 
 Line InstructionsOf(const RoundCounts& counts) {
-  const int64_t num_instructions = counts.num_instructions();
-  const int64_t floats = ClassSum(counts, {"float"});
-  const int64_t alu = ClassSum(counts, {"alu", "wide_alu", "multiply", "wide_multiply"});
-  const int64_t moves = ClassSum(counts, {"move"});
-  const int64_t memory = ClassSum(counts, {"memory", "shared", "local", "atomic"});
-  const double idle = static_cast<double>(SumOf(counts, &LaunchCounts::num_idle_lanes)) /
-                      (32.0 * static_cast<double>(num_instructions));
+  const int64_t all = counts.num_instructions();
+  int64_t other = all;
   Line line = BeginLine(counts);
-  line.Cell("instr/element", 13, "{:.2f}", PerElement(counts, num_instructions))
-      .Cell("float", 6, "{:.2f}", PerElement(counts, floats))
-      .Cell("alu", 6, "{:.2f}", PerElement(counts, alu))
-      .Cell("move", 6, "{:.2f}", PerElement(counts, moves))
-      .Cell("memory", 6, "{:.2f}", PerElement(counts, memory))
-      .Cell("other", 6, "{:.2f}",
-            PerElement(counts, num_instructions - floats - alu - moves - memory))
-      .Cell("idle", 6, "{:.1f} %", 100 * idle)
-      .Cell("chain", 8, "{}", SumOf(counts, &LaunchCounts::chain_instructions))
-      .Cell("cycles", 8, "{}", SumOf(counts, &LaunchCounts::chain_cycles));
+  line.Cell("instr/element", 13, "{:.2f}", PerElement(counts, all));
+  for (const auto& [title, names] : kClasses) {
+    const int64_t number = ClassSum(counts, names);
+    other -= number;
+    line.Cell(title, 6, "{:.2f}", PerElement(counts, number));
+  }
+  line.Cell("other", 6, "{:.2f}", PerElement(counts, other))
+      .Cell("idle", 6, "{:.1f} %",
+            100 * Sum(counts, &LaunchCounts::num_idle_lanes) / (32.0 * static_cast<double>(all)))
+      .Cell("chain", 8, "{:.0f}", Sum(counts, &LaunchCounts::chain_instructions))
+      .Cell("cycles", 8, "{:.0f}", Sum(counts, &LaunchCounts::chain_cycles));
   return line;
 }
 
 // The traffic of global memory, and the bank conflicts of shared memory.
 Line MemoryOf(const RoundCounts& counts) {
-  constexpr double kSectorMegabytes = 32e-6;
-  const auto sum = [&](int64_t LaunchCounts::*member) {
-    return static_cast<double>(SumOf(counts, member));
-  };
-  const double asked = sum(&LaunchCounts::asked_sectors);
-  const double needed = sum(&LaunchCounts::needed_sectors);
-  const double repeated = sum(&LaunchCounts::repeated_row_sectors);
+  const double asked = Sum(counts, &LaunchCounts::asked_sectors);
+  const double needed = Sum(counts, &LaunchCounts::needed_sectors);
+  const double repeated = Sum(counts, &LaunchCounts::repeated_row_sectors);
   double read = 0;
   for (const LaunchCounts& launch : counts.read) read += static_cast<double>(launch.needed_sectors);
   Line line = BeginLine(counts);
-  line.Cell("accessed MB", 11, "{:.2f}", sum(&LaunchCounts::asked_bytes) / 1e6)
+  line.Cell("accessed MB", 11, "{:.2f}", Sum(counts, &LaunchCounts::asked_bytes) / 1e6)
       .Cell("asked MB", 8, "{:.2f}", asked * kSectorMegabytes)
       .Cell("needed MB", 9, "{:.2f}", needed * kSectorMegabytes)
       .Cell("read MB", 8, "{:.2f}", read * kSectorMegabytes)
       .Cell("asked/needed", 12, "{:.3f}", asked / needed)
       .Cell("needed/read", 11, "{:.3f}", needed / read)
       .Cell("rows again", 10, "{:.1f} %",
-            100 * repeated / (sum(&LaunchCounts::asked_row_sectors) - repeated))
-      .Cell("conflicts", 9, "{}", SumOf(counts, &LaunchCounts::num_bank_conflicts));
+            100 * repeated / (Sum(counts, &LaunchCounts::asked_row_sectors) - repeated))
+      .Cell("conflicts", 9, "{:.0f}", Sum(counts, &LaunchCounts::num_bank_conflicts));
   return line;
 }
 
@@ -162,19 +161,15 @@ Line PredictionOf(const Predicted& of) {
   line.Name("case", counts.case_name, 14)
       .Name("device", of.device->name, 6)
       .Count("batch", counts.batch, 5)
-      .Cell("predicted us", 12, "{:.1f}", of.round.us)
-      .Cell("read us", 8, "{:.1f}", of.read.us)
-      .Cell("ratio", 6, "{:.2f}", of.ratio())
+      .Number("predicted us", 12, 1, of.round.us)
+      .Number("read us", 8, 1, of.read.us)
+      .Number("ratio", 6, 2, of.ratio())
       .Cell("without chain", 13, "{:.2f}", of.busy_ratio())
-      .Cell("bound by", 8, "{}", BoundName(of.round.bound))
-      .Cell("target", 12, "{}", TargetText(of))
+      .Name("bound", BoundName(of.round.bound), 8)
+      .Target(GoalOf(of))
       .Json("dtype", counts.dtype)
       .Json("draft", counts.draft)
       .Json("vocab", counts.vocab_size)
-      .Json("predicted_us", of.round.us)
-      .Json("read_us", of.read.us)
-      .Json("ratio", of.ratio())
-      .Json("bound", BoundName(of.round.bound))
       .Json("instructions_per_element", PerElement(counts, counts.num_instructions()));
   return line;
 }

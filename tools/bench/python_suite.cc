@@ -14,7 +14,6 @@
 #include "absl/strings/str_split.h"
 #include "tools/bench/batch_engine.h"
 #include "tools/bench/child_process.h"
-#include "tools/bench/python_process.h"
 #include "tools/bench/python_script.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/try.h"
@@ -203,14 +202,11 @@ absl::Status Measure(const PythonCase& what, int32_t vocab_size, const std::stri
 }
 
 absl::Status RunPython(const Flags& flags, Output* out) {
-  const Machine machine = ReadMachine();
-  out->Begin(machine.processor, Describe(machine, 1));
   out->Caption(
       "times in us: median (p10 .. p90); ratio = Python / C, of neighbouring blocks; each: the "
       "calls for single sequences");
   for (const PythonCase* const what : Chosen(flags, kCases)) {
-    DaemonProcess daemon(ProgramOf(flags.Text("specd"), "specd"), {"--spin_us=0"},
-                         UsableCpus().back());
+    DaemonProcess daemon(ProgramOf(flags.Text("specd")), {"--spin_us=0"}, UsableCpus().back());
     if (what->is_attached) SPECD_TRY(daemon.Start().status());
     for (const int32_t vocab_size : flags.Numbers("vocab")) {
       out->Show(fmt::format("{}: vocabulary {}", what->name, vocab_size));

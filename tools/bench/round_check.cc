@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "kernels/core/elements.h"
@@ -241,12 +242,55 @@ class SequenceCheck final : public oracle::TreeWorld {
   bool is_doubtful_ = false;  // a coin lies where single and double precision may disagree
 };
 
+// ---- rows
+
+bool HasEarlierTwin(const Draft& draft, int32_t child) {
+  for (int32_t node = 0; node < child; ++node) {
+    if (draft.tokens[node] == draft.tokens[child] &&
+        PlaceOf(draft, node) == PlaceOf(draft, child)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// The nodes whose places were read. `traversal` goes down to the children of a place in turn, as
+// far as the one that the place's record names, the other methods only along the path. A second
+// sibling with one id has nothing left: its place is not read, and `traversal` looks at the next.
+NodeSet PlacesRead(const RoundSet& set, int32_t round, int32_t sequence,
+                   const RoundAnswer& answer) {
+  const auto first = static_cast<size_t>(sequence * set.shape().rows_of_sequence());
+  const Draft& draft = set.task(round, sequence).draft;
+  NodeSet nodes = 0;  // before the places that are read; the root's place always is
+  for (int32_t i = 0; i < answer.outcomes[static_cast<size_t>(sequence)].num_accepted; ++i) {
+    nodes |= NodeSet{1} << answer.path[first + static_cast<size_t>(i)];
+  }
+  for (int32_t place = 0;
+       set.verify_case().method == VerifyMethod::kTraversal && place <= draft.num_nodes; ++place) {
+    if (place > 0 && !Holds(nodes, NodeBefore(place))) continue;
+    const PlaceDecision& record = answer.decisions[first + static_cast<size_t>(place)];
+    if (record.draft == kNoToken) continue;
+    for (int32_t child = NextChild(draft, place, kRoot); child != kRoot;
+         child = NextChild(draft, place, child)) {
+      if (!HasEarlierTwin(draft, child)) nodes |= NodeSet{1} << child;
+      if (record.bound > 0 && draft.tokens[child] == record.draft) break;
+    }
+  }
+  return nodes;
+}
+
 // ---- answers to the bit
 
 bool IsSame(const TaskOutcome& a, const TaskOutcome& b) {
   return a.status == b.status && a.num_accepted == b.num_accepted && a.num_tokens == b.num_tokens &&
          a.empty_residuals == b.empty_residuals && a.invalid_drafts == b.invalid_drafts &&
          a.point_masses == b.point_masses && a.fault == b.fault;
+}
+
+std::string TextOf(const TaskOutcome& outcome) {
+  return fmt::format("{} of {} tokens accepted, status {}, fault {}", outcome.num_accepted,
+                     outcome.num_tokens, static_cast<int>(outcome.status),
+                     static_cast<int>(outcome.fault));
 }
 
 bool IsSame(const TokenScore& a, const TokenScore& b) {
@@ -269,34 +313,76 @@ absl::StatusOr<int64_t> CheckRound(const RoundSet& set, int32_t round, const Rou
   return num_tokens;
 }
 
+std::vector<MemorySpan> NeededRows(const RoundSet& set, int32_t round, const RoundAnswer& answer) {
+  const VerifyCase& of = set.verify_case();
+  const bool has_drafts = set.draft().num_rows > 0;
+  std::vector<MemorySpan> spans;
+  const auto add = [&](const TensorView& tensor, uint32_t row) {
+    const auto size_bytes = static_cast<size_t>(tensor.vocab_size * SizeBytes(tensor.dtype));
+    spans.push_back({RowAt(tensor, row).data, size_bytes});
+  };
+  const bool uses_q = of.method != VerifyMethod::kExactMatch &&
+                      of.method != VerifyMethod::kTargetOnly && has_drafts;
+  for (int32_t s = 0; s < set.shape().batch; ++s) {
+    const Draft& draft = set.task(round, s).draft;
+    if (draft.parents != nullptr) {
+      const NodeSet nodes = PlacesRead(set, round, s, answer);
+      for (int32_t place = 0; place <= draft.num_nodes; ++place) {
+        if (place > 0 && !Holds(nodes, NodeBefore(place))) continue;
+        add(set.target(), draft.target_rows[place]);
+        const int32_t child = NextChild(draft, place, kRoot);
+        if (uses_q && child != kRoot && IsDrawn(draft, child))
+          add(set.draft(), draft.draft_rows[child]);
+      }
+      continue;
+    }
+    const int32_t num_accepted = answer.outcomes[static_cast<size_t>(s)].num_accepted;
+    // A block's acceptance depends on all of its places, a token's only on those before it.
+    const int32_t last_pair = of.method == VerifyMethod::kBlock
+                                  ? draft.num_nodes - 1
+                                  : std::min(num_accepted, draft.num_nodes - 1);
+    for (int32_t i = 0; i <= std::max(num_accepted, uses_q ? last_pair : 0); ++i) {
+      add(set.target(), draft.target_rows[i]);
+      // With a side channel a draft row is read only if its residual is drawn from.
+      const bool has_pair = i <= last_pair && (!of.side_channel || i == num_accepted);
+      if (uses_q && has_pair) add(set.draft(), draft.draft_rows[i]);
+    }
+  }
+  return spans;
+}
+
+int32_t NumRowsGiven(const RoundSet& set) {
+  const Draft& draft = set.task(0, 0).draft;
+  std::set<uint32_t> of_draft;
+  if (set.draft().num_rows > 0)
+    of_draft.insert(draft.draft_rows, draft.draft_rows + set.shape().draft);
+  return set.shape().rows_of_sequence() + static_cast<int32_t>(of_draft.size());
+}
+
 std::string DifferenceOf(const RoundSet& set, int32_t round, const RoundAnswer& answer,
                          const RoundAnswer& expected) {
   const auto num_scores = static_cast<size_t>(set.scores_stride());
   for (int32_t s = 0; s < set.shape().batch; ++s) {
-    const TaskOutcome& device = answer.outcomes[static_cast<size_t>(s)];
-    const TaskOutcome& cpu = expected.outcomes[static_cast<size_t>(s)];
-    if (!IsSame(device, cpu)) {
-      return fmt::format(
-          "round {}, sequence {}: the device accepted {} of {} tokens with status {} and fault {}, "
-          "the CPU {} of {} with status {} and fault {}",
-          round, s, device.num_accepted, device.num_tokens, static_cast<int>(device.status),
-          static_cast<int>(device.fault), cpu.num_accepted, cpu.num_tokens,
-          static_cast<int>(cpu.status), static_cast<int>(cpu.fault));
+    const TaskOutcome& outcome = answer.outcomes[static_cast<size_t>(s)];
+    const TaskOutcome& wanted = expected.outcomes[static_cast<size_t>(s)];
+    if (!IsSame(outcome, wanted)) {
+      return fmt::format("round {}, sequence {}: {} instead of {}", round, s, TextOf(outcome),
+                         TextOf(wanted));
     }
-    for (int32_t i = 0; i < cpu.num_tokens; ++i) {
+    for (int32_t i = 0; i < wanted.num_tokens; ++i) {
       const auto at = static_cast<size_t>(s * set.shape().rows_of_sequence() + i);
       if (answer.tokens[at] != expected.tokens[at]) {
-        return fmt::format("round {}, sequence {}, place {}: token {} of the device, {} of the CPU",
-                           round, s, i, answer.tokens[at], expected.tokens[at]);
+        return fmt::format("round {}, sequence {}, place {}: token {} instead of {}", round, s, i,
+                           answer.tokens[at], expected.tokens[at]);
       }
-      for (size_t k = 0; k < num_scores; ++k) {
-        const TokenScore& got = answer.scores[at * num_scores + k];
-        const TokenScore& wanted = expected.scores[at * num_scores + k];
-        if (IsSame(got, wanted)) continue;
+      for (size_t k = at * num_scores; k < (at + 1) * num_scores; ++k) {
+        const TokenScore& got = answer.scores[k];
+        const TokenScore& score = expected.scores[k];
+        if (IsSame(got, score)) continue;
         return fmt::format(
-            "round {}, sequence {}, place {}, score {}: id {}, value {}, rank {} of the device, "
-            "id {}, value {}, rank {} of the CPU",
-            round, s, i, k, got.id, got.value, got.rank, wanted.id, wanted.value, wanted.rank);
+            "round {}, sequence {}, place {}, score {}: ({}, {}, {}) instead of ({}, {}, {})",
+            round, s, i, k - at * num_scores, got.id, got.value, got.rank, score.id, score.value,
+            score.rank);
       }
     }
   }

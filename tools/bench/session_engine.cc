@@ -22,9 +22,9 @@ SequenceParams Greedy() {
   return params;
 }
 
-SessionLimits LimitsOf(uint32_t num_sequences, uint32_t max_draft) {
-  return {.vocab_size = kSmallVocabSize,
-          .max_batch = 1,
+SessionLimits LimitsOf(uint32_t num_sequences, uint32_t max_draft, uint32_t vocab_size) {
+  return {.vocab_size = vocab_size,
+          .max_batch = num_sequences,
           .max_sequences = num_sequences,
           .max_draft = max_draft,
           .ring_depth = 1,
@@ -53,34 +53,43 @@ absl::Status SessionEngine::BindOneRow(TokenId best, bool has_drafts) {
   rows_.assign(drafts_.size() + 1, 0);
   std::vector<float> row(limits.vocab_size);
   row[static_cast<size_t>(best)] = 100;
-  const uint64_t size_bytes = row.size() * sizeof(float);
-  UniqueFd fd(memfd_create("row", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (write(fd.get(), row.data(), size_bytes) != static_cast<ssize_t>(size_bytes) ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-    return Broken("its row has no memory");
-  }
-  SPECD_TAKE(const uint32_t region, session_->RegisterRegion(std::move(fd), size_bytes));
-  TensorSpec spec;
-  spec.num_rows = 1;
-  return session_->Bind(TensorRole::kTargetRows, region, spec);
+  const auto vocab_size = static_cast<int32_t>(row.size());
+  return Bind(TensorRole::kTargetRows, {.data = row.data(),
+                                        .num_rows = 1,
+                                        .row_stride = vocab_size,
+                                        .vocab_size = vocab_size,
+                                        .rules = {}});
 }
 
-absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& params,
-                                 const SequenceHistory& history) {
-  SPECD_TAKE(const auto opened, session_->OpenSequences(name, params, history));
-  SequenceInput input;
-  input.sequence = opened.front().handle;
-  input.draft = {.num_nodes = static_cast<int32_t>(drafts_.size()),
-                 .tokens = drafts_.data(),
-                 .target_rows = rows_.data()};
-  inputs_.push_back(input);
-  return absl::OkStatus();
+absl::Status SessionEngine::Bind(TensorRole role, const TensorView& rows) {
+  const auto size_bytes = static_cast<size_t>(rows.num_rows * rows.row_stride) * sizeof(float);
+  UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  for (size_t written = 0; written < size_bytes;) {
+    const ssize_t count =
+        write(fd.get(), static_cast<const char*>(rows.data) + written, size_bytes - written);
+    if (count <= 0) return Broken("its rows have no memory");
+    written += static_cast<size_t>(count);
+  }
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) return Broken("its rows are not sealed");
+  SPECD_TAKE(const uint32_t region, session_->RegisterRegion(std::move(fd), size_bytes));
+  TensorSpec spec;
+  spec.num_rows = static_cast<uint64_t>(rows.num_rows);
+  return session_->Bind(role, region, spec);
+}
+
+absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& params) {
+  return Open(name, params,
+              {.num_nodes = static_cast<int32_t>(drafts_.size()),
+               .tokens = drafts_.data(),
+               .target_rows = rows_.data()});
 }
 
 absl::Status SessionEngine::Open(const std::string& name, const SequenceParams& params,
                                  const Draft& draft) {
-  SPECD_TRY(Open(name, params));
-  inputs_.back().draft = draft;
+  SPECD_TAKE(const auto opened, session_->OpenSequences(name, params, {}));
+  SequenceInput& input = inputs_.emplace_back();
+  input.sequence = opened.front().handle;
+  input.draft = draft;
   return absl::OkStatus();
 }
 
@@ -100,44 +109,25 @@ absl::Status SessionEngine::Submit() {
 absl::StatusOr<bool> SessionEngine::Poll() {
   CompletionView done;
   if (!channel_->Poll(&done)) return false;
+  done_ns_ = static_cast<int64_t>(done.done_ns);
+  bool is_right = done.round_id == round_id_ && done.results.size() == inputs_.size();
   for (const SequenceResult& result : done.results) {
-    if (result.status != RoundStatus::kOk) return Broken("a sequence was not verified");
+    is_right = is_right && result.status == RoundStatus::kOk;
+    if (best_ == kNoToken || !is_right) continue;
+    is_right = result.num_accepted == drafts_.size() && result.tokens[drafts_.size()] == best_;
   }
-  return true;
+  if (is_right) return true;
+  return Broken(fmt::format("round {} has a wrong answer", round_id_));
 }
 
-absl::StatusOr<CompletionView> SessionEngine::Await() {
+absl::StatusOr<int64_t> SessionEngine::RunRound() {
   // A round takes microseconds. A scene that waits longer is broken.
   constexpr absl::Duration kTimeout = absl::Seconds(60);
-  CompletionView done;
-  if (channel_->WaitCompletion({.spin_ns = 0, .timeout = kTimeout}) && channel_->Poll(&done)) {
-    return done;
-  }
+  SPECD_TRY(Submit());
+  channel_->WaitCompletion({.spin_ns = 0, .timeout = kTimeout});
+  SPECD_TAKE(const bool is_answered, Poll());
+  if (is_answered) return done_ns_;
   return Broken("a round was not answered");
-}
-
-absl::Status SessionEngine::Finish() {
-  SPECD_TAKE(const CompletionView done, Await());
-  const bool is_right = done.round_id == round_id_ && done.results.size() == 1 &&
-                        done.results[0].status == RoundStatus::kOk &&
-                        done.results[0].num_accepted == drafts_.size() &&
-                        done.results[0].tokens[drafts_.size()] == best_;
-  return is_right ? absl::OkStatus()
-                  : Broken(fmt::format("round {} has a wrong answer", round_id_));
-}
-
-absl::Status SessionEngine::RunRound() {
-  SPECD_TRY(Submit());
-  return Finish();
-}
-
-absl::StatusOr<int64_t> SessionEngine::RunBatch() {
-  SPECD_TRY(Submit());
-  SPECD_TAKE(const CompletionView done, Await());
-  for (const SequenceResult& result : done.results) {
-    if (result.status != RoundStatus::kOk) return Broken("a sequence was not verified");
-  }
-  return static_cast<int64_t>(done.done_ns);
 }
 
 LoopScene::LoopScene(std::function<void()> on_events)

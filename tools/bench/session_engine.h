@@ -7,7 +7,7 @@
 //   auto scene = LoopScene::Create();
 //   auto engine = (*scene)->Attach({.limits = {.vocab_size = 32000, ...}});
 //   absl::Status status = (*engine)->Open("a", params);
-//   status = (*engine)->RunRound();
+//   status = (*engine)->RunRound().status();
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,9 @@ inline constexpr uint32_t kSmallVocabSize = 32000;
 inline constexpr TokenId kBest = 7;  // the id with the highest logit, and every draft token
 
 SequenceParams Greedy();
-// Of an engine with rounds of one sequence over the small vocabulary.
-SessionLimits LimitsOf(uint32_t num_sequences, uint32_t max_draft);
+// Of an engine whose rounds have all of its sequences.
+SessionLimits LimitsOf(uint32_t num_sequences, uint32_t max_draft,
+                       uint32_t vocab_size = kSmallVocabSize);
 
 class SessionEngine {
  public:
@@ -45,27 +46,23 @@ class SessionEngine {
   // All rows of later rounds are one row, which every coin draws `best` from. So are draft tokens:
   // as many as the limits of the session allow, or none.
   absl::Status BindOneRow(TokenId best, bool has_drafts);
+  // A copy of these fp32 rows.
+  absl::Status Bind(TensorRole role, const TensorView& rows);
   // Opens another sequence of the next rounds.
-  absl::Status Open(const std::string& name, const SequenceParams& params,
-                    const SequenceHistory& history = {});
+  absl::Status Open(const std::string& name, const SequenceParams& params);
   // The same, for rows and drafts that the caller has bound; `draft` points at its memory.
   absl::Status Open(const std::string& name, const SequenceParams& params, const Draft& draft);
   absl::Status CloseAll();
 
   absl::Status Submit();
-  // Takes the answer to the last round, if it is there. Each sequence must be verified.
+  // Takes the answer to the last round, if it is there. Each sequence must be verified. Over one
+  // row all drafts must be accepted, and `best` must follow.
   absl::StatusOr<bool> Poll();
-  // Waits for that answer, and checks that all drafts are accepted and `best` follows. REQUIRES:
-  // one sequence.
-  absl::Status Finish();
-  absl::Status RunRound();
-  // Runs a round of all sequences. When it was confirmed, by Clock::Real.
-  absl::StatusOr<int64_t> RunBatch();
+  // Submits a round and waits for its answer. When it was confirmed, by Clock::Real.
+  absl::StatusOr<int64_t> RunRound();
 
  private:
   SessionEngine() = default;
-  // Waits for the answer to the last round.
-  absl::StatusOr<CompletionView> Await();
 
   // Of this engine alone, where the options name none.
   ModelProfile profile_;
@@ -75,9 +72,10 @@ class SessionEngine {
   std::unique_ptr<EngineChannel> channel_;
   std::vector<TokenId> drafts_;
   std::vector<uint32_t> rows_;
-  TokenId best_ = 0;
+  TokenId best_ = kNoToken;  // no one row
   std::vector<SequenceInput> inputs_;
   uint64_t round_id_ = 0;
+  int64_t done_ns_ = 0;  // of the last answer
 };
 
 class LoopScene {

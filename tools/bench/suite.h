@@ -30,7 +30,8 @@ struct Suite {
   std::string seconds = "";
   std::string quick_seconds = "";
   std::vector<Flag> flags = {};  // beside those that every suite has
-  // INVALID_ARGUMENT, before Output::Begin: bad flags. FAILED_PRECONDITION: no device, or no peer.
+  // INVALID_ARGUMENT, before anything is printed: bad flags. FAILED_PRECONDITION: no device, or no
+  // peer.
   absl::Status (*run)(const Flags& flags, Output* out);
 };
 
@@ -38,7 +39,6 @@ Suite VerifyCommand();
 Suite AcceptCommand();
 Suite GpuCommand();
 Suite PtxCommand();
-Suite OpeningCommand();
 Suite StallCommand();
 Suite GrammarCommand();
 Suite TraceCommand();

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_split.h"
 #include "kernels/core/check.h"
+#include "speculative/grammar/base/utf8_text.h"
 
 namespace specd::bench {
 namespace {
@@ -51,11 +52,9 @@ std::vector<std::string> Split(std::string_view words) {
 }
 
 std::string Utf8(uint32_t character) {
-  const auto byte = [](uint32_t bits) { return static_cast<char>(bits); };
-  const auto next = [&](int shift) { return byte(0x80 | (character >> shift & 0x3F)); };
-  if (character < 0x800) return {byte(0xC0 | character >> 6), next(0)};
-  if (character < 0x10000) return {byte(0xE0 | character >> 12), next(6), next(0)};
-  return {byte(0xF0 | character >> 18), next(12), next(6), next(0)};
+  std::string text;
+  grammar::AppendUtf8(character, &text);
+  return text;
 }
 
 // Collects different pieces until there are enough.

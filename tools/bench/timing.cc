@@ -1,12 +1,148 @@
 #include "tools/bench/timing.h"
 
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string_view>
 
 #include "kernels/core/check.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
+namespace {
+
+std::string ReadLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+// The value of the first "key : value" of a file.
+std::string InfoOf(const char* path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(':');
+    if (!line.starts_with(key) || line.find_first_not_of("\t ", key.size()) != colon) continue;
+    return line.substr(std::min(line.find_first_not_of(' ', colon + 1), line.size()));
+  }
+  return "";
+}
+std::string CpuInfo(std::string_view key) { return InfoOf("/proc/cpuinfo", key); }
+
+// sysfs writes "32768K".
+int64_t ParseCacheBytes(const std::string& text) {
+  const int64_t size = std::atoll(text.c_str());
+  return text.ends_with('K') ? size << 10 : text.ends_with('M') ? size << 20 : size;
+}
+
+// Of all caches of the highest level that the CPUs reach, each counted once.
+int64_t LastLevelBytes(const std::vector<int>& cpus) {
+  std::map<int, std::map<std::string, int64_t>> sizes;  // by level, and by the CPUs that share one
+  for (const int cpu : cpus) {
+    for (int index = 0;; ++index) {
+      const std::string folder =
+          fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/", cpu, index);
+      const std::string level = ReadLine(folder + "level");
+      if (level.empty()) break;
+      if (ReadLine(folder + "type") == "Instruction") continue;
+      sizes[level[0] - '0'][ReadLine(folder + "shared_cpu_list")] =
+          ParseCacheBytes(ReadLine(folder + "size"));
+    }
+  }
+  int64_t sum = 0;
+  if (sizes.empty()) return 0;
+  for (const auto& [shared_by, size_bytes] : sizes.rbegin()->second) sum += size_bytes;
+  return sum;
+}
+
+std::string VectorExtension() {
+  const std::string flags = " " + CpuInfo("flags") + " ";
+  for (const std::string_view name : {"avx512f", "avx2", "avx", "sse4_2"}) {
+    if (flags.find(fmt::format(" {} ", name)) != std::string::npos) return std::string(name);
+  }
+  return "no vector extension known";
+}
+
+int64_t ToTicks(const timeval& time) {
+  static const int64_t ticks_per_second = sysconf(_SC_CLK_TCK);
+  return time.tv_sec * ticks_per_second + time.tv_usec * ticks_per_second / 1000000;
+}
+
+}  // namespace
+
+std::vector<int> UsableCpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    }
+  }
+  if (cpus.empty()) cpus.push_back(0);
+  return cpus;
+}
+
+Machine ReadMachine() {
+  Machine machine;
+  const std::vector<int> cpus = UsableCpus();
+  machine.usable_cpus = static_cast<int32_t>(cpus.size());
+  machine.processor = fmt::format("{}, family {}, model {}, {}", CpuInfo("model name"),
+                                  CpuInfo("cpu family"), CpuInfo("model"), VectorExtension());
+  machine.last_level_bytes = LastLevelBytes(cpus);
+  machine.memory_bytes = std::atoll(InfoOf("/proc/meminfo", "MemAvailable").c_str()) << 10;
+  return machine;
+}
+
+std::string Describe(const Machine& machine) {
+  return fmt::format("{}; {} usable CPUs, last-level cache {:.0f} MiB", machine.processor,
+                     machine.usable_cpus, static_cast<double>(machine.last_level_bytes) / 1048576);
+}
+
+LoadMeter::LoadMeter() : start_(Now()) {}
+
+LoadMeter::Ticks LoadMeter::Now() {
+  Ticks ticks;
+  const std::vector<int> cpus = UsableCpus();
+  std::ifstream file("/proc/stat");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.compare(0, 3, "cpu") != 0 || line.size() < 4 || line[3] == ' ') continue;
+    std::istringstream stream(line.substr(3));
+    int cpu = 0;
+    // user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user time.
+    int64_t field[8] = {};
+    stream >> cpu;
+    for (int64_t& value : field) stream >> value;
+    if (std::find(cpus.begin(), cpus.end(), cpu) == cpus.end()) continue;
+    for (const int64_t value : field) ticks.total += value;
+    ticks.busy += field[0] + field[1] + field[2] + field[5] + field[6];
+    ticks.stolen += field[7];
+  }
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  ticks.own = ToTicks(usage.ru_utime) + ToTicks(usage.ru_stime);
+  return ticks;
+}
+
+ForeignLoad LoadMeter::Read() const {
+  const Ticks now = Now();
+  const double total = static_cast<double>(now.total - start_.total);
+  if (total <= 0) return {};
+  // Ticks are coarse: this process may have used more than its CPUs have been charged with yet.
+  const int64_t others = (now.busy - start_.busy) - (now.own - start_.own);
+  return {.others = static_cast<double>(std::max<int64_t>(others, 0)) / total,
+          .stolen = static_cast<double>(now.stolen - start_.stolen) / total};
+}
 
 absl::Status Repeat(const TimingBounds& bounds,
                     absl::FunctionRef<absl::Status(size_t index)> step) {

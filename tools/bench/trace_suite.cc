@@ -2,21 +2,18 @@
 //
 // Two sessions in one process read the same rows: one is recorded, the other is not. Their rounds
 // take turns. The writer's thread runs beside them, on the same processors.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "daemon/base/clock.h"
 #include "daemon/trace/trace_recorder.h"
-#include "ipc/base/mapping.h"
 #include "tests/support/session_steps.h"
 #include "tools/bench/child_process.h"
 #include "tools/bench/rows.h"
@@ -28,12 +25,13 @@ namespace specd::bench {
 namespace {
 
 constexpr CaseWords kLevels[] = {{"rounds", "decisions of every round"},
-                                 {"hashes", "and hashes of its rows"},
-                                 {"rows", "and the rows themselves"}};
+                                 {"hashes", "and hashes of its rows"}};
 constexpr size_t kLeastPairs = 200;
-constexpr size_t kLeastPairsWithRows = 30;  // each waits for the disk
 constexpr size_t kMostPairs = 20'000;
 constexpr size_t kWarmUpRounds = 5;
+// The design's: what level `rounds` may add to a round of so many sequences, in percent.
+constexpr double kAddedMax = 3;
+constexpr int32_t kGoalBatch = 32;
 constexpr absl::Duration kDiskPatience = absl::Seconds(60);
 
 struct Shape {
@@ -43,36 +41,21 @@ struct Shape {
   int32_t threads = 1;
 };
 
-// One memfd with the target rows and the drafter's rows of a round.
-struct SharedRows {
-  UniqueFd fd;
-  uint64_t size_bytes = 0;
-  uint64_t draft_offset = 0;
-  std::vector<TokenId> drafts;  // the drafter's best id of each place
+// The rows of a round. A place's draft token is the drafter's best id.
+struct Rows {
+  RowPool target;
+  std::optional<RowPool> draft;  // without drafts: none
 };
 
-absl::StatusOr<SharedRows> MakeRows(const Shape& shape) {
-  SharedRows rows;
-  rows.fd = UniqueFd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  for (const bool drafter : {false, true}) {
-    const int64_t count = int64_t{shape.batch} * (shape.draft + (drafter ? 0 : 1));
-    if (count == 0) continue;
-    SPECD_TAKE(
-        const RowPool pool,
-        RowPool::Make({.vocab_size = shape.vocab_size, .num_rows = count, .drafter = drafter}));
-    if (drafter) rows.draft_offset = rows.size_bytes;
-    const auto row_bytes = static_cast<size_t>(pool.row_bytes());
-    for (int64_t i = 0; i < count; ++i) {
-      const auto written = pwrite(rows.fd.get(), RowAt(pool.view(), i).data, row_bytes,
-                                  static_cast<off_t>(rows.size_bytes));
-      if (written != static_cast<ssize_t>(row_bytes)) return Broken("the rows have no memory");
-      rows.size_bytes += row_bytes;
-      if (drafter) rows.drafts.push_back(pool.best_id(i));
-    }
-  }
-  if (fcntl(rows.fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-    return Broken("the rows are not sealed");
-  }
+absl::StatusOr<Rows> MakeRows(const Shape& shape) {
+  RowSpec spec = {.vocab_size = shape.vocab_size,
+                  .num_rows = int64_t{shape.batch} * (shape.draft + 1)};
+  SPECD_TAKE(RowPool target, RowPool::Make(spec));
+  Rows rows = {.target = std::move(target), .draft = {}};
+  if (shape.draft == 0) return rows;
+  spec.num_rows = int64_t{shape.batch} * shape.draft;
+  spec.drafter = true;
+  SPECD_TAKE(rows.draft, RowPool::Make(spec));
   return rows;
 }
 
@@ -80,7 +63,7 @@ absl::StatusOr<SharedRows> MakeRows(const Shape& shape) {
 class Scene {
  public:
   // `recorder` may be null.
-  absl::Status Start(const Shape& shape, const SharedRows& rows, TraceRecorder* recorder);
+  absl::Status Start(const Shape& shape, const Rows& rows, TraceRecorder* recorder);
 
   // Adds the time of a round in us.
   absl::Status RunRound(Times* times_us) {
@@ -100,28 +83,23 @@ class Scene {
   std::unique_ptr<SessionEngine> engine_;
 };
 
-absl::Status Scene::Start(const Shape& shape, const SharedRows& rows, TraceRecorder* recorder) {
+absl::Status Scene::Start(const Shape& shape, const Rows& rows, TraceRecorder* recorder) {
   SessionOptions options;
   options.identity.session_id = recorder == nullptr ? 1 : 2;
-  options.limits = LimitsOf(static_cast<uint32_t>(shape.batch), static_cast<uint32_t>(shape.draft));
-  options.limits.vocab_size = static_cast<uint32_t>(shape.vocab_size);
-  options.limits.max_batch = static_cast<uint32_t>(shape.batch);
+  options.limits = LimitsOf(static_cast<uint32_t>(shape.batch), static_cast<uint32_t>(shape.draft),
+                            static_cast<uint32_t>(shape.vocab_size));
   options.threads = shape.threads;
   options.recorder = recorder;
   SPECD_TAKE(engine_, SessionEngine::Create(options));
-  Session& session = *engine_->session();
-  UniqueFd fd(fcntl(rows.fd.get(), F_DUPFD_CLOEXEC, 0));
-  SPECD_TAKE(const uint32_t region, session.RegisterRegion(std::move(fd), rows.size_bytes));
+  SPECD_TRY(engine_->Bind(TensorRole::kTargetRows, rows.target.view()));
   const auto drafts = static_cast<size_t>(shape.draft);
   const auto count = static_cast<size_t>(shape.batch);
-  TensorSpec spec;
-  spec.num_rows = count * (drafts + 1);
-  SPECD_TRY(session.Bind(TensorRole::kTargetRows, region, spec));
-  spec.num_rows = count * drafts;
-  spec.offset_bytes = rows.draft_offset;
-  if (drafts > 0) SPECD_TRY(session.Bind(TensorRole::kDraftRows, region, spec));
-
-  drafts_ = rows.drafts;
+  if (rows.draft.has_value()) {
+    SPECD_TRY(engine_->Bind(TensorRole::kDraftRows, rows.draft->view()));
+    for (size_t i = 0; i < count * drafts; ++i) {
+      drafts_.push_back(rows.draft->best_id(static_cast<int64_t>(i)));
+    }
+  }
   kinds_.assign(drafts + 1, DraftKind::kSampled);
   rows_.resize(count * (drafts + 1));
   std::iota(rows_.begin(), rows_.end(), 0);
@@ -164,13 +142,9 @@ std::array<double, 3> MedianOf(const Times& plain_us, const Times& traced_us) {
 
 absl::Status Measure(std::string_view level, const Shape& shape, double seconds,
                      const std::string& directory, Output* out) {
-  const bool has_rows = level == "rows";
-  SPECD_TAKE(const SharedRows rows, MakeRows(shape));
-  // Room for two rounds with rows. Files with rows go while the suite runs.
-  SPECD_TAKE(
-      const TraceOptions trace,
-      ParseTraceOptions(directory, fmt::format("level={},buffer_mib={},file_mib=512,total_mib=1024",
-                                               level, 64 + 5 * (rows.size_bytes >> 20))));
+  SPECD_TAKE(const Rows rows, MakeRows(shape));
+  SPECD_TAKE(const TraceOptions trace,
+             ParseTraceOptions(directory, fmt::format("level={}", level)));
   SPECD_TAKE(const auto recorder,
              TraceRecorder::Start(
                  {.trace = trace, .process = {}, .clock = Clock::Real(), .log = nullptr}));
@@ -180,53 +154,48 @@ absl::Status Measure(std::string_view level, const Shape& shape, double seconds,
   SPECD_TRY(traced->Start(shape, rows, recorder.get()));
   std::vector<Side> sides(2);
   sides[0].turn = [&](Times* times_us) { return plain->RunRound(times_us); };
-  sides[1].turn = [&](Times* times_us) -> absl::Status {
-    // Rows fill the buffer faster than a disk empties it: the cost is that of an empty buffer.
-    if (has_rows) SPECD_TRY(recorder->Dump(2, kDiskPatience).status());
-    return traced->RunRound(times_us);
-  };
+  sides[1].turn = [&](Times* times_us) { return traced->RunRound(times_us); };
   SPECD_TAKE(const ForeignLoad load,
-             TakeTurns({seconds, has_rows ? kLeastPairsWithRows : kLeastPairs, kMostPairs},
-                       kWarmUpRounds, &sides));
+             TakeTurns({seconds, kLeastPairs, kMostPairs}, kWarmUpRounds, &sides));
   SPECD_TAKE(const TraceDump dump, recorder->Dump(2, kDiskPatience));
   traced.reset();
   recorder->Stop();
   const double kept = static_cast<double>(sides[1].times_us.size() + kWarmUpRounds) -
                       static_cast<double>(dump.num_lost);
-  const bool has_bytes = !has_rows && kept > 0;
-  const double bytes =
-      has_bytes ? static_cast<double>(BytesOfTrace(directory)) / (kept * shape.batch) : 0;
+  const double bytes = static_cast<double>(BytesOfTrace(directory)) / (kept * shape.batch);
   const auto [added, low, high] = MedianOf(sides[0].times_us, sides[1].times_us);
   const Summary base = Summarise(sides[0].times_us);
-  const Summary with_trace = Summarise(sides[1].times_us);
-  out->Print(Line()
-                 .Name("level", level, 8)
-                 .Count("batch", shape.batch, 5)
-                 .Count("draft", shape.draft, 5)
-                 .Count("vocab", shape.vocab_size, 7)
-                 .Value("plain us", "plain_us", 9, "{:.1f}", base.median)
-                 .Value("traced us", "traced_us", 9, "{:.1f}", with_trace.median)
-                 .Value("added us", "added_us", 9, "{:.1f}", added)
-                 .Cell("95 %", 16, "{:.1f}..{:.1f}", low, high)
-                 .Cell("added", 8, "{:.2f} %", 100 * added / base.median)
-                 .CellIf(bytes > 0, "bytes", 6, fmt::format("{:.0f}", bytes))
-                 .Count("pairs", base.num_samples, 6)
-                 .Count("lost", static_cast<int64_t>(dump.num_lost), 5)
-                 .Json("added_low_us", low)
-                 .Json("added_high_us", high)
-                 .Json("bytes_per_sequence_round", bytes)
-                 .Load(load));
+  const double percent = 100 * added / base.median;
+  const bool has_goal = level == "rounds" && shape.batch == kGoalBatch;
+  out->Print(
+      Line()
+          .Name("level", level, 8)
+          .Count("batch", shape.batch, 5)
+          .Count("draft", shape.draft, 5)
+          .Count("vocab", shape.vocab_size, 7)
+          .Number("plain us", 9, 1, base.median)
+          .Number("traced us", 9, 1, Summarise(sides[1].times_us).median)
+          .Number("added us", 9, 1, added)
+          .Number("low us", 8, 1, low)
+          .Number("high us", 8, 1, high)
+          .Number("added %", 7, 2, percent)
+          .Target({.measured = percent, .bound = has_goal ? kAddedMax : 0, .unit = "percent"})
+          .Number("bytes", 6, 0, bytes)
+          .Count("pairs", base.num_samples, 6)
+          .Count("lost", static_cast<int64_t>(dump.num_lost), 5)
+          .Load(load));
   return absl::OkStatus();
 }
 
 absl::Status RunTrace(const Flags& flags, Output* out) {
-  const Machine machine = ReadMachine();
   Shape shape = {.draft = flags.Number("draft"),
                  .vocab_size = flags.Number("vocab"),
                  .threads = flags.Number("threads")};
-  if (shape.threads == 0) shape.threads = machine.usable_cpus;
+  if (shape.threads == 0) shape.threads = ReadMachine().usable_cpus;
   SPECD_TAKE(const auto folder, TemporaryFolder::Make(flags.Text("directory")));
-  out->Begin(machine.processor, Describe(machine, shape.threads));
+  out->Caption(fmt::format(
+      "{} thread(s); low and high: the median's interval of 95 %; bytes of a sequence and round",
+      shape.threads));
   for (const int32_t batch : flags.Numbers("batch")) {
     for (const CaseWords* const level : Chosen(flags, kLevels)) {
       shape.batch = batch;

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
-#include <utility>
+#include <iterator>
 
 #include "kernels/core/check.h"
 #include "kernels/core/draft.h"
@@ -26,29 +25,6 @@ constexpr double kRandomTargetUs = 10;
 using Method = VerifyMethod;
 using Plan = DraftPlan;
 
-constexpr VerifyCase TreeCase(std::string_view name, Method method,
-                              std::array<uint32_t, 6> widths) {
-  const double target = method == Method::kTree        ? kTreeTarget
-                        : method == Method::kTraversal ? kTraversalTarget
-                                                       : 0;
-  return {.name = name,
-          .summary = "a tree of mixed siblings that was drawn from draft rows, temperature .8",
-          .method = method,
-          .plan = Plan::kDrawn,
-          .widths = widths,
-          .target_tree = target};
-}
-// 8, 32 and 64 nodes.
-constexpr std::array<uint32_t, 6> kSmall = {2, 1, 1, 1};
-constexpr std::array<uint32_t, 6> kMiddle = {2, 3, 2, 1};
-constexpr std::array<uint32_t, 6> kLarge = {4, 3, 2, 1};
-
-// One-hot or sampled drafts of a method, at temperature .8 and without filters.
-constexpr VerifyCase DraftCase(std::string_view name, std::string_view summary, Method method,
-                               Plan plan) {
-  return {.name = name, .summary = summary, .method = method, .plan = plan};
-}
-
 // Temperature .8 and filters.
 constexpr VerifyCase FilterCase(std::string_view name, std::string_view summary, int32_t top_k,
                                 double top_p, double min_p, double target_llama) {
@@ -63,6 +39,7 @@ constexpr VerifyCase FilterCase(std::string_view name, std::string_view summary,
 constexpr std::array kCases{
     VerifyCase{.name = "greedy",
                .summary = "temperature 0",
+               .of_gpu = true,
                .method = Method::kGreedy,
                .temperature = 0,
                .target_fp32 = 1.15,
@@ -72,6 +49,7 @@ constexpr std::array kCases{
                .target_gpu_us = kGreedyTargetUs},
     VerifyCase{.name = "temperature",
                .summary = "temperature .8, no filter",
+               .of_gpu = true,
                .target_fp32 = 1.6,
                .target_bf16 = kBFloat16Target,
                .target_llama = 40,
@@ -81,6 +59,7 @@ constexpr std::array kCases{
     FilterCase("minp05", "temperature .8, min_p .05", 0, 1, 0.05, 20),
     VerifyCase{.name = "topk40_topp95",
                .summary = "temperature .8, top_k 40, top_p .95",
+               .of_gpu = true,
                .top_k = 40,
                .top_p = 0.95,
                .target_fp32 = 1.4,
@@ -88,6 +67,7 @@ constexpr std::array kCases{
                .target_llama = 12},
     VerifyCase{.name = "penalties",
                .summary = "topk40_topp95 with repetition, frequency and presence penalties",
+               .of_gpu = true,
                .top_k = 40,
                .top_p = 0.95,
                .penalties = kPenalties,
@@ -97,9 +77,11 @@ constexpr std::array kCases{
                .target_llama = 35},
     VerifyCase{.name = "logprobs5",
                .summary = "temperature .8, raw logprobs of each token and of the best 5",
+               .of_gpu = true,
                .logprobs = 5},
     VerifyCase{.name = "grammar",
                .summary = "topk40_topp95 under a grammar mask",
+               .of_gpu = true,
                .top_k = 40,
                .top_p = 0.95,
                .grammar = true,
@@ -107,68 +89,79 @@ constexpr std::array kCases{
                .target_bf16 = kBFloat16Target},
     VerifyCase{.name = "flat_topp95",
                .summary = "temperature 1, top_p .95 on flat rows: a nucleus of most ids",
+               .of_gpu = true,
                .shape = RowShape::kFlat,
                .temperature = 1,
                .top_p = 0.95},
-    DraftCase("token", "sampled drafts, all accepted", Method::kToken, Plan::kAccepted),
+    VerifyCase{.name = "token",
+               .summary = "sampled drafts, all accepted",
+               .method = Method::kToken,
+               .plan = Plan::kAccepted},
     VerifyCase{.name = "reject_all",
                .summary = "sampled drafts, every sequence rejected once",
                .method = Method::kToken,
                .plan = Plan::kRejected,
                .target_fp32 = 2.0,
                .target_bf16 = kBFloat16Target},
-    DraftCase("block", "sampled drafts, block verification, all accepted", Method::kBlock,
-              Plan::kAccepted),
-    DraftCase("block_reject_all",
-              "sampled drafts, block verification, every sequence rejected once", Method::kBlock,
-              Plan::kRejected),
+    VerifyCase{.name = "block",
+               .summary = "sampled drafts, block verification, all accepted",
+               .of_gpu = true,
+               .method = Method::kBlock,
+               .plan = Plan::kAccepted},
+    VerifyCase{.name = "block_reject_all",
+               .summary = "sampled drafts, block verification, every sequence rejected once",
+               .method = Method::kBlock,
+               .plan = Plan::kRejected},
     VerifyCase{.name = "one_hot",
                .summary = "temperature .8, one-hot drafts of the most probable id",
+               .of_verify = false,
+               .of_gpu = true,
                .method = Method::kToken,
                .plan = Plan::kLikely,
                .target_gpu = kOneLookTarget,
                .target_gpu_us = kRandomTargetUs},
     VerifyCase{.name = "reject_side",
                .summary = "sampled drafts with their probabilities, every sequence rejected once",
+               .of_verify = false,
+               .of_gpu = true,
                .method = Method::kToken,
                .plan = Plan::kRejected,
                .side_channel = true,
                .target_gpu = kRejectTarget,
                .target_gpu_us = kRandomTargetUs},
-    DraftCase("reject_rows", "sampled drafts with rows alone, every sequence rejected once",
-              Method::kToken, Plan::kRejected),
-    TreeCase("tree8", Method::kTree, kSmall),
-    TreeCase("tree8_traversal", Method::kTraversal, kSmall),
-    TreeCase("tree8_target", Method::kTargetOnly, kSmall),
-    TreeCase("tree8_exact", Method::kExactMatch, kSmall),
-    TreeCase("tree32", Method::kTree, kMiddle),
-    TreeCase("tree32_traversal", Method::kTraversal, kMiddle),
-    TreeCase("tree32_target", Method::kTargetOnly, kMiddle),
-    TreeCase("tree32_exact", Method::kExactMatch, kMiddle),
-    TreeCase("tree64", Method::kTree, kLarge),
-    TreeCase("tree64_traversal", Method::kTraversal, kLarge),
-    TreeCase("tree64_target", Method::kTargetOnly, kLarge),
-    TreeCase("tree64_exact", Method::kExactMatch, kLarge),
+    VerifyCase{.name = "reject_rows",
+               .summary = "sampled drafts with rows alone, every sequence rejected once",
+               .of_verify = false,
+               .of_gpu = true,
+               .method = Method::kToken,
+               .plan = Plan::kRejected},
 };
 
-// flat_topp95 comes late: it has rows of its own, while neighbours share theirs (cells.h).
-constexpr std::string_view kOfVerify[] = {
-    "greedy",          "temperature",  "topk40",      "topp95",           "minp05",
-    "topk40_topp95",   "penalties",    "logprobs5",   "grammar",          "flat_topp95",
-    "token",           "reject_all",   "block",       "block_reject_all", "tree8",
-    "tree8_traversal", "tree8_target", "tree8_exact", "tree32",           "tree32_traversal",
-    "tree32_target",   "tree32_exact", "tree64",      "tree64_traversal", "tree64_target",
-    "tree64_exact"};
-constexpr std::string_view kOfGpu[] = {"greedy",      "one_hot",       "reject_side", "reject_rows",
-                                       "temperature", "topk40_topp95", "penalties",   "logprobs5",
-                                       "grammar",     "block",         "flat_topp95"};
+// 8, 32 and 64 nodes, by each method.
+struct TreeSize {
+  std::array<uint32_t, 6> widths;
+  std::array<std::string_view, 4> names;
+};
+constexpr TreeSize kTrees[] = {
+    {{2, 1, 1, 1}, {"tree8", "tree8_traversal", "tree8_target", "tree8_exact"}},
+    {{2, 3, 2, 1}, {"tree32", "tree32_traversal", "tree32_target", "tree32_exact"}},
+    {{4, 3, 2, 1}, {"tree64", "tree64_traversal", "tree64_target", "tree64_exact"}}};
+constexpr Method kTreeMethods[] = {Method::kTree, Method::kTraversal, Method::kTargetOnly,
+                                   Method::kExactMatch};
+constexpr double kTreeTargets[] = {kTreeTarget, kTraversalTarget, 0, 0};
 
-std::vector<VerifyCase> CasesOf(std::span<const std::string_view> names) {
+std::vector<VerifyCase> MakeVerifyCases() {
   std::vector<VerifyCase> cases;
-  for (const std::string_view name : names) {
-    const auto* const found = std::ranges::find(kCases, name, &VerifyCase::name);
-    SPECD_CHECK(found != kCases.end());
-    cases.push_back(*found);
+  std::ranges::copy_if(kCases, std::back_inserter(cases), &VerifyCase::of_verify);
+  for (const TreeSize& size : kTrees) {
+    for (size_t i = 0; i < std::size(kTreeMethods); ++i) {
+      cases.push_back({.name = size.names[i],
+                       .summary = "a tree of mixed siblings drawn from draft rows, temperature .8",
+                       .method = kTreeMethods[i],
+                       .plan = Plan::kDrawn,
+                       .widths = size.widths,
+                       .target_tree = kTreeTargets[i]});
+    }
   }
   return cases;
 }
@@ -176,12 +169,16 @@ std::vector<VerifyCase> CasesOf(std::span<const std::string_view> names) {
 }  // namespace
 
 const std::vector<VerifyCase>& VerifyCases() {
-  static const std::vector<VerifyCase> cases = CasesOf(kOfVerify);
+  static const std::vector<VerifyCase> cases = MakeVerifyCases();
   return cases;
 }
 
 const std::vector<VerifyCase>& GpuCases() {
-  static const std::vector<VerifyCase> cases = CasesOf(kOfGpu);
+  static const std::vector<VerifyCase> cases = [] {
+    std::vector<VerifyCase> chosen;
+    std::ranges::copy_if(kCases, std::back_inserter(chosen), &VerifyCase::of_gpu);
+    return chosen;
+  }();
   return cases;
 }
 
@@ -193,14 +190,6 @@ const VerifyCase* FindCase(const std::vector<VerifyCase>& cases, std::string_vie
 std::vector<int32_t> ParentsOf(const VerifyCase& verify_case) {
   const auto end = std::ranges::find(verify_case.widths, 0u);
   return *StaticTree({verify_case.widths.begin(), end}, kNodesMax);
-}
-
-std::string_view MethodName(VerifyMethod method) {
-  constexpr std::string_view kNames[] = {"auto",    "greedy",  "exact_match", "token",
-                                         "block",   "tree",    "traversal",   "target_only",
-                                         "typical", "relaxed", "threshold",   "synthetic"};
-  const auto index = static_cast<size_t>(method);
-  return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 }  // namespace specd::bench

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/core/method_names.h"
 #include "kernels/core/round.h"
 #include "tools/bench/rows.h"
 
@@ -29,6 +30,8 @@ enum class DraftPlan {
 struct VerifyCase {
   std::string_view name;
   std::string_view summary;
+  bool of_verify = true;  // the suites that have it
+  bool of_gpu = false;
   VerifyMethod method = VerifyMethod::kExactMatch;
   DraftPlan plan = DraftPlan::kMatching;
   // For kDrawn. The children of a place at each depth, up to the first 0; all 1: a chain.
@@ -78,6 +81,8 @@ const std::vector<VerifyCase>& GpuCases();
 // Null if the suite has no case of that name.
 const VerifyCase* FindCase(const std::vector<VerifyCase>& cases, std::string_view name);
 
-std::string_view MethodName(VerifyMethod method);
+inline std::string_view MethodName(VerifyMethod method) {
+  return kMethodNames[static_cast<size_t>(method)];
+}
 
 }  // namespace specd::bench

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
-#include "kernels/core/check.h"
 #include "tools/bench/chain_rounds.h"
-#include "tools/bench/needed_rows.h"
 #include "tools/bench/peers.h"
 #include "tools/bench/read_floor.h"
 #include "tools/bench/round_check.h"
@@ -15,6 +14,9 @@
 
 namespace specd::bench {
 namespace {
+
+// Takes the cases of HasPeer on rows of fp32.
+constexpr std::string_view kLlama = "llama";
 
 // The ratio that the design asks for, if it asks for one.
 double TargetOf(const VerifyCase& verify_case, const Measurement& m, const Machine& machine) {
@@ -38,113 +40,72 @@ double TargetOf(const VerifyCase& verify_case, const Measurement& m, const Machi
 // A read of the rows that the rounds need, with as many threads, chains over them, or a peer.
 class Base {
  public:
-  Base(std::string_view name, const AnsweredCell& cell, int32_t threads)
-      : backend_(*cell.backend), floor_(threads) {
+  static absl::StatusOr<std::unique_ptr<Base>> Make(std::string_view name, const AnsweredCell& cell,
+                                                    int32_t threads) {
     const RoundSet& set = *cell.set;
-    if (name == kLlama) peer_ = MakeLlamaLoop(set);
-    SPECD_CHECK((peer_ == nullptr) == (name == kRead || name == kChainOfTree));
+    std::unique_ptr<Base> base(new Base(*cell.backend, threads));
+    if (name == kLlama) base->peer_ = MakeLlamaLoop(set);
+    if (name == kChainOfTree) {
+      SPECD_TAKE(base->chains_, ChainRounds::Make(set, cell.answers, cell.backend.get()));
+    }
     for (int32_t round = 0; round < set.shape().num_rounds; ++round) {
       const std::vector<MemorySpan> spans =
           NeededRows(set, round, cell.answers[static_cast<size_t>(round)]);
-      for (const MemorySpan& span : spans) needed_bytes_ += static_cast<double>(span.size_bytes);
-      num_rows_ += static_cast<double>(spans.size());
-      parts_.push_back(SplitEvenly(spans, threads));
+      for (const MemorySpan& span : spans) {
+        base->needed_bytes += static_cast<double>(span.size_bytes);
+      }
+      base->num_rows += static_cast<double>(spans.size());
+      base->parts_.push_back(SplitEvenly(spans, threads));
     }
+    return base;
   }
-
-  absl::Status MakeChains(const AnsweredCell& cell) {
-    SPECD_TAKE(chains_, ChainRounds::Make(*cell.set, cell.answers, cell.backend.get()));
-    return absl::OkStatus();
-  }
-
-  // Of all rounds.
-  double needed_bytes() const { return needed_bytes_; }
-  double num_rows() const { return num_rows_; }
 
   absl::Status Run(int32_t round, Times* times_us) {
-    if (chains_ != nullptr) {
-      const RoundBatch batch = chains_->Batch(round);
-      const SteadyClock::time_point start = SteadyClock::now();
-      const absl::Status status = backend_.Run(batch);
-      times_us->push_back(MicrosSince(start));
-      return status;
-    }
-    if (peer_ == nullptr) {
+    if (chains_ == nullptr && peer_ == nullptr) {
       const ReadFloor::Duration time = floor_.Measure(parts_[static_cast<size_t>(round)]);
       times_us->push_back(std::chrono::duration<double, std::micro>(time).count());
       return absl::OkStatus();
     }
+    absl::Status status;
     tokens_.clear();
-    peer_->Prepare(round);
+    if (peer_ != nullptr) peer_->Prepare(round);
+    const RoundBatch batch = chains_ == nullptr ? RoundBatch() : chains_->Batch(round);
     const SteadyClock::time_point start = SteadyClock::now();
-    peer_->Run(&tokens_);
+    if (peer_ != nullptr) {
+      peer_->Run(&tokens_);
+    } else {
+      status = backend_.Run(batch);
+    }
     times_us->push_back(MicrosSince(start));
-    return absl::OkStatus();
+    return status;
   }
 
+  // Of all rounds.
+  double needed_bytes = 0;
+  double num_rows = 0;
+
  private:
+  Base(Backend& backend, int32_t threads) : backend_(backend), floor_(threads) {}
+
   Backend& backend_;
-  std::unique_ptr<ChainRounds> chains_;  // null: a read or a peer
   ReadFloor floor_;
-  std::unique_ptr<Peer> peer_;  // null: a read or chains
+  std::unique_ptr<ChainRounds> chains_;  // null: a read or a peer
+  std::unique_ptr<Peer> peer_;           // null: a read or chains
   std::vector<TokenId> tokens_;
   std::vector<std::vector<std::vector<MemorySpan>>> parts_;
-  double needed_bytes_ = 0;
-  double num_rows_ = 0;
 };
 
-}  // namespace
-
-// In a cold measurement at least twice the last-level cache is read between two visits of a round.
-// The number is odd, so that floor and case, taken in turn, both come to every round.
-int32_t VerifySuite::NumRounds(const Cell& cell) const {
-  if (!options_.cold) return 1;
-  const int64_t round_bytes = cell.round_bytes();
-  const int64_t between = (2 * machine_.last_level_bytes + round_bytes - 1) / round_bytes;
-  return static_cast<int32_t>(std::max<int64_t>(between + 1, 3) | 1);
-}
-
-std::string_view VerifySuite::BaseOf(const VerifyCase& verify_case) const {
-  if (!options_.base.empty()) return options_.base;
-  return verify_case.method == VerifyMethod::kTree ? kChainOfTree : kRead;
-}
-
-absl::Status VerifySuite::Run() {
-  const std::string_view base = options_.base;
-  const auto supports = [base](const VerifyCase& verify_case, DType dtype) {
-    if (base.empty() || base == kRead) return true;
-    if (base == kChainOfTree) return verify_case.method == VerifyMethod::kTree;
-    return dtype == DType::kFloat32 && HasPeer(verify_case);
-  };
-  return RunCells(
-      CellsOf(options_, supports), hooks_, [this](const Cell& cell) { return NumRounds(cell); },
-      [this](const Cell& cell) { return RunCell(cell); });
-}
-
-absl::Status VerifySuite::RunCell(const Cell& cell) {
-  SPECD_TAKE(auto backend, hooks_.make_backend());
-  SPECD_TAKE(AnsweredCell answered,
-             AnswerCell(cell, options_.threads, std::move(backend), &pools_));
-  answered.measurement.threads = options_.threads;
-  answered.measurement.cold = options_.cold;
-  answered.measurement.ratio_of = BaseOf(*cell.verify_case);
-  SPECD_TAKE(answered.measurement.num_checked, CheckRound(*answered.set, 0, answered.answers[0]));
-  SPECD_TRY(Time(cell, &answered));
-  hooks_.on_result(answered.measurement);
-  return absl::OkStatus();
-}
-
-absl::Status VerifySuite::Time(const Cell& cell, AnsweredCell* answered) {
+// Times the rounds of a cell, in turns with the base.
+absl::Status Time(const Cell& cell, const VerifyOptions& options, AnsweredCell* answered) {
   const RoundSet& set = *answered->set;
-  const std::string_view base_name = answered->measurement.ratio_of;
-  Base base(base_name, *answered, options_.threads);
-  if (base_name == kChainOfTree) SPECD_TRY(base.MakeChains(*answered));
+  Measurement& m = answered->measurement;
+  SPECD_TAKE(const auto base, Base::Make(m.ratio_of, *answered, options.threads));
   RoundAnswer answer = set.MakeAnswer();
   answer.decisions.clear();
   int32_t next = 0;
   const auto next_round = [&] { return next++ % cell.shape.num_rounds; };
   std::vector<Side> sides(2);
-  sides[0].turn = [&](Times* times_us) { return base.Run(next_round(), times_us); };
+  sides[0].turn = [&](Times* times_us) { return base->Run(next_round(), times_us); };
   sides[1].turn = [&](Times* times_us) -> absl::Status {
     const int32_t round = next_round();
     const RoundBatch batch = set.Batch(round, &answer);
@@ -158,17 +119,13 @@ absl::Status VerifySuite::Time(const Cell& cell, AnsweredCell* answered) {
     return absl::InternalError(
         fmt::format("{}: a round was answered otherwise than the first time", Describe(cell)));
   };
-  Measurement& m = answered->measurement;
-  SPECD_TAKE(m.load, TakeTurns({options_.seconds}, 0, &sides));
+  SPECD_TAKE(m.load, TakeTurns({options.seconds}, 0, &sides));
   SetTimes(sides[1].times_us, sides[0].times_us, &m);
-  m.rows_read = base.num_rows() / cell.shape.num_rounds / cell.shape.batch;
+  m.rows_read = base->num_rows / cell.shape.num_rounds / cell.shape.batch;
   m.rows_given = NumRowsGiven(set);
-  m.base_gigabytes_per_s = base.needed_bytes() / cell.shape.num_rounds / m.base_us.median / 1e3;
-  m.target = TargetOf(*cell.verify_case, m, machine_);
+  m.base_gigabytes_per_s = base->needed_bytes / cell.shape.num_rounds / m.base_us.median / 1e3;
   return absl::OkStatus();
 }
-
-namespace {
 
 absl::Status RunVerify(const Flags& flags, Output* out) {
   const Machine machine = ReadMachine();
@@ -181,11 +138,46 @@ absl::Status RunVerify(const Flags& flags, Output* out) {
         "base = llama needs llama.cpp, which this specd-bench was built without: configure with "
         "-DSPECD_LLAMA=PREFIX of an installed llama.cpp");
   }
-  out->Begin(machine.processor, Describe(machine, options.threads));
-  return VerifySuite(options, machine, HooksFor("cpu", out)).Run();
+  return MeasureVerify(options, machine, HooksFor("cpu", out));
 }
 
 }  // namespace
+
+absl::Status MeasureVerify(const VerifyOptions& options, const Machine& machine,
+                           const RoundHooks& hooks) {
+  const std::string_view base = options.base;
+  const auto supports = [base](const VerifyCase& verify_case, DType dtype) {
+    if (base.empty() || base == kRead) return true;
+    if (base == kChainOfTree) return verify_case.method == VerifyMethod::kTree;
+    return dtype == DType::kFloat32 && HasPeer(verify_case);
+  };
+  // In a cold measurement at least twice the last-level cache is read between two visits of a
+  // round. The number is odd, so that floor and case, taken in turn, both come to every round.
+  const auto num_rounds = [&](const Cell& cell) {
+    if (!options.cold) return 1;
+    const int64_t round_bytes = cell.round_bytes();
+    const int64_t between = (2 * machine.last_level_bytes + round_bytes - 1) / round_bytes;
+    return static_cast<int32_t>(std::max<int64_t>(between + 1, 3) | 1);
+  };
+  PoolCache pools(options.shape, options.rows_path);
+  return RunCells(CellsOf(options, supports), hooks, num_rounds,
+                  [&](const Cell& cell) -> absl::Status {
+                    SPECD_TAKE(auto backend, hooks.make_backend());
+                    SPECD_TAKE(AnsweredCell answered,
+                               AnswerCell(cell, options.threads, std::move(backend), &pools));
+                    Measurement& m = answered.measurement;
+                    m.threads = options.threads;
+                    m.cold = options.cold;
+                    m.ratio_of = !base.empty()                                     ? base
+                                 : cell.verify_case->method == VerifyMethod::kTree ? kChainOfTree
+                                                                                   : kRead;
+                    SPECD_TAKE(m.num_checked, CheckRound(*answered.set, 0, answered.answers[0]));
+                    SPECD_TRY(Time(cell, options, &answered));
+                    m.target = TargetOf(*cell.verify_case, m, machine);
+                    hooks.on_result(m);
+                    return absl::OkStatus();
+                  });
+}
 
 Suite VerifyCommand() {
   Suite suite = {.name = "verify",

@@ -53,9 +53,6 @@ class GrammarMatcher:
     def rollback(self, count):
         self.num_accepted -= count
 
-    def fork(self):
-        return self
-
 
 class Row(list):
     """A tensor of one row."""

@@ -1,4 +1,4 @@
-// GpuProbes measures a device for GpuSuite: events in captured graphs, and a kernel that no
+// GpuProbes measures a device for MeasureGpu: events in captured graphs, and a kernel that no
 // round runs.
 //
 // Probes work on the CUDA stream of a GpuDriver, in order with its launches. One thread at a time
