@@ -19,6 +19,7 @@
 
 #include "speculative/grammar/base/budget.h"
 #include "speculative/grammar/base/id_table.h"
+#include "speculative/grammar/masks/mask_words.h"
 #include "speculative/grammar/masks/vocabulary_slices.h"
 #include "speculative/grammar/states/lazy_automaton.h"
 
@@ -54,7 +55,7 @@ class MaskWork {
   // The automaton's state that names the limit; kDead: the mask is complete.
   StateId limit() const { return limit_; }
   // The row, without stop ids. Once. REQUIRES: Advance has returned true, without a limit.
-  std::vector<uint32_t> TakeWords() { return std::move(words_); }
+  MaskWords TakeWords() { return std::move(words_); }
 
  private:
   enum class Answer { kNo, kYes, kUnknown, kStopped };
@@ -104,7 +105,7 @@ class MaskWork {
   const MaskBuilder& builder_;
   LazyAutomaton& automaton_;
   const StateId state_;
-  std::vector<uint32_t> words_;
+  MaskWords words_;
   std::vector<bool> is_done_;  // of the builder's slices
   StateId limit_ = LazyAutomaton::kDead;
   uint64_t num_units_ = 0;  // spent by the calls before
