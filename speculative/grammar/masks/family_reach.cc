@@ -24,7 +24,7 @@ FamilyReach::FamilyReach(const TokenFamily* family, LazyAutomaton* automaton, St
 bool FamilyReach::BeginCharacter() {
   const ByteSet& bytes = count_ == 0 ? family_.first_bytes : family_.other_bytes;
   is_end_ = true;
-  bool may_go_on = count_ < family_.looked_max;
+  bool may_go_on = count_ < TokenFamily::kCharactersMax;
   for (const StateId state : states_) {
     const ByteSet both = automaton_.NextBytes(state) & bytes;
     is_end_ = is_end_ && both.IsEmpty();

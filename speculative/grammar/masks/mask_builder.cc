@@ -39,14 +39,16 @@ void MaskWork::Add(const std::vector<uint32_t>& mask) {
 }
 
 bool MaskWork::IsWanted(const TokenFamily& family) const {
+  // A smaller family seldom goes further than one that went as far as a look goes.
   return std::any_of(family.contained.begin(), family.contained.end(),
-                     [&](size_t each) { return decided_[each] != kUnbounded; });
+                     [&](size_t each) { return decided_[each] < TokenFamily::kCharactersMax; });
 }
 
 bool MaskWork::DoFamily() {
   // The largest one first: it decides those that it contains.
   const TokenFamily& family = vocabulary_.families[num_families_ - 1];
-  if (!IsWanted(family)) {
+  const ByteSet first_bytes = automaton_.NextBytes(state_) & family.first_bytes;
+  if (!IsWanted(family) || (!first_bytes.IsEmpty() && first_bytes != family.first_bytes)) {
     --num_families_;
     return true;
   }
@@ -79,7 +81,7 @@ MaskWork::Answer MaskWork::MayAllFollow(const VocabularySlice::Below& below, Sta
   if (below.family == VocabularySlice::kNoFamily) return Answer::kNo;
   const TokenFamily& family = vocabulary_.families[below.family];
   if ((automaton_.NextBytes(state) & family.other_bytes) != family.other_bytes) return Answer::kNo;
-  Walk::Known& known = walk_->known[(state * 8 + below.family) % walk_->known.size()];
+  Walk::Known& known = walk_.known[(state * 8 + below.family) % walk_.known.size()];
   if (known.state != state || known.family != below.family) {
     if (!Reach(family, state)) return Answer::kStopped;
     known = {.state = state, .family = below.family, .count = reach_->count()};
@@ -98,21 +100,21 @@ bool MaskWork::DoSlice() {
   const VocabularySlice& slice = vocabulary_.slices[slice_];
   const bool is_decided =
       slice.family != VocabularySlice::kNoFamily && decided_[slice.family] >= slice.characters_max;
-  if (!walk_.has_value() && !is_decided) {
+  if (!walks_ && !is_decided) {
     const Walk::Level begin = {.steps = automaton_.StepsFrom(state_),
                                .branch = slice.tokens.branches().data()};
     const uint32_t first = slice.tokens.NextChild(*begin.branch, NextBytes(begin), 0);
     if (first < slice.tokens.nodes().size()) {
-      walk_.emplace();
-      walk_->levels.resize(slice.tokens.depth_max() + 1);
-      walk_->levels[0] = begin;
-      walk_->node = first;
+      walks_ = true;
+      walk_.levels.resize(std::max(walk_.levels.size(), slice.tokens.depth_max() + 1));
+      walk_.levels[0] = begin;
+      walk_.node = first;
       if (words_.empty()) words_.resize(num_words_);
     }
   }
-  if (walk_.has_value()) {
+  if (walks_) {
     if (!DoWalk(slice)) return false;
-    walk_.reset();
+    walks_ = false;
   }
   ++slice_;
   return true;
@@ -121,13 +123,13 @@ bool MaskWork::DoSlice() {
 bool MaskWork::DoWalk(const VocabularySlice& slice) {
   const TokenTrie& trie = slice.tokens;
   const std::span<const TokenTrie::Node> nodes = trie.nodes();
-  for (uint32_t& i = walk_->node; i < nodes.size();) {
+  for (uint32_t& i = walk_.node; i < nodes.size();) {
     if (!MayGoOn()) [[unlikely]]
       return false;
     // A look that was paused at this node goes on, or a small slice would never come to it.
     if (!reach_.has_value()) ++num_walked_;
     const TokenTrie::Node node = nodes[i];
-    const Walk::Level& level = walk_->levels[node.depth];
+    const Walk::Level& level = walk_.levels[node.depth];
     const StateId next = automaton_.Step(level.steps, node.byte);
     if (!LazyAutomaton::IsAlive(next)) {
       if (next != LazyAutomaton::kDead) [[unlikely]] {
@@ -140,7 +142,7 @@ bool MaskWork::DoWalk(const VocabularySlice& slice) {
       continue;
     }
     if (node.has_tokens) Allow(trie.TokensAt(i));
-    Walk::Level& below = walk_->levels[node.depth + size_t{1}];
+    Walk::Level& below = walk_.levels[node.depth + size_t{1}];
     below = {.steps = automaton_.StepsFrom(next), .branch = nullptr};
     if (!node.is_wide) {
       ++i;

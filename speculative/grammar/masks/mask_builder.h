@@ -59,7 +59,7 @@ class MaskWork {
   MaskWords TakeWords() { return std::move(words_); }
 
  private:
-  // The tokens of a slice, one after another.
+  // The tokens of a slice, one after another. What it has found out serves the next slice too.
   struct Walk {
     // Where the nodes of a depth begin, if their parent is alive.
     struct Level {
@@ -114,7 +114,8 @@ class MaskWork {
   size_t num_families_;
   std::optional<FamilyReach> reach_;
   size_t slice_ = 0;
-  std::optional<Walk> walk_;
+  bool walks_ = false;
+  Walk walk_;
 
   // Of the present call.
   const Budget* budget_ = nullptr;

@@ -29,7 +29,6 @@ struct Definition {
   const char* name;
   std::span<const CharRange> first;
   std::span<const CharRange> other;
-  uint32_t looked_max = TokenFamily::kCharactersMax;
 };
 
 // The smaller language first: a grammar that refuses a family may allow those before it.
@@ -40,14 +39,8 @@ constexpr std::array<Definition, 8> kDefinitions = {{
     {.name = "digits", .first = kDigits, .other = kDigits},
     {.name = "letters, digits, _ and -", .first = kNameCharacters, .other = kNameCharacters},
     {.name = "ASCII of a string", .first = kStringAscii, .other = kStringAscii},
-    {.name = "characters of a string",
-     .first = kStringCharacters,
-     .other = kStringCharacters,
-     .looked_max = 8},
-    {.name = "characters of a line",
-     .first = kLineCharacters,
-     .other = kLineCharacters,
-     .looked_max = 8},
+    {.name = "characters of a string", .first = kStringCharacters, .other = kStringCharacters},
+    {.name = "characters of a line", .first = kLineCharacters, .other = kLineCharacters},
 }};
 constexpr size_t kNumFamilies = kDefinitions.size();
 
@@ -93,8 +86,7 @@ TokenFamily MakeFamily(const Definition& definition) {
                         .first = OneCharacter(definition.first),
                         .other = OneCharacter(definition.other),
                         .first_bytes = {},
-                        .other_bytes = {},
-                        .looked_max = definition.looked_max};
+                        .other_bytes = {}};
   family.first_bytes = FirstBytes(family.first);
   family.other_bytes = FirstBytes(family.other);
   return family;

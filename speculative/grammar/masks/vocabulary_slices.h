@@ -35,8 +35,6 @@ struct TokenFamily {
   ByteDfa other;
   ByteSet first_bytes;  // that begin them
   ByteSet other_bytes;
-  // As far as a look at a grammar that counts goes: a character of many bytes takes many states.
-  uint32_t looked_max = kCharactersMax;
   // The families whose texts are texts of this one too, itself included; empty ones are left out.
   std::vector<size_t> contained = {};
   // The tokens of these families. `mask_of` has the place in `masks` of those of up to so many

@@ -44,6 +44,8 @@ const Case kCases[] = {
     {"root ::= \" \" [A-Za-z]*", "", "space and letters", kUnbounded, false},
     {"root ::= \" \" [A-Za-z]{2}", "", "space and letters", 3, true},
     {"root ::= \" \" [A-Za-z]{2}", " a", "space and letters", 0, true},
+    // The state of the begin comes again, and no letter may follow it.
+    {"root ::= (\" \" [A-Za-z])* \".\"", "", "space and letters", 2, true},
     // One path that ends, and one that goes on.
     {"root ::= \"a\" [a-z]{2} | [b-z] [a-z]*", "", "lower-case letters", 3, false},
     // Two states in turn.
@@ -56,7 +58,7 @@ const Case kCases[] = {
     {"root ::= [^\\n\"\\\\]*", "x", "characters of a line", 0, false},
     {"root ::= [^\\nÄ]*", "x", "characters of a line", 0, false},
     {"root ::= [^\\nÄ]*", "x", "ASCII of a string", kUnbounded, false},
-    {"root ::= [^\\n]{1,30}", "", "characters of a line", 8, false},
+    {"root ::= [^\\n]{1,30}", "", "characters of a line", 16, false},
 };
 
 TEST_SUITE("unit") {
