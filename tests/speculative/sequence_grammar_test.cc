@@ -140,7 +140,7 @@ class LimitedMatcher : public grammar::GrammarMatcher {
 
   std::optional<grammar::MaskRow> TryMask(grammar::WorkSlice* /*slice*/) override {
     SetFault(num_accepted_ > script_.mask_limit);
-    return grammar::MaskRow(std::make_shared<const std::vector<uint32_t>>(kWords, ~uint32_t{0}));
+    return grammar::MaskRow(std::make_shared<const grammar::MaskWords>(kWords, ~uint32_t{0}));
   }
   grammar::MatcherFault fault() const override { return fault_; }
   bool Accept(TokenId) override {

@@ -29,7 +29,7 @@ struct GrammarScript {
     return static_cast<size_t>(
         std::count_if(rows.begin(), rows.end(), [](const auto& row) { return !row.expired(); }));
   }
-  mutable std::vector<std::weak_ptr<const std::vector<uint32_t>>> rows;
+  mutable std::vector<std::weak_ptr<const grammar::MaskWords>> rows;
   mutable std::mutex mutex;  // guards rows
 };
 
@@ -40,11 +40,11 @@ class ScriptedMatcher : public grammar::GrammarMatcher {
 
   std::optional<grammar::MaskRow> TryMask(grammar::WorkSlice* /*slice*/) override {
     if (script_->on_mask) script_->on_mask(name_, ids_);
-    std::vector<uint32_t> words((static_cast<size_t>(script_->vocab_size) + 31) / 32, ~uint32_t{0});
+    grammar::MaskWords words((static_cast<size_t>(script_->vocab_size) + 31) / 32, ~uint32_t{0});
     for (const TokenId id : script_->forbidden) {
       words[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (static_cast<uint32_t>(id) % 32));
     }
-    auto row = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+    auto row = std::make_shared<const grammar::MaskWords>(std::move(words));
     const std::lock_guard lock(script_->mutex);
     script_->rows.emplace_back(row);
     return grammar::MaskRow(std::move(row));

@@ -14,9 +14,9 @@ namespace {
 // goes on in several ways: the ways of an ambiguous constraint grow with its text.
 constexpr size_t kProbeSteps = 8;
 constexpr size_t kLongProbeSteps = 16;
-// Half of what a mask may take: later masks may take more than these (docs/GRAMMARS.md, "Limits of
-// a sequence").
-constexpr uint64_t kProbeUnits = MaskBuilder::kUnitsMax / 2;
+// A quarter of what a mask may take: later masks may take more than these (docs/GRAMMARS.md,
+// "Limits of a sequence").
+constexpr uint64_t kProbeUnits = MaskBuilder::kUnitsMax / 4;
 
 const char* FaultName(MatcherFault fault) {
   switch (fault) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kMemoryPart = 8;  // of the memory of all grammars
 
-size_t BytesOf(const std::vector<uint32_t>& words) {
+size_t BytesOf(const MaskWords& words) {
   // The list's entry and the map's are an estimate.
   return words.size() * sizeof(uint32_t) + 128;
 }

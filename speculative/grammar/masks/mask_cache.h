@@ -18,12 +18,13 @@
 #include "absl/functional/function_ref.h"
 #include "speculative/grammar/base/grammar_memory.h"
 #include "speculative/grammar/base/id_table.h"
+#include "speculative/grammar/masks/mask_words.h"
 
 namespace specd::grammar {
 
 class MaskCache {
  public:
-  using Words = std::shared_ptr<const std::vector<uint32_t>>;
+  using Words = std::shared_ptr<const MaskWords>;
 
   struct Key {
     uint64_t grammar = 0;

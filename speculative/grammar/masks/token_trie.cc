@@ -1,12 +1,14 @@
 #include "speculative/grammar/masks/token_trie.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <utility>
 
 namespace specd::grammar {
 namespace {
+
+// A node of fewer children is looked through as fast.
+constexpr uint32_t kWideChildren = 8;
 
 struct SortedToken {
   uint64_t head = 0;  // the first 8 bytes, the first byte highest: one comparison sorts most tokens
@@ -58,17 +60,19 @@ class TokenTrie::Builder {
 
   TokenTrie Build() && {
     CloseTo(0);
-    trie_.nodes_.shrink_to_fit();
-    trie_.ranks_.resize(trie_.nodes_.size() / 64 + 1);
-    uint32_t num_texts = 0;
-    for (size_t node = 0; node < trie_.nodes_.size(); ++node) {
-      Rank& rank = trie_.ranks_[node / 64];
-      if (node % 64 == 0) rank.num_before = num_texts;
-      if (!trie_.nodes_[node].has_tokens) continue;
-      rank.bits |= uint64_t{1} << node % 64;
-      ++num_texts;
+    std::vector<Node>& nodes = trie_.nodes_;
+    nodes.shrink_to_fit();
+    trie_.branches_.clear();
+    AddBranch(0, static_cast<uint32_t>(nodes.size()));
+    for (uint32_t node = 0; node < nodes.size(); ++node) {
+      const uint32_t end = nodes[node].subtree_end;
+      uint32_t num_children = 0;
+      for (uint32_t at = node + 1; at < end; at = nodes[at].subtree_end) ++num_children;
+      nodes[node].is_wide = num_children >= kWideChildren;
+      if (nodes[node].is_wide) AddBranch(node + 1, end);
     }
-    if (trie_.nodes_.size() % 64 == 0) trie_.ranks_.back().num_before = num_texts;
+    trie_.texts_ = Ranks(nodes.size(), [&](uint32_t node) { return nodes[node].has_tokens; });
+    trie_.wide_ = Ranks(nodes.size(), [&](uint32_t node) { return nodes[node].is_wide; });
     return std::move(trie_);
   }
 
@@ -77,6 +81,17 @@ class TokenTrie::Builder {
   void CloseTo(size_t depth) {
     for (; open_.size() > depth; open_.pop_back()) {
       trie_.nodes_[open_.back()].subtree_end = static_cast<uint32_t>(trie_.nodes_.size());
+    }
+  }
+
+  // The nodes from `first` to `end` that are children of one node.
+  void AddBranch(uint32_t first, uint32_t end) {
+    Branch& branch = trie_.branches_.emplace_back();
+    branch.first_child = static_cast<uint32_t>(trie_.children_.size());
+    branch.end = end;
+    for (uint32_t at = first; at < end; at = trie_.nodes_[at].subtree_end) {
+      branch.bytes.Add(trie_.nodes_[at].byte);
+      trie_.children_.push_back(at);
     }
   }
 
@@ -120,14 +135,21 @@ std::vector<TokenTrie> TokenTrie::Split(size_t num_parts,
 }
 
 size_t TokenTrie::size_bytes() const {
-  return nodes_.size() * sizeof(Node) + ranks_.size() * sizeof(Rank) +
+  return nodes_.size() * sizeof(Node) + texts_.size_bytes() + wide_.size_bytes() +
+         branches_.size() * sizeof(Branch) + children_.size() * sizeof(uint32_t) +
          text_begins_.size() * sizeof(uint32_t) + tokens_.size() * sizeof(TokenId);
 }
 
-uint32_t TokenTrie::NumTextsBefore(uint32_t node) const {
-  const Rank& rank = ranks_[node / 64];
-  const uint64_t earlier = rank.bits & ((uint64_t{1} << node % 64) - 1);
-  return rank.num_before + static_cast<uint32_t>(std::popcount(earlier));
+TokenTrie::Ranks::Ranks(size_t num_nodes, absl::FunctionRef<bool(uint32_t)> has)
+    : words_(num_nodes / 64 + 1) {
+  uint32_t num_before = 0;
+  for (uint32_t node = 0; node <= num_nodes; ++node) {
+    Word& word = words_[node / 64];
+    if (node % 64 == 0) word.num_before = num_before;
+    if (node == num_nodes || !has(node)) continue;
+    word.bits |= uint64_t{1} << node % 64;
+    ++num_before;
+  }
 }
 
 }  // namespace specd::grammar

@@ -12,8 +12,7 @@ TokenizerParts::TokenizerParts(const Vocabulary* tokens, const TokenTrie& trie, 
     : vocabulary(*tokens),
       vocab_size(trie.vocab_size()),
       builder(trie),
-      no_ids(std::make_shared<const std::vector<uint32_t>>((static_cast<size_t>(vocab_size) + 31) /
-                                                           32)),
+      no_ids(std::make_shared<const MaskWords>((static_cast<size_t>(vocab_size) + 31) / 32)),
       masks(mask_bytes, bound),
       memory(*bound) {
   for (TokenId id = 0; id < std::min(vocab_size, vocabulary.size()); ++id) {

@@ -1,6 +1,7 @@
 #include "speculative/grammar/masks/vocabulary_slices.h"
 
 #include <array>
+#include <bit>
 #include <span>
 #include <utility>
 
@@ -12,162 +13,243 @@
 namespace specd::grammar {
 namespace {
 
+constexpr std::array<CharRange, 1> kLower = {{{'a', 'z'}}};
 constexpr std::array<CharRange, 2> kLetters = {{{'A', 'Z'}, {'a', 'z'}}};
+constexpr std::array<CharRange, 1> kSpace = {{{' ', ' '}}};
+constexpr std::array<CharRange, 1> kDigits = {{{'0', '9'}}};
 constexpr std::array<CharRange, 5> kNameCharacters = {
     {{'-', '-'}, {'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}}};
 // The characters that a JSON string holds unescaped: no control character, quote or backslash.
 constexpr std::array<CharRange, 3> kStringAscii = {{{' ', '!'}, {'#', '['}, {']', '~'}}};
 constexpr std::array<CharRange, 3> kStringCharacters = {{{' ', '!'}, {'#', '['}, {']', kCharMax}}};
+constexpr std::array<CharRange, 1> kLineCharacters = {{{' ', kCharMax}}};
 
-// Texts of `characters`, after one space or without it.
-struct Family {
+// Texts of `other` characters, after one of `first`.
+struct Definition {
   const char* name;
-  bool begins_with_space;
-  std::span<const CharRange> characters;
+  std::span<const CharRange> first;
+  std::span<const CharRange> other;
 };
 
 // The smaller language first: a grammar that refuses a family may allow those before it.
-constexpr std::array<Family, 5> kFamilies = {{
-    {.name = "letters", .begins_with_space = false, .characters = kLetters},
-    {.name = "space and letters", .begins_with_space = true, .characters = kLetters},
-    {.name = "letters, digits, _ and -", .begins_with_space = false, .characters = kNameCharacters},
-    {.name = "ASCII of a string", .begins_with_space = false, .characters = kStringAscii},
-    {.name = "characters of a string", .begins_with_space = false, .characters = kStringCharacters},
+constexpr std::array<Definition, 8> kDefinitions = {{
+    {.name = "lower-case letters", .first = kLower, .other = kLower},
+    {.name = "letters", .first = kLetters, .other = kLetters},
+    {.name = "space and letters", .first = kSpace, .other = kLetters},
+    {.name = "digits", .first = kDigits, .other = kDigits},
+    {.name = "letters, digits, _ and -", .first = kNameCharacters, .other = kNameCharacters},
+    {.name = "ASCII of a string", .first = kStringAscii, .other = kStringAscii},
+    {.name = "characters of a string", .first = kStringCharacters, .other = kStringCharacters},
+    {.name = "characters of a line", .first = kLineCharacters, .other = kLineCharacters},
 }};
+constexpr size_t kNumFamilies = kDefinitions.size();
 
 // By family: the families whose texts are texts of it too, itself included.
-constexpr std::array<std::array<bool, kFamilies.size()>, kFamilies.size()> kContains = {{
-    {true, false, false, false, false},
-    {false, true, false, false, false},
-    {true, false, true, false, false},
-    {true, true, true, true, false},
-    {true, true, true, true, true},
+constexpr std::array<std::array<bool, kNumFamilies>, kNumFamilies> kContains = {{
+    {true, false, false, false, false, false, false, false},
+    {true, true, false, false, false, false, false, false},
+    {false, false, true, false, false, false, false, false},
+    {false, false, false, true, false, false, false, false},
+    {true, true, false, true, true, false, false, false},
+    {true, true, true, true, true, true, false, false},
+    {true, true, true, true, true, true, true, false},
+    {true, true, true, true, true, true, true, true},
 }};
 
-// A string with a bound on its length still contains the slices of shorter tokens.
+// Where a grammar counts, short tokens may be decided and longer ones walked.
 struct Lengths {
   uint32_t min;
   uint32_t max;
 };
-constexpr std::array<Lengths, 4> kLengths = {{{1, 8}, {9, 16}, {17, 32}, {33, kUnbounded}}};
+constexpr std::array<Lengths, 3> kLengths = {
+    {{1, 8}, {9, TokenFamily::kCharactersMax}, {TokenFamily::kCharactersMax + 1, kUnbounded}}};
 
-ByteDfa LanguageOf(const Family& family, Lengths lengths) {
-  CharSet characters;
-  for (const CharRange& range : family.characters) characters.Add(range.first, range.last);
+ByteDfa OneCharacter(std::span<const CharRange> characters) {
+  CharSet set;
+  for (const CharRange& range : characters) set.Add(range.first, range.last);
   GrammarRules rules;
-  ExprId lead = rules.Empty();
-  if (family.begins_with_space) {
-    lead = rules.Literal(" ");
-    lengths.min = lengths.min == 1 ? 1 : lengths.min - 1;  // at least one letter
-    if (lengths.max != kUnbounded) --lengths.max;
-  }
-  const ExprId rest = rules.Repeat(rules.Chars(characters), lengths.min, lengths.max);
-  absl::StatusOr<ByteDfa> language = Determinize(rules, rules.Sequence({lead, rest}));
-  SPECD_CHECK(language.ok());
-  return *std::move(language);
+  absl::StatusOr<ByteDfa> dfa = Determinize(rules, rules.Chars(set));
+  SPECD_CHECK(dfa.ok());
+  return *std::move(dfa);
 }
 
-std::string NameOf(const Family& family, const Lengths& lengths) {
+ByteSet FirstBytes(const ByteDfa& dfa) {
+  ByteSet bytes;
+  for (const ByteDfa::Edge& edge : dfa.states[0].edges) {
+    bytes = bytes | ByteSet::Range(edge.first, edge.last);
+  }
+  return bytes;
+}
+
+TokenFamily MakeFamily(const Definition& definition) {
+  TokenFamily family = {.name = definition.name,
+                        .first = OneCharacter(definition.first),
+                        .other = OneCharacter(definition.other),
+                        .first_bytes = {},
+                        .other_bytes = {}};
+  family.first_bytes = FirstBytes(family.first);
+  family.other_bytes = FirstBytes(family.other);
+  return family;
+}
+
+// Where a token belongs.
+struct Place {
+  size_t family = VocabularySlice::kNoFamily;
+  uint32_t num_characters = 0;  // with one that is not complete
+};
+
+// Gives the tokens that begin a text of the family, and have no place yet, their place.
+void PlaceTokens(const TokenTrie& trie, const TokenFamily& family, size_t number,
+                 std::vector<Place>* places) {
+  struct At {
+    const ByteDfa* dfa = nullptr;
+    uint32_t state = 0;
+    uint32_t num_characters = 0;  // those that have begun
+  };
+  std::vector<At> ats(trie.depth_max() + 1, {.dfa = &family.first});
+  for (uint32_t node = 0; node < trie.nodes().size();) {
+    const TokenTrie::Node& here = trie.nodes()[node];
+    At at = ats[here.depth];
+    at.num_characters += at.state == 0 ? 1 : 0;
+    at.state = at.dfa->Step(at.state, here.byte);
+    if (at.state == ByteDfa::kDead) {
+      node = here.subtree_end;
+      continue;
+    }
+    for (const TokenId id : trie.TokensAt(node)) {
+      Place& place = (*places)[static_cast<size_t>(id)];
+      if (place.family != VocabularySlice::kNoFamily) continue;
+      place = {.family = number, .num_characters = at.num_characters};
+    }
+    if (at.dfa->states[at.state].accepting) {
+      at.dfa = &family.other;
+      at.state = 0;
+    }
+    ats[here.depth + size_t{1}] = at;
+    ++node;
+  }
+}
+
+// By family, the tokens of each number of characters; those of more are behind them.
+using CountedTokens =
+    std::array<std::array<std::vector<TokenId>, TokenFamily::kCharactersMax + 2>, kNumFamilies>;
+
+void MakeMasks(const CountedTokens& tokens, size_t num_words, TokenFamily* family) {
+  std::vector<uint32_t> mask(num_words, 0);
+  family->masks.push_back(mask);
+  for (uint32_t count = 0; count < TokenFamily::kCharactersMax + 2; ++count) {
+    bool is_new = false;
+    for (const size_t contained : family->contained) {
+      for (const TokenId id : tokens[contained][count]) {
+        const auto bit = static_cast<uint32_t>(id);
+        mask[bit / 32] |= uint32_t{1} << bit % 32;
+        is_new = true;
+      }
+    }
+    if (is_new) family->masks.push_back(mask);
+    family->mask_of.push_back(family->masks.size() - 1);
+  }
+}
+
+// Below this many nodes a walk takes as little time as a look at the grammar.
+constexpr uint32_t kNodesMin = 64;
+
+// Goes through the nodes backwards, so that what is below a node comes before it.
+std::vector<VocabularySlice::Below> FindBelow(const std::vector<TokenFamily>& families,
+                                              const VocabularySlice& slice) {
+  constexpr uint32_t kAllFamilies = (uint32_t{1} << kNumFamilies) - 1;
+  struct Texts {
+    uint32_t families = kAllFamilies;  // a bit each
+    uint32_t characters_max = 0;
+  };
+  std::array<uint32_t, 256> families_of_byte = {};
+  for (size_t family = 0; family < kNumFamilies; ++family) {
+    if (families[family].first_bytes != families[family].other_bytes) continue;
+    for (int byte = 0; byte < 256; ++byte) {
+      // Tokens of a family have whole characters, so bytes in the middle of one need no look.
+      const bool has = byte < 0x80 ? families[family].other_bytes.Has(static_cast<uint8_t>(byte))
+                                   : families[family].other_bytes.Has(0xC3) &&
+                                         slice.family != VocabularySlice::kNoFamily;
+      if (has) families_of_byte[static_cast<size_t>(byte)] |= uint32_t{1} << family;
+    }
+  }
+  const std::span<const TokenTrie::Node> nodes = slice.tokens.nodes();
+  std::vector<Texts> by_depth(slice.tokens.depth_max() + 2);
+  std::vector<VocabularySlice::Below> below(slice.tokens.branches().size());
+  for (auto node = static_cast<uint32_t>(nodes.size()); node-- > 0;) {
+    const TokenTrie::Node& at = nodes[node];
+    const Texts texts = std::exchange(by_depth[at.depth + size_t{1}], Texts());
+    // A character is complete behind its last byte; that of ASCII is one.
+    if (at.is_wide && at.byte < 0x80 && texts.families != 0 && at.subtree_end - node > kNodesMin) {
+      below[slice.tokens.BranchOf(node)] = {
+          .family = static_cast<size_t>(std::countr_zero(texts.families)),
+          .characters_max = texts.characters_max};
+    }
+    Texts& beside = by_depth[at.depth];
+    beside.families &= texts.families & families_of_byte[at.byte];
+    const bool begins = at.byte < 0x80 || at.byte >= 0xC0;
+    beside.characters_max =
+        std::max(beside.characters_max, texts.characters_max + (begins ? 1 : 0));
+  }
+  return below;
+}
+
+std::string NameOf(const TokenFamily& family, const Lengths& lengths) {
   if (lengths.max == kUnbounded) return fmt::format("{} {}..", family.name, lengths.min);
   return fmt::format("{} {}..{}", family.name, lengths.min, lengths.max);
 }
 
-// Writes `number` for each token that is in the language and has no number yet. Returns true if it
-// wrote any.
-bool Number(const TokenTrie& trie, const ByteDfa& language, uint8_t number,
-            std::vector<uint8_t>* number_of) {
-  bool is_used = false;
-  std::vector<uint32_t> states(trie.depth_max() + 1, 0);
-  for (uint32_t node = 0; node < trie.nodes().size();) {
-    const TokenTrie::Node& at = trie.nodes()[node];
-    const uint32_t state = language.Step(states[at.depth], at.byte);
-    if (state == ByteDfa::kDead) {
-      node = at.subtree_end;
-      continue;
-    }
-    states[at.depth + size_t{1}] = state;
-    if (language.states[state].accepting) {
-      for (const TokenId id : trie.TokensAt(node)) {
-        uint8_t& number_of_id = (*number_of)[static_cast<size_t>(id)];
-        if (number_of_id != 0) continue;
-        number_of_id = number;
-        is_used = true;
-      }
-    }
-    ++node;
-  }
-  return is_used;
-}
-
-std::vector<uint32_t> MaskOf(const TokenTrie& tokens) {
-  std::vector<uint32_t> mask((static_cast<size_t>(tokens.vocab_size()) + 31) / 32, 0);
-  for (const TokenId id : tokens.tokens()) {
-    const auto bit = static_cast<uint32_t>(id);
-    mask[bit / 32] |= uint32_t{1} << bit % 32;
-  }
-  return mask;
-}
-
 }  // namespace
 
-std::vector<VocabularySlice> MakeVocabularySlices(const TokenTrie& trie) {
-  static_assert(kFamilies.size() * kLengths.size() < 255, "a number fits a byte");
-  std::vector<VocabularySlice> slices;
-  // By id: the number of its slice from 1, or 0.
-  std::vector<uint8_t> number_of(static_cast<size_t>(trie.vocab_size()), 0);
-  for (size_t family = 0; family < kFamilies.size(); ++family) {
-    for (const Lengths& lengths : kLengths) {
-      ByteDfa language = LanguageOf(kFamilies[family], lengths);
-      const auto number = static_cast<uint8_t>(slices.size() + 1);
-      if (!Number(trie, language, number, &number_of)) continue;
-      slices.push_back({.name = NameOf(kFamilies[family], lengths),
-                        .language = std::move(language),
-                        .family = family,
-                        .characters_max = lengths.max});
-    }
+VocabularySlices MakeVocabularySlices(const TokenTrie& trie) {
+  VocabularySlices made;
+  std::vector<Place> places(static_cast<size_t>(trie.vocab_size()));
+  for (const Definition& definition : kDefinitions) {
+    made.families.push_back(MakeFamily(definition));
+    PlaceTokens(trie, made.families.back(), made.families.size() - 1, &places);
   }
-  slices.push_back({.name = "the rest"});
-  for (uint8_t& number : number_of) {
-    if (number == 0) number = static_cast<uint8_t>(slices.size());
+  CountedTokens tokens;
+  for (const TokenId id : trie.tokens()) {
+    const Place& place = places[static_cast<size_t>(id)];
+    if (place.family == VocabularySlice::kNoFamily) continue;
+    const uint32_t count = std::min(place.num_characters, TokenFamily::kCharactersMax + 1);
+    tokens[place.family][count].push_back(id);
   }
-  std::vector<TokenTrie> parts = trie.Split(
-      slices.size(), [&](TokenId id) { return size_t{number_of[static_cast<size_t>(id)]} - 1; });
-  for (size_t i = 0; i < slices.size(); ++i) {
-    slices[i].mask = MaskOf(parts[i]);
-    slices[i].tokens = std::move(parts[i]);
-    for (const TokenTrie::Node& node : slices[i].tokens.nodes()) {
-      if (node.depth == 0) slices[i].first_bytes.Add(node.byte);
+  const auto has_tokens = [&](size_t family, const Lengths& lengths) {
+    for (uint32_t count = lengths.min; count < tokens[family].size(); ++count) {
+      if (count <= lengths.max && !tokens[family][count].empty()) return true;
     }
-  }
-  return slices;
-}
-
-std::vector<SliceCover> MakeSliceCovers(std::span<const VocabularySlice> slices) {
-  const auto make = [&](size_t family, uint32_t characters_max) {
-    SliceCover::Part part = {.language = LanguageOf(kFamilies[family], {1, characters_max}),
-                             .slices = std::vector<bool>(slices.size()),
-                             .mask = std::vector<uint32_t>(slices[0].mask.size())};
-    for (size_t i = 0; i < slices.size(); ++i) {
-      const bool is_contained = slices[i].language.has_value() &&
-                                kContains[family][slices[i].family] &&
-                                slices[i].characters_max <= characters_max;
-      if (!is_contained) continue;
-      part.slices[i] = true;
-      for (size_t word = 0; word < part.mask.size(); ++word) {
-        part.mask[word] |= slices[i].mask[word];
-      }
-    }
-    return part;
+    return false;
   };
-  std::vector<SliceCover> covers;
-  for (size_t family = kFamilies.size(); family-- > 0;) {
-    // A character may be four bytes, so a language of many characters has many states; few tokens
-    // have more than eight of them.
-    const bool is_ascii = family + 1 < kFamilies.size();
-    covers.push_back(
-        {.any_length = make(family, kUnbounded), .short_texts = make(family, is_ascii ? 16 : 8)});
+  for (size_t number = 0; number < kNumFamilies; ++number) {
+    TokenFamily& family = made.families[number];
+    for (size_t other = 0; other < kNumFamilies; ++other) {
+      const bool is_contained = kContains[number][other];
+      if (is_contained && has_tokens(other, {1, kUnbounded})) family.contained.push_back(other);
+    }
+    MakeMasks(tokens, (places.size() + 31) / 32, &family);
+    for (const Lengths& lengths : kLengths) {
+      if (!has_tokens(number, lengths)) continue;
+      made.slices.push_back(
+          {.name = NameOf(family, lengths), .family = number, .characters_max = lengths.max});
+    }
   }
-  return covers;
+  made.slices.push_back({.name = "the rest"});
+  std::vector<TokenTrie> parts = trie.Split(made.slices.size(), [&](TokenId id) {
+    const Place& place = places[static_cast<size_t>(id)];
+    size_t slice = 0;
+    while (made.slices[slice].family != place.family ||
+           (place.family != VocabularySlice::kNoFamily &&
+            made.slices[slice].characters_max < place.num_characters)) {
+      ++slice;
+    }
+    return slice;
+  });
+  for (size_t i = 0; i < parts.size(); ++i) {
+    made.slices[i].tokens = std::move(parts[i]);
+    made.slices[i].below = FindBelow(made.families, made.slices[i]);
+  }
+  return made;
 }
 
 }  // namespace specd::grammar

@@ -1,20 +1,20 @@
-// VocabularySlice is a part of a tokenizer's tokens that one simple language contains.
+// VocabularySlices cuts a tokenizer's tokens into families of simple texts, so that most masks need
+// no walk over most tokens.
 //
-// Inside a JSON string a grammar allows almost every text. If the texts that it allows contain the
-// language of a slice, its whole mask is allowed, and no walk over its tokens is needed. The last
-// slice has the tokens that no language contains, such as parts of UTF-8 characters. Immutable; any
-// number of threads may read.
+// Inside a JSON string a grammar allows almost every text. If it allows all texts of a family's
+// characters up to some length, the mask of the family's tokens up to that length is taken as it
+// is. A token that may only begin a text of the family, because its last character is not complete,
+// is in the family too. A walk over tokens that no family decides goes slice by slice. Immutable;
+// any number of threads may read it.
 //
-//   for (const VocabularySlice& slice : MakeVocabularySlices(trie)) {
-//     if (slice.language.has_value() && Contains(state, *slice.language)) Add(slice.mask);
-//     else Walk(slice.tokens);
-//   }
+//   const VocabularySlices vocabulary = MakeVocabularySlices(trie);
+//   const TokenFamily& family = vocabulary.families[0];
+//   if (AllowsAllTexts(state, family, 3)) Add(family.MaskOf(3));
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -24,37 +24,57 @@
 
 namespace specd::grammar {
 
+struct TokenFamily {
+  // Up to this many characters each number has a mask. Few tokens have more.
+  static constexpr uint32_t kCharactersMax = 16;
+
+  std::string name;
+  // A text is one character of `first`, and any number of `other`. A text of either has one
+  // character: where it is complete, its automaton has no way on.
+  ByteDfa first;
+  ByteDfa other;
+  ByteSet first_bytes;  // that begin them
+  ByteSet other_bytes;
+  // The families whose texts are texts of this one too, itself included; empty ones are left out.
+  std::vector<size_t> contained = {};
+  // The tokens of these families. `mask_of` has the place in `masks` of those of up to so many
+  // characters; behind kCharactersMax is that of all.
+  std::vector<std::vector<uint32_t>> masks = {};
+  std::vector<size_t> mask_of = {};
+
+  // `count` may be kUnbounded.
+  const std::vector<uint32_t>& MaskOf(uint32_t count) const {
+    return masks[mask_of[std::min(count, kCharactersMax + 1)]];
+  }
+};
+
 struct VocabularySlice {
-  std::string name;                      // as in "letters 1..8": the characters, and their number
-  std::optional<ByteDfa> language = {};  // every token of the slice is one of its texts
-  // One bit for each id below vocab_size: bit i % 32 of word i / 32.
-  std::vector<uint32_t> mask = {};
+  static constexpr size_t kNoFamily = ~size_t{0};
+
+  // What comes below a node, for those who meet it in the middle of a walk.
+  struct Below {
+    // The smallest one of which all that comes is a text, without its `first`; kNoFamily: none is
+    // known, or a walk takes as little time.
+    size_t family = kNoFamily;
+    uint32_t characters_max = 0;
+  };
+
+  std::string name;           // as in "letters 1..8": the characters, and their number
+  size_t family = kNoFamily;  // the first one that has the tokens
+  uint32_t characters_max = 0;
   TokenTrie tokens = {};
-  ByteSet first_bytes = {};     // of the tokens
-  size_t family = 0;            // its characters, for SliceCover
-  uint32_t characters_max = 0;  // of a token; kUnbounded: any number
+  std::vector<Below> below = {};  // by branch of `tokens`
 
   size_t num_tokens() const { return tokens.tokens().size(); }
 };
 
-// SliceCover is a language that contains the languages of many slices. One look at it answers for
-// all of them: a string without a bound on its length allows each. The short language has texts of
-// few characters: a string with a bound allows it, until its end is near.
-struct SliceCover {
-  struct Part {
-    ByteDfa language;
-    std::vector<bool> slices;    // those that it contains
-    std::vector<uint32_t> mask;  // of their tokens
-  };
-  Part any_length;
-  Part short_texts;
+struct VocabularySlices {
+  std::vector<TokenFamily> families;  // the smaller language first
+  // Each token is in one. A slice that would be empty is left out; the last slice, of the tokens
+  // that no family has, is always there.
+  std::vector<VocabularySlice> slices;
 };
 
-// The largest language first.
-std::vector<SliceCover> MakeSliceCovers(std::span<const VocabularySlice> slices);
-
-// Each token is in the first slice whose language has it. A slice that would be empty is left out;
-// the last slice, which has no language, is always there.
-std::vector<VocabularySlice> MakeVocabularySlices(const TokenTrie& trie);
+VocabularySlices MakeVocabularySlices(const TokenTrie& trie);
 
 }  // namespace specd::grammar

@@ -24,6 +24,7 @@
 
 #include "kernels/core/types.h"
 #include "speculative/grammar/base/budget.h"
+#include "speculative/grammar/masks/mask_words.h"
 
 namespace specd::grammar {
 
@@ -32,7 +33,7 @@ namespace specd::grammar {
 class MaskRow {
  public:
   MaskRow() = default;
-  explicit MaskRow(std::shared_ptr<const std::vector<uint32_t>> words) : words_(std::move(words)) {}
+  explicit MaskRow(std::shared_ptr<const MaskWords> words) : words_(std::move(words)) {}
 
   // True if every id is allowed, and no words are there.
   bool IsUnconstrained() const { return words_ == nullptr; }
@@ -43,7 +44,7 @@ class MaskRow {
   }
 
  private:
-  std::shared_ptr<const std::vector<uint32_t>> words_;
+  std::shared_ptr<const MaskWords> words_;
 };
 
 struct MatcherOptions {

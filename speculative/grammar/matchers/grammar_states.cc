@@ -7,13 +7,13 @@
 namespace specd::grammar {
 namespace {
 
-void SetBit(TokenId id, bool value, std::vector<uint32_t>* words) {
+void SetBit(TokenId id, bool value, MaskWords* words) {
   uint32_t& word = (*words)[static_cast<size_t>(id) / 32];
   const uint32_t bit = uint32_t{1} << (static_cast<uint32_t>(id) % 32);
   word = value ? word | bit : word & ~bit;
 }
 
-bool HasBit(TokenId id, const std::vector<uint32_t>& words) {
+bool HasBit(TokenId id, const MaskWords& words) {
   return (words[static_cast<size_t>(id) / 32] >> (static_cast<uint32_t>(id) % 32) & 1) != 0;
 }
 
@@ -109,7 +109,7 @@ MaskCache::Words GrammarStates::TextRowOf(Followed& followed, StateId state, Wor
     followed.ForgetWork(state);
     answer->limit = work->limit();
     if (answer->limit != LazyAutomaton::kDead) return nullptr;
-    return std::make_shared<const std::vector<uint32_t>>(work->TakeWords());
+    return std::make_shared<const MaskWords>(work->TakeWords());
   });
 }
 
@@ -129,9 +129,9 @@ GrammarStates::RowAnswer GrammarStates::RowOf(Followed& followed, StateId state,
   const bool is_same = std::all_of(stops.ids.begin(), stops.ids.end(),
                                    [&](TokenId id) { return HasBit(id, *row) == may_end; });
   if (!is_same) {
-    std::vector<uint32_t> words = *row;
+    MaskWords words = *row;
     for (const TokenId id : stops.ids) SetBit(id, may_end, &words);
-    row = std::make_shared<const std::vector<uint32_t>>(std::move(words));
+    row = std::make_shared<const MaskWords>(std::move(words));
   }
   answer.row = MaskRow(parts_->masks.Insert(key, std::move(row)));
   return answer;

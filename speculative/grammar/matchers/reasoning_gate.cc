@@ -33,8 +33,7 @@ ReasoningMarkers::ReasoningMarkers(const ReasoningTexts& texts, const Vocabulary
       vocab_size_(vocab_size),
       end_(texts.start, texts.end),
       crossing_(texts.end.size()),
-      no_ids_(std::make_shared<const std::vector<uint32_t>>((static_cast<size_t>(vocab_size) + 31) /
-                                                            32)) {
+      no_ids_(std::make_shared<const MaskWords>((static_cast<size_t>(vocab_size) + 31) / 32)) {
   const int32_t num_ids = std::min(vocab_size, vocabulary_.size());
   for (TokenId id = 0; id < num_ids; ++id) {
     // A token without the marker's last byte completes nothing.
@@ -87,7 +86,7 @@ std::optional<MaskRow> ReasoningGate::TryMask(WorkSlice* slice) {
 MaskRow ReasoningGate::BuildRow(uint32_t progress) {
   // Every id except those whose bytes after the marker the constraint forbids.
   const auto num_ids = static_cast<size_t>(markers_->vocab_size());
-  std::vector<uint32_t> words((num_ids + 31) / 32, ~uint32_t{0});
+  MaskWords words((num_ids + 31) / 32, ~uint32_t{0});
   if (num_ids % 32 != 0) words.back() = (uint32_t{1} << num_ids % 32) - 1;
   for (const TokenId id : markers_->Crossing(progress)) {
     if (Keep(inside_->AcceptText(RestOf(id, markers_->After(progress, id))))) {
@@ -97,7 +96,7 @@ MaskRow ReasoningGate::BuildRow(uint32_t progress) {
     if (fault_ != MatcherFault::kNone) return markers_->no_ids();
     words[static_cast<size_t>(id) / 32] &= ~(uint32_t{1} << (static_cast<uint32_t>(id) % 32));
   }
-  return MaskRow(std::make_shared<const std::vector<uint32_t>>(std::move(words)));
+  return MaskRow(std::make_shared<const MaskWords>(std::move(words)));
 }
 
 std::string_view ReasoningGate::RestOf(TokenId id, const ReasoningMarkers::Advance& after) const {

@@ -64,7 +64,10 @@ class LazyAutomaton {
   Steps StepsFrom(StateId state) const { return {state, RecordOf(state).row}; }
 
   StateId Step(const Steps& from, uint8_t byte) {
-    const uint8_t byte_class = network_.byte_class(byte);
+    return StepClass(from, network_.byte_class(byte));
+  }
+  // By any byte of a class.
+  StateId StepClass(const Steps& from, uint8_t byte_class) {
     // Pairs with the store in Expand: the reader of a state's number sees its record and row.
     const StateId next = from.row[byte_class].load(std::memory_order_acquire);
     return next != kUnknown ? next : Expand(from.state, byte_class);

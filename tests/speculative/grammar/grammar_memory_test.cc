@@ -48,8 +48,7 @@ std::vector<uint32_t> WordsOf(GrammarMatcher& matcher) {
 // Allows every id, and shows whether its row is held elsewhere.
 class WatchedMatcher : public GrammarMatcher {
  public:
-  explicit WatchedMatcher(std::shared_ptr<const std::vector<uint32_t>> row)
-      : row_(std::move(row)) {}
+  explicit WatchedMatcher(std::shared_ptr<const MaskWords> row) : row_(std::move(row)) {}
   std::optional<MaskRow> TryMask(WorkSlice* /*slice*/) override { return MaskRow(row_); }
   MatcherFault fault() const override { return MatcherFault::kNone; }
   bool Accept(TokenId) override { return ++num_accepted_ > 0; }
@@ -66,7 +65,7 @@ class WatchedMatcher : public GrammarMatcher {
   uint64_t StateNumber() const override { return num_accepted_ + 1; }
 
  private:
-  std::shared_ptr<const std::vector<uint32_t>> row_;
+  std::shared_ptr<const MaskWords> row_;
   size_t num_accepted_ = 0;
 };
 
@@ -132,7 +131,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("waiting sequences held the rows of their last drafts, beyond the cache's bound") {
-    const auto row = std::make_shared<const std::vector<uint32_t>>(9, ~uint32_t{0});
+    const auto row = std::make_shared<const MaskWords>(9, ~uint32_t{0});
     auto grammar =
         *SequenceGrammar::Create(std::make_unique<WatchedMatcher>(row), {},
                                  {.vocab_size = 288, .max_batch = 1, .max_draft = 4, .threads = 1});

@@ -104,7 +104,7 @@ TEST_SUITE("unit") {
                 return nullptr;
               }
               ++num_builds;
-              return std::make_shared<const std::vector<uint32_t>>(8, state);
+              return std::make_shared<const MaskWords>(8, state);
             });
           }
           if (words->front() != state || words->back() != state) std::abort();
@@ -116,9 +116,8 @@ TEST_SUITE("unit") {
     CHECK_THROWS_AS(
         cache.FindOrBuild({.state = 999}, []() -> MaskCache::Words { throw std::bad_alloc(); }),
         std::bad_alloc);
-    CHECK(cache.FindOrBuild({.state = 999}, [] {
-      return std::make_shared<const std::vector<uint32_t>>(1, 9u);
-    }) != nullptr);
+    CHECK(cache.FindOrBuild({.state = 999},
+                            [] { return std::make_shared<const MaskWords>(1, 9u); }) != nullptr);
   }
 
   TEST_CASE("threads that insert and find the same keys see whole rows") {
@@ -131,8 +130,7 @@ TEST_SUITE("unit") {
           const uint32_t state = (i * 7 + seed * 3) % 16;
           MaskCache::Words words = cache.Find({.state = state});
           if (words == nullptr)
-            words = cache.Insert({.state = state},
-                                 std::make_shared<const std::vector<uint32_t>>(256, state));
+            words = cache.Insert({.state = state}, std::make_shared<const MaskWords>(256, state));
           if (words->front() != state || words->back() != state) std::abort();
         }
       });

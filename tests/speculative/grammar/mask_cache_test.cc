@@ -9,7 +9,7 @@ namespace specd::grammar {
 namespace {
 
 MaskCache::Words Row(uint32_t value, size_t size = 256) {
-  return std::make_shared<const std::vector<uint32_t>>(size, value);
+  return std::make_shared<const MaskWords>(size, value);
 }
 
 TEST_SUITE("unit") {

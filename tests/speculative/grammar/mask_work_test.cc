@@ -125,7 +125,7 @@ TEST_SUITE("unit") {
     rules.SetRoot(root);
     const Network network = *Network::Build(rules);
     LazyAutomaton automaton(&network);
-    std::vector<uint32_t> words;
+    MaskWords words;
     for (const bool are_known : {false, true}) {
       CAPTURE(are_known);
       MaskWork work(&builder, &automaton, automaton.start());
@@ -136,7 +136,7 @@ TEST_SUITE("unit") {
       }
       REQUIRE(work.limit() == LazyAutomaton::kDead);
       CHECK(num_slices > 4);
-      const std::vector<uint32_t> found = work.TakeWords();
+      const MaskWords found = work.TakeWords();
       if (are_known) CHECK(found == words);
       words = found;
     }

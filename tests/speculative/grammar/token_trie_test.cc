@@ -53,6 +53,44 @@ void CheckTrie(const TokenTrie& trie, const Tokens& tokens) {
   }
 }
 
+// Compares the branches with the children that their nodes have.
+void CheckBranches(const TokenTrie& trie, std::mt19937* random) {
+  constexpr uint32_t kRoot = ~uint32_t{0};
+  std::map<uint32_t, std::vector<uint32_t>> children;  // by node
+  std::vector<uint32_t> path;
+  for (uint32_t node = 0; node < trie.nodes().size(); ++node) {
+    path.resize(trie.nodes()[node].depth);
+    children[path.empty() ? kRoot : path.back()].push_back(node);
+    path.push_back(node);
+  }
+  std::vector<uint32_t> wide = {kRoot};
+  for (uint32_t node = 0; node < trie.nodes().size(); ++node) {
+    CHECK(trie.nodes()[node].is_wide == (children[node].size() >= 8));
+    if (!trie.nodes()[node].is_wide) continue;
+    CHECK(trie.BranchOf(node) == wide.size());
+    wide.push_back(node);
+  }
+  REQUIRE(trie.branches().size() == wide.size());
+  for (size_t i = 0; i < wide.size(); ++i) {
+    const TokenTrie::Branch& branch = trie.branches()[i];
+    ByteSet some;
+    for (int byte = 0; byte < 256; ++byte) {
+      if ((*random)() % 2 == 0) some.Add(static_cast<uint8_t>(byte));
+    }
+    for (uint32_t from = 0; from <= 256; ++from) {
+      uint32_t expected = wide[i] == kRoot ? static_cast<uint32_t>(trie.nodes().size())
+                                           : trie.nodes()[wide[i]].subtree_end;
+      for (const uint32_t child : children[wide[i]]) {
+        const uint8_t byte = trie.nodes()[child].byte;
+        if (byte < from || !some.Has(byte)) continue;
+        expected = child;
+        break;
+      }
+      REQUIRE(trie.NextChild(branch, some, from) == expected);
+    }
+  }
+}
+
 struct RandomVocabulary {
   Vocabulary vocabulary;
   Tokens tokens;  // those of a trie with the width `vocab_size`
@@ -85,6 +123,7 @@ TEST_SUITE("unit") {
       const RandomVocabulary made = MakeVocabulary(vocab_size, &random);
       const TokenTrie trie = TokenTrie::Build(made.vocabulary, vocab_size);
       CheckTrie(trie, made.tokens);
+      CheckBranches(trie, &random);
       CHECK(trie.vocab_size() == vocab_size);
 
       // The parts 0..3 without the last one.
@@ -117,7 +156,24 @@ TEST_SUITE("unit") {
     }
     const TokenTrie trie = TokenTrie::Build(std::move(builder).Build(), 512);
     CheckTrie(trie, tokens);
+    std::mt19937 random(3);
+    CheckBranches(trie, &random);
     CHECK(Ids(trie.TokensAt(200)) == std::vector<TokenId>{200, 456});
+  }
+
+  TEST_CASE("nodes with many children have branches") {
+    std::mt19937 random(4);
+    Vocabulary::Builder builder;
+    for (TokenId id = 0; id < 3000; ++id) {
+      std::string bytes;
+      for (auto i = 1 + random() % 3; i > 0; --i) {
+        bytes.push_back(static_cast<char>(random() % (i == 2 ? 256 : 12) * 21));
+      }
+      builder.Set(id, bytes, {});
+    }
+    const TokenTrie trie = TokenTrie::Build(std::move(builder).Build(), 3000);
+    CHECK(trie.branches().size() > 10);
+    CheckBranches(trie, &random);
   }
 
   TEST_CASE("the longest token that a vocabulary can have is one path") {
