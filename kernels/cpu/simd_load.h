@@ -18,10 +18,8 @@ inline namespace HWY_NAMESPACE {
 inline constexpr int32_t kChunk = 8;
 inline constexpr int32_t kChunkLanes = kChunk * kSimdWidth;
 
-// Prefetches one of `count` shares of the next tile.
-SPECD_INLINE void FetchAhead(const CpuTile& tile, int32_t share, int32_t count) {
-  const int32_t bytes = tile.bytes_ahead / count;
-  for (int32_t i = 0; i < bytes; i += 64) __builtin_prefetch(tile.ahead + share * bytes + i);
+SPECD_INLINE void FetchAhead(const CpuTile& tile) {
+  for (int32_t i = 0; i < tile.bytes_ahead; i += 64) __builtin_prefetch(tile.ahead + i);
 }
 
 SPECD_INLINE SimdFloat At(const char* step, int32_t lane) {
@@ -191,9 +189,8 @@ SPECD_INLINE void LoadTile(const RowView& row, int32_t tile_index, uint32_t step
       return SimdFloat(f(LoadAs<kDType>(source + lane * SizeBytes(kDType))));
     });
   }
-  // The work that follows (edits, weights) would leave memory idle. More than a quarter would delay
-  // loads that a thread waits for.
-  if (steps == kAllSteps) FetchAhead(*tile, 0, 1);
+  // The work that follows (maxima, edits, weights) would leave memory idle.
+  if (steps == kAllSteps) FetchAhead(*tile);
 }
 
 }  // namespace HWY_NAMESPACE

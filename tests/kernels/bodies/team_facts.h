@@ -234,6 +234,7 @@ struct FirstPassQuestions {
   RowView row;
   float scale = 1;
   bool with_sums = true;
+  float poison = 0;  // what lies where the numbers will be; another one for each team
 };
 inline constexpr int32_t kRowTilesMax = 8;
 
@@ -242,6 +243,10 @@ void FindFirstPass(const FirstPassQuestions& ask, TeamFacts* out) {
   float maxima[kRowTilesMax];
   float sums[kRowTilesMax];
   float peaks[kRowTilesMax * kStepsPerTile];
+  // The pass has to write every number, so none of these may pass for an answer of another team.
+  for (float& x : maxima) x = ask.poison;
+  for (float& x : sums) x = ask.poison;
+  for (float& x : peaks) x = ask.poison;
   T team;
   Row row;
   row.view = ask.row;
