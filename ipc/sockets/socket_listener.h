@@ -1,4 +1,4 @@
-// StreamListener listens on an endpoint ipc://PATH or tcp://HOST:PORT, for PeerSet.
+// SocketListener listens on an endpoint ipc://PATH or tcp://HOST:PORT, for PeerSet.
 //
 // An AcceptGate accepts its connections. The file of an ipc endpoint is held by an InstanceLock.
 // Movable; not synchronized.
@@ -15,10 +15,10 @@
 
 namespace specd {
 
-class StreamListener {
+class SocketListener {
  public:
   // HOST is a name, an address, or * for all addresses; PORT may be *.
-  static absl::StatusOr<StreamListener> Listen(const std::string& endpoint,
+  static absl::StatusOr<SocketListener> Listen(const std::string& endpoint,
                                                const AcceptRules& rules);
 
   int fd() const { return fd_.get(); }
@@ -30,7 +30,7 @@ class StreamListener {
   UniqueFd Accept(size_t num_connected, std::string* name);
 
  private:
-  StreamListener(std::optional<InstanceLock> lock, UniqueFd fd, std::string endpoint,
+  SocketListener(std::optional<InstanceLock> lock, UniqueFd fd, std::string endpoint,
                  const AcceptRules& rules);
 
   std::optional<InstanceLock> lock_;  // released last

@@ -1,4 +1,4 @@
-#include "ipc/sockets/stream_listener.h"
+#include "ipc/sockets/socket_listener.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -104,11 +104,11 @@ std::string NameOf(int fd, const sockaddr_storage& address, socklen_t size) {
 
 }  // namespace
 
-StreamListener::StreamListener(std::optional<InstanceLock> lock, UniqueFd fd, std::string endpoint,
+SocketListener::SocketListener(std::optional<InstanceLock> lock, UniqueFd fd, std::string endpoint,
                                const AcceptRules& rules)
     : lock_(std::move(lock)), gate_(rules), fd_(std::move(fd)), endpoint_(std::move(endpoint)) {}
 
-absl::StatusOr<StreamListener> StreamListener::Listen(const std::string& endpoint,
+absl::StatusOr<SocketListener> SocketListener::Listen(const std::string& endpoint,
                                                       const AcceptRules& rules) {
   std::optional<InstanceLock> lock;
   if (endpoint.starts_with(kIpc)) {
@@ -120,10 +120,10 @@ absl::StatusOr<StreamListener> StreamListener::Listen(const std::string& endpoin
   absl::StatusOr<UniqueFd> fd = lock.has_value() ? ListenOnPath(endpoint) : ListenOnPort(endpoint);
   if (!fd.ok()) return fd.status();
   std::string bound = lock.has_value() ? endpoint : EndpointOf(fd->get(), endpoint);
-  return StreamListener(std::move(lock), *std::move(fd), std::move(bound), rules);
+  return SocketListener(std::move(lock), *std::move(fd), std::move(bound), rules);
 }
 
-UniqueFd StreamListener::Accept(size_t num_connected, std::string* name) {
+UniqueFd SocketListener::Accept(size_t num_connected, std::string* name) {
   sockaddr_storage address = {};
   socklen_t size = sizeof(address);
   UniqueFd fd = gate_.Accept(fd_.get(), num_connected, &address, &size);
