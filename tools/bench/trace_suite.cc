@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "daemon/base/clock.h"
-#include "daemon/trace/trace_recorder.h"
+#include "daemon/recorder/trace_recorder.h"
 #include "ipc/base/mapping.h"
 #include "tests/support/session_steps.h"
 #include "tools/bench/child_process.h"
