@@ -86,10 +86,4 @@ std::unordered_map<SequenceHandle, uint32_t> FlightLog::KeptBefore() const {
   return kept;
 }
 
-void FlightLog::Clear() {
-  entries_.clear();
-  num_rounds_ = 0;
-  num_bytes_ = 0;
-}
-
 }  // namespace specd

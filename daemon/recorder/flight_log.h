@@ -47,7 +47,6 @@ class FlightLog {
   std::unordered_set<SequenceHandle> Named() const;
   // For each sequence whose rounds are in the log, the tokens kept before the first of them.
   std::unordered_map<SequenceHandle, uint32_t> KeptBefore() const;
-  void Clear();
 
  private:
   static uint64_t SizeOf(const Entry& entry);

@@ -51,10 +51,6 @@ bool RecordRing::IsFillingUp() const {
   return used > size_bytes_ / 4 * 3;
 }
 
-bool RecordRing::empty() const {
-  return published_.load(std::memory_order_acquire) == popped_.load(std::memory_order_acquire);
-}
-
 std::optional<RecordRing::Record> RecordRing::Front() {
   while (true) {
     const uint64_t position = popped_.load(std::memory_order_relaxed);

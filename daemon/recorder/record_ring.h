@@ -54,7 +54,6 @@ class RecordRing {
   // REQUIRES: Front has returned a record.
   void Pop();
 
-  bool empty() const;
   // Positions, which only grow: what was published when published() was asked has been taken once
   // popped() is there.
   uint64_t published() const { return published_.load(std::memory_order_acquire); }

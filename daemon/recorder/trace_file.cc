@@ -33,8 +33,8 @@ absl::Status TraceFile::AddChannels() {
   constexpr std::string_view kTopics[kNumChannels] = {
       kTraceInfoTopic, kTraceOpeningTopic, kTraceEndTopic, kTraceRoundTopic, kTraceDropsTopic};
   for (size_t i = 0; i < kNumChannels; ++i) {
-    absl::StatusOr<uint16_t> id = mcap_.AddChannel(
-        {.topic = kTopics[i], .encoding = kTraceEncoding, .schema_id = 0, .metadata = {}});
+    absl::StatusOr<uint16_t> id =
+        mcap_.AddChannel({.topic = kTopics[i], .encoding = kTraceEncoding, .metadata = {}});
     if (!id.ok()) return id.status();
     channel_ids_[i] = *id;
   }

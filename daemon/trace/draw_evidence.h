@@ -104,7 +104,6 @@ class DrawEvidence {
 
   uint64_t num_draws() const { return num_draws_; }
   // Ids with q = 0 even without filters: no draw from the row gives them.
-  uint64_t num_impossible() const { return num_impossible_; }
   // ln of the mean ratio. Above kLogEvidence4Sigma the declared q is wrong.
   double log_evidence() const;
   // ln q of the drafted ids against the entropy.
