@@ -109,9 +109,9 @@ TEST_SUITE("gpu") {
     const std::unique_ptr<GpuDriver> driver = DriverOfDevice();
     CpuBackend cpu(BestCpuTarget());
     const RoundProcessor knowing{"CPU", [&](RoundCase& round, const RoundBatch& batch) {
-                              REQUIRE(cpu.Run(batch).ok());
-                              return AnswersOf(round, batch.num_tasks);
-                            }};
+                                   REQUIRE(cpu.Run(batch).ok());
+                                   return AnswersOf(round, batch.num_tasks);
+                                 }};
     int64_t num_compared = 0;
     for (RoundCase::Options options : KindsOfOpenRounds()) {
       for (const int32_t vocab_size : {300, Quick() ? 2049 : 50257}) {

@@ -1,4 +1,4 @@
-#include "tests/support/stream_engine.h"
+#include "tests/support/cuda_stream_engine.h"
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "tests/support/c_drafts.h"
@@ -25,18 +23,7 @@ void* PointerTo(GpuAddress address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
 
-void DieAsEngine(const std::string& what, int status) {
-  std::fprintf(stderr, "engine: %s (%s)\n", what.c_str(), specd_last_error());
-  std::_Exit(status);
-}
-void Require(bool is_so, const std::string& otherwise) {
-  if (!is_so) DieAsEngine(otherwise);
-}
-void Require(const GpuResult& result, const char* what) {
-  if (!result.ok()) DieAsEngine(std::string(what) + ": " + std::string(result.text()));
-}
-
-StreamEngine::StreamEngine(GpuContext* gpu, const Options& options)
+CudaStreamEngine::CudaStreamEngine(EngineGpu* gpu, const Options& options)
     : gpu_(*gpu), options_(options), kept_(options.num_sequences) {
   Open();
   Require(gpu_.CreateStream(&stream_), "making a stream");
@@ -50,9 +37,9 @@ StreamEngine::StreamEngine(GpuContext* gpu, const Options& options)
   Synchronize();
 }
 
-StreamEngine::~StreamEngine() { specd_close(engine_); }
+CudaStreamEngine::~CudaStreamEngine() { specd_close(engine_); }
 
-void StreamEngine::Open() {
+void CudaStreamEngine::Open() {
   specd_options options;
   specd_options_init(&options);
   options.vocab_size = options_.vocab_size;
@@ -67,7 +54,7 @@ void StreamEngine::Open() {
   Require(specd_open(options_.uri.c_str(), &options, &engine_) == SPECD_OK, "it cannot attach");
 }
 
-void StreamEngine::BindRows() {
+void CudaStreamEngine::BindRows() {
   const uint64_t rows_bytes = row_bytes() * kDepth * options_.num_sequences * kRowsEach;
   const uint64_t size_bytes =
       (rows_bytes + outputs_bytes() + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -93,7 +80,8 @@ void StreamEngine::BindRows() {
   BindOutput(region, SPECD_KEPT_TOKENS, rows_bytes + 3 * next_bytes());
 }
 
-void StreamEngine::BindOutput(const specd_region& region, uint32_t role, uint64_t offset_bytes) {
+void CudaStreamEngine::BindOutput(const specd_region& region, uint32_t role,
+                                  uint64_t offset_bytes) {
   specd_tensor tensor;
   specd_tensor_init(&tensor);
   tensor.region = region.id;
@@ -103,7 +91,7 @@ void StreamEngine::BindOutput(const specd_region& region, uint32_t role, uint64_
   Require(specd_bind(engine_, role, &tensor) == SPECD_OK, "binding slot outputs");
 }
 
-void StreamEngine::OpenSequences() {
+void CudaStreamEngine::OpenSequences() {
   static int num_opened = 0;
   for (uint32_t i = 0; i < options_.num_sequences; ++i) {
     specd_params params;
@@ -119,7 +107,7 @@ void StreamEngine::OpenSequences() {
   }
 }
 
-void StreamEngine::PrepareWords() {
+void CudaStreamEngine::PrepareWords() {
   // The memory is shared, because some devices reach only memory that others could map too.
   void* const page =
       mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -134,7 +122,7 @@ void StreamEngine::PrepareWords() {
 // Puts the rows of each round of a period on the device, and spoilt rows, so that a forward is one
 // copy. In half of the rows the token has the largest element. In the others nothing else is
 // possible.
-void StreamEngine::PrepareForwards() {
+void CudaStreamEngine::PrepareForwards() {
   std::vector<uint16_t> forwards;
   for (uint64_t round = 0; round <= kPeriod; ++round) {
     for (uint32_t i = 0; i < options_.num_sequences; ++i) {
@@ -156,28 +144,25 @@ void StreamEngine::PrepareForwards() {
 // ---- the right answers
 
 // No round expects the token of the last index: rows are spoilt with it.
-int32_t StreamEngine::TokenOf(uint32_t index) const {
+int32_t CudaStreamEngine::TokenOf(uint32_t index) const {
   if (index == kNumTokens) return static_cast<int32_t>(options_.vocab_size - 1);
   return static_cast<int32_t>(1 + index * ((options_.vocab_size - 2) / kNumTokens));
 }
-uint32_t StreamEngine::IndexAt(const Place& place, uint32_t row) {
+uint32_t CudaStreamEngine::IndexAt(const Place& place, uint32_t row) {
   return static_cast<uint32_t>((place.round % kPeriod * 7 + place.sequence * 5 + row * 3) %
                                kNumTokens);
 }
-uint32_t StreamEngine::NumRight(const Place& place) {
+uint32_t CudaStreamEngine::NumRight(const Place& place) {
   const uint32_t num_drafts = NumDrafts(place.sequence);
   return static_cast<uint32_t>((place.round + place.sequence) % (num_drafts + 1));
 }
-int32_t StreamEngine::LastToken(const Place& place) const {
-  return TokenOf(IndexAt(place, NumRight(place)));
-}
-uint32_t StreamEngine::RowOf(const Place& place, uint32_t row) const {
+uint32_t CudaStreamEngine::RowOf(const Place& place, uint32_t row) const {
   const auto turn = static_cast<uint32_t>(place.round % kDepth);
   return (turn * options_.num_sequences + place.sequence) * kRowsEach + row;
 }
-uint32_t StreamEngine::max_draft() const { return options_.num_sequences == 1 ? 0 : kMaxDraft; }
+uint32_t CudaStreamEngine::max_draft() const { return options_.num_sequences == 1 ? 0 : kMaxDraft; }
 
-void StreamEngine::CheckResult(const specd_result& result, const Place& place) {
+void CudaStreamEngine::CheckResult(const specd_result& result, const Place& place) {
   const std::string where =
       "round " + std::to_string(place.round) + ", sequence " + std::to_string(place.sequence);
   Require(result.sequence == sequences_[place.sequence], where + " is another sequence");
@@ -198,7 +183,7 @@ void StreamEngine::CheckResult(const specd_result& result, const Place& place) {
 
 // ---- rounds
 
-void StreamEngine::MakeDrafts(uint64_t round) {
+void CudaStreamEngine::MakeDrafts(uint64_t round) {
   drafts_.assign(options_.num_sequences, Sized<specd_draft>());
   draft_tokens_.resize(size_t{options_.num_sequences} * kMaxDraft);
   target_rows_.resize(size_t{options_.num_sequences} * kRowsEach);
@@ -218,25 +203,25 @@ void StreamEngine::MakeDrafts(uint64_t round) {
   }
 }
 
-void StreamEngine::CopyOnStream(GpuAddress target, GpuAddress source, uint64_t size_bytes,
-                                const char* what) {
+void CudaStreamEngine::CopyOnStream(GpuAddress target, GpuAddress source, uint64_t size_bytes,
+                                    const char* what) {
   Require(gpu_.Copy(stream_, PointerTo(target), PointerTo(source), size_bytes), what);
 }
 
-void StreamEngine::Forward(uint64_t round, bool is_spoilt) {
+void CudaStreamEngine::Forward(uint64_t round, bool is_spoilt) {
   const uint64_t size_bytes = row_bytes() * options_.num_sequences * kRowsEach;
   CopyOnStream(rows_ + round % kDepth * size_bytes,
                forwards_ + (is_spoilt ? kPeriod : round % kPeriod) * size_bytes, size_bytes,
                "a forward");
 }
 
-int StreamEngine::Submit(uint64_t round) {
+int CudaStreamEngine::Submit(uint64_t round) {
   MakeDrafts(round);
   return specd_submit_on_stream(engine_, round, drafts_.data(), options_.num_sequences,
                                 stream_.handle);
 }
 
-void StreamEngine::Note(uint64_t round) {
+void CudaStreamEngine::Note(uint64_t round) {
   specd_round_end end;
   Require(specd_get_round_end(engine_, &end) == SPECD_OK, "no round end");
   answered_[round % kLogRounds] = end.answered;
@@ -245,7 +230,7 @@ void StreamEngine::Note(uint64_t round) {
   CopyOnStream(NoteOf(round) + sizeof(uint64_t), next_, outputs_bytes(), "copying slot outputs");
 }
 
-int StreamEngine::Enqueue(uint64_t round) {
+int CudaStreamEngine::Enqueue(uint64_t round) {
   Forward(round, false);
   const int code = Submit(round);
   if (code == SPECD_FULL) return code;
@@ -255,7 +240,7 @@ int StreamEngine::Enqueue(uint64_t round) {
   return code;
 }
 
-void StreamEngine::EnqueueWhenFree(uint64_t round) {
+void CudaStreamEngine::EnqueueWhenFree(uint64_t round) {
   int code = Enqueue(round);
   while (code == SPECD_FULL) {
     specd_completion done = SizedCompletion();
@@ -270,7 +255,7 @@ void StreamEngine::EnqueueWhenFree(uint64_t round) {
   Require(code == SPECD_OK, "a round on the stream is refused");
 }
 
-bool StreamEngine::Poll(uint64_t round) {
+bool CudaStreamEngine::Poll(uint64_t round) {
   specd_completion done = SizedCompletion();
   Require(specd_poll(engine_, &done, options_.patience_ms) == SPECD_OK,
           "round " + std::to_string(round) + " is not answered");
@@ -289,7 +274,7 @@ bool StreamEngine::Poll(uint64_t round) {
   return false;
 }
 
-double StreamEngine::TimeRound(uint64_t round, bool on_stream) {
+double CudaStreamEngine::TimeRound(uint64_t round, bool on_stream) {
   Forward(round, false);
   Synchronize();
   MakeDrafts(round);
@@ -309,20 +294,20 @@ double StreamEngine::TimeRound(uint64_t round, bool on_stream) {
 
 // ---- the notes of the CUDA stream
 
-std::vector<char> StreamEngine::ReadDevice(GpuAddress address, uint64_t size_bytes) {
+std::vector<char> CudaStreamEngine::ReadDevice(GpuAddress address, uint64_t size_bytes) {
   std::vector<char> bytes(size_bytes);
   Require(gpu_.Copy(reader_, bytes.data(), PointerTo(address), size_bytes), "reading back");
   Require(gpu_.Synchronize(reader_), "reading back");
   return bytes;
 }
 
-bool StreamEngine::WasAnswered(uint64_t round) {
+bool CudaStreamEngine::WasAnswered(uint64_t round) {
   uint64_t word = 0;
   std::memcpy(&word, ReadDevice(NoteOf(round), sizeof(word)).data(), sizeof(word));
   return word == answered_[round % kLogRounds];
 }
 
-void StreamEngine::CheckLog(uint64_t first, uint64_t end) {
+void CudaStreamEngine::CheckLog(uint64_t first, uint64_t end) {
   Require(end - first <= kLogRounds, "more rounds than were noted");
   const std::vector<char> log = ReadDevice(log_, kLogRounds * note_bytes());
   for (uint64_t round = first; round < end; ++round) {
@@ -337,7 +322,7 @@ void StreamEngine::CheckLog(uint64_t first, uint64_t end) {
   }
 }
 
-void StreamEngine::CheckOutputs(const int32_t* outputs, const Place& place) const {
+void CudaStreamEngine::CheckOutputs(const int32_t* outputs, const Place& place) const {
   const uint32_t slot = specd_sequence_slot(sequences_[place.sequence]);
   const auto check = [&](const char* name, int64_t found, int64_t wanted) {
     Require(found == wanted, "behind round " + std::to_string(place.round) + " the stream finds " +
@@ -356,37 +341,37 @@ void StreamEngine::CheckOutputs(const int32_t* outputs, const Place& place) cons
   }
 }
 
-void StreamEngine::PutOwnTokens() {
+void CudaStreamEngine::PutOwnTokens() {
   CopyOnStream(next_, words_there_ + kOwnTokensOffset, next_bytes(), "putting own tokens");
   Synchronize();
 }
 
-bool StreamEngine::HasOwnTokens() {
+bool CudaStreamEngine::HasOwnTokens() {
   const std::vector<char> bytes = ReadDevice(next_, next_bytes());
   return std::memcmp(bytes.data(), words_ + kOwnTokensOffset, next_bytes()) == 0;
 }
 
-void StreamEngine::Block() {
+void CudaStreamEngine::Block() {
   __atomic_store_n(reinterpret_cast<uint32_t*>(words_), 0u, __ATOMIC_RELEASE);
   const GpuResult result = gpu_.WaitValue(stream_, words_there_, GpuWord::k32, 1);
   if (result.code() == kGpuNotSupported) DieAsEngine(kNoStreamWaits, kEngineSkips);
   Require(result, "holding the stream");
 }
-void StreamEngine::Unblock() {
+void CudaStreamEngine::Unblock() {
   __atomic_store_n(reinterpret_cast<uint32_t*>(words_), 1u, __ATOMIC_RELEASE);
 }
 
-void StreamEngine::Synchronize() { Require(gpu_.Synchronize(stream_), "synchronizing"); }
-bool StreamEngine::IsWaiting() { return gpu_.Query(stream_).code() == kGpuNotReady; }
+void CudaStreamEngine::Synchronize() { Require(gpu_.Synchronize(stream_), "synchronizing"); }
+bool CudaStreamEngine::IsWaiting() { return gpu_.Query(stream_).code() == kGpuNotReady; }
 
-bool StreamEngine::StreamsCanWait() {
+bool CudaStreamEngine::StreamsCanWait() {
   // Waits for a value that the word has already. If CUDA streams have such operations, the wait
   // does nothing.
   __atomic_store_n(reinterpret_cast<uint32_t*>(words_), 1u, __ATOMIC_RELEASE);
   return gpu_.WaitValue(stream_, words_there_, GpuWord::k32, 1).code() != kGpuNotSupported;
 }
 
-void StreamEngine::CheckWaits() {
+void CudaStreamEngine::CheckWaits() {
   const char* const waits = std::getenv("SPECD_STREAM_WAITS");
   const bool asks_for_host = waits != nullptr && std::strcmp(waits, "host") == 0;
   if (!asks_for_host && !StreamsCanWait()) DieAsEngine(kNoStreamWaits, kEngineSkips);
@@ -396,7 +381,7 @@ void StreamEngine::CheckWaits() {
           std::string("who waits is not who was asked for: ") + sharing.text);
 }
 
-std::string StreamEngine::SharingName() {
+std::string CudaStreamEngine::SharingName() {
   specd_sharing sharing;
   Require(specd_get_sharing(engine_, &sharing) == SPECD_OK, "sharing");
   switch (sharing.mode) {

@@ -1,5 +1,5 @@
-// StreamEngine is an engine whose forward runs on a GPU, over libspecd and any GpuContext: a fake
-// one in tests/process, a real one in tests/gpu. A forward copies rows on the CUDA stream that
+// CudaStreamEngine is an engine whose forward runs on a GPU, over libspecd and any EngineGpu: a
+// fake one in tests/process, a real one in tests/gpu. A forward copies rows on the CUDA stream that
 // determine one token each, so the test knows specd's answers.
 //
 // The CUDA stream notes what the next forward of an engine with a KV cache reads after each round:
@@ -16,19 +16,12 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
-#include "kernels/core/gpu_context.h"
+#include "tests/support/engine_failure.h"
+#include "tests/support/engine_gpu.h"
 
 namespace specd {
 
-inline constexpr int kEngineFailed = 1;
-inline constexpr int kEngineSkips = 77;
-inline constexpr char kNoStreamWaits[] = "CUDA streams of this device have no memory operations";
-
-[[noreturn]] void DieAsEngine(const std::string& what, int status = kEngineFailed);
-void Require(bool is_so, const std::string& otherwise);
-void Require(const GpuResult& result, const char* what);
-
-class StreamEngine {
+class CudaStreamEngine {
  public:
   static constexpr uint32_t kDepth = 4;       // the depth of the ring
   static constexpr uint64_t kLogRounds = 64;  // the rounds in the log
@@ -44,10 +37,10 @@ class StreamEngine {
     uint32_t reconnect_ms = 0;
   };
 
-  StreamEngine(GpuContext* gpu, const Options& options);
-  ~StreamEngine();
-  StreamEngine(const StreamEngine&) = delete;
-  StreamEngine& operator=(const StreamEngine&) = delete;
+  CudaStreamEngine(EngineGpu* gpu, const Options& options);
+  ~CudaStreamEngine();
+  CudaStreamEngine(const CudaStreamEngine&) = delete;
+  CudaStreamEngine& operator=(const CudaStreamEngine&) = delete;
 
   // Enqueues on the CUDA stream: a forward, a round, a note of the values after it, and spoilt
   // rows. Returns SPECD_OK or SPECD_FULL.
@@ -105,7 +98,7 @@ class StreamEngine {
   static uint32_t NumRight(const Place& place);
   static uint32_t IndexAt(const Place& place, uint32_t row);
   int32_t TokenOf(uint32_t index) const;
-  int32_t LastToken(const Place& place) const;
+  int32_t LastToken(const Place& place) const { return TokenOf(IndexAt(place, NumRight(place))); }
   uint32_t RowOf(const Place& place, uint32_t row) const;
 
   void Open();
@@ -133,7 +126,7 @@ class StreamEngine {
   uint64_t note_bytes() const { return sizeof(uint64_t) + (outputs_bytes() + 7) / 8 * 8; }
   GpuAddress NoteOf(uint64_t round) const { return log_ + round % kLogRounds * note_bytes(); }
 
-  GpuContext& gpu_;
+  EngineGpu& gpu_;
   const Options options_;
   specd_engine* engine_ = nullptr;
   GpuStream stream_;

@@ -1,5 +1,5 @@
-// StreamFixture gives tests an engine that is attached to a scripted session, and two CUDA streams
-// of a pretended device for its rounds.
+// CudaStreamFixture gives tests an engine that is attached to a scripted session, and two CUDA
+// streams of a pretended device for its rounds.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,11 +17,11 @@ namespace specd::test {
 inline constexpr size_t kDevices[] = {0, 1, 2};
 inline constexpr size_t kWithoutWords = 2;
 
-struct StreamFixture {
+struct CudaStreamFixture {
   static constexpr uint32_t kForeverMs = 3'600'000;
 
-  explicit StreamFixture(size_t device_index = 0, uint32_t stream_timeout_ms = kForeverMs,
-                         uint32_t timeout_ms = 30'000)
+  explicit CudaStreamFixture(size_t device_index = 0, uint32_t stream_timeout_ms = kForeverMs,
+                             uint32_t timeout_ms = 30'000)
       : gpu(FakeCuda(device_index)) {
     specd_options options = ServerOptions();
     options.stream_timeout_ms = stream_timeout_ms;
@@ -32,7 +32,7 @@ struct StreamFixture {
     REQUIRE(gpu.Allocate(4096, &gate).ok());
     sequence = Open("r");
   }
-  ~StreamFixture() {
+  ~CudaStreamFixture() {
     OpenGate();
     engine.reset();
     (void)gpu.Synchronize(stream);
