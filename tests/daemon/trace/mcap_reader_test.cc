@@ -179,6 +179,7 @@ TEST_SUITE("unit") {
         place + "expected a Chunk, MessageIndex, Metadata or DataEnd, as specd writes them, found ";
     CHECK(refusal(MessageRecord(1, 2, 2, "n")) == expected + "Message");
     CHECK(refusal(ChannelRecord(2, 0, "u")) == expected + "Channel");
+    CHECK(refusal(Record(0x03, "")) == expected + "Schema");
     CHECK(refusal(Record(0x09, "")) == expected + "Attachment");
     CHECK(refusal(Record(0x86, "")) == expected + "record 0x86");
     CHECK(refusal(Record(0x07, index.substr(9) + "x")) ==
