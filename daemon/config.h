@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "daemon/recorder/trace_options.h"
 #include "daemon/session/model_profile.h"
 #include "daemon/text/kept_table.h"
-#include "daemon/trace/trace_options.h"
 #include "ipc/base/available_memory.h"
 #include "ipc/base/limits.h"
 #include "ipc/events/text_shard.h"

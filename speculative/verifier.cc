@@ -326,18 +326,4 @@ bool Verifier::CollectRound(std::span<SequenceResult> results) {
   return collected;
 }
 
-// ---- calls
-
-void Verifier::SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results) {
-  BeginCall(inputs, results, false);
-  while (RunCallPiece()) continue;
-  EndCall(results);
-}
-
-void Verifier::Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results) {
-  BeginCall(inputs, results, false);
-  while (RunCallPiece()) continue;
-  EndCall(inputs, results);
-}
-
 }  // namespace specd

@@ -196,9 +196,7 @@ class Verifier {
 
   // ---- calls. REQUIRES: at most max_batch inputs; numbers are inside their ranges
   // (daemon/session/session_calls.h). Results are valid until the next round or call.
-  void SampleDraft(std::span<const DraftInput> inputs, std::span<DraftResult> results);
-  void Score(std::span<const ScoreInput> inputs, std::span<ScoreResult> results);
-  // The same in pieces, with the rules of BeginRound: CallRunner.
+  // In pieces, with the rules of BeginRound: CallRunner.
   template <class Input, class Result>
   void BeginCall(std::span<const Input> inputs, std::span<Result> results, bool is_alone) {
     SPECD_CHECK(staged_.count() == 0);

@@ -356,7 +356,7 @@ void Engine::GetSharing(specd_sharing* sharing) {
     found = JudgeSharing(DescribeMps(devices, MpsPipeDirectory()), hello_.mps);
   }
   sharing_text_ = found.text;
-  if (rounds_.has_host_waits()) {
+  if (rounds_.cuda_streams().has_host_waits()) {
     sharing_text_ +=
         "; streams have no memory operations here, so a CPU thread of this process waits in each "
         "round on a stream, and other host functions may wait behind it";

@@ -115,7 +115,7 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
     reattachment_ = std::make_unique<Reattachment>(link_.get(), segment_.get(), std::move(asked),
                                                    options.reconnect_ms);
     rounds_.ReattachBy(reattachment_.get());
-    reattachment_->OnGone([this] { rounds_.LetStreamsGo(); });
+    reattachment_->OnGone([this] { rounds_.cuda_streams().LetGo(); });
   }
   rounds_.channel().SetState(EngineState::kRunning);
 }
@@ -123,7 +123,8 @@ Engine::Engine(std::unique_ptr<EngineLink> link, std::unique_ptr<Segment> segmen
 Engine::~Engine() {
   rounds_.channel().SetState(EngineState::kClosing);
   // If a CUDA stream has not come to its wait yet, it will still write a word of the segment.
-  if (!rounds_.CloseStreams(int64_t{timeout_ms_} * 1'000'000)) KeepForever(std::move(segment_));
+  if (!rounds_.cuda_streams().Close(int64_t{timeout_ms_} * 1'000'000))
+    KeepForever(std::move(segment_));
 }
 
 }  // namespace specd

@@ -1,34 +1,18 @@
 #include "daemon/client/engine_rounds.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
 
 #include "absl/time/clock.h"
 #include "daemon/base/clock.h"
 #include "daemon/client/struct_array.h"
 #include "ipc/base/error.h"
-#include "ipc/segment/round_words.h"
 #include "kernels/backend.h"
 
 namespace specd {
 namespace {
-
-// Long compared with a round, short compared with the delays that a user notices.
-constexpr int kStreamTimeoutMs = 250;
-
-// The pause between two looks at the daemon while an engine waits. The death of the daemon is
-// noticed within this time. A look is one poll of the socket and costs nothing at this rate.
-constexpr int kLookMs = 20;
-
-// A staged round is spun for about as long as a short forward takes. Then come pauses that grow
-// with the wait.
-constexpr int64_t kGraphSpinNs = 1'000'000;
-constexpr int64_t kPauseMinNs = 50'000;
-constexpr int64_t kPauseMaxNs = 1'000'000;
 
 absl::Status CheckPollTimeout(int timeout_ms) {
   if (timeout_ms >= -1) return absl::OkStatus();
@@ -39,55 +23,17 @@ bool WasAborted(const CompletionView& view) {
   return !view.results.empty() && view.results[0].status == RoundStatus::kAborted;
 }
 
-// Spinning takes a core from the engine or the daemon, unless there is one to spare.
-int64_t MaxSpinNs(int32_t spin_us) {
-  constexpr int64_t kMaxSpinNs = 2'000'000;
-  if (spin_us >= 0) return int64_t{spin_us} * 1000;
-  cpu_set_t usable;
-  if (sched_getaffinity(0, sizeof(usable), &usable) != 0) return 0;
-  return CPU_COUNT(&usable) > 2 ? kMaxSpinNs : 0;
-}
-
 }  // namespace
 
 EngineRounds::EngineRounds(EngineLink* link, Segment* segment, uint32_t stream_timeout_ms,
                            int32_t spin_us)
     : link_(*link),
       segment_(*segment),
-      stream_timeout_ms_(stream_timeout_ms == 0 ? kStreamTimeoutMs
-                                                : static_cast<int>(stream_timeout_ms)),
       channel_(segment),
-      spin_(MaxSpinNs(spin_us)),
+      wait_(link, &channel_, spin_us),
+      streams_(link, segment, stream_timeout_ms),
       inputs_(segment->limits().max_batch),
       row_numbers_(segment->limits()) {}
-
-bool EngineRounds::CloseStreams(int64_t timeout_ns) {
-  for (Words& left : left_) {
-    if (!left.streams->Close(timeout_ns)) KeepForever(std::move(left.segment));
-  }
-  left_.clear();
-  if (streams_ == nullptr) return true;
-  const bool passed = streams_->Close(timeout_ns);
-  last_on_stream_ = 0;
-  streams_.reset();
-  if (words_ == nullptr) return passed;
-  if (!passed) KeepForever(std::move(words_));
-  words_.reset();
-  return true;
-}
-
-void EngineRounds::DropUnusedStreams() {
-  if (!streams_->is_unused()) return;
-  (void)streams_->Close(0);
-  streams_.reset();
-  words_.reset();
-}
-
-void EngineRounds::LetStreamsGo() {
-  if (streams_ == nullptr) return;
-  streams_->watch().LetGo();
-  left_.push_back({std::move(words_), std::move(streams_)});
-}
 
 template <class Drafts>
 absl::Status EngineRounds::TakeInputs(std::string_view array, const Drafts& drafts,
@@ -152,7 +98,7 @@ absl::StatusOr<int> EngineRounds::CodeOf(PushResult pushed) const {
 }
 
 absl::Status EngineRounds::CheckKind(bool staged) const {
-  if (!channel_.awaits_answers() || staged == in_flight_staged_) return absl::OkStatus();
+  if (!channel_.awaits_answers() || staged == wait_.are_staged()) return absl::OkStatus();
   return MakeError(SPECD_ERROR_STATE, "drafts",
                    staged ? "rounds of specd_submit are in flight; poll them before the first "
                             "round is staged"
@@ -174,7 +120,7 @@ absl::StatusOr<int> EngineRounds::SubmitBatch(uint64_t round_id, const specd_bat
 absl::StatusOr<int> EngineRounds::SubmitInputs(uint64_t round_id, uint32_t num_inputs) {
   if (absl::Status status = CheckKind(false); !status.ok()) return status;
   if (absl::Status status = CheckBeside(false); !status.ok()) return status;
-  in_flight_staged_ = false;
+  wait_.SetStaged(false);
   return CodeOf(channel_.Submit(round_id, {inputs_.data(), num_inputs},
                                 static_cast<uint64_t>(Clock::Real()->NowNs())));
 }
@@ -198,16 +144,6 @@ absl::StatusOr<int> EngineRounds::VerifyBatch(uint64_t round_id, const specd_bat
   return PollBatch(results, timeout_ms, device_failed);
 }
 
-absl::Status EngineRounds::OpenStreams(GpuStream stream) {
-  if (streams_ != nullptr) return absl::OkStatus();
-  if (reattachment_ != nullptr) words_ = std::make_unique<Segment>(segment_.Share());
-  Segment* const segment = words_ != nullptr ? words_.get() : &segment_;
-  absl::StatusOr<std::unique_ptr<CudaStreams>> opened = CudaStreams::Open(
-      {segment, Clock::Real(), int64_t{stream_timeout_ms_} * 1'000'000, link_.hangup_fd()}, stream);
-  if (opened.ok()) streams_ = *std::move(opened);
-  return opened.status();
-}
-
 absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
   if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
   const uint64_t number = channel_.next_number();
@@ -222,22 +158,10 @@ absl::StatusOr<int> EngineRounds::MarkDrafts(void* cuda_stream) {
                      "open the engine with reconnect_ms = 0, or submit the round once they are "
                      "written");
   }
-  if (absl::Status status = CheckStreams(); !status.ok()) return status;
-  const GpuStream stream{cuda_stream};
-  if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
-  const absl::StatusOr<bool> is_marked = streams_->MarkDrafts(stream, number);
-  if (!is_marked.ok()) DropUnusedStreams();
+  if (absl::Status status = streams_.CheckMode(); !status.ok()) return status;
+  const absl::StatusOr<bool> is_marked = streams_.MarkDrafts({cuda_stream}, number);
   if (!is_marked.ok()) return is_marked.status();
   return *is_marked ? SPECD_OK : SPECD_FULL;
-}
-
-absl::Status EngineRounds::CheckStreams() const {
-  if (!link_.is_embedded()) return absl::OkStatus();
-  return MakeError(
-      SPECD_ERROR_UNSUPPORTED, "cuda_stream",
-      "cuda_stream: embedded mode verifies inside specd_poll, which no CUDA stream can wait for; "
-      "synchronize the CUDA stream and use specd_submit or specd_submit_batch, or attach to a "
-      "daemon");
 }
 
 absl::Status EngineRounds::CheckBeside(bool on_stream) const {
@@ -259,7 +183,7 @@ bool EngineRounds::MustPollFirst() const {
 
 absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_draft* drafts,
                                                  uint32_t num_drafts, void* cuda_stream) {
-  if (absl::Status status = CheckStreams(); !status.ok()) return status;
+  if (absl::Status status = streams_.CheckMode(); !status.ok()) return status;
   if (MustPollFirst()) return SPECD_FULL;
   if (absl::Status status = TakeDrafts(drafts, num_drafts); !status.ok()) return status;
   return SubmitInputsOnStream(round_id, num_drafts, cuda_stream);
@@ -267,7 +191,7 @@ absl::StatusOr<int> EngineRounds::SubmitOnStream(uint64_t round_id, const specd_
 
 absl::StatusOr<int> EngineRounds::SubmitBatchOnStream(uint64_t round_id, const specd_batch& batch,
                                                       void* cuda_stream) {
-  if (absl::Status status = CheckStreams(); !status.ok()) return status;
+  if (absl::Status status = streams_.CheckMode(); !status.ok()) return status;
   if (MustPollFirst()) return SPECD_FULL;
   RoundSize size;
   if (absl::Status status = TakeBatch(batch, &size); !status.ok()) return status;
@@ -284,22 +208,12 @@ absl::StatusOr<int> EngineRounds::SubmitInputsOnStream(uint64_t round_id, uint32
   }
   if (const PushResult room = channel_.CheckRoom(); room != PushResult::kOk) return CodeOf(room);
   const GpuStream stream{cuda_stream};
-  if (absl::Status status = OpenStreams(stream); !status.ok()) return status;
   const uint64_t number = channel_.next_number();
   bool is_free = false;
-  absl::Status status = streams_->Check(stream, number, &is_free);
-  if (status.ok()) {
-    if (!is_free) return SPECD_FULL;
-    channel_.ArmWords();
-    status = streams_->Enqueue(stream, number);
-  }
-  if (!status.ok()) {
-    // If nothing was enqueued on this device, the next CUDA stream may be of another.
-    DropUnusedStreams();
-    return status;
-  }
-  last_on_stream_ = number;
-  last_streams_ = streams_.get();
+  if (absl::Status s = streams_.Check(stream, number, &is_free); !s.ok()) return s;
+  if (!is_free) return SPECD_FULL;
+  channel_.ArmWords();
+  if (absl::Status s = streams_.Enqueue(stream, number); !s.ok()) return s;
   // The CUDA stream has work of the round. CheckRoom found room, so this cannot fail.
   return CodeOf(channel_.SubmitOnStream(round_id, {inputs_.data(), num_inputs},
                                         static_cast<uint64_t>(Clock::Real()->NowNs())));
@@ -315,7 +229,7 @@ absl::StatusOr<int> EngineRounds::StageRound(uint64_t round_id, const specd_draf
   const PushResult pushed = channel_.SubmitStaged(round_id, {inputs_.data(), num_drafts},
                                                   static_cast<uint64_t>(Clock::Real()->NowNs()));
   if (pushed != PushResult::kOk) return CodeOf(pushed);
-  in_flight_staged_ = true;
+  wait_.SetStaged(true);
   link_.StepPiece();
   return SPECD_OK;
 }
@@ -324,89 +238,10 @@ absl::Status EngineRounds::EnqueueStaged(uint32_t num_sequences, void* cuda_stre
   return link_.EnqueueStaged(cuda_stream, num_sequences);
 }
 
-absl::Status EngineRounds::GetRoundEnd(specd_round_end* end) const {
-  if (last_on_stream_ == 0) {
-    return MakeError(SPECD_ERROR_STATE, "end",
-                     "no round was submitted with specd_submit_on_stream or "
-                     "specd_submit_batch_on_stream");
-  }
-  *end = {.device_address = last_streams_->StatusAddress(last_on_stream_),
-          .answered = PackRoundEnd(last_on_stream_, RoundEnd::kAnswered)};
-  return absl::OkStatus();
-}
-
-absl::Status EngineRounds::WhyNoCompletion() const {
-  if (channel_.fault() != ChannelFault::kNone) {
-    return MakeError(
-        SPECD_ERROR_INTERNAL, "",
-        fmt::format("the shared memory of the session is damaged ({}); close and attach "
-                    "again",
-                    ChannelFaultName(channel_.fault())));
-  }
-  const DaemonState state = channel_.daemon_state();
-  if (link_.PeerGone() && (state == DaemonState::kRunning || !channel_.daemon_was_drained())) {
-    return MakeError(SPECD_ERROR_DISCONNECTED, "",
-                     "the daemon is gone; rounds in flight will not complete. Start it and attach "
-                     "again");
-  }
-  return MakeError(SPECD_ERROR_SHUTDOWN, "",
-                   "the daemon is shutting down and takes no new rounds; finish and close");
-}
-
-bool EngineRounds::StepForCompletion(int timeout_ms) {
-  const int64_t begin_ns = Clock::Real()->NowNs();
-  while (!channel_.HasCompletion()) {
-    const bool has_worked = link_.StepPiece();
-    // The verifier runs in this thread; once it has no work, waiting would bring nothing. A CUDA
-    // graph is the exception: the device does its work, and rings no bell.
-    if (!has_worked && (!channel_.in_flight() || !in_flight_staged_)) return false;
-    const int64_t waited_ns = Clock::Real()->NowNs() - begin_ns;
-    // The round stays between two pieces, and the next poll goes on with it.
-    if (timeout_ms >= 0 && waited_ns >= int64_t{timeout_ms} * 1'000'000) {
-      return channel_.HasCompletion();
-    }
-    if (has_worked) continue;
-    if (waited_ns < kGraphSpinNs) {
-      sched_yield();
-    } else {
-      absl::SleepFor(absl::Nanoseconds(std::clamp(waited_ns / 8, kPauseMinNs, kPauseMaxNs)));
-    }
-  }
-  return true;
-}
-
-bool EngineRounds::WaitForCompletion(int timeout_ms) {
-  if (link_.is_embedded()) return StepForCompletion(timeout_ms);
-  if (channel_.HasCompletion()) {
-    waited_ns_ = 0;
-    return true;
-  }
-  const int64_t begin_ns = Clock::Real()->NowNs();
-  const bool has_come = SleepForCompletion(timeout_ms, spin_.NextNs() - waited_ns_);
-  waited_ns_ += Clock::Real()->NowNs() - begin_ns;
-  if (has_come) spin_.Took(std::exchange(waited_ns_, 0));
-  return has_come;
-}
-
-bool EngineRounds::SleepForCompletion(int timeout_ms, int64_t spin_ns) {
-  int64_t left_ms = timeout_ms < 0 ? INT64_MAX : timeout_ms;
-  while (!channel_.HasCompletion()) {
-    if (left_ms == 0 || !channel_.in_flight() || link_.PeerGone()) return false;
-    // Only ring entries are still missing, and a stopped daemon gives none back.
-    if (timeout_ms < 0 && !channel_.awaits_answers()) return false;
-    const int64_t slice_ms = std::min<int64_t>(left_ms, kLookMs);
-    channel_.WaitCompletion({spin_ns, absl::Milliseconds(slice_ms)});
-    spin_ns = 0;  // only the first slice of a wait looks
-    left_ms -= timeout_ms < 0 ? 0 : slice_ms;
-    if (channel_.daemon_state() == DaemonState::kStopped && !channel_.HasCompletion()) return false;
-  }
-  return true;
-}
-
 absl::StatusOr<bool> EngineRounds::Await(int timeout_ms, CompletionView* view) {
   const int64_t begin_ns = Clock::Real()->NowNs();
   for (int left_ms = timeout_ms;;) {
-    const absl::StatusOr<bool> any = AwaitHere(left_ms, view);
+    const absl::StatusOr<bool> any = wait_.Take(left_ms, view);
     if (any.ok() && *any && reattachment_ != nullptr) {
       reattachment_->Took(*view);
       // The daemon may have been gone before anything waited for it.
@@ -423,26 +258,6 @@ absl::StatusOr<bool> EngineRounds::Await(int timeout_ms, CompletionView* view) {
     if (left_ms == 0) return false;
     absl::SleepFor(absl::Milliseconds(left_ms < 0 ? kLookMs : std::min(left_ms, kLookMs)));
   }
-}
-
-absl::StatusOr<bool> EngineRounds::AwaitHere(int timeout_ms, CompletionView* view) {
-  const bool waited_in_vain = !WaitForCompletion(timeout_ms);
-  // This question comes before the last look into the ring. Answers that a daemon gave before it
-  // ended are still there.
-  const bool over =
-      waited_in_vain && (channel_.daemon_state() == DaemonState::kStopped || link_.PeerGone());
-  // If only the control channel timed out, the daemon may still answer.
-  if (over && (channel_.daemon_state() == DaemonState::kStopped || link_.HungUp())) {
-    channel_.SetDaemonGone();
-  }
-  if (channel_.Poll(view)) {
-    if (!view->malformed) return true;
-    return MakeError(SPECD_ERROR_INTERNAL, "",
-                     view->kind == SubmissionKind::kRound ? "the daemon could not read the round"
-                                                          : "the daemon could not read the call");
-  }
-  if (over || channel_.fault() != ChannelFault::kNone) return WhyNoCompletion();
-  return false;
 }
 
 absl::StatusOr<int> EngineRounds::Poll(specd_completion* completion, int timeout_ms) {

@@ -6,16 +6,15 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "daemon/client/adaptive_spin.h"
 #include "daemon/client/batch_drafts.h"
-#include "daemon/client/cuda_streams.h"
+#include "daemon/client/completion_wait.h"
 #include "daemon/client/draft_arguments.h"
+#include "daemon/client/engine_cuda_streams.h"
 #include "daemon/client/engine_link.h"
 #include "daemon/client/reattachment.h"
 #include "daemon/client/round_results.h"
@@ -37,7 +36,7 @@ class EngineRounds {
   absl::StatusOr<int> MarkDrafts(void* cuda_stream);
   absl::StatusOr<int> StageRound(uint64_t round_id, const specd_draft* drafts, uint32_t num_drafts);
   absl::Status EnqueueStaged(uint32_t num_sequences, void* cuda_stream);
-  absl::Status GetRoundEnd(specd_round_end* end) const;
+  absl::Status GetRoundEnd(specd_round_end* end) const { return streams_.GetRoundEnd(end); }
   absl::StatusOr<int> Poll(specd_completion* completion, int timeout_ms);
 
   // The same with arrays. *device_failed is set if a result has SPECD_STATUS_DEVICE_ERROR.
@@ -52,7 +51,10 @@ class EngineRounds {
   // ---- for calls and the other parts of the engine
 
   // From now on a daemon that is gone is no error while another one may take its place.
-  void ReattachBy(Reattachment* reattachment) { reattachment_ = reattachment; }
+  void ReattachBy(Reattachment* reattachment) {
+    reattachment_ = reattachment;
+    streams_.MayMove();
+  }
   // OK if the daemon takes submissions. If it is gone, waits for the next one.
   absl::Status AwaitDaemon();
   // The same where `why` is the error of a call: the daemon is gone if MayPass(why).
@@ -62,10 +64,6 @@ class EngineRounds {
     return reattachment_ != nullptr && Reattachment::MayHelp(status);
   }
 
-  // The engine goes to another daemon: CUDA streams get words of their own there. Those that still
-  // have work of this one keep its words, which the device may look at until the engine closes.
-  void LetStreamsGo();
-
   // The role is bound from now on, to memory of a device or of the host. A bound role can be
   // replaced. Only another binding takes it away (BoundRoles).
   void NoteBound(int role, bool on_device) { bound_.Note(role, on_device); }
@@ -73,19 +71,13 @@ class EngineRounds {
   const EngineChannel& channel() const { return channel_; }
   // Waits for the oldest completion; false if none came.
   absl::StatusOr<bool> Await(int timeout_ms, CompletionView* view);
-  absl::Status WhyNoCompletion() const;
-  // True if a CPU thread of this process waits in place of CUDA streams.
-  bool has_host_waits() const { return streams_ != nullptr && streams_->has_host_waits(); }
-  // Releases every CUDA stream and waits until all have passed. False if one has not passed: it
-  // will still write a word of the present segment, which must stay mapped.
-  bool CloseStreams(int64_t timeout_ns);
+  absl::Status WhyNoCompletion() const { return wait_.WhyNone(); }
+  EngineCudaStreams& cuda_streams() { return streams_; }
 
  private:
   // Refuses a staged round while other rounds are in flight, and any other round while staged
   // rounds are.
   absl::Status CheckKind(bool staged) const;
-  // Refuses rounds on CUDA streams in embedded mode.
-  absl::Status CheckStreams() const;
   // Refuses a round beside rounds of the other kind, if the engine may go to another daemon: those
   // on CUDA streams are aborted then, and the others run again.
   absl::Status CheckBeside(bool on_stream) const;
@@ -103,38 +95,15 @@ class EngineRounds {
   absl::StatusOr<int> SubmitInputsOnStream(uint64_t round_id, uint32_t num_inputs,
                                            void* cuda_stream);
   absl::StatusOr<int> CodeOf(PushResult pushed) const;
-  // Opens streams_ for the device of this CUDA stream, if no round or mark has opened it.
-  absl::Status OpenStreams(GpuStream stream);
-  // Closes streams_ if no CUDA stream has work of it: the next one may be of another device.
-  void DropUnusedStreams();
-  bool WaitForCompletion(int timeout_ms);
-  // Await, for the present daemon alone.
-  absl::StatusOr<bool> AwaitHere(int timeout_ms, CompletionView* view);
   // Waits for the oldest round; false if none was answered.
   absl::StatusOr<bool> AwaitRound(int timeout_ms, CompletionView* view);
-  // Attached: looks for spin_ns before it sleeps.
-  bool SleepForCompletion(int timeout_ms, int64_t spin_ns);
-  // Embedded: does the work that there is. If rounds are staged, waits for their CUDA graph.
-  bool StepForCompletion(int timeout_ms);
 
   EngineLink& link_;
   Segment& segment_;
-  const int stream_timeout_ms_;  // for a CUDA stream that waits
   EngineChannel channel_;
+  CompletionWait wait_;
+  EngineCudaStreams streams_;
   Reattachment* reattachment_ = nullptr;
-  // The words of CUDA streams, and what they do with them.
-  struct Words {
-    std::unique_ptr<Segment> segment;  // null: the session's own
-    std::unique_ptr<CudaStreams> streams;
-  };
-  std::vector<Words> left_;               // of daemons that are gone
-  std::unique_ptr<Segment> words_;        // of streams_, if the engine may go to another daemon
-  std::unique_ptr<CudaStreams> streams_;  // null before the first round or mark on a CUDA stream
-  uint64_t last_on_stream_ = 0;           // number of the last round on a CUDA stream
-  CudaStreams* last_streams_ = nullptr;   // whose words it has
-  AdaptiveSpin spin_;
-  int64_t waited_ns_ = 0;          // for the next answer, in waits that ended without it
-  bool in_flight_staged_ = false;  // meaningful while rounds are in flight
   BoundRoles bound_;
   std::vector<SequenceInput> inputs_;
   const RowNumbers row_numbers_;

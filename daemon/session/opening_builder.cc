@@ -6,10 +6,10 @@
 #include <span>
 #include <utility>
 
+#include "daemon/recorder/trace_opening.h"
 #include "daemon/session/memory_cost.h"
 #include "daemon/session/request_id.h"
 #include "daemon/session/text_tail.h"
-#include "daemon/trace/trace_opening.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/grammar/front_ends/stop_regex.h"

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "daemon/recorder/trace_opening.h"
 #include "daemon/session/memory_cost.h"
 #include "daemon/session/name_claim.h"
 #include "daemon/session/request_id.h"
 #include "daemon/session/text_tail.h"
-#include "daemon/trace/trace_opening.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "speculative/grammar/base/compile_cancel.h"

@@ -103,8 +103,6 @@ class DrawEvidence {
   static std::span<const double> Temperatures();
 
   uint64_t num_draws() const { return num_draws_; }
-  // Ids with q = 0 even without filters: no draw from the row gives them.
-  uint64_t num_impossible() const { return num_impossible_; }
   // ln of the mean ratio. Above kLogEvidence4Sigma the declared q is wrong.
   double log_evidence() const;
   // ln q of the drafted ids against the entropy.
@@ -139,6 +137,7 @@ class DrawEvidence {
   double expected_new_ = 0;
   uint64_t num_new_ = 0;
   uint64_t num_draws_ = 0;
+  // Ids with q = 0 even without filters: no draw from the row gives them.
   uint64_t num_impossible_ = 0;
   double scale_sum_ = 0;
   ZSum log_q_;

@@ -19,8 +19,7 @@ absl::StatusOr<bool> McapRecords::Next(McapMessage* message) {
         status = ReadMessage(*record, message);
         if (!status.ok()) return status;
         return true;
-      case McapOpcode::kSchema:
-        status = AddSchema(*record);
+      case McapOpcode::kSchema:  // says what payloads mean; specd writes none
         break;
       case McapOpcode::kChannel:
         status = AddChannel(*record);
@@ -63,29 +62,10 @@ absl::StatusOr<McapRecords::Record> McapRecords::Take() {
   return record;
 }
 
-absl::Status McapRecords::AddSchema(const Record& record) {
-  McapFields fields(record.content, record.offset, path_);
-  const uint16_t id = fields.U16("the id of a schema");
-  const std::string_view name = fields.String("the name of a schema");
-  fields.String("the encoding of a schema");
-  fields.SizedBytes("the data of a schema");
-  if (!fields.status().ok()) return fields.status();
-  if (id == 0) return absl::OkStatus();  // "invalid and should be ignored by readers"
-  if (const auto known = schemas_.find(id); known != schemas_.end()) {
-    if (known->second.record == record.content) return absl::OkStatus();
-    return DamagedFile(path_, record.offset, fmt::format("schema {} was another one before", id));
-  }
-  if (absl::Status status = Keep(record.content.size(), record.offset); !status.ok()) {
-    return status;
-  }
-  schemas_.emplace(id, Schema{.record = std::string(record.content), .name = std::string(name)});
-  return absl::OkStatus();
-}
-
 absl::Status McapRecords::AddChannel(const Record& record) {
   McapFields fields(record.content, record.offset, path_);
   const uint16_t id = fields.U16("the id of a channel");
-  const uint16_t schema_id = fields.U16("the schema_id of a channel");
+  fields.U16("the schema_id of a channel");
   const std::string_view topic = fields.String("the topic of a channel");
   const std::string_view encoding = fields.String("the encoding of a channel");
   fields.Map("the metadata of a channel");
@@ -94,18 +74,12 @@ absl::Status McapRecords::AddChannel(const Record& record) {
     if (known->second.record == record.content) return absl::OkStatus();
     return DamagedFile(path_, record.offset, fmt::format("channel {} was another one before", id));
   }
-  const auto schema = schemas_.find(schema_id);
-  if (schema_id != 0 && schema == schemas_.end()) {
-    return DamagedFile(path_, record.offset,
-                       fmt::format("channel {} has schema {}, which is not there", id, schema_id));
-  }
   if (absl::Status status = Keep(record.content.size(), record.offset); !status.ok()) {
     return status;
   }
   channels_.emplace(id, Channel{.record = std::string(record.content),
                                 .topic = std::string(topic),
-                                .encoding = std::string(encoding),
-                                .schema = schema_id == 0 ? nullptr : &schema->second});
+                                .encoding = std::string(encoding)});
   return absl::OkStatus();
 }
 
@@ -122,10 +96,8 @@ absl::Status McapRecords::ReadMessage(const Record& record, McapMessage* message
         path_, record.offset,
         fmt::format("a message belongs to channel {}, which is not there", channel_id));
   }
-  const Schema* schema = channel->second.schema;
   *message = {.topic = channel->second.topic,
               .encoding = channel->second.encoding,
-              .schema_name = schema == nullptr ? std::string_view() : schema->name,
               .channel_id = channel_id,
               .sequence = sequence,
               .log_time_ns = log_time_ns,
@@ -138,7 +110,7 @@ absl::Status McapRecords::ReadMessage(const Record& record, McapMessage* message
 absl::Status McapRecords::Keep(uint64_t size_bytes, uint64_t offset) {
   if (size_bytes > kMcapKeptSizeMax - kept_size_bytes_) {
     return absl::ResourceExhaustedError(
-        fmt::format("{}: byte {}: names, schemas and metadata have more than {} bytes together; "
+        fmt::format("{}: byte {}: names and metadata have more than {} bytes together; "
                     "this reader keeps no more",
                     path_, offset, kMcapKeptSizeMax));
   }

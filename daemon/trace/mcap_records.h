@@ -1,5 +1,5 @@
-// McapRecords takes the records of one chunk after the other for McapReader: it keeps schemas and
-// channels, and hands out messages.
+// McapRecords takes the records of one chunk after the other for McapReader: it keeps channels,
+// and hands out messages.
 //
 // McapReader loads chunks from the file; this class sees only memory. Every size and id is checked,
 // and errors name the byte of the file. Movable; an object belongs to one thread.
@@ -22,7 +22,6 @@ namespace specd {
 struct McapMessage {
   std::string_view topic;
   std::string_view encoding;
-  std::string_view schema_name;  // "" without a schema
   uint16_t channel_id = 0;
   uint32_t sequence = 0;
   uint64_t log_time_ns = 0;
@@ -47,19 +46,14 @@ class McapRecords {
   // Returns true with the next message, or false if no record is left.
   absl::StatusOr<bool> Next(McapMessage* message);
 
-  // Counts bytes that stay in memory: names, schemas, and the metadata of McapReader.
+  // Counts bytes that stay in memory: names, and the metadata of McapReader.
   absl::Status Keep(uint64_t size_bytes, uint64_t offset);
 
  private:
-  struct Schema {
-    std::string record;  // to compare with a record that repeats it
-    std::string name;
-  };
   struct Channel {
-    std::string record;
+    std::string record;  // to compare with a record that repeats it
     std::string topic;
     std::string encoding;
-    const Schema* schema = nullptr;  // in schemas_, whose nodes stay where they are
   };
   struct Record {
     uint8_t opcode = 0;
@@ -68,14 +62,12 @@ class McapRecords {
   };
 
   absl::StatusOr<Record> Take();
-  absl::Status AddSchema(const Record& record);
   absl::Status AddChannel(const Record& record);
   absl::Status ReadMessage(const Record& record, McapMessage* message) const;
 
   std::string path_;
   uint64_t file_size_bytes_;
   Chunk chunk_;  // its records that are not taken yet
-  std::map<uint16_t, Schema> schemas_;
   std::map<uint16_t, Channel> channels_;
   uint64_t kept_size_bytes_ = 0;
 };

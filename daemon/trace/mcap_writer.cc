@@ -75,35 +75,12 @@ absl::StatusOr<McapWriter> McapWriter::Start(FileWriter out, const McapWriterOpt
   return writer;
 }
 
-absl::StatusOr<uint16_t> McapWriter::AddSchema(const McapSchema& schema) {
-  if (!out_.status().ok()) return out_.status();
-  const absl::Status checked = FirstError({CheckText("name of the schema", schema.name),
-                                           CheckText("encoding of the schema", schema.encoding)});
-  if (!checked.ok()) return checked;
-  if (num_schemas_ == UINT16_MAX) return absl::ResourceExhaustedError("65535 schemas are there");
-  const auto id = static_cast<uint16_t>(num_schemas_ + 1);
-  std::string record;
-  McapRecord(&record, McapOpcode::kSchema)
-      .U16(id)
-      .SizedBytes(schema.name)
-      .SizedBytes(schema.encoding)
-      .SizedBytes(schema.data);
-  if (absl::Status status = AddToChunk(record); !status.ok()) return status;
-  schema_records_ += record;
-  ++num_schemas_;
-  return id;
-}
-
 absl::StatusOr<uint16_t> McapWriter::AddChannel(const McapChannel& channel) {
   if (!out_.status().ok()) return out_.status();
   const absl::Status checked = FirstError({CheckText("topic", channel.topic),
                                            CheckText("encoding of the channel", channel.encoding),
                                            CheckMap("metadata of the channel", channel.metadata)});
   if (!checked.ok()) return checked;
-  if (channel.schema_id > num_schemas_) {
-    return absl::InvalidArgumentError(fmt::format("schema_id = {}: the file has schemas 1 to {}",
-                                                  channel.schema_id, num_schemas_));
-  }
   if (channels_.size() == UINT16_MAX) {
     return absl::ResourceExhaustedError("65535 channels are there");
   }
@@ -111,7 +88,7 @@ absl::StatusOr<uint16_t> McapWriter::AddChannel(const McapChannel& channel) {
   std::string record;
   McapRecord(&record, McapOpcode::kChannel)
       .U16(id)
-      .U16(channel.schema_id)
+      .U16(0)  // no schema
       .SizedBytes(channel.topic)
       .SizedBytes(channel.encoding)
       .Map(channel.metadata);
@@ -289,7 +266,7 @@ std::string McapWriter::EncodeStatistics() const {
   std::string record;
   McapRecord(&record, McapOpcode::kStatistics)
       .U64(num_messages_)
-      .U16(num_schemas_)
+      .U16(0)  // schemas
       .U32(static_cast<uint32_t>(channels_.size()))
       .U32(0)  // attachments
       .U32(num_metadata_)
@@ -303,7 +280,6 @@ std::string McapWriter::EncodeStatistics() const {
 std::string McapWriter::EncodeSummary(uint64_t summary_start) const {
   const std::string statistics = EncodeStatistics();
   const std::pair<McapOpcode, std::string_view> groups[] = {
-      {McapOpcode::kSchema, schema_records_},
       {McapOpcode::kChannel, channel_records_},
       {McapOpcode::kChunkIndex, chunk_index_records_},
       {McapOpcode::kMetadataIndex, metadata_index_records_},

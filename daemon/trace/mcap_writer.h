@@ -33,16 +33,9 @@ struct McapWriterOptions {
   size_t chunk_size_bytes = size_t{1} << 20;
 };
 
-struct McapSchema {
-  std::string_view name;
-  std::string_view encoding;  // such as "jsonschema"; "" if `data` is empty
-  std::string_view data;
-};
-
 struct McapChannel {
   std::string_view topic;
   std::string_view encoding;  // of the messages, such as "msgpack"
-  uint16_t schema_id = 0;     // 0: no schema
   McapMap metadata;
 };
 
@@ -66,8 +59,7 @@ class McapWriter {
   // Without Finish(), the messages since the last whole chunk are lost, as after a crash.
   ~McapWriter() = default;
 
-  // Return the id of the new schema or channel, from 1 on. All strings are UTF-8.
-  absl::StatusOr<uint16_t> AddSchema(const McapSchema& schema);
+  // Returns the id of the new channel, from 1 on. All strings are UTF-8.
   absl::StatusOr<uint16_t> AddChannel(const McapChannel& channel);
 
   absl::Status Write(const Message& message);
@@ -104,9 +96,9 @@ class McapWriter {
   McapWriter(FileWriter out, size_t chunk_size_bytes)
       : out_(std::move(out)), chunk_size_bytes_(chunk_size_bytes) {}
 
-  // Appends a schema or a channel to the open chunk.
+  // Appends a channel to the open chunk.
   absl::Status AddToChunk(std::string_view record);
-  // Counts the names, schemas and metadata, which a reader keeps in memory.
+  // Counts the names and metadata, which a reader keeps in memory.
   absl::Status Keep(uint64_t size_bytes);
   // Closes the chunk if a record of that size would make it too large.
   absl::Status MakeRoom(uint64_t size_bytes);
@@ -126,7 +118,6 @@ class McapWriter {
   TimeRange chunk_times_;
 
   std::vector<ChannelState> channels_;  // of the channel with id index + 1
-  uint16_t num_schemas_ = 0;
   uint32_t num_chunks_ = 0;
   uint32_t num_metadata_ = 0;
   uint64_t num_messages_ = 0;
@@ -135,7 +126,6 @@ class McapWriter {
   uint64_t kept_size_bytes_ = 0;
 
   // The groups of the summary, as records.
-  std::string schema_records_;
   std::string channel_records_;
   std::string chunk_index_records_;
   std::string metadata_index_records_;

@@ -134,18 +134,4 @@ absl::StatusOr<DeviceExport> ExportDeviceMemory(GpuContext& context,
   return out;
 }
 
-absl::Status CheckStillAllocated(GpuContext& context, const DeviceRegionSpec& spec,
-                                 GpuAddress address) {
-  GpuAllocation allocation;
-  const GpuResult described = context.Describe(address, &allocation);
-  if (described.ok() && allocation.buffer_id == spec.buffer_id) return absl::OkStatus();
-  return MakeError(
-      SPECD_ERROR_REGION, "buffer_id",
-      fmt::format("buffer_id = {} was registered and {}: the memory was freed while it was "
-                  "registered; unregister the region, then register the new memory",
-                  spec.buffer_id,
-                  described.ok() ? fmt::format("{} is there now", allocation.buffer_id)
-                                 : std::string("nothing is there now")));
-}
-
 }  // namespace specd

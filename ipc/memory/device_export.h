@@ -36,9 +36,4 @@ absl::StatusOr<DeviceExport> ExportDeviceMemory(GpuContext& context,
                                                 std::span<const GpuDevice> devices,
                                                 GpuAddress address, uint64_t size_bytes);
 
-// Returns an error if the exported memory (its first piece, if there are several) has been freed
-// since, even if the address was allocated again.
-absl::Status CheckStillAllocated(GpuContext& context, const DeviceRegionSpec& spec,
-                                 GpuAddress address);
-
 }  // namespace specd

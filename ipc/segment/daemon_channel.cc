@@ -1,20 +1,11 @@
 #include "ipc/segment/daemon_channel.h"
 
-#include <algorithm>
 #include <bit>
 
 #include "ipc/base/peer_memory.h"
 #include "kernels/core/check.h"
 
 namespace specd {
-
-SubmissionCopy::SubmissionCopy(const SessionLimits& limits)
-    : payload_(std::max(uint64_t{limits.max_batch} * ComputeLayout(limits).draft_record_bytes,
-                        ComputeLayout(limits).call_request_bytes)),
-      records_(limits.max_batch),
-      draft_calls_(limits.max_batch),
-      score_calls_(limits.max_batch),
-      forced_calls_(limits.max_batch) {}
 
 DaemonChannel::DaemonChannel(Segment* segment)
     : segment_(segment),

@@ -4,6 +4,7 @@
 // attach and use it again and again. Thread-compatible.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,7 +19,13 @@ namespace specd {
 
 class SubmissionCopy {
  public:
-  explicit SubmissionCopy(const SessionLimits& limits);
+  explicit SubmissionCopy(const SessionLimits& limits)
+      : payload_(std::max(uint64_t{limits.max_batch} * ComputeLayout(limits).draft_record_bytes,
+                          ComputeLayout(limits).call_request_bytes)),
+        records_(limits.max_batch),
+        draft_calls_(limits.max_batch),
+        score_calls_(limits.max_batch),
+        forced_calls_(limits.max_batch) {}
 
   // The session's submissions are numbered from 0 on.
   uint64_t position() const { return position_; }

@@ -1,6 +1,6 @@
 // AcceptGate accepts connections of a listening socket, and turns away peers that may not connect.
 //
-// For StreamListener. It keeps a descriptor in reserve: if the process has no other, it takes a
+// For SocketListener. It keeps a descriptor in reserve: if the process has no other, it takes a
 // connection with that one and closes it, so that the listener is not ready for ever. Movable; not
 // synchronized.
 #pragma once

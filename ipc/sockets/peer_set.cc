@@ -31,7 +31,7 @@ bool Watch(int poller, int operation, int fd, uint32_t events, void* who) {
 absl::StatusOr<std::unique_ptr<PeerSet>> PeerSet::Listen(const std::string& endpoint,
                                                          const Options& options,
                                                          Handlers handlers) {
-  absl::StatusOr<StreamListener> listener = StreamListener::Listen(endpoint, options.accept);
+  absl::StatusOr<SocketListener> listener = SocketListener::Listen(endpoint, options.accept);
   if (!listener.ok()) return listener.status();
   UniqueFd poller(epoll_create1(EPOLL_CLOEXEC));
   UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<PeerSet>> PeerSet::Listen(const std::string& endp
                                               std::move(bell), options, std::move(handlers)));
 }
 
-PeerSet::PeerSet(StreamListener listener, UniqueFd poller, UniqueFd bell, const Options& options,
+PeerSet::PeerSet(SocketListener listener, UniqueFd poller, UniqueFd bell, const Options& options,
                  Handlers handlers)
     : options_(options),
       handlers_(std::move(handlers)),

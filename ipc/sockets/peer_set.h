@@ -20,7 +20,7 @@
 #include "absl/time/time.h"
 #include "ipc/base/unique_fd.h"
 #include "ipc/sockets/accept_gate.h"
-#include "ipc/sockets/stream_listener.h"
+#include "ipc/sockets/socket_listener.h"
 #include "ipc/sockets/zmtp.h"
 
 namespace specd {
@@ -86,7 +86,7 @@ class PeerSet {
   static absl::Time Now();
 
  private:
-  PeerSet(StreamListener listener, UniqueFd poller, UniqueFd bell, const Options& options,
+  PeerSet(SocketListener listener, UniqueFd poller, UniqueFd bell, const Options& options,
           Handlers handlers);
 
   void Admit();
@@ -94,7 +94,7 @@ class PeerSet {
 
   const Options options_;
   const Handlers handlers_;
-  StreamListener listener_;
+  SocketListener listener_;
   const UniqueFd poller_;
   const UniqueFd bell_;
   std::vector<std::unique_ptr<ZmtpPeer>> peers_;

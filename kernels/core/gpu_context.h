@@ -101,11 +101,6 @@ class GpuContext {
 
   // ---- memory of this process
 
-  // Memory of kind kIpc, aligned to 256 bytes. Every other process must close the memory before
-  // Free; otherwise the behaviour is undefined.
-  virtual GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) = 0;
-  virtual GpuResult Free(GpuAddress address) = 0;
-
   // An error for an address that is not in device memory.
   virtual GpuResult Describe(GpuAddress address, GpuAllocation* allocation) = 0;
 
@@ -129,13 +124,6 @@ class GpuContext {
 
   // ---- order
 
-  virtual GpuResult CreateStream(GpuStream* stream) = 0;
-  virtual GpuResult DestroyStream(GpuStream stream) = 0;
-  // Waits for everything enqueued.
-  virtual GpuResult Synchronize(GpuStream stream) = 0;
-  // kGpuNotReady while enqueued work is not done.
-  virtual GpuResult Query(GpuStream stream) = 0;
-
   // If CUDA streams have no operations on memory, WriteValue and WaitValue return kGpuNotSupported.
   // A reader that sees the value sees everything enqueued before.
   virtual GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width,
@@ -155,11 +143,6 @@ class GpuContext {
   // Whether any CUDA stream of this process records a graph. Work that is enqueued during a
   // recording happens at every replay, with the value of now.
   virtual GpuResult IsCapturing(GpuStream stream, bool* is_capturing) = 0;
-
-  // Copies between device memory and host memory in any direction. The host memory must stay as it
-  // is until the copy is done.
-  virtual GpuResult Copy(GpuStream stream, void* target, const void* source,
-                         uint64_t size_bytes) = 0;
 
   // An event of this process alone (docs/decisions/027-host-functions-not-events.md).
   virtual GpuResult CreateEvent(GpuEvent* event) = 0;

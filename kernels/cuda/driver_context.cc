@@ -25,14 +25,6 @@ class CudaContext final : public GpuContext {
                cuda::ResultOf(calls_.api(), error, "cuDevicePrimaryCtxRelease").text());
   }
 
-  GpuResult Allocate(uint64_t size_bytes, GpuAddress* address) override {
-    return calls_.Run("cuMemAlloc",
-                      [&] { return calls_.api().cuMemAlloc_v2(address, size_bytes); });
-  }
-  GpuResult Free(GpuAddress address) override {
-    return calls_.Run("cuMemFree", [&] { return calls_.api().cuMemFree_v2(address); });
-  }
-
   GpuResult Describe(GpuAddress address, GpuAllocation* allocation) override;
   GpuResult Export(GpuAddress address, GpuMemoryKind kind, GpuExport* exported) override;
   GpuResult Import(const GpuImport& import, GpuMapping* mapping) override {
@@ -54,23 +46,6 @@ class CudaContext final : public GpuContext {
   GpuResult UnregisterHost(void* host) override {
     return calls_.Run("cuMemHostUnregister",
                       [&] { return calls_.api().cuMemHostUnregister(host); });
-  }
-
-  GpuResult CreateStream(GpuStream* stream) override {
-    return calls_.Run("cuStreamCreate", [&] {
-      return calls_.api().cuStreamCreate(&stream->handle, cuda::kStreamNonBlocking);
-    });
-  }
-  GpuResult DestroyStream(GpuStream stream) override {
-    return calls_.Run("cuStreamDestroy",
-                      [&] { return calls_.api().cuStreamDestroy_v2(stream.handle); });
-  }
-  GpuResult Synchronize(GpuStream stream) override {
-    return calls_.Run("cuStreamSynchronize",
-                      [&] { return calls_.api().cuStreamSynchronize(stream.handle); });
-  }
-  GpuResult Query(GpuStream stream) override {
-    return calls_.Run("cuStreamQuery", [&] { return calls_.api().cuStreamQuery(stream.handle); });
   }
 
   GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
@@ -105,14 +80,6 @@ class CudaContext final : public GpuContext {
     });
     *is_capturing = status != cuda::kCaptureNone;
     return result;
-  }
-
-  GpuResult Copy(GpuStream stream, void* target, const void* source, uint64_t size_bytes) override {
-    return calls_.Run("cuMemcpyAsync", [&] {
-      return calls_.api().cuMemcpyAsync(reinterpret_cast<uintptr_t>(target),
-                                        reinterpret_cast<uintptr_t>(source), size_bytes,
-                                        stream.handle);
-    });
   }
 
   GpuResult CreateEvent(GpuEvent* event) override {

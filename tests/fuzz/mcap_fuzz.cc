@@ -75,7 +75,7 @@ Outcome Read(int fd) {
     ++outcome.num_messages;
     SPECD_CHECK(message.payload.size() <= message.file_size_bytes);
     SPECD_CHECK(message.chunk_offset < message.file_size_bytes);
-    for (const std::string_view text : {message.topic, message.encoding, message.schema_name}) {
+    for (const std::string_view text : {message.topic, message.encoding}) {
       Add(text, &outcome);
     }
     const std::string_view payload(reinterpret_cast<const char*>(message.payload.data()),

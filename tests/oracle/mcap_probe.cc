@@ -1,9 +1,9 @@
 // specd_mcap_probe write FILE CHUNK_SIZE: takes one command in each line of stdin and writes a
 // trace. specd_mcap_probe read FILE: prints what it reads from one. For mcap_oracle.py.
 //
-// Strings are in hexadecimal, and empty ones are "-". Commands: "schema NAME ENCODING DATA",
-// "channel TOPIC ENCODING SCHEMA_ID [KEY VALUE]...", "message CHANNEL_ID SEQUENCE TIME PAYLOAD",
-// "metadata NAME [KEY VALUE]...", "flush", "finish". Without "finish" the trace is a torn one.
+// Strings are in hexadecimal, and empty ones are "-". Commands: "channel TOPIC ENCODING [KEY
+// VALUE]...", "message CHANNEL_ID SEQUENCE TIME PAYLOAD", "metadata NAME [KEY VALUE]...", "flush",
+// "finish". Without "finish" the trace is a torn one.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -70,17 +70,8 @@ absl::Status Do(std::istringstream words, McapWriter* writer) {
   const std::string name = TakeText(&words);
   if (command == "metadata") return writer->WriteMetadata(name, TakeMap(&words));
   const std::string encoding = TakeText(&words);
-  if (command == "schema") {
-    const std::string data = TakeText(&words);
-    return writer->AddSchema({.name = name, .encoding = encoding, .data = data}).status();
-  }
   if (command != "channel") return absl::InvalidArgumentError("no such command: " + command);
-  const auto schema_id = static_cast<uint16_t>(TakeNumber(&words));
-  return writer
-      ->AddChannel({.topic = name,
-                    .encoding = encoding,
-                    .schema_id = schema_id,
-                    .metadata = TakeMap(&words)})
+  return writer->AddChannel({.topic = name, .encoding = encoding, .metadata = TakeMap(&words)})
       .status();
 }
 
@@ -103,9 +94,8 @@ absl::Status ReadTrace(const std::string& path) {
   for (; more.ok() && *more; more = reader->Next(&message)) {
     const std::string_view payload(reinterpret_cast<const char*>(message.payload.data()),
                                    message.payload.size());
-    fmt::print("message {} {} {} {} {} {} {}\n", Hex(message.topic), Hex(message.encoding),
-               Hex(message.schema_name), message.channel_id, message.sequence, message.log_time_ns,
-               Hex(payload));
+    fmt::print("message {} {} {} {} {} {}\n", Hex(message.topic), Hex(message.encoding),
+               message.channel_id, message.sequence, message.log_time_ns, Hex(payload));
   }
   for (const McapMetadata& metadata : reader->metadata()) {
     fmt::print("metadata {}", Hex(metadata.name));

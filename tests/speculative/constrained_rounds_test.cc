@@ -111,7 +111,7 @@ TEST_SUITE("unit") {
                                     .num_children = 1,
                                     .first_node = static_cast<uint32_t>(drafts.size() + 1)};
           DraftResult result;
-          engine.verifier().SampleDraft({&input, 1}, {&result, 1});
+          SampleDraftAtOnce(&engine.verifier(), {&input, 1}, {&result, 1});
           REQUIRE(result.status == RoundStatus::kOk);
           drafts.push_back(result.children[0].id);
           tokens.push_back(drafts.back());

@@ -128,7 +128,7 @@ TEST_SUITE("unit") {
     DraftResult results[2];
     // What is drawn without the mask goes nowhere.
     f.backend->script = {ScriptedOutcome{}, ScriptedOutcome{}};
-    f.verifier->SampleDraft(inputs, results);
+    SampleDraftAtOnce(f.verifier, inputs, results);
     CHECK(results[0].status == RoundStatus::kInvalid);
     CHECK(results[0].children.empty());
     CHECK(results[0].reason ==

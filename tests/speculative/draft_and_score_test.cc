@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "tests/speculative/verifier_fixture.h"
+#include "tests/support/verify_round.h"
 
 namespace specd {
 namespace {
@@ -11,13 +12,13 @@ using Fixture = VerifierFixture;
 
 DraftResult Draw(Fixture& f, const DraftInput& input) {
   DraftResult result;
-  f.verifier->SampleDraft({&input, 1}, {&result, 1});
+  SampleDraftAtOnce(f.verifier, {&input, 1}, {&result, 1});
   return result;
 }
 
 ScoreResult ScoreOf(Fixture& f, const ScoreInput& input) {
   ScoreResult result;
-  f.verifier->Score({&input, 1}, {&result, 1});
+  ScoreAtOnce(f.verifier, {&input, 1}, {&result, 1});
   return result;
 }
 
@@ -112,7 +113,7 @@ TEST_SUITE("unit") {
     };
     f.backend->script = {Children({{1, 1, 1, {}, 1}}), Children({{2, 1, 1, {}, 1}})};
     DraftResult results[2];
-    f.verifier->SampleDraft(inputs, results);
+    SampleDraftAtOnce(f.verifier, inputs, results);
     CHECK(results[1].children[0].id == 2);
   }
 
@@ -135,7 +136,7 @@ TEST_SUITE("unit") {
     for (int turn = 0; turn < 2; ++turn) {  // the next call has its room again
       backend->script = {Children({{1, 1, 1, {}, 1}}), Children({{1, 1, 1, {}, 1}})};
       DraftResult results[3];
-      verifier->SampleDraft(inputs, results);
+      SampleDraftAtOnce(verifier, inputs, results);
       CHECK(results[1].status == RoundStatus::kOk);
       CHECK(results[2].status == RoundStatus::kInvalid);
       CHECK(results[2].reason.find("max_draft + 1") != std::string_view::npos);

@@ -164,7 +164,7 @@ std::vector<uint32_t> RunScores(int64_t piece_work, int32_t threads) {
                                                   .num_chosen = i % 3}};
   }
   std::vector<ScoreResult> results(kSequences);
-  (*created)->Score(inputs, results);
+  ScoreAtOnce(*created, inputs, results);
   std::vector<uint32_t> words;
   for (const ScoreResult& result : results) {
     words.push_back(static_cast<uint32_t>(result.status));

@@ -168,12 +168,13 @@ struct Rounds {
       draft_inputs[i].num_prefix = 2;
       draft_inputs[i].num_children = 3;
     }
-    verifier->SampleDraft({draft_inputs, sequences.size()}, {draft_results, sequences.size()});
+    SampleDraftAtOnce(verifier, {draft_inputs, sequences.size()},
+                      {draft_results, sequences.size()});
     VerifyRound(verifier, {inputs, sequences.size()}, {results, sequences.size()});
     const TokenId ids[] = {1, 2};
     const ScoreInput score{rows, ids, 2, {true, ScoreMode::kRawLogprob, 64, ids, 2}};
     ScoreResult scored;
-    verifier->Score({&score, 1}, {&scored, 1});
+    ScoreAtOnce(verifier, {&score, 1}, {&scored, 1});
     scores += scored.num_scored;
     for (size_t i = 0; i < sequences.size(); ++i) {
       kept += results[i].num_kept;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ipc/base/unique_fd.h"
-#include "kernels/core/gpu_context.h"
+#include "tests/support/engine_gpu.h"
 #include "tests/support/gpu_peer.h"
 #include "tests/support/peer_kernels.h"
 
@@ -20,7 +20,7 @@ namespace specd {
 class PeerGpu {
  public:
   virtual ~PeerGpu() = default;
-  virtual GpuContext& context() = 0;
+  virtual EngineGpu& context() = 0;
   // Neighbouring pieces.
   virtual GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) = 0;
   virtual GpuResult AllocateFromPool(uint64_t size_bytes, GpuAddress* address) = 0;
@@ -52,7 +52,7 @@ class GpuPeerWorker {
   GpuResult CopyNow(void* target, const void* source, uint64_t size_bytes);
 
   PeerGpu& gpu_;
-  GpuContext& context_;
+  EngineGpu& context_;
   GpuStream stream_;
   GpuStream second_stream_;
   uint64_t* words_ = nullptr;

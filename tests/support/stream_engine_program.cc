@@ -25,10 +25,10 @@ bool HasLine() {
 }
 
 // Rounds [first, first + count), as many in flight as there can be.
-void RunChunk(StreamEngine* engine, uint64_t first, uint64_t count) {
+void RunChunk(CudaStreamEngine* engine, uint64_t first, uint64_t count) {
   uint64_t sent = first;
   for (uint64_t done = first; done < first + count; ++done) {
-    for (; sent < std::min(first + count, done + StreamEngine::kDepth); ++sent) {
+    for (; sent < std::min(first + count, done + CudaStreamEngine::kDepth); ++sent) {
       Require(engine->Enqueue(sent) == SPECD_OK, "there is no room for a round");
     }
     Require(engine->Poll(done), "a round is aborted");
@@ -37,9 +37,9 @@ void RunChunk(StreamEngine* engine, uint64_t first, uint64_t count) {
   engine->CheckLog(first, first + count);
 }
 
-int RunRounds(GpuContext* gpu, const StreamEngine::Options& options, uint64_t num_rounds) {
-  StreamEngine engine(gpu, options);
-  constexpr uint64_t kChunk = StreamEngine::kLogRounds;
+int RunRounds(EngineGpu* gpu, const CudaStreamEngine::Options& options, uint64_t num_rounds) {
+  CudaStreamEngine engine(gpu, options);
+  constexpr uint64_t kChunk = CudaStreamEngine::kLogRounds;
   for (uint64_t done = 0; done < num_rounds; done += kChunk) {
     RunChunk(&engine, done, std::min(kChunk, num_rounds - done));
   }
@@ -49,12 +49,12 @@ int RunRounds(GpuContext* gpu, const StreamEngine::Options& options, uint64_t nu
 }
 
 // Round by round in turns, so that each stream's wait stands beside the other's.
-int RunPair(GpuContext* gpu, const StreamEngine::Options& options, uint64_t num_rounds) {
-  std::vector<std::unique_ptr<StreamEngine>> engines;
-  for (int i = 0; i < 2; ++i) engines.push_back(std::make_unique<StreamEngine>(gpu, options));
+int RunPair(EngineGpu* gpu, const CudaStreamEngine::Options& options, uint64_t num_rounds) {
+  std::vector<std::unique_ptr<CudaStreamEngine>> engines;
+  for (int i = 0; i < 2; ++i) engines.push_back(std::make_unique<CudaStreamEngine>(gpu, options));
   uint64_t sent = 0;
   for (uint64_t done = 0; done < num_rounds; ++done) {
-    for (; sent < std::min(num_rounds, done + StreamEngine::kDepth); ++sent) {
+    for (; sent < std::min(num_rounds, done + CudaStreamEngine::kDepth); ++sent) {
       for (const auto& engine : engines) {
         Require(engine->Enqueue(sent) == SPECD_OK, "there is no room for a round");
       }
@@ -63,16 +63,16 @@ int RunPair(GpuContext* gpu, const StreamEngine::Options& options, uint64_t num_
   }
   for (const auto& engine : engines) {
     engine->Synchronize();
-    engine->CheckLog(num_rounds - std::min(num_rounds, StreamEngine::kLogRounds), num_rounds);
+    engine->CheckLog(num_rounds - std::min(num_rounds, CudaStreamEngine::kLogRounds), num_rounds);
     engine->CheckWaits();
   }
   Say("ok");
   return 0;
 }
 
-int RunEndless(GpuContext* gpu, const StreamEngine::Options& options) {
+int RunEndless(EngineGpu* gpu, const CudaStreamEngine::Options& options) {
   constexpr uint64_t kChunk = 16;
-  StreamEngine engine(gpu, options);
+  CudaStreamEngine engine(gpu, options);
   for (uint64_t done = 0; !HasLine(); done += kChunk) {
     RunChunk(&engine, done, kChunk);
     Say("round " + std::to_string(done + kChunk));
@@ -81,8 +81,8 @@ int RunEndless(GpuContext* gpu, const StreamEngine::Options& options) {
   return 0;
 }
 
-int RunWait(GpuContext* gpu, const StreamEngine::Options& options) {
-  StreamEngine engine(gpu, options);
+int RunWait(EngineGpu* gpu, const CudaStreamEngine::Options& options) {
+  CudaStreamEngine engine(gpu, options);
   Say("attached");
   AwaitLine();  // the daemon is stopped, and will be killed
   for (uint64_t round = 0; round < 2; ++round) {
@@ -105,7 +105,7 @@ int RunWait(GpuContext* gpu, const StreamEngine::Options& options) {
 }
 
 // Submits the round until it is answered: on a slow machine the deadline may pass first.
-void Confirm(StreamEngine* engine, uint64_t round) {
+void Confirm(CudaStreamEngine* engine, uint64_t round) {
   do {
     engine->EnqueueWhenFree(round);
   } while (!engine->Poll(round));
@@ -113,8 +113,8 @@ void Confirm(StreamEngine* engine, uint64_t round) {
 
 // Once all ring entries are free again, a daemon that was late has no old round left. The new
 // rounds have no rows yet. Next tokens must therefore be untouched.
-void RunBehindLate(StreamEngine* engine, uint64_t first) {
-  const uint64_t end = first + StreamEngine::kDepth;
+void RunBehindLate(CudaStreamEngine* engine, uint64_t first) {
+  const uint64_t end = first + CudaStreamEngine::kDepth;
   engine->Block();
   for (uint64_t round = first; round < end; ++round) engine->EnqueueWhenFree(round);
   Require(engine->HasOwnTokens(), "a late daemon has written over the engine's own next tokens");
@@ -127,14 +127,14 @@ void RunBehindLate(StreamEngine* engine, uint64_t first) {
   engine->Synchronize();
 }
 
-int RunLate(GpuContext* gpu, StreamEngine::Options options) {
+int RunLate(EngineGpu* gpu, CudaStreamEngine::Options options) {
   options.stream_timeout_ms = kShortTimeoutMs;
-  StreamEngine engine(gpu, options);
+  CudaStreamEngine engine(gpu, options);
   Confirm(&engine, 0);
   Say("attached");
   AwaitLine();  // the daemon is stopped
   constexpr uint64_t kFirst = 1;
-  constexpr uint64_t kEnd = kFirst + StreamEngine::kDepth;
+  constexpr uint64_t kEnd = kFirst + CudaStreamEngine::kDepth;
   for (uint64_t round = kFirst; round < kEnd; ++round) {
     Require(engine.Enqueue(round) == SPECD_OK, "there is no room for a round");
   }
@@ -156,12 +156,12 @@ int RunLate(GpuContext* gpu, StreamEngine::Options options) {
   return 0;
 }
 
-int RunStopped(GpuContext* gpu, StreamEngine::Options options) {
+int RunStopped(EngineGpu* gpu, CudaStreamEngine::Options options) {
   options.stream_timeout_ms = kShortTimeoutMs;
-  StreamEngine engine(gpu, options);
+  CudaStreamEngine engine(gpu, options);
   uint64_t first = 0;
   while (!HasLine()) {
-    const uint64_t end = first + StreamEngine::kDepth;
+    const uint64_t end = first + CudaStreamEngine::kDepth;
     bool is_aborted = false;
     for (uint64_t round = first; round < end; ++round) engine.EnqueueWhenFree(round);
     for (uint64_t round = first; round < end; ++round) {
@@ -173,7 +173,7 @@ int RunStopped(GpuContext* gpu, StreamEngine::Options options) {
       engine.PutOwnTokens();
       Say("aborted");
       RunBehindLate(&engine, first);
-      first += StreamEngine::kDepth;
+      first += CudaStreamEngine::kDepth;
     }
     Say("round " + std::to_string(first));
   }
@@ -181,8 +181,8 @@ int RunStopped(GpuContext* gpu, StreamEngine::Options options) {
   return 0;
 }
 
-int RunHeld(GpuContext* gpu, const StreamEngine::Options& options) {
-  StreamEngine engine(gpu, options);
+int RunHeld(EngineGpu* gpu, const CudaStreamEngine::Options& options) {
+  CudaStreamEngine engine(gpu, options);
   engine.Block();
   Require(engine.Enqueue(0) == SPECD_OK, "there is no room for a round");
   Say("held");
@@ -199,12 +199,12 @@ int RunHeld(GpuContext* gpu, const StreamEngine::Options& options) {
 // As many rounds in flight as there can be, while daemons come and go. A round that no daemon has
 // answered is aborted, for the CUDA stream as in its completion, and the next ones go on behind the
 // last one that was kept.
-int RunReplaced(GpuContext* gpu, StreamEngine::Options options) {
+int RunReplaced(EngineGpu* gpu, CudaStreamEngine::Options options) {
   options.reconnect_ms = static_cast<uint32_t>(options.patience_ms);
-  StreamEngine engine(gpu, options);
+  CudaStreamEngine engine(gpu, options);
   uint64_t num_aborted = 0;
   for (uint64_t first = 0, end = 0; !HasLine(); first = end) {
-    while (end < first + StreamEngine::kDepth && engine.Enqueue(end) == SPECD_OK) ++end;
+    while (end < first + CudaStreamEngine::kDepth && engine.Enqueue(end) == SPECD_OK) ++end;
     std::vector<bool> confirmed;
     for (uint64_t round = first; round < end; ++round) confirmed.push_back(engine.Poll(round));
     engine.Synchronize();
@@ -230,7 +230,7 @@ double AtShare(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
 }
 
-void TimeRounds(StreamEngine* engine, const char* road, bool on_stream, uint64_t num_rounds,
+void TimeRounds(CudaStreamEngine* engine, const char* road, bool on_stream, uint64_t num_rounds,
                 uint64_t* next_round) {
   std::vector<double> times;
   for (uint64_t i = 0; i < kWarmUp; ++i) (void)engine->TimeRound((*next_round)++, on_stream);
@@ -238,7 +238,7 @@ void TimeRounds(StreamEngine* engine, const char* road, bool on_stream, uint64_t
     times.push_back(engine->TimeRound((*next_round)++, on_stream));
   }
   std::sort(times.begin(), times.end());
-  const StreamEngine::Options& options = engine->options();
+  const CudaStreamEngine::Options& options = engine->options();
   std::printf(
       "{\"suite\":\"daemon\",\"road\":\"%s\",\"median_us\":%.1f,\"p99_us\":%.1f,\"sharing\":\"%s\","
       "\"batch\":%u,\"draft\":%u,\"vocab\":%u,\"dtype\":\"bf16\",\"rounds\":%zu}\n",
@@ -247,12 +247,12 @@ void TimeRounds(StreamEngine* engine, const char* road, bool on_stream, uint64_t
 }
 
 // As the engine sees it, from the call that submits to the answer in its hands.
-int RunTimes(GpuContext* gpu, StreamEngine::Options options, uint64_t num_rounds) {
+int RunTimes(EngineGpu* gpu, CudaStreamEngine::Options options, uint64_t num_rounds) {
   const char* const waits = std::getenv("SPECD_STREAM_WAITS");
   const bool is_host = waits != nullptr && std::strcmp(waits, "host") == 0;
   for (const uint32_t num_sequences : {1u, options.num_sequences}) {
     options.num_sequences = num_sequences;
-    StreamEngine engine(gpu, options);
+    CudaStreamEngine engine(gpu, options);
     uint64_t next_round = 0;
     if (!is_host) TimeRounds(&engine, "submit", false, num_rounds, &next_round);
     if (!is_host && !engine.StreamsCanWait()) {
@@ -268,8 +268,8 @@ int RunTimes(GpuContext* gpu, StreamEngine::Options options, uint64_t num_rounds
 
 }  // namespace
 
-int RunStreamEngine(GpuContext* gpu, const StreamEngine::Options& options, const std::string& mode,
-                    uint64_t num_rounds) {
+int RunStreamEngine(EngineGpu* gpu, const CudaStreamEngine::Options& options,
+                    const std::string& mode, uint64_t num_rounds) {
   if (mode == "rounds") return RunRounds(gpu, options, num_rounds);
   if (mode == "pair") return RunPair(gpu, options, num_rounds);
   if (mode == "endless") return RunEndless(gpu, options);

@@ -1,5 +1,5 @@
-// RunStreamEngine runs StreamEngine as a program for tests in which its CUDA stream and the daemon
-// meet, killed, stopped and late.
+// RunStreamEngine runs CudaStreamEngine as a program for tests in which its CUDA stream and the
+// daemon meet, killed, stopped and late.
 //
 // The program writes its steps on standard output, and a line on standard input begins the next
 // step. An error ends the program with status 1.
@@ -17,12 +17,12 @@
 
 #include <string>
 
-#include "tests/support/stream_engine.h"
+#include "tests/support/cuda_stream_engine.h"
 
 namespace specd {
 
 // Returns the exit status: 0, or 2 for an unknown mode.
-int RunStreamEngine(GpuContext* gpu, const StreamEngine::Options& options, const std::string& mode,
-                    uint64_t num_rounds);
+int RunStreamEngine(EngineGpu* gpu, const CudaStreamEngine::Options& options,
+                    const std::string& mode, uint64_t num_rounds);
 
 }  // namespace specd

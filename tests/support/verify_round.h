@@ -1,4 +1,5 @@
-// VerifyRound runs a round of a Verifier as a test does: all of its pieces, without a pause.
+// VerifyRound, SampleDraftAtOnce and ScoreAtOnce run a round or a call of a Verifier as a test
+// does: all of its pieces, without a pause.
 //
 // One thread, as the Verifier.
 #pragma once
@@ -25,6 +26,22 @@ void VerifyRound(const VerifierPointer& verifier, std::span<const SequenceInput>
   verifier->BeginRound(inputs, results, /*asks=*/true);
   while (verifier->RunPiece()) continue;
   verifier->EndRound(results, may_commit);
+}
+
+template <class VerifierPointer>
+void SampleDraftAtOnce(const VerifierPointer& verifier, std::span<const DraftInput> inputs,
+                       std::span<DraftResult> results) {
+  verifier->BeginCall(inputs, results, /*is_alone=*/false);
+  while (verifier->RunCallPiece()) continue;
+  verifier->EndCall(results);
+}
+
+template <class VerifierPointer>
+void ScoreAtOnce(const VerifierPointer& verifier, std::span<const ScoreInput> inputs,
+                 std::span<ScoreResult> results) {
+  verifier->BeginCall(inputs, results, /*is_alone=*/false);
+  while (verifier->RunCallPiece()) continue;
+  verifier->EndCall(inputs, results);
 }
 
 }  // namespace specd

@@ -13,7 +13,7 @@
 #include "daemon/client/engine_device.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/make_cuda_backend.h"
-#include "tests/gpu/driver/borrowed_gpu_context.h"
+#include "tests/gpu/driver/borrowed_gpu_platform.h"
 #include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/gpu/driver/fake_gpu_driver.h"
 

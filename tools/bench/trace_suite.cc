@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "daemon/base/clock.h"
-#include "daemon/trace/trace_recorder.h"
+#include "daemon/recorder/trace_recorder.h"
 #include "tests/support/session_steps.h"
 #include "tools/bench/child_process.h"
 #include "tools/bench/rows.h"

@@ -18,7 +18,7 @@
 #include <list>
 #include <utility>
 
-#include "ipc/sockets/stream_listener.h"
+#include "ipc/sockets/socket_listener.h"
 #include "tools/http/listen_address.h"
 
 namespace specd::http {
@@ -287,7 +287,7 @@ class Client : public std::enable_shared_from_this<Client> {
 
 class HttpServer::Impl {
  public:
-  Impl(Options options, StreamListener listener)
+  Impl(Options options, SocketListener listener)
       : options_(std::move(options)), listener_(std::move(listener)) {
     acceptor_.assign(listener_.fd());
   }
@@ -365,7 +365,7 @@ class HttpServer::Impl {
   }
 
   const Options options_;
-  StreamListener listener_;
+  SocketListener listener_;
   Places places_;  // outlives the clients, which the context holds
   asio::io_context context_{1};
   asio::signal_set signals_{context_, SIGINT, SIGTERM};
@@ -377,7 +377,7 @@ class HttpServer::Impl {
 absl::StatusOr<HttpServer> HttpServer::Create(Options options) {
   const absl::StatusOr<ListenAddress> address = ParseListenAddress(options.listen);
   if (!address.ok()) return address.status();
-  absl::StatusOr<StreamListener> listener = StreamListener::Listen(
+  absl::StatusOr<SocketListener> listener = SocketListener::Listen(
       address->endpoint,
       {.uids = options.uids, .connections_max = std::numeric_limits<size_t>::max()});
   if (!listener.ok()) return listener.status();

@@ -11,7 +11,7 @@
 namespace specd::http {
 
 struct ListenAddress {
-  std::string endpoint;     // ipc://PATH or tcp://HOST:PORT, for StreamListener
+  std::string endpoint;     // ipc://PATH or tcp://HOST:PORT, for SocketListener
   bool is_private = false;  // only processes of this machine reach it
 };
 

@@ -114,15 +114,17 @@ ARROWS = {
     # A new room starts with the least, until it has a row of its own.
     "ipc": Arrow(("ipc/base", "kernels/core") + _C_API, _PLAIN),
     # The mains -> server, text -> session -> base; client -> session. Client and server never meet.
-    # trace -> base.
+    # recorder -> trace -> base.
     "daemon/base": Arrow(("daemon/base", "ipc/base", "kernels/core") + _C_API, _ANY_LIBRARY),
     "daemon/metrics": Arrow(("daemon/metrics", "daemon/base", "ipc/counters", "ipc/segment", "ipc/base",
                              "kernels/core") + _C_API, _PLAIN, *_NO_LOGS_OR_SOCKETS),
-    "daemon/trace": Arrow(("daemon/trace", "daemon/base", "ipc/base", "ipc/segment", "speculative",
+    "daemon/trace": Arrow(("daemon/trace", "daemon/base", "ipc/base", "speculative",
                            "kernels/core", "kernels/.") + _C_API, _PLAIN + ("boost", "intrinsics", "msgpack", "simdjson"), *_NO_LOGS_OR_SOCKETS),
-    "daemon/session": Arrow(("daemon/session", "daemon/trace", "daemon/metrics", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
+    "daemon/recorder": Arrow(("daemon/recorder", "daemon/trace", "daemon/base", "ipc/base", "ipc/segment", "speculative",
+                              "kernels/core", "kernels/.") + _C_API, _PLAIN, *_NO_LOGS_OR_SOCKETS),
+    "daemon/session": Arrow(("daemon/session", "daemon/recorder", "daemon/trace", "daemon/metrics", "daemon/base") + _BELOW_DAEMON, _PLAIN + ("boost",),
                             *_NO_LOGS_OR_SOCKETS),
-    "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/trace", "daemon/base")
+    "daemon/client": Arrow(("daemon/client", "daemon/session", "daemon/recorder", "daemon/base")
                            + _BELOW_DAEMON, _PLAIN, *_NO_LOGS),
     "daemon/reader": Arrow(("daemon/reader", "ipc/events", "ipc/sockets", "ipc/base", "kernels/core") + _C_API, _PLAIN,
                            *_NO_LOGS),
@@ -130,7 +132,7 @@ ARROWS = {
                          _ANY_LIBRARY),
     "daemon/server": Arrow(("daemon/server", "daemon/session", "daemon/metrics", "daemon/base") + _BELOW_DAEMON,
                            _ANY_LIBRARY),
-    "daemon": Arrow(("daemon/.", "daemon/server", "daemon/text", "daemon/session", "daemon/trace",
+    "daemon": Arrow(("daemon/.", "daemon/server", "daemon/text", "daemon/session", "daemon/recorder",
                      "daemon/metrics", "daemon/base") + _BELOW_DAEMON, _ANY_LIBRARY),
     # daemon/base reads its flags, so that a wrong one has the exit code of the other programs.
     "tools/toy_engine": Arrow(("tools/toy_engine", "daemon/base", PUBLIC_HEADERS), _ANY_LIBRARY),

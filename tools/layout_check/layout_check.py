@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """layout_check: does the tree keep the rules that a reader relies on?
 
-Fails on an #include against the arrows of docs/ARCHITECTURE.md, files that include each other, a
-machine path, a host name, and a note left in the text. Fails also on a header without a prologue, a folder without a README, and a
-citation of a section or file that does not exist. Lists large files and functions without failing.
+Fails on an #include against the arrows of docs/ARCHITECTURE.md, files that include each other, and
+two classes of one name in one namespace. Fails also on a machine path, a host name, a note left in the
+text, a header without a prologue, a folder without a README, and a citation of a section or file that
+does not exist. Lists large files and functions without failing.
 Exit status: 0 clean, 1 findings, 2 wrong usage.
 
   tools/layout_check/layout_check.py                 this repository
@@ -15,6 +16,7 @@ import os
 import sys
 
 import citation_rules
+import class_rules
 import folder_rules
 import include_rules
 import size_lists
@@ -24,6 +26,7 @@ import text_rules
 RULES = {
     "include": "an #include or a kernel launch goes along the arrows",
     "circle": "no two files need each other",
+    "class": "a name of a namespace is one class",
     "machine-path": "no path of one machine",
     "host": "no host but loopback, examples, papers and standards",
     "prologue": "a header opens with a paragraph and #pragma once",
@@ -40,6 +43,7 @@ def check_tree(root):
     findings = list(folder_rules.check_folders(files))
     findings.extend(citation_rules.check_citations(files, source_tree.list_paths(root)))
     findings.extend(include_rules.check_circles(files))
+    findings.extend(class_rules.check_classes(files))
     large = []
     for file in files:
         findings.extend(include_rules.check_includes(file))

@@ -56,26 +56,16 @@ OutputFile::~OutputFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-absl::Status OutputFile::Put(uint64_t offset, std::string_view bytes) {
+absl::Status OutputFile::Write(std::string_view bytes) {
   if (WasInterrupted()) return Interrupted();
   while (!bytes.empty()) {
-    const ssize_t count = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t count = write(fd_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return Failed("cannot be written", name_.path());
     bytes.remove_prefix(static_cast<size_t>(count));
-    offset += static_cast<uint64_t>(count);
+    size_bytes_ += static_cast<uint64_t>(count);
   }
   return absl::OkStatus();
-}
-
-absl::Status OutputFile::Write(std::string_view bytes) {
-  if (absl::Status status = Put(size_bytes_, bytes); !status.ok()) return status;
-  size_bytes_ += bytes.size();
-  return absl::OkStatus();
-}
-
-absl::Status OutputFile::WriteAt(uint64_t offset, std::string_view bytes) {
-  return Put(offset, bytes);
 }
 
 absl::Status OutputFile::Commit() {

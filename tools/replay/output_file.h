@@ -42,14 +42,11 @@ class OutputFile {
   ~OutputFile();
 
   absl::Status Write(std::string_view bytes);
-  // Overwrites bytes that are written already, and continues at the end.
-  absl::Status WriteAt(uint64_t offset, std::string_view bytes);
   uint64_t size_bytes() const { return size_bytes_; }
   absl::Status Commit();
 
  private:
   OutputFile(TemporaryName name, int fd) : name_(std::move(name)), fd_(fd) {}
-  absl::Status Put(uint64_t offset, std::string_view bytes);
 
   TemporaryName name_;
   int fd_;

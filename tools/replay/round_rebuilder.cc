@@ -23,7 +23,7 @@ absl::Status NotRecorded(TraceTensor tensor) {
 }
 
 // The places whose rows were recorded: those up to the end of the draft, and for `block` and in a
-// tree all (daemon/trace/round_copy.h).
+// tree all (daemon/recorder/round_copy.h).
 size_t NumReadPlaces(const TraceTask& task, int32_t vocab_size) {
   if (DraftTree::IsTree(task)) return task.tokens.size() + 1;
   const uint32_t drawn = NumDrawn(task, vocab_size);

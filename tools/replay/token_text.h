@@ -25,7 +25,6 @@ enum class TokenClass {
   kSpecial,
   kOther
 };
-inline constexpr size_t kNumTokenClasses = 8;
 std::string_view NameOf(TokenClass token_class);
 
 class TokenText {

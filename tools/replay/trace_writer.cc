@@ -39,8 +39,8 @@ absl::StatusOr<std::unique_ptr<TraceWriter>> TraceWriter::Create(const std::stri
 
 absl::Status TraceWriter::AddChannels() {
   for (size_t i = 0; i < kNumChannels; ++i) {
-    const absl::StatusOr<uint16_t> id = trace_.AddChannel(
-        {.topic = kTopics[i], .encoding = kTraceEncoding, .schema_id = 0, .metadata = {}});
+    const absl::StatusOr<uint16_t> id =
+        trace_.AddChannel({.topic = kTopics[i], .encoding = kTraceEncoding, .metadata = {}});
     if (!id.ok()) return id.status();
     channels_[i] = *id;
   }

@@ -111,16 +111,6 @@ int ToyEngine::BindRows() {
   return specd_bind(engine_, SPECD_DRAFT_ROWS, &tensor);
 }
 
-std::span<float> ToyEngine::TargetRow(uint32_t row) const {
-  const size_t vocab_size = static_cast<size_t>(options_.vocab_size);
-  return {target_rows_ + row * vocab_size, vocab_size};
-}
-
-std::span<float> ToyEngine::DraftRow(uint32_t row) const {
-  const size_t vocab_size = static_cast<size_t>(options_.vocab_size);
-  return {draft_rows_ + row * vocab_size, vocab_size};
-}
-
 // ---- sequences ----------------------------------------------------------------------------------
 
 int ToyEngine::OpenWaiting() {

@@ -106,8 +106,12 @@ class ToyEngine {
   EngineResult ResultOf(int code);
 
   bool HasLiveStreams() const;
-  std::span<float> TargetRow(uint32_t row) const;
-  std::span<float> DraftRow(uint32_t row) const;
+  std::span<float> TargetRow(uint32_t row) const { return RowOf(target_rows_, row); }
+  std::span<float> DraftRow(uint32_t row) const { return RowOf(draft_rows_, row); }
+  std::span<float> RowOf(float* rows, uint32_t row) const {
+    const auto vocab_size = static_cast<size_t>(options_.vocab_size);
+    return {rows + row * vocab_size, vocab_size};
+  }
 
   const EngineOptions options_;
   const NgramModel& target_;

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tests/daemon/client/graph_device.h"
-#include "tests/daemon/trace/read_trace.h"
+#include "tests/daemon/recorder/read_trace.h"
 #include "tests/support/decision_text.h"
 
 namespace specd {

@@ -11,22 +11,22 @@
 #include <vector>
 
 #include "ipc/segment/round_words.h"
-#include "tests/daemon/client/stream_fixture.h"
+#include "tests/daemon/client/cuda_stream_fixture.h"
 #include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
 
+using test::CudaStreamFixture;
 using test::EnginePtr;
 using test::kDevices;
 using test::kWithoutWords;
 using test::OpenEngine;
 using test::ServerFixture;
-using test::StreamFixture;
 
 // The first round is behind the closed gate. Its rows wait for the gate, and the CUDA stream waits
 // for the answers.
-void AnswerBehindTheGate(StreamFixture* f, std::deque<ScriptedOutcome> answers) {
+void AnswerBehindTheGate(CudaStreamFixture* f, std::deque<ScriptedOutcome> answers) {
   // The forward is not done: the daemon sees the round and no rows.
   CHECK_FALSE(f->Step());
   CHECK(f->server.session.session->channel().IsHeld());
@@ -42,7 +42,7 @@ TEST_SUITE("unit") {
   TEST_CASE("rows, answer, next forward: each waits for the one before, and the CPU for none") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       f.CloseGate(f.stream);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       specd_round_end end;
@@ -62,7 +62,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a batch waits on a CUDA stream as drafts do, and the CPU does not") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       const specd_sequence sequences[] = {f.sequence, f.Open("s")};
       const int32_t drafts[] = {1, 2};
       const uint32_t offsets[] = {0, 0, 2};
@@ -105,7 +105,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a stream that waits in vain is released, and the late daemon confirms nothing") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index, 1);
+      CudaStreamFixture f(device_index, 1);
       REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
       specd_round_end end;
       REQUIRE(specd_get_round_end(f.engine.get(), &end) == SPECD_OK);
@@ -142,7 +142,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a daemon that ends releases the stream, and its rounds are aborted") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       REQUIRE(f.Submit(f.stream, 7) == SPECD_OK);
       REQUIRE(f.server.session.session->End());
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
@@ -159,7 +159,7 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       const FakeCudaCounts before = CountFakeCuda();
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       CHECK(CountFakeCuda().registered == before.registered + 1);
@@ -172,7 +172,7 @@ TEST_SUITE("unit") {
   TEST_CASE("close leaves a claimed round to the daemon for half of its time") {
     for (const bool is_answered : {true, false}) {
       CAPTURE(is_answered);
-      StreamFixture f(0, StreamFixture::kForeverMs, 2000);
+      CudaStreamFixture f(0, CudaStreamFixture::kForeverMs, 2000);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       RoundWords& words = f.Words(1);
       REQUIRE(Eventually([&] { return AreRowsReady(words, 1); }));
@@ -197,7 +197,7 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       const FakeCudaCounts before = CountFakeCuda();
-      StreamFixture f(device_index, StreamFixture::kForeverMs, 1000);
+      CudaStreamFixture f(device_index, CudaStreamFixture::kForeverMs, 1000);
       f.CloseGate(f.stream);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       f.engine.reset();
@@ -212,7 +212,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a slot is not given to a second stream before the first has passed it") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       // The value that round 1 of 2^32 rounds ago would have left.
       f.Words(1).passed.store((uint64_t{1} << 32) + 1);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
@@ -243,7 +243,7 @@ TEST_SUITE("unit") {
       "streams whose rows come in another order than their rounds are answered all the same") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       f.CloseGate(f.stream);
       REQUIRE(f.Submit(f.stream, 1) == SPECD_OK);
       REQUIRE(f.Submit(f.other_stream, 2) == SPECD_OK);
@@ -271,12 +271,12 @@ TEST_SUITE("unit") {
   TEST_CASE("an engine is told how it shares the GPU with its daemon") {
     specd_sharing sharing;
     {
-      StreamFixture f;
+      CudaStreamFixture f;
       REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
       CHECK(sharing.mode == SPECD_SHARING_NONE);  // the fixture's daemon has no device
     }
     for (const size_t device_index : kDevices) {
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
       REQUIRE(specd_get_sharing(f.engine.get(), &sharing) == SPECD_OK);
       CHECK(sharing.mode == SPECD_SHARING_NONE);

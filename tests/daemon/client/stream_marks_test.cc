@@ -5,20 +5,22 @@
 #include <string>
 
 #include "ipc/segment/round_words.h"
-#include "tests/daemon/client/stream_fixture.h"
+#include "tests/daemon/client/cuda_stream_fixture.h"
 #include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
 
+using test::CudaStreamFixture;
 using test::kDevices;
 using test::kWithoutWords;
 using test::LastErrorHas;
-using test::StreamFixture;
 
-int Mark(StreamFixture* f, GpuStream on) { return specd_mark_drafts(f->engine.get(), on.handle); }
+int Mark(CudaStreamFixture* f, GpuStream on) {
+  return specd_mark_drafts(f->engine.get(), on.handle);
+}
 
-void Answer(StreamFixture* f) {
+void Answer(CudaStreamFixture* f) {
   f->server.session.backend->script = {Confirm(0, {5})};
   REQUIRE(Eventually([&] { return f->Step(); }));
   specd_completion done = SizedCompletion();
@@ -30,7 +32,7 @@ TEST_SUITE("unit") {
   TEST_CASE("the mark comes after the drafter and before the target model") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       GpuAddress drafter = 0;
       REQUIRE(f.gpu.Allocate(4096, &drafter).ok());
       REQUIRE(f.gpu.WaitValue(f.stream, drafter, GpuWord::k32, 1).ok());
@@ -58,7 +60,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a second mark counts once the first has come") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       REQUIRE(Mark(&f, f.stream) == SPECD_OK);
       REQUIRE(Eventually([&] { return AreDraftsMarked(f.Words(1), 1); }));
       f.CloseGate(f.stream);
@@ -76,7 +78,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a mark that has not come keeps its ring entry, and rounds go on without marks") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);  // two ring entries
+      CudaStreamFixture f(device_index);  // two ring entries
       f.CloseGate(f.other_stream);
       REQUIRE(Mark(&f, f.other_stream) == SPECD_OK);
       for (int round = 0; round < 2; ++round) {
@@ -97,7 +99,7 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       const FakeCudaCounts before = CountFakeCuda();
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       REQUIRE(Mark(&f, f.stream) == SPECD_OK);
       f.engine.reset();
       CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
@@ -109,7 +111,7 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       const FakeCudaCounts before = CountFakeCuda();
-      StreamFixture f(device_index, StreamFixture::kForeverMs, 20);
+      CudaStreamFixture f(device_index, CudaStreamFixture::kForeverMs, 20);
       f.CloseGate(f.stream);
       REQUIRE(Mark(&f, f.stream) == SPECD_OK);
       f.engine.reset();
@@ -124,7 +126,7 @@ TEST_SUITE("unit") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
       const FakeCudaCounts before = CountFakeCuda();
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       f.gpu.SetCapturing(true);
       CHECK(Mark(&f, f.stream) == SPECD_ERROR_STATE);
       CHECK(LastErrorHas("records a graph"));

@@ -6,18 +6,18 @@
 #include <string>
 
 #include "ipc/include/specd/ops.h"
-#include "tests/daemon/client/stream_fixture.h"
+#include "tests/daemon/client/cuda_stream_fixture.h"
 #include "tests/support/c_drafts.h"
 
 namespace specd {
 namespace {
 
+using test::CudaStreamFixture;
 using test::EnginePtr;
 using test::kDevices;
 using test::kWithoutWords;
 using test::LastErrorHas;
 using test::OpenEngine;
-using test::StreamFixture;
 
 TEST_SUITE("unit") {
   TEST_CASE("a library call on device memory says what is missing, and others run on the CPU") {
@@ -46,7 +46,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a device that has no road to rounds on streams says the remedy, and harms nothing") {
     for (const char* call : {"CreateEvent", "WaitEvent", "LaunchHostFunction"}) {
       CAPTURE(call);
-      StreamFixture f(kWithoutWords);
+      CudaStreamFixture f(kWithoutWords);
       f.gpu.Inject({call, 0, kGpuNotSupported, false});
       CHECK(f.Submit(f.stream) == SPECD_ERROR_UNSUPPORTED);
       CHECK(LastErrorHas("specd_submit"));
@@ -70,7 +70,7 @@ TEST_SUITE("unit") {
         CAPTURE(device_index);
         CAPTURE(is_slow);
         const FakeCudaCounts before = CountFakeCuda();
-        StreamFixture f(device_index);
+        CudaStreamFixture f(device_index);
         const auto answer = [&] {
           f.server.session.backend->script = {Confirm(0, {5})};
           REQUIRE(Eventually([&] { return f.Step(); }));
@@ -111,7 +111,7 @@ TEST_SUITE("unit") {
   TEST_CASE("who waits in the engine is chosen by name, and another name is refused") {
     const auto sharing_after_a_round = [](const char* waits) {
       REQUIRE(setenv("SPECD_STREAM_WAITS", waits, 1) == 0);
-      StreamFixture f;
+      CudaStreamFixture f;
       const int code = f.Submit(f.stream);
       REQUIRE(unsetenv("SPECD_STREAM_WAITS") == 0);
       if (code != SPECD_OK) return std::string(specd_last_error());
@@ -143,7 +143,7 @@ TEST_SUITE("unit") {
         {0, "WaitValue", 0}, {0, "WriteValue", 1}, {kWithoutWords, "RecordEvent", 0}};
     for (const Fault& fault : faults) {
       CAPTURE(fault.call);
-      StreamFixture f(fault.device_index);
+      CudaStreamFixture f(fault.device_index);
       f.gpu.Inject({fault.call, fault.after, kGpuUnknown, false});
       CHECK(f.Submit(f.stream) < 0);
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
@@ -163,7 +163,7 @@ TEST_SUITE("unit") {
     // first device's.
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       const size_t other_index = (device_index + 1) % kNumFakeCudaDevices;
       const auto answer = [&] {
         f.server.session.backend->script = {Confirm(0, {5})};
@@ -198,7 +198,7 @@ TEST_SUITE("unit") {
       CAPTURE(device_index);
       const FakeCudaCounts before = CountFakeCuda();
       {
-        StreamFixture f(device_index);
+        CudaStreamFixture f(device_index);
         const size_t other_index = (device_index + 1) % kNumFakeCudaDevices;
         FakeGpuContext& other = FakeCuda(other_index);
         GpuStream of_other;
@@ -229,7 +229,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a stream may be used first while another thread records a graph") {
     for (const size_t device_index : kDevices) {
       CAPTURE(device_index);
-      StreamFixture f(device_index);
+      CudaStreamFixture f(device_index);
       FakeGpuContext& other = FakeCuda((device_index + 1) % kNumFakeCudaDevices);
       other.SetCapturing(true);
       f.server.session.backend->script = {Confirm(0, {5})};
@@ -243,7 +243,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("what cannot be a round on a stream is refused by name") {
-    StreamFixture f;
+    CudaStreamFixture f;
     specd_round_end end;
     CHECK(specd_get_round_end(f.engine.get(), &end) == SPECD_ERROR_STATE);
     CHECK(LastErrorHas("specd_submit_batch_on_stream"));

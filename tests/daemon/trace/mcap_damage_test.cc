@@ -21,10 +21,8 @@ Trace MakeTrace() {
   absl::StatusOr<McapWriter> writer = McapWriter::Start(file.writer(), {});
   REQUIRE(writer.ok());
   REQUIRE(writer->WriteMetadata("build", {{"backend", "cpu"}}).ok());
-  REQUIRE(writer->AddSchema({.name = "S", .encoding = "", .data = ""}).ok());
   for (const char* topic : {"a", "b"}) {
-    REQUIRE(writer->AddChannel({.topic = topic, .encoding = "json", .schema_id = 1, .metadata = {}})
-                .ok());
+    REQUIRE(writer->AddChannel({.topic = topic, .encoding = "json", .metadata = {}}).ok());
   }
   uint32_t sequence = 0;
   for (const uint16_t num_messages : {3, 1, 2}) {

@@ -71,7 +71,6 @@ TEST_SUITE("unit") {
     CHECK(file.bytes().size() == limit);
     // The disk has room again, but a hole in the file would follow.
     CHECK(writer->Write({1, 3, 3, {}}) == error);
-    CHECK(writer->AddSchema({}).status() == error);
     CHECK(writer->AddChannel({}).status() == error);
     CHECK(writer->WriteMetadata("m", {}) == error);
     CHECK(writer->Flush() == error);

@@ -38,13 +38,10 @@ TEST_SUITE("unit") {
     const MemoryFile file;
     absl::StatusOr<McapWriter> writer = McapWriter::Start(file.writer(), kNoOptions);
     REQUIRE(writer.ok());
-    const absl::StatusOr<uint16_t> schema =
-        writer->AddSchema({.name = "Round", .encoding = "jsonschema", .data = "{}"});
-    REQUIRE((schema.ok() && *schema == 1));
-    const absl::StatusOr<uint16_t> rounds = writer->AddChannel(
-        {.topic = "round", .encoding = "msgpack", .schema_id = 1, .metadata = {{"k", "vé"}}});
+    const absl::StatusOr<uint16_t> rounds =
+        writer->AddChannel({.topic = "round", .encoding = "msgpack", .metadata = {{"k", "vé"}}});
     const absl::StatusOr<uint16_t> marks =
-        writer->AddChannel({.topic = "mark", .encoding = "", .schema_id = 0, .metadata = {}});
+        writer->AddChannel({.topic = "mark", .encoding = "", .metadata = {}});
     REQUIRE((rounds.ok() && *rounds == 1 && marks.ok() && *marks == 2));
     REQUIRE(writer->WriteMetadata("build", {{"backend", "cpu"}, {"seed", ""}}).ok());
     REQUIRE(writer->Write({2, 7, 3000, AsBytes("m")}).ok());
@@ -52,13 +49,10 @@ TEST_SUITE("unit") {
     REQUIRE(writer->Write({1, 9, 2000, {}}).ok());
     REQUIRE(writer->Finish().ok());
 
-    const std::string schema_record =
-        Record(0x03, Little(1, 2) + Text("Round") + Text("jsonschema") + Text("{}"));
     const std::string channel_records =
-        Record(0x04, Little(1, 2) + Little(1, 2) + Text("round") + Text("msgpack") +
+        Record(0x04, Little(1, 2) + Little(0, 2) + Text("round") + Text("msgpack") +
                          Text(Text("k") + Text("vé"))) +
         Record(0x04, Little(2, 2) + Little(0, 2) + Text("mark") + Text("") + Text(""));
-    const std::string first_records = schema_record + channel_records;
     const std::string second_records = MessageRecord(2, 7, 3000, "m") +
                                        MessageRecord(1, 8, 1000, "round one") +
                                        MessageRecord(1, 9, 2000, "");
@@ -69,7 +63,7 @@ TEST_SUITE("unit") {
                               Little(BitwiseCrc(records), 4) + Text("") +
                               Little(records.size(), 8) + records);
     };
-    std::string expected = HeadBytes() + chunk(0, 0, first_records);
+    std::string expected = HeadBytes() + chunk(0, 0, channel_records);
     const uint64_t metadata_offset = expected.size();
     const std::string metadata =
         Record(0x0c, Text("build") + Text(Text("backend") + Text("cpu") + Text("seed") + Text("")));
@@ -95,20 +89,20 @@ TEST_SUITE("unit") {
                               Little(records_size, 8));
     };
     const std::string groups[] = {
-        schema_record, channel_records,
-        chunk_index(0, 0, first_chunk, first_records.size(), "", 0) +
+        channel_records,
+        chunk_index(0, 0, first_chunk, channel_records.size(), "", 0) +
             chunk_index(1000, 3000, second_chunk, second_records.size(),
                         Little(1, 2) + Little(index_offset, 8) + Little(2, 2) +
                             Little(index_offset + index_1.size(), 8),
                         index_1.size() + index_2.size()),
         Record(0x0d, Little(metadata_offset, 8) + Little(metadata.size(), 8) + Text("build")),
-        Record(0x0b, Little(3, 8) + Little(1, 2) + Little(2, 4) + Little(0, 4) + Little(1, 4) +
+        Record(0x0b, Little(3, 8) + Little(0, 2) + Little(2, 4) + Little(0, 4) + Little(1, 4) +
                          Little(2, 4) + Little(1000, 8) + Little(3000, 8) +
                          Text(Little(1, 2) + Little(2, 8) + Little(2, 2) + Little(1, 8)))};
-    const int opcodes[] = {0x03, 0x04, 0x08, 0x0d, 0x0b};
+    const int opcodes[] = {0x04, 0x08, 0x0d, 0x0b};
     std::string summary;
     std::string offsets;
-    for (int i = 0; i < 5; ++i) {
+    for (int i = 0; i < 4; ++i) {
       offsets += Record(0x0e, Little(opcodes[i], 1) + Little(summary_start + summary.size(), 8) +
                                   Little(groups[i].size(), 8));
       summary += groups[i];
@@ -186,18 +180,14 @@ TEST_SUITE("unit") {
     absl::StatusOr<McapWriter> writer = McapWriter::Start(file.writer(), kNoOptions);
     REQUIRE(writer.ok());
     CHECK(Contains(writer->Write({1, 0, 0, {}}), "channel_id = 1: the file has channels 1 to 0"));
-    CHECK(Contains(
-        writer->AddChannel({.topic = "t", .encoding = "", .schema_id = 1, .metadata = {}}).status(),
-        "schema_id = 1: the file has schemas 1 to 0"));
     CHECK(Contains(writer->AddChannel({.topic = "\xff", .encoding = "", .metadata = {}}).status(),
                    "topic is not UTF-8"));
-    CHECK(Contains(writer->AddSchema({.name = "a", .encoding = "\x80", .data = ""}).status(),
-                   "encoding of the schema is not UTF-8"));
+    CHECK(Contains(writer->AddChannel({.topic = "t", .encoding = "\x80", .metadata = {}}).status(),
+                   "encoding of the channel is not UTF-8"));
     CHECK(Contains(writer->WriteMetadata("m", {{"key", "\xc3"}}), "metadata is not UTF-8"));
     CHECK(Contains(writer->WriteMetadata("m", McapMap(4097)), "metadata has 4097 entries"));
     const std::string large(kMcapKeptSizeMax, 'x');
-    CHECK(Contains(writer->AddSchema({.name = "a", .encoding = "", .data = large}).status(),
-                   "of at most 16777216"));
+    CHECK(Contains(writer->WriteMetadata(large, {}), "of at most 16777216"));
     // No refusal changes the file.
     REQUIRE(writer->AddChannel({.topic = "t", .encoding = "", .metadata = {}}).ok());
     REQUIRE(writer->Write({1, 0, 0, {}}).ok());

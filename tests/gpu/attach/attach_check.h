@@ -1,7 +1,7 @@
 // AttachCheck tests a promise about two processes that share a device, for specd-gpu-attach
 // (docs/GPU.md, "Memory between processes").
 //
-// The checks run over any GpuContext. A check runs once in a process: anything that it breaks stays
+// The checks run over any EngineGpu. A check runs once in a process: anything that it breaks stays
 // broken. It belongs to one thread.
 #pragma once
 

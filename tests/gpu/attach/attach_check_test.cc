@@ -43,7 +43,7 @@ struct Setting {
 struct WrongPeerGpu final : PeerGpu {
   explicit WrongPeerGpu(PeerGpu* given) : gpu(*given) {}
 
-  GpuContext& context() override { return gpu.context(); }
+  EngineGpu& context() override { return gpu.context(); }
   GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) override {
     return gpu.AllocateVmm(piece_bytes, address);
   }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/cuda/driver_api.h"
-#include "kernels/cuda/driver_platform.h"
 #include "tests/gpu/attach/cuda_peer_kernels.h"
+#include "tests/support/cuda_engine_gpu.h"
 
 namespace specd {
 
@@ -29,9 +29,8 @@ Function* Symbol(const char* name) {
 
 class CudaPeerGpu final : public PeerGpu {
  public:
-  CudaPeerGpu(const DriverApi& api, std::unique_ptr<GpuPlatform> platform,
-              std::unique_ptr<GpuContext> context)
-      : api_(api), platform_(std::move(platform)), context_(std::move(context)) {}
+  CudaPeerGpu(const DriverApi& api, std::unique_ptr<EngineGpu> context)
+      : api_(api), context_(std::move(context)) {}
   CudaPeerGpu(const CudaPeerGpu&) = delete;
   CudaPeerGpu& operator=(const CudaPeerGpu&) = delete;
 
@@ -47,7 +46,7 @@ class CudaPeerGpu final : public PeerGpu {
     return result.ok() ? CallRuntime(cudaFree(nullptr), "cudaFree") : result;
   }
 
-  GpuContext& context() override { return *context_; }
+  EngineGpu& context() override { return *context_; }
 
   GpuResult AllocateVmm(const std::vector<uint64_t>& piece_bytes, GpuAddress* address) override {
     const auto measure =
@@ -141,8 +140,7 @@ class CudaPeerGpu final : public PeerGpu {
   }
 
   const DriverApi& api_;
-  const std::unique_ptr<GpuPlatform> platform_;
-  const std::unique_ptr<GpuContext> context_;
+  const std::unique_ptr<EngineGpu> context_;
   int device_ = 0;
   std::map<GpuAddress, std::vector<uint64_t>> piece_bytes_;  // for memory with descriptors
 };
@@ -150,21 +148,10 @@ class CudaPeerGpu final : public PeerGpu {
 }  // namespace
 
 std::unique_ptr<PeerGpu> MakeCudaPeerGpu(GpuDevice* device, GpuResult* error) {
-  std::unique_ptr<GpuPlatform> platform = MakeCudaPlatform();
-  std::vector<GpuDevice> devices;
-  *error = platform->ListDevices(&devices);
-  if (!error->ok()) return nullptr;
-  if (devices.empty()) {
-    *error = GpuResult::Error("the driver shows no device", kGpuNoDevice);
-    return nullptr;
-  }
-  *device = devices[0];
-  std::unique_ptr<GpuContext> context;
-  *error = platform->OpenContext(0, &context);
-  if (!error->ok()) return nullptr;
-  const DriverApi* const api = cuda::LoadDriver(error);
+  std::unique_ptr<EngineGpu> context = OpenCudaEngineGpu(device, error);
+  const DriverApi* const api = context != nullptr ? cuda::LoadDriver(error) : nullptr;
   if (api == nullptr) return nullptr;
-  auto gpu = std::make_unique<CudaPeerGpu>(*api, std::move(platform), std::move(context));
+  auto gpu = std::make_unique<CudaPeerGpu>(*api, std::move(context));
   *error = gpu->MakeCurrent();
   if (!error->ok()) return nullptr;
   return gpu;

@@ -78,7 +78,7 @@ class Waiting {
   // default, so that no CUDA stream holds up another.
   static constexpr size_t kStreams = 4;
 
-  Waiting(GpuContext* gpu, GpuAddress word) : gpu_(*gpu), word_(word), streams_(kStreams) {
+  Waiting(EngineGpu* gpu, GpuAddress word) : gpu_(*gpu), word_(word), streams_(kStreams) {
     for (GpuStream& stream : streams_) {
       ExpectOk(gpu_.CreateStream(&stream), "making a stream");
       ExpectOk(gpu_.WaitValue(stream, word_, kWord, 1), "waiting");
@@ -99,7 +99,7 @@ class Waiting {
   }
 
  private:
-  GpuContext& gpu_;
+  EngineGpu& gpu_;
   const GpuAddress word_;
   std::vector<GpuStream> streams_;
 };

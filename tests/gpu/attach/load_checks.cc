@@ -26,7 +26,7 @@ GpuAddress AllocateFilled(Scene& scene, uint64_t size_bytes, uint8_t value) {
   return memory;
 }
 
-GpuResult CopyOnDevice(GpuContext& gpu, GpuStream stream, GpuAddress target, GpuAddress source,
+GpuResult CopyOnDevice(EngineGpu& gpu, GpuStream stream, GpuAddress target, GpuAddress source,
                        uint64_t size_bytes) {
   return gpu.Copy(stream, reinterpret_cast<void*>(target), reinterpret_cast<void*>(source),
                   size_bytes);
@@ -104,9 +104,9 @@ AttachResult Observed(const std::vector<HandOverTimes>& all) {
 
 // Copies between two allocations of this process, one after another on a CUDA stream of their own.
 // Word 3 counts the copies that are done.
-class BusyStream {
+class BusyCudaStream {
  public:
-  BusyStream(Scene* scene, SharedWords* words, uint64_t copy_bytes)
+  BusyCudaStream(Scene* scene, SharedWords* words, uint64_t copy_bytes)
       : scene_(*scene),
         words_(*words),
         copy_bytes_(copy_bytes),
@@ -244,7 +244,7 @@ AttachResult CheckBusyHandOff(const AttachSetting& setting) {
   return PlayScene(setting, [&](Scene& scene) {
     NeedWords(scene);
     HandOvers hand_overs(&scene);
-    BusyStream other(&scene, &hand_overs.words(), setting.copy_bytes);
+    BusyCudaStream other(&scene, &hand_overs.words(), setting.copy_bytes);
     const std::vector<double> idle = hand_overs.Time(setting.num_batches, [] {});
     const std::vector<double> busy = hand_overs.Time(setting.num_batches, [&] { other.Feed(); });
     // A CUDA stream without progress was held up itself, and did not keep the other process busy.

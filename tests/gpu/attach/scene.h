@@ -69,7 +69,7 @@ class Scene {
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
-  GpuContext& gpu() { return gpu_; }
+  EngineGpu& gpu() { return gpu_; }
   const GpuDevice& device() const { return setting_.device; }
   GpuStream stream() const { return stream_; }
   GpuPeer& peer();  // started by the first call
@@ -107,7 +107,7 @@ class Scene {
   GpuAddress AllocateThere(const PeerRequest& request);
 
   const AttachSetting& setting_;
-  GpuContext& gpu_;
+  EngineGpu& gpu_;
   GpuStream stream_;
   std::unique_ptr<GpuPeer> peer_;
 };

@@ -1,25 +1,16 @@
 // specd-gpu-daemon runs RunDaemonProgram on the first device of this machine.
 #include <memory>
-#include <vector>
 
-#include "kernels/cuda/driver_platform.h"
 #include "tests/gpu/daemon/daemon_program.h"
+#include "tests/support/cuda_engine_gpu.h"
 
 namespace {
 
 // The context lives as long as the process.
-specd::GpuContext* OpenFirstDevice(specd::GpuResult* error) {
-  static const std::unique_ptr<specd::GpuPlatform> platform = specd::MakeCudaPlatform();
-  static std::unique_ptr<specd::GpuContext> context;
-  std::vector<specd::GpuDevice> devices;
-  *error = platform->ListDevices(&devices);
-  if (!error->ok()) return nullptr;
-  if (devices.empty()) {
-    *error = specd::GpuResult::Error("the driver shows no device", specd::kGpuNoDevice);
-    return nullptr;
-  }
-  *error = platform->OpenContext(0, &context);
-  return context.get();
+specd::EngineGpu* OpenFirstDevice(specd::GpuResult* error) {
+  specd::GpuDevice device;
+  static const std::unique_ptr<specd::EngineGpu> gpu = specd::OpenCudaEngineGpu(&device, error);
+  return gpu.get();
 }
 
 }  // namespace

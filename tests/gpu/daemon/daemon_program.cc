@@ -26,12 +26,12 @@ constexpr char kOptionsText[] =
 int ServeAsEngine(const DaemonProgram& program, const std::vector<std::string>& arguments) {
   if (arguments.size() != 5) return 2;
   GpuResult error = GpuResult::Ok();
-  GpuContext* const gpu = program.open_gpu(&error);
+  EngineGpu* const gpu = program.open_gpu(&error);
   if (gpu == nullptr) {
     fmt::print(stderr, "engine: {}\n", error.text());
     return 3;
   }
-  StreamEngine::Options options = program.engine;
+  CudaStreamEngine::Options options = program.engine;
   options.rows_on_device = true;
   options.patience_ms = std::atoi(arguments[1].c_str());
   options.uri = arguments[3];

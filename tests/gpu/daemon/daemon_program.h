@@ -4,14 +4,14 @@
 
 #include <functional>
 
-#include "tests/support/stream_engine.h"
+#include "tests/support/cuda_stream_engine.h"
 
 namespace specd {
 
 struct DaemonProgram {
   // Opens the GPU of an engine's process. If there is none, the result is null and *error says why.
-  std::function<GpuContext*(GpuResult* error)> open_gpu = {};
-  StreamEngine::Options engine = {};
+  std::function<EngineGpu*(GpuResult* error)> open_gpu = {};
+  CudaStreamEngine::Options engine = {};
 };
 
 // Returns the exit status of RunCheckProgram, or in an engine's process that of RunStreamEngine.

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "tests/support/stream_engine.h"
+#include "tests/support/cuda_stream_engine.h"
 
 namespace specd {
 

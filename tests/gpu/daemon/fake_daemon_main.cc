@@ -15,13 +15,8 @@ class FaultyGpuContext final : public BorrowedGpuContext {
   explicit FaultyGpuContext(GpuContext* gpu) : BorrowedGpuContext(gpu), gpu_(*gpu) {}
 
   GpuResult WaitValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
-    if (HasFakeFault("no_stream_words")) return NoStreamWords();
     if (HasFakeFault("no_wait")) return GpuResult::Ok();
     return gpu_.WaitValue(stream, word, width, value);
-  }
-  GpuResult WriteValue(GpuStream stream, GpuAddress word, GpuWord width, uint64_t value) override {
-    if (HasFakeFault("no_stream_words")) return NoStreamWords();
-    return gpu_.WriteValue(stream, word, width, value);
   }
   GpuResult LaunchHostFunction(GpuStream stream, GpuHostFunction function,
                                void* argument) override {
@@ -30,10 +25,6 @@ class FaultyGpuContext final : public BorrowedGpuContext {
   }
 
  private:
-  static GpuResult NoStreamWords() {
-    return GpuResult::Error("no words of streams", kGpuNotSupported);
-  }
-
   GpuContext& gpu_;
 };
 
@@ -51,11 +42,8 @@ BackendRegistry& EngineBackends() { return ProcessBackends(); }
 
 int main(int argc, char** argv) {
   return specd::RunDaemonProgram(argc, argv,
-                                 {.open_gpu = [](specd::GpuResult* error) -> specd::GpuContext* {
+                                 {.open_gpu = [](specd::GpuResult* error) -> specd::EngineGpu* {
                                     *error = specd::GpuResult::Ok();
-                                    static specd::FaultyGpuContext faulty(&specd::FakeProcessGpu());
-                                    // A fault of the device, not of libspecd.
-                                    if (specd::HasFakeFault("no_stream_words")) return &faulty;
                                     return &specd::FakeProcessGpu();
                                   },
                                   .engine = {.vocab_size = 64, .num_sequences = 4}});

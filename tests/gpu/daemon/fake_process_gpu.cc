@@ -34,7 +34,9 @@ class FakeProcessPlatform final : public GpuPlatform {
 
 // Never destroyed: CUDA streams of a process that ends may still wait.
 FakeGpuContext& FakeProcessGpu() {
-  static auto* const gpu = new FakeGpuContext(FakeGpuOptions(), 0);
+  FakeGpuOptions options;
+  options.has_stream_words = !HasFakeFault("no_stream_words");
+  static auto* const gpu = new FakeGpuContext(options, 0);
   return *gpu;
 }
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string_view>
 
-#include "tests/gpu/driver/borrowed_gpu_context.h"
 #include "tests/gpu/driver/fake_gpu_context.h"
+#include "tests/support/borrowed_gpu.h"
 
 namespace specd {
 

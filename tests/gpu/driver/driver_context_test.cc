@@ -113,12 +113,12 @@ TEST_SUITE("unit") {
 
   TEST_CASE("driver: an error has the call, the name and the number in it") {
     Driver driver;
-    TheStubCuda().failing_call = "cuMemAlloc_v2";
+    TheStubCuda().failing_call = "cuMemHostUnregister";
     TheStubCuda().failing_code = kGpuOutOfMemory;
-    GpuAddress address = 0;
-    const GpuResult result = driver.gpu->Allocate(4096, &address);
+    int host = 0;
+    const GpuResult result = driver.gpu->UnregisterHost(&host);
     CHECK(result.code() == kGpuOutOfMemory);
-    CHECK(result.text() == "cuMemAlloc: CUDA_ERROR_STUB = 2 (as asked for)");
+    CHECK(result.text() == "cuMemHostUnregister: CUDA_ERROR_STUB = 2 (as asked for)");
     CHECK(TheStubCuda().contexts_pushed == 0);  // also after an error
   }
 

@@ -198,6 +198,7 @@ GpuResult FakeGpuContext::WriteValue(GpuStream stream, GpuAddress word, GpuWord 
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "WriteValue");
   if (!begun.ok()) return begun;
+  if (!options_.has_stream_words) return Refuse("WriteValue", kGpuNotSupported, "no words");
   Stream* const found = Find(stream);
   if (found == nullptr) return Refuse("WriteValue", kGpuInvalidHandle, "no stream");
   void* host = nullptr;
@@ -212,6 +213,7 @@ GpuResult FakeGpuContext::WaitValue(GpuStream stream, GpuAddress word, GpuWord w
   std::unique_lock<std::mutex> lock;
   const GpuResult begun = Begin(&lock, "WaitValue");
   if (!begun.ok()) return begun;
+  if (!options_.has_stream_words) return Refuse("WaitValue", kGpuNotSupported, "no words");
   Stream* const found = Find(stream);
   if (found == nullptr) return Refuse("WaitValue", kGpuInvalidHandle, "no stream");
   void* host = nullptr;

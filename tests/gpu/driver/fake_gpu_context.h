@@ -21,9 +21,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/core/gpu_context.h"
 #include "tests/gpu/driver/fake_gpu_block.h"
 #include "tests/gpu/driver/fake_gpu_queue.h"
+#include "tests/support/engine_gpu.h"
 
 namespace specd {
 
@@ -39,7 +39,8 @@ struct FakeGpuOptions {
                                      .has_mps = false,
                                      .granularity_bytes = uint64_t{2} << 20}};
   bool has_driver = true;
-  size_t num_queues = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
+  bool has_stream_words = true;  // WriteValue and WaitValue
+  size_t num_queues = 32;        // CUDA_DEVICE_MAX_CONNECTIONS
   uint64_t seed = 1;
   uint64_t memory_bytes = uint64_t{1} << 36;  // the largest allocation
 };
@@ -53,7 +54,7 @@ struct FakeGpuFault {
   bool is_sticky = false;
 };
 
-class FakeGpuContext final : public GpuContext {
+class FakeGpuContext final : public EngineGpu {
  public:
   FakeGpuContext(const FakeGpuOptions& options, size_t device_index);
   ~FakeGpuContext() override;

@@ -39,12 +39,12 @@ TEST_SUITE("unit") {
       "control: a field that is repeated, of a wrong type or missing is an error that names it") {
     for (const Request& request : SampleRequests()) {
       const std::vector<uint8_t> good = MustEncode(request);
-      const size_t num_fields = Parts(good).body.size();
+      const size_t num_fields = MessageParts(good).body.size();
       for (size_t i = 0; i < num_fields; ++i) {
-        const std::string name = Parts(good).KeyAt(i);
+        const std::string name = MessageParts(good).KeyAt(i);
         CAPTURE(name);
         {
-          Parts parts(good);
+          MessageParts parts(good);
           parts.body.erase(parts.body.begin() + static_cast<ptrdiff_t>(i));
           const absl::Status status = DecodeWhole(parts.Join()).status();
           if (MayBeLeftOut(request, name)) {
@@ -55,7 +55,7 @@ TEST_SUITE("unit") {
           }
         }
         {
-          Parts parts(good);
+          MessageParts parts(good);
           parts.body.push_back(parts.body[i]);
           CHECK(ErrorFieldOf(DecodeWhole(parts.Join()).status()) == name);
         }
@@ -73,7 +73,7 @@ TEST_SUITE("unit") {
                                           msgpack::object(some_map, zone),
                                           msgpack::object(std::vector<bool>{true}, zone)};
         for (const msgpack::object& wrong : wrongs) {
-          Parts parts(good);
+          MessageParts parts(good);
           if (parts.body[i].second.type == wrong.type) {
             // An integer of 2^63 is the right type only for a 64-bit field.
             continue;
@@ -85,7 +85,7 @@ TEST_SUITE("unit") {
           CHECK(ErrorFieldOf(status) == name);
         }
       }
-      Parts parts(good);
+      MessageParts parts(good);
       msgpack::zone zone;
       parts.body.emplace_back(msgpack::object(std::string("surprise"), zone), msgpack::object(1));
       CHECK(ErrorFieldOf(DecodeWhole(parts.Join()).status()) == "surprise");
@@ -97,21 +97,21 @@ TEST_SUITE("unit") {
   TEST_CASE("control: fields are read in any order, and a repeated one is refused at any place") {
     for (const Request& request : SampleRequests()) {
       const std::vector<uint8_t> good = MustEncode(request);
-      const auto num_fields = static_cast<ptrdiff_t>(Parts(good).body.size());
-      const auto read_again = [](const Parts& parts) {
+      const auto num_fields = static_cast<ptrdiff_t>(MessageParts(good).body.size());
+      const auto read_again = [](const MessageParts& parts) {
         const absl::StatusOr<Request> decoded = DecodeWhole(parts.Join());
         REQUIRE(decoded.ok());
         return MustEncode(*decoded);
       };
-      Parts backwards(good);
+      MessageParts backwards(good);
       std::reverse(backwards.body.begin(), backwards.body.end());
       CHECK(read_again(backwards) == good);
       for (ptrdiff_t first = 0; first < num_fields; ++first) {
-        Parts parts(good);
+        MessageParts parts(good);
         std::rotate(parts.body.begin(), parts.body.begin() + first, parts.body.end());
         CHECK(read_again(parts) == good);
         for (ptrdiff_t place = 0; place <= num_fields; ++place) {
-          Parts repeated(good);
+          MessageParts repeated(good);
           const auto field = repeated.body[static_cast<size_t>(first)];
           repeated.body.insert(repeated.body.begin() + place, field);
           CHECK(ErrorFieldOf(DecodeWhole(repeated.Join()).status()) ==
@@ -122,11 +122,11 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("control: an integer that does not fit its field is refused, not cut") {
-    Parts bind(MustEncode(BindTensorRequest{1, 1, {.num_rows = 1}}));
+    MessageParts bind(MustEncode(BindTensorRequest{1, 1, {.num_rows = 1}}));
     bind.body[1].second = msgpack::object(uint64_t{1} << 32);
     CHECK(ErrorFieldOf(DecodeWhole(bind.Join()).status()) == "region");
     OpenSequenceRequest open = SampleOpen();
-    Parts parts(MustEncode(open));
+    MessageParts parts(MustEncode(open));
     msgpack::zone zone;
     for (auto& [key, value] : parts.body) {
       if (key.as<std::string>() == "stop_token_ids") {
@@ -223,7 +223,7 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(EncodeRequest(open, 1).status()) == "message");
 
     // The reader has the same bounds for every writer.
-    Parts parts(MustEncode(HelloRequest{}));
+    MessageParts parts(MustEncode(HelloRequest{}));
     msgpack::zone zone;
     parts.body[0].second = msgpack::object(std::string(65, 'x'), zone);
     CHECK(ErrorFieldOf(DecodeWhole(parts.Join()).status()) == "name");

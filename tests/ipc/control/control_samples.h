@@ -167,8 +167,8 @@ inline absl::StatusOr<Request> DecodeWhole(std::span<const uint8_t> bytes) {
 // The body of a message, taken apart. A test changes one field and puts the body together again.
 using Body = std::vector<std::pair<msgpack::object, msgpack::object>>;
 
-struct Parts {
-  explicit Parts(const std::vector<uint8_t>& message)
+struct MessageParts {
+  explicit MessageParts(const std::vector<uint8_t>& message)
       : header(message.begin(), message.begin() + 24) {
     handle =
         msgpack::unpack(reinterpret_cast<const char*>(message.data()) + 24, message.size() - 24);
@@ -211,7 +211,7 @@ inline absl::StatusOr<Request> DecodeNumbers(const Body& numbers) {
     map.via.map.ptr[i].key = numbers[i].first;
     map.via.map.ptr[i].val = numbers[i].second;
   }
-  Parts parts(MustEncode(SampleOpen()));
+  MessageParts parts(MustEncode(SampleOpen()));
   for (auto& [key, value] : parts.body) {
     if (key.as<std::string>() == "numbers") value = map;
   }

@@ -79,7 +79,7 @@ TEST_SUITE("unit") {
   TEST_CASE("control: an OpenSequence leaves out what is empty, and a field left out is empty") {
     OpenSequenceRequest open;
     open.request_id = "r";
-    const Parts parts(MustEncode(open));
+    const MessageParts parts(MustEncode(open));
     std::vector<std::string> keys;
     for (size_t i = 0; i < parts.body.size(); ++i) keys.push_back(parts.KeyAt(i));
     CHECK(keys == std::vector<std::string>{"request_id", "has_seed", "seed", "numbers"});
@@ -88,9 +88,9 @@ TEST_SUITE("unit") {
     const std::vector<uint8_t> full = MustEncode(SampleOpen());
     const std::vector<std::string> all = Print(Request(SampleOpen()));
     const std::vector<std::string> none = Print(Request(OpenSequenceRequest()));
-    REQUIRE(Parts(full).body.size() == all.size());
+    REQUIRE(MessageParts(full).body.size() == all.size());
     for (size_t i = 4; i < all.size(); ++i) {
-      Parts without(full);
+      MessageParts without(full);
       without.body.erase(without.body.begin() + static_cast<ptrdiff_t>(i));
       const absl::StatusOr<Request> decoded = DecodeWhole(without.Join());
       REQUIRE(decoded.ok());
@@ -235,7 +235,7 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(EncodeRequest(region, 1).status()) == "piece_bytes");
     // The reader has the same bound for every writer.
     region.spec.piece_bytes.resize(1);
-    Parts parts(MustEncode(region));
+    MessageParts parts(MustEncode(region));
     msgpack::zone zone;
     parts.body.back().second = msgpack::object(std::vector<uint64_t>(251, 1), zone);
     const absl::Status too_long = DecodeWhole(parts.Join()).status();

@@ -16,7 +16,7 @@
 #include "ipc/include/specd/specd.h"
 #include "ipc/memory/device_region.h"
 #include "ipc/sockets/unix_socket.h"
-#include "tests/gpu/driver/borrowed_gpu_context.h"
+#include "tests/gpu/driver/borrowed_gpu_platform.h"
 #include "tests/gpu/driver/fake_gpu_context.h"
 #include "tests/support/gpu_peer.h"
 #include "tests/support/open_fds.h"

@@ -298,7 +298,7 @@ TEST_SUITE("invariance") {
     std::mt19937_64 random(33);
     for (const RoundCase::Options& options : KindsOfOpenRounds()) {
       CAPTURE(options.seed);
-      std::vector<Processor> processors;
+      std::vector<RoundProcessor> processors;
       for (const int32_t num_blocks : {1, 2, 9}) {
         processors.push_back({fmt::format("{} blocks", num_blocks),
                               [&, num_blocks](RoundCase& round, const RoundBatch& batch) {

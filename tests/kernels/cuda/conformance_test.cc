@@ -62,7 +62,7 @@ void CheckRounds(int32_t vocab_size, int32_t batch, int32_t num_schedules) {
 void CheckOpenRoundsOf(int32_t vocab_size, int32_t batch, int32_t num_schedules) {
   int32_t next = vocab_size % kBlockSizes;
   for (const Shape& shape : kShapes) {
-    std::vector<Processor> processors;
+    std::vector<RoundProcessor> processors;
     for (int32_t i = 0; i < num_schedules; ++i) {
       const EmulationOptions schedule = ScheduleAt(next++, 13);
       processors.push_back({NameOf(shape, vocab_size, schedule),

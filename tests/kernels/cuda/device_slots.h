@@ -47,7 +47,7 @@ class DeviceSlots {
 
   // A processor that runs rounds by a backend, which the caller keeps. Slot outputs lie on the
   // device: the host does not know where a task that continues begins.
-  Processor By(Backend* backend) {
+  RoundProcessor By(Backend* backend) {
     return {drafts_space_ == MemorySpace::kHost ? "draft tokens on the host"
                                                 : "draft tokens on the device",
             [this, backend](RoundCase& round, const RoundBatch& batch) {

@@ -83,7 +83,7 @@ TEST_SUITE("unit") {
                             .recent_room = SlotMemory::RecentRoom(options)})
                   .ok());
       NodeWatch watch(&gpu);
-      const Processor processor = slots.By(&backend);
+      const RoundProcessor processor = slots.By(&backend);
       SlotRounds rounds(options);
       SlotMemory memory(options);
       rounds.Next();

@@ -18,7 +18,7 @@
 namespace specd {
 
 // Runs the batch and returns the answers.
-struct Processor {
+struct RoundProcessor {
   std::string name;
   std::function<std::vector<std::string>(RoundCase& round, const RoundBatch& batch)> run;
 };
@@ -28,8 +28,8 @@ inline std::vector<std::string> ByScalarTeam(RoundCase& round, const RoundBatch&
 // Runs three rounds of the same sequences by one processor after another. `knowing` gets the rounds
 // with complete tasks.
 inline void CheckOpenRounds(const RoundCase::Options& options,
-                            const std::vector<Processor>& processors,
-                            const Processor& knowing = {"knowing", ByScalarTeam}) {
+                            const std::vector<RoundProcessor>& processors,
+                            const RoundProcessor& knowing = {"knowing", ByScalarTeam}) {
   SlotRounds rounds(options);
   std::vector<SlotMemory> memories(processors.size(), SlotMemory(options));
   for (int round = 0; round < 3; ++round) {

@@ -33,7 +33,7 @@ struct EmulatedDevice {
     REQUIRE(backend.Prepare(LimitsOf(options)).ok());
   }
 
-  Processor processor() { return slots.By(&backend); }
+  RoundProcessor processor() { return slots.By(&backend); }
 
   FakeGpu gpu;
   FakeGpuDriver driver;
@@ -48,7 +48,7 @@ TEST_SUITE("unit") {
     SlotRounds rounds(options);
     SlotMemory memory(options);
     rounds.Next();
-    const Processor processor = device.processor();
+    const RoundProcessor processor = device.processor();
     processor.run(rounds.round(), rounds.Known());
     CHECK(device.gpu.num_resolves == 0);
     processor.run(rounds.round(), rounds.Open(&memory));
@@ -61,7 +61,7 @@ TEST_SUITE("unit") {
 TEST_SUITE("invariance") {
   TEST_CASE("rounds with something left open, on the CPU") {
     std::vector<std::unique_ptr<CpuBackend>> backends;
-    std::vector<Processor> processors;
+    std::vector<RoundProcessor> processors;
     for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
       if (!CpuTargetIsSupported(target)) continue;
       for (const int32_t threads : {1, 3}) {
@@ -89,7 +89,7 @@ TEST_SUITE("invariance") {
       CAPTURE(options.seed);
       options.batch = 12;
       std::vector<std::unique_ptr<EmulatedDevice>> devices;
-      std::vector<Processor> processors;
+      std::vector<RoundProcessor> processors;
       for (const MemorySpace drafts_space : {MemorySpace::kHost, MemorySpace::kDevice}) {
         for (const int64_t upload_bytes : {int64_t{1}, int64_t{1} << 30}) {
           devices.push_back(std::make_unique<EmulatedDevice>(options, upload_bytes, drafts_space));
@@ -108,10 +108,10 @@ TEST_SUITE("gpu") {
     if (device == nullptr) return;
     const std::unique_ptr<GpuDriver> driver = DriverOfDevice();
     CpuBackend cpu(BestCpuTarget());
-    const Processor knowing{"CPU", [&](RoundCase& round, const RoundBatch& batch) {
-                              REQUIRE(cpu.Run(batch).ok());
-                              return AnswersOf(round, batch.num_tasks);
-                            }};
+    const RoundProcessor knowing{"CPU", [&](RoundCase& round, const RoundBatch& batch) {
+                                   REQUIRE(cpu.Run(batch).ok());
+                                   return AnswersOf(round, batch.num_tasks);
+                                 }};
     int64_t num_compared = 0;
     for (RoundCase::Options options : KindsOfOpenRounds()) {
       for (const int32_t vocab_size : {300, Quick() ? 2049 : 50257}) {

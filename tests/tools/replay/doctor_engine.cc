@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kernels/core/philox.h"
-#include "tests/daemon/trace/traced_session.h"
+#include "tests/daemon/recorder/traced_session.h"
 
 namespace specd::test {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/daemon/trace/traced_session.h"
+#include "tests/daemon/recorder/traced_session.h"
 #include "tests/tools/replay/doctor_engine.h"
 #include "tools/replay/doctor/findings.h"
 #include "tools/replay/named_backend.h"

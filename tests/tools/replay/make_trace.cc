@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
-#include "daemon/trace/trace_opening.h"
-#include "daemon/trace/trace_recorder.h"
+#include "daemon/recorder/trace_opening.h"
+#include "daemon/recorder/trace_recorder.h"
 #include "kernels/backend.h"
 #include "speculative/verifier.h"
 #include "tests/support/trace_maker.h"

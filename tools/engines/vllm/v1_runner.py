@@ -12,6 +12,7 @@ import vllm.utils.torch_utils
 vllm.utils.torch_utils.PIN_MEMORY = False  # which needs a driver; the modules below copy the value
 
 from specd.integrations.vllm import use_specd
+from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import LogitsProcessors
 from vllm.v1.sample.logits_processor.builtin import (LogitBiasLogitsProcessor, MinPLogitsProcessor,
                                                      MinTokensLogitsProcessor)
@@ -21,6 +22,11 @@ from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 from vllm.v1.worker.gpu_input_batch import CachedRequestState, InputBatch
 
 CPU = torch.device("cpu")
+
+
+def params(**fields):
+    """max_tokens is never reached."""
+    return SamplingParams(max_tokens=400, **fields)
 
 
 def config(vocab, rows, drafts, *, ranks=(), method="standard", logprobs_mode="raw_logprobs"):

@@ -184,7 +184,6 @@ void Doctor::AddNgram(const TraceTask& task, size_t sequence, size_t in_batch,
   if (p.empty() || overlap < 0 || info_->anonymised) return;
   const std::vector<TokenId> prefix(task.tokens.begin(), task.tokens.begin() + draft.place);
   const TokenId next = ngrams_.Next(sequence, prefix);
-  if (next != kNoToken) ++num_ngrams_;
   const double accepted = next == kNoToken ? 0 : static_cast<double>(p[static_cast<size_t>(next)]);
   ngram_.Add(accepted);
   ngram_gain_.Add(accepted - overlap);

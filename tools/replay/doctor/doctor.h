@@ -49,7 +49,6 @@ class Doctor {
   // min(p, q) at the same places.
   const MeanSum& ngram() const { return ngram_; }
   const MeanSum& ngram_gain() const { return ngram_gain_; }
-  uint64_t num_ngrams() const { return num_ngrams_; }
   const DraftLength& lengths() const { return lengths_; }
   // Of rejected drafts that were reached.
   const std::map<std::string, uint64_t>& causes() const { return causes_; }
@@ -95,7 +94,6 @@ class Doctor {
   AcceptanceSum overlaps_;
   MeanSum ngram_;
   MeanSum ngram_gain_;
-  uint64_t num_ngrams_ = 0;
   uint64_t num_outside_ = 0;
   std::map<std::string, uint64_t> causes_;
   ReasonCounts without_rows_;
