@@ -185,7 +185,7 @@ SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t par
         if (read.plain) {
           team.LoadWithNext(read.row.view, t, t + 1 < read.end, &ahead, &tile);
         } else {
-          LoadEdited(team, read.row, t, kAllSteps, &tile);
+          LoadEdited<false>(team, read.row, t, kAllSteps, &tile);
         }
         NoteTile(team, tile, read.scale, read.with_sums, t, read.stats);
       }

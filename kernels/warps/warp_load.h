@@ -118,15 +118,13 @@ SPECD_INLINE void FetchElements(const RowView& row, int32_t number, int32_t lane
   for (int32_t j = 0; j < 8; ++j) values[j] = 8 * lane + j < rest ? values[j] : -kInfinity;
 }
 
-// Fetches the steps that are set in `steps`: bit s is step number_of(s) of the row. Elements of
-// other steps, and those after the row's end, are -inf.
-//
-// The memory next to a row may belong to another row, or may not exist. If words of 16 bytes would
-// reach over the row's ends, elements are therefore fetched one by one. A tile has at most three
-// such steps, so they share one piece of code.
+namespace internal {
+
+// Fetches the steps that words of 16 bytes hold, one after another. Returns the other ones with
+// elements of the row.
 template <DType kDType, int32_t kNumSteps, typename NumberOf>
-SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
-                             const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+SPECD_INLINE uint32_t FetchWordsOfEach(const RowView& row, int32_t lane, uint32_t steps,
+                                       const NumberOf& number_of, float (&values)[kNumSteps][8]) {
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   uint32_t by_element = 0;
   SPECD_UNROLL
@@ -152,6 +150,67 @@ SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
       for (int32_t j = 0; j < 8; ++j) values[step][j] = -kInfinity;
     }
   }
+  return by_element;
+}
+
+// The same with all steps requested before the first is looked at, which takes more registers.
+template <DType kDType, int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE uint32_t FetchWords(const RowView& row, int32_t lane, uint32_t steps,
+                                 const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+  constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
+  const char* const data = static_cast<const char*>(row.data) + 8 * lane * SizeBytes(kDType);
+  const bool aligned = internal::BytesPastGranule(data) == 0;
+  uint32_t words[kNumSteps][kWords];
+  uint32_t by_word = 0;
+  uint32_t by_element = 0;
+  // No word is looked at before all are requested.
+  SPECD_UNROLL
+  for (int32_t step = 0; step < kNumSteps; ++step) {
+    const bool wanted = (steps >> step & 1u) != 0;
+    const int32_t number = wanted ? number_of(step) : 0;
+    const int32_t rest = wanted ? row.vocab_size - number * kLanes : 0;
+    const char* const address = data + int64_t{number} * kLanes * SizeBytes(kDType);
+    const bool inside = number > 0 && rest - kLanes >= 8;
+    if (rest >= kLanes && (aligned || inside)) {
+      by_word |= 1u << step;
+      if (aligned) {
+        internal::LoadWords<kWords>(address, words[step]);
+      } else {
+        internal::LoadShiftedWords<kWords>(address, words[step]);
+      }
+    } else {
+      by_element |= (rest > 0 ? 1u : 0u) << step;
+      SPECD_UNROLL
+      for (int32_t i = 0; i < kWords; ++i) words[step][i] = 0;
+    }
+  }
+  SPECD_UNROLL
+  for (int32_t step = 0; step < kNumSteps; ++step) {
+    internal::Widen<kDType>(words[step], values[step]);
+    const bool is_loaded = (by_word >> step & 1u) != 0;
+    SPECD_UNROLL
+    for (int32_t j = 0; j < 8; ++j) values[step][j] = is_loaded ? values[step][j] : -kInfinity;
+  }
+  return by_element;
+}
+
+}  // namespace internal
+
+// Fetches the steps that are set in `steps`: bit s is step number_of(s) of the row. Elements of
+// other steps, and those after the row's end, are -inf.
+//
+// The memory next to a row may belong to another row, or may not exist. If words of 16 bytes would
+// reach over the row's ends, elements are therefore fetched one by one. A tile has at most three
+// such steps, so they share one piece of code.
+template <DType kDType, int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
+                             const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+  uint32_t by_element = 0;
+  if constexpr (kNumSteps == kStepsPerTile) {
+    by_element = internal::FetchWords<kDType>(row, lane, steps, number_of, values);
+  } else {
+    by_element = internal::FetchWordsOfEach<kDType>(row, lane, steps, number_of, values);
+  }
   SPECD_NO_UNROLL
   for (int32_t step = 0; by_element >> step != 0; ++step) {
     if ((by_element >> step & 1u) == 0) continue;
@@ -166,54 +225,16 @@ SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
   }
 }
 
-// The same if words of 16 bytes hold every step. All are requested before the first is looked at.
-// Returns false, and does nothing, if they do not.
-template <DType kDType, int32_t kNumSteps, typename NumberOf>
-SPECD_INLINE bool FetchTogether(const RowView& row, int32_t lane, uint32_t steps,
-                                const NumberOf& number_of, float (&values)[kNumSteps][8]) {
-  constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
-  const char* const data = static_cast<const char*>(row.data) + 8 * lane * SizeBytes(kDType);
-  bool by_word = internal::BytesPastGranule(data) == 0;
-  int32_t numbers[kNumSteps];
-  SPECD_UNROLL
-  for (int32_t step = 0; step < kNumSteps; ++step) {
-    numbers[step] = (steps >> step & 1u) != 0 ? number_of(step) : 0;
-    by_word = by_word && row.vocab_size - numbers[step] * kLanes >= kLanes;
-  }
-  if (!by_word) return false;
-  uint32_t words[kNumSteps][kWords] = {};
-  SPECD_UNROLL
-  for (int32_t step = 0; step < kNumSteps; ++step) {
-    if ((steps >> step & 1u) == 0) continue;
-    const int64_t first = int64_t{numbers[step]} * kLanes;
-    internal::LoadWords<kWords>(data + first * SizeBytes(kDType), words[step]);
-  }
-  SPECD_UNROLL
-  for (int32_t step = 0; step < kNumSteps; ++step) {
-    internal::Widen<kDType>(words[step], values[step]);
-    const bool wanted = (steps >> step & 1u) != 0;
-    SPECD_UNROLL
-    for (int32_t j = 0; j < 8; ++j) values[step][j] = wanted ? values[step][j] : -kInfinity;
-  }
-  return true;
-}
-
-template <DType kDType, int32_t kNumSteps, typename NumberOf>
-SPECD_INLINE void FetchStepsAs(const RowView& row, int32_t lane, uint32_t steps,
-                               const NumberOf& number_of, float (&values)[kNumSteps][8]) {
-  if (FetchTogether<kDType>(row, lane, steps, number_of, values)) return;
-  FetchSteps<kDType>(row, lane, steps, number_of, values);
-}
 template <int32_t kNumSteps, typename NumberOf>
 SPECD_INLINE void FetchStepsOf(const RowView& row, int32_t lane, uint32_t steps,
                                const NumberOf& number_of, float (&values)[kNumSteps][8]) {
   switch (row.dtype) {
     case DType::kFloat32:
-      return FetchStepsAs<DType::kFloat32>(row, lane, steps, number_of, values);
+      return FetchSteps<DType::kFloat32>(row, lane, steps, number_of, values);
     case DType::kBFloat16:
-      return FetchStepsAs<DType::kBFloat16>(row, lane, steps, number_of, values);
+      return FetchSteps<DType::kBFloat16>(row, lane, steps, number_of, values);
     case DType::kFloat16:
-      return FetchStepsAs<DType::kFloat16>(row, lane, steps, number_of, values);
+      return FetchSteps<DType::kFloat16>(row, lane, steps, number_of, values);
   }
 }
 
@@ -258,7 +279,7 @@ SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, u
     }
     return;
   }
-  FetchStepsAs<kDType>(
+  FetchSteps<kDType>(
       row, lane, steps, [&](int32_t step) { return tile_index * kStepsPerTile + step; }, values);
 }
 
