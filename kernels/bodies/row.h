@@ -156,6 +156,10 @@ struct EditRun {
   int32_t end = 0;
   TokenId first = 0;  // the first id of the tile
 
+  SPECD_INLINE EditRun(const TokenEdit* all, int32_t num_edits, int32_t tile_index)
+      : edits(all), end(num_edits), first(tile_index * kTileSize) {
+    begin = LowerBound(all, num_edits, first);
+  }
   template <Team T>
   SPECD_INLINE EditRun(const T& team, const TokenEdit* all, int32_t num_edits, int32_t tile_index)
       : edits(all), end(num_edits), first(tile_index * kTileSize) {
@@ -176,16 +180,20 @@ SPECD_INLINE void ApplyEdits(T& team, const Row& row, const EditRun& run, typena
       [&](int32_t i) { return EditedElement(row, run.edits[i]); }, tile);
 }
 
-// Steps 1 to 5 for a tile.
-template <Team T>
+// Steps 1 to 5 for a tile. kByLane: lanes seek the first edit, which takes registers.
+template <bool kByLane = true, Team T>
 SPECD_HOT void LoadEdited(T& team, const Row& row, int32_t tile_index, uint32_t steps,
                           typename T::Tile* tile) {
   const ArriveFunction arrive{row.view.rules};
   const uint32_t* const allowed = row.sequence.allowed;
   const auto mask = team.MaskOf(row.mask, allowed, row.view.vocab_size, tile_index);
   steps &= team.StepsLeft(mask);
-  const EditRun edits(team, row.sequence.edits, row.sequence.num_edits, tile_index);
-  const EditRun overrides(team, row.place.overrides, row.place.num_overrides, tile_index);
+  const auto run_of = [&](const TokenEdit* all, int32_t num_edits) {
+    if constexpr (kByLane) return EditRun(team, all, num_edits, tile_index);
+    return EditRun(all, num_edits, tile_index);
+  };
+  const EditRun edits = run_of(row.sequence.edits, row.sequence.num_edits);
+  const EditRun overrides = run_of(row.place.overrides, row.place.num_overrides);
   if (T::kReadsInPlace && arrive.IsIdentity() && edits.IsEmpty() && overrides.IsEmpty()) {
     team.Load(row.view, tile_index, steps, Identity{}, tile);
   } else {

@@ -49,6 +49,21 @@ SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
   return {place.element, threshold - place.before, place.weight};
 }
 
+// The same with masses that each lane finds for itself.
+template <Team T, typename MassOf>
+SPECD_INLINE TileChoice ChooseTileByLane(T& team, int32_t num_tiles, uint64_t coin,
+                                         const MassOf& mass_of) {
+  const float largest = team.LargestTerm(num_tiles, mass_of);
+  if (!(largest > 0.0f)) return {};
+  const int32_t exponent = ExponentOf(largest);
+  const auto weight_of = [&](int32_t t) { return IntegerWeight(mass_of(t), exponent); };
+  const uint64_t total = team.SumOfTerms(num_tiles, weight_of);
+  const uint64_t threshold = MulDiv(coin, total, uint64_t{1} << kCoinBits);
+  const PrefixPlace place = team.FindTerm(num_tiles, weight_of, threshold);
+  NoteScope(team, total, place.before, place.weight);
+  return {place.element, threshold - place.before, place.weight};
+}
+
 // Chooses an element of the chosen tile in proportion to `weight`, and returns its id. If the row
 // changed while it was read, the tile's mass may be gone; then the answer is kNoToken.
 template <Team T, typename Weight, typename... Tiles>
@@ -75,19 +90,28 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
   const int32_t num_tiles = NumTiles(p.row.view.vocab_size);
   const int32_t removed_tile = removed == kNoToken ? -1 : removed / kTileSize;
   const int32_t removed_element = removed % kTileSize;
-  typename T::Tile maxima;
-  typename T::Tile sums;
   typename T::Tile tile;
-  LoadArray(team, p.stats.maxima, num_tiles, &maxima);
-  LoadArray(team, p.stats.sums, num_tiles, &sums);
-  if (removed_tile >= 0 && p.stats.maxima[removed_tile] > -kInfinity) {
+  const bool cuts = removed_tile >= 0 && p.stats.maxima[removed_tile] > -kInfinity;
+  float rest = 0;  // of the removed id's tile
+  if (cuts) {
     LoadRow(team, p.row, removed_tile, kAllSteps, &tile);
     team.Set(removed_element, -kInfinity, &tile);
-    const WeightFunction weight{p.stats.maxima[removed_tile], p.scale};
-    team.Set(removed_tile, team.Sum(weight, tile), &sums);
+    rest = team.Sum(WeightFunction{p.stats.maxima[removed_tile], p.scale}, tile);
   }
   const TileMassFunction mass{{p.max, p.scale}};
-  const TileChoice choice = ChooseTile(team, mass, coin, maxima, sums);
+  TileChoice choice;
+  if constexpr (LooksByLane<T>) {
+    choice = ChooseTileByLane(team, num_tiles, coin, [&](int32_t t) {
+      return mass(p.stats.maxima[t], cuts && t == removed_tile ? rest : p.stats.sums[t]);
+    });
+  } else {
+    typename T::Tile maxima;
+    typename T::Tile sums;
+    LoadArray(team, p.stats.maxima, num_tiles, &maxima);
+    LoadArray(team, p.stats.sums, num_tiles, &sums);
+    if (cuts) team.Set(removed_tile, rest, &sums);
+    choice = ChooseTile(team, mass, coin, maxima, sums);
+  }
   if (choice.tile < 0) return kNoToken;
   LoadRow(team, p.row, choice.tile, kAllSteps, &tile);
   if (choice.tile == removed_tile) team.Set(removed_element, -kInfinity, &tile);

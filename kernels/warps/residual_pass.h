@@ -63,15 +63,14 @@ SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, in
     const ResidualFunction function =
         FunctionOfResidual({place.target.max, place.target.scale}, place.target.mass,
                            {place.draft.max, place.draft.scale}, place.draft.mass, {});
-    const int32_t begin = parts.BeginOf(part, task);
-    const int32_t end = parts.EndOf(begin);
-    for (int32_t t = begin; t < end; ++t) {
+    const int32_t end = parts.EndOf(part);
+    for (int32_t t = parts.BeginOf(part); t < end; ++t) {
       const uint32_t steps = StepsOfResidual(place.target_peaks, p.has_cut, p.cut.value, t);
       team.Publish(SumPair(team, thread.lane(), function, p, q, t, steps), &workspace.residual[t]);
     }
     if (IsLastWithResidual(thread, round, parts, task)) return part;
   }
-  return kNoPart;
+  return part;
 }
 
 // Replaces the token of a completed residual, and decides the task.
@@ -104,8 +103,7 @@ SPECD_HD void FinishResidual(const Thread& thread, const FusedRound& round, int3
   const Distribution q = RecallDraft(rows, i);
   const Residual residual = BeginResidual(p, q, {}, workspace.residual);
   if (!FallenPlaceAt(workspace, i)->plain) {
-    const int32_t begin = parts.BeginOf(part, index);
-    for (int32_t t = begin; t < parts.EndOf(begin); ++t) {
+    for (int32_t t = parts.BeginOf(part); t < parts.EndOf(part); ++t) {
       NoteResidualTile(team, residual, t, workspace.residual);
     }
     if (!IsLastWithResidual(thread, round, parts, index)) return;
@@ -118,10 +116,11 @@ SPECD_HD void FinishResidual(const Thread& thread, const FusedRound& round, int3
 template <typename Thread, typename Finish>
 SPECD_INLINE void RunResidualPass(const Thread& thread, const FusedRound& round,
                                   const Finish& finish) {
+  const Parts parts = PartsOfResiduals(thread, round);
   int32_t part = thread.warp() * thread.num_blocks() + thread.block();
-  while ((part = ReadPlainResiduals(thread, round, part)) != kNoPart) {
+  while ((part = ReadPlainResiduals(thread, round, part)) < parts.num_parts) {
     finish(part);
-    part = NextPart(thread, round, PartsOfResiduals(thread, round));
+    part = NextPart(thread, round, parts);
   }
 }
 template <typename Thread>

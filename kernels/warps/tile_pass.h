@@ -94,12 +94,10 @@ struct Parts {
   }
 
   SPECD_INLINE int32_t RowOf(int32_t part) const { return part / parts_per_row; }
-  // The tiles of a part of a row.
-  SPECD_INLINE int32_t BeginOf(int32_t part, int32_t row) const {
-    return (part - row * parts_per_row) * tiles_per_part;
-  }
-  SPECD_INLINE int32_t EndOf(int32_t begin) const {
-    const int32_t end = begin + tiles_per_part;
+  // The tiles of a part.
+  SPECD_INLINE int32_t BeginOf(int32_t part) const { return part % parts_per_row * tiles_per_part; }
+  SPECD_INLINE int32_t EndOf(int32_t part) const {
+    const int32_t end = BeginOf(part) + tiles_per_part;
     return end < num_tiles ? end : num_tiles;
   }
 };
@@ -180,15 +178,14 @@ SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t par
     const int32_t index = parts.RowOf(part);
     const AheadRow row = round.rows[index];
     if (!IsDead(thread, round, row)) {
-      const int32_t begin = parts.BeginOf(part, index);
-      const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(begin)));
+      const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(part)));
       TileAhead ahead;
-      for (int32_t t = begin; t < read.end; ++t) {
+      for (int32_t t = parts.BeginOf(part); t < read.end; ++t) {
         typename WarpTeam<LoneWarp<Thread>>::Tile tile;
         if (read.plain) {
           team.LoadWithNext(read.row.view, t, t + 1 < read.end, &ahead, &tile);
         } else {
-          LoadEdited(team, read.row, t, kAllSteps, &tile);
+          LoadEdited<false>(team, read.row, t, kAllSteps, &tile);
         }
         NoteTile(team, tile, read.scale, read.with_sums, t, read.stats);
       }

@@ -50,14 +50,47 @@ class WarpArrays : public WarpLanes<Thread> {
 
   // The largest of an array's values; NaN if any is NaN. REQUIRES: count > 0.
   SPECD_INLINE float LargestOf(const float* values, int32_t count) {
+    return LargestTerm(count, [values](int32_t i) { return values[i]; });
+  }
+  // The same for term(i), 0 <= i < num.
+  template <typename TermOf>
+  SPECD_INLINE float LargestTerm(int32_t num, const TermOf& term_of) {
     float max = -kInfinity;
-    for (int32_t base = 0; base < count; base += 2 * kWarpSize) {
+    for (int32_t base = 0; base < num; base += 2 * kWarpSize) {
       const int32_t i = base + thread_.lane();
-      const float here = values[i < count ? i : count - 1];
-      const float behind = values[i + kWarpSize < count ? i + kWarpSize : count - 1];
+      const float here = term_of(i < num ? i : num - 1);
+      const float behind = term_of(i + kWarpSize < num ? i + kWarpSize : num - 1);
       max = LargerOrNan(max, LargerOrNan(here, behind));
     }
     return LargestOfLanes(max);
+  }
+
+  // The sum of term(i) < 2^41 for 0 <= i < num <= 2^12.
+  template <typename TermOf>
+  SPECD_INLINE uint64_t SumOfTerms(int32_t num, const TermOf& term_of) {
+    uint64_t sum = 0;
+    for (int32_t i = thread_.lane(); i - thread_.lane() < num; i += kWarpSize) {
+      sum += i < num ? term_of(i) : 0;
+    }
+    return this->SumOfWarp(sum);
+  }
+
+  // The first i whose inclusive prefix of terms exceeds the threshold, as FindPrefix of the team.
+  template <typename TermOf>
+  SPECD_INLINE PrefixPlace FindTerm(int32_t num, const TermOf& term_of, uint64_t threshold) {
+    uint64_t before = 0;
+    for (int32_t base = 0; base < num; base += kWarpSize) {
+      const int32_t i = base + thread_.lane();
+      const uint64_t mine = i < num ? term_of(i) : 0;
+      const uint64_t end = before + this->InclusiveScan(mine);
+      const uint32_t above = thread_.Ballot(end > threshold);
+      if (above != 0) {
+        const int32_t finder = LowestBit(above);
+        return {base + finder, ShuffleValue(end - mine, finder), ShuffleValue(mine, finder)};
+      }
+      before = ShuffleValue(end, kWarpSize - 1);
+    }
+    return {};
   }
 
   // The sum of term(i), which is not below 0, for 0 <= i < num, in double, one after another.

@@ -118,15 +118,45 @@ SPECD_INLINE void FetchElements(const RowView& row, int32_t number, int32_t lane
   for (int32_t j = 0; j < 8; ++j) values[j] = 8 * lane + j < rest ? values[j] : -kInfinity;
 }
 
-// Fetches the steps that are set in `steps`: bit s is step number_of(s) of the row. Elements of
-// other steps, and those after the row's end, are -inf.
-//
-// The memory next to a row may belong to another row, or may not exist. If words of 16 bytes would
-// reach over the row's ends, elements are therefore fetched one by one. A tile has at most three
-// such steps, so they share one piece of code.
+namespace internal {
+
+// Fetches the steps that words of 16 bytes hold, one after another. Returns the other ones with
+// elements of the row.
 template <DType kDType, int32_t kNumSteps, typename NumberOf>
-SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
-                             const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+SPECD_INLINE uint32_t FetchWordsOfEach(const RowView& row, int32_t lane, uint32_t steps,
+                                       const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+  constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
+  uint32_t by_element = 0;
+  SPECD_UNROLL
+  for (int32_t step = 0; step < kNumSteps; ++step) {
+    const bool wanted = (steps >> step & 1u) != 0;
+    const int32_t number = wanted ? number_of(step) : 0;
+    const int32_t rest = wanted ? row.vocab_size - number * kLanes : 0;
+    const char* const address = static_cast<const char*>(row.data) +
+                                (int64_t{number} * kLanes + 8 * lane) * SizeBytes(kDType);
+    const bool aligned = internal::BytesPastGranule(address) == 0;
+    const bool inside = number > 0 && rest - kLanes >= 8;
+    if (rest >= kLanes && (aligned || inside)) {
+      uint32_t words[kWords];
+      if (aligned) {
+        internal::LoadWords<kWords>(address, words);
+      } else {
+        internal::LoadShiftedWords<kWords>(address, words);
+      }
+      internal::Widen<kDType>(words, values[step]);
+    } else {
+      by_element |= (rest > 0 ? 1u : 0u) << step;
+      SPECD_UNROLL
+      for (int32_t j = 0; j < 8; ++j) values[step][j] = -kInfinity;
+    }
+  }
+  return by_element;
+}
+
+// The same with all steps requested before the first is looked at, which takes more registers.
+template <DType kDType, int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE uint32_t FetchWords(const RowView& row, int32_t lane, uint32_t steps,
+                                 const NumberOf& number_of, float (&values)[kNumSteps][8]) {
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   const char* const data = static_cast<const char*>(row.data) + 8 * lane * SizeBytes(kDType);
   const bool aligned = internal::BytesPastGranule(data) == 0;
@@ -160,6 +190,26 @@ SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
     const bool is_loaded = (by_word >> step & 1u) != 0;
     SPECD_UNROLL
     for (int32_t j = 0; j < 8; ++j) values[step][j] = is_loaded ? values[step][j] : -kInfinity;
+  }
+  return by_element;
+}
+
+}  // namespace internal
+
+// Fetches the steps that are set in `steps`: bit s is step number_of(s) of the row. Elements of
+// other steps, and those after the row's end, are -inf.
+//
+// The memory next to a row may belong to another row, or may not exist. If words of 16 bytes would
+// reach over the row's ends, elements are therefore fetched one by one. A tile has at most three
+// such steps, so they share one piece of code.
+template <DType kDType, int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
+                             const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+  uint32_t by_element = 0;
+  if constexpr (kNumSteps == kStepsPerTile) {
+    by_element = internal::FetchWords<kDType>(row, lane, steps, number_of, values);
+  } else {
+    by_element = internal::FetchWordsOfEach<kDType>(row, lane, steps, number_of, values);
   }
   SPECD_NO_UNROLL
   for (int32_t step = 0; by_element >> step != 0; ++step) {
