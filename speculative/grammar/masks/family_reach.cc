@@ -9,6 +9,9 @@ namespace {
 
 // A grammar that reads one text in many ways has many states after texts of one length.
 constexpr size_t kStatesMax = 16;
+// A character that leads to more states, or by more pairs, is left to the walk of the tokens.
+constexpr size_t kNextMax = 1024;
+constexpr size_t kPairsMax = 2048;
 
 bool Has(const std::vector<StateId>& states, StateId state) {
   return std::find(states.begin(), states.end(), state) != states.end();
@@ -43,6 +46,7 @@ FamilyReach::Progress FamilyReach::StepOn() {
   if (!StepPair(pairs_[num_done_])) {
     return limit_ == LazyAutomaton::kDead ? Progress::kDone : Progress::kLimit;
   }
+  if (next_.size() > kNextMax || pairs_.size() > kPairsMax) return Progress::kDone;
   if (++num_done_ < pairs_.size()) return Progress::kMore;
   pairs_.clear();
   const bool has_new =

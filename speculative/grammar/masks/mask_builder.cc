@@ -69,12 +69,15 @@ bool MaskWork::DoFamily() {
 bool MaskWork::Reach(const TokenFamily& family, StateId state) {
   if (!reach_.has_value()) reach_.emplace(&family, &automaton_, state);
   FamilyReach::Progress progress = FamilyReach::Progress::kMore;
-  while (progress == FamilyReach::Progress::kMore) {
+  // What a look has found so far is true, so it may end at any time.
+  while (progress == FamilyReach::Progress::kMore && num_look_units_ < MaskBuilder::kLookUnitsMax) {
     if (!MayGoOn()) return false;
+    const uint64_t before = budget_->units();
     progress = reach_->StepOn();
+    num_look_units_ += budget_->units() - before;
   }
   if (progress == FamilyReach::Progress::kLimit) limit_ = reach_->limit();
-  return progress == FamilyReach::Progress::kDone;
+  return progress != FamilyReach::Progress::kLimit;
 }
 
 MaskWork::Answer MaskWork::MayAllFollow(const VocabularySlice::Below& below, StateId state) {

@@ -36,6 +36,8 @@ class MaskBuilder {
 
   // The units of work of one mask (budget.h; docs/GRAMMARS.md, "Limits of a sequence").
   static constexpr uint64_t kUnitsMax = uint64_t{1} << 20;
+  // Those that looks at families may take; the walk of the tokens needs the rest.
+  static constexpr uint64_t kLookUnitsMax = kUnitsMax / 4;
 
  private:
   friend class MaskWork;
@@ -107,7 +109,8 @@ class MaskWork {
   // By family: its tokens of up to so many characters are decided.
   std::vector<uint32_t> decided_;
   StateId limit_ = LazyAutomaton::kDead;
-  uint64_t num_units_ = 0;  // spent by the calls before
+  uint64_t num_units_ = 0;       // spent by the calls before
+  uint64_t num_look_units_ = 0;  // spent by looks at families
 
   // Where the work stands: before a family, from the last one on, then at a slice. What is done
   // there has begun or not.

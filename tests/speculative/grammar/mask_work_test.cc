@@ -1,5 +1,6 @@
 // Masks that are built a slice at a time.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "detokenizer/vocabulary.h"
 #include "speculative/grammar/compiler/grammar_compiler.h"
+#include "speculative/grammar/front_ends/ebnf.h"
 #include "speculative/grammar/front_ends/regex.h"
 #include "speculative/grammar/masks/mask_builder.h"
 
@@ -139,6 +141,36 @@ TEST_SUITE("unit") {
       const MaskWords found = work.TakeWords();
       if (are_known) CHECK(found == words);
       words = found;
+    }
+  }
+
+  // Bug: the look at a family went on through all 12,000 second characters, and the mask was lost
+  // for them, though no token has any.
+  TEST_CASE("a family of which few tokens are there takes a part of the mask's work alone") {
+    const Vocabulary vocabulary = MakeVocabulary();
+    const MaskBuilder builder(TokenTrie::Build(vocabulary, kVocabSize));
+    std::string ebnf = "root ::= [^\\n]* | (\"\\u4E00\"";
+    for (int i = 1; i < 12'000; ++i) {
+      ebnf += fmt::format(" | \"\\u{:04X}\\u{:04X}\"", 0x4E00 + i, 0x4E00 + i / 2);
+    }
+    ebnf += ") \"\\n\"";
+    GrammarRules rules;
+    const auto parsed = ParseEbnf(ebnf, {}, &rules);
+    REQUIRE_MESSAGE(parsed.ok(), parsed.status().ToString());
+    const RuleId root = rules.AddRule("all");
+    rules.Define(root, *parsed);
+    rules.SetRoot(root);
+    const Network network = *Network::Build(rules);
+    LazyAutomaton automaton(&network);
+    MaskWork work(&builder, &automaton, automaton.start());
+    WorkSlice slice{.units = BudgetLimits::kNone};
+    REQUIRE(work.Advance(&slice));
+    REQUIRE(work.limit() == LazyAutomaton::kDead);
+    const MaskWords words = work.TakeWords();
+    for (TokenId id = 1; id < vocabulary.size(); ++id) {
+      const bool may_come = LazyAutomaton::IsAlive(automaton.StepText(automaton.start(), vocabulary.Bytes(id)));
+      CAPTURE(id);
+      CHECK(((words[static_cast<size_t>(id) / 32] >> (id % 32)) & 1) == may_come);
     }
   }
 
