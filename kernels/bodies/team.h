@@ -185,8 +185,8 @@ concept KeepsDraws = requires(T team) {
   requires std::same_as<decltype(team.draw), DrawFacts>;
 };
 
-// LooksByLane: a team whose lanes read short arrays by themselves (warp_team.h). Other teams read
-// them as tiles.
+// LooksByLane: a team whose lanes read short arrays by themselves. It has every function of
+// warps/warp_arrays.h, and Weigh. Other teams read such arrays as tiles, and need none of these.
 template <typename T>
 concept LooksByLane = requires(T team, const float* values, int32_t count) {
   { team.LargestOf(values, count) } -> std::same_as<float>;
