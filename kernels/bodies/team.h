@@ -193,8 +193,8 @@ concept ReadsPlainTiles = requires(const T team, const RowView& row, const RowSt
   { team.ReadPlainTiles(row, int32_t{}, 0.0f, true, stats) } -> std::same_as<int32_t>;
 };
 
-// LooksByLane: a team whose lanes read short arrays by themselves (warp_team.h). Other teams read
-// them as tiles.
+// LooksByLane: a team whose lanes read short arrays by themselves. It has every function of
+// warps/warp_arrays.h, and Weigh. Other teams read such arrays as tiles, and need none of these.
 template <typename T>
 concept LooksByLane = requires(T team, const float* values, int32_t count) {
   { team.LargestOf(values, count) } -> std::same_as<float>;

@@ -42,7 +42,10 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
-  if (!IsDead(thread, round, row) && JudgeRow(rows, row, partner, round.batch.target.vocab_size)) {
+  if (IsDead(thread, round, row)) {
+    // The verdict there is an earlier round's, and lanes look at all places.
+    if (IsTargetRow(row.task_row) || partner != nullptr) rows.NoteVerdict(row.place, {});
+  } else if (JudgeRow(rows, row, partner, round.batch.target.vocab_size)) {
     thread.NoteBits(NodesBehind(task.draft, row.place), &progress->dead);
   }
   if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;

@@ -255,7 +255,7 @@ SPECD_HOT void FetchMapped(const RowView& row, int32_t tile_index, int32_t lane,
   }
 }
 
-// Fetches the steps of a tile. A whole tile is requested at once, any other tile step by step.
+// Fetches the steps of a tile. The words of all steps are requested at once.
 template <DType kDType>
 SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
                          float (&values)[kStepsPerTile][8]) {

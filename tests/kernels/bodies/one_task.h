@@ -70,7 +70,6 @@ struct OneTask {
     std::vector<AheadRow> rows(NumTaskRows(kNumDrafts));
     std::vector<int32_t> row_arrivals(NumTaskRows(kNumDrafts) + 1);
     TaskProgress progress;
-    std::vector<char> workspace(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
     std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));
     Task resolved;
     FusedRound fused{.batch = batch,
@@ -109,6 +108,9 @@ struct OneTask {
   }
 
   RoundBatch batch;
+  // What one round leaves is there in the next.
+  std::vector<char> workspace =
+      std::vector<char>(FusedWorkspaceBytes(kVocabSize, kNumDrafts), char(kPoison));
   TaskOutcome outcome;
   TokenId tokens[kNumDrafts + 1] = {};
   TokenScore scores[kNumDrafts + 1];  // the scores of each token alone, if requested

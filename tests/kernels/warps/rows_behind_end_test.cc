@@ -66,6 +66,31 @@ TEST_SUITE("unit") {
     }
   }
 
+  // Once, lanes looked at a place by the verdict that an earlier round had left there.
+  TEST_CASE("a row behind a rejection is not read though its place stood in the round before") {
+    for (const VerifyMethod method :
+         {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
+      CAPTURE(static_cast<int>(method));
+      const FourRows rows;
+      std::fill_n(rows.row(0), (kNumDrafts + 1) * kVocabSize, 0.0f);
+      std::vector<TokenId> draft;
+      for (int32_t i = 0; i <= kNumDrafts; ++i) rows.row(i)[700 + i] = 90.0f;
+      for (int32_t i = 0; i < kNumDrafts; ++i) draft.push_back(700 + i);
+      ChainCase chain(method, draft, DraftKind::kOneHot);
+      OneTask round(chain.task, rows.view());
+      round.Run({.num_threads = 32});
+      REQUIRE(round.outcome.num_accepted == kNumDrafts);
+      draft[0] = 5;
+      ChainCase next(method, draft, DraftKind::kOneHot);
+      round.batch.tasks = &next.task;
+      rows.TakeAway(1);
+      round.Run({.num_threads = 32});
+      CHECK(round.outcome.status == OutcomeStatus::kOk);
+      REQUIRE(round.outcome.num_tokens == 1);
+      CHECK(round.tokens[0] == 700);
+    }
+  }
+
   TEST_CASE("a row behind a rejection is not read where tokens are scored") {
     for (const VerifyMethod method :
          {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
