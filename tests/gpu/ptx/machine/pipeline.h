@@ -6,10 +6,10 @@
 // stores keep their order with earlier stores, as far as registers do not say more.
 //
 // A weak access finds a sector again in the cache of its processor, which here has room for all
-// that a block asks for, and waits for a sector that is on its way. The latencies are estimates. They have not been compared with published
-// measurements: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture through
-// Microbenchmarking" (IPDPS 2024), and Abdelkhalik et al., "Demystifying the Nvidia Ampere
-// Architecture" (HPEC 2022).
+// that a block asks for, and waits for a sector that is on its way. The latencies are estimates.
+// They have not been compared with published measurements: Luo et al., "Benchmarking and Dissecting
+// the Nvidia Hopper GPU Architecture through Microbenchmarking" (IPDPS 2024), and Abdelkhalik et
+// al., "Demystifying the Nvidia Ampere Architecture" (HPEC 2022).
 #pragma once
 
 #include <cstdint>
