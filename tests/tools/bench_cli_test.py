@@ -235,6 +235,19 @@ class BenchTest(unittest.TestCase):
             self.assertAlmostEqual(r["added_p50_us"], r["attached_p50_us"] - r["embedded_p50_us"],
                                    places=2)
 
+    def test_egress_has_one_line_for_each_number_of_clients(self):
+        # The suite compares each client's text with its stream's; a difference is exit status 1.
+        results = [json.loads(line) for line in self.lines("egress", "--json", "--case=http")]
+        # Rounds of 4 tokens: 4,096 of one stream, and 102,400 / clients of each of more.
+        self.assertEqual([(r["case"], r["clients"], r["tokens"]) for r in results],
+                         [("http", 1, 4096 * 4), ("http", 100, 100 * 1024 * 4),
+                          ("http", 1000, 1000 * 102 * 4)])
+        for r in results:
+            self.assertLess(0, r["tokens_per_s"])
+        process = bench("egress", "--case=http", "--http=/nowhere/specd-http")
+        self.assertEqual((process.returncode, process.stdout), (1, ""), process.stderr)
+        self.assertIn("/nowhere/specd-http does not serve; see --http", process.stderr)
+
     def test_rows_that_cannot_be_read_are_an_error(self):
         process = bench("verify", "--rows=/dev/null/rows.f32", *SMALL)
         self.assertEqual(process.returncode, 2)

@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <numeric>
 
+#include "tools/bench/rows.h"
 #include "tools/bench/timing.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
-namespace {
-
-constexpr int32_t kRepeated = 7;  // the token of a RepeatingEngine
-
-}  // namespace
 
 absl::Status Done(std::string_view call, int code) {
   if (code == SPECD_OK) return absl::OkStatus();
@@ -66,24 +64,33 @@ absl::StatusOr<double> CEngine::RunRound(const std::vector<specd_draft>& parts,
 
 absl::Status RepeatingEngine::Start(const std::string& uri, const specd_options& options) {
   SPECD_TRY(engine_.Open(uri, options));
-  SPECD_TAKE(float* const row, engine_.Bind(SPECD_TARGET_ROWS, 1, options.vocab_size));
-  row[kRepeated] = 50;
-  tokens_.assign(options.max_draft, kRepeated);
-  rows_.assign(options.max_draft + 1, 0);
+  const uint32_t num_rows = options.max_draft + 1;
+  SPECD_TAKE(const RowPool pool,
+             RowPool::Make(
+                 {.vocab_size = static_cast<int32_t>(options.vocab_size), .num_rows = num_rows}));
+  SPECD_TAKE(float* const rows, engine_.Bind(SPECD_TARGET_ROWS, num_rows, options.vocab_size));
+  std::memcpy(rows, pool.view().data, static_cast<size_t>(num_rows * pool.row_bytes()));
+  for (uint32_t i = 0; i < num_rows; ++i) best_.push_back(pool.best_id(i));
+  rows_.resize(num_rows);
+  std::iota(rows_.begin(), rows_.end(), 0);
   return absl::OkStatus();
 }
 
-absl::Status RepeatingEngine::OpenSequences(const std::string& prefix, uint32_t count) {
+absl::Status RepeatingEngine::OpenSequences(const std::string& prefix, uint32_t count,
+                                            double temperature) {
   specd_params params;
   specd_params_init(&params);
-  params.temperature = 0.8;
+  params.temperature = temperature;
+  params.has_seed = 1;
   params.max_tokens = 1 << 30;
+  is_greedy_ = temperature == 0;
   for (uint32_t i = 0; i < count; ++i) {
+    params.seed = i + 1;
     SPECD_TAKE(const auto info, engine_.OpenSequence(fmt::format("{}.{}", prefix, i), params));
     specd_draft& part = parts_.emplace_back();
     part.struct_size = sizeof(part);
     part.sequence = info.sequence;
-    part.tokens = tokens_.data();
+    part.tokens = best_.data();
     part.target_rows = rows_.data();
   }
   return absl::OkStatus();
@@ -95,8 +102,13 @@ absl::StatusOr<double> RepeatingEngine::RunRound(uint32_t num_nodes) {
   SPECD_TAKE(const double time_us, engine_.RunRound(parts_, &done));
   for (size_t i = 0; i < parts_.size(); ++i) {
     const specd_result& result = done.results[i];
-    if (result.num_kept != num_nodes + 1 || result.tokens[num_nodes] != kRepeated) {
+    const int32_t* const end = result.tokens + result.num_kept;
+    if (is_greedy_ &&
+        !std::equal(result.tokens, end, best_.begin(), best_.begin() + num_nodes + 1)) {
       return Broken("a round has other ids");
+    }
+    for (const int32_t* id = result.tokens; id != end; ++id) {
+      digest_ = (digest_ ^ static_cast<uint64_t>(*id)) * 0x100000001b3;  // FNV
     }
   }
   return time_us;

@@ -1,5 +1,5 @@
-// CEngine is an engine over the C interface, for the suites `ipc`, `python` and `restart`. The
-// sequences of a RepeatingEngine say one token for ever.
+// CEngine is an engine over the C interface, for the suites `ipc`, `python` and `restart`. A
+// RepeatingEngine runs one round again and again.
 //
 // One thread uses each.
 #pragma once
@@ -46,18 +46,25 @@ class CEngine {
 
 class RepeatingEngine {
  public:
+  // Its rows are random ones, max_draft + 1, which all sequences share. The best id of each row but
+  // the last is a draft token.
   absl::Status Start(const std::string& uri, const specd_options& options);
-  // They are the sequences of every later round.
-  absl::Status OpenSequences(const std::string& prefix, uint32_t count);
-  // A round with so many draft tokens for each sequence, which must all be accepted. Returns its
-  // time in us.
+  // They are the sequences of every later round. The seed of each is its number.
+  absl::Status OpenSequences(const std::string& prefix, uint32_t count, double temperature);
+  // A round with so many draft tokens for each sequence. Returns its time in us. At temperature 0
+  // the best ids must be kept.
   absl::StatusOr<double> RunRound(uint32_t num_nodes);
+
+  // A number that the kept ids of all rounds determine.
+  uint64_t digest() const { return digest_; }
 
  private:
   CEngine engine_;
-  std::vector<int32_t> tokens_;
+  std::vector<int32_t> best_;  // of each row
   std::vector<uint32_t> rows_;
   std::vector<specd_draft> parts_;
+  bool is_greedy_ = false;
+  uint64_t digest_ = 0;
 };
 
 }  // namespace specd::bench

@@ -20,10 +20,10 @@
 
 namespace specd::bench {
 
-std::string ProgramOf(const std::string& given) {
+std::string ProgramOf(const std::string& given, std::string_view name) {
   if (!given.empty()) return given;
   std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / "specd";
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name;
 }
 
 absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make(const std::string& parent) {
@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options&
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (options.input >= 0) dup2(options.input, STDIN_FILENO);
   if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
+  if (options.is_quiet) dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
   if (options.cpu < 0 || sched_setaffinity(0, sizeof(cpus), &cpus) == 0) {
     execvp(words[0], const_cast<char* const*>(words.data()));
   }

@@ -1,5 +1,5 @@
-// ChildProcess is another program that a suite measures against: a daemon or an interpreter. It
-// ends with the object, and with this process.
+// ChildProcess is another program that a suite measures against: a daemon, specd-http or an
+// interpreter. It ends with the object, and with this process.
 //
 // DaemonProcess is a daemon in a folder of its own, which can be killed and started again at the
 // same socket. PythonProcess is an interpreter that runs a script and answers line by line. One
@@ -22,8 +22,8 @@
 
 namespace specd::bench {
 
-// The path of specd: the given one, or the one beside specd-bench.
-std::string ProgramOf(const std::string& given);
+// The path of a program of specd: the given one, or the one of this name beside specd-bench.
+std::string ProgramOf(const std::string& given, std::string_view name = "specd");
 
 // A directory under the system's temporary one, which is removed with the object.
 class TemporaryFolder {
@@ -47,6 +47,7 @@ class ChildProcess {
     int cpu = -1;                    // the one that it may use; -1: all
     int input = -1;                  // its standard input and output; -1: those of this process
     int output = -1;
+    bool is_quiet = false;  // its errors are not shown
   };
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const Options& options);
   // SIGKILL.
@@ -56,6 +57,7 @@ class ChildProcess {
 
   void Wait();  // for its end
   bool HasEnded();
+  pid_t pid() const { return pid_; }
 
  private:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}

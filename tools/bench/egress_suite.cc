@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/heap.h"
 #include "daemon/text/publisher.h"
+#include "tools/bench/child_process.h"
+#include "tools/bench/egress_http.h"
 #include "tools/bench/egress_scene.h"
 #include "tools/bench/session_engine.h"
 #include "tools/bench/suite.h"
@@ -22,6 +25,7 @@ namespace {
 
 constexpr CaseWords kCases[] = {
     {"lossless", "events a second to a reader that asks for what it has missed"},
+    {"http", "texts to 1, 100 and 1,000 clients of specd-http"},
     {"latency", "from a confirmed token to its reader, at a steady rate"},
     {"recovery", "a text side that begins beside 1,000 open streams of 2,000 tokens"}};
 constexpr uint64_t kStreams = 256;
@@ -200,9 +204,11 @@ absl::Status MeasureLatency(double seconds, Output* out) {
 
 absl::Status RunEgress(const Flags& flags, Output* out) {
   KeepFreedMemory();  // as daemon/detok_main.cc does
+  const std::string program = ProgramOf(flags.Text("http"), "specd-http");
   for (const CaseWords* const each : Chosen(flags, kCases)) {
     out->Show(each->name);
     SPECD_TRY(each->name == "lossless"  ? MeasureRate(out)
+              : each->name == "http"    ? MeasureHttp(program, out)
               : each->name == "latency" ? MeasureLatency(flags.Real("seconds"), out)
                                         : MeasureRecovery(out));
   }
@@ -219,6 +225,8 @@ Suite EgressCommand() {
           .cases = WordsOf(kCases),
           .seconds = "5",
           .quick_seconds = "1",
+          .flags = {{.name = "http",
+                     .help = "specd-http's program; without it the one beside specd-bench"}},
           .run = &RunEgress};
 }
 

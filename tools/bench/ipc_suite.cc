@@ -56,7 +56,7 @@ absl::Status StartEngine(const std::string& uri, const Round& round, int32_t spi
   options.timeout_ms = CEngine::kTimeoutMs;
   options.spin_us = spin_us;
   SPECD_TRY(engine->Start(uri, options));
-  return engine->OpenSequences("bench", 1);
+  return engine->OpenSequences("bench", 1, 0.8);
 }
 
 // Adds the times of the rounds but the first two.
@@ -105,6 +105,9 @@ absl::Status Measure(const IpcCase& what, const Round& round, double seconds,
     sides.push_back({.turn = [&](Times* times_us) { return RunBlock(round, &engine, times_us); }});
   }
   SPECD_TAKE(const ForeignLoad load, TakeTurns({seconds, kLeastBlocks, kMostBlocks}, 0, &sides));
+  if (engines[0].digest() != engines[1].digest()) {
+    return absl::InternalError("the attached engine has other ids than the embedded one");
+  }
   out->Print(
       LineOf(what, round, Summarise(sides[0].times_us), Summarise(sides[1].times_us)).Load(load));
   return absl::OkStatus();

@@ -46,7 +46,7 @@ absl::StatusOr<double> StartEngine(const std::string& uri, size_t number, const 
   options.reconnect_ms = kReconnectMs;
   SPECD_TRY(engine->Start(uri, options));
   const auto before = mallinfo2().uordblks;
-  SPECD_TRY(engine->OpenSequences(fmt::format("{}", number), options.max_batch));
+  SPECD_TRY(engine->OpenSequences(fmt::format("{}", number), options.max_batch, 0));
   for (int32_t kept = 0; kept < load.ids; kept += kDraft + 1) {
     const int32_t left = std::min(load.ids - kept, kDraft + 1);
     SPECD_TRY(engine->RunRound(static_cast<uint32_t>(left) - 1).status());
