@@ -194,7 +194,7 @@ concept ReadsPlainTiles = requires(const T team, const RowView& row, const RowSt
 };
 
 // LooksByLane: a team whose lanes read short arrays by themselves. It has every function of
-// warps/warp_arrays.h, and Weigh. Other teams read such arrays as tiles, and need none of these.
+// kernels/warps/warp_arrays.h, and Weigh. Other teams read such arrays as tiles, without these.
 template <typename T>
 concept LooksByLane = requires(T team, const float* values, int32_t count) {
   { team.LargestOf(values, count) } -> std::same_as<float>;
