@@ -41,7 +41,7 @@ RULES = {
 ROUNDS = "CUDA rounds: every vocabulary*"
 CASES = {
     "record_kernel": "CUDA rounds that are recorded: every*",
-    "residual_kernel": "CUDA rounds: plain verification*,CUDA rounds: a residual that is empty",
+    "residual_kernel": "CUDA rounds: plain verification*,CUDA rounds: a residual that is empty,CUDA rounds: small ones*",
     "resolve_kernel": "CUDA resolves*",
     "transform_kernel": "CUDA transforms: every*",
 }
