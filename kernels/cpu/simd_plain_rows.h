@@ -14,26 +14,22 @@
 namespace specd {
 inline namespace HWY_NAMESPACE {
 
-// Results below 2^-126 are 0 while an object lives. A weight has then no need of a comparison.
-class DenormalsFlushed {
- public:
-  SPECD_INLINE DenormalsFlushed() : before_(_mm_getcsr()) { Write(before_ | kFlushToZero); }
-  SPECD_INLINE ~DenormalsFlushed() { Write(before_); }
-  DenormalsFlushed(const DenormalsFlushed&) = delete;
-  DenormalsFlushed& operator=(const DenormalsFlushed&) = delete;
+// The compiler moves no access to memory over a fence, and so nothing that it computes with.
+SPECD_INLINE void SetControlWord(uint32_t word) {
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  _mm_setcsr(word);
+  __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
 
- private:
-  static constexpr uint32_t kFlushToZero = 1u << 15;
-
-  // The compiler moves no access to memory over a fence, and so nothing that it computes with.
-  SPECD_INLINE static void Write(uint32_t word) {
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    _mm_setcsr(word);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-  }
-
-  const uint32_t before_;
-};
+// Results below 2^-126 are 0 until SetControlWord has what is returned here. A weight has then no
+// need of a comparison. A destructor would bring tables of exceptions, which objects for other
+// processors share.
+SPECD_INLINE uint32_t FlushDenormals() {
+  constexpr uint32_t kFlushToZero = 1u << 15;
+  const uint32_t before = _mm_getcsr();
+  SetControlWord(before | kFlushToZero);
+  return before;
+}
 
 // The elements of consecutive lanes, in an order that Join knows.
 template <DType kDType>
@@ -74,19 +70,9 @@ class PlainTiles {
   // that it leaves. That one is not full, or has a NaN or no finite maximum.
   [[gnu::noinline]] int32_t ReadWithSums(int32_t t, int32_t stride, float scale) const {
     if (t >= num_full_) return t;
-    const DenormalsFlushed flushed;
-    SimdFloat of_step[kStepsPerTile];
-    LoadPeaks(TileAt(t), TileAfter(t, stride), of_step);
-    while (t < num_full_) {
-      const float max = LargestOfSteps(of_step, stats_.peaks + t * kStepsPerTile);
-      if (max - max != 0.0f) return t;
-      const char* const next = TileAfter(t, stride);
-      const float sum = SumBeside(TileAt(t), max, scale, next, TileAfter(t, 2 * stride), of_step);
-      if (IsNan(sum)) return t;
-      stats_.maxima[t] = max;
-      stats_.sums[t] = sum;
-      t += stride;
-    }
+    const uint32_t before = FlushDenormals();
+    t = ReadFlushed(t, stride, scale);
+    SetControlWord(before);
     return t;
   }
 
@@ -105,6 +91,22 @@ class PlainTiles {
   using Block = PlainBlock<kDType>;
   static constexpr int32_t kNumBlocks = kLanes / kBlockLanes;
   static constexpr int32_t kBlockBytes = kBlockLanes * SizeBytes(kDType);
+
+  SPECD_INLINE int32_t ReadFlushed(int32_t t, int32_t stride, float scale) const {
+    SimdFloat of_step[kStepsPerTile];
+    LoadPeaks(TileAt(t), TileAfter(t, stride), of_step);
+    while (t < num_full_) {
+      const float max = LargestOfSteps(of_step, stats_.peaks + t * kStepsPerTile);
+      if (max - max != 0.0f) return t;
+      const char* const next = TileAfter(t, stride);
+      const float sum = SumBeside(TileAt(t), max, scale, next, TileAfter(t, 2 * stride), of_step);
+      if (IsNan(sum)) return t;
+      stats_.maxima[t] = max;
+      stats_.sums[t] = sum;
+      t += stride;
+    }
+    return t;
+  }
 
   SPECD_INLINE const char* TileAt(int32_t t) const {
     return static_cast<const char*>(row_.data) + int64_t{t} * kTileSize * SizeBytes(kDType);

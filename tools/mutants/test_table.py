@@ -54,6 +54,7 @@ _KERNEL_TESTS = {
     "warps/residual_pass_test": ("support/round_case", "kernels/cuda/run_round"),
     "warps/rows_behind_end_test": (),
     "warps/staged_turn_test": (),
+    "warps/warp_arrays_test": (),
     "warps/warp_load_test": (),
 }
 
@@ -112,6 +113,8 @@ _COVERING = {
     "kernels/bodies/narrow_list.h": ("narrow_filters_test",),
     "kernels/bodies/pauses.h": ("speculative",),
     "kernels/bodies/peaks.h": ("row_steps_test", "narrow_filters_test"),
+    "kernels/bodies/place_look.h": ("verify_test", "emulated_rounds_test",
+                                    "rows_behind_end_test"),
     "kernels/bodies/read_ahead.h": ("read_ahead_test", "narrow_filters_test",
                                     "residual_pass_test", "emulated_rounds_test",
                                     "rows_behind_end_test"),
