@@ -186,7 +186,7 @@ TEST_SUITE("unit") {
   TEST_CASE("what is known of all that comes below a node is true") {
     std::mt19937 random(8);
     Vocabulary::Builder builder;
-    const int32_t num_tokens = GridSize({.full = 20000, .sanitized = 4000});
+    const int32_t num_tokens = 20000;
     for (TokenId id = 0; id < num_tokens; ++id) builder.Set(id, RandomToken(&random), {});
     const Vocabulary vocabulary = std::move(builder).Build();
     const VocabularySlices made = MakeVocabularySlices(TokenTrie::Build(vocabulary, num_tokens));
