@@ -23,7 +23,10 @@ constexpr absl::Duration kInspection = absl::Seconds(1);
 
 size_t CostOf(std::string_view prefix) { return 2 * prefix.size() + kPrefixBytes; }
 
-Subscriber* Of(ZmtpPeer* peer) { return static_cast<Subscriber*>(peer); }
+// The sanitizer's check of the type opens a pipe, and fails where descriptors are used up.
+__attribute__((no_sanitize("vptr"))) Subscriber* Of(ZmtpPeer* peer) {
+  return static_cast<Subscriber*>(peer);
+}
 
 }  // namespace
 
