@@ -2,8 +2,9 @@
 // numbers of its own.
 //
 // A row of 128,256 ids has 63 tiles. As a tile their numbers would lie in 8 lanes, and each
-// function would walk over 64 registers. All lanes call each function together. A function that is
-// passed in calls none of the team, but for that of InTurn that visits.
+// function would walk over 64 registers. All lanes call each function together. A caller passes
+// functions of its own. They must not call the team, because lanes may be at different places. The
+// visit of InTurn may: all lanes make it together.
 #pragma once
 
 #include "kernels/core/draft.h"

@@ -53,8 +53,8 @@ struct VocabularySlice {
 
   // What comes below a node, for those who meet it in the middle of a walk.
   struct Below {
-    // The smallest one of which all that comes is a text, without its `first`; kNoFamily: none is
-    // known, or a walk takes as little time.
+    // Every text that comes below the node is of this family, whose `first` does not count here. Of
+    // several such families it is the smallest. kNoFamily: there is none, or a walk is as fast.
     size_t family = kNoFamily;
     uint32_t characters_max = 0;
   };

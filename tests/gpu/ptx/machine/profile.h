@@ -79,11 +79,11 @@ inline constexpr uint64_t kNearCycles = 38;
 inline constexpr uint64_t kL2Cycles = 263;
 inline constexpr uint64_t kMemoryCycles = 479;
 
-// The sectors in the cache of a processor. One that was asked for is there later, and whoever asks
-// for it meanwhile waits too.
+// The cache of a processor. A sector arrives some cycles after a load has asked for it. Loads that
+// ask for the same sector meanwhile wait for its arrival.
 class NearCache {
  public:
-  // The cycle of the launch in which the sector is there; null if nobody has asked for it.
+  // The cycle of the launch at which the sector arrives; null if no load has asked for it.
   const uint64_t* Find(uint64_t sector) const {
     const auto found = ready_.find(sector);
     return found == ready_.end() ? nullptr : &found->second;
