@@ -25,14 +25,11 @@ enum class PeerOp : uint32_t {
   kFill,      // address, size_bytes, value
   kRead,      // address -> value: the word there
   kImport,    // kind, handle, size_bytes, + fd -> address, size_bytes
-  kClose,     // kind, address
   kWords,     // + fd: a page of words, registered
   kStore,     // word, value: a plain store
-  kWriteValue,  // word, value: on its CUDA stream
-  kWaitValue,   // word, value: on its CUDA stream
-  kEcho,   // word, value, size_bytes: on its CUDA stream, size_bytes times: waits for the value,
-           // writes it to the next word, and continues with the next value
-  kQuery,  // its CUDA stream
+  kWriteValue,       // word, value: on its CUDA stream
+  kWaitValue,        // word, value: on its CUDA stream
+  kQuery,            // its CUDA stream
   kLoadKernel,       // launch.kernel
   kLaunch,           // launch, word: the first of its words; value: 1 on a second CUDA stream
   kCountViolations,  // -> value

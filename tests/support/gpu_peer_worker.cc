@@ -54,8 +54,6 @@ GpuResult GpuPeerWorker::Do(const PeerRequest& request, int fd, PeerReply* reply
       reply->size_bytes = mapping.size_bytes;
       return result;
     }
-    case PeerOp::kClose:
-      return context_.Close({.kind = request.kind, .address = request.address});
     case PeerOp::kWords: {
       void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
       if (page == MAP_FAILED) return GpuResult::Error("the page of words cannot be mapped");
@@ -77,8 +75,6 @@ GpuResult GpuPeerWorker::DoInOrder(const PeerRequest& request) {
       return context_.WriteValue(stream_, word, GpuWord::k64, request.value);
     case PeerOp::kWaitValue:
       return context_.WaitValue(stream_, word, GpuWord::k64, request.value);
-    case PeerOp::kEcho:
-      return Echo(word, request.value, request.size_bytes);
     case PeerOp::kQuery:
       return context_.Query(stream_);
     case PeerOp::kLoadKernel:
@@ -106,17 +102,6 @@ GpuResult GpuPeerWorker::Export(const PeerRequest& request, PeerReply* reply, Un
   reply->size_bytes = allocation.size_bytes;
   reply->buffer_id = allocation.buffer_id;
   return result;
-}
-
-GpuResult GpuPeerWorker::Echo(GpuAddress word, uint64_t first, uint64_t count) {
-  for (uint64_t value = first; value < first + count; ++value) {
-    GpuResult result = context_.WaitValue(stream_, word, GpuWord::k64, value);
-    if (result.ok()) {
-      result = context_.WriteValue(stream_, word + sizeof(uint64_t), GpuWord::k64, value);
-    }
-    if (!result.ok()) return result;
-  }
-  return GpuResult::Ok();
 }
 
 GpuResult GpuPeerWorker::CopyNow(void* target, const void* source, uint64_t size_bytes) {

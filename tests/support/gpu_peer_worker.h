@@ -48,7 +48,6 @@ class GpuPeerWorker {
   // Requests for words, CUDA streams and kernels.
   GpuResult DoInOrder(const PeerRequest& request);
   GpuResult Export(const PeerRequest& request, PeerReply* reply, UniqueFd* reply_fd);
-  GpuResult Echo(GpuAddress word, uint64_t first, uint64_t count);
   GpuResult CopyNow(void* target, const void* source, uint64_t size_bytes);
 
   PeerGpu& gpu_;

@@ -41,6 +41,25 @@ class MovedMemory {
   virtual const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) = 0;
 };
 
+// Memory to which the ids are copied too. What the device wrote is brought back from there.
+class CopiedMemory : public MovedMemory {
+ public:
+  TokenId* Ids(TokenId* host, size_t count) final {
+    const auto bytes = static_cast<int64_t>(count * sizeof(TokenId));
+    auto* const device = static_cast<TokenId*>(const_cast<void*>(Copy(host, bytes, 0)));
+    ids_.push_back({host, device, bytes});
+    return device;
+  }
+
+ protected:
+  struct IdArray {
+    TokenId* host;
+    TokenId* device;
+    int64_t size_bytes;
+  };
+  std::vector<IdArray> ids_;
+};
+
 // Memory of a fake device that another process owns: an engine's. Ids stay in the test's own array,
 // which belongs to the device from then on.
 class ImportedMemory final : public MovedMemory {

@@ -26,7 +26,6 @@ enum PeerWord : uint64_t {
   kUntil,
   kProgress,  // for kRead: the number of sums so far
   kSum,       // the last sum of all its 64-bit words
-  kOthers,    // the number of sums that differ from the first
   kEnd,       // a PeerEnd, stored last
   kNumPeerWords,
 };
@@ -56,8 +55,6 @@ SPECD_HD void RunPeerRead(const Device& device, const PeerLaunch& launch) {
   uint64_t* const words = PeerWordsOf(launch);
   const auto* const memory = reinterpret_cast<const uint64_t*>(launch.memory);
   const uint64_t start_ns = device.NowNs();
-  uint64_t first = 0;
-  uint64_t others = 0;
   uint64_t end = kRuns;
   for (uint64_t pass = 1; end == kRuns; ++pass) {
     uint64_t own = 0;
@@ -66,11 +63,8 @@ SPECD_HD void RunPeerRead(const Device& device, const PeerLaunch& launch) {
       own += device.Read(memory + i);
     }
     const uint64_t sum = device.SumOfAll(own);
-    if (pass == 1) first = sum;
-    if (sum != first) ++others;
     if (device.lane() == 0) {
       device.Release(sum, words + kSum);
-      device.Release(others, words + kOthers);
       device.Release(pass, words + kProgress);
       if (pass == launch.count || device.Acquire(words + kUntil) != 0) {
         end = kDone;

@@ -22,12 +22,14 @@ constexpr int32_t kScoresStride = 1 + kNumTopMax + kNumChosenMax;
 constexpr int32_t kChildren = 4;
 constexpr float kLog2OfE = 1.44269504f;
 
-RowMatrix::Options MatrixOptions(const RoundCase::Options& options, RowKind kind, int64_t offset) {
-  RowMatrix::Options matrix{.dtype = options.dtype,
+RowMatrix::Options MatrixOptions(const RoundCase::Options& options, bool is_draft) {
+  const RowKind kind = is_draft ? options.draft_kind : options.target_kind;
+  const DType draft_dtype = options.draft_dtype.value_or(options.dtype);
+  RowMatrix::Options matrix{.dtype = is_draft ? draft_dtype : options.dtype,
                             .vocab_size = options.vocab_size,
                             .num_rows = kNumRows,
                             .padding = 5,
-                            .offset = offset};
+                            .offset = is_draft ? 0 : 1};
   matrix.rules.kind = kind;
   if (options.scaled && kind == RowKind::kLogits) {
     matrix.rules.scale = 0.75f;
@@ -52,10 +54,10 @@ void ToProbabilities(double mass, std::vector<double>* row) {
 RoundCase::RoundCase(const Options& options)
     : options_(options),
       random_(options.seed),
-      target_(MatrixOptions(options, options.target_kind, 1)),
-      draft_(MatrixOptions(options, options.draft_kind, 0)),
+      target_(MatrixOptions(options, false)),
+      draft_(MatrixOptions(options, true)),
       narrow_([&] {
-        RowMatrix::Options narrow = MatrixOptions(options, options.draft_kind, 0);
+        RowMatrix::Options narrow = MatrixOptions(options, true);
         narrow.vocab_size = std::max(options.num_columns, 1);
         return narrow;
       }()) {
@@ -68,6 +70,7 @@ RoundCase::RoundCase(const Options& options)
   for (Sequence& sequence : sequences_) {
     FillChain(&sequence);
     FillTask(&sequence);
+    if (!options.plain && sequence.task.seed % 8 == 0) FillCoins(&sequence);
     sequence.task.slot = static_cast<uint32_t>(2 * (sequences_.end() - sequences_.begin()) - 1 -
                                                2 * (&sequence - sequences_.data()));
     const bool editable = options.target_kind != RowKind::kFinalProbabilities &&
@@ -145,11 +148,13 @@ void RoundCase::FillRows() {
 }
 
 // Rows of a mask: nearly all ids, half of them, the likely ones, one, none, and all but the likely.
+// A word after each row belongs to no row and allows everything.
 void RoundCase::FillMasks() {
   const size_t words = (static_cast<size_t>(options_.vocab_size) + 31) / 32;
-  mask_words_.assign(kNumMasks * words, 0);
+  mask_words_.assign(kNumMasks * (words + 1), 0);
   for (int32_t mask = 0; mask < kNumMasks; ++mask) {
-    uint32_t* row = mask_words_.data() + size_t(mask) * words;
+    uint32_t* row = mask_words_.data() + size_t(mask) * (words + 1);
+    row[words] = ~0u;
     for (size_t word = 0; word < words; ++word) {
       const auto bits = static_cast<uint32_t>(random_());
       if (mask == 0) row[word] = bits | static_cast<uint32_t>(random_());
@@ -249,6 +254,21 @@ void RoundCase::FillTask(Sequence* sequence) {
   }
 }
 
+// Coins of a sequence that a test or a replay gives, for all places of a chain.
+void RoundCase::FillCoins(Sequence* sequence) {
+  Task& task = sequence->task;
+  std::mt19937_64 random(task.seed);
+  for (uint32_t i = 0; i <= static_cast<uint32_t>(options_.max_draft); ++i) {
+    const CoinKey sample = SampleCoin(task.first_position + i);
+    const CoinKey accept{sample.position, task.round_base, i + 1, Purpose::kAccept};
+    for (const CoinKey& key : {sample, accept}) {
+      sequence->coins.push_back({key, random() % (uint64_t{1} << kCoinBits)});
+    }
+  }
+  task.coins = sequence->coins.data();
+  task.num_coins = static_cast<int32_t>(sequence->coins.size());
+}
+
 void RoundCase::FillEdits(Sequence* sequence) {
   Task& task = sequence->task;
   const size_t num_places = sequence->target_rows.size();
@@ -284,8 +304,8 @@ void RoundCase::FillEdits(Sequence* sequence) {
       place.mask_row = static_cast<int32_t>(drawn % (Chance(4) ? kNumMasks : 3));
       // The same row as specd's own grammar would give it.
       if (options_.grammar_masks && (drawn >> 32) % 2 == 0) {
-        const size_t words = mask_words_.size() / kNumMasks;
-        place.grammar_mask = mask_words_.data() + static_cast<size_t>(place.mask_row) * words;
+        const size_t stride = mask_words_.size() / kNumMasks;
+        place.grammar_mask = mask_words_.data() + static_cast<size_t>(place.mask_row) * stride;
         place.mask_row = -1;
       }
     }
@@ -344,7 +364,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
   scores_.assign(tokens_.size() * kScoresStride, TokenScore{-7, -7, -7});
   samples_.assign(places.size() * kChildren, DraftSample{-7, 7, -7, DraftKind::kOneHot, -7});
   ClearSlotOutputs();
-  const auto words = static_cast<int64_t>(mask_words_.size()) / kNumMasks;
+  const auto mask_stride = static_cast<int64_t>(mask_words_.size()) / kNumMasks;
   return {.target = target_.view(),
           .draft = draft_view(),
           .tasks = tasks_.data(),
@@ -353,7 +373,7 @@ RoundBatch RoundCase::Some(const std::vector<int32_t>& places) {
           .tokens = tokens_.data(),
           .path = path_.data(),
           .tokens_stride = stride,
-          .mask = {mask_words_.data(), kNumMasks, words},
+          .mask = {mask_words_.data(), kNumMasks, mask_stride},
           .scores = scores_.data(),
           .scores_stride = kScoresStride,
           .samples = samples_.data(),

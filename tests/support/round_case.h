@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,7 +29,8 @@ class RoundCase {
     int32_t vocab_size = 0;
     int32_t batch = 0;
     int32_t max_draft = 0;
-    DType dtype = DType::kFloat32;  // kFloat32 if rows are probabilities
+    DType dtype = DType::kFloat32;          // kFloat32 if rows are probabilities
+    std::optional<DType> draft_dtype = {};  // of draft rows; none: dtype
     uint64_t seed = 0;
     // Final probabilities allow no parameters, so their tasks have none.
     RowKind target_kind = RowKind::kLogits;
@@ -108,6 +110,7 @@ class RoundCase {
     std::vector<std::vector<TokenEdit>> overrides;
     std::vector<PlaceEdits> places;
     std::vector<TokenId> chosen;
+    std::vector<InjectedCoin> coins;
     Task task;
   };
 
@@ -116,6 +119,7 @@ class RoundCase {
   void FillMasks();
   void FillChain(Sequence* sequence);
   void FillTask(Sequence* sequence);
+  void FillCoins(Sequence* sequence);
   void FillEdits(Sequence* sequence);
   std::vector<TokenEdit> RandomEdits(int32_t count);
   Filters RandomFilters();

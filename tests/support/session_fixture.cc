@@ -1,10 +1,10 @@
 #include "tests/support/session_fixture.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <utility>
+
+#include "tests/support/sealed_memory.h"
 
 namespace specd {
 
@@ -44,10 +44,7 @@ void SessionFixture::AttachWithoutRows(const SessionOptions& options,
 
 void SessionFixture::BindRows() {
   const uint64_t size_bytes = 4 * kLimits.vocab_size * sizeof(float);
-  UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  SPECD_CHECK(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
-  SPECD_CHECK(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-  const auto region = session->RegisterRegion(std::move(fd), size_bytes);
+  const auto region = session->RegisterRegion(SealedMemory(size_bytes), size_bytes);
   SPECD_CHECK(region.ok());
   TensorSpec spec;
   spec.num_rows = 4;
