@@ -2,17 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
+#include <memory>
 #include <new>
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "kernels/core/check.h"
 
 namespace specd {
 namespace {
 
-constexpr size_t kMapMax = 128;
 constexpr size_t kStringMax = 4 * 1024 * 1024;
+constexpr size_t kZoneBytesMin = 256;
+constexpr size_t kZoneBytesMax = 64 * 1024;
 
 const char* TypeName(const msgpack::object& value) {
   switch (value.type) {
@@ -47,13 +51,18 @@ bool ReferAlways(msgpack::type::object_type, size_t, void*) { return true; }
 
 absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out,
                       const MapLimits& limits) {
-  const msgpack::unpack_limit limit(limits.array_max, kMapMax, kStringMax, kStringMax, kStringMax,
-                                    limits.depth_max);
+  const msgpack::unpack_limit limit(limits.array_max, MapLimits::kFieldsMax, kStringMax, kStringMax,
+                                    kStringMax, limits.depth_max);
   size_t used = 0;
   bool referenced = false;
   try {
-    *out =
-        msgpack::unpack(bytes.data(), bytes.size(), used, referenced, ReferAlways, nullptr, limit);
+    // The values of a message take about so many times its bytes.
+    constexpr size_t kExpansion = 6;
+    auto zone = std::make_unique<msgpack::zone>(
+        std::clamp(kExpansion * bytes.size(), kZoneBytesMin, kZoneBytesMax));
+    const msgpack::object map = msgpack::unpack(*zone, bytes.data(), bytes.size(), used, referenced,
+                                                ReferAlways, nullptr, limit);
+    *out = msgpack::object_handle(map, std::move(zone));
   } catch (const msgpack::unpack_error& error) {
     return MakeError(SPECD_ERROR_INVALID_ARGUMENT, "body",
                      fmt::format("body is no msgpack within the limits ({})", error.what()));
@@ -72,7 +81,10 @@ absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out,
 }
 
 MapReader::MapReader(const msgpack::object& map, std::string_view context)
-    : map_(map.via.map), context_(context), is_read_(map.via.map.size, false) {}
+    : map_(map.via.map), context_(context) {
+  // The limit of ParseMap holds for maps inside its map too.
+  SPECD_CHECK(map.type == msgpack::type::MAP && map_.size <= MapLimits::kFieldsMax);
+}
 
 void MapReader::Fail(std::string_view key, std::string_view text) {
   if (!status_.ok()) return;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <bit>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <msgpack.hpp>
@@ -94,6 +95,7 @@ class MapWriter {
 // depth_max levels deep: map, events, event, scores, tokens, triples. An array may claim as many
 // elements as there are sequences. Memory for a claim is taken before its elements are seen.
 struct MapLimits {
+  static constexpr size_t kFieldsMax = 128;
   size_t array_max = 65536;
   size_t depth_max = 6;
 };
@@ -104,8 +106,8 @@ absl::Status ParseMap(std::string_view bytes, msgpack::object_handle* out,
 
 class MapReader {
  public:
-  // `map` must be of type MAP and outlive the reader. Every error text begins with `context`, such
-  // as "token batch".
+  // `map` must be of type MAP and come from ParseMap. It must outlive the reader, and so must
+  // `context`, with which every error text begins, such as "token batch".
   MapReader(const msgpack::object& map, std::string_view context);
 
   // Each function reads the field of that name. A missing field, a wrong type or a value over its
@@ -159,8 +161,8 @@ class MapReader {
   uint32_t IndexOf(std::string_view key) const;
 
   const msgpack::object_map& map_;
-  std::string context_;
-  std::vector<bool> is_read_;
+  const std::string_view context_;
+  std::bitset<MapLimits::kFieldsMax> is_read_;
   uint32_t next_ = 0;  // the index of the field that was found last
   absl::Status status_;
 };

@@ -31,7 +31,7 @@ std::string ValidText(std::string_view text, size_t size_max) {
   std::string valid;
   while (!text.empty()) {
     const size_t size = CodePointBytes(text);
-    const auto byte = static_cast<uint8_t>(text[0]);
+    const uint8_t byte = text[0];
     const char escaped[] = {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
     const std::string_view next =
         size > 0 ? text.substr(0, size) : std::string_view(escaped, sizeof(escaped));

@@ -2,11 +2,10 @@
 #include "ipc/base/available_memory.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
 #include <string>
+
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -14,16 +13,9 @@ namespace {
 class Machine {
  public:
   Machine() {
-    std::string path = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(path.data()) != nullptr);
-    root_ = path;
     Write("/proc/meminfo", "MemTotal: 4000 kB\nMemFree: 10 kB\nMemAvailable: 1000 kB\n");
   }
-  ~Machine() { std::filesystem::remove_all(root_); }
-  void Write(const std::string& path, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(root_ + path).parent_path());
-    std::ofstream(root_ + path) << text;
-  }
+  void Write(const std::string& path, const std::string& text) const { root_.Write(path, text); }
   // A group of version 2.
   void AddGroup(const std::string& path, const std::string& limit, uint64_t used,
                 uint64_t cached) const {
@@ -33,10 +25,10 @@ class Machine {
     Write(folder + "/memory.stat",
           "anon 1\ninactive_file " + std::to_string(cached) + "\nfile 3\n");
   }
-  AvailableMemory Find() const { return FindAvailableMemory(root_); }
+  AvailableMemory Find() const { return FindAvailableMemory(root_.path()); }
 
  private:
-  std::string root_;
+  const TemporaryFolder root_;
 };
 
 TEST_SUITE("unit") {
