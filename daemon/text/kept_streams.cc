@@ -91,7 +91,7 @@ void KeptStreams::Append(const RoundTokens& tokens, Kept* kept) {
 void KeptStreams::Cut(uint64_t offset, Kept* kept) {
   for (uint64_t left = kept->tokens - offset; left > 0 && !kept->rounds.empty();) {
     Round& last = kept->rounds.back();
-    const auto cut = static_cast<uint8_t>(std::min<uint64_t>(left, last.num_ids));
+    const uint8_t cut = std::min<uint64_t>(left, last.num_ids);
     last.num_ids = static_cast<uint8_t>(last.num_ids - cut);
     last.accepted = std::min(last.accepted, last.num_ids);
     left -= cut;

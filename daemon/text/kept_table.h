@@ -31,10 +31,8 @@ class KeptTable {
   KeptTable& operator=(KeptTable&&) = default;
 
   Item* Find(uint64_t stream) {
-    for (Items* items : {&running_, &ended_}) {
-      if (const auto found = items->find(stream); found != items->end()) return &found->second.item;
-    }
-    return nullptr;
+    Entry* const entry = EntryOf(stream);
+    return entry == nullptr ? nullptr : &entry->item;
   }
   const Item* Find(uint64_t stream) const { return const_cast<KeptTable*>(this)->Find(stream); }
 
@@ -58,8 +56,7 @@ class KeptTable {
   // The item holds so many bytes beside itself from now on. Streams that have ended make room for
   // it. False if there is none, and the caller has to make the item smaller.
   bool Resize(uint64_t stream, size_t held_bytes) {
-    const auto running = running_.find(stream);
-    Entry& entry = running != running_.end() ? running->second : ended_.at(stream);
+    Entry& entry = *EntryOf(stream);
     const size_t bytes = kEntryBytes + 2 * entry.name.size() + held_bytes;
     bytes_ += bytes - std::exchange(entry.bytes, bytes);
     while (bytes_ > limits_.bytes_max && !ends_.empty() && ends_.front().stream != stream) {
@@ -115,7 +112,21 @@ class KeptTable {
   // With the nodes of the map, the list and the index of names.
   static constexpr size_t kEntryBytes = sizeof(Entry) + 256;
 
+  // An event looks for its stream several times.
+  Entry* EntryOf(uint64_t stream) {
+    if (last_ != nullptr && last_stream_ == stream) return last_;
+    for (Items* items : {&running_, &ended_}) {
+      if (const auto found = items->find(stream); found != items->end()) {
+        last_stream_ = stream;
+        last_ = &found->second;
+        return last_;
+      }
+    }
+    return nullptr;
+  }
+
   void Forget(typename Items::iterator at, Items* items) {
+    if (last_ == &at->second) last_ = nullptr;
     bytes_ -= at->second.bytes;
     names_.Erase(at->second.name, at->first);
     items->erase(at);
@@ -127,6 +138,9 @@ class KeptTable {
   std::list<Ended> ends_;  // oldest first
   StreamNames names_;
   size_t bytes_ = 0;
+  // The entry that was found last; null: none.
+  uint64_t last_stream_ = 0;
+  Entry* last_ = nullptr;
 };
 
 }  // namespace specd

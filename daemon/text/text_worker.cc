@@ -317,13 +317,14 @@ void TextWorker::HandleBatch(const TokenBatch& batch) {
 }
 
 void TextWorker::SendTexts() {
+  const int64_t now_ns = options_.clock->NowNs();
   for (TextEvent& event : texts_) {
-    kept_.Take(event, options_.clock->NowNs());
+    kept_.Take(event, now_ns);
     event.epoch = epoch_;
     event.seq = ++seq_;
     buffer_.clear();
     AppendTextEvent(event, &buffer_);
-    Publish(TextTopic(event.request_id));
+    Publish(TextTopic(event.request_id), &event != &texts_.back());
   }
   texts_.clear();
 }
@@ -370,8 +371,8 @@ void TextWorker::SendHeartbeats() {
   Report(kAliveTopic);
 }
 
-void TextWorker::Publish(std::string_view topic) {
-  if (!text_.Send(topic, buffer_).ok()) closed_ = true;
+void TextWorker::Publish(std::string_view topic, bool more_follow) {
+  if (!text_.Send(topic, buffer_, more_follow).ok()) closed_ = true;
   meters_.bytes += topic.size() + buffer_.size();
 }
 

@@ -110,7 +110,7 @@ class TextWorker {
   void SendAborts();
   void SendHeartbeats();
   // Both send the buffer.
-  void Publish(std::string_view topic);
+  void Publish(std::string_view topic, bool more_follow = false);
   void Report(std::string_view topic);
 
   const Options options_;

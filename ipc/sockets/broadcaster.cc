@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "ipc/sockets/zmtp.h"
 
 namespace specd {
@@ -16,6 +17,9 @@ namespace {
 // the containers take, rounded up.
 constexpr size_t kEntryBytes = 64;
 constexpr size_t kPrefixBytes = 256;
+
+// Messages that follow one another are queued together up to this part of the pool.
+constexpr size_t kPoolPart = 16;
 
 // Turns of one subscriber before the others'.
 constexpr int kTurnsMax = 8;
@@ -73,20 +77,39 @@ Broadcaster::~Broadcaster() {
   thread_.join();
 }
 
-void Broadcaster::Send(std::string_view topic, std::string_view payload) {
-  const std::lock_guard lock(mutex_);
-  subscriptions_.Find(topic, &found_);
-  const bool was_idle = listed_.empty();
-  WireMessage message;
+void Broadcaster::Send(std::string_view topic, std::string_view payload, bool more_follow) {
+  // Every subscription takes bytes of the pool, so an empty pool has no listeners.
+  if (queued_bytes_ == 0 && unsent_.empty()) return;
+  unsent_.push_back({std::string(topic), ZmtpMessage(topic, payload)});
+  unsent_bytes_ += unsent_.back().bytes.size();
+  // A batch is a small part of the pool, whose bytes it is not among yet.
+  if (more_follow && unsent_bytes_ < options_.queued_bytes_max / kPoolPart) return;
+  const absl::Cleanup clear = [this] {
+    unsent_.clear();
+    unsent_bytes_ = 0;
+  };
+  bool rings = false;
+  {
+    const std::lock_guard lock(mutex_);
+    const bool was_idle = listed_.empty();
+    for (Unsent& message : unsent_) Distribute(&message);
+    rings = was_idle && !listed_.empty();
+  }
+  if (rings) peers_->Ring();
+}
+
+void Broadcaster::Distribute(Unsent* message) {
+  subscriptions_.Find(message->topic, &found_);
+  const size_t size_bytes = message->bytes.size() + kEntryBytes;
+  WireMessage shared;
   for (Subscriber* subscriber : found_) {
-    if (!HasRoom(*subscriber, topic.size() + payload.size() + kEntryBytes)) {
+    if (!HasRoom(*subscriber, size_bytes)) {
       Lose(subscriber);
       continue;
     }
-    if (message == nullptr) message = MakeMessage(ZmtpMessage(topic, payload));
-    Push(message, subscriber);
+    if (shared == nullptr) shared = MakeMessage(std::move(message->bytes));
+    Push(shared, subscriber);
   }
-  if (was_idle && !listed_.empty()) peers_->Ring();
 }
 
 BroadcastCounters Broadcaster::counters() const {
@@ -96,28 +119,21 @@ BroadcastCounters Broadcaster::counters() const {
   return counters;
 }
 
-size_t Broadcaster::queued_bytes() const {
-  const std::lock_guard lock(mutex_);
-  return queued_bytes_;
-}
+size_t Broadcaster::queued_bytes() const { return queued_bytes_; }
 
 bool Broadcaster::HasRoom(const Subscriber& subscriber, size_t size_bytes) const {
-  return queued_bytes_ <= options_.queued_bytes_max &&
-         subscriber.queued_bytes + size_bytes <= options_.queued_bytes_max - queued_bytes_;
+  const size_t queued_bytes = queued_bytes_;
+  return queued_bytes <= options_.queued_bytes_max &&
+         subscriber.queued_bytes + size_bytes <= options_.queued_bytes_max - queued_bytes;
 }
 
-WireMessage Broadcaster::MakeMessage(std::string text) {
-  queued_bytes_ += text.size();
-  const auto give_back = [this](const std::string* message) {
-    queued_bytes_ -= message->size();
-    delete message;
-  };
-  return WireMessage(new std::string(std::move(text)), give_back);
+WireMessage Broadcaster::MakeMessage(std::string bytes) {
+  return std::make_shared<const PooledFrames>(std::move(bytes), &queued_bytes_);
 }
 
 void Broadcaster::Push(WireMessage message, Subscriber* subscriber) {
   queued_bytes_ += kEntryBytes;
-  subscriber->queued_bytes += message->size() + kEntryBytes;
+  subscriber->queued_bytes += message->bytes().size() + kEntryBytes;
   subscriber->queue.push_back(std::move(message));
   if (subscriber->is_listed) return;
   subscriber->is_listed = true;
@@ -128,11 +144,12 @@ void Broadcaster::Pop(size_t sent_bytes, Subscriber* subscriber) {
   subscriber->is_losing = false;
   subscriber->front_sent_bytes += sent_bytes;
   while (!subscriber->queue.empty()) {
-    const size_t size_bytes = subscriber->queue.front()->size();
+    const size_t size_bytes = subscriber->queue.front()->bytes().size();
     if (subscriber->front_sent_bytes < size_bytes) return;
     subscriber->front_sent_bytes -= size_bytes;
     subscriber->queued_bytes -= size_bytes + kEntryBytes;
     queued_bytes_ -= kEntryBytes;
+    sent_.push_back(std::move(subscriber->queue.front()));
     subscriber->queue.pop_front();
   }
 }
@@ -217,8 +234,11 @@ void Broadcaster::Flush(Subscriber* subscriber) {
     if (sent < 0 && errno != EAGAIN) return peers_->Close(subscriber);
     if (sent > 0) {
       subscriber->full_since = absl::InfiniteFuture();
-      const std::lock_guard lock(mutex_);
-      Pop(static_cast<size_t>(sent), subscriber);
+      {
+        const std::lock_guard lock(mutex_);
+        Pop(static_cast<size_t>(sent), subscriber);
+      }
+      sent_.clear();
     }
     if (sent < static_cast<ssize_t>(size_bytes)) return WaitForRoom(true, subscriber);
   }
@@ -235,7 +255,7 @@ size_t Broadcaster::Gather(Subscriber* subscriber, Pieces* pieces, size_t* size_
   size_t skipped_bytes = subscriber->front_sent_bytes;
   for (const WireMessage& message : subscriber->queue) {
     if (count == kPiecesMax) break;
-    const std::string_view rest = std::string_view(*message).substr(skipped_bytes);
+    const std::string_view rest = message->bytes().substr(skipped_bytes);
     (*pieces)[count++] = {.iov_base = const_cast<char*>(rest.data()), .iov_len = rest.size()};
     *size_bytes += rest.size();
     skipped_bytes = 0;

@@ -17,6 +17,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -62,8 +63,9 @@ class Broadcaster {
   Broadcaster(const Broadcaster&) = delete;
   Broadcaster& operator=(const Broadcaster&) = delete;
 
-  // Queues the message for those who subscribed to its topic. Waits for no peer.
-  void Send(std::string_view topic, std::string_view payload);
+  // Queues the message for those who subscribed to its topic. Waits for no peer. If more messages
+  // follow at once, this one waits for the last of them, or for a sixteenth of the pool.
+  void Send(std::string_view topic, std::string_view payload, bool more_follow = false);
 
   const std::string& endpoint() const { return peers_->endpoint(); }
   BroadcastCounters counters() const;
@@ -73,13 +75,21 @@ class Broadcaster {
   static constexpr size_t kPiecesMax = 64;
   using Pieces = std::array<iovec, kPiecesMax>;
 
+  // A message that no queue has yet.
+  struct Unsent {
+    std::string topic;
+    std::string bytes;
+  };
+
   explicit Broadcaster(const BroadcastOptions& options);
   absl::Status Listen(const std::string& endpoint);
 
   // ---- under the mutex
   bool HasRoom(const Subscriber& subscriber, size_t size_bytes) const;
-  WireMessage MakeMessage(std::string text);
+  void Distribute(Unsent* message);
+  WireMessage MakeMessage(std::string bytes);
   void Push(WireMessage message, Subscriber* subscriber);
+  // Moves the messages that are sent to sent_.
   void Pop(size_t sent_bytes, Subscriber* subscriber);
   void Lose(Subscriber* subscriber);
 
@@ -101,13 +111,16 @@ class Broadcaster {
   bool HasQueued() const;
 
   const BroadcastOptions options_;
-  std::vector<Subscriber*> sending_;  // owned by the thread
+  std::vector<Unsent> unsent_;        // owned by the thread that sends
+  size_t unsent_bytes_ = 0;           // owned by it too
+  std::vector<Subscriber*> sending_;  // owned by the broadcaster's thread
+  std::vector<WireMessage> sent_;     // freed without the mutex, by the same thread
 
   mutable std::mutex mutex_;
   Subscriptions subscriptions_;
-  std::vector<Subscriber*> found_;   // of one Send
-  std::vector<Subscriber*> listed_;  // have something to send
-  size_t queued_bytes_ = 0;
+  std::vector<Subscriber*> found_;        // of one Send
+  std::vector<Subscriber*> listed_;       // have something to send
+  std::atomic<size_t> queued_bytes_ = 0;  // messages leave it without the mutex
   BroadcastCounters counters_;
   bool stopping_ = false;
 

@@ -33,8 +33,9 @@ uint64_t PublishSocket::num_lost_messages() const {
   return sum;
 }
 
-absl::Status PublishSocket::Send(std::string_view topic, std::string_view payload) {
-  for (const auto& broadcaster : broadcasters_) broadcaster->Send(topic, payload);
+absl::Status PublishSocket::Send(std::string_view topic, std::string_view payload,
+                                 bool more_follow) {
+  for (const auto& broadcaster : broadcasters_) broadcaster->Send(topic, payload, more_follow);
   if (!has_inside_) return absl::OkStatus();
   const std::array<std::string_view, 2> frames = {topic, payload};
   return inside_.Send(frames).status();

@@ -24,8 +24,9 @@ class PublishSocket {
 
   absl::Status Bind(const std::string& endpoint);
 
-  // Waits for no subscriber. An error is one of libzmq.
-  absl::Status Send(std::string_view topic, std::string_view payload);
+  // Waits for no subscriber. An error is one of libzmq. A message that more follow at once may wait
+  // for the last of them.
+  absl::Status Send(std::string_view topic, std::string_view payload, bool more_follow = false);
 
   // Messages that late subscribers of other processes have lost, each one's own.
   uint64_t num_lost_messages() const;

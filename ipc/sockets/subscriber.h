@@ -3,6 +3,7 @@
 // Plain data. The broadcaster's thread owns one half of it, and a mutex guards the other.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -10,15 +11,33 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "ipc/sockets/peer_set.h"
 
 namespace specd {
 
-// The frames of a message, shared by the queues that hold it. Its bytes leave the pool with the
-// last of them.
-using WireMessage = std::shared_ptr<const std::string>;
+// The frames of a message, shared by the queues that hold it. Its bytes leave the pool of a
+// broadcaster with the last of them.
+class PooledFrames {
+ public:
+  PooledFrames(std::string bytes, std::atomic<size_t>* pool_bytes)
+      : bytes_(std::move(bytes)), pool_bytes_(pool_bytes) {
+    pool_bytes_->fetch_add(bytes_.size(), std::memory_order_relaxed);
+  }
+  ~PooledFrames() { pool_bytes_->fetch_sub(bytes_.size(), std::memory_order_relaxed); }
+  PooledFrames(const PooledFrames&) = delete;
+  PooledFrames& operator=(const PooledFrames&) = delete;
+
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  const std::string bytes_;
+  std::atomic<size_t>* const pool_bytes_;
+};
+using WireMessage = std::shared_ptr<const PooledFrames>;
 
 struct Subscriber : ZmtpPeer {
   Subscriber() : ZmtpPeer(ZmtpRole::kPublisher) {}

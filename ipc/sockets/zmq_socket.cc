@@ -192,14 +192,20 @@ absl::StatusOr<bool> ZmqSocket::Send(std::span<const std::string_view> frames) {
 }
 
 absl::StatusOr<bool> ZmqSocket::Receive(std::vector<std::string>* frames, absl::Duration timeout) {
-  frames->clear();
   try {
     socket_->set(zmq::sockopt::rcvtimeo, TimeoutMs(timeout));
     zmq::message_t frame;
+    size_t num_frames = 0;
     do {
-      if (!socket_->recv(frame)) return false;
-      frames->emplace_back(static_cast<const char*>(frame.data()), frame.size());
+      if (!socket_->recv(frame)) {
+        frames->clear();
+        return false;
+      }
+      // The strings keep their memory for the next message.
+      if (num_frames == frames->size()) frames->emplace_back();
+      (*frames)[num_frames++].assign(static_cast<const char*>(frame.data()), frame.size());
     } while (frame.more());
+    frames->resize(num_frames);
     return true;
   } catch (const zmq::error_t& error) {
     if (error.num() == EINTR) return false;  // a signal: the caller decides whether to continue

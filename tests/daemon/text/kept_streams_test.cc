@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
@@ -58,10 +59,6 @@ struct Fixture {
   }
   KeptStreams kept;
 };
-
-bool Has(const std::string& text, std::string_view words) {
-  return text.find(words) != std::string::npos;
-}
 
 TEST_SUITE("unit") {
   TEST_CASE("kept: a stream from an offset on is the rounds that were published") {
@@ -259,7 +256,7 @@ TEST_SUITE("fault") {
     ask.offset = page->next->offset;
     const absl::Status status = f.kept.Answer(ask).status();
     CHECK(absl::IsNotFound(status));
-    CHECK(Has(std::string(status.message()), "stream = 1 is not kept any more"));
+    CHECK(Mentions(std::string(status.message()), "stream = 1 is not kept any more"));
     CHECK(f.kept.Answer({.kind = AskKind::kEnded, .stream = 2})->events[0].stream == 2);
   }
 
@@ -281,9 +278,9 @@ TEST_SUITE("fault") {
     Source s;
     f.Take(s.Open());
     f.Take(s.Tokens({1, 2}, 0));
-    CHECK(Has(f.WhyNot(9, 0), "stream = 9 is not kept"));
-    CHECK(Has(f.WhyNot(1, 3), "offset = 3 is outside 0 .. 2"));
-    CHECK(Has(f.WhyNot(1, UINT64_MAX), "is outside 0 .. 2"));
+    CHECK(Mentions(f.WhyNot(9, 0), "stream = 9 is not kept"));
+    CHECK(Mentions(f.WhyNot(1, 3), "offset = 3 is outside 0 .. 2"));
+    CHECK(Mentions(f.WhyNot(1, UINT64_MAX), "is outside 0 .. 2"));
   }
 
   TEST_CASE("kept: ended streams go after their time") {
@@ -294,7 +291,7 @@ TEST_SUITE("fault") {
     f.kept.Expire(65 * kSecondNs - 1);
     CHECK(f.From(1, 0).size() == 2);
     f.kept.Expire(65 * kSecondNs);
-    CHECK(Has(f.WhyNot(1, 0), "--keep_ended"));
+    CHECK(Mentions(f.WhyNot(1, 0), "--keep_ended"));
     CHECK(f.kept.bytes() == 0);
   }
 
@@ -311,9 +308,9 @@ TEST_SUITE("fault") {
       f.Take(s.Tokens(std::vector<TokenId>(60, 1), 0));
       REQUIRE(f.kept.bytes() <= limits.bytes_max);
     }
-    CHECK(Has(f.WhyNot(1, 0), "is not kept"));  // it gave way
+    CHECK(Mentions(f.WhyNot(1, 0), "is not kept"));  // it gave way
     CHECK_FALSE(f.kept.IsWhole(2));
-    CHECK(Has(f.WhyNot(2, 0), "were not kept"));
+    CHECK(Mentions(f.WhyNot(2, 0), "were not kept"));
     // The end is checked all the same, and a reader that has all ids gets it.
     const TokenEvent end = f.Take(s.End(60'000));
     CHECK(end.end()->checksum != 0);

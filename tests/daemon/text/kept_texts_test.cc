@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
@@ -57,10 +58,6 @@ struct Fixture {
   uint64_t has_tokens = 0;
   uint64_t has_bytes = 0;
 };
-
-bool Has(const std::string& text, std::string_view words) {
-  return text.find(words) != std::string::npos;
-}
 
 TEST_SUITE("unit") {
   TEST_CASE("the kept end of a scored stream has no scores, whose text is another event's") {
@@ -151,9 +148,9 @@ TEST_SUITE("unit") {
 TEST_SUITE("fault") {
   TEST_CASE("texts: what cannot be given is refused by its name") {
     Fixture f;
-    CHECK(Has(f.WhyNot(2, 0), "stream = 2 is not kept"));
-    CHECK(Has(f.WhyNot(1, 5), "offset = 5 is outside 0 .. 4"));
-    CHECK(Has(f.WhyNot(1, 2), "offset = 2 is inside a code point"));
+    CHECK(Mentions(f.WhyNot(2, 0), "stream = 2 is not kept"));
+    CHECK(Mentions(f.WhyNot(1, 5), "offset = 5 is outside 0 .. 4"));
+    CHECK(Mentions(f.WhyNot(1, 2), "offset = 2 is inside a code point"));
     // Bug: an ask for all streams was answered with half a character, and continued without a
     // stream that had gone.
     for (const auto& [stream, offset, why] : {std::tuple{1, 2, "offset = 2 is inside a code point"},
@@ -162,7 +159,7 @@ TEST_SUITE("fault") {
       const auto answer = f.kept.Answer({.kind = AskKind::kStreams,
                                          .stream = static_cast<uint64_t>(stream),
                                          .offset = static_cast<uint64_t>(offset)});
-      CHECK(Has(std::string(answer.status().message()), why));
+      CHECK(Mentions(std::string(answer.status().message()), why));
     }
   }
 
@@ -188,7 +185,7 @@ TEST_SUITE("fault") {
       f.Add(Event(TextEventKind::kText, std::string(1000, 'x')), 4 + i);
       REQUIRE(f.kept.bytes() <= 10'000);
     }
-    CHECK(Has(f.WhyNot(1, 0), "found no room and was not kept"));
+    CHECK(Mentions(f.WhyNot(1, 0), "found no room and was not kept"));
     // Bug: a reader that came late was told nothing of the stream.
     const auto answer = f.kept.Answer({.kind = AskKind::kStreams});
     REQUIRE(answer->events.size() == 2);

@@ -13,8 +13,6 @@
 namespace specd {
 namespace {
 
-constexpr const char* kEuro = "\xe2\x82\xac";
-
 std::vector<TokenId> Letters(const std::string& text) {
   std::vector<TokenId> ids;
   for (const char letter : text) ids.push_back(letter - 'a');
@@ -53,22 +51,6 @@ struct Fixture : TextStreamsFixture {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("a stop string that began in the outputs ends a re-opened stream") {
-    const std::vector<TokenId> all = Letters("abstopcd");
-    for (size_t cut = 0; cut < 6; ++cut) {
-      Fixture f;
-      const auto middle = all.begin() + static_cast<std::ptrdiff_t>(cut);
-      f.OpenAfter(1, {}, {all.begin(), middle}, {"stop"});
-      f.Tokens(1, cut, {middle, all.end()});
-      CHECK(f.KeptByStop(1) == 6);
-      CHECK(f.texts.back().kind == TextEventKind::kEnd);
-      CHECK(f.texts.back().stop_string == "stop");
-      CHECK(f.texts.back().tokens == 6);
-      CHECK(f.texts.back().late == 2);
-      CHECK(f.Text(1) == (cut < 2 ? std::string("ab").substr(cut) : ""));
-    }
-  }
-
   TEST_CASE("outputs count for min_tokens, and the prompt has no stop string") {
     for (const uint32_t min_tokens : {0u, 3u, 4u}) {
       Fixture f;
@@ -81,59 +63,6 @@ TEST_SUITE("unit") {
       CHECK(f.KeptByStop(2) == 0);
       CHECK(f.Text(2) == "ef");
     }
-  }
-
-  TEST_CASE("a code point of the prompt or the outputs is completed") {
-    for (const bool in_prompt : {true, false}) {
-      Fixture f;
-      const std::vector<TokenId> begun = {0, 27};
-      f.OpenAfter(1, in_prompt ? begun : std::vector<TokenId>{},
-                  in_prompt ? std::vector<TokenId>{} : begun);
-      const uint64_t offset = in_prompt ? 0 : 2;
-      f.Tokens(1, offset, {28, 1});
-      f.End(1, offset + 2, SPECD_FINISH_LENGTH);
-      CHECK(f.Text(1) == std::string(kEuro) + "b");
-    }
-    Fixture f;
-    f.OpenAfter(1, {27}, {28});
-    f.Tokens(1, 1, {1});
-    CHECK(f.Text(1) == "b");
-  }
-
-  TEST_CASE("a fork at every token finds a stop string that began before it") {
-    const std::vector<TokenId> all = Letters("abstopcd");
-    for (size_t cut = 0; cut < 6; ++cut) {
-      Fixture f;
-      f.Open(1, {"stop"});
-      const auto middle = all.begin() + static_cast<std::ptrdiff_t>(cut);
-      if (cut > 0) f.Tokens(1, 0, {all.begin(), middle});
-      const std::string given = f.Text(1);
-      f.Fork(1, 2, cut, {"stop"});
-      f.Fork(1, 3, cut, {"stop"});
-      CHECK(f.streams.num_live() == 3);
-      f.Tokens(2, cut, {middle, all.end()});
-      f.Tokens(3, cut, Letters("zz"));
-      CHECK(f.KeptByStop(2) == 6);
-      CHECK(given + f.Text(2) == "ab");
-      // What the source holds back belongs to the copy's text if it turns out to be text.
-      CHECK(given + f.Text(3) == std::string("abstop").substr(0, cut) + "zz");
-      CHECK(f.KeptByStop(1) == 0);
-      f.Tokens(1, cut, {middle, all.end()});
-      CHECK(f.KeptByStop(1) == 6);
-    }
-  }
-
-  TEST_CASE("a fork completes the code point that its source has begun") {
-    Fixture f;
-    f.Open(1);
-    f.Tokens(1, 0, {0, 27});
-    f.Fork(1, 2, 2);
-    f.Tokens(2, 2, {28});
-    CHECK(f.Text(1) == "a");
-    CHECK(f.Text(2) == kEuro);
-    f.End(2, 3, SPECD_FINISH_LENGTH);
-    CHECK(f.texts.back().tokens == 3);
-    CHECK(f.texts.back().rounds == 1);
   }
 
   TEST_CASE("a fork of a text that has stopped stops there too") {

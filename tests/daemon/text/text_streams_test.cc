@@ -2,11 +2,7 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/text/text_streams_fixture.h"
@@ -108,22 +104,6 @@ TEST_SUITE("unit") {
     CHECK(f.aborts[0].finish_reason == SPECD_FINISH_NONE);
   }
 
-  TEST_CASE("a stop string counts only behind min_tokens, however the tokens come (CONTRACT 7)") {
-    for (const uint64_t group : {1, 3, 4, 20}) {
-      Fixture f;
-      f.Open(1, {"aaa"}, false, 0, 10);
-      for (uint64_t offset = 0; offset < 20; offset += group) {
-        f.Tokens(1, offset, std::vector<TokenId>(std::min(group, 20 - offset), 0));
-      }
-      REQUIRE(f.aborts.size() == 1);
-      CHECK(f.aborts[0].kept_tokens == 11);
-      CHECK(f.aborts[0].finish_reason == SPECD_FINISH_STOP);
-      CHECK(f.Text(1) == "aaaaaaaa");  // eleven less the stop string
-      CHECK(f.texts.back().tokens == 11);
-      CHECK(f.texts.back().stop_string == "aaa");
-    }
-  }
-
   TEST_CASE("min_tokens counts the tokens before the stream's opening") {
     const struct {
       uint64_t offset;
@@ -171,20 +151,6 @@ TEST_SUITE("unit") {
     f.Tokens(1, 0, {TextStreamsFixture::kEos, 0, 5, 5}, 0, 5);
     f.End(1, 4, SPECD_FINISH_STOP, 5);
     CHECK(f.Text(1) == "af");
-  }
-
-  TEST_CASE("bytes of an unfinished character are one replacement character at the end") {
-    Fixture f;
-    f.Open(1);
-    f.Tokens(1, 0, {0, 27});
-    CHECK(f.Text(1) == "a");
-    f.End(1, 2, SPECD_FINISH_ABORT);
-    CHECK(f.Text(1) == "a\xef\xbf\xbd");
-    Fixture g;
-    g.Open(1);
-    g.Tokens(1, 0, {0, 27});
-    g.Tokens(1, 2, {28});
-    CHECK(g.Text(1) == "a\xe2\x82\xac");
   }
 
   TEST_CASE("tokens that come twice are dropped") {

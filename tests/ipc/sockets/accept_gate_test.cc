@@ -13,7 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +21,7 @@
 #include "ipc/base/descriptors.h"
 #include "ipc/base/unique_fd.h"
 #include "ipc/sockets/broadcaster.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -46,10 +46,6 @@ bool IsLetIn(const UniqueFd& fd) {
 
 struct Endpoint {
   explicit Endpoint(AcceptRules rules) {
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder = name;
-    path = folder + "/s";
     rules.on_turned_away = [this](std::string_view text) {
       const std::lock_guard lock(mutex);
       whys.emplace_back(text);
@@ -58,10 +54,6 @@ struct Endpoint {
         Broadcaster::Create("ipc://" + path, {.accept = rules});
     REQUIRE(made.ok());
     broadcaster = *std::move(made);
-  }
-  ~Endpoint() {
-    broadcaster.reset();
-    std::filesystem::remove_all(folder);
   }
   std::string Whys() {
     const std::lock_guard lock(mutex);
@@ -72,8 +64,8 @@ struct Endpoint {
 
   std::mutex mutex;
   std::vector<std::string> whys;
-  std::string folder;
-  std::string path;
+  const TemporaryFolder folder;
+  const std::string path = folder.Of("s");
   std::unique_ptr<Broadcaster> broadcaster;
 };
 
@@ -105,7 +97,7 @@ TEST_SUITE("unit") {
       AcceptRules rules;
       if (allowed) rules.uids = {12345, kNobody};
       Endpoint endpoint(rules);
-      REQUIRE(chmod(endpoint.folder.c_str(), 0711) == 0);
+      REQUIRE(chmod(endpoint.folder.path().c_str(), 0711) == 0);
       REQUIRE(chmod(endpoint.path.c_str(), 0777) == 0);
       CHECK(IsLetIn(ConnectTo(endpoint.path)));
       const pid_t child = fork();

@@ -2,14 +2,11 @@
 #include "ipc/sockets/broadcaster.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +16,7 @@
 #include "ipc/sockets/zmq_socket.h"
 #include "tests/ipc/sockets/raw_peer.h"
 #include "tests/support/eventually.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -41,10 +39,6 @@ struct RawSubscriber : RawPeer {
 
 struct Fixture {
   explicit Fixture(BroadcastOptions options = {}) {
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder = name;
-    path = folder + "/s";
     options.queued_bytes_max = kPoolBytes;
     options.on_trouble = [this](std::string_view what) {
       const std::lock_guard lock(mutex);
@@ -54,10 +48,6 @@ struct Fixture {
         Broadcaster::Create("ipc://" + path, options);
     REQUIRE(made.ok());
     broadcaster = *std::move(made);
-  }
-  ~Fixture() {
-    broadcaster.reset();
-    std::filesystem::remove_all(folder);
   }
   ZmqSocket Connect(const std::vector<std::string>& topics) {
     absl::StatusOr<ZmqSocket> socket = ZmqSocket::Make(&*context, ZmqKind::kSubscribe, {});
@@ -90,8 +80,8 @@ struct Fixture {
 
   std::mutex mutex;
   std::string troubles;
-  std::string folder;
-  std::string path;
+  const TemporaryFolder folder;
+  const std::string path = folder.Of("s");
   absl::StatusOr<ZmqContext> context = ZmqContext::Make();
   std::unique_ptr<Broadcaster> broadcaster;
 };
@@ -129,6 +119,34 @@ TEST_SUITE("unit") {
     CHECK(f.broadcaster->queued_bytes() > 0);
     raw.Hang();
     CHECK(Eventually([&] { return f.broadcaster->queued_bytes() == 0; }));
+  }
+
+  TEST_CASE("broadcaster: a message that more follow waits for the last of them") {
+    Fixture f;
+    RawSubscriber deaf = f.ConnectRaw("a");  // which reads nothing, so what is queued stays
+    // More than a sixteenth of the pool waits for none.
+    const std::string large(kPoolBytes / 4, 'x');
+    f.broadcaster->Send("a", large, /*more_follow=*/true);
+    CHECK(f.broadcaster->queued_bytes() > large.size());
+    const std::string small(kPoolBytes / 32, 'x');
+    f.broadcaster->Send("a", small, /*more_follow=*/true);
+    CHECK(f.broadcaster->queued_bytes() < large.size() + small.size());
+    f.broadcaster->Send("b", "", /*more_follow=*/false);  // the last one may be another's
+    CHECK(f.broadcaster->queued_bytes() > large.size() + small.size());
+  }
+
+  TEST_CASE("zmq: messages of a broadcaster that are queued together come in order") {
+    Fixture f;
+    ZmqSocket socket = f.Connect({"a", "b"});
+    for (int i = 0; i < 100; ++i) {
+      f.broadcaster->Send(i % 3 == 0 ? "b" : i % 3 == 1 ? "a" : "c", std::to_string(i), i < 99);
+    }
+    std::vector<std::string> frames;
+    for (int i = 0; i < 100; ++i) {
+      if (i % 3 == 2) continue;
+      REQUIRE(*socket.Receive(&frames, kLong));
+      REQUIRE(frames == std::vector<std::string>{i % 3 == 0 ? "b" : "a", std::to_string(i)});
+    }
   }
 
   TEST_CASE("zmq: messages of a broadcaster that waited at its end are sent") {

@@ -2,9 +2,7 @@
 #include "ipc/sockets/pull_socket.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tests/ipc/sockets/raw_peer.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -21,20 +20,12 @@ using Messages = std::vector<std::pair<std::string, std::string>>;
 
 struct Fixture {
   Fixture() {
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder = name;
-    path = folder + "/s";
     absl::StatusOr<PullSocket> made = PullSocket::Make(
         &*context,
         {.on_trouble = [this](std::string_view what) { troubles += std::string(what) + "\n"; }});
     REQUIRE(made.ok());
     pull.emplace(*std::move(made));
     REQUIRE(pull->Bind("ipc://" + path).ok());
-  }
-  ~Fixture() {
-    pull.reset();
-    std::filesystem::remove_all(folder);
   }
   void Wait() {
     absl::StatusOr<std::unique_ptr<WaitSet>> waits = WaitSet::Make();
@@ -61,8 +52,8 @@ struct Fixture {
   }
 
   std::string troubles;
-  std::string folder;
-  std::string path;
+  const TemporaryFolder folder;
+  const std::string path = folder.Of("s");
   absl::StatusOr<ZmqContext> context = ZmqContext::Make();
   std::optional<PullSocket> pull;
 };

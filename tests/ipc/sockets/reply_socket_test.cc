@@ -4,12 +4,9 @@
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/in.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 
 #include <atomic>
-#include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -18,6 +15,7 @@
 
 #include "ipc/sockets/request_socket.h"
 #include "tests/ipc/sockets/raw_peer.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -39,20 +37,12 @@ std::string FreeTcpEndpoint() {
 
 struct Fixture {
   explicit Fixture(ReplyOptions options = {}) {
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder = name;
-    path = folder + "/s";
     options.busy = "busy";
     options.on_trouble = [this](std::string_view what) { troubles += std::string(what) + "\n"; };
     absl::StatusOr<ReplySocket> made = ReplySocket::Make(&*context, options);
     REQUIRE(made.ok());
     reply.emplace(*std::move(made));
     REQUIRE(reply->Bind("ipc://" + path).ok());
-  }
-  ~Fixture() {
-    reply.reset();
-    std::filesystem::remove_all(folder);
   }
   // An answer is the request twice, or as long as it says.
   static std::string AnswerTo(std::string_view request) {
@@ -80,8 +70,8 @@ struct Fixture {
 
   int num_answers = 0;
   std::string troubles;
-  std::string folder;
-  std::string path;
+  const TemporaryFolder folder;
+  const std::string path = folder.Of("s");
   absl::StatusOr<ZmqContext> context = ZmqContext::Make();
   std::optional<ReplySocket> reply;
 };

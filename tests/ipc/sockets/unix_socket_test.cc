@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -19,26 +18,13 @@
 #include "ipc/include/specd/specd.h"
 #include "tests/ipc/segment/ipc_test_support.h"
 #include "tests/support/open_fds.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
 
-// A directory that is gone after the test.
-class TempDir {
- public:
-  TempDir() {
-    char name[] = "specd-ipc-test-XXXXXX";
-    REQUIRE(mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  ~TempDir() {
-    unlink(socket().c_str());
-    rmdir(path_.c_str());
-  }
-  std::string socket() const { return path_ + "/s"; }
-
- private:
-  std::string path_;
+struct SocketFolder : TemporaryFolder {
+  std::string socket() const { return Of("s"); }
 };
 
 struct Connected {
@@ -54,7 +40,7 @@ struct Connected {
     REQUIRE(accepted->has_value());
     daemon.emplace(std::move(**accepted));
   }
-  TempDir dir;
+  SocketFolder dir;
   std::optional<UnixListener> listener;
   std::optional<UnixConnection> engine;
   std::optional<UnixConnection> daemon;
@@ -217,7 +203,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("socket: the path has its limits, the file its mode") {
-    const TempDir dir;
+    const SocketFolder dir;
     const std::string longest(kSocketPathMax + 1, 'x');
     CHECK(ErrorFieldOf(UnixListener::Bind(longest, 0660).status()) == "path");
     CHECK(ErrorFieldOf(UnixListener::Bind("", 0660).status()) == "path");
@@ -234,7 +220,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("socket: connecting says what is wrong") {
-    const TempDir dir;
+    const SocketFolder dir;
     CHECK(ErrorCodeOf(UnixConnection::Connect(dir.socket(), kLong).status()) ==
           SPECD_ERROR_NOT_FOUND);
     {

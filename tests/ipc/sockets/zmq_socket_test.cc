@@ -44,6 +44,10 @@ TEST_SUITE("unit") {
     REQUIRE(got.ok());
     REQUIRE(*got);
     CHECK(received == std::vector<std::string>{"topic", binary, ""});
+    const std::string_view shorter[] = {"x"};
+    REQUIRE(*push.Send(shorter));
+    REQUIRE(*pull.Receive(&received, kLong));
+    CHECK(received == std::vector<std::string>{"x"});
     CHECK_FALSE(*pull.Receive(&received, absl::ZeroDuration()));
     CHECK(received.empty());
   }
