@@ -16,7 +16,7 @@ struct GreedyToken {
 // Finds the lowest id among the largest elements (-0 = +0; +inf is an element like any other). A
 // forced token is the answer without a read of the row.
 template <Team T>
-SPECD_BODY GreedyToken Argmax(T& team, const Row& row, const RowWorkspace& workspace) {
+SPECD_INLINE GreedyToken Argmax(T& team, const Row& row, const RowWorkspace& workspace) {
   if (row.place.forced != kNoToken) return {row.place.forced};
   Row judged = row;
   RowStats stats;

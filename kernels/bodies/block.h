@@ -27,6 +27,8 @@ class BlockWalk {
       : rows_(rows),
         pauses_(pauses),
         places_(static_cast<BlockPlace*>(rows.workspace().places)),
+        records_bounds_(rows.is_recorded() &&
+                        RecordsBounds(rows.task().seed, rows.task().round_base)),
         num_places_(pauses.block().num_places),
         last_prefix_(pauses.block().prefix) {
     end_status = pauses.block().end_status;
@@ -44,14 +46,16 @@ class BlockWalk {
       const uint64_t coin = rows_.Coin(KeyOf(i));
       const double u = CoinToDouble(coin);
       const double prefix = PrefixAt(i);
+      const bool has_bound = i == num_places_ || IsBoundRecorded(i);
+      if (!has_bound) RecordBound(i, coin, -1);
       if (i < num_places_ && FallsByBound(i, u)) continue;
       if (i == num_places_ || !ReadResidualAt(i)) {
-        RecordBound(i, coin, prefix);
+        if (has_bound) RecordBound(i, coin, prefix);
         if (u < prefix) break;
         continue;
       }
       const double rest = residual.mass + (1.0 - prefix);  // exactly the mass if P = 1
-      RecordBound(i, coin, rest <= 0.0 ? 1.0 : residual.mass / rest);
+      if (has_bound) RecordBound(i, coin, rest <= 0.0 ? 1.0 : residual.mass / rest);
       if (rest <= 0.0 || u * rest < residual.mass) break;
     }
     if (num_accepted == 0 && num_places_ > 0) ReadResidualAt(0);
@@ -80,10 +84,15 @@ class BlockWalk {
     return next < 1.0 ? next : 1.0;
   }
 
-  // Whether the bound of S_i shows that u_i >= h_i, so that the pass over two rows is not needed. A
-  // record holds h_i itself.
+  // Whether the record has h_i of a place before the last. u_i has no say in this: h_i of the
+  // places alone where the pass is made would be a biased sample (docs/ALGORITHMS.md, "block").
+  SPECD_HD bool IsBoundRecorded(int32_t i) const {
+    return rows_.is_recorded() && (records_bounds_ || !rows_.IsSampled(i));
+  }
+
+  // Whether the bound of S_i shows that u_i >= h_i, so that the pass over two rows is not needed.
   SPECD_HD bool FallsByBound(int32_t i, double u) const {
-    if (rows_.is_recorded()) return false;
+    if (IsBoundRecorded(i)) return false;
     const double most = places_[i].residual_most * (1.0 - u) + kBoundSlack * kBoundSlack;
     return u * (1.0 - places_[i].prefix) >= most;
   }
@@ -164,8 +173,8 @@ class BlockWalk {
             Purpose::kAccept};
   }
 
-  // Records h_i and the coin of the token before place i. The bound is divided for the reader; the
-  // decision compares products.
+  // Records h_i and the coin of the token before place i; h_i below 0: not recorded. The bound is
+  // divided for the reader; the decision compares products.
   SPECD_HD void RecordBound(int32_t i, uint64_t coin, double bound) const {
     if (PlaceDecision* record = rows_.RecordOf(i - 1)) {
       record->accept_coin = coin;
@@ -197,6 +206,7 @@ class BlockWalk {
   ChainRows<T, CoinSource>& rows_;
   PausesOf<T>& pauses_;
   BlockPlace* places_;
+  const bool records_bounds_;
   int32_t num_places_;  // the draft tokens that are judged
   double last_prefix_;  // P after them
   Distribution p_;

@@ -16,6 +16,12 @@ SPECD_INLINE void LoadList(T& team, const ElementList& list, int32_t num_listed,
   LoadArray(team, list.values, num_listed, tile);
 }
 
+// Whether a cut of the row keeps an element of its list.
+SPECD_INLINE bool IsKept(const ElementList& list, int32_t place, const Cut& cut) {
+  const float x = list.values[place];
+  return x > cut.value || (x == cut.value && list.ids[place] <= cut.last);
+}
+
 // The number of ids that are not above `id`.
 SPECD_INLINE int32_t NumUpTo(const ElementList& list, int32_t num_listed, TokenId id) {
   int32_t begin = 0;
@@ -29,6 +35,48 @@ SPECD_INLINE int32_t NumUpTo(const ElementList& list, int32_t num_listed, TokenI
     }
   }
   return begin;
+}
+
+// The number of elements of a tile from a pivot on, and their amount: their number or their mass.
+template <Team T>
+SPECD_BODY Tally MeasureFrom(T& team, const typename T::Tile& tile, float pivot, bool by_weight,
+                             const WeightFunction& weight) {
+  Tally tally;
+  tally.count = static_cast<uint64_t>(team.Count(AtLeast{pivot}, tile));
+  tally.amount = by_weight ? team.SumWeights(WeightAtLeast{weight, pivot}, 0, tile) : tally.count;
+  return tally;
+}
+
+// The mass of the listed elements that a cut of the row keeps.
+template <Team T>
+SPECD_BODY uint64_t MassOfList(T& team, const ElementList& list, int32_t num_listed,
+                               const WeightFunction& weight, const Cut& cut) {
+  if constexpr (LooksByLane<T>) {
+    return team.SumOfTerms(num_listed, [&](int32_t i) {
+      return IsKept(list, i, cut) ? IntegerWeight(weight(list.values[i]), 0) : uint64_t{0};
+    });
+  } else {
+    typename T::Tile tile;
+    LoadList(team, list, num_listed, &tile);
+    team.Keep(cut.value, NumUpTo(list, num_listed, cut.last) - 1, &tile);
+    return team.SumWeights(weight, 0, tile);
+  }
+}
+
+// MeasureFrom for a list.
+template <Team T>
+SPECD_BODY Tally MeasureListFrom(T& team, const ElementList& list, int32_t num_listed, float pivot,
+                                 bool by_weight, const WeightFunction& weight) {
+  if constexpr (LooksByLane<T>) {
+    const auto count = static_cast<uint64_t>(
+        team.CountWhere(num_listed, [&](int32_t i) { return list.values[i] >= pivot; }));
+    if (!by_weight) return {count, count};
+    return {count, MassOfList(team, list, num_listed, weight, Cut{pivot, kVocabSizeMax})};
+  } else {
+    typename T::Tile tile;
+    LoadList(team, list, num_listed, &tile);
+    return MeasureFrom(team, tile, pivot, by_weight, weight);
+  }
 }
 
 // Runs `measure(tile)` over the steps that hold an element not below `floor`, and adds the

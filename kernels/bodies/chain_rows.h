@@ -78,6 +78,15 @@ class ChainRows {
       if (is_chain) record->draft = record->node;
     }
   }
+  SPECD_HD void RecordVerdict(int32_t i, const PlaceVerdict& place) const {
+    if (PlaceDecision* record = RecordOf(i)) {
+      record->judged = true;
+      record->stands = place.verdict == Verdict::kStands;
+      record->bad_target = place.verdict == Verdict::kBadTarget;
+      record->bad_draft = place.verdict == Verdict::kBadDraft;
+      record->token = record->stands ? DraftToken(i) : place.token;
+    }
+  }
   SPECD_HD void RecordShares(int32_t i, const Distribution& p, const DraftShare& q) const {
     if (PlaceDecision* record = RecordOf(i)) {
       RecordTarget(p, DraftToken(i), record);
@@ -107,11 +116,22 @@ class ChainRows {
     }
   }
 
+  // The target row of place i was read ahead, and is this row of the tensor. Spares the loads that
+  // would say so.
+  SPECD_HD void NoteComplete(int32_t i, uint32_t target_row) {
+    complete_place_ = i;
+    complete_row_ = target_row;
+  }
+
   SPECD_HD Row TargetRow(int32_t i) const {
-    return Edited(RowAt(batch_.target, task_.draft.target_rows[i]), i);
+    const uint32_t index = i == complete_place_ ? complete_row_ : task_.draft.target_rows[i];
+    return Edited(RowAt(batch_.target, index), i);
   }
   SPECD_HD RowWorkspace TargetWorkspace(int32_t i) const {
-    return WithAhead(workspace_.target, TargetTaskRow(i));
+    if (i != complete_place_) return WithAhead(workspace_.target, TargetTaskRow(i));
+    RowWorkspace workspace = workspace_.target;
+    workspace.ahead = AheadOf(TargetTaskRow(i));
+    return workspace;
   }
   template <bool kNarrow = false>
   SPECD_HD Distribution ReadTarget(int32_t i) {
@@ -141,6 +161,14 @@ class ChainRows {
       if (workspace_.ahead == nullptr || !IsReadAhead(task_, TargetTaskRow(i))) return {};
       return AheadOf(TargetTaskRow(i)).facts->place;
     }
+  }
+  // The facts with that verdict. REQUIRES: rows are read ahead, and the draft does not end before
+  // place i.
+  SPECD_HD AheadFacts FactsAhead(int32_t i) const {
+    AheadFacts facts = *AheadOf(TargetTaskRow(i)).facts;
+    const bool forced = task_.places != nullptr && task_.places[i].forced != kNoToken;
+    if (forced) facts.place.verdict = Verdict::kUnknown;  // the row was not read
+    return facts;
   }
   // REQUIRES: rows are read ahead, and this row was.
   SPECD_HD void NoteVerdict(int32_t i, const PlaceVerdict& verdict) {
@@ -306,6 +334,8 @@ class ChainRows {
   const TaskWorkspace& workspace_;
   const CoinSource& coins_;
   PlaceDecision* decisions_ = nullptr;
+  int32_t complete_place_ = -1;
+  uint32_t complete_row_ = 0;
 };
 
 }  // namespace specd

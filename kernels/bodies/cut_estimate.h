@@ -21,6 +21,20 @@ struct CutGoal {
   float floor = kLowestFloat;
 };
 
+// The value of the answer if elements and amounts were spread evenly in a bracket, and a margin
+// above or below it. If the guess is right, two such steps leave a bracket that fits into a list.
+// The tallies are those from the bracket's ends on.
+SPECD_INLINE float GuessBetween(const Between& bracket, const Tally& at_low, const Tally& at_high,
+                                uint64_t need, bool above) {
+  const auto width = static_cast<double>(bracket.high) - static_cast<double>(bracket.low);
+  const auto count = static_cast<double>(at_low.count - at_high.count);
+  const auto share = static_cast<double>(need - at_high.amount) /
+                     static_cast<double>(at_low.amount - at_high.amount);
+  const double margin = width * (kListMax / 3) / count;
+  const double answer = static_cast<double>(bracket.high) - share * width;
+  return static_cast<float>(above ? answer + margin : answer - margin);
+}
+
 struct CutEstimate {
   float value = 0;
   double density = 0;  // elements for each unit of value around it; 0: no estimate

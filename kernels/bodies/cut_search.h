@@ -41,6 +41,12 @@ class CutSearch {
     high_ = above_all_;
     at_high_ = Tally{};
     if (!FindLowInList() && !FindLow(goal)) return false;
+    if constexpr (kNarrow) {
+      if (IsShort()) {
+        *cut = CutInOrder();
+        return true;
+      }
+    }
     Narrow();
     const uint64_t weight = by_weight_ ? IntegerWeight(weight_(low_), 0) : uint64_t{1};
     const uint64_t each =
@@ -56,8 +62,8 @@ class CutSearch {
   // Returns their mass.
   SPECD_BODY uint64_t Gather(const Cut& cut) {
     if constexpr (kNarrow) {
-      if (complete() && cut.value >= list_floor_) return MassOfList(cut);
-      return ListAll(cut.value) ? MassOfList(cut) : 0;
+      if (complete() && cut.value >= list_floor_) return MassOfListed(cut);
+      return ListAll(cut.value) ? MassOfListed(cut) : 0;
     } else {
       return GatherAnywhere(cut);
     }
@@ -89,7 +95,7 @@ class CutSearch {
       MeasureFromLow();
       if (!listed_ && at_low_.count <= kListMax) ListBracket();
     }
-    return listed_ ? MassOfList(cut) : MassOfTiles(cut);
+    return listed_ ? MassOfListed(cut) : MassOfTiles(cut);
   }
 
   // Whether the list holds every element that is not below list_floor_.
@@ -115,7 +121,23 @@ class CutSearch {
     list_end_ = above_all_;
     base_ = Tally{};
     gave_up_ = gave_up_ || !listed_;
+    // The list of steps has done its work.
+    if (listed_ && IsShort()) team_.Order(list_.values, num_listed_, workspace_.ahead.list.steps);
     return listed_;
+  }
+  SPECD_HD bool IsShort() const { return num_listed_ <= kNarrowStepsMax; }
+
+  // The cut if a complete list is short enough to be ordered.
+  SPECD_BODY Cut CutInOrder() {
+    const int32_t* const order = workspace_.ahead.list.steps;
+    int32_t last = static_cast<int32_t>(need_) - 1;
+    if (by_weight_) {
+      const auto weight_of = [&](int32_t i) {
+        return IntegerWeight(weight_(list_.values[order[i]]), 0);
+      };
+      last = team_.FindTerm(num_listed_, weight_of, need_ - 1).element;
+    }
+    return {list_.values[order[last]], list_.ids[order[last]]};
   }
 
   // Lists from a likely floor first, and then as many elements as fit.
@@ -269,36 +291,18 @@ class CutSearch {
     (counted_at_low_ ? at_low_ : at_high_) = tally;
   }
 
-  // The value of the answer if elements and amounts were spread evenly in the bracket, and a margin
-  // above or below it. If the guess is right, two such steps leave a bracket that fits into a list.
+  SPECD_HD float Pivot(bool by_value) const { return MiddleOf({low_, high_}, by_value); }
   SPECD_HD float Guess(bool above) const {
-    const auto width = static_cast<double>(high_) - static_cast<double>(low_);
-    const auto count = static_cast<double>(at_low_.count - at_high_.count);
-    const auto share = static_cast<double>(need_ - at_high_.amount) /
-                       static_cast<double>(at_low_.amount - at_high_.amount);
-    const double margin = width * (kListMax / 3) / count;
-    const double answer = static_cast<double>(high_) - share * width;
-    const auto guess = static_cast<float>(above ? answer + margin : answer - margin);
+    const float guess = GuessBetween({low_, high_}, at_low_, at_high_, need_, above);
     return guess > low_ && guess < high_ ? guess : Pivot(true);
   }
 
-  SPECD_HD float Pivot(bool by_value) const { return MiddleOf({low_, high_}, by_value); }
-
-  SPECD_BODY Tally MeasureTile(const typename T::Tile& tile, float pivot) {
-    Tally tally;
-    tally.count = static_cast<uint64_t>(team_.Count(AtLeast{pivot}, tile));
-    tally.amount =
-        by_weight_ ? team_.SumWeights(WeightAtLeast{weight_, pivot}, 0, tile) : tally.count;
-    return tally;
+  SPECD_HD Tally MeasureTile(const typename T::Tile& tile, float pivot) {
+    return MeasureFrom(team_, tile, pivot, by_weight_, weight_);
   }
-
-  SPECD_BODY Tally MeasureList(float pivot) {
-    typename T::Tile tile;
-    LoadList(team_, list_, num_listed_, &tile);
-    Tally tally = MeasureTile(tile, pivot);
-    tally.count += base_.count;
-    tally.amount += base_.amount;
-    return tally;
+  SPECD_HD Tally MeasureList(float pivot) {
+    const Tally tally = MeasureListFrom(team_, list_, num_listed_, pivot, by_weight_, weight_);
+    return {base_.count + tally.count, base_.amount + tally.amount};
   }
 
   SPECD_BODY Tally MeasureRow(float pivot) {
@@ -349,12 +353,8 @@ class CutSearch {
     return {cut.value, NumUpTo(list_, num_listed_, cut.last) - 1};
   }
 
-  SPECD_BODY uint64_t MassOfList(const Cut& cut) {
-    typename T::Tile tile;
-    LoadList(team_, list_, num_listed_, &tile);
-    const Cut in_list = ListCut(cut);
-    team_.Keep(in_list.value, in_list.last, &tile);
-    return team_.SumWeights(weight_, 0, tile);
+  SPECD_HD uint64_t MassOfListed(const Cut& cut) {
+    return MassOfList(team_, list_, num_listed_, weight_, cut);
   }
 
   SPECD_BODY uint64_t MassOfTiles(const Cut& cut) {

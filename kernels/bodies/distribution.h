@@ -6,6 +6,7 @@
 // weights again.
 #pragma once
 
+#include "kernels/bodies/edited_peaks.h"
 #include "kernels/bodies/row.h"
 
 namespace specd {
@@ -179,6 +180,16 @@ SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
   const int32_t num_tiles = NumTiles(row.view.vocab_size);
   const bool plain = IsReadAsItLies(row);
   team.Sync();
+  if constexpr (ReadsPeaks<T>) {
+    if (!plain && !with_sums && EditedPeaks::CanRead(row)) {
+      EditedPeaks peaks(row, team.group());
+      for (int32_t t = team.group(); t < num_tiles; t += team.num_groups()) {
+        if (!peaks.Note(team, t, stats)) ReadTile(team, row, scale, false, t, stats);
+      }
+      team.Sync();
+      return MaxOfTiles(team, stats, num_tiles);
+    }
+  }
   for (int32_t t = team.group(); t < num_tiles; t += team.num_groups()) {
     if constexpr (ReadsPlainTiles<T>) {
       if (plain) t = team.ReadPlainTiles(row.view, t, scale, with_sums, stats);

@@ -14,13 +14,23 @@
 
 namespace specd {
 
+// One group of a team draws for all. The others would take the issue slots of the device from
+// teams of other tasks. REQUIRES: a team calls this once for a task.
+template <Team T>
+SPECD_INLINE TokenId DrawForAll(T& team, const Residual& residual, uint64_t coin, TokenId* drawn) {
+  if (team.num_groups() == 1) return SampleResidual(team, residual, coin);
+  if (team.group() == 0) team.Publish(SampleResidual(team, residual, coin), drawn);
+  team.Sync();
+  return *drawn;
+}
+
 // Draws the token at place i from the residual, with the coin of the place where the draft falls.
 // If rounding left no residual, draws from p.
 template <bool kAtOnce, Team T, typename CoinSource>
 SPECD_HD PlaceVerdict ReplacementAt(ChainRows<T, CoinSource>& rows, int32_t i,
                                     const Residual& residual) {
   const uint64_t coin = rows.CoinAt(i, i, Purpose::kResidual);
-  const TokenId token = SampleResidual(rows.team(), residual, coin);
+  const TokenId token = DrawForAll(rows.team(), residual, coin, rows.workspace().drawn);
   if (token != kNoToken) {
     rows.RecordDraw(i, *residual.p, token, coin, Purpose::kResidual, residual.mass);
     return {Verdict::kEnds, token};
@@ -33,10 +43,17 @@ SPECD_HD PlaceVerdict ReplacementAt(ChainRows<T, CoinSource>& rows, int32_t i,
   return {Verdict::kEnds, from_p, 1};
 }
 
-template <bool kAtOnce, Team T, typename CoinSource>
+// Does nothing where a draft ends.
+struct IgnoreEnd {
+  SPECD_INLINE void operator()() const {}
+};
+
+// on_end() is called once a draft token is known to fall, before another one is sought.
+template <bool kAtOnce, Team T, typename CoinSource, typename OnEnd = IgnoreEnd>
 class PlaceJudge {
  public:
-  SPECD_HD explicit PlaceJudge(ChainRows<T, CoinSource>& rows) : rows_(rows), team_(rows.team()) {}
+  SPECD_HD explicit PlaceJudge(ChainRows<T, CoinSource>& rows, const OnEnd& on_end = {})
+      : rows_(rows), team_(rows.team()), on_end_(on_end) {}
 
   // REQUIRES: the draft is a chain, and the method decides place by place.
   SPECD_HD PlaceVerdict Judge(int32_t i) {
@@ -103,49 +120,67 @@ class PlaceJudge {
 
   // token: Leviathan et al. 2023, Chen et al. 2023.
   SPECD_HD PlaceVerdict AcceptOrReplace(int32_t i) {
+    // Requested before the row is read.
+    const bool has_draft = i < rows_.num_drafts();
+    const TokenId draft = has_draft ? rows_.DraftToken(i) : kNoToken;
+    const bool is_sampled = has_draft && rows_.IsSampled(i);
     const Distribution p = rows_.template ReadTarget<kAtOnce>(i);
     if (p.bad()) return {.verdict = Verdict::kBadTarget, .fault = p.fault};
     if (p.wide) return {.verdict = Verdict::kLeft};
-    if (rows_.DraftEndsAt(i)) {
-      return {Verdict::kEnds, SampleAt(i, p)};
-    }
+    if (!rows_.IsInVocabulary(draft)) return {Verdict::kEnds, SampleAt(i, p)};
     Distribution q;
     DraftShare share;
-    const bool reads_q = rows_.IsSampled(i) && !rows_.HasSideChannel();
+    const bool reads_q = is_sampled && !rows_.HasSideChannel();
     if (reads_q) {
       q = rows_.template ReadDraft<kAtOnce>(i);
       if (q.wide) return {.verdict = Verdict::kLeft};
       share = rows_.ShareOf(q, i);
-    } else if (rows_.IsSampled(i)) {
+    } else if (is_sampled) {
       share = rows_.SideChannel(i);
     }
     if (share.bad()) return {.verdict = Verdict::kBadDraft, .fault = share.fault};
     if (rows_.Accepts(i, p, share)) return {.verdict = Verdict::kStands};
-    if (!rows_.IsSampled(i)) {
-      return ReplacementAt<kAtOnce>(rows_, i, ResidualOfPoint(team_, p, rows_.DraftToken(i), 1.0));
-    }
+    on_end_();
+    if (!is_sampled) return Replacement(i, WithoutToken(p, draft));
     if constexpr (kAtOnce) {
       if (!reads_q) return {.verdict = Verdict::kFalls};
       if (TakesPass(p, q)) {
         rows_.NoteFallen(i, p, q);
         return {.verdict = Verdict::kFalls};
       }
-      return ReplacementAt<kAtOnce>(rows_, i, ResidualWithoutPass(team_, p, q, {}));
+      return Replacement(i, ResidualWithoutPass(team_, p, q, {}));
     } else {
       if (!reads_q) q = rows_.ReadDraft(i);
       if (q.bad()) return {.verdict = Verdict::kBadDraft, .fault = q.fault};
-      return ReplacementAt<kAtOnce>(rows_, i,
-                                    ReadResidual(team_, p, q, {}, rows_.workspace().residual));
+      return Replacement(i, ReadResidual(team_, p, q, {}, rows_.workspace().residual));
     }
+  }
+
+  // p without a one-hot draft token of the vocabulary. Only a record asks for the mass.
+  SPECD_HD Residual WithoutToken(const Distribution& p, TokenId token) const {
+    if constexpr (KeepsDraws<T>) {
+      return ResidualOfPoint(team_, p, token, 1.0);
+    } else {
+      return {.p = &p, .without = token};
+    }
+  }
+
+  // p was not wide before. If it is now, the row has changed, and later rows may not be read.
+  SPECD_HD PlaceVerdict Replacement(int32_t i, const Residual& residual) {
+    const PlaceVerdict place = ReplacementAt<kAtOnce>(rows_, i, residual);
+    if (place.verdict != Verdict::kLeft) return place;
+    return {.verdict = Verdict::kBadTarget, .fault = RowFault::kChanged};
   }
 
   ChainRows<T, CoinSource>& rows_;
   T& team_;
+  const OnEnd on_end_;
 };
 
-template <bool kAtOnce, Team T, typename CoinSource>
-SPECD_BODY PlaceVerdict JudgePlace(ChainRows<T, CoinSource>& rows, int32_t i) {
-  return PlaceJudge<kAtOnce, T, CoinSource>(rows).Judge(i);
+template <bool kAtOnce, Team T, typename CoinSource, typename OnEnd = IgnoreEnd>
+SPECD_BODY PlaceVerdict JudgePlace(ChainRows<T, CoinSource>& rows, int32_t i,
+                                   const OnEnd& on_end = {}) {
+  return PlaceJudge<kAtOnce, T, CoinSource, OnEnd>(rows, on_end).Judge(i);
 }
 
 }  // namespace specd

@@ -115,19 +115,32 @@ SPECD_BODY void NoteResidualTile(T& team, const Residual& residual, int32_t tile
   const Distribution& p = *residual.p;
   const uint32_t steps = StepsOfResidual(p.stats.peaks, p.row.has_cut, p.row.cut.value, tile_index);
   if (steps == 0) return team.Publish(0.0f, &masses[tile_index]);
+  const Row& q_row = residual.q->row;
+  if constexpr (SumsPlainRows<T>) {
+    float sum = 0;
+    if (IsReadAsItLies(p.row) && IsReadAsItLies(q_row) &&
+        team.SumPlain(residual.function, p.row.view, q_row.view, tile_index, &sum)) {
+      return team.Publish(sum, &masses[tile_index]);
+    }
+  }
   typename T::Tile p_tile;
   typename T::Tile q_tile;
   LoadRow(team, p.row, tile_index, steps, &p_tile);
-  LoadRow(team, residual.q->row, tile_index, steps, &q_tile);
+  LoadRow(team, q_row, tile_index, steps, &q_tile);
   team.Publish(team.Sum(residual.function, p_tile, q_tile), &masses[tile_index]);
 }
 
 // Sums the tiles after the pass.
 template <Team T>
 SPECD_BODY void EndResidual(T& team, Residual* residual) {
-  typename T::Tile tile;
-  LoadArray(team, residual->masses, NumTiles(residual->p->row.view.vocab_size), &tile);
-  residual->mass = team.SumInOrder(Identity{}, tile);
+  const int32_t num_tiles = NumTiles(residual->p->row.view.vocab_size);
+  if constexpr (LooksByLane<T>) {
+    residual->mass = team.SumTerms(num_tiles, [&](int32_t t) { return residual->masses[t]; });
+  } else {
+    typename T::Tile tile;
+    LoadArray(team, residual->masses, num_tiles, &tile);
+    residual->mass = team.SumInOrder(Identity{}, tile);
+  }
 }
 
 // Computes the whole residual, with or without a pass. REQUIRES: neither row is bad; both rows have
@@ -149,10 +162,17 @@ SPECD_BODY TokenId SampleResidual(T& team, const Residual& residual, uint64_t co
   if (residual.whole) return residual.mass > 0 ? Sample(team, *residual.p, coin) : kNoToken;
   if (residual.masses == nullptr) return Sample(team, *residual.p, coin, residual.without);
   const Row& p_row = residual.p->row;
+  const int32_t num_tiles = NumTiles(p_row.view.vocab_size);
   typename T::Tile p_tile;
   typename T::Tile q_tile;
-  LoadArray(team, residual.masses, NumTiles(p_row.view.vocab_size), &p_tile);
-  const TileChoice choice = ChooseTile(team, PositivePartFunction{}, coin, p_tile);
+  TileChoice choice;
+  if constexpr (LooksByLane<T>) {
+    choice = ChooseTileByLane(team, num_tiles, coin,
+                              [&](int32_t t) { return PositivePart(residual.masses[t]); });
+  } else {
+    LoadArray(team, residual.masses, num_tiles, &p_tile);
+    choice = ChooseTile(team, PositivePartFunction{}, coin, p_tile);
+  }
   if (choice.tile < 0) return kNoToken;
   LoadRow(team, p_row, choice.tile, kAllSteps, &p_tile);
   LoadRow(team, residual.q->row, choice.tile, kAllSteps, &q_tile);

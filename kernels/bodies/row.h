@@ -34,9 +34,10 @@ struct Row {
   const TokenId* removed = nullptr;  // ids that were already drawn, in any order
   int32_t num_removed = 0;
 
+  // No branch between the comparisons, so the loads of all members overlap.
   SPECD_INLINE bool plain() const {
-    return mask == nullptr && sequence.allowed == nullptr && sequence.num_edits == 0 &&
-           place.num_overrides == 0 && !has_cut && num_removed == 0;
+    return (mask == nullptr) & (sequence.allowed == nullptr) & (sequence.num_edits == 0) &
+           (place.num_overrides == 0) & !has_cut & (num_removed == 0);
   }
 };
 
@@ -59,7 +60,7 @@ struct ArriveFunction {
   }
 
   SPECD_INLINE bool IsIdentity() const {
-    return rules.kind == RowKind::kLogits && rules.scale == 1.0f && rules.cap == 0.0f;
+    return (rules.kind == RowKind::kLogits) & (rules.scale == 1.0f) & (rules.cap == 0.0f);
   }
 
  private:
@@ -135,8 +136,17 @@ SPECD_INLINE bool IsRemoved(const Row& row, TokenId id) {
   return false;
 }
 
+// Whether the elements are those of the tensor.
+SPECD_INLINE bool IsReadAsItLies(const Row& row) {
+  const bool is_plain = row.plain();
+  const bool is_whole = row.view.columns == nullptr;
+  const bool is_identity = ArriveFunction{row.view.rules}.IsIdentity();
+  return is_plain & is_whole & is_identity;
+}
+
 // One processed element, equal to that of LoadRow. REQUIRES: id is in the vocabulary.
 SPECD_INLINE float ElementOf(const Row& row, TokenId id) {
+  if (IsReadAsItLies(row)) return LoadElement(row.view, id);
   const TokenEdit* edit = EditOf(row, id);
   float l = -kInfinity;
   if (edit != nullptr) {
@@ -215,11 +225,6 @@ SPECD_HOT void LoadProcessed(T& team, const Row& row, int32_t tile_index, uint32
     if (element >= 0 && element < kTileSize) team.Set(element, -kInfinity, tile);
   }
   if (row.has_cut) team.Keep(row.cut.value, row.cut.last - first, tile);
-}
-
-// Whether the elements are those of the tensor.
-SPECD_INLINE bool IsReadAsItLies(const Row& row) {
-  return row.plain() && row.view.columns == nullptr && ArriveFunction{row.view.rules}.IsIdentity();
 }
 
 // Loads one tile of processed elements, or some steps of it.

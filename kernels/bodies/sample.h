@@ -6,8 +6,6 @@
 // order, so token i owns an interval of coins whose length is p(i) up to the stated bound.
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/bodies/truncate.h"
 #include "kernels/core/philox.h"
 
@@ -53,13 +51,14 @@ SPECD_BODY TileChoice ChooseTile(T& team, const Mass& mass, uint64_t coin,
 template <Team T, typename MassOf>
 SPECD_INLINE TileChoice ChooseTileByLane(T& team, int32_t num_tiles, uint64_t coin,
                                          const MassOf& mass_of) {
-  const float largest = team.LargestTerm(num_tiles, mass_of);
-  if (!(largest > 0.0f)) return {};
-  const int32_t exponent = ExponentOf(largest);
-  const auto weight_of = [&](int32_t t) { return IntegerWeight(mass_of(t), exponent); };
-  const uint64_t total = team.SumOfTerms(num_tiles, weight_of);
-  const uint64_t threshold = MulDiv(coin, total, uint64_t{1} << kCoinBits);
-  const PrefixPlace place = team.FindTerm(num_tiles, weight_of, threshold);
+  uint64_t total = 0;
+  uint64_t threshold = 0;
+  const auto threshold_of = [&](uint64_t sum) {
+    total = sum;
+    return threshold = MulDiv(coin, total, uint64_t{1} << kCoinBits);
+  };
+  const PrefixPlace place = team.DrawTerm(num_tiles, mass_of, threshold_of);
+  if (place.element < 0) return {};
   NoteScope(team, total, place.before, place.weight);
   return {place.element, threshold - place.before, place.weight};
 }
@@ -69,18 +68,31 @@ SPECD_INLINE TileChoice ChooseTileByLane(T& team, int32_t num_tiles, uint64_t co
 template <Team T, typename Weight, typename... Tiles>
 SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight& weight,
                                  const Tiles&... tiles) {
-  if constexpr (LooksByLane<T> && !std::is_same_v<Weight, Identity>) {
-    typename T::Tile weights;  // made once for three looks
-    team.Weigh(weight, &weights, tiles...);
-    return ChooseElement(team, choice, Identity{}, weights);
+  uint64_t total = 0;
+  // The remainder is below the tile's weight, so the threshold is below the total.
+  const auto threshold_of = [&](uint64_t sum) {
+    total = sum;
+    return MulDiv(choice.remainder, sum, choice.weight);
+  };
+  PrefixPlace place;
+  if constexpr (LooksByLane<T>) {
+    place = team.Draw(weight, threshold_of, tiles...);
   } else {
     const int32_t exponent = ExponentOf(team.Max(weight, tiles...));
-    const uint64_t total = team.SumWeights(weight, exponent, tiles...);
-    // The remainder is below the tile's weight, so the threshold is below the total.
-    const uint64_t threshold = MulDiv(choice.remainder, total, choice.weight);
-    const PrefixPlace place = team.FindPrefix(weight, exponent, threshold, tiles...);
-    NoteElement(team, total, place);
-    return place.element < 0 ? kNoToken : choice.tile * kTileSize + place.element;
+    const uint64_t threshold = threshold_of(team.SumWeights(weight, exponent, tiles...));
+    place = team.FindPrefix(weight, exponent, threshold, tiles...);
+  }
+  NoteElement(team, total, place);
+  return place.element < 0 ? kNoToken : choice.tile * kTileSize + place.element;
+}
+
+// Set() of a tile that LoadRow has filled, and that lies in memory.
+template <Team T>
+SPECD_INLINE void SetInMemory(T& team, int32_t element, float value, typename T::Tile* tile) {
+  if constexpr (LooksByLane<T>) {
+    team.SetInMemory(element, value, tile);
+  } else {
+    team.Set(element, value, tile);
   }
 }
 
@@ -95,7 +107,7 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
   float rest = 0;  // of the removed id's tile
   if (cuts) {
     LoadRow(team, p.row, removed_tile, kAllSteps, &tile);
-    team.Set(removed_element, -kInfinity, &tile);
+    SetInMemory(team, removed_element, -kInfinity, &tile);
     rest = team.Sum(WeightFunction{p.stats.maxima[removed_tile], p.scale}, tile);
   }
   const TileMassFunction mass{{p.max, p.scale}};
@@ -114,7 +126,7 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
   }
   if (choice.tile < 0) return kNoToken;
   LoadRow(team, p.row, choice.tile, kAllSteps, &tile);
-  if (choice.tile == removed_tile) team.Set(removed_element, -kInfinity, &tile);
+  if (choice.tile == removed_tile) SetInMemory(team, removed_element, -kInfinity, &tile);
   const WeightFunction weight{.max = p.stats.maxima[choice.tile], .scale = p.scale};
   return ChooseElement(team, choice, weight, tile);
 }
@@ -132,11 +144,20 @@ SPECD_BODY TokenId SampleSurvivors(T& team, const Distribution& p, uint64_t coin
   const uint64_t threshold = remainder;
   typename T::Tile tile;
   if (p.num_listed > 0) {
-    LoadList(team, p.list, p.num_listed, &tile);
-    team.Keep(p.list_cut.value, p.list_cut.last, &tile);
-    const int32_t place = NumUpTo(p.list, p.num_listed, removed) - 1;
-    if (place >= 0 && p.list.ids[place] == removed) team.Set(place, -kInfinity, &tile);
-    const PrefixPlace found = team.FindPrefix(weight, 0, remainder, tile);
+    PrefixPlace found;
+    if constexpr (LooksByLane<T>) {
+      const auto weight_of = [&](int32_t i) {
+        const bool is_left = IsKept(p.list, i, p.row.cut) && p.list.ids[i] != removed;
+        return is_left ? IntegerWeight(weight(p.list.values[i]), 0) : uint64_t{0};
+      };
+      found = team.FindTerm(p.num_listed, weight_of, remainder);
+    } else {
+      LoadList(team, p.list, p.num_listed, &tile);
+      team.Keep(p.list_cut.value, p.list_cut.last, &tile);
+      const int32_t place = NumUpTo(p.list, p.num_listed, removed) - 1;
+      if (place >= 0 && p.list.ids[place] == removed) team.Set(place, -kInfinity, &tile);
+      found = team.FindPrefix(weight, 0, remainder, tile);
+    }
     NoteScope(team, total, found.before, found.weight);
     return found.element < 0 ? kNoToken : p.list.ids[found.element];
   }

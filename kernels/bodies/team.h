@@ -49,9 +49,6 @@
 //                           values[0..], and first_id + element to ids[0..]; returns their number
 //   Store(f, tile, count, out)        out[e] = f(x) for the first `count` elements
 //
-// LoadSteps and PackSteps of warp_team.h are for a warp that completed a row (narrow_list.h). If a
-// processor reads no rows ahead, its team needs neither.
-//
 // Element indices count from the start of the tile. Count, FindFirst and Pack do not look after the
 // end, nor at steps that were not loaded. Max of a tile without any step is -inf or f(-inf).
 //
@@ -193,8 +190,25 @@ concept ReadsPlainTiles = requires(const T team, const RowView& row, const RowSt
   { team.ReadPlainTiles(row, int32_t{}, 0.0f, true, stats) } -> std::same_as<int32_t>;
 };
 
+// A team with ReadPeaks(row, t, mask, other, stats, max) reads the peaks of tile t and its largest
+// element faster, of a row that only two masks change; a null mask allows all. It returns false if
+// it leaves the tile.
+template <typename T>
+concept ReadsPeaks = requires(const T team, const RowView& row, const uint32_t* mask,
+                              const RowStats& stats, float* max) {
+  { team.ReadPeaks(row, int32_t{}, mask, mask, stats, max) } -> std::same_as<bool>;
+};
+
+// A team with SumPlain(f, x, y, t, sum) has a faster Sum over tile t of two rows that nothing
+// changes. It returns false if it leaves the tile.
+template <typename T>
+concept SumsPlainRows = requires(const T team, const RowView& row, float* sum) {
+  { team.SumPlain(internal::BinaryFunction{}, row, row, int32_t{}, sum) } -> std::same_as<bool>;
+};
+
 // LooksByLane: a team whose lanes read short arrays by themselves. It has every function of
-// kernels/warps/warp_arrays.h, and Weigh. Other teams read such arrays as tiles, without these.
+// warp_arrays.h, warp_lists.h and warp_draws.h in kernels/warps. Other teams read such arrays as
+// tiles, without these, and read no rows ahead.
 template <typename T>
 concept LooksByLane = requires(T team, const float* values, int32_t count) {
   { team.LargestOf(values, count) } -> std::same_as<float>;

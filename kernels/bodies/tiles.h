@@ -107,6 +107,7 @@ struct TaskWorkspace {
   RowWorkspace target;
   RowWorkspace draft;
   float* residual = nullptr;  // one mass for each tile
+  TokenId* drawn = nullptr;   // what one group of a team draws for all
   // The facts of each place: a FallenPlace (chain_rows.h) or, for block verification, a BlockPlace.
   void* places = nullptr;
 };
@@ -151,6 +152,7 @@ SPECD_INLINE TaskWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t max
   workspace.target = CarveRow(carver, num_tiles);
   workspace.draft = CarveRow(carver, num_tiles);
   workspace.residual = carver->Take<float>(num_tiles);
+  workspace.drawn = carver->Take<TokenId>(1);
   workspace.places = carver->Take<char>((max_draft + 1) * kPlaceBytes);
   return workspace;
 }

@@ -92,30 +92,28 @@ SPECD_INLINE bool HasFilters(const Filters& filters, int32_t vocab_size) {
   return HasTopK(filters, vocab_size) || HasMinP(filters) || HasTopP(filters);
 }
 
-// Reads a row: its maximum, its mass, and its survivors if filters are on. kNarrow: a team of one
-// group reads a row that was read ahead. If the filters need more passes, it does not apply them
-// and reports that the distribution is wide.
-template <bool kNarrow = false, Team T>
-SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
-                                         const Filters& filters, const RowWorkspace& workspace) {
-  const int32_t vocab_size = row.view.vocab_size;
-  Distribution p;
-  p.row = row;
-  p.scale = ScaleOf(row, scale);
-  if (row.place.forced != kNoToken) {
-    p.point = row.place.forced;
+// Reads the row of a distribution that has nothing else yet (ReadDistribution). A large value that
+// a function gets or returns by value is copied on a GPU, member after member.
+template <bool kNarrow, Team T>
+SPECD_BODY void ReadRow(T& team, float scale, const Filters& filters, const RowWorkspace& workspace,
+                        Distribution* read) {
+  Distribution& p = *read;
+  const int32_t vocab_size = p.row.view.vocab_size;
+  p.scale = ScaleOf(p.row, scale);
+  if (p.row.place.forced != kNoToken) {
+    p.point = p.row.place.forced;
     p.mass = 1;
-    return p;
+    return;
   }
   const bool with_sums = NeedsSums(filters, vocab_size);
   const JudgedMax judged = ReadAndJudge(team, &p.row, p.scale, with_sums, workspace, &p.stats);
   p.max = judged.max;
   p.fault = judged.fault;
-  if (p.bad()) return p;
+  if (p.bad()) return;
   if (p.max == kInfinity) {
     p.point = LowestIdEqualTo(team, p.row, p.stats, kInfinity);
     p.mass = 1;
-    return p;
+    return;
   }
   if (with_sums && p.stats.sums == workspace.ahead.stats.sums) {
     p.mass = workspace.ahead.facts->mass;
@@ -124,6 +122,17 @@ SPECD_BODY Distribution ReadDistribution(T& team, const Row& row, float scale,
     p.mass = MassOfTiles(team, p.stats, NumTiles(vocab_size), weight);
   }
   if (HasFilters(filters, vocab_size)) Truncate<kNarrow>(team, filters, workspace, &p);
+}
+
+// Reads a row: its maximum, its mass, and its survivors if filters are on. kNarrow: a team of one
+// group reads a row that was read ahead. If the filters need more passes, it does not apply them
+// and reports that the distribution is wide.
+template <bool kNarrow = false, Team T>
+SPECD_INLINE Distribution ReadDistribution(T& team, const Row& row, float scale,
+                                           const Filters& filters, const RowWorkspace& workspace) {
+  Distribution p;
+  p.row = row;
+  ReadRow<kNarrow>(team, scale, filters, workspace, &p);
   return p;
 }
 

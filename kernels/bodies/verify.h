@@ -91,7 +91,7 @@ class TaskRun {
   SPECD_HD void Verify() {
     if (task_.tree_status != OutcomeStatus::kOk) return Fail(task_.tree_status);
     if (!pauses_.has_begun()) {
-      outcome_.num_drafts = NumDrawn();
+      if constexpr (!kAtOnce) outcome_.num_drafts = rows_.NumDrawn();
       if constexpr (KeepsDraws<T>) rows_.RecordPlaces();
     }
     if constexpr (!kAtOnce) {
@@ -100,13 +100,6 @@ class TaskRun {
       if (task_.method == VerifyMethod::kBlock) return Block();
     }
     Walk();
-  }
-
-  SPECD_HD int32_t NumDrawn() {
-    if constexpr (!kAtOnce) return rows_.NumDrawn();
-    if constexpr (kAtOnce) {
-      return team_.FirstWhere(rows_.num_drafts(), [&](int32_t i) { return rows_.DraftEndsAt(i); });
-    }
   }
 
   // Goes down the tree while children stand.
@@ -154,19 +147,35 @@ class TaskRun {
     return look;
   }
 
-  // Goes from place to place while draft tokens stand. At once, lanes look at all places before.
+  // Goes from place to place while draft tokens stand.
   SPECD_HD void Walk() {
     if constexpr (kAtOnce) {
-      const auto look_at = [&](int32_t i) { return LookAtPlace(rows_, i, rows_.JudgedAhead(i)); };
-      team_.InTurn(rows_.num_drafts() + 1, look_at, [&](int32_t i, const PlaceLook& look) {
-        return look.place.verdict != Verdict::kUnknown ? Apply(i, look)
-                                                       : Follow(i, JudgePlace<true>(rows_, i));
-      });
+      WalkAtOnce();
     } else {
       for (int32_t i = pauses_.place(); !pauses_.Before(TaskPhase::kPlaces, i); ++i) {
         if (!Follow(i, VerdictOf(i))) return;
       }
     }
+  }
+
+  // The same with a look at all places before. Tokens that stand together are accepted together.
+  SPECD_HD void WalkAtOnce() {
+    LooksAhead<T, CoinSource> looks(rows_);
+    outcome_.num_drafts = looks.Request();
+    const auto passes = [](const PlaceLook& look) { return look.Passes(); };
+    const auto accept = [&](int32_t i, const PlaceLook& look, uint32_t passed) {
+      const bool is_mine = (passed >> i % 32 & 1u) != 0;
+      if (is_mine) output_.tokens[i] = look.token;
+      if (is_mine && output_.path != nullptr) output_.path[i] = i;
+      outcome_.point_masses += team_.NumLanes(is_mine && look.is_point);
+      outcome_.num_tokens += NumNodes(passed);
+      outcome_.num_accepted += NumNodes(passed);
+      last_node_ = outcome_.num_accepted - 1;
+    };
+    team_.InTurn(outcome_.num_drafts + 1, looks, passes, accept, [&](int32_t i, const auto& look) {
+      if (look.place.verdict != Verdict::kUnknown) return Apply(i, look);
+      return Follow(i, JudgePlace<true>(rows_, i));
+    });
   }
 
   // Applies a verdict. Returns whether the walk continues.
@@ -176,7 +185,7 @@ class TaskRun {
   SPECD_HD bool Apply(int32_t i, const PlaceLook& look) {
     const PlaceVerdict& place = look.place;
     outcome_.empty_residuals += place.empty_residuals;
-    Record(i, place);
+    rows_.RecordVerdict(i, place);
     switch (place.verdict) {
       case Verdict::kStands:
         if (!look.draft_ends) return Accept(i, look);
@@ -205,16 +214,6 @@ class TaskRun {
     }
     SPECD_CHECK(false);
     return false;
-  }
-
-  SPECD_HD void Record(int32_t i, const PlaceVerdict& place) const {
-    if (PlaceDecision* record = rows_.RecordOf(i)) {
-      record->judged = true;
-      record->stands = place.verdict == Verdict::kStands;
-      record->bad_target = place.verdict == Verdict::kBadTarget;
-      record->bad_draft = place.verdict == Verdict::kBadDraft;
-      record->token = record->stands ? rows_.DraftToken(i) : place.token;
-    }
   }
 
   // The verdict of the warp that completed the place's rows, or else of this team.

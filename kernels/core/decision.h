@@ -35,7 +35,7 @@ enum class ZeroStep : uint32_t {
   kAllowed = 4,     // step 1: allowed_token_ids
   kDisallowed = 5,  // step 1: another list of ids
   kMinTokens = 6,   // step 3: an end before min_tokens
-  kBanned = 7,      // steps 5 and 6: bad words and n-grams
+  kBanned = 7,      // steps 5 and 6: bad words, n-grams and custom processors
   kRow = 8,         // the row itself, with its bias: -inf, or another id has +inf
   kMinP = 9,        // the filters
   kTopK = 10,
@@ -71,7 +71,7 @@ struct PlaceDecision {
   uint64_t accept_coin = kNoCoin;  // `target_only`: the TREE coin
   // `block`: P before this place's token, and the bound that the accept coin must be below for the
   // draft up to this token to stand. In a tree, of x: `tree` t / d, `target_only` the sum of p up
-  // to it. A bound below 0: the walk did not come here.
+  // to it. A bound below 0: the walk did not come here, or it left the bound out (RecordsBounds).
   double prefix = 1;
   double bound = -1;
   // The draw of `token`, if it was drawn. residual_mass below 0: it was drawn from p.
@@ -93,6 +93,16 @@ struct PlaceDecision {
   double overlap = -1;
   double best_draft_p = -1;
 };
+
+// Whether the record of a task of `block` has the bound before each sampled token. One task in 32
+// has them, because a plain task seldom makes the pass that such a bound takes. No coin and no row
+// has a say, so the recorded bounds are a fair sample. No coin has purpose 0
+// (docs/ALGORITHMS.md, "block").
+SPECD_INLINE bool RecordsBounds(uint64_t seed, uint32_t round_base) {
+  const PhiloxWords words = Philox4x32({{0, round_base, 0, 0}}, static_cast<uint32_t>(seed),
+                                       static_cast<uint32_t>(seed >> 32));
+  return words.x[0] % 32 == 0;
+}
 
 // The coins that make the draw of `facts`.
 SPECD_INLINE CoinInterval IntervalOf(const DrawFacts& facts) {

@@ -39,11 +39,23 @@ struct TaskProgress {
   int32_t num_rows = 0;  // rows that are read ahead; two partners count as one
   int32_t at_once = 0;   // 1: the warp that completes the last row decides the task
   int32_t rows_done = 0;
-  int32_t fallen = 0;    // 1 + the place whose token is replaced from a residual; 0: none
   int32_t deferred = 0;  // 1: a team of the task's own decides the task
   // The nodes that the draft is known not to reach. The set only grows, so a node that a warp has
   // seen dead stays dead.
   NodeSet dead = 0;
+};
+
+// A task, and the place at which its draft fell. A residual replaces the token there.
+struct FallenTask {
+  int32_t task = 0;
+  int32_t place = 0;
+};
+
+// The tasks that one launch leaves to the next. Their order differs from run to run, so nothing may
+// depend on it.
+struct FallenTasks {
+  int32_t* count = nullptr;
+  FallenTask* tasks = nullptr;  // room for every task of the round
 };
 
 // The plan for tasks that the processor completes (kernels/bodies/resolve.h).
@@ -64,6 +76,7 @@ struct FusedRound {
   // that warps have taken.
   int32_t* row_arrivals = nullptr;
   TaskProgress* progress = nullptr;  // one for each task
+  FallenTasks fallen;                // from the first launch to the second
   // The launches that the round needs. 1: every task is decided while its rows are read. 2: tokens
   // may also have to be replaced from residuals. 3: a team of its own may have to decide a task.
   int32_t num_launches = 1;

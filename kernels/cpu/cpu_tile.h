@@ -25,13 +25,6 @@ struct CpuTile {
   int32_t bytes_ahead;               // its bytes; 0 if there is no such tile, or if it is not full
   alignas(64) float buffer[kTileSize];
 
-  // The largest elements of each step that the team met during conversion, lane by lane, and
-  // whether one was NaN. A bit of `peaked` is valid until the step is written.
-  static constexpr int32_t kPeakLanes = 16;
-  uint32_t peaked;
-  uint32_t with_nan;
-  alignas(64) float peaks[kStepsPerTile][kPeakLanes];
-
   SPECD_INLINE bool Has(int32_t step) const { return (present >> step & 1u) != 0; }
 
   // The elements of the row in a present step. A pass that must not look after the row's end stops
@@ -43,15 +36,9 @@ struct CpuTile {
 
   SPECD_INLINE float* BufferOf(int32_t step) { return buffer + step * kLanes; }
 
-  SPECD_INLINE void NotePeaks(int32_t step, bool nan) {
-    peaked |= 1u << step;
-    with_nan = (with_nan & ~(1u << step)) | (nan ? 1u : 0u) << step;
-  }
-
   // The memory in which a step is written. The step is no longer the row itself, and the caller has
   // to fill it.
   SPECD_INLINE float* Move(int32_t step) {
-    peaked &= ~(1u << step);
     steps[step] = reinterpret_cast<const char*>(BufferOf(step));
     return BufferOf(step);
   }
@@ -77,8 +64,6 @@ SPECD_INLINE void PlaceSteps(const RowView& row, int32_t tile_index, uint32_t st
   const int32_t element_bytes = SizeBytes(row.dtype);
   const char* source = static_cast<const char*>(row.data) + int64_t{first} * element_bytes;
   tile->count = rest < kTileSize ? rest : kTileSize;
-  tile->peaked = 0;
-  tile->with_nan = 0;
   tile->present = steps & ((2u << ((tile->count - 1) / kLanes)) - 1);
   const int32_t rest_ahead = rest - num_groups * kTileSize;
   tile->ahead = source + num_groups * kTileSize * element_bytes;
@@ -139,7 +124,7 @@ SPECD_INLINE void SetInTurn(const T& team, int32_t i, int32_t end, const Element
   for (; i < end; ++i) {
     const int32_t element = element_of(i);
     if (element >= kTileSize) return;
-    team.Set(element, value_of(i), tile);
+    if (tile->Has(element / kLanes)) team.Set(element, value_of(i), tile);
   }
 }
 

@@ -1,7 +1,7 @@
 // LoadTile loads a tile for SimdTeam, and Rewrite changes it.
 //
-// A load converts elements to fp32, and notes the largest elements of a step at the same time.
-// simd_float.h says who may include this. Pure functions, except for the tile.
+// A load converts elements to fp32. simd_float.h says who may include this. Pure functions, except
+// for the tile.
 #pragma once
 
 #include <type_traits>
@@ -53,24 +53,13 @@ SPECD_INLINE SimdMask OfferStep(SimdFloat* max, const Element& x) {
   return nan;
 }
 
-// Writes x(lane) for each register of a full step, and notes the largest elements.
+// Writes x(lane) for each register of a full step.
 template <typename Element>
 SPECD_INLINE void FillStep(int32_t step, CpuTile* tile, const Element& x) {
   float* out = tile->Move(step);
-  SimdFloat max[kChunk];
-  const SimdMask nan = OfferStep(max, [&](int32_t lane) {
-    const SimdFloat value = x(lane);
-    hn::Store(value.raw, FloatTag(), out + lane);
-    return value;
-  });
-  hn::Store(Fold<kChunk>(max).raw, FloatTag(), tile->peaks[step]);
-  tile->NotePeaks(step, !NoneOf(nan));
-}
-
-SPECD_INLINE void CopyStep(const char* values, float* out) {
-#pragma GCC unroll 4
+#pragma GCC unroll 16
   for (int32_t lane = 0; lane < kLanes; lane += kSimdWidth) {
-    hn::Store(At(values, lane).raw, FloatTag(), out + lane);
+    hn::Store(SimdFloat(x(lane)).raw, FloatTag(), out + lane);
   }
 }
 
@@ -80,7 +69,7 @@ template <typename F>
 SPECD_INLINE void Rewrite(int32_t step, int32_t count, CpuTile* tile, const F& f) {
   const char* values = tile->steps[step];
   if (count == kLanes) {
-    FillStep(step, tile, [&](int32_t lane) { return SimdFloat(f(At(values, lane), lane)); });
+    FillStep(step, tile, [&](int32_t lane) { return f(At(values, lane), lane); });
     return;
   }
   float* out = tile->Move(step);
@@ -113,11 +102,18 @@ SPECD_INLINE void ConvertPart(const char* source, int32_t count, const F& f, flo
     hn::Store(SimdFloat(f(LoadAs<kDType>(source + lane * kElementBytes))).raw, FloatTag(),
               out + lane);
   }
-  const int32_t rest = count - lane;
-  alignas(64) char padded[kSimdWidth * kElementBytes] = {};
-  for (int32_t i = 0; i < rest * kElementBytes; ++i) padded[i] = source[lane * kElementBytes + i];
-  const SimdFloat last = Select(FirstLanes(rest), f(LoadAs<kDType>(padded)), -kInfinity);
-  hn::Store(last.raw, FloatTag(), out + lane);
+  const SimdMask rest = FirstLanes(count - lane);
+  SimdFloat last;
+  if constexpr (kDType == DType::kFloat32) {
+    const auto* const values = reinterpret_cast<const float*>(source) + lane;
+    last = SimdFloat(hn::MaskedLoad(rest.raw, FloatTag(), values));
+  } else {
+    alignas(64) char padded[kSimdWidth * kElementBytes] = {};
+    __builtin_memcpy(padded, source + lane * kElementBytes,
+                     static_cast<size_t>((count - lane) * kElementBytes));
+    last = LoadAs<kDType>(padded);
+  }
+  hn::Store(SimdFloat(Select(rest, f(last), -kInfinity)).raw, FloatTag(), out + lane);
   for (lane += kSimdWidth; lane < kLanes; lane += kSimdWidth) {
     hn::Store(SimdFloat(-kInfinity).raw, FloatTag(), out + lane);
   }
@@ -160,8 +156,7 @@ SPECD_INLINE void LoadMapped(const RowView& row, int32_t tile_index, const F& f,
     const TokenId first = tile_index * kTileSize + step * kLanes;
     const int32_t count = tile->CountOf(step);
     if (count == kLanes) {
-      FillStep(step, tile,
-               [&](int32_t lane) { return SimdFloat(f(GatherAs<kDType>(row, first + lane))); });
+      FillStep(step, tile, [&](int32_t lane) { return f(GatherAs<kDType>(row, first + lane)); });
       continue;
     }
     float* const out = tile->Move(step);
@@ -185,9 +180,8 @@ SPECD_INLINE void LoadTile(const RowView& row, int32_t tile_index, uint32_t step
       ConvertPart<kDType>(source, count, f, tile->Move(step));
       continue;
     }
-    FillStep(step, tile, [&](int32_t lane) {
-      return SimdFloat(f(LoadAs<kDType>(source + lane * SizeBytes(kDType))));
-    });
+    FillStep(step, tile,
+             [&](int32_t lane) { return f(LoadAs<kDType>(source + lane * SizeBytes(kDType))); });
   }
   // The work that follows (maxima, edits, weights) would leave memory idle.
   if (steps == kAllSteps) FetchAhead(*tile);

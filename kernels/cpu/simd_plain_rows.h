@@ -1,4 +1,5 @@
-// PlainTiles makes the first pass over a row that nothing changes, for SimdTeam with AVX-512.
+// PlainTiles reads rows as they lie, for SimdTeam with AVX-512: the first pass over a row that
+// nothing changes, the peaks of one under masks, and the sum of a function of two rows.
 //
 // A tile's weights need its maximum. A pass over one tile after another therefore loads a tile, and
 // computes only then. PlainTiles adds the weights of a tile while it loads the next one and finds
@@ -10,6 +11,7 @@
 
 #include "kernels/cpu/simd_lanes.h"
 #include "kernels/cpu/simd_load.h"
+#include "kernels/cpu/simd_masked_peak.h"
 
 namespace specd {
 inline namespace HWY_NAMESPACE {
@@ -76,6 +78,46 @@ class PlainTiles {
     return t;
   }
 
+  // Writes the peaks of tile t under two masks, and the largest; a null mask allows all. It returns
+  // false if the tile is not full, or if an allowed element is a NaN.
+  [[gnu::noinline]] bool ReadPeaks(int32_t t, int32_t stride, const uint32_t* mask,
+                                   const uint32_t* other, float* peaks, float* max) const {
+    if (t >= num_full_) return false;
+    SimdFloat of_step[kStepsPerTile];
+    const int32_t after = t + stride < num_full_ ? t + stride : t;
+    bool has_nan = false;
+    if (mask == nullptr && other == nullptr) {
+      has_nan = !NoneOf(LoadPeaks(TileAt(t), TileAt(after), of_step));
+    } else {
+      const TwoMasks masks{mask != nullptr ? mask : other, other != nullptr ? other : mask};
+      has_nan = LoadMaskedPeaks(t, after, masks, of_step);
+    }
+    *max = LargestOfSteps(of_step, peaks);
+    return !has_nan;
+  }
+
+  // The sum of f(x, y) over tile t of two rows, as SimdTeam's Sum has it. REQUIRES: the tile is
+  // full.
+  template <typename F>
+  [[gnu::noinline]] static float SumOfTwo(const F& f, const char* xs, const char* ys,
+                                          int32_t bytes_ahead) {
+    SimdFloat of_block[kNumBlocks];
+    for (int32_t b = 0; b < kNumBlocks; ++b) {
+      SimdBlock sum = 0.0f;
+      const char* x = xs + b * kBlockBytes;
+      const char* y = ys + b * kBlockBytes;
+      for (int32_t step = 0; step < kStepsPerTile; ++step) {
+        sum = sum + f(Block::Of(x), Block::Of(y));
+        Fetch(x + bytes_ahead);
+        Fetch(y + bytes_ahead);
+        x += kNumBlocks * kBlockBytes;
+        y += kNumBlocks * kBlockBytes;
+      }
+      of_block[b] = Block::Join(sum);
+    }
+    return SumOfBlocks(of_block);
+  }
+
   // The same without sums. It leaves a tile that is not full or has a NaN.
   [[gnu::noinline]] int32_t ReadMaxima(int32_t t, int32_t stride) const {
     SimdFloat of_step[kStepsPerTile];
@@ -91,6 +133,9 @@ class PlainTiles {
   using Block = PlainBlock<kDType>;
   static constexpr int32_t kNumBlocks = kLanes / kBlockLanes;
   static constexpr int32_t kBlockBytes = kBlockLanes * SizeBytes(kDType);
+  static constexpr int32_t kStepBytes = kNumBlocks * kBlockBytes;
+  static constexpr int32_t kWordsPerStep = kLanes / 32;
+  static constexpr int32_t kWordsPerTile = kTileSize / 32;
 
   SPECD_INLINE int32_t ReadFlushed(int32_t t, int32_t stride, float scale) const {
     SimdFloat of_step[kStepsPerTile];
@@ -124,17 +169,60 @@ class PlainTiles {
   SPECD_INLINE static SimdMask LoadPeaks(const char* tile, const char* ahead, SimdFloat* of_step) {
     SimdMask nan = NoLanes();
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      SimdBlock max = -kInfinity;
-#pragma GCC unroll 4
-      for (int32_t b = 0; b < kNumBlocks; ++b, tile += kBlockBytes, ahead += kBlockBytes) {
-        const SimdBlock x = Block::Of(tile);
-        Offer(x, &max);
-        nan = nan | Unordered(x.of[0], x.of[1]) | Unordered(x.of[2], x.of[3]);
-        Fetch(ahead);
-      }
-      of_step[step] = Fold<kBlock>(max.of);
+      nan = nan | LoadPeak(tile + step * kStepBytes, ahead + step * kStepBytes, &of_step[step]);
     }
     return nan;
+  }
+  SPECD_INLINE static SimdMask LoadPeak(const char* step, const char* ahead, SimdFloat* peak) {
+    SimdMask nan = NoLanes();
+    SimdBlock max = -kInfinity;
+#pragma GCC unroll 4
+    for (int32_t b = 0; b < kNumBlocks; ++b, step += kBlockBytes, ahead += kBlockBytes) {
+      nan = nan | OfferAll(Block::Of(step), &max);
+      Fetch(ahead);
+    }
+    *peak = Fold<kBlock>(max.of);
+    return nan;
+  }
+
+  // Words of the ids that both masks allow.
+  struct TwoMasks {
+    const uint32_t* mask;
+    const uint32_t* other;
+
+    // Whether any id of a step is allowed.
+    SPECD_INLINE bool Copy(int32_t t, int32_t step, uint32_t* words) const {
+      const int32_t first = t * kWordsPerTile + step * kWordsPerStep;
+      uint32_t any = 0;
+      for (int32_t i = 0; i < kWordsPerStep; ++i) {
+        words[i] = mask[first + i] & other[first + i];
+        any |= words[i];
+      }
+      return any != 0;
+    }
+  };
+
+  // The peaks of the elements that the masks allow, and whether one of these is NaN. A step without
+  // any is neither read nor fetched.
+  SPECD_INLINE bool LoadMaskedPeaks(int32_t t, int32_t after, const TwoMasks& masks,
+                                    SimdFloat* of_step) const {
+    MaskedPeak<kDType> peak;
+    uint32_t words[kWordsPerStep];
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if (masks.Copy(after, step, words)) {
+        const char* const ahead = TileAt(after) + step * kStepBytes;
+        for (int32_t b = 0; b < kNumBlocks; ++b) Fetch(ahead + b * kBlockBytes);
+      }
+      of_step[step] = masks.Copy(t, step, words) ? peak.OfStep(TileAt(t) + step * kStepBytes, words)
+                                                 : SimdFloat(-kInfinity);
+    }
+    return peak.has_nan();
+  }
+
+  // The lanes that met a NaN are returned.
+  SPECD_INLINE static SimdMask OfferAll(const SimdBlock& x, SimdBlock* max) {
+    Offer(x, max);
+    return Unordered(x.of[0], x.of[1]) | Unordered(x.of[2], x.of[3]);
   }
 
   // NaN is left out.

@@ -47,9 +47,13 @@ class SimdTeam : public CpuMasking {
     *where = f(*where);
   }
 
+  // A function that turns out to change nothing leaves the row in place.
   template <typename F>
   SPECD_INLINE void Load(const RowView& row, int32_t tile_index, uint32_t steps, const F& f,
                          Tile* tile) const {
+    if constexpr (requires { f.IsIdentity(); }) {
+      if (f.IsIdentity()) return Load(row, tile_index, steps, Identity{}, tile);
+    }
     if (row.dtype == DType::kBFloat16) {
       LoadTile<DType::kBFloat16>(row, tile_index, steps, seat_.num_groups, f, tile);
     } else if (row.dtype == DType::kFloat16) {
@@ -69,8 +73,8 @@ class SimdTeam : public CpuMasking {
     const int32_t step = element / kLanes;
     if (!tile->Has(step)) return;
     const char* values = tile->steps[step];
-    if (tile->Move(step) != reinterpret_cast<const float*>(values)) {
-      CopyStep(values, tile->BufferOf(step));
+    if (values != reinterpret_cast<const char*>(tile->BufferOf(step))) {
+      FillStep(step, tile, [&](int32_t lane) { return At(values, lane); });
     }
     tile->buffer[element] = value;
   }
@@ -110,16 +114,12 @@ class SimdTeam : public CpuMasking {
     for (SimdFloat& x : of_step) x = -kInfinity;
     SimdMask nan = NoLanes();
     for (const int32_t step : StepsOf(tile)) {
-      if ((tile.peaked >> step & 1u) != 0) {
-        of_step[step] = SimdFloat(hn::Load(FloatTag(), tile.peaks[step]));
-        continue;
-      }
       SimdFloat max[kChunk];
       nan = nan | OfferStep(max, [&](int32_t lane) { return At(tile.steps[step], lane); });
       of_step[step] = Fold<kChunk>(max);
     }
     const float max = LargestOfSteps(of_step, out);
-    if (!NoneOf(nan) || (tile.with_nan & tile.peaked) != 0) return __builtin_nanf("");
+    if (!NoneOf(nan)) return __builtin_nanf("");
     return max;
   }
 
@@ -133,6 +133,35 @@ class SimdTeam : public CpuMasking {
     if (row.dtype == DType::kBFloat16) return read(PlainTiles<DType::kBFloat16>(row, stats));
     if (row.dtype == DType::kFloat16) return read(PlainTiles<DType::kFloat16>(row, stats));
     return read(PlainTiles<DType::kFloat32>(row, stats));
+  }
+
+  SPECD_INLINE bool ReadPeaks(const RowView& row, int32_t t, const uint32_t* mask,
+                              const uint32_t* other, const RowStats& stats, float* max) const {
+    const auto read = [&](const auto& tiles) {
+      return tiles.ReadPeaks(t, seat_.num_groups, mask, other, stats.peaks + t * kStepsPerTile,
+                             max);
+    };
+    if (row.dtype == DType::kBFloat16) return read(PlainTiles<DType::kBFloat16>(row, stats));
+    if (row.dtype == DType::kFloat16) return read(PlainTiles<DType::kFloat16>(row, stats));
+    return read(PlainTiles<DType::kFloat32>(row, stats));
+  }
+
+  // fp32 rows are read in place anyway.
+  template <typename F>
+  SPECD_INLINE bool SumPlain(const F& f, const RowView& x, const RowView& y, int32_t t,
+                             float* sum) const {
+    const bool is_full = (t + 1) * kTileSize <= x.vocab_size;
+    if (!is_full || x.dtype != y.dtype || x.dtype == DType::kFloat32) return false;
+    constexpr int32_t kTileBytes = kTileSize * 2;
+    const auto tile_of = [t](const RowView& row) {
+      return static_cast<const char*>(row.data) + int64_t{t} * kTileBytes;
+    };
+    const bool has_next = (t + seat_.num_groups + 1) * kTileSize <= x.vocab_size;
+    const int32_t bytes_ahead = has_next ? seat_.num_groups * kTileBytes : 0;
+    *sum = x.dtype == DType::kBFloat16
+               ? PlainTiles<DType::kBFloat16>::SumOfTwo(f, tile_of(x), tile_of(y), bytes_ahead)
+               : PlainTiles<DType::kFloat16>::SumOfTwo(f, tile_of(x), tile_of(y), bytes_ahead);
+    return true;
   }
 #endif
 

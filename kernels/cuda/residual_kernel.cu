@@ -14,11 +14,13 @@ constexpr int kResidualThreads = 128;
 constexpr int kResidualBlocks = 3;
 
 // Called through a pointer for the reason given in round_kernel.cu.
-using FinishFunction = void (*)(const FusedRound* round, int32_t part);
-__device__ void FinishOne(const FusedRound* round, int32_t part) {
-  FinishResidual(CudaThread(), *round, part);
+using FinishFunction = void (*)(const FusedRound* round, FallenPart at);
+__device__ void FinishOne(const FusedRound* round, FallenPart at) {
+  FinishResidual(CudaThread(), *round, at);
 }
 __device__ volatile FinishFunction finish_function = FinishOne;
+
+static_assert(kResidualThreads <= 32 * CudaThread::kSharingWarpsMax);
 
 __global__ void __launch_bounds__(kResidualThreads, kResidualBlocks)
     RunResidualKernel(const FusedRound* round) {
@@ -27,7 +29,7 @@ __global__ void __launch_bounds__(kResidualThreads, kResidualBlocks)
   cudaGridDependencySynchronize();
 #endif
   const FusedRound& of_block = RoundOfBlock(round);
-  RunResidualPass(CudaThread(), of_block, [&](int32_t part) { finish_function(&of_block, part); });
+  RunResidualPass(CudaThread(), of_block, [&](FallenPart at) { finish_function(&of_block, at); });
 }
 
 }  // namespace

@@ -13,9 +13,9 @@ namespace {
 // Called through a pointer that could change. If ptxas knew the function, it would count the
 // registers of all functions that this one calls. It then spilled the tiles of the functions that
 // call none.
-using FinishFunction = void (*)(const FusedRound* round, int32_t part);
-__device__ void Finish(const FusedRound* round, int32_t part) {
-  FinishPart(CudaThread(), *round, part);
+using FinishFunction = void (*)(const FusedRound* round, int32_t row);
+__device__ void Finish(const FusedRound* round, int32_t row) {
+  JudgeAndDecide(CudaThread(), *round, row);
 }
 __device__ volatile FinishFunction finish_function = Finish;
 
@@ -25,7 +25,7 @@ static_assert(kTilePassThreads <= 32 * CudaThread::kSharingWarpsMax);
 __global__ void __launch_bounds__(kTilePassThreads, kTilePassBlocks)
     RunRoundKernel(const FusedRound* round) {
   const FusedRound& of_block = RoundOfBlock(round);
-  RunTilePass(CudaThread(), of_block, [&](int32_t part) { finish_function(&of_block, part); });
+  RunTilePass(CudaThread(), of_block, [&](int32_t row) { finish_function(&of_block, row); });
 }
 
 }  // namespace

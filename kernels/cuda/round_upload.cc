@@ -42,7 +42,9 @@ RoundUpload::RoundUpload(int32_t max_tasks, int32_t max_draft, Arena* arena)
       round_(arena->Take<FusedRound>(1)),
       rows_(arena->Take<AheadRow>(int64_t{max_tasks} * NumTaskRows(max_draft))),
       row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumTaskRows(max_draft) + 1)),
-      progress_(arena->Take<TaskProgress>(max_tasks)) {}
+      progress_(arena->Take<TaskProgress>(max_tasks)),
+      num_fallen_(arena->Take<int32_t>(1)),
+      fallen_(arena->Take<FallenTask>(max_tasks)) {}
 
 int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task* packed,
                           char* memory) const {
@@ -52,12 +54,14 @@ int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task
                   .rows = rows_.device,
                   .row_arrivals = row_arrivals_.device,
                   .progress = progress_.device,
+                  .fallen = {.count = num_fallen_.device, .tasks = fallen_.device},
                   .workspaces = parts.workspaces,
                   .max_draft = max_draft_};
   if (std::any_of(tasks, tasks + batch.num_tasks, NeedsResolve)) {
     round_.host->resolve = {batch.tasks, parts.tasks, parts.scratch, max_draft_};
     round_.host->batch.tasks = parts.tasks;
   }
+  *num_fallen_.host = 0;
   RoundBatch of_host = batch;
   of_host.tasks = tasks;
   const auto row_of = [&](int32_t task, int32_t task_row) {

@@ -43,6 +43,8 @@ class RoundUpload {
   ArenaArray<AheadRow> rows_;
   ArenaArray<int32_t> row_arrivals_;
   ArenaArray<TaskProgress> progress_;
+  ArenaArray<int32_t> num_fallen_;
+  ArenaArray<FallenTask> fallen_;
 };
 
 }  // namespace specd

@@ -8,25 +8,24 @@
 
 namespace specd {
 
-// Run by a warp alone. kReplaced: fallen tokens have been replaced, so no residual is left.
+// Run by a warp alone. kReplaced: fallen tokens have been replaced, so no residual is left. Returns
+// the place whose token the second launch replaces, or -1.
 // REQUIRES: the warps that complete the rows judge the task's places.
 template <bool kReplaced = false, Team T, typename CoinSource>
-SPECD_STEP void Decide(ChainRows<T, CoinSource>& rows, const FusedRound& round, int32_t task) {
+SPECD_STEP int32_t Decide(ChainRows<T, CoinSource>& rows, const FusedRound& round, int32_t task) {
   TaskProgress* const progress = &round.progress[task];
   TaskRun<T, CoinSource, true> run(rows, OutputOf(round.batch, task));
   TaskOutcome outcome = run.Run();
-  if (!rows.team().leader()) return;
-  if (!kReplaced && run.fallen() >= 0) {
-    progress->fallen = run.fallen() + 1;
-    return;
-  }
-  if (progress->at_once == 0) return;  // a team of its own does the rest
+  if (!kReplaced && run.fallen() >= 0) return run.fallen();
+  if (!rows.team().leader()) return -1;
+  if (rows.task().scores.enabled) return -1;  // IsDecidedAtOnce
   if (run.deferred() && round.num_launches == 3) {
     progress->deferred = 1;
-    return;
+    return -1;
   }
   if (run.deferred()) outcome = run.GiveUp();
   round.batch.outcomes[task] = outcome;
+  return -1;
 }
 
 }  // namespace specd

@@ -17,23 +17,24 @@
 namespace specd {
 
 // Copies a value near to the thread, which reads it again and again. All words are requested before
-// the first one is stored.
+// the first one is stored. REQUIRES: `where` is aligned to 8.
 template <typename Value>
 SPECD_INLINE Value LoadWhole(const Value* where) {
   static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) % 8 == 0);
+  static_assert(alignof(Value) % 8 == 0);
   uint64_t words[sizeof(Value) / 8];
+  const char* const begin = static_cast<const char*>(__builtin_assume_aligned(where, 8));
   SPECD_UNROLL
-  for (size_t i = 0; i < sizeof(Value) / 8; ++i) {
-    __builtin_memcpy(&words[i], reinterpret_cast<const char*>(where) + 8 * i, 8);
-  }
+  for (size_t i = 0; i < sizeof(Value) / 8; ++i) __builtin_memcpy(&words[i], begin + 8 * i, 8);
   Value value;
   __builtin_memcpy(&value, words, sizeof(Value));
   return value;
 }
 
-// Judges a completed row. Decides its task if the row was the last one.
+// Judges the completed row of this number. Decides its task if the row was the last one.
 template <typename Thread>
-SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, const AheadRow& row) {
+SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, int32_t index) {
+  const AheadRow row = round.rows[index];
   const AheadRow* const partner = row.partner < 0 ? nullptr : &round.rows[row.partner];
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
@@ -45,23 +46,20 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, co
   if (IsDead(thread, round, row)) {
     // The verdict there is an earlier round's, and lanes look at all places.
     if (IsTargetRow(row.task_row) || partner != nullptr) rows.NoteVerdict(row.place, {});
-  } else if (JudgeRow(rows, row, partner, round.batch.target.vocab_size)) {
-    thread.NoteBits(NodesBehind(task.draft, row.place), &progress->dead);
+  } else {
+    JudgeRow(rows, row, partner, round.batch.target.vocab_size,
+             [&] { thread.NoteBits(NodesBehind(task.draft, row.place), &progress->dead); });
   }
   if (!thread.IsLastToArrive(&progress->rows_done, progress->num_rows)) return;
   thread.Note(NodeSet{0}, &progress->dead);
-  if ((row.flags & kAheadJudged) != 0) Decide(rows, round, row.task);
-}
-
-// Runs when a warp has completed a row.
-template <typename Thread>
-SPECD_HD void FinishPart(const Thread& thread, const FusedRound& round, int32_t part) {
-  JudgeAndDecide(thread, round, round.rows[PartsOf(thread, round).RowOf(part)]);
+  if ((row.flags & kAheadJudged) == 0) return;
+  const int32_t fallen = Decide(rows, round, row.task);
+  if (fallen >= 0) LeaveFallen(thread, round.fallen, {.task = row.task, .place = fallen});
 }
 
 template <typename Thread>
 SPECD_INLINE void RunFusedRound(const Thread& thread, const FusedRound& round) {
-  RunTilePass(thread, round, [&](int32_t part) { FinishPart(thread, round, part); });
+  RunTilePass(thread, round, [&](int32_t row) { JudgeAndDecide(thread, round, row); });
 }
 
 // Runs after both earlier launches have ended everywhere, if FusedRound::num_launches is 3.

@@ -26,6 +26,7 @@ inline bool IsJudgedAhead(const RoundBatch& batch, const Task& task) {
 }
 
 // Whether such a warp may also decide the task. The scores of tokens take passes over their rows.
+// Decide asks the task itself.
 inline bool IsDecidedAtOnce(const RoundBatch& batch, const Task& task) {
   return IsJudgedAhead(batch, task) && !task.scores.enabled;
 }

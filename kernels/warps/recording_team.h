@@ -12,7 +12,9 @@ template <typename Thread>
 class RecordingTeam : public WarpTeam<Thread> {
  public:
   using WarpTeam<Thread>::WarpTeam;
-  DrawFacts draw;  // KeepsDraws; equal in all threads
+  // The member that makes this team KeepsDraws (team.h). All threads of the team hold the same
+  // integers.
+  DrawFacts draw;
 };
 
 }  // namespace specd

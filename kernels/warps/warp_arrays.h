@@ -3,8 +3,8 @@
 //
 // A row of 128,256 ids has 63 tiles. As a tile their numbers would lie in 8 lanes, and each
 // function would walk over 64 registers. All lanes call each function together. A caller passes
-// functions of its own. They must not call the team, because lanes may be at different places. The
-// visit of InTurn may: all lanes make it together.
+// functions of its own. They must not call the team, because lanes may be at different places.
+// Those of InTurn that all lanes make together may.
 #pragma once
 
 #include "kernels/core/draft.h"
@@ -35,6 +35,11 @@ class WarpArrays : public WarpLanes<Thread> {
     return num;
   }
 
+  // The number of lanes for which the predicate is true.
+  SPECD_INLINE int32_t NumLanes(bool predicate) const {
+    return NumNodes(thread_.Ballot(predicate));
+  }
+
   // How many of the first i are below, for 0 <= i < num. REQUIRES: is_below(i) implies is_below of
   // every smaller number. Lanes look at 32 numbers at the same time.
   template <typename IsBelow>
@@ -47,6 +52,23 @@ class WarpArrays : public WarpLanes<Thread> {
       end = begin + stride - 1 < end ? begin + stride - 1 : end;
     }
     return begin;
+  }
+
+  // The number of i below `num` for which f(i) is true. All lanes call f for many numbers at the
+  // same time.
+  template <typename F>
+  SPECD_INLINE int32_t CountWhere(int32_t num, const F& f) {
+    constexpr int32_t kLooks = 16;
+    int32_t count = 0;
+    for (int32_t base = 0; base < num; base += kLooks * kWarpSize) {
+      SPECD_UNROLL
+      for (int32_t look = 0; look < kLooks; ++look) {
+        const int32_t i = base + look * kWarpSize + thread_.lane();
+        const bool here = f(i < num ? i : num - 1);
+        count += i < num && here ? 1 : 0;
+      }
+    }
+    return this->SumOfWarp(count);
   }
 
   // The largest of an array's values; NaN if any is NaN. REQUIRES: count > 0.
@@ -94,15 +116,34 @@ class WarpArrays : public WarpLanes<Thread> {
     return {};
   }
 
+  // Draws i, 0 <= i < num, in proportion to mass_of(i) >= 0: FindTerm of the masses as integers,
+  // with threshold_of(their sum) as its threshold. No mass above 0: no element.
+  template <typename MassOf, typename ThresholdOf>
+  SPECD_INLINE PrefixPlace DrawTerm(int32_t num, const MassOf& mass_of,
+                                    const ThresholdOf& threshold_of) {
+    if (num <= kHeldMost) return DrawHeld(Hold(num, mass_of), threshold_of);
+    const float largest = LargestTerm(num, mass_of);
+    if (!(largest > 0.0f)) return {};
+    const int32_t exponent = ExponentOf(largest);
+    const auto weight_of = [&](int32_t i) { return IntegerWeight(mass_of(i), exponent); };
+    return FindTerm(num, weight_of, threshold_of(SumOfTerms(num, weight_of)));
+  }
+
   // The sum of term(i), which is not below 0, for 0 <= i < num, in double, one after another.
   template <typename TermOf>
   SPECD_INLINE double SumTerms(int32_t num, const TermOf& term_of) {
     double sum = 0;
+    if (num <= kHeldMost) {
+      const HeldTerms held = Hold(num, term_of);
+      SPECD_UNROLL
+      for (int32_t k = 0; k < kHeldByLane; ++k) {
+        if (k * kWarpSize < num) sum = AddLanes(sum, held.terms[k]);
+      }
+      return sum;
+    }
     for (int32_t base = 0; base < num; base += kWarpSize) {
       const int32_t i = base + thread_.lane();
-      const double mine = i < num ? static_cast<double>(term_of(i)) : 0.0;
-      SPECD_UNROLL
-      for (int32_t lane = 0; lane < kWarpSize; ++lane) sum += ShuffleValue(mine, lane);
+      sum = AddLanes(sum, i < num ? term_of(i) : 0.0f);
     }
     return sum;
   }
@@ -125,20 +166,94 @@ class WarpArrays : public WarpLanes<Thread> {
     return number * kLanes + 8 * finder + ShuffleValue(mine, finder);
   }
 
-  // Calls visit(i, value_of(i)) for 0, 1, .. while i < num and visit returns true. Lanes find
-  // the values of 32 numbers at the same time, so their loads overlap. Values of numbers that are
-  // not visited may be anything.
-  template <typename ValueOf, typename Visit>
-  SPECD_INLINE void InTurn(int32_t num, const ValueOf& value_of, const Visit& visit) {
+  // Walks over 0, 1, .. while i < num. A value that does not pass is visited: visit(i, value_of(i))
+  // returns false to end the walk. Values that pass one after another pass in one call: all lanes
+  // call pass(i, value, passed), each with its own number and value. `passed` has a bit for each
+  // lane whose value passes.
+  // Lanes find the values of 32 numbers at the same time, so their loads overlap. Values of numbers
+  // that the walk does not reach may be anything.
+  template <typename ValueOf, typename Passes, typename Pass, typename Visit>
+  SPECD_INLINE void InTurn(int32_t num, const ValueOf& value_of, const Passes& passes,
+                           const Pass& pass, const Visit& visit) {
     using Value = decltype(value_of(0));
     for (int32_t base = 0; base < num; base += kWarpSize) {
       const int32_t mine = base + thread_.lane();
       const Value value = mine < num ? value_of(mine) : Value{};
-      const int32_t end = num - base < kWarpSize ? num : base + kWarpSize;
-      for (int32_t i = base; i < end; ++i) {
-        if (!visit(i, ShuffleWords(value, i - base))) return;
+      const uint32_t passing = thread_.Ballot(mine < num && passes(value));
+      const int32_t end = num - base < kWarpSize ? num - base : kWarpSize;
+      for (int32_t i = 0; i < end; ++i) {
+        const uint32_t others = ~passing >> i << i;
+        const int32_t next = others == 0 ? kWarpSize : LowestBit(others);
+        if (next > i) {
+          const uint32_t before = next == kWarpSize ? ~0u : (1u << next) - 1;
+          pass(mine, value, before >> i << i);
+        }
+        i = next;
+        if (i < end && !visit(base + i, ShuffleWords(value, i))) return;
       }
     }
+  }
+
+ private:
+  // Terms that lanes hold: lane t has those of t, t + 32, .. Terms behind the last one are 0.
+  static constexpr int32_t kHeldByLane = 4;
+  static constexpr int32_t kHeldMost = kHeldByLane * kWarpSize;
+  struct HeldTerms {
+    float terms[kHeldByLane];
+  };
+  // All terms are requested before the first is looked at.
+  template <typename TermOf>
+  SPECD_INLINE HeldTerms Hold(int32_t num, const TermOf& term_of) {
+    HeldTerms held;
+    SPECD_UNROLL
+    for (int32_t k = 0; k < kHeldByLane; ++k) {
+      const int32_t i = k * kWarpSize + thread_.lane();
+      const float term = term_of(i < num ? i : num - 1);
+      held.terms[k] = i < num ? term : 0.0f;
+    }
+    return held;
+  }
+
+  // Adds the terms of the lanes to a sum, one after another.
+  SPECD_INLINE double AddLanes(double sum, float term) {
+    const auto mine = static_cast<double>(term);
+    SPECD_UNROLL
+    for (int32_t lane = 0; lane < kWarpSize; ++lane) sum += ShuffleValue(mine, lane);
+    return sum;
+  }
+
+  template <typename ThresholdOf>
+  SPECD_INLINE PrefixPlace DrawHeld(const HeldTerms& held, const ThresholdOf& threshold_of) {
+    float largest = held.terms[0];
+    SPECD_UNROLL
+    for (int32_t k = 1; k < kHeldByLane; ++k) largest = LargerOrNan(largest, held.terms[k]);
+    largest = LargestOfLanes(largest);
+    if (!(largest > 0.0f)) return {};
+    const int32_t exponent = ExponentOf(largest);
+    uint64_t weights[kHeldByLane];
+    uint64_t all[kHeldByLane];
+    uint64_t total = 0;
+    SPECD_UNROLL
+    for (int32_t k = 0; k < kHeldByLane; ++k) {
+      weights[k] = IntegerWeight(held.terms[k], exponent);
+      all[k] = this->SumOfWarp(weights[k]);
+      total += all[k];
+    }
+    const uint64_t threshold = threshold_of(total);
+    uint64_t before = 0;  // the sum of all terms before `at`
+    uint64_t mine = 0;
+    int32_t at = -1;
+    SPECD_UNROLL
+    for (int32_t k = 0; k < kHeldByLane; ++k) {
+      const bool is_here = at < 0 && before + all[k] > threshold;
+      at = is_here ? k : at;
+      mine = is_here ? weights[k] : mine;
+      before += at < 0 ? all[k] : 0;
+    }
+    if (at < 0) return {};
+    const uint64_t end = before + this->InclusiveScan(mine);
+    const int32_t finder = LowestBit(thread_.Ballot(end > threshold));
+    return {at * kWarpSize + finder, ShuffleValue(end - mine, finder), ShuffleValue(mine, finder)};
   }
 
  protected:

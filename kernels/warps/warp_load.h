@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/bodies/team.h"
 #include "kernels/bodies/tiles.h"
@@ -225,27 +226,14 @@ SPECD_INLINE void FetchSteps(const RowView& row, int32_t lane, uint32_t steps,
   }
 }
 
-template <int32_t kNumSteps, typename NumberOf>
-SPECD_INLINE void FetchStepsOf(const RowView& row, int32_t lane, uint32_t steps,
-                               const NumberOf& number_of, float (&values)[kNumSteps][8]) {
-  switch (row.dtype) {
-    case DType::kFloat32:
-      return FetchSteps<DType::kFloat32>(row, lane, steps, number_of, values);
-    case DType::kBFloat16:
-      return FetchSteps<DType::kBFloat16>(row, lane, steps, number_of, values);
-    case DType::kFloat16:
-      return FetchSteps<DType::kFloat16>(row, lane, steps, number_of, values);
-  }
-}
-
-// Fetches the steps of a tile of a narrow row, by id. Elements after the row's end are -inf.
-template <DType kDType>
-SPECD_HOT void FetchMapped(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
-                           float (&values)[kStepsPerTile][8]) {
+// The same for a narrow row, by id.
+template <DType kDType, int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE void FetchMapped(const RowView& row, int32_t lane, uint32_t steps,
+                              const NumberOf& number_of, float (&values)[kNumSteps][8]) {
   SPECD_UNROLL
-  for (int32_t step = 0; step < kStepsPerTile; ++step) {
-    const TokenId first = tile_index * kTileSize + step * kLanes + 8 * lane;
+  for (int32_t step = 0; step < kNumSteps; ++step) {
     const bool wanted = (steps >> step & 1u) != 0;
+    const TokenId first = wanted ? number_of(step) * kLanes + 8 * lane : 0;
     SPECD_UNROLL
     for (int32_t j = 0; j < 8; ++j) {
       const bool inside = wanted && first + j < row.vocab_size;
@@ -255,11 +243,34 @@ SPECD_HOT void FetchMapped(const RowView& row, int32_t tile_index, int32_t lane,
   }
 }
 
+// The same for any row.
+template <int32_t kNumSteps, typename NumberOf>
+SPECD_INLINE void FetchStepsOf(const RowView& row, int32_t lane, uint32_t steps,
+                               const NumberOf& number_of, float (&values)[kNumSteps][8]) {
+  const auto fetch = [&](auto of_type) {
+    constexpr DType kDType = decltype(of_type)::value;
+    if (row.columns == nullptr) {
+      FetchSteps<kDType>(row, lane, steps, number_of, values);
+    } else {
+      FetchMapped<kDType>(row, lane, steps, number_of, values);
+    }
+  };
+  switch (row.dtype) {
+    case DType::kFloat32:
+      return fetch(std::integral_constant<DType, DType::kFloat32>());
+    case DType::kBFloat16:
+      return fetch(std::integral_constant<DType, DType::kBFloat16>());
+    case DType::kFloat16:
+      return fetch(std::integral_constant<DType, DType::kFloat16>());
+  }
+}
+
 // Fetches the steps of a tile. The words of all steps are requested at once.
 template <DType kDType>
 SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, uint32_t steps,
                          float (&values)[kStepsPerTile][8]) {
-  if (row.columns != nullptr) return FetchMapped<kDType>(row, tile_index, lane, steps, values);
+  const auto number_of = [&](int32_t step) { return tile_index * kStepsPerTile + step; };
+  if (row.columns != nullptr) return FetchMapped<kDType>(row, lane, steps, number_of, values);
   constexpr int32_t kWords = internal::kWordsPerThread<kDType>;
   const int64_t first = int64_t{tile_index} * kTileSize;
   // The elements of this tile and of later ones.
@@ -279,8 +290,7 @@ SPECD_HOT void FetchTile(const RowView& row, int32_t tile_index, int32_t lane, u
     }
     return;
   }
-  FetchSteps<kDType>(
-      row, lane, steps, [&](int32_t step) { return tile_index * kStepsPerTile + step; }, values);
+  FetchSteps<kDType>(row, lane, steps, number_of, values);
 }
 
 // The words of a whole tile of a row in a 16-bit type, which lanes request while they work on the

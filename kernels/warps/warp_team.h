@@ -26,7 +26,7 @@
 
 #include "kernels/bodies/team.h"
 #include "kernels/core/elements.h"
-#include "kernels/warps/warp_arrays.h"
+#include "kernels/warps/warp_draws.h"
 #include "kernels/warps/warp_load.h"
 #include "kernels/warps/warp_mask.h"
 #include "kernels/warps/warp_tile.h"
@@ -34,9 +34,9 @@
 namespace specd {
 
 template <typename Thread>
-class WarpTeam : public WarpArrays<Thread> {
-  using Lanes = WarpArrays<Thread>;
-  using Lanes::InclusiveScan;
+class WarpTeam : public WarpDraws<Thread> {
+  using Lanes = WarpDraws<Thread>;
+  using Lanes::ElementAt;
   using Lanes::LargestOfLanes;
   using Lanes::LowestBit;
   using Lanes::PlacesOfSteps;
@@ -46,9 +46,9 @@ class WarpTeam : public WarpArrays<Thread> {
 
  public:
   using Tile = WarpTile;
+  using Lanes::kLanesPerThread;
   using Lanes::kWarpSize;
   using Lanes::SumOfLanes;
-  static constexpr int32_t kLanesPerThread = Tile::kLanesPerThread;
   static constexpr bool kReadsInPlace = false;
   using Mask = WarpMask;
 
@@ -109,16 +109,6 @@ class WarpTeam : public WarpArrays<Thread> {
     if (wants_next) ahead->Fetch(row, tile_index + 1, thread_.lane());
   }
 
-  // Loads at most a tile of steps from anywhere in a row, as if they were neighbours. All steps are
-  // requested at once. Elements after the row's end are -inf here, but not those after the tile's.
-  SPECD_BODY void LoadSteps(const RowView& row, const int32_t* numbers, int32_t num_steps,
-                            Tile* tile) const {
-    tile->count = kTileSize;
-    tile->steps = (1u << num_steps) - 1;
-    const auto number_of = [&](int32_t step) { return numbers[step]; };
-    FetchStepsOf(row, thread_.lane(), tile->steps, number_of, tile->values);
-  }
-
   SPECD_INLINE Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
                            int32_t tile_index) const {
     return Mask::Of(words, others, vocab_size, tile_index, thread_.lane());
@@ -153,6 +143,14 @@ class WarpTeam : public WarpArrays<Thread> {
       float& x = tile->values[step][j];
       x = step * kLanesPerThread + j == place ? value : x;
     });
+  }
+
+  // The same for a tile that does not lie in registers: the owner writes one element.
+  SPECD_INLINE void SetInMemory(int32_t element, float value, Tile* tile) const {
+    const bool is_loaded =
+        element >= 0 && element < tile->count && Tile::IsIn(tile->steps, element / kLanes);
+    if (!is_loaded || element % kLanes / kLanesPerThread != thread_.lane()) return;
+    tile->values[element / kLanes][element % kLanesPerThread] = value;
   }
 
   // Each lane finds one value, so the loads of all lanes overlap.
@@ -225,59 +223,6 @@ class WarpTeam : public WarpArrays<Thread> {
     return SumOfWarp(count);
   }
 
-  template <typename F, typename... Tiles>
-  SPECD_INLINE uint64_t SumWeights(const F& f, int32_t exponent, const Tiles&... tiles) {
-    uint64_t sum = 0;
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      if (Tile::IsIn((tiles.steps | ...), step)) sum += StepWeight(f, exponent, step, tiles...);
-    }
-    return SumOfWarp(sum);
-  }
-
-  // Element order is step, then lane, then j. The sums of all steps give the step, a scan over its
-  // lanes gives the lane.
-  template <typename F, typename... Tiles>
-  SPECD_BODY PrefixPlace FindPrefix(const F& f, int32_t exponent, uint64_t threshold,
-                                    const Tiles&... tiles) {
-    uint64_t before = 0;  // the sum of all steps before `at`
-    uint64_t mine = 0;    // this thread's sum in `at`
-    int32_t at = -1;
-    SPECD_UNROLL
-    for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      if (!Tile::IsIn((tiles.steps | ...), step)) continue;
-      const uint64_t of_step = StepWeight(f, exponent, step, tiles...);
-      const uint64_t sum = SumOfWarp(of_step);
-      const bool is_here = at < 0 && before + sum > threshold;
-      at = is_here ? step : at;
-      mine = is_here ? of_step : mine;
-      before += at < 0 ? sum : 0;
-    }
-    if (at < 0) return {};
-    uint64_t running = before + InclusiveScan(mine);
-    const int32_t finder = LowestBit(thread_.Ballot(running > threshold));
-    running -= mine;
-    PrefixPlace place;
-    SPECD_UNROLL
-    for (int32_t j = 0; j < kLanesPerThread; ++j) {
-      const uint64_t weight = IntegerWeight(f(tiles.values[at][j]...), exponent);
-      if (place.element < 0 && running + weight > threshold) {
-        place = {.element = ElementAt(at, j), .before = running, .weight = weight};
-      }
-      running += weight;
-    }
-    return {ShuffleValue(place.element, finder), ShuffleValue(place.before, finder),
-            ShuffleValue(place.weight, finder)};
-  }
-
-  template <typename F, typename... Tiles>
-  SPECD_INLINE void Weigh(const F& f, Tile* out, const Tiles&... tiles) const {
-    out->count = CountOf(tiles...);
-    out->steps = (tiles.steps | ...);
-    Tile::ForEachElement(
-        [&](int32_t step, int32_t j) { out->values[step][j] = f(tiles.values[step][j]...); });
-  }
-
   // Each lane in turn adds its terms to the sum of those before it.
   template <typename F, typename... Tiles>
   SPECD_BODY double SumInOrder(const F& f, const Tiles&... tiles) {
@@ -317,29 +262,6 @@ class WarpTeam : public WarpArrays<Thread> {
   template <typename F>
   SPECD_BODY int32_t Pack(const F& f, const Tile& tile, TokenId first_id, float* values,
                           TokenId* ids) {
-    return PackWhere(
-        f, tile, [&](int32_t step) { return first_id + step * kLanes; }, values, ids);
-  }
-  // Pack for the steps that LoadSteps loaded.
-  template <typename F>
-  SPECD_BODY int32_t PackSteps(const F& f, const Tile& tile, const int32_t* numbers, float* values,
-                               TokenId* ids) {
-    return PackWhere(
-        f, tile, [&](int32_t step) { return numbers[step] * kLanes; }, values, ids);
-  }
-  template <typename F>
-  SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
-    Tile::ForEachElement([&](int32_t step, int32_t j) {
-      const int32_t element = ElementAt(step, j);
-      if (element < count) out[element] = f(tile.values[step][j]);
-    });
-  }
-
- private:
-  // A scan over the lanes gives the places of a thread's elements.
-  template <typename F, typename FirstIdOf>
-  SPECD_INLINE int32_t PackWhere(const F& f, const Tile& tile, const FirstIdOf& first_id_of,
-                                 float* values, TokenId* ids) {
     uint32_t chosen[kStepsPerTile] = {};
     int32_t places[kStepsPerTile] = {};
     SPECD_UNROLL
@@ -356,38 +278,29 @@ class WarpTeam : public WarpArrays<Thread> {
     SPECD_UNROLL
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       if (thread_.Ballot(chosen[step] != 0) == 0) continue;
-      const TokenId first_id = first_id_of(step) + thread_.lane() * kLanesPerThread;
       for (uint32_t rest = chosen[step]; rest != 0; rest &= rest - 1) {
         const int32_t j = LowestBit(rest);
         values[places[step]] = tile.values[step][j];
-        ids[places[step]] = first_id + j;
+        ids[places[step]] = first_id + ElementAt(step, j);
         ++places[step];
       }
     }
     return packed;
   }
+  template <typename F>
+  SPECD_INLINE void Store(const F& f, const Tile& tile, int32_t count, float* out) const {
+    Tile::ForEachElement([&](int32_t step, int32_t j) {
+      const int32_t element = ElementAt(step, j);
+      if (element < count) out[element] = f(tile.values[step][j]);
+    });
+  }
 
+ private:
   // Whether this is a loaded element of the row.
   SPECD_INLINE bool Has(const Tile& tile, int32_t step, int32_t j) const {
     // No part of this expression is the same for all tiles. The compiler would keep such a part in
     // registers.
     return Tile::IsIn(tile.steps, step) && step * kLanes + j < tile.count - ElementAt(0, 0);
-  }
-
-  SPECD_INLINE int32_t ElementAt(int32_t step, int32_t j) const {
-    return step * kLanes + thread_.lane() * kLanesPerThread + j;
-  }
-
-  // The weight of this thread's 8 elements of one step.
-  template <typename F, typename... Tiles>
-  SPECD_INLINE uint64_t StepWeight(const F& f, int32_t exponent, int32_t step,
-                                   const Tiles&... tiles) const {
-    uint64_t sum = 0;
-    SPECD_UNROLL
-    for (int32_t j = 0; j < kLanesPerThread; ++j) {
-      sum += IntegerWeight(f(tiles.values[step][j]...), exponent);
-    }
-    return sum;
   }
 
   // Tiles that are read together belong to rows of one vocabulary.

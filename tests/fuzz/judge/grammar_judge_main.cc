@@ -48,8 +48,8 @@ ABSL_FLAG(bool, any_order, false, "every schema with its keys in any order");
 ABSL_FLAG(std::string, known, "", "judge the constraints of this file, and large ones, instead");
 ABSL_FLAG(std::string, folder, "", "judge every schema below this folder instead");
 ABSL_FLAG(std::string, outcomes, "", "with folder: the file to write");
-ABSL_FLAG(std::string, expect, "", "with folder: names and outcomes to compare with");
-ABSL_FLAG(std::string, list, "", "with folder: names and outcomes to write, some chosen evenly");
+ABSL_FLAG(std::string, expect, "", "with folder: a list to compare with");
+ABSL_FLAG(std::string, list, "", "with folder: the list to write, of schemas that are not ok");
 
 namespace specd::grammar {
 namespace {

@@ -150,13 +150,18 @@ absl::Status SchemaFolder::WriteOutcomes() const {
   return absl::OkStatus();
 }
 
+std::vector<size_t> SchemaFolder::Chosen() const {
+  std::vector<size_t> chosen(std::min(options_.list_size, names_.size()));
+  for (size_t i = 0; i < chosen.size(); ++i) chosen[i] = i * names_.size() / chosen.size();
+  return chosen;
+}
+
 absl::Status SchemaFolder::WriteList() const {
   if (options_.list.empty()) return absl::OkStatus();
   std::ofstream file(options_.list);
-  const size_t size = std::min(options_.list_size, names_.size());
-  for (size_t i = 0; i < size; ++i) {
-    const size_t chosen = i * names_.size() / size;
-    file << names_[chosen] << " " << OutcomeName(results_[chosen].outcome) << "\n";
+  for (const size_t index : Chosen()) {
+    const Outcome outcome = results_[index].outcome;
+    if (outcome != Outcome::kOk) file << names_[index] << " " << OutcomeName(outcome) << "\n";
   }
   file.close();
   if (file.fail()) return absl::InvalidArgumentError("cannot write " + options_.list);
@@ -222,23 +227,26 @@ absl::StatusOr<size_t> SchemaFolder::Compare() const {
   size_t num_worse = 0;
   size_t num_better = 0;
   size_t num_compared = 0;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    const auto found = expected.find(names_[i]);
-    if (found == expected.end()) continue;
+  const std::vector<size_t> chosen = Chosen();
+  for (size_t index = 0; index < names_.size(); ++index) {
+    const auto node = expected.extract(names_[index]);
+    if (!node && !std::binary_search(chosen.begin(), chosen.end(), index)) continue;
     ++num_compared;
-    const std::string_view actual = OutcomeName(results_[i].outcome);
-    if (actual == found->second) continue;
-    const bool was_finding = found->second != OutcomeName(Outcome::kOk) &&
-                             found->second != OutcomeName(Outcome::kRefused);
+    const std::string_view before = node ? node.mapped() : OutcomeName(Outcome::kOk);
+    const TrialResult& result = results_[index];
+    if (OutcomeName(result.outcome) == before) continue;
+    const bool was_finding =
+        before != OutcomeName(Outcome::kOk) && before != OutcomeName(Outcome::kRefused);
     const bool is_better =
-        results_[i].outcome == Outcome::kOk || (was_finding && !IsFinding(results_[i].outcome));
+        result.outcome == Outcome::kOk || (was_finding && !IsFinding(result.outcome));
     ++(is_better ? num_better : num_worse);
-    fmt::print("{}: {} was {}: {} {}\n", is_better ? "better" : "worse", names_[i], found->second,
-               actual, results_[i].detail);
+    fmt::print("{}: {} was {}: {} {}\n", is_better ? "better" : "worse", names_[index], before,
+               OutcomeName(result.outcome), result.detail);
   }
-  num_worse += expected.size() - num_compared;
-  fmt::print("{} of {} expectations compared: {} better, {} worse or missing\n", num_compared,
-             expected.size(), num_better, num_worse);
+  for (const auto& [missing, _] : expected) fmt::print("missing: {}\n", missing);
+  num_worse += expected.size();
+  fmt::print("{} schemas compared: {} better, {} worse or missing\n", num_compared, num_better,
+             num_worse);
   return num_worse;
 }
 

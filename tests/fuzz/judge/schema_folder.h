@@ -3,7 +3,8 @@
 //
 // A schema is a file that ends in .json. Its name is its path below the folder, without the ending.
 // The outcomes are lines "name outcome cpu_ms first_mask_ms"; a refusal has its reason after them.
-// A list of expectations has lines "name outcome". The calling process must have one thread.
+// A list of expectations is about some schemas, chosen evenly: it has a line "name outcome" for
+// each of them that is not ok. The calling process must have one thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ class SchemaFolder {
     std::string outcomes = {};  // a file to write; empty: none
     std::string expect = {};    // a list to compare with; empty: none
     std::string list = {};      // a list to write; empty: none
-    size_t list_size = 2400;    // names of the list, chosen evenly
+    size_t list_size = 2400;    // schemas that a list is about
     bool any_order = false;     // of keys
     TrialRunner::Options runner = {};
   };
@@ -35,6 +36,8 @@ class SchemaFolder {
  private:
   absl::Status FindSchemas();
   void Compile();
+  // The schemas that a list is about.
+  std::vector<size_t> Chosen() const;
   absl::Status WriteOutcomes() const;
   absl::Status WriteList() const;
   void PrintSummary() const;

@@ -31,9 +31,8 @@ struct AttachSetting {
   std::function<std::unique_ptr<GpuPeer>(const PeerEnvironment&)> start_peer = {};
   // The longest wait for an event that has to happen.
   int patience_ms = 20000;
-  int held_up_ms = 1000;                      // an event that has not happened by then is held up
-  uint64_t num_batches = 20;                  // hand-overs that are timed
-  uint64_t copy_bytes = uint64_t{128} << 20;  // size of each copy that other work happens beside
+  int held_up_ms = 1000;      // an event that has not happened by then is held up
+  uint64_t num_batches = 20;  // batches of stores that are timed
 };
 
 struct AttachCheck {

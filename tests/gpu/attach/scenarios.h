@@ -21,19 +21,12 @@ AttachResult CheckManyStreams(const AttachSetting& setting);
 
 AttachResult CheckHostFunctions(const AttachSetting& setting);
 
-AttachResult CheckHandOffLatency(const AttachSetting& setting);
-AttachResult CheckBusyHandOff(const AttachSetting& setting);
-AttachResult CheckLateWriter(const AttachSetting& setting);
-
 AttachResult CheckImportedRead(const AttachSetting& setting);
 AttachResult CheckKernelStore(const AttachSetting& setting);
 
 AttachResult CheckFirstLaunch(const AttachSetting& setting);
-AttachResult CheckWaitingWords(const AttachSetting& setting);
 
 AttachResult CheckExporterKilled(const AttachSetting& setting);
-AttachResult CheckExporterKilledInRead(const AttachSetting& setting);
-AttachResult CheckClientKilled(const AttachSetting& setting);
 AttachResult CheckWriterKilled(const AttachSetting& setting);
 AttachResult CheckImporterKilled(const AttachSetting& setting);
 

@@ -32,6 +32,7 @@ void Store(void* word, GpuWord width, uint64_t value) {
   }
 }
 
+constexpr size_t kNumQueues = 32;  // CUDA_DEVICE_MAX_CONNECTIONS
 thread_local bool is_in_host_function = false;
 
 }  // namespace
@@ -42,11 +43,8 @@ FakeGpuContext::FakeGpuContext(const FakeGpuOptions& options, size_t device_inde
       pid_(getpid()),
       // No two objects of a process have the same number, even on two devices. The lowest handles
       // of streams mean default streams.
-      next_id_((uint64_t{device_index} << 32) + 16) {
-  for (size_t i = 0; i < options.num_queues; ++i) {
-    queues_.push_back(nullptr);  // made when a stream is laid onto it
-  }
-}
+      next_id_((uint64_t{device_index} << 32) + 16),
+      queues_(kNumQueues) {}
 
 FakeGpuContext::~FakeGpuContext() {
   queues_.clear();

@@ -40,7 +40,6 @@ struct FakeGpuOptions {
                                      .granularity_bytes = uint64_t{2} << 20}};
   bool has_driver = true;
   bool has_stream_words = true;  // WriteValue and WaitValue
-  size_t num_queues = 32;        // CUDA_DEVICE_MAX_CONNECTIONS
   uint64_t seed = 1;
   uint64_t memory_bytes = uint64_t{1} << 36;  // the largest allocation
 };
@@ -178,8 +177,8 @@ class FakeGpuContext final : public EngineGpu {
   std::map<void*, Stream> streams_;
   std::map<void*, std::shared_ptr<Event>> events_;
   // The last members: their threads end before the memory that they touch.
-  std::unique_ptr<FakeGpuQueue> host_functions_;  // made at the first use
-  std::vector<std::unique_ptr<FakeGpuQueue>> queues_;
+  std::unique_ptr<FakeGpuQueue> host_functions_;       // made at the first use
+  std::vector<std::unique_ptr<FakeGpuQueue>> queues_;  // made when a stream is laid onto one
 };
 
 class FakeGpuPlatform final : public GpuPlatform {

@@ -68,10 +68,11 @@ GpuResult FakeGpuDriver::CheckProgress(const FusedRound& round) {
   }
   for (int32_t i = 0; i < round.batch.num_tasks; ++i) {
     const TaskProgress& task = round.progress[i];
-    if (task.rows_done != 0 || task.dead != 0 || task.fallen != 0 || task.deferred != 0) {
+    if (task.rows_done != 0 || task.dead != 0 || task.deferred != 0) {
       return GpuResult::Error("the progress of a task is left behind");
     }
   }
+  if (*round.fallen.count != 0) return GpuResult::Error("a list of tasks is left behind");
   return GpuResult::Ok();
 }
 
@@ -120,6 +121,8 @@ GpuResult FakeGpuDriver::CheckRound(const FusedRound* at, const RoundBounds& bou
       at->max_draft > bounds.max_draft || batch.target.vocab_size > bounds.vocab_size) {
     return GpuResult::Error("the round is not within the bounds of its launch");
   }
+  const GpuResult lists = CheckAddresses("list", {at->fallen.count, at->fallen.tasks});
+  if (!lists.ok()) return lists;
   return CheckAddresses(
       "round", {batch.target.data, batch.draft.data, batch.tasks, batch.outcomes, batch.tokens,
                 batch.mask.words, batch.scores, batch.samples, at->rows, at->row_arrivals,

@@ -58,8 +58,10 @@ class BlockRound {
   }
 
   // What a recorded round takes more than a plain one, which has the same answer.
-  int32_t NumSyncsSpared(const KeyedCoins& coins) const {
+  int32_t NumSyncsOfRecord(const KeyedCoins& coins, bool has_bounds) {
     std::vector<PlaceDecision> decisions(kNumDrafts + 1);
+    Task& task = chain_->task;
+    while (RecordsBounds(task.seed, task.round_base) != has_bounds) ++task.round_base;
     CountingTeam plain;
     CountingTeam recorded;
     const ChainResult answer = Run(plain, coins, nullptr);

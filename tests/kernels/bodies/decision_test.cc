@@ -235,31 +235,94 @@ TEST_SUITE("unit") {
   TEST_CASE("decisions of method block: prefixes and bounds are those of the paper") {
     const RowMatrix target = RowsOf(kTarget);
     const RowMatrix draft = RowsOf(kDraft);
-    const oracle::Block block = oracle::BlockOf(kTarget, kDraft, {2, 0, 3});
+    const oracle::Block block = oracle::BlockOf(kTarget, kDraft, kTokens);
+    const size_t last = kTokens.size() - 1;
     int num_bounds = 0;
-    for (uint64_t seed = 0; seed < 200; ++seed) {
+    int num_left_out = 0;
+    for (uint64_t seed = 0; seed < 2000; ++seed) {
+      CAPTURE(seed);
       ChainCase chain(VerifyMethod::kBlock, kTokens, DraftKind::kSampled);
-      chain.task.target_scale = chain.task.draft_scale = ScaleOf(1);
+      Task& task = chain.task;
+      task.target_scale = task.draft_scale = ScaleOf(1);
+      task.seed = seed;
       const KeyedCoins coins(seed);
-      const RecordedRun run(chain.task, target.view(), draft.view(), coins);
+      const RecordedRun run(task, target.view(), draft.view(), coins);
       CHECK(run.decisions[0].prefix == 1);
-      for (size_t i = 0; i < kTokens.size(); ++i) {
-        CAPTURE(seed);
+      bool goes_on = true;
+      for (size_t i = last + 1; i-- > 0;) {
         CAPTURE(i);
         const PlaceDecision& decision = run.decisions[i];
         CHECK(decision.prefix == doctest::Approx(block.path[i]).epsilon(1e-6));
-        if (decision.bound < 0) continue;  // the walk ended behind this place
-        ++num_bounds;
-        CHECK(decision.bound == doctest::Approx(block.accept[i + 1]).epsilon(1e-6));
+        if (!goes_on) {
+          CHECK(decision.accept_coin == kNoCoin);
+          CHECK(decision.bound == -1);
+          continue;
+        }
         const auto node = static_cast<uint32_t>(i);
-        CHECK(decision.accept_coin == coins({node, 0, node + 1, Purpose::kAccept}));
+        const uint64_t coin = coins({node, 0, node + 1, Purpose::kAccept});
+        CHECK(decision.accept_coin == coin);
+        goes_on = CoinToDouble(coin) >= block.accept[i + 1];
+        if (i < last && !RecordsBounds(seed, 0)) {
+          CHECK(decision.bound == -1);
+          ++num_left_out;
+          continue;
+        }
+        CHECK(decision.bound == doctest::Approx(block.accept[i + 1]).epsilon(1e-6));
+        num_bounds += i < last ? 1 : 0;
       }
       CHECK(run.decisions[static_cast<size_t>(run.result.outcome.num_accepted)].judged);
     }
-    CHECK(num_bounds > 200);
+    CHECK(num_bounds > 60);
+    CHECK(num_left_out > 30 * num_bounds / 2);
   }
 
-  // A record holds h_i, so a recorded round makes the passes that a bound spares a plain one.
+  TEST_CASE("decisions of method block: one-hot drafts have each bound that the walk meets") {
+    const RowMatrix target = RowsOf(kTarget);
+    // q is 1 at the draft token.
+    std::vector<oracle::Probabilities> points(3, oracle::Probabilities(4, 0.0));
+    for (size_t i = 0; i < points.size(); ++i) points[i][static_cast<size_t>(kTokens[i])] = 1;
+    const oracle::Block block = oracle::BlockOf(kTarget, points, kTokens);
+    int num_bounds = 0;
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+      CAPTURE(seed);
+      ChainCase chain(VerifyMethod::kBlock, kTokens, DraftKind::kOneHot);
+      chain.task.target_scale = ScaleOf(1);
+      chain.task.seed = seed;
+      const KeyedCoins coins(seed);
+      const RecordedRun run(chain.task, target.view(), {}, coins);
+      for (size_t i = 0; i < kTokens.size(); ++i) {
+        const PlaceDecision& decision = run.decisions[i];
+        CHECK((decision.bound < 0) == (decision.accept_coin == kNoCoin));
+        if (decision.bound < 0) continue;
+        CHECK(decision.bound == doctest::Approx(block.accept[i + 1]).epsilon(1e-6));
+        ++num_bounds;
+      }
+    }
+    CHECK(num_bounds > 150);
+  }
+
+  TEST_CASE("block: one task in 32 records its bounds, whatever its coins are") {
+    int num_tasks = 0;
+    int num_chosen = 0;
+    double sum = 0;
+    for (uint64_t seed = 0; seed < 2000; ++seed) {
+      // A sequence whose rounds keep as many tokens each: 1 to 8.
+      const uint32_t step = 1 + seed % 8;
+      const KeyedCoins coins(seed);
+      for (uint32_t base = 0; base < 64 * step; base += step) {
+        ++num_tasks;
+        if (!RecordsBounds(seed, base)) continue;
+        ++num_chosen;
+        sum += CoinToDouble(coins({base, base, 1, Purpose::kAccept})) - .5;
+      }
+    }
+    // 4 sigma.
+    const double expected = num_tasks / 32.0;
+    CHECK(std::abs(num_chosen - expected) < 4 * std::sqrt(expected));
+    CHECK(std::abs(sum) < 4 * std::sqrt(expected / 12));
+  }
+
+  // Where a record has the bounds, a bound spares none of their passes.
   TEST_CASE("block: a bound spares passes and changes no answer") {
     std::mt19937_64 random(21);
     for (const int32_t vocab_size : {12, 2 * kTileSize + 40}) {
@@ -272,9 +335,10 @@ TEST_SUITE("unit") {
           int32_t num_syncs = 0;
           for (int32_t i = 0; i < num_rounds; ++i) {
             CAPTURE(i);
-            const BlockRound round(random, vocab_size, filters, by_side);
+            BlockRound round(random, vocab_size, filters, by_side);
             const KeyedCoins coins(random());
-            num_syncs += round.NumSyncsSpared(coins);
+            num_syncs += round.NumSyncsOfRecord(coins, /*has_bounds=*/true);
+            CHECK(round.NumSyncsOfRecord(coins, /*has_bounds=*/false) == 0);
           }
           // A pass is between two of them.
           CHECK(num_syncs > 2 * num_rounds / 5);
@@ -318,11 +382,12 @@ TEST_SUITE("unit") {
           ++num_draws;
           Task& task = round.task(i);
           const Task before = task;
-          InjectedCoin coin = {.key = DrawKey(task, place, decision)};
-          task.coins = &coin;
-          task.num_coins = 1;
+          std::vector<InjectedCoin> coins(task.coins, task.coins + task.num_coins);
+          coins.insert(coins.begin(), {.key = DrawKey(task, place, decision)});
+          task.coins = coins.data();
+          task.num_coins = static_cast<int32_t>(coins.size());
           const auto token_with = [&](uint64_t value) {
-            coin.coin = value;
+            coins[0].coin = value;
             REQUIRE(backend->Run(round.Some({i})).ok());
             const std::vector<TokenId> drawn = round.tokens(0);
             return drawn.size() == tokens.size() ? drawn.back() : kNoToken;

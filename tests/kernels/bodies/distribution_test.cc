@@ -149,15 +149,6 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a tile that is wholly forbidden adds nothing") {
-    std::vector<double> logits(3 * kTileSize, -kInf);
-    logits[2 * kTileSize + 5] = -2.0;
-    logits[7] = -2.0;
-    const Read read = ReadValues(logits);
-    CHECK(read.argmax == 7);
-    CHECK(read.distribution.mass == 2.0);
-  }
-
   TEST_CASE("ids outside the vocabulary have weight 0 and are no index") {
     const Read read = ReadValues({0.0, 1.0});
     for (const TokenId id : {-2147483647 - 1, -2, -1, 2, 2147483647}) {

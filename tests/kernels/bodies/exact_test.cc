@@ -51,6 +51,21 @@ double WorstDistance(ModelOptions options, const Fault& fault) {
   return worst;
 }
 
+struct Control {
+  std::string name;
+  VerifyMethod method;
+  Fault fault;
+};
+
+void CheckControls(const std::vector<Control>& controls, ModelOptions options) {
+  for (const Control& control : controls) {
+    options.method = control.method;
+    const double distance = WorstDistance(options, control.fault);
+    MESSAGE(control.name, ": total variation ", distance);
+    CHECK(distance > kVisible);
+  }
+}
+
 TEST_SUITE("exact") {
   TEST_CASE("sampled chains: the joint law of several rounds is the target's") {
     CheckLaw({.vocab_size = 2, .max_draft = 3, .length = 4, .seed = 1}, kAll);
@@ -206,90 +221,41 @@ TEST_SUITE("exact") {
   }
 
   TEST_CASE("negative controls: each fault makes the law wrong") {
-    struct Control {
-      std::string name;
-      VerifyMethod method;
-      Fault fault;
-    };
-    const Control controls[] = {
-        {"block, coins keyed by position alone",
-         VerifyMethod::kBlock,
-         {.position_only_keys = true}},
-        {"block, early break", VerifyMethod::kBlock, {.early_break = true}},
-        {"block, residual not renormalised",
-         VerifyMethod::kBlock,
-         {.residual_not_renormalised = true}},
-        {"block, DRAFT shared with RESIDUAL",
-         VerifyMethod::kBlock,
-         {.draft_shared_with_residual = true}},
-        {"block, draft cut at the forbidden token",
-         VerifyMethod::kBlock,
-         {.cut_at_forbidden = true}},
-        {"token, residual not renormalised",
-         VerifyMethod::kToken,
-         {.residual_not_renormalised = true}},
-        {"token, replaced from p", VerifyMethod::kToken, {.residual_is_p = true}},
-        {"token, DRAFT shared with RESIDUAL",
-         VerifyMethod::kToken,
-         {.draft_shared_with_residual = true}},
-        {"token, ACCEPT shared with RESIDUAL",
-         VerifyMethod::kToken,
-         {.accept_shared_with_residual = true}},
-        {"token, draft cut at the forbidden token",
-         VerifyMethod::kToken,
-         {.cut_at_forbidden = true}},
-    };
-    for (const VerifyMethod method : kWithQ) {
-      const double distance = WorstDistance(
-          {.method = method, .vocab_size = 3, .length = 3, .edits = true, .draft_edits = true},
-          {.q_unedited = true});
-      MESSAGE("method ", static_cast<int>(method),
-              ", drafts drawn with edits, verified without: total variation ", distance);
-      CHECK(distance > kVisible);
-    }
-    for (const Control& control : controls) {
-      const double distance =
-          WorstDistance({.method = control.method, .vocab_size = 3, .length = 3}, control.fault);
-      MESSAGE(control.name, ": total variation ", distance);
-      CHECK(distance > kVisible);
-    }
+    constexpr VerifyMethod kToken = VerifyMethod::kToken;
+    constexpr VerifyMethod kBlock = VerifyMethod::kBlock;
+    CheckControls(
+        {{"block, coins keyed by position alone", kBlock, {.position_only_keys = true}},
+         {"block, early break", kBlock, {.early_break = true}},
+         {"block, residual not renormalised", kBlock, {.residual_not_renormalised = true}},
+         {"block, DRAFT shared with RESIDUAL", kBlock, {.draft_shared_with_residual = true}},
+         {"block, drafts drawn with SAMPLE coins", kBlock, {.draft_shared_with_sample = true}},
+         {"block, draft cut at the forbidden token", kBlock, {.cut_at_forbidden = true}},
+         {"token, residual not renormalised", kToken, {.residual_not_renormalised = true}},
+         {"token, replaced from p", kToken, {.residual_is_p = true}},
+         {"token, DRAFT shared with RESIDUAL", kToken, {.draft_shared_with_residual = true}},
+         {"token, ACCEPT shared with RESIDUAL", kToken, {.accept_shared_with_residual = true}},
+         {"token, draft cut at the forbidden token", kToken, {.cut_at_forbidden = true}}},
+        {.vocab_size = 3, .length = 3});
+    CheckControls(
+        {{"token, drafts drawn with edits, verified without", kToken, {.q_unedited = true}},
+         {"block, drafts drawn with edits, verified without", kBlock, {.q_unedited = true}}},
+        {.vocab_size = 3, .length = 3, .edits = true, .draft_edits = true});
+    CheckControls({{"block, one round base for all rounds", kBlock, {.library_by_position = true}}},
+                  {.vocab_size = 3, .length = 3, .library_drafts = true});
   }
 
   TEST_CASE("negative controls: the old rules for ids outside the vocabulary") {
-    struct Control {
-      std::string name;
-      VerifyMethod method;
-      Fault fault;
-    };
-    const Control controls[] = {
-        {"token, verified and rejected", VerifyMethod::kToken, {.outside_verified = true}},
-        {"block, verified and rejected", VerifyMethod::kBlock, {.outside_verified = true}},
-        {"token, verified and rejected, with the wide row's side channel",
-         VerifyMethod::kToken,
-         {.outside_verified = true, .wide_side_channel = true}},
-        {"token, draft ended, with the wide row's side channel",
-         VerifyMethod::kToken,
-         {.wide_side_channel = true}},
-    };
-    for (const Control& control : controls) {
-      const double distance = WorstDistance(
-          {.method = control.method, .vocab_size = 3, .length = 3, .wide = true}, control.fault);
-      MESSAGE(control.name, ": total variation ", distance);
-      CHECK(distance > kVisible);
-    }
-  }
-
-  TEST_CASE("negative controls: a library drafter that meets coins again") {
-    const ModelOptions options{
-        .method = VerifyMethod::kBlock, .vocab_size = 3, .length = 3, .library_drafts = true};
-    const double by_position = WorstDistance(options, {.library_by_position = true});
-    MESSAGE("block, one round base for all rounds: total variation ", by_position);
-    CHECK(by_position > kVisible);
-    const double shared =
-        WorstDistance({.method = VerifyMethod::kBlock, .vocab_size = 3, .length = 3},
-                      {.draft_shared_with_sample = true});
-    MESSAGE("block, drafts drawn with SAMPLE coins: total variation ", shared);
-    CHECK(shared > kVisible);
+    constexpr VerifyMethod kToken = VerifyMethod::kToken;
+    CheckControls(
+        {{"token, verified and rejected", kToken, {.outside_verified = true}},
+         {"block, verified and rejected", VerifyMethod::kBlock, {.outside_verified = true}},
+         {"token, verified and rejected, with the wide row's side channel",
+          kToken,
+          {.outside_verified = true, .wide_side_channel = true}},
+         {"token, draft ended, with the wide row's side channel",
+          kToken,
+          {.wide_side_channel = true}}},
+        {.vocab_size = 3, .length = 3, .wide = true});
   }
 }
 

@@ -229,7 +229,38 @@ class ChangingTeam : public ScalarTeam<CpuTarget::kBaseline> {
   int num_syncs_ = 0;
 };
 
+// A row that falls and rises between the passes over it.
+class FallingTeam : public ScalarTeam<CpuTarget::kBaseline> {
+ public:
+  explicit FallingTeam(RowMatrix* rows) : rows_(rows) {}
+  void Sync() {
+    if (++num_syncs_ % 2 == 0) return;
+    const int pass = (num_syncs_ + 1) / 2;
+    std::vector<double> row(static_cast<size_t>(rows_->view().vocab_size),
+                            pass == 1 || pass == 5 ? -1 : -1000);
+    row[0] = 0;
+    rows_->Set(0, row);
+  }
+
+ private:
+  RowMatrix* rows_;
+  int num_syncs_ = 0;
+};
+
 TEST_SUITE("unit") {
+  // Bug: the search ended at an element whose weight had become 0, and divided by it.
+  TEST_CASE("a row that falls while its nucleus is sought gives some answer") {
+    RowMatrix rows({.vocab_size = 4096, .num_rows = 1});
+    const OwnedWorkspace workspace(4096);
+    FallingTeam team(&rows);
+    const Distribution p =
+        ReadDistribution(team, PlainRow(rows.row(0)), kScale, TopP(0.9), workspace->target);
+    CHECK(p.filtered);
+    const TokenId id = Sample(team, p, 0);
+    CHECK(id >= kNoToken);
+    CHECK(id < 4096);
+  }
+
   TEST_CASE("flat rows: one that changes while its nucleus is sought gives some answer") {
     constexpr int32_t kVocabSize = kSampledTilesMin * kTileSize + 300;
     for (uint64_t seed = 0; seed < 200; ++seed) {

@@ -14,8 +14,10 @@
 
 #include "kernels/backend.h"
 #include "tests/kernels/bodies/chain_model.h"
+#include "tests/kernels/bodies/every_processor.h"
 #include "tests/kernels/bodies/packed_steps.h"
 #include "tests/kernels/bodies/run_chain.h"
+#include "tests/support/grid_size.h"
 #include "tests/support/round_case.h"
 #include "tests/support/rows.h"
 
@@ -24,21 +26,9 @@ namespace {
 
 constexpr int32_t kBatch = 256;
 
-// Every kind of row there is, over one tile and over several.
-std::vector<RoundCase::Options> AllOptions() {
-  std::vector<RoundCase::Options> all;
-  const RoundCase::Options plain{.vocab_size = 300, .batch = kBatch, .max_draft = 8, .seed = 60};
-  for (int i = 0; i < 6; ++i) {
-    RoundCase::Options options = plain;
-    options.seed += uint64_t(i);
-    if (i < 3) options.dtype = static_cast<DType>(i);
-    if (i == 1) options.scaled = true;
-    if (i == 2) options.vocab_size = 2 * kTileSize + 9;
-    if (i == 3) options.target_kind = options.draft_kind = RowKind::kProbabilities;
-    if (i == 4) options.target_kind = options.draft_kind = RowKind::kFinalProbabilities;
-    if (i == 5) options.vocab_size = 1;
-    all.push_back(options);
-  }
+std::vector<RoundCase::Options> AllOptions(int32_t batch = kBatch) {
+  std::vector<RoundCase::Options> all = RoundsOfEveryKind(batch, 60);
+  all.push_back({.vocab_size = 1, .batch = batch, .max_draft = 8, .seed = 67});
   return all;
 }
 
@@ -50,16 +40,7 @@ std::unique_ptr<Backend> PreparedFor(const RoundCase::Options& options, int32_t 
 
 std::vector<std::string> AnswersOf(Backend& backend, RoundCase& round,
                                    const std::vector<int32_t>& places) {
-  REQUIRE(backend.Run(round.Some(places)).ok());
-  std::vector<std::string> answers;
-  for (size_t i = 0; i < places.size(); ++i) answers.push_back(round.answer(int32_t(i)));
-  return answers;
-}
-
-std::vector<int32_t> AllPlaces() {
-  std::vector<int32_t> places(kBatch);
-  std::iota(places.begin(), places.end(), 0);
-  return places;
+  return RunAll(backend, round, round.Some(places));
 }
 
 TEST_SUITE("invariance") {
@@ -67,7 +48,7 @@ TEST_SUITE("invariance") {
     std::map<std::string, int> seen;
     for (const RoundCase::Options& options : AllOptions()) {
       RoundCase round(options);
-      AnswersOf(*PreparedFor(options), round, AllPlaces());
+      AnswersOf(*PreparedFor(options), round, InOrder(kBatch));
       for (int32_t i = 0; i < kBatch; ++i) {
         const Task& task = round.task(i);
         const TaskOutcome& outcome = round.outcome(i);
@@ -102,8 +83,8 @@ TEST_SUITE("invariance") {
       CAPTURE(options.seed);
       RoundCase round(options);
       const auto backend = PreparedFor(options);
-      const std::vector<std::string> together = AnswersOf(*backend, round, AllPlaces());
-      std::vector<int32_t> shuffled = AllPlaces();
+      const std::vector<std::string> together = AnswersOf(*backend, round, InOrder(kBatch));
+      std::vector<int32_t> shuffled = InOrder(kBatch);
       std::shuffle(shuffled.begin(), shuffled.end(), random);
       const std::vector<std::string> permuted = AnswersOf(*backend, round, shuffled);
       for (int32_t i = 0; i < kBatch; ++i) {
@@ -116,11 +97,20 @@ TEST_SUITE("invariance") {
   TEST_CASE("any number of threads gives the same answers") {
     for (const RoundCase::Options& options : AllOptions()) {
       RoundCase round(options);
-      const std::vector<std::string> one = AnswersOf(*PreparedFor(options), round, AllPlaces());
+      const std::vector<std::string> one = AnswersOf(*PreparedFor(options), round, InOrder(kBatch));
       for (const int32_t threads : {2, 3, 8}) {
         CAPTURE(threads);
-        CHECK(AnswersOf(*PreparedFor(options, threads), round, AllPlaces()) == one);
+        CHECK(AnswersOf(*PreparedFor(options, threads), round, InOrder(kBatch)) == one);
       }
+    }
+  }
+
+  TEST_CASE("every instruction set, and emulated blocks, give the same answers") {
+    constexpr int32_t kFew = GridSize({.full = 64, .sanitized = 16});  // blocks are slow
+    for (const RoundCase::Options& options : AllOptions(kFew)) {
+      CAPTURE(options.seed);
+      RoundCase round(options);
+      CheckEverywhere(round, round.All(), options, ScalarAnswers(round));
     }
   }
 
@@ -130,8 +120,8 @@ TEST_SUITE("invariance") {
       grammar.grammar_masks = true;
       RoundCase bound(options);
       RoundCase own(grammar);
-      CHECK(AnswersOf(*PreparedFor(options), own, AllPlaces()) ==
-            AnswersOf(*PreparedFor(options), bound, AllPlaces()));
+      CHECK(AnswersOf(*PreparedFor(options), own, InOrder(kBatch)) ==
+            AnswersOf(*PreparedFor(options), bound, InOrder(kBatch)));
     }
   }
 
@@ -141,28 +131,13 @@ TEST_SUITE("invariance") {
       other_options.seed += 100;
       RoundCase round(options);
       RoundCase other(other_options);
-      const std::vector<std::string> fresh = AnswersOf(*PreparedFor(options), round, AllPlaces());
+      const std::vector<std::string> fresh =
+          AnswersOf(*PreparedFor(options), round, InOrder(kBatch));
       const auto backend = PreparedFor(options);
       for (int repeat = 0; repeat < 2; ++repeat) {
-        AnswersOf(*backend, other, AllPlaces());
-        CHECK(AnswersOf(*backend, round, AllPlaces()) == fresh);
+        AnswersOf(*backend, other, InOrder(kBatch));
+        CHECK(AnswersOf(*backend, round, InOrder(kBatch)) == fresh);
       }
-    }
-  }
-
-  TEST_CASE("vLLM: a sequence's coins are its own, with any seeds beside it") {
-    for (const RoundCase::Options& options : AllOptions()) {
-      RoundCase round(options);
-      const auto backend = PreparedFor(options);
-      const std::vector<std::string> before = AnswersOf(*backend, round, AllPlaces());
-      for (int32_t i = 1; i < kBatch; i += 2) round.task(i).seed += 77;
-      const std::vector<std::string> after = AnswersOf(*backend, round, AllPlaces());
-      int changed = 0;
-      for (int32_t i = 0; i < kBatch; ++i) {
-        if (i % 2 == 0) REQUIRE(after[i] == before[i]);
-        changed += after[i] != before[i] ? 1 : 0;
-      }
-      if (options.vocab_size > 1) CHECK(changed > 10);  // and they do matter
     }
   }
 
@@ -174,7 +149,7 @@ TEST_SUITE("invariance") {
     for (const RoundCase::Options& options : AllOptions()) {
       RoundCase round(options);
       const auto backend = PreparedFor(options);
-      const std::vector<std::string> before = AnswersOf(*backend, round, AllPlaces());
+      const std::vector<std::string> before = AnswersOf(*backend, round, InOrder(kBatch));
       std::vector<std::vector<uint32_t>> rows(2 * kBatch);
       for (int32_t i = 0; i < kBatch; ++i) {
         Task& task = round.task(i);
@@ -195,7 +170,7 @@ TEST_SUITE("invariance") {
         chain.target_rows = target.data();
         chain.draft_rows = draft.data();
       }
-      CHECK(AnswersOf(*backend, round, AllPlaces()) == before);
+      CHECK(AnswersOf(*backend, round, InOrder(kBatch)) == before);
     }
     CHECK(poisoned_rows > 500);
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
-#include <type_traits>
 #include <vector>
 
 #include "tests/kernels/bodies/run_chain.h"
@@ -233,40 +232,6 @@ TEST_SUITE("unit") {
         CHECK(synthetic.tokens == std::vector<TokenId>{c.TokenAt(0, 0)});
         CHECK(synthetic.path.empty());
       }
-    }
-  }
-
-  TEST_CASE("a chain keeps more as a threshold falls, never less") {
-    std::mt19937_64 random(63);
-    for (int trial = 0; trial < 200; ++trial) {
-      CAPTURE(trial);
-      LossyCase c(random, true);
-      const auto is_monotone = [&](VerifyMethod method, auto* number, double from, double to) {
-        int32_t least = 0;
-        for (int step = 0; step <= 12; ++step) {
-          using Number = std::remove_pointer_t<decltype(number)>;
-          *number = static_cast<Number>(from + (to - from) * step / 12);
-          const int32_t now = c.Run(method).outcome.num_accepted;
-          if (now < least) return false;
-          least = now;
-        }
-        return true;
-      };
-      c.rule.delta = 100;
-      CHECK(is_monotone(VerifyMethod::kTypical, &c.rule.epsilon, 1, 0));
-      c.rule.epsilon = .3;
-      CHECK(is_monotone(VerifyMethod::kTypical, &c.rule.delta, 2, 0));
-      c.rule.num_best = 3;
-      CHECK(is_monotone(VerifyMethod::kRelaxed, &c.rule.delta, 0, 1));
-      CHECK(is_monotone(VerifyMethod::kRelaxed, &c.rule.num_best, 0, kVocab));
-      CHECK(is_monotone(VerifyMethod::kThreshold, &c.rule.single, 1, 0));
-      c.rule.single = 1;
-      CHECK(is_monotone(VerifyMethod::kThreshold, &c.rule.acc, 1, 0));
-      float rate = 0;
-      c.rule.rates = &rate;
-      c.rule.num_rates = 1;
-      CHECK(is_monotone(VerifyMethod::kSynthetic, &rate, 0, 1));
-      CHECK(c.Run(VerifyMethod::kSynthetic).outcome.num_accepted == kNodes);  // the rate is 1 now
     }
   }
 

@@ -191,6 +191,84 @@ TEST_SUITE("unit") {
     }
   }
 
+  TEST_CASE("a warp lists a row as edits that raise elements leave it") {
+    // 300 edits in 24 steps, beside each other for lanes of several turns.
+    constexpr int32_t kVocabSize = 30 * kTileSize + 9;
+    Peaks peaks(kVocabSize);
+    std::vector<TokenEdit> edits;
+    std::vector<TokenEdit> overrides;
+    for (TokenId id = 3000; id < 9000; id += 20) {
+      TokenEdit edit;
+      edit.id = id;
+      edit.bias = id % 60 == 0 ? 5.0f : -5.0f;
+      edit.count = id % 100 == 0 ? 8 : 0;
+      edits.push_back(edit);
+      if (id % 300 != 0) continue;
+      edit.bias = id % 900 == 0 ? -5.0f : 7.0f;
+      overrides.push_back(edit);
+    }
+    for (TokenId id = 40; id < kVocabSize; id += 4000) peaks.Set(id, 6.0);
+    Row row = PlainRow(peaks.view());
+    row.sequence.edits = edits.data();
+    row.sequence.num_edits = static_cast<int32_t>(edits.size());
+    row.place.overrides = overrides.data();
+    for (const float frequency : {0.0f, 0.25f, -0.5f}) {
+      for (const size_t num_overrides : {size_t{0}, overrides.size()}) {
+        row.sequence.penalties.frequency = frequency;
+        row.place.num_overrides = static_cast<int32_t>(num_overrides);
+        CAPTURE(frequency);
+        CAPTURE(num_overrides);
+        for (const float floor : {3.0f, 4.0f, 5.0f, 7.0f}) CheckList(row, floor);
+      }
+    }
+  }
+
+  TEST_CASE("ids that edits raise, but not to the floor, take no place in a list") {
+    constexpr size_t kNumEdits = kNarrowListMax + 1;
+    Peaks peaks(40 * kTileSize);
+    std::vector<TokenEdit> edits(kNumEdits);
+    for (size_t i = 0; i < kNumEdits; ++i) {
+      edits[i].id = static_cast<TokenId>(i);
+      edits[i].bias = 1.0f;
+      if (i % kLanes == 0) peaks.Set(edits[i].id, 2.5);
+    }
+    Row row = PlainRow(peaks.view());
+    row.sequence.edits = edits.data();
+    row.sequence.num_edits = static_cast<int32_t>(kNumEdits);
+    CheckList(row, 3.0f);
+  }
+
+  TEST_CASE("a warp lists a row as its rules and its columns leave it") {
+    // The last step has nine elements. Those after the row's end are -inf, which a negative scale
+    // would make the largest.
+    constexpr int32_t kVocabSize = 20 * kTileSize + 9;
+    Peaks peaks(kVocabSize, DType::kBFloat16);
+    std::vector<int32_t> columns(kVocabSize);
+    for (TokenId id = 0; id < kVocabSize; ++id) {
+      columns[static_cast<size_t>(id)] = id % 3 == 0 ? -1 : (id * 7 + 11) % kVocabSize;
+    }
+    for (TokenId id = 2; id < kVocabSize; id += 1000) peaks.Set(id, id % 2 == 0 ? -4.0 : 4.0);
+    for (const bool mapped : {false, true}) {
+      for (const ElementRules rules : {ElementRules{}, ElementRules{.scale = -2.0f},
+                                       ElementRules{.scale = 3.0f, .cap = 2.0f}}) {
+        // An id without a column is -inf, so a negative scale would list too many.
+        if (mapped && rules.scale < 0) continue;
+        Row row = PlainRow(peaks.view());
+        row.view.rules = rules;
+        row.view.columns = mapped ? columns.data() : nullptr;
+        CAPTURE(mapped);
+        CAPTURE(rules.scale);
+        CheckList(row, 1.5f);
+        TokenEdit edit;
+        edit.id = kVocabSize - 1;
+        edit.bias = 9.0f;
+        row.sequence.edits = &edit;
+        row.sequence.num_edits = 1;
+        CheckList(row, 1.5f);
+      }
+    }
+  }
+
   TEST_CASE("a list that is full to the last place holds all, and one more is too many") {
     constexpr int32_t kVocabSize = 40 * kTileSize;
     Peaks dense(kVocabSize);

@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/gpu/driver/fake_gpu_driver.h"
-#include "tests/kernels/cuda/run_round.h"
+#include "tests/kernels/bodies/every_processor.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/round_trees.h"
 
@@ -41,19 +41,11 @@ std::vector<RoundCase::Options> AllOptions() {
   return all;
 }
 
-// The answers of every processor to one batch.
-void CheckEverywhere(RoundCase& round, const RoundBatch& batch, const RoundCase::Options& options,
-                     const std::vector<std::string>& expected) {
+// The answers of every processor and of a device to one batch.
+void CheckAll(RoundCase& round, const RoundBatch& batch, const RoundCase::Options& options,
+              const std::vector<std::string>& expected) {
   CHECK(ScalarAnswers(round, batch) == expected);
-  for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
-    if (!CpuTargetIsSupported(target)) continue;
-    for (const int32_t threads : {1, 3}) {
-      CpuBackend backend(target);
-      REQUIRE(backend.Prepare({options.vocab_size, kBatch, kMaxDraft, threads}).ok());
-      REQUIRE(backend.Run(batch).ok());
-      CHECK(AnswersOf(round, kBatch) == expected);
-    }
-  }
+  CheckEverywhere(round, batch, options, expected);
   FakeGpu gpu;
   CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), int64_t{1} << 30);
   REQUIRE(backend.Prepare({options.vocab_size, kBatch, kMaxDraft}).ok());
@@ -63,17 +55,7 @@ void CheckEverywhere(RoundCase& round, const RoundBatch& batch, const RoundCase:
   RoundBatch of_device = batch;
   of_device.draft.columns = *kept;
   if (of_device.target.columns != nullptr) of_device.target.columns = *kept;
-  REQUIRE(backend.Run(of_device).ok());
-  CHECK(AnswersOf(round, kBatch) == expected);
-  for (const int32_t num_blocks : {1, 7}) {
-    const LaunchResult result = LaunchRound(round, batch, options.max_draft,
-                                            {.num_threads = num_blocks == 7 ? 32 : 128,
-                                             .schedule_seed = options.seed,
-                                             .num_blocks = num_blocks});
-    REQUIRE(result.error == "");
-    REQUIRE(result.counts_are_back);
-    CHECK(result.answers == expected);
-  }
+  CHECK(RunAll(backend, round, of_device) == expected);
 }
 
 TEST_SUITE("invariance") {
@@ -90,9 +72,9 @@ TEST_SUITE("invariance") {
         if (are_trees) {
           const RoundTrees trees(&narrow, kBatch, options.seed);
           const RoundTrees same(&full, kBatch, options.seed);
-          CheckEverywhere(narrow, narrow.All(), options, ScalarAnswers(full));
+          CheckAll(narrow, narrow.All(), options, ScalarAnswers(full));
         } else {
-          CheckEverywhere(narrow, narrow.All(), options, ScalarAnswers(full));
+          CheckAll(narrow, narrow.All(), options, ScalarAnswers(full));
         }
         for (int32_t i = 0; i < kBatch; ++i) {
           if (full.outcome(i).num_accepted > 0 && full.task(i).method > VerifyMethod::kExactMatch) {
@@ -117,7 +99,7 @@ TEST_SUITE("invariance") {
       const std::vector<std::string> answers = ScalarAnswers(full, expected);
       RoundBatch batch = narrow.All();
       batch.target = batch.draft;
-      CheckEverywhere(narrow, batch, options, answers);
+      CheckAll(narrow, batch, options, answers);
     }
   }
 }

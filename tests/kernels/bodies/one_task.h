@@ -70,12 +70,15 @@ struct OneTask {
     std::vector<AheadRow> rows(NumTaskRows(kNumDrafts));
     std::vector<int32_t> row_arrivals(NumTaskRows(kNumDrafts) + 1);
     TaskProgress progress;
+    int32_t num_fallen = 0;
+    FallenTask listed;
     std::vector<char> scratch(ResolveBytes(kNumDrafts, 0), char(kPoison));
     Task resolved;
     FusedRound fused{.batch = batch,
                      .rows = rows.data(),
                      .row_arrivals = row_arrivals.data(),
                      .progress = &progress,
+                     .fallen = {.count = &num_fallen, .tasks = &listed},
                      .workspaces = workspace.data(),
                      .max_draft = kNumDrafts,
                      .resolve = {batch.tasks, &resolved, scratch.data(), kNumDrafts}};
@@ -86,7 +89,7 @@ struct OneTask {
             "");
     REQUIRE(RunEmulatedBlocks(options,
                               [&](EmulatedThread thread) { RunFusedRound(thread, fused); }) == "");
-    fallen = progress.fallen - 1;
+    fallen = num_fallen == 0 ? -1 : listed.place;
     if (between) between(fused);
     if (num_launches >= 2) {
       REQUIRE(RunEmulatedBlocks(
@@ -102,7 +105,7 @@ struct OneTask {
                   options, [&](EmulatedThread thread) { RunDeferredTasks(thread, fused); }) == "");
     }
     REQUIRE(progress.dead == 0);
-    REQUIRE(progress.fallen == 0);
+    REQUIRE(num_fallen == 0);
     REQUIRE(progress.rows_done == 0);
     for (const int32_t count : row_arrivals) REQUIRE(count == 0);
   }

@@ -1,21 +1,17 @@
-// Tasks leave draft tokens, positions and counts to the processor that runs them. One task is
-// compared with the counts of a std::map. Whole rounds are compared with the same rounds of a host
-// that knows all.
+// Tasks leave draft tokens, positions and counts to the processor that runs them. Each is compared
+// with the counts of a std::map. open_rounds_test.cc and staged_conformance_test.cc have whole
+// rounds.
 #include "kernels/bodies/resolve.h"
 
 #include <doctest/doctest.h>
-#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <limits>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "kernels/cpu/lone_lane.h"
 #include "tests/kernels/bodies/resolution.h"
-#include "tests/kernels/cuda/conformance_grid.h"
-#include "tests/kernels/warps/open_rounds.h"
 
 namespace specd {
 namespace {
@@ -266,53 +262,6 @@ TEST_SUITE("unit") {
         if (is_valid && confirmed > 0) expected.push_back({4, kEditSeen, 0, confirmed});
         CheckOverrides(round.resolved[0].places[0], expected);
       }
-    }
-  }
-}
-
-TEST_SUITE("conformance") {
-  TEST_CASE("tasks resolved at every size, under 50 schedules each") {
-    std::mt19937_64 random(34);
-    int32_t next = 0;
-    for (const VocabSizes sizes : {kSmallSizes, kLargeSizes}) {
-      for (const int32_t vocab_size : sizes) {
-        CAPTURE(vocab_size);
-        for (int32_t i = 0; i < kSmallSchedules; ++i) {
-          const ResolutionOptions options{.vocab_size = vocab_size};
-          Resolution round(kNumSlots, options);
-          std::vector<DrawnTask> drawn;
-          for (uint32_t slot = 0; slot < kNumSlots; ++slot) {
-            drawn.emplace_back(random, slot, options);
-          }
-          for (size_t t = 0; t < drawn.size(); ++t) drawn[t].Give(&round, &round.tasks[t]);
-          round.RunByBlocks(ScheduleAt(next++, 37));
-          for (size_t t = 0; t < drawn.size(); ++t) drawn[t].Check(round.resolved[t]);
-        }
-      }
-    }
-  }
-}
-
-TEST_SUITE("invariance") {
-  TEST_CASE("rounds with something left open, in launches of any number of blocks") {
-    std::mt19937_64 random(33);
-    for (const RoundCase::Options& options : KindsOfOpenRounds()) {
-      CAPTURE(options.seed);
-      std::vector<RoundProcessor> processors;
-      for (const int32_t num_blocks : {1, 2, 9}) {
-        processors.push_back({fmt::format("{} blocks", num_blocks),
-                              [&, num_blocks](RoundCase& round, const RoundBatch& batch) {
-                                const LaunchResult result =
-                                    LaunchRound(round, batch, options.max_draft,
-                                                {.num_threads = num_blocks == 9 ? 32 : 96,
-                                                 .schedule_seed = random(),
-                                                 .num_blocks = num_blocks});
-                                REQUIRE(result.error == "");
-                                REQUIRE(result.counts_are_back);
-                                return result.answers;
-                              }});
-      }
-      CheckOpenRounds(options, processors);
     }
   }
 }

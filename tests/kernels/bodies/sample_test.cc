@@ -101,19 +101,6 @@ oracle::Probabilities SoftmaxBase2(const std::vector<double>& logits) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("an id is drawn for exactly its share of the coins") {
-    std::mt19937_64 random(5);
-    for (const int32_t vocab_size : {1, 2, 3, 5, 33}) {
-      for (int repeat = 0; repeat < GridSize({.full = 10, .sanitized = 3}); ++repeat) {
-        std::vector<double> logits = RandomLogits(random, vocab_size, 3.0);
-        for (double& x : logits) x = RoundTo(DType::kFloat32, x);
-        if (vocab_size > 2 && repeat % 2 == 1) logits[random() % logits.size()] = -kInf;
-        Drawer drawer(logits);
-        CheckIntervals([&](uint64_t coin) { return drawer.FromP(coin); }, SoftmaxBase2(logits));
-      }
-    }
-  }
-
   TEST_CASE("the two levels of the draw join without a seam") {
     // Three tiles, with mass in few ids of each so that bisection is cheap; one tile is empty.
     std::vector<double> logits(4 * kTileSize - 3, -kInf);

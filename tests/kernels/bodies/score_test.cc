@@ -190,6 +190,15 @@ TEST_SUITE("unit") {
     CHECK(other.scores[0].rank == 2);
   }
 
+  TEST_CASE("a token that the mask of its place forbids ends a score task") {
+    RowCase c{.row = {1, 2, 3}};
+    c.steps.mask = {true, false, true};
+    const Scored forbidden = ScoreRow(c, {.enabled = true}, 1);
+    CHECK(forbidden.outcome.status == OutcomeStatus::kBadToken);
+    CHECK(forbidden.outcome.num_tokens == 0);
+    CHECK(ScoreRow(c, {.enabled = true}, 2).outcome.status == OutcomeStatus::kOk);
+  }
+
   TEST_CASE("chosen ids of a point mass and of a bad row have their scores behind the best ids") {
     const TokenId chosen[] = {2, 1, 0};
     const ScoreRequest request{.enabled = true, .num_top = 2, .chosen = chosen, .num_chosen = 3};

@@ -8,13 +8,11 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <cmath>
-#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
-#include "tests/kernels/bodies/packed_steps.h"
+#include "tests/kernels/bodies/drafted_texts.h"
 #include "tests/support/chi_square.h"
 #include "tests/support/rows.h"
 #include "tools/oracle/oracle.h"
@@ -23,8 +21,6 @@ namespace specd {
 namespace {
 
 constexpr int32_t kVocabSize = 64;
-constexpr int32_t kDrafts = 3;
-constexpr int32_t kBatch = 256;
 constexpr int32_t kLength = 3;
 constexpr double kTemperature = 0.8;
 constexpr double kDraftTemperature = 1.1;
@@ -54,152 +50,24 @@ struct Models {
   std::vector<oracle::Probabilities> p;
 };
 
-// A sequence on its way to kLength tokens.
-struct Sequence {
-  uint64_t seed = 0;
-  std::vector<TokenId> text;
-  std::vector<TokenId> draft;
-  std::vector<float> weights;
-  std::vector<double> masses;
-  std::vector<uint32_t> rows;
-
-  uint32_t RowAfter() const { return text.empty() ? uint32_t{kVocabSize} : uint32_t(text.back()); }
+struct Case {
+  std::string name;
+  VerifyMethod method;
+  bool one_hot = false;
+  bool side_channel = false;
 };
 
-class Generator {
- public:
-  Generator(const Models& models, VerifyMethod method, bool one_hot, bool side_channel)
-      : models_(models),
-        method_(method),
-        side_channel_(side_channel),
-        backend_(*MakeBackend("cpu")) {
-    kinds_.assign(kDrafts, one_hot ? DraftKind::kOneHot : DraftKind::kSampled);
-    REQUIRE(backend_->Prepare({kVocabSize, kBatch, kDrafts}).ok());
-  }
-
-  // Follows kBatch sequences until all have kLength tokens.
-  std::vector<Sequence> Run(uint64_t first_seed) {
-    std::vector<Sequence> sequences(kBatch);
-    for (Sequence& sequence : sequences) sequence.seed = first_seed++;
-    while (Round(&sequences)) {
-    }
-    return sequences;
-  }
-
-  int64_t accepted() const { return accepted_; }
-  int64_t rounds() const { return rounds_; }
-
- private:
-  // One round of all that are not done; false when all are.
-  bool Round(std::vector<Sequence>* sequences) {
-    active_.clear();
-    for (Sequence& sequence : *sequences) {
-      if (sequence.text.size() < kLength) active_.push_back(&sequence);
-    }
-    if (active_.empty()) return false;
-    for (Sequence* sequence : active_) {
-      sequence->draft.clear();
-      sequence->weights.clear();
-      sequence->masses.clear();
-      sequence->rows = {sequence->RowAfter()};
-    }
-    for (uint32_t i = 0; i < kDrafts; ++i) DrawDrafts(i);
-    Verify();
-    return true;
-  }
-
-  Task TaskOf(const Sequence& sequence) const {
-    Task task;
-    task.seed = sequence.seed;
-    task.first_position = task.round_base = static_cast<uint32_t>(sequence.text.size());
-    task.draft.target_rows = task.draft.draft_rows = sequence.rows.data();
-    return task;
-  }
-
-  RoundBatch Batch() {
-    RoundBatch batch;
-    batch.tasks = tasks_.data();
-    batch.num_tasks = static_cast<int32_t>(tasks_.size());
-    outcomes_.assign(tasks_.size(), {});
-    tokens_.resize(tasks_.size() * (kDrafts + 1));
-    samples_.resize(tasks_.size());
-    batch.outcomes = outcomes_.data();
-    batch.tokens = tokens_.data();
-    batch.tokens_stride = kDrafts + 1;
-    batch.samples = samples_.data();
-    batch.samples_stride = 1;
-    return batch;
-  }
-
-  void DrawDrafts(uint32_t i) {
-    tasks_.clear();
-    for (const Sequence* sequence : active_) {
-      Task task = TaskOf(*sequence);
-      task.kind = TaskKind::kSampleDraft;
-      task.draft.target_rows = &sequence->rows.back();
-      task.first_position += i;
-      task.first_node = i + 1;
-      task.num_children = 1;
-      task.target_scale = ScaleOf(kDraftTemperature);
-      task.target_filters = models_.draft_filters;
-      tasks_.push_back(task);
-    }
-    RoundBatch batch = Batch();
-    batch.target = models_.draft.view();
-    REQUIRE(backend_->Run(batch).ok());
-    for (size_t n = 0; n < active_.size(); ++n) {
-      if (outcomes_[n].num_tokens != 1) FAIL("no draft token was drawn");
-      active_[n]->draft.push_back(samples_[n].id);
-      active_[n]->weights.push_back(samples_[n].weight);
-      active_[n]->masses.push_back(samples_[n].mass);
-      active_[n]->rows.push_back(uint32_t(samples_[n].id));
-    }
-  }
-
-  void Verify() {
-    tasks_.clear();
-    for (const Sequence* sequence : active_) {
-      Task task = TaskOf(*sequence);
-      task.method = method_;
-      task.draft.num_nodes = kDrafts;
-      task.draft.tokens = sequence->draft.data();
-      task.draft.kinds = kinds_.data();
-      if (side_channel_) {
-        task.draft.draft_weights = sequence->weights.data();
-        task.draft.draft_masses = sequence->masses.data();
-      }
-      task.target_scale = ScaleOf(kTemperature);
-      task.draft_scale = ScaleOf(kDraftTemperature);
-      task.target_filters = models_.filters;
-      task.draft_filters = models_.draft_filters;
-      tasks_.push_back(task);
-    }
-    RoundBatch batch = Batch();
-    batch.target = models_.target.view();
-    batch.draft = models_.draft.view();
-    REQUIRE(backend_->Run(batch).ok());
-    for (size_t n = 0; n < active_.size(); ++n) {
-      if (outcomes_[n].status != OutcomeStatus::kOk) FAIL("a row is bad");
-      const TokenId* tokens = tokens_.data() + n * (kDrafts + 1);
-      active_[n]->text.insert(active_[n]->text.end(), tokens, tokens + outcomes_[n].num_tokens);
-      accepted_ += outcomes_[n].num_accepted;
-      ++rounds_;
-    }
-  }
-
-  const Models& models_;
-  const VerifyMethod method_;
-  const bool side_channel_;
-  const std::unique_ptr<Backend> backend_;
-  std::vector<DraftKind> kinds_;
-  std::vector<Sequence*> active_;
-  std::vector<Task> tasks_;
-  std::vector<TaskOutcome> outcomes_;
-  std::vector<TokenId> tokens_;
-  std::vector<DraftSample> samples_;
-  int64_t accepted_ = 0;
-  int64_t rounds_ = 0;
-};
+DraftedTexts TextsOf(const Models& models, const Case& c) {
+  return DraftedTexts(models.target, models.draft,
+                      {.method = c.method,
+                       .length = kLength,
+                       .temperature = kTemperature,
+                       .draft_temperature = kDraftTemperature,
+                       .target_filters = models.filters,
+                       .draft_filters = models.draft_filters,
+                       .one_hot = c.one_hot,
+                       .side_channel = c.side_channel});
+}
 
 void Check(const std::string& what, const std::vector<int64_t>& counts,
            const std::vector<double>& law, double effect) {
@@ -212,53 +80,59 @@ void Check(const std::string& what, const std::vector<int64_t>& counts,
 }
 
 // Three tokens in eight classes each, and the first two as they are.
-void CheckJointLaw(const std::string& what, const Models& models, Generator& generator,
-                   int num_batches) {
+void CheckJointLaw(const Case& c, const Models& models, int num_batches) {
+  DraftedTexts texts = TextsOf(models, c);
   constexpr int32_t kClasses = 8;
   std::vector<int64_t> classes(kClasses * kClasses * kClasses);
   std::vector<double> class_law(classes.size());
   std::vector<int64_t> pairs(kVocabSize * kVocabSize);
   std::vector<double> pair_law(pairs.size());
-  const auto class_of = [](int32_t a, int32_t b, int32_t c) {
-    return (a % kClasses * kClasses + b % kClasses) * kClasses + c % kClasses;
+  const auto class_of = [](int32_t a, int32_t b, int32_t third) {
+    return (a % kClasses * kClasses + b % kClasses) * kClasses + third % kClasses;
   };
   for (int32_t a = 0; a < kVocabSize; ++a) {
     for (int32_t b = 0; b < kVocabSize; ++b) {
       const double both = models.p[kVocabSize][a] * models.p[a][b];
       pair_law[a * kVocabSize + b] = both;
-      for (int32_t c = 0; c < kVocabSize; ++c)
-        class_law[class_of(a, b, c)] += both * models.p[b][c];
+      for (int32_t third = 0; third < kVocabSize; ++third) {
+        class_law[class_of(a, b, third)] += both * models.p[b][third];
+      }
     }
   }
   for (int batch = 0; batch < num_batches; ++batch) {
-    for (const Sequence& sequence : generator.Run(uint64_t(batch) * kBatch)) {
-      const std::vector<TokenId>& text = sequence.text;
+    for (const DraftedTexts::Text& text : texts.NextBatch()) {
       ++classes[class_of(text[0], text[1], text[2])];
       ++pairs[text[0] * kVocabSize + text[1]];
     }
   }
-  Check(what + ", three tokens in 8 classes", classes, class_law, 0.055);
-  Check(what + ", two tokens", pairs, pair_law, 0.055);
-  MESSAGE(what, ": ", double(generator.accepted()) / double(generator.rounds()),
-          " of 3 drafts accepted");
+  Check(c.name + ", three tokens in 8 classes", classes, class_law, 0.055);
+  Check(c.name + ", two tokens", pairs, pair_law, 0.055);
+  MESSAGE(c.name, ": ", texts.accepted_per_round(), " of 3 drafts accepted");
 }
 
-struct Case {
-  std::string name;
-  VerifyMethod method;
-  bool one_hot = false;
-  bool side_channel = false;
-};
-
 TEST_SUITE("statistical") {
+  TEST_CASE("the test notices a law that is off by its visible effect") {
+    std::mt19937_64 random(34);
+    std::vector<int64_t> counts(64);
+    std::vector<double> law(64, 1.0 / 64);
+    for (int n = 0; n < 40000; ++n) ++counts[random() % 64];
+    ChiSquare test = TestCounts(counts, law);
+    CHECK(test.Fits());
+    for (int i = 0; i < 64; ++i) law[i] *= i % 2 == 0 ? 1 + 2 * test.visible_effect : 1;
+    for (int i = 0; i < 64; ++i) law[i] -= i % 2 == 1 ? 2 * test.visible_effect / 64 : 0;
+    test = TestCounts(counts, law);
+    CHECK_FALSE(test.Fits());
+    law[5] = 0;
+    CHECK(TestCounts(counts, law).impossible);
+  }
+
   TEST_CASE("SampleDraft and verify, real keys") {
     const Models models({}, {});
     for (const Case& c :
          {Case{"exact_match", VerifyMethod::kExactMatch}, Case{"token", VerifyMethod::kToken},
           Case{"token, one-hot", VerifyMethod::kToken, true}, Case{"block", VerifyMethod::kBlock},
           Case{"block, side channel", VerifyMethod::kBlock, false, true}}) {
-      Generator generator(models, c.method, c.one_hot, c.side_channel);
-      CheckJointLaw(c.name, models, generator, 400);
+      CheckJointLaw(c, models, 400);
     }
   }
 
@@ -266,20 +140,17 @@ TEST_SUITE("statistical") {
     const Models models({.min_p = 0.02, .top_k = 30, .top_p = 0.9}, {.top_k = 20, .joint = true});
     for (const Case& c : {Case{"token, side channel", VerifyMethod::kToken, false, true},
                           Case{"block", VerifyMethod::kBlock}}) {
-      Generator generator(models, c.method, c.one_hot, c.side_channel);
-      CheckJointLaw(c.name, models, generator, 240);
+      CheckJointLaw(c, models, 240);
     }
   }
 
   TEST_CASE(
       "the same counts do not fit the drafter's law, nor the target's at another temperature") {
     const Models models({}, {});
-    Generator generator(models, VerifyMethod::kBlock, false, false);
+    DraftedTexts texts = TextsOf(models, {"block", VerifyMethod::kBlock});
     std::vector<int64_t> counts(kVocabSize);
     for (int batch = 0; batch < 40; ++batch) {
-      for (const Sequence& sequence : generator.Run(uint64_t(batch) * kBatch)) {
-        ++counts[sequence.text[0]];
-      }
+      for (const DraftedTexts::Text& text : texts.NextBatch()) ++counts[text[0]];
     }
     CHECK(TestCounts(counts, models.p[kVocabSize]).Fits());
     const std::vector<double> other = *oracle::Softmax(oracle::LogOf(models.p[kVocabSize]), 1.1);

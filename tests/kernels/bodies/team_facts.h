@@ -1,5 +1,5 @@
-// TeamFacts collects all results of a CPU team about one tile of two rows for tests, or about the
-// first pass over a row, as labelled words that can be compared.
+// TeamFacts collects all results of a team about one tile of two rows for tests, or about the first
+// pass over a row, as labelled words that can be compared.
 //
 // The functions are compiled once for each instruction set (team_facts_avx2.cc,
 // team_facts_avx512.cc). The objects are linked into one program, which may run on an older
@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "kernels/bodies/distribution.h"
+#include "kernels/bodies/residual.h"
 
 namespace specd {
 
@@ -24,7 +24,15 @@ struct TeamQuestions {
   int32_t set_element = 0;
   float keep_value = 0;
   int32_t keep_last = 0;
-  float threshold = 0;  // elements above it are counted, found and packed
+  float threshold = 0;           // elements above it are counted, found and packed
+  uint32_t counted_steps = ~0u;  // those that a masked tile must have left, and must not have left
+};
+
+// What a team writes; all of its threads share it.
+struct TeamMemory {
+  float values[kTileSize + 1];
+  TokenId ids[kTileSize + 1];
+  float peaks[kStepsPerTile + 1];
 };
 
 struct TeamFact {
@@ -40,17 +48,23 @@ class TeamFacts {
     if (count >= kFactsMax) __builtin_trap();  // SPECD_CHECK calls a shared function
     facts[count++] = {label, bits};
   }
-  // All NaNs count as one: the bits of an operation's NaN are not specified.
-  SPECD_INLINE void AddFloat(const char* label, float x) {
-    Add(label, IsNan(x) ? 0x7FC00000u : BitsOf(x));
-  }
-  SPECD_INLINE void AddInteger(const char* label, int32_t x) {
-    Add(label, static_cast<uint32_t>(x));
-  }
+  SPECD_INLINE TeamMemory* memory() { return &own_memory; }
 
   int32_t count = 0;
   TeamFact facts[kFactsMax];
+  TeamMemory own_memory;
 };
+
+// Adds facts to TeamFacts, or to another list with its functions. All NaNs count as one: the bits
+// of an operation's NaN are not specified.
+template <typename Facts>
+SPECD_INLINE void AddFloat(const char* label, float x, Facts* out) {
+  out->Add(label, IsNan(x) ? 0x7FC00000u : BitsOf(x));
+}
+template <typename Facts>
+SPECD_INLINE void AddInteger(const char* label, int32_t x, Facts* out) {
+  out->Add(label, static_cast<uint32_t>(x));
+}
 
 namespace facts {
 
@@ -107,40 +121,50 @@ struct Mixed {
   }
 };
 
-template <typename T>
-void AddValues(T& team, const typename T::Tile& tile, int32_t count, TeamFacts* out) {
-  float values[kTileSize + 1];
-  for (float& x : values) x = 12345.0f;
-  team.Store(Identity{}, tile, count, values);
-  // One element more, which Store may not touch.
-  for (int32_t e = 0; e <= count; ++e) out->AddFloat("value", values[e]);
+// The values that `write` leaves, and one element more, which it may not touch.
+template <typename T, typename Facts, typename Write>
+void AddWritten(T& team, const char* label, int32_t count, Facts* out, const Write& write) {
+  float* const values = out->memory()->values;
+  team.Sync();
+  for (int32_t e = 0; e <= kTileSize; ++e) values[e] = 12345.0f;
+  team.Sync();
+  write(values);
+  team.Sync();
+  for (int32_t e = 0; e <= count; ++e) AddFloat(label, values[e], out);
 }
 
-template <typename T>
-void AddMixed(T& team, const typename T::Tile& tile, int32_t count, TeamFacts* out) {
-  float values[kTileSize];
-  team.Store(Mixed{}, tile, count, values);
-  for (int32_t e = 0; e < count; ++e) out->AddFloat("mixed", values[e]);
+template <typename T, typename Facts>
+void AddValues(T& team, const typename T::Tile& tile, int32_t count, Facts* out) {
+  AddWritten(team, "value", count, out,
+             [&](float* values) { team.Store(Identity{}, tile, count, values); });
 }
 
-template <typename T, typename F>
-void AddPacked(T& team, const F& f, const typename T::Tile& tile, TeamFacts* out) {
-  float values[kTileSize + 1];
-  TokenId ids[kTileSize + 1];
-  for (int32_t e = 0; e <= kTileSize; ++e) ids[e] = static_cast<TokenId>(values[e] = -7);
-  const int32_t count = team.Pack(f, tile, 1000, values, ids);
-  out->AddInteger("packed", count);
+template <typename T, typename Facts>
+void AddMixed(T& team, const typename T::Tile& tile, int32_t count, Facts* out) {
+  AddWritten(team, "mixed", count, out,
+             [&](float* values) { team.Store(Mixed{}, tile, count, values); });
+}
+
+template <typename T, typename Facts, typename F>
+void AddPacked(T& team, const F& f, const typename T::Tile& tile, Facts* out) {
+  TokenId* const ids = out->memory()->ids;
+  int32_t count = 0;
+  team.Sync();
+  for (int32_t e = 0; e <= kTileSize; ++e) ids[e] = -7;
+  AddWritten(team, "packed value", 0, out,
+             [&](float* values) { count = team.Pack(f, tile, 1000, values, ids); });
+  AddInteger("packed", count, out);
   for (int32_t i = 0; i <= count; ++i) {
-    out->AddFloat("packed value", values[i]);
-    out->AddInteger("packed id", ids[i]);
+    AddFloat("packed value", out->memory()->values[i], out);
+    AddInteger("packed id", ids[i], out);
   }
 }
 
-template <typename T, typename Function, typename... Tiles>
-void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&... tiles) {
+template <typename T, typename Facts, typename Function, typename... Tiles>
+void AddPrefixes(T& team, const Function& weight, Facts* out, const Tiles&... tiles) {
   const float max = team.Max(weight, tiles...);
-  out->AddFloat("largest weight", max);
-  out->AddFloat("sum", team.Sum(weight, tiles...));
+  AddFloat("largest weight", max, out);
+  AddFloat("sum", team.Sum(weight, tiles...), out);
   const double in_order = team.SumInOrder(weight, tiles...);
   uint64_t bits;
   __builtin_memcpy(&bits, &in_order, sizeof(bits));
@@ -152,7 +176,7 @@ void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&..
     out->Add("total", total);
     for (const uint64_t threshold : {uint64_t{0}, total / 3, total / 2, total - 1, total}) {
       const PrefixPlace place = team.FindPrefix(weight, exponent, threshold, tiles...);
-      out->AddInteger("prefix", place.element);
+      AddInteger("prefix", place.element, out);
       out->Add("before", place.before);
       out->Add("weight of the place", place.weight);
     }
@@ -160,23 +184,29 @@ void AddPrefixes(T& team, const Function& weight, TeamFacts* out, const Tiles&..
 }
 
 // All results of functions that read a tile.
-template <typename T>
+template <typename T, typename Facts>
 void AddReadings(T& team, const TeamQuestions& ask, const typename T::Tile& p,
-                 const typename T::Tile& q, TeamFacts* out) {
+                 const typename T::Tile& q, Facts* out) {
   const float p_max = team.Max(Identity{}, p);
   const float q_max = team.Max(Identity{}, q);
-  out->AddFloat("max", p_max);
-  out->AddFloat("max of affine", team.Max(Affine{}, p));
-  float peaks[kStepsPerTile + 1] = {};
-  out->AddFloat("max by steps", team.MaxBySteps(p, peaks));
-  for (const float peak : peaks) out->AddFloat("peak", IsNan(p_max) ? 0.0f : peak);
-  out->AddInteger("first of max", team.FindFirst(AtMost{p_max}, p));
-  out->AddInteger("first above", team.FindFirst(Above{ask.threshold}, p));
-  out->AddInteger("first odd", team.FindFirst(Odd{}, p));
-  out->AddInteger("first of nothing", team.FindFirst(Above{kInfinity}, p));
-  out->AddInteger("count above", team.Count(Above{ask.threshold}, p));
-  out->AddInteger("count at most", team.Count(AtMost{ask.threshold}, p));
-  out->AddInteger("count odd", team.Count(Odd{}, p));
+  AddFloat("max", p_max, out);
+  AddFloat("max of affine", team.Max(Affine{}, p), out);
+  float* const peaks = out->memory()->peaks;
+  team.Sync();
+  peaks[kStepsPerTile] = 0;
+  const float by_steps = team.MaxBySteps(p, peaks);
+  team.Sync();
+  AddFloat("max by steps", by_steps, out);
+  for (int32_t step = 0; step <= kStepsPerTile; ++step) {
+    AddFloat("peak", IsNan(p_max) ? 0.0f : peaks[step], out);
+  }
+  AddInteger("first of max", team.FindFirst(AtMost{p_max}, p), out);
+  AddInteger("first above", team.FindFirst(Above{ask.threshold}, p), out);
+  AddInteger("first odd", team.FindFirst(Odd{}, p), out);
+  AddInteger("first of nothing", team.FindFirst(Above{kInfinity}, p), out);
+  AddInteger("count above", team.Count(Above{ask.threshold}, p), out);
+  AddInteger("count at most", team.Count(AtMost{ask.threshold}, p), out);
+  AddInteger("count odd", team.Count(Odd{}, p), out);
   AddPacked(team, Above{ask.threshold}, p, out);
   AddPacked(team, AtMost{ask.threshold}, p, out);
   // The parts of a distribution. If the maximum is not finite, no body asks for weights.
@@ -187,11 +217,9 @@ void AddReadings(T& team, const TeamQuestions& ask, const typename T::Tile& p,
 
 }  // namespace facts
 
-template <typename T>
-void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
+template <Team T, typename Facts>
+void FindTeamFacts(T& team, const TeamQuestions& ask, Facts* out) {
   using namespace facts;
-  static_assert(Team<T>);
-  T team;
   typename T::Tile p;
   typename T::Tile q;
   out->count = 0;
@@ -207,7 +235,7 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   // Tiles after a write; after the row's end they stay -inf.
   const typename T::Mask mask =
       team.MaskOf(ask.mask, ask.other_mask, ask.p.vocab_size, ask.tile_index);
-  out->Add("steps left", team.StepsLeft(mask));
+  out->Add("steps left", team.StepsLeft(mask) & ask.counted_steps);
   team.ApplyMask(mask, &p);
   team.Set(ask.set_element, 3.5f, &p);
   // Every 37th element, after an offset.
@@ -229,9 +257,9 @@ void FindTeamFacts(const TeamQuestions& ask, TeamFacts* out) {
   AddReadings(team, ask, p, q, out);
 }
 
-// The first pass over a row that nothing changes, of at most kRowTilesMax tiles.
+// The first pass over a row of at most kRowTilesMax tiles.
 struct FirstPassQuestions {
-  RowView row;
+  Row row;
   float scale = 1;
   bool with_sums = true;
   float poison = 0;  // what lies where the numbers will be; another one for each team
@@ -248,23 +276,56 @@ void FindFirstPass(const FirstPassQuestions& ask, TeamFacts* out) {
   for (float& x : sums) x = ask.poison;
   for (float& x : peaks) x = ask.poison;
   T team;
-  Row row;
-  row.view = ask.row;
   out->count = 0;
   const RowStats stats{maxima, sums, peaks};
-  out->AddFloat("max of the row", ReadTiles(team, row, ask.scale, ask.with_sums, stats));
-  for (int32_t t = 0; t < NumTiles(ask.row.vocab_size); ++t) {
-    out->AddFloat("max of a tile", maxima[t]);
-    out->AddFloat("sum of a tile", sums[t]);
+  AddFloat("max of the row", ReadTiles(team, ask.row, ask.scale, ask.with_sums, stats), out);
+  for (int32_t t = 0; t < NumTiles(ask.row.view.vocab_size); ++t) {
+    AddFloat("max of a tile", maxima[t], out);
+    AddFloat("sum of a tile", sums[t], out);
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
-      out->AddFloat("peak", IsNan(maxima[t]) ? 0.0f : peaks[t * kStepsPerTile + step]);
+      AddFloat("peak", IsNan(maxima[t]) ? 0.0f : peaks[t * kStepsPerTile + step], out);
     }
   }
+}
+
+// The pass for the residual of two rows, of at most kRowTilesMax tiles.
+struct ResidualQuestions {
+  RowView p;
+  RowView q;
+  float p_max = 0;
+  float q_max = 0;
+  float scale = 1;
+  double factor = 1;
+};
+
+template <typename T>
+void FindResidualPass(const ResidualQuestions& ask, TeamFacts* out) {
+  float masses[kRowTilesMax];
+  Distribution p;
+  Distribution q;
+  p.row.view = ask.p;
+  q.row.view = ask.q;
+  p.scale = ask.scale;
+  q.scale = 0.75f * ask.scale;
+  p.max = ask.p_max;
+  q.max = ask.q_max;
+  p.mass = 7;
+  q.mass = 9;
+  T team;
+  out->count = 0;
+  const Residual residual = ReadResidual(team, p, q, {.p = ask.factor}, masses);
+  uint64_t bits;
+  __builtin_memcpy(&bits, &residual.mass, sizeof(bits));
+  out->Add("mass of the residual", bits);
+  for (int32_t t = 0; t < NumTiles(ask.p.vocab_size); ++t)
+    AddFloat("mass of a tile", masses[t], out);
 }
 
 void FindTeamFactsAvx2(const TeamQuestions& ask, TeamFacts* out);
 void FindTeamFactsAvx512(const TeamQuestions& ask, TeamFacts* out);
 void FindFirstPassAvx2(const FirstPassQuestions& ask, TeamFacts* out);
 void FindFirstPassAvx512(const FirstPassQuestions& ask, TeamFacts* out);
+void FindResidualPassAvx2(const ResidualQuestions& ask, TeamFacts* out);
+void FindResidualPassAvx512(const ResidualQuestions& ask, TeamFacts* out);
 
 }  // namespace specd

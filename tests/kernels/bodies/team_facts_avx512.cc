@@ -4,10 +4,14 @@
 namespace specd {
 
 void FindTeamFactsAvx512(const TeamQuestions& ask, TeamFacts* out) {
-  FindTeamFacts<SimdTeam>(ask, out);
+  SimdTeam team;
+  FindTeamFacts(team, ask, out);
 }
 void FindFirstPassAvx512(const FirstPassQuestions& ask, TeamFacts* out) {
   FindFirstPass<SimdTeam>(ask, out);
+}
+void FindResidualPassAvx512(const ResidualQuestions& ask, TeamFacts* out) {
+  FindResidualPass<SimdTeam>(ask, out);
 }
 
 }  // namespace specd

@@ -1,20 +1,18 @@
-// Every primitive of a team: as team.h defines it, and the same bits in every team. Whole
-// verifications under many schedules are in schedules_test.cc.
+// Every primitive of a team: as team.h defines it, and the same bits in the scalar and the emulated
+// team. simd_team_test.cc has the teams over vectors, and conformance_test.cc whole rounds under
+// many schedules.
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "kernels/bodies/team.h"
 #include "kernels/cpu/scalar_team.h"
 #include "tests/gpu/emulation/emulated_block.h"
-#include "tests/kernels/bodies/element_functions.h"
-#include "tests/kernels/cuda/mask_cases.h"
+#include "tests/kernels/bodies/team_facts.h"
 #include "tests/support/grid_size.h"
 #include "tests/support/rows.h"
 
@@ -22,127 +20,44 @@ namespace specd {
 namespace {
 
 using Scalar = ScalarTeam<CpuTarget::kBaseline>;
-constexpr int32_t kBlockSizes[] = {32, 64, 128, 256, 1024};
+constexpr int32_t kBlockSizes[] = {32, 64, 96};
 constexpr int32_t kVocabSizes[] = {1,   7,    8,    9,    31,   33,           255,
                                    256, 1000, 2047, 2048, 3000, 2 * kTileSize};
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
-// A case for one tile of two rows.
-struct TileCase {
-  RowView p;
-  RowView q;
-  int32_t tile;
-  const uint32_t* mask;
-  const uint32_t* other_mask;  // or null
-  int32_t set;                 // an element
-  int32_t last;                // an element, and
-  float kept;                  // its value
-  bool finite;                 // no NaN and no +inf: weights mean something
-  int32_t num_writes;
-  uint32_t steps = kAllSteps;
+// The facts of one thread of an emulated warp, which all of the warp's threads have to find.
+struct LaneFacts {
+  void Add(const char* label, uint64_t bits) {
+    facts.push_back({label, bits});
+    ++count;
+  }
+  TeamMemory* memory() { return of_warp; }
 
-  int32_t count() const { return std::min(p.vocab_size - tile * kTileSize, kTileSize); }
+  TeamMemory* of_warp = nullptr;
+  int32_t count = 0;
+  std::vector<TeamFact> facts = {};
 };
 
-// Every fact that a group finds about a case, as bits, and the values that it wrote for all its
-// threads.
-struct Facts {
-  std::vector<uint64_t> returned;
-  std::vector<float> values = std::vector<float>(kTileSize);
-  std::vector<TokenId> ids = std::vector<TokenId>(kTileSize);
-  std::vector<float> stored = std::vector<float>(kTileSize);
-  std::vector<float> peaks = std::vector<float>(kStepsPerTile);  // anything if there is a NaN
-
-  Facts() {
-    std::memset(values.data(), kPoison, values.size() * sizeof(float));
-    std::memset(ids.data(), kPoison, ids.size() * sizeof(TokenId));
-    std::memset(stored.data(), kPoison, stored.size() * sizeof(float));
+void CheckSame(const LaneFacts& found, const LaneFacts& expected) {
+  REQUIRE(found.facts.size() == expected.facts.size());
+  for (size_t i = 0; i < found.facts.size(); ++i) {
+    if (found.facts[i].bits == expected.facts[i].bits) continue;
+    FAIL("fact " << i << ", " << expected.facts[i].label << ": " << found.facts[i].bits
+                 << " and not " << expected.facts[i].bits);
   }
-  bool SameMemory(const Facts& other, bool with_peaks) const {
-    if (with_peaks && peaks != other.peaks) return false;
-    return std::memcmp(values.data(), other.values.data(), kTileSize * sizeof(float)) == 0 &&
-           ids == other.ids &&
-           std::memcmp(stored.data(), other.stored.data(), kTileSize * sizeof(float)) == 0;
+}
+
+struct WeightBelow {
+  float max;
+  template <typename Value>
+  SPECD_INLINE Value operator()(Value x) const {
+    return Exp2((x - max) * 1.25f);
   }
 };
-
-// These questions are allowed of a tile that holds anything, NaN included.
-template <Team T>
-void AddOrderFacts(T& team, const TileCase& c, const typename T::Tile& tile,
-                   std::vector<uint64_t>& facts) {
-  facts.push_back(BitsOf(team.Max(Identity{}, tile)));
-  facts.push_back(static_cast<uint32_t>(team.FindFirst(Equals{c.kept}, tile)));
-  facts.push_back(static_cast<uint32_t>(team.Count(Equals{c.kept}, tile)));
-  facts.push_back(static_cast<uint32_t>(team.Count(AtMost{c.kept}, tile)));
-  facts.push_back(static_cast<uint32_t>(team.Count(Equals{-kInfinity}, tile)));
-}
-
-void AddPlace(const PrefixPlace& place, std::vector<uint64_t>& facts) {
-  facts.push_back(static_cast<uint32_t>(place.element));
-  facts.push_back(place.before);
-  facts.push_back(place.weight);
-}
-
-// Sums and prefixes. REQUIRES: the tiles hold neither NaN nor +inf.
-template <Team T>
-void AddWeightFacts(T& team, const typename T::Tile& p, const typename T::Tile& q,
-                    std::vector<uint64_t>& facts) {
-  const float max = team.Max(Identity{}, p);
-  if (max == -kInfinity) return;
-  const WeightBelow weight{max};
-  facts.push_back(BitsOf(team.Sum(weight, p)));
-  const uint64_t total = team.SumWeights(weight, 0, p);
-  facts.push_back(total);
-  for (const uint64_t threshold : {uint64_t{0}, total / 3, total - 1, total}) {
-    AddPlace(team.FindPrefix(weight, 0, threshold, p), facts);
-  }
-  const DifferenceOfWeights residual{weight, {team.Max(Identity{}, q)}};
-  if (residual.q.max == -kInfinity) return;
-  facts.push_back(BitsOf(team.Sum(residual, p, q)));
-  const float largest = team.Max(residual, p, q);
-  facts.push_back(BitsOf(largest));
-  const uint64_t rest = team.SumWeights(residual, ExponentOf(largest), p, q);
-  facts.push_back(rest);
-  AddPlace(team.FindPrefix(residual, ExponentOf(largest), rest / 2, p, q), facts);
-  facts.push_back(std::bit_cast<uint64_t>(team.SumInOrder(residual, p, q)));
-}
-
-// `memory` belongs to the group; each thread has `facts` of its own.
-template <Team T>
-void FindFacts(T& team, const TileCase& c, Facts& memory, std::vector<uint64_t>& facts) {
-  typename T::Tile p;
-  typename T::Tile q;
-  team.Load(c.p, c.tile, c.steps, Identity{}, &p);
-  team.Load(c.q, c.tile, kAllSteps, Bent{}, &q);
-  facts.push_back(BitsOf(team.MaxBySteps(p, memory.peaks.data())));
-  AddOrderFacts(team, c, p, facts);
-  AddOrderFacts(team, c, q, facts);
-  if (c.finite) AddWeightFacts(team, p, q, facts);
-  const typename T::Mask mask = team.MaskOf(c.mask, c.other_mask, c.q.vocab_size, c.tile);
-  const MaskedSteps steps(c.mask, c.other_mask, c.tile * kTileSize, c.count());
-  const bool is_masked = c.mask != nullptr || c.other_mask != nullptr;
-  facts.push_back(team.StepsLeft(mask) & steps.needed);
-  facts.push_back(is_masked ? team.StepsLeft(mask) & ~steps.bits : 0);
-  team.ApplyMask(mask, &q);
-  AddOrderFacts(team, c, q, facts);
-  if (c.finite) AddWeightFacts(team, q, p, facts);
-  team.Set(c.set, 2.5f, &p);
-  AddOrderFacts(team, c, p, facts);
-  const auto written = [&](int32_t i) {
-    const int32_t element = c.set / 2 + 2 * i * kTileSize / c.num_writes;
-    return element < c.count() ? element : kTileSize + i;
-  };
-  team.SetEach(
-      0, c.num_writes, written, [&](int32_t i) { return c.kept + static_cast<float>(i % 3); }, &p);
-  AddOrderFacts(team, c, p, facts);
-  team.Keep(c.kept, c.last, &p);
-  AddOrderFacts(team, c, p, facts);
-  if (c.finite) AddWeightFacts(team, p, q, facts);
-  facts.push_back(static_cast<uint32_t>(
-      team.Pack(AtMost{c.kept}, q, 100, memory.values.data(), memory.ids.data())));
-  team.Store(Identity{}, p, c.count() - c.count() / 5, memory.stored.data());
-  team.Sync();
-}
+struct Equals {
+  float value;
+  SPECD_INLINE bool operator()(float x) const { return x == value; }
+};
 
 enum Content { kPlain, kWithNan, kWithInfinities, kTies, kNothing, kNumContents };
 
@@ -170,6 +85,39 @@ std::vector<double> RowOf(Content content, std::mt19937_64& random, int32_t voca
   return row;
 }
 
+// `needed`: the steps of a tile in which two masks leave an id, which a team has to read. `bits`:
+// the steps in which both masks have a bit; a team need read no others. The second mask may be
+// null.
+struct MaskedSteps {
+  uint32_t needed = 0;
+  uint32_t bits = 0;
+
+  MaskedSteps(const uint32_t* mask, const uint32_t* other, int32_t first_id, int32_t count) {
+    uint32_t with_bits[2] = {};
+    for (int32_t e = 0; e < count; ++e) {
+      const int32_t id = first_id + e;
+      const uint32_t step = 1u << (e / kLanes);
+      const uint32_t words[2] = {mask != nullptr ? mask[id / 32] : ~0u,
+                                 other != nullptr ? other[id / 32] : ~0u};
+      if (((words[0] & words[1]) >> id % 32 & 1) != 0) needed |= step;
+      for (int i = 0; i < 2; ++i) with_bits[i] |= words[i] != 0 ? step : 0;
+    }
+    bits = with_bits[0] & with_bits[1];
+  }
+};
+
+// Exactly the words of a row, so AddressSanitizer finds a read of more.
+std::vector<uint32_t> RandomMask(std::mt19937_64& random, int32_t vocab_size) {
+  std::vector<uint32_t> words((vocab_size + 31) / 32);
+  for (uint32_t& word : words) word = static_cast<uint32_t>(random());
+  // Some steps are allowed as a whole, or not at all.
+  for (size_t i = 0; i < words.size(); ++i) {
+    const uint64_t of_step = (i / (kLanes / 32)) * 7 % 5;
+    if (of_step < 2) words[i] = of_step == 0 ? 0 : ~0u;
+  }
+  return words;
+}
+
 TEST_SUITE("unit") {
   TEST_CASE("primitives of the scalar and the emulated team agree bit for bit") {
     std::mt19937_64 random(10);
@@ -178,7 +126,7 @@ TEST_SUITE("unit") {
     for (const int32_t vocab_size : kVocabSizes) {
       for (int content = 0; content < kNumContents; content += step) {
         const DType dtype = kDTypes[num_cases % 3];
-        const int32_t num_threads = kBlockSizes[(num_cases / kNumContents + content) % 5];
+        const int32_t num_threads = kBlockSizes[(num_cases / kNumContents + content) % 3];
         ++num_cases;
         CAPTURE(vocab_size);
         CAPTURE(content);
@@ -188,32 +136,38 @@ TEST_SUITE("unit") {
         rows.Set(1, RowOf(static_cast<Content>(content), random, vocab_size));
         const std::vector<uint32_t> mask = RandomMask(random, vocab_size);
         const std::vector<uint32_t> other = RandomMask(random, vocab_size);
-        TileCase c;
-        c.p = rows.row(0);
-        c.q = rows.row(1);
-        c.finite = content != kWithNan && content != kWithInfinities;
-        for (c.tile = 0; c.tile < NumTiles(vocab_size); ++c.tile) {
-          c.set = static_cast<int32_t>(random() % c.count());
-          c.last = static_cast<int32_t>(random() % c.count());
-          c.kept = static_cast<float>(p[c.tile * kTileSize + c.last]);
-          c.mask = random() % 4 == 0 ? nullptr : mask.data();
-          c.other_mask = random() % 2 == 0 ? nullptr : other.data();
-          c.num_writes = static_cast<int32_t>(random() % 200);
-          c.steps = random() % 2 == 0 ? kAllSteps : static_cast<uint32_t>(random()) & kAllSteps;
+        TeamQuestions ask;
+        ask.p = rows.row(0);
+        ask.q = rows.row(1);
+        for (ask.tile_index = 0; ask.tile_index < NumTiles(vocab_size); ++ask.tile_index) {
+          const int32_t first = ask.tile_index * kTileSize;
+          const int32_t count = std::min(vocab_size - first, kTileSize);
+          ask.set_element = static_cast<int32_t>(random() % count);
+          ask.keep_last = static_cast<int32_t>(random() % count);
+          ask.keep_value = static_cast<float>(p[first + ask.keep_last]);
+          ask.threshold = ask.keep_value;
+          ask.mask = random() % 4 == 0 ? nullptr : mask.data();
+          ask.other_mask = random() % 2 == 0 ? nullptr : other.data();
+          ask.steps = random() % 2 == 0 ? kAllSteps : static_cast<uint32_t>(random()) & kAllSteps;
+          const MaskedSteps steps(ask.mask, ask.other_mask, first, count);
+          const bool is_masked = ask.mask != nullptr || ask.other_mask != nullptr;
+          // Steps after the row's end may be left or not, with a mask as without one.
+          const uint32_t inside = (1u << (count + kLanes - 1) / kLanes) - 1;
+          ask.counted_steps = (steps.needed | (is_masked ? ~steps.bits : 0)) & inside;
+          std::vector<TeamMemory> memory(num_threads / 32 + 1);
+          LaneFacts expected{&memory.back()};
           Scalar scalar;
-          Facts expected;
-          FindFacts(scalar, c, expected, expected.returned);
-
-          std::vector<Facts> warps(num_threads / 32);
-          std::vector<std::vector<uint64_t>> facts(num_threads);
+          FindTeamFacts(scalar, ask, &expected);
+          std::vector<LaneFacts> lanes(num_threads);
           const std::string error = RunEmulatedBlock(
               {.num_threads = num_threads, .schedule_seed = random()}, [&](EmulatedThread thread) {
                 EmulatedTeam team(thread);
-                FindFacts(team, c, warps[thread.warp()], facts[thread.warp() * 32 + thread.lane()]);
+                LaneFacts& mine = lanes[thread.warp() * 32 + thread.lane()];
+                mine.of_warp = &memory[thread.warp()];
+                FindTeamFacts(team, ask, &mine);
               });
           REQUIRE(error == "");
-          for (const auto& of_thread : facts) REQUIRE(of_thread == expected.returned);
-          for (const Facts& warp : warps) REQUIRE(warp.SameMemory(expected, content != kWithNan));
+          for (const LaneFacts& lane : lanes) CheckSame(lane, expected);
         }
       }
     }

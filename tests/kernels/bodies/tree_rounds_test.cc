@@ -2,7 +2,6 @@
 // processor, batch, number of threads and order of nodes gives one answer.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -12,7 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
-#include "tests/kernels/cuda/run_round.h"
+#include "tests/kernels/bodies/every_processor.h"
 #include "tests/support/round_trees.h"
 
 namespace specd {
@@ -21,36 +20,11 @@ namespace {
 constexpr int32_t kBatch = 192;
 constexpr int32_t kMaxDraft = 8;
 
-std::vector<RoundCase::Options> AllOptions() {
-  std::vector<RoundCase::Options> all;
-  for (int i = 0; i < 7; ++i) {
-    RoundCase::Options options{
-        .vocab_size = 300, .batch = kBatch, .max_draft = kMaxDraft, .seed = 900 + uint64_t(i)};
-    if (i < 3) options.dtype = static_cast<DType>(i);
-    if (i == 1) options.scaled = true;
-    if (i == 2) options.vocab_size = 2 * kTileSize + 9;
-    if (i == 3) options.target_kind = options.draft_kind = RowKind::kProbabilities;
-    if (i == 4) options.target_kind = options.draft_kind = RowKind::kFinalProbabilities;
-    if (i == 5) options.vocab_size = 3;
-    if (i == 6) options.sampled = true;
-    all.push_back(options);
-  }
-  return all;
-}
+std::vector<RoundCase::Options> AllOptions() { return RoundsOfEveryKind(kBatch, 900); }
 
 // The answers without the names of the methods.
 std::vector<std::string> Unnamed(std::vector<std::string> answers) {
   for (std::string& answer : answers) answer.erase(0, answer.find(':'));
-  return answers;
-}
-
-std::vector<std::string> AnswersBy(RoundCase& round, CpuTarget target, int32_t vocab_size,
-                                   const std::vector<int32_t>& places, int32_t threads = 1) {
-  CpuBackend backend(target);
-  REQUIRE(backend.Prepare({vocab_size, kBatch, kMaxDraft, threads}).ok());
-  REQUIRE(backend.Run(round.Some(places)).ok());
-  std::vector<std::string> answers;
-  for (size_t i = 0; i < places.size(); ++i) answers.push_back(round.answer(int32_t(i)));
   return answers;
 }
 
@@ -156,111 +130,46 @@ TEST_SUITE("invariance") {
   }
 
   TEST_CASE("random trees: every kind of answer, and one answer from every processor") {
-    std::mt19937_64 random(910);
     std::map<std::string, int> seen;
-    for (const RoundCase::Options& options : AllOptions()) {
-      CAPTURE(options.seed);
-      RoundCase round(options);
-      const RoundTrees trees(&round, kBatch, options.seed);
-      seen["places forced to an id that q leaves out"] += trees.num_forced_out();
-      const std::vector<std::string> expected = ScalarAnswers(round);
-      for (int32_t i = 0; i < kBatch; ++i) {
-        const TaskOutcome& outcome = round.outcome(i);
-        const std::string method = "method " + std::to_string(int(round.task(i).method));
-        if (round.task(i).kind != TaskKind::kVerify) continue;
-        ++seen[method + " status " + std::to_string(int(outcome.status))];
-        if (outcome.num_accepted > 1) ++seen[method + " accepts"];
-        if (round.task(i).draft.draft_weights != nullptr) {
-          ++seen[method + " side channel, status " + std::to_string(int(outcome.status))];
+    for (const bool is_lossy : {false, true}) {
+      for (const RoundCase::Options& options : AllOptions()) {
+        CAPTURE(is_lossy);
+        CAPTURE(options.seed);
+        RoundCase round(options);
+        RoundTrees trees(&round, kBatch, options.seed);
+        if (is_lossy) trees.MakeLossy(&round, options.seed);
+        if (!is_lossy) seen["places forced to an id that q leaves out"] += trees.num_forced_out();
+        const std::vector<std::string> expected = ScalarAnswers(round);
+        for (int32_t i = 0; i < kBatch; ++i) {
+          const Task& task = round.task(i);
+          const TaskOutcome& outcome = round.outcome(i);
+          if (task.kind != TaskKind::kVerify) continue;
+          const std::string name = task.rng == Rng::kSglang ? "sglang " : "method ";
+          const std::string method = name + std::to_string(int(task.method));
+          ++seen[method + " status " + std::to_string(int(outcome.status))];
+          if (outcome.num_accepted > 1) ++seen[method + " accepts"];
+          if (task.draft.draft_weights != nullptr) {
+            ++seen[method + " side channel, status " + std::to_string(int(outcome.status))];
+          }
+          REQUIRE(outcome.status != OutcomeStatus::kBadToken);
         }
-        REQUIRE(outcome.status != OutcomeStatus::kBadToken);
-      }
-      for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
-        if (!CpuTargetIsSupported(target)) continue;
-        for (const int32_t threads : {1, 3}) {
-          CHECK(AnswersBy(round, target, options.vocab_size, InOrder(kBatch), threads) == expected);
-        }
-      }
-      for (const int32_t num_blocks : {1, 7}) {
-        const LaunchResult result = LaunchRound(round, options.max_draft,
-                                                {.num_threads = num_blocks == 7 ? 32 : 128,
-                                                 .schedule_seed = random(),
-                                                 .num_blocks = num_blocks});
-        REQUIRE(result.error == "");
-        REQUIRE(result.counts_are_back);
-        CHECK(result.answers == expected);
+        CheckEverywhere(round, round.All(), options, expected);
       }
     }
     for (const auto& [what, count] : seen) MESSAGE(what, ": ", count);
-    for (const int method : {1, 2, 5, 6, 7}) {
-      CHECK(seen["method " + std::to_string(method) + " status 0"] > 20);
-      CHECK(seen["method " + std::to_string(method) + " accepts"] > 4);
+    for (const std::string method :
+         {"method 1", "method 2", "method 5", "method 6", "method 7", "method 8", "method 9",
+          "method 10", "method 11", "sglang 2"}) {
+      CHECK(seen[method + " status 0"] > 20);
+      CHECK(seen[method + " accepts"] > 4);
     }
-    for (const int method : {5, 6}) {
-      CHECK(seen["method " + std::to_string(method) + " status 1"] > 2);
-      CHECK(seen["method " + std::to_string(method) + " status 2"] > 0);
-      CHECK(seen["method " + std::to_string(method) + " side channel, status 0"] > 10);
+    for (const std::string method : {"method 5", "method 6"}) {
+      CHECK(seen[method + " status 1"] > 2);
+      CHECK(seen[method + " status 2"] > 0);
+      CHECK(seen[method + " side channel, status 0"] > 10);
     }
     CHECK(seen["places forced to an id that q leaves out"] > 10);
     CHECK(seen["method 5 side channel, status 2"] + seen["method 6 side channel, status 2"] > 0);
-  }
-
-  TEST_CASE("lossy methods and SGLang's generator: one answer from every processor") {
-    std::mt19937_64 random(913);
-    std::map<std::string, int> seen;
-    for (const RoundCase::Options& options : AllOptions()) {
-      CAPTURE(options.seed);
-      RoundCase round(options);
-      RoundTrees trees(&round, kBatch, options.seed);
-      trees.MakeLossy(&round, options.seed);
-      const std::vector<std::string> expected = ScalarAnswers(round);
-      for (int32_t i = 0; i < kBatch; ++i) {
-        const TaskOutcome& outcome = round.outcome(i);
-        if (round.task(i).kind != TaskKind::kVerify) continue;
-        const std::string method = "method " + std::to_string(int(round.task(i).method));
-        ++seen[method + (round.task(i).rng == Rng::kSglang ? " sglang" : "")];
-        if (outcome.num_accepted > 0) ++seen[method + " accepts"];
-        REQUIRE(outcome.status != OutcomeStatus::kBadToken);
-      }
-      for (const CpuTarget target : {CpuTarget::kBaseline, CpuTarget::kAvx2, CpuTarget::kAvx512}) {
-        if (!CpuTargetIsSupported(target)) continue;
-        for (const int32_t threads : {1, 3}) {
-          CHECK(AnswersBy(round, target, options.vocab_size, InOrder(kBatch), threads) == expected);
-        }
-      }
-      const LaunchResult result =
-          LaunchRound(round, options.max_draft,
-                      {.num_threads = 128, .schedule_seed = random(), .num_blocks = 3});
-      REQUIRE(result.error == "");
-      REQUIRE(result.counts_are_back);
-      CHECK(result.answers == expected);
-    }
-    for (const auto& [what, count] : seen) MESSAGE(what, ": ", count);
-    for (const int method : {8, 9, 10, 11}) {
-      CHECK(seen["method " + std::to_string(method)] > 50);
-      CHECK(seen["method " + std::to_string(method) + " accepts"] > 10);
-    }
-    CHECK(seen["method 2 sglang"] > 50);
-    CHECK(seen["method 2 accepts"] > 10);
-  }
-
-  TEST_CASE("a tree alone is the tree at any place of a batch") {
-    std::mt19937_64 random(911);
-    for (const RoundCase::Options& options : AllOptions()) {
-      RoundCase round(options);
-      const RoundTrees trees(&round, kBatch, options.seed);
-      const int32_t vocab_size = options.vocab_size;
-      const std::vector<std::string> together =
-          AnswersBy(round, CpuTarget::kBaseline, vocab_size, InOrder(kBatch));
-      std::vector<int32_t> shuffled = InOrder(kBatch);
-      std::shuffle(shuffled.begin(), shuffled.end(), random);
-      const std::vector<std::string> permuted =
-          AnswersBy(round, CpuTarget::kBaseline, vocab_size, shuffled);
-      for (int32_t i = 0; i < kBatch; ++i) {
-        REQUIRE(permuted[size_t(i)] == together[size_t(shuffled[size_t(i)])]);
-        REQUIRE(AnswersBy(round, CpuTarget::kBaseline, vocab_size, {i})[0] == together[size_t(i)]);
-      }
-    }
   }
 
   // Bug: a task of method traversal, and the children of a place, ran to their end in one piece.

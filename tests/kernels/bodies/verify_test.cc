@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "tests/kernels/bodies/row_law.h"
 #include "tests/kernels/bodies/run_chain.h"
 #include "tests/support/rows.h"
 
@@ -13,7 +14,6 @@ namespace specd {
 namespace {
 
 constexpr double kInf = INFINITY;
-constexpr uint64_t kCoinEnd = uint64_t{1} << kCoinBits;
 
 // The base-2 logarithms of probabilities are logits at scale 1; powers of two are exact.
 RowMatrix LogRows(const std::vector<std::vector<double>>& probabilities) {
@@ -26,20 +26,6 @@ RowMatrix LogRows(const std::vector<std::vector<double>>& probabilities) {
   }
   return rows;
 }
-
-// A coin for each purpose, and a note of every key that was asked for.
-struct FixedCoins {
-  uint64_t accept = 0;
-  uint64_t residual = 0;
-  uint64_t sample = 0;
-  std::vector<CoinKey>* asked = nullptr;
-
-  uint64_t operator()(const CoinKey& key) const {
-    if (asked != nullptr) asked->push_back(key);
-    if (key.purpose == Purpose::kAccept) return accept;
-    return key.purpose == Purpose::kResidual ? residual : sample;
-  }
-};
 
 struct AnyCoins {
   uint64_t operator()(const CoinKey&) const { return kCoinEnd / 3; }
@@ -86,53 +72,6 @@ TEST_SUITE("unit") {
     CHECK(RunScalar(chain.task, exact.view(), exact_draft.view(), coins).outcome.num_accepted == 0);
     coins.accept = kCoinEnd / 2 + (uint64_t{1} << 34);
     CHECK(RunScalar(chain.task, target.view(), draft.view(), coins).tokens == Tokens{1});
-  }
-
-  TEST_CASE("p = q always accepts, p = 0 never does, q = 0 with p > 0 always does") {
-    const RowMatrix target = LogRows({{.5, .5, 0}, {.5, .25, .25}});
-    ChainCase same(VerifyMethod::kToken, {1}, DraftKind::kSampled);
-    FixedCoins coins;
-    coins.accept = kCoinEnd - 1;
-    CHECK(RunScalar(same.task, target.view(), target.view(), coins).outcome.num_accepted == 1);
-
-    const RowMatrix half = LogRows({{.5, 0, .5}});
-    CHECK(RunScalar(same.task, target.view(), half.view(), coins).outcome.num_accepted == 1);
-
-    ChainCase none(VerifyMethod::kToken, {2}, DraftKind::kSampled);
-    coins.accept = 0;
-    const ChainResult zero = RunScalar(none.task, target.view(), half.view(), coins);
-    CHECK(zero.outcome.num_accepted == 0);
-    CHECK(zero.tokens == Tokens{1});  // (p - q)+ is all on 1
-    const RowMatrix no_q = LogRows({{.5, .5, 0}});
-    CHECK(RunScalar(none.task, target.view(), no_q.view(), coins).outcome.num_accepted == 0);
-    ChainCase one_hot(VerifyMethod::kToken, {2}, DraftKind::kOneHot);
-    CHECK(RunScalar(one_hot.task, target.view(), TensorView{}, coins).outcome.num_accepted == 0);
-  }
-
-  TEST_CASE("a one-hot draft is accepted with p and replaced from p without it") {
-    const RowMatrix target = LogRows({{.25, .5, .25}, {.5, .25, .25}});
-    ChainCase chain(VerifyMethod::kToken, {1}, DraftKind::kOneHot);
-    FixedCoins coins;
-    coins.accept = kCoinEnd / 2 - 1;
-    CHECK(RunScalar(chain.task, target.view(), TensorView{}, coins).tokens == Tokens{1, 0});
-    coins.accept = kCoinEnd / 2;
-    coins.residual = kCoinEnd / 2 - 1;
-    CHECK(RunScalar(chain.task, target.view(), TensorView{}, coins).tokens == Tokens{0});
-    coins.residual = kCoinEnd / 2;
-    CHECK(RunScalar(chain.task, target.view(), TensorView{}, coins).tokens == Tokens{2});
-  }
-
-  TEST_CASE("an empty residual samples p with the residual coin and is counted") {
-    // x = 2 was proposed though q(2) = 0 and p(2) = 0, and otherwise p = q.
-    const RowMatrix rows = LogRows({{.5, .5, 0}, {.5, .5, 0}});
-    ChainCase chain(VerifyMethod::kToken, {2}, DraftKind::kSampled);
-    FixedCoins coins;
-    coins.residual = kCoinEnd / 2;
-    coins.sample = 0;
-    const ChainResult result = RunScalar(chain.task, rows.view(), rows.view(), coins);
-    CHECK(result.tokens == Tokens{1});
-    CHECK(result.outcome.empty_residuals == 1);
-    CHECK(result.outcome.status == OutcomeStatus::kOk);
   }
 
   TEST_CASE("an id outside the vocabulary ends the draft, is counted and never an index") {
@@ -240,22 +179,6 @@ TEST_SUITE("unit") {
     ChainCase match(VerifyMethod::kExactMatch, {0, 0}, DraftKind::kSampled);
     CHECK(RunScalar(match.task, target.view(), draft.view(), AnyCoins{}).outcome.status ==
           OutcomeStatus::kOk);
-  }
-
-  TEST_CASE("rows after the one that gave the final token are never judged") {
-    RowMatrix target = LogRows({{.5, .5, 0}, {1, 0, 0}, {1, 0, 0}});
-    RowMatrix draft = LogRows({{.5, 0, .5}, {1, 0, 0}});
-    target.Set(1, {NAN, 0, 0});
-    target.Set(2, {NAN, NAN, NAN});
-    draft.Set(1, {NAN, 0, 0});
-    FixedCoins coins;
-    for (const VerifyMethod method :
-         {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
-      ChainCase chain(method, {2, 0}, DraftKind::kSampled);
-      const ChainResult result = RunScalar(chain.task, target.view(), draft.view(), coins);
-      CHECK(result.outcome.status == OutcomeStatus::kOk);
-      CHECK(result.tokens.size() == 1);
-    }
   }
 
   TEST_CASE("+inf in p decides alone") {

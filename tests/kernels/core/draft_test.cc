@@ -123,14 +123,6 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("64 nodes: a chain, a star, and a binary tree") {
-    std::vector<int32_t> binary;
-    for (int node = 0; node < kNodesMax; ++node) binary.push_back((node + 1) / 2 - 1);
-    CheckTree(ChainParents(kNodesMax));
-    CheckTree(std::vector<int32_t>(kNodesMax, kRoot));
-    CheckTree(binary);
-  }
-
   TEST_CASE("a chain without parents is the tree in which each node follows the node before") {
     for (const int num_nodes : {0, 1, 2, 31, 63, kNodesMax}) {
       CAPTURE(num_nodes);

@@ -1,7 +1,6 @@
 // SimdTeam gives ScalarTeam's bits, for every instruction set that this processor has.
 // teams_test.cc, numerics_test.cc and elements_test.cc settle the results of the scalar primitives.
 #include <doctest/doctest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,32 +15,10 @@
 #include "kernels/cpu/scalar_team.h"
 #include "tests/kernels/bodies/team_facts.h"
 #include "tests/support/grid_size.h"
+#include "tests/support/guarded_bytes.h"
 
 namespace specd {
 namespace {
-
-// Bytes that end at the end of a page. Nothing may touch the next page.
-class GuardedBytes {
- public:
-  explicit GuardedBytes(size_t size) : size_(size), mapped_((size / kPage + 2) * kPage) {
-    void* memory =
-        mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    REQUIRE(memory != MAP_FAILED);
-    memory_ = static_cast<char*>(memory);
-    REQUIRE(mprotect(memory_ + mapped_ - kPage, kPage, PROT_NONE) == 0);
-  }
-  ~GuardedBytes() { munmap(memory_, mapped_); }
-  GuardedBytes(const GuardedBytes&) = delete;
-  GuardedBytes& operator=(const GuardedBytes&) = delete;
-
-  char* data() { return memory_ + mapped_ - kPage - size_; }
-
- private:
-  static constexpr size_t kPage = 4096;
-  size_t size_;
-  size_t mapped_;
-  char* memory_ = nullptr;
-};
 
 // One row of raw elements. Rows end at a guarded page, so their beginning is as misaligned as their
 // length makes it.
@@ -128,14 +105,16 @@ struct CompiledTeam {
   CpuTarget target;
   void (*find_facts)(const TeamQuestions&, TeamFacts*);
   void (*find_first_pass)(const FirstPassQuestions&, TeamFacts*);
+  void (*find_residual_pass)(const ResidualQuestions&, TeamFacts*);
 };
 std::vector<CompiledTeam> SupportedTeams() {
   std::vector<CompiledTeam> teams;
 #if defined(SPECD_HAVE_SIMD)
   if (CpuTargetIsSupported(CpuTarget::kAvx2))
-    teams.push_back({CpuTarget::kAvx2, FindTeamFactsAvx2, FindFirstPassAvx2});
+    teams.push_back({CpuTarget::kAvx2, FindTeamFactsAvx2, FindFirstPassAvx2, FindResidualPassAvx2});
   if (CpuTargetIsSupported(CpuTarget::kAvx512)) {
-    teams.push_back({CpuTarget::kAvx512, FindTeamFactsAvx512, FindFirstPassAvx512});
+    teams.push_back(
+        {CpuTarget::kAvx512, FindTeamFactsAvx512, FindFirstPassAvx512, FindResidualPassAvx512});
   }
 #endif
   return teams;
@@ -154,7 +133,8 @@ void CheckFacts(const TeamFacts& actual, const TeamFacts& expected) {
 void CheckAgainstScalar(const TeamQuestions& ask) {
   static const auto expected = std::make_unique<TeamFacts>();
   static const auto actual = std::make_unique<TeamFacts>();
-  FindTeamFacts<ScalarTeam<CpuTarget::kBaseline>>(ask, expected.get());
+  ScalarTeam<CpuTarget::kBaseline> scalar;
+  FindTeamFacts(scalar, ask, expected.get());
   for (const CompiledTeam& team : SupportedTeams()) {
     CAPTURE(static_cast<int>(team.target));
     team.find_facts(ask, actual.get());
@@ -172,6 +152,79 @@ void CheckFirstPass(FirstPassQuestions ask) {
     team.find_first_pass(ask, actual.get());
     CheckFacts(*actual, *expected);
   }
+}
+
+void CheckResidualPass(const ResidualQuestions& ask) {
+  static const auto expected = std::make_unique<TeamFacts>();
+  static const auto actual = std::make_unique<TeamFacts>();
+  FindResidualPass<ScalarTeam<CpuTarget::kBaseline>>(ask, expected.get());
+  for (const CompiledTeam& team : SupportedTeams()) {
+    CAPTURE(static_cast<int>(team.target));
+    team.find_residual_pass(ask, actual.get());
+    CheckFacts(*actual, *expected);
+  }
+}
+
+Row RowAsItLies(const RowView& view) {
+  Row row;
+  row.view = view;
+  return row;
+}
+
+float LargestOf(const RowView& row) {
+  float largest = -kInfinity;
+  for (TokenId id = 0; id < row.vocab_size; ++id) largest = std::max(largest, LoadElement(row, id));
+  return largest;
+}
+
+// Tiles of all kinds in any order, and perhaps a part of one.
+std::vector<uint32_t> TilePatterns(std::mt19937_64& random, DType dtype) {
+  std::vector<uint32_t> patterns;
+  const int32_t num_tiles = 1 + static_cast<int32_t>(random() % (kRowTilesMax - 1));
+  for (int32_t t = 0; t < num_tiles; ++t) {
+    const Kind kind = random() % 2 == 0 ? Kind::kLogits : kKinds[random() % std::size(kKinds)];
+    const std::vector<uint32_t> tile = Patterns(random, kind, dtype, kTileSize);
+    patterns.insert(patterns.end(), tile.begin(), tile.end());
+  }
+  if (random() % 2 == 0) patterns.resize(patterns.size() + random() % kTileSize);
+  return patterns;
+}
+
+// A mask of a row. Whole steps have ways of their own, and so have few ids of a step.
+std::vector<uint32_t> RandomMask(std::mt19937_64& random, int32_t vocab_size) {
+  std::vector<uint32_t> words(static_cast<size_t>(vocab_size + 31) / 32);
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t first = i - i % (kLanes / 32);
+    const uint64_t kind = (first * 0x9E3779B97F4A7C15 + words.size()) >> 62;
+    const auto any = static_cast<uint32_t>(random());
+    const uint32_t few = random() % 4 == 0 ? any & uint32_t(random()) & uint32_t(random()) : 0;
+    words[i] = kind == 0 ? 0u : kind == 1 ? ~0u : kind == 2 ? any : few;
+  }
+  return words;
+}
+
+// Edits of any ids, and of the largest ones of steps.
+std::vector<TokenEdit> RandomEdits(std::mt19937_64& random, const RowView& row, size_t count) {
+  std::vector<TokenEdit> edits;
+  while (edits.size() < count) {
+    TokenId id = static_cast<TokenId>(random() % row.vocab_size);
+    if (random() % 3 == 0) {
+      const TokenId end = std::min(id + kLanes - id % kLanes, row.vocab_size);
+      for (TokenId other = id - id % kLanes; other < end; ++other) {
+        if (LoadElement(row, other) > LoadElement(row, id)) id = other;
+      }
+    }
+    constexpr float kBiases[] = {0, 0, 0, -1.5f, 2.5f, 30, -kInfinity};
+    constexpr uint32_t kFlags[] = {0, kEditSeen, kEditSeen, kEditDisallowed, kEditEnd, kEditBanned};
+    edits.push_back({.id = id,
+                     .flags = kFlags[random() % std::size(kFlags)],
+                     .bias = kBiases[random() % std::size(kBiases)],
+                     .count = static_cast<uint32_t>(random() % 3)});
+  }
+  std::ranges::sort(edits, {}, &TokenEdit::id);
+  const auto is_same = [](const TokenEdit& a, const TokenEdit& b) { return a.id == b.id; };
+  edits.erase(std::unique(edits.begin(), edits.end(), is_same), edits.end());
+  return edits;
 }
 
 TEST_SUITE("unit") {
@@ -222,22 +275,69 @@ TEST_SUITE("unit") {
     for (int32_t i = 0; i < GridSize({.full = 600, .sanitized = 60}); ++i) {
       CAPTURE(i);
       const DType dtype = std::vector{DType::kFloat32, DType::kBFloat16, DType::kFloat16}[i % 3];
-      // Tiles of all kinds in any order, and perhaps a part of one.
-      std::vector<uint32_t> patterns;
-      const int32_t num_tiles = 1 + static_cast<int32_t>(random() % (kRowTilesMax - 1));
-      for (int32_t t = 0; t < num_tiles; ++t) {
-        const Kind kind = random() % 2 == 0 ? Kind::kLogits : kKinds[random() % std::size(kKinds)];
-        const std::vector<uint32_t> tile = Patterns(random, kind, dtype, kTileSize);
-        patterns.insert(patterns.end(), tile.begin(), tile.end());
-      }
-      if (random() % 2 == 0) patterns.resize(patterns.size() + random() % kTileSize);
-      const GuardedRow row(dtype, patterns);
+      const GuardedRow row(dtype, TilePatterns(random, dtype));
       // The second scale takes most weights below 2^-126, and the last one their exponents.
       for (const float scale : {1.25f, 60.0f, 1e-38f}) {
         for (const bool with_sums : {true, false}) {
           CAPTURE(scale);
           CAPTURE(with_sums);
-          CheckFirstPass({row.view(), scale, with_sums});
+          CheckFirstPass({RowAsItLies(row.view()), scale, with_sums});
+        }
+      }
+    }
+  }
+
+  TEST_CASE("the first pass over rows with masks and edits has the bits of the scalar team") {
+    std::mt19937_64 random(63);
+    for (int32_t i = 0; i < GridSize({.full = 3000, .sanitized = 300}); ++i) {
+      CAPTURE(i);
+      const DType dtype = std::vector{DType::kFloat32, DType::kBFloat16, DType::kFloat16}[i % 3];
+      const GuardedRow of(dtype, TilePatterns(random, dtype));
+      Row row = RowAsItLies(of.view());
+      const int32_t vocab_size = row.view.vocab_size;
+      const std::vector<uint32_t> mask = RandomMask(random, vocab_size);
+      const std::vector<uint32_t> allowed = RandomMask(random, vocab_size);
+      if (random() % 2 == 0) row.mask = mask.data();
+      if (random() % 3 == 0) row.sequence.allowed = allowed.data();
+      const std::vector<TokenEdit> edits = RandomEdits(random, row.view, random() % 40);
+      std::vector<TokenEdit> overrides = RandomEdits(random, row.view, random() % 6);
+      // An override of an id that has an edit too.
+      if (!edits.empty() && overrides.empty()) {
+        overrides = {edits[random() % edits.size()]};
+        overrides[0].bias = 1;
+      }
+      row.sequence.edits = edits.data();
+      row.sequence.num_edits = static_cast<int32_t>(edits.size());
+      row.place.overrides = overrides.data();
+      row.place.num_overrides = static_cast<int32_t>(overrides.size());
+      row.place.below_min_tokens = random() % 2 == 0;
+      constexpr Penalties kPenalties[] = {{}, {1.25f, .5f, .25f}, {.5f, 0, 0}, {1, -1, -.5f}};
+      row.sequence.penalties = kPenalties[random() % std::size(kPenalties)];
+      for (const bool with_sums : {true, false}) {
+        CAPTURE(with_sums);
+        CheckFirstPass({row, 1.25f, with_sums});
+      }
+    }
+  }
+
+  TEST_CASE("the pass for a residual of every SIMD target has the bits of the scalar team") {
+    std::mt19937_64 random(64);
+    for (int32_t i = 0; i < GridSize({.full = 600, .sanitized = 60}); ++i) {
+      CAPTURE(i);
+      const std::vector<DType> dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+      const DType p_dtype = dtypes[i % 3];
+      const DType q_dtype = random() % 4 == 0 ? dtypes[random() % 3] : p_dtype;
+      const auto vocab_size = static_cast<int32_t>(1 + random() % (kRowTilesMax * kTileSize));
+      const GuardedRow p(p_dtype, Patterns(random, Kind::kLogits, p_dtype, vocab_size));
+      const GuardedRow q(q_dtype, Patterns(random, Kind::kLogits, q_dtype, vocab_size));
+      // The second scale takes most weights below 2^-126. The factor 2^-40 makes denormals of
+      // others.
+      for (const float scale : {1.25f, 60.0f, 10.0f}) {
+        for (const double factor : {1.0, 0x1p-40}) {
+          CAPTURE(scale);
+          CAPTURE(factor);
+          CheckResidualPass(
+              {p.view(), q.view(), LargestOf(p.view()), LargestOf(q.view()), scale, factor});
         }
       }
     }
@@ -255,9 +355,10 @@ TEST_SUITE("unit") {
         patterns[i * kLanes + 1] = PatternOf(dtype, exponents[i]);
       }
       const GuardedRow row(dtype, patterns);
-      CheckFirstPass({row.view(), 1.0f, true});
+      const FirstPassQuestions ask{RowAsItLies(row.view()), 1.0f, true};
+      CheckFirstPass(ask);
       const auto scalar = std::make_unique<TeamFacts>();
-      FindFirstPass<ScalarTeam<CpuTarget::kBaseline>>({row.view(), 1.0f, true}, scalar.get());
+      FindFirstPass<ScalarTeam<CpuTarget::kBaseline>>(ask, scalar.get());
       CHECK(std::string(scalar->facts[2].label) == "sum of a tile");
       CHECK(scalar->facts[2].bits == BitsOf(1.0f));
     }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -38,6 +39,7 @@ inline constexpr int32_t kLargeSchedules = 3;
 struct Shape {
   const char* name;
   DType dtype = DType::kFloat32;
+  std::optional<DType> draft_dtype = {};
   RowKind target_kind = RowKind::kLogits;
   RowKind draft_kind = RowKind::kLogits;
   bool scaled = false;
@@ -51,6 +53,10 @@ inline constexpr Shape kShapes[] = {
     {.name = "scaled bf16", .dtype = DType::kBFloat16, .scaled = true},
     {.name = "plain fp16", .dtype = DType::kFloat16, .plain = true},
     {.name = "sampled bf16", .dtype = DType::kBFloat16, .sampled = true},
+    {.name = "sampled fp32 and bf16",
+     .draft_dtype = DType::kBFloat16,
+     .plain = true,
+     .sampled = true},
     {.name = "probabilities",
      .target_kind = RowKind::kProbabilities,
      .draft_kind = RowKind::kProbabilities},
@@ -69,6 +75,7 @@ inline RoundCase::Options OptionsOf(const Shape& shape, int32_t vocab_size, int3
           .batch = batch,
           .max_draft = max_draft,
           .dtype = shape.dtype,
+          .draft_dtype = shape.draft_dtype,
           .seed = static_cast<uint64_t>(vocab_size) * kNumShapes + shape_index,
           .target_kind = shape.target_kind,
           .draft_kind = shape.draft_kind,

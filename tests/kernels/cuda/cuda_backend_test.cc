@@ -1,6 +1,5 @@
 // CudaBackend over a fake driver: uploads, pieces and graphs. Where the driver fails is
-// cuda_failures_test.cc, and what only a GPU can show cuda_device_test.cc. Answers worked out by
-// hand are in backend_answers_test.cc.
+// cuda_failures_test.cc, and what only a GPU can show cuda_device_test.cc.
 #include "kernels/cuda/cuda_backend.h"
 
 #include <doctest/doctest.h>
@@ -24,6 +23,7 @@ TEST_SUITE("unit") {
       if (kIsSanitized && dtype == DType::kFloat32) continue;
       RoundCase::Options options = kMixed;
       options.dtype = dtype;
+      if (dtype == DType::kFloat16) options.draft_dtype = DType::kFloat32;
       options.seed += static_cast<uint64_t>(dtype);
       const std::vector<std::string> expected = ExpectedFor(options);
       // Room for one row pair at most: one sequence each time. Or five sequences, or all.
@@ -37,33 +37,6 @@ TEST_SUITE("unit") {
         CheckEqual(RunAll(backend, round), expected);
       }
     }
-  }
-
-  TEST_CASE("blocks of every size give the answers of the CPU") {
-    for (const int32_t num_threads : {32, 128, 256, 1024}) {
-      CAPTURE(num_threads);
-      RoundCase::Options options = kMixed;
-      options.vocab_size = 2 * kTileSize + 77;
-      options.batch = num_threads == 1024 ? 16 : GridSize({.full = 40, .sanitized = 16});
-      options.seed = static_cast<uint64_t>(num_threads);
-      FakeGpu gpu;
-      gpu.num_threads = num_threads;
-      gpu.num_blocks = num_threads == 256 ? 1 : num_threads / 8 + 1;
-      CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
-      REQUIRE(backend.Prepare({options.vocab_size, options.batch, options.max_draft}).ok());
-      RoundCase round(options);
-      CheckEqual(RunAll(backend, round), ExpectedFor(options));
-    }
-  }
-
-  TEST_CASE("rounds without drafts") {
-    RoundCase::Options options = kMixed;
-    options.max_draft = 0;
-    FakeGpu gpu;
-    CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
-    REQUIRE(backend.Prepare({2500, 24, 0}).ok());
-    RoundCase round(options);
-    CheckEqual(RunAll(backend, round), ExpectedFor(options));
   }
 
   // A sequence has the edits that it needs, up to every id of the vocabulary. If the arena cannot
@@ -114,43 +87,15 @@ TEST_SUITE("unit") {
 
   TEST_CASE("transforms on the emulated device equal those on the CPU, whole and in pieces") {
     constexpr int32_t kVocabSize = kTileSize + 900;
-    std::mt19937_64 random(61);
-    RowMatrix rows({.dtype = DType::kBFloat16, .vocab_size = kVocabSize, .num_rows = 4});
-    for (int row = 0; row < 4; ++row) rows.Set(row, RandomLogits(random, kVocabSize));
-    std::vector<double> bad = RandomLogits(random, kVocabSize);
-    bad[1234] = NAN;
-    rows.Set(2, bad);
-    std::vector<RowTransform> transforms(11);
-    for (size_t i = 0; i < transforms.size(); ++i) {
-      transforms[i].row = static_cast<uint32_t>(i * 3 % 4);
-      transforms[i].scale = 1.0f + static_cast<float>(i % 3);
-      if (i % 2 == 1) transforms[i].filters.top_k = 50;
-      if (i % 3 == 1) transforms[i].filters.top_p = kTopPOff / 8 * 7;
-      if (i % 5 == 1) transforms[i].filters.min_p = -6;
-      transforms[i].as_logits = i % 4 == 3;
-    }
-    const auto run = [&](Backend& backend) {
-      std::vector<std::vector<float>> out(transforms.size(), std::vector<float>(kVocabSize, -5));
-      std::vector<OutcomeStatus> statuses(transforms.size(), OutcomeStatus::kBadToken);
-      for (size_t i = 0; i < transforms.size(); ++i) transforms[i].out = out[i].data();
-      const TransformBatch batch{rows.view(), transforms.data(),
-                                 static_cast<int32_t>(transforms.size()), statuses.data()};
-      REQUIRE(backend.Transform(batch).ok());
-      std::vector<uint32_t> bits;
-      for (const OutcomeStatus status : statuses) bits.push_back(static_cast<uint32_t>(status));
-      for (const std::vector<float>& row : out) {
-        for (const float x : row) bits.push_back(BitsOf(x));
-      }
-      return bits;
-    };
+    const RowMatrix rows = TransformRows(DType::kBFloat16, kVocabSize);
     CpuBackend cpu(CpuTarget::kBaseline);
     REQUIRE(cpu.Prepare({kVocabSize, 1, 0}).ok());
-    const std::vector<uint32_t> expected = run(cpu);
+    const auto expected = OutputsOf(cpu, rows.view(), MixedTransforms(11));
     for (const int32_t max_batch : {1, 8, 64}) {
       FakeGpu gpu;
       CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), kPlenty);
       REQUIRE(backend.Prepare({kVocabSize, max_batch, 0}).ok());
-      CHECK(run(backend) == expected);
+      CHECK(OutputsOf(backend, rows.view(), MixedTransforms(11)) == expected);
       CHECK(gpu.num_launches == (max_batch == 1 ? 11 : max_batch == 8 ? 3 : 1));
     }
   }

@@ -65,8 +65,7 @@ TEST_SUITE("unit") {
       CHECK(difference.empty() == is_equal);
       CHECK((difference.find("1 differ") == 0) == !is_equal);
       CHECK(comparison->num_compared() == 60);
-      CHECK(comparison->TransformDifference(rows.view(), MixedTransforms(2, 4)).empty() ==
-            is_equal);
+      CHECK(comparison->TransformDifference(rows.view(), MixedTransforms(2)).empty() == is_equal);
     }
   }
 }
@@ -234,7 +233,7 @@ TEST_SUITE("gpu") {
         for (const DType dtype : kDTypes) {
           const RowMatrix rows = TransformRows(dtype, vocab_size);
           const std::string difference =
-              comparison.TransformDifference(rows.view(), MixedTransforms(Quick() ? 6 : 30, 4));
+              comparison.TransformDifference(rows.view(), MixedTransforms(Quick() ? 6 : 30));
           CHECK_MESSAGE(difference.empty(), "dtype ", static_cast<int>(dtype), " vocab ",
                         vocab_size, ": ", difference);
         }

@@ -1,5 +1,6 @@
-// Residuals without mass on a real device against the CPU: suite "gpu". Without a device a case
-// passes and says that nothing was compared, unless SPECD_REQUIRE_GPU is set.
+// Residuals without mass, and of more tasks than a launch has warps, on a real device against the
+// CPU: suite "gpu". Without a device a case passes and says that nothing was compared, unless
+// SPECD_REQUIRE_GPU is set.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -16,21 +17,33 @@
 namespace specd {
 namespace {
 
-// Rows p = q and a draft token that neither gives any mass: it falls, and no residual is left. The
-// replacement is drawn from p (CONTRACT §5).
-class EmptyResiduals {
+// Every task has a draft token that p gives no mass, so that it falls. If p = q, no residual is
+// left, and the replacement is drawn from p (CONTRACT §5).
+class RejectedTokens {
  public:
-  explicit EmptyResiduals(DType dtype)
-      : rows_({.dtype = dtype, .vocab_size = kVocabSize, .num_rows = kNumTasks, .padding = 6}),
-        tasks_(kNumTasks),
-        chains_(kNumTasks) {
+  struct Options {
+    DType dtype = DType::kFloat32;
+    uint32_t num_tasks = 8;
+    bool same_rows = true;  // p = q
+  };
+
+  explicit RejectedTokens(const Options& options)
+      : options_(options),
+        rows_({.dtype = options.dtype,
+               .vocab_size = kVocabSize,
+               .num_rows = 2 * int64_t{options.num_tasks},
+               .padding = 6}),
+        tasks_(options.num_tasks),
+        chains_(options.num_tasks) {
     std::mt19937_64 random(33);
-    for (uint32_t i = 0; i < kNumTasks; ++i) {
+    for (uint32_t i = 0; i < options.num_tasks; ++i) {
       std::vector<double> values = RandomLogits(random, kVocabSize);
       const auto fallen = static_cast<TokenId>(random() % kVocabSize);
       values[static_cast<size_t>(fallen)] = -INFINITY;
-      rows_.Set(i, values);
-      chains_[i] = {.token = fallen, .target_rows = {i, i}, .draft_row = i};
+      rows_.Set(2 * i, values);
+      const uint32_t draft_row = options.same_rows ? 2 * i : 2 * i + 1;
+      if (!options.same_rows) rows_.Set(draft_row, RandomLogits(random, kVocabSize));
+      chains_[i] = {.token = fallen, .target_rows = {2 * i, 2 * i}, .draft_row = draft_row};
       Task& task = tasks_[i];
       task.method = VerifyMethod::kToken;
       task.seed = random();
@@ -47,15 +60,16 @@ class EmptyResiduals {
     }
   }
 
-  // The token of each task. Every residual was empty.
+  // The token of each task.
   std::vector<TokenId> Tokens(Backend* backend) {
-    REQUIRE(backend->Prepare({kVocabSize, kNumTasks, 1}).ok());
-    std::vector<TaskOutcome> outcomes(kNumTasks);
-    std::vector<TokenId> tokens(2 * kNumTasks, kNoToken);
+    const auto num_tasks = static_cast<int32_t>(options_.num_tasks);
+    REQUIRE(backend->Prepare({kVocabSize, num_tasks, 1}).ok());
+    std::vector<TaskOutcome> outcomes(options_.num_tasks);
+    std::vector<TokenId> tokens(2 * options_.num_tasks, kNoToken);
     RoundBatch batch;
     batch.target = batch.draft = rows_.view();
     batch.tasks = tasks_.data();
-    batch.num_tasks = kNumTasks;
+    batch.num_tasks = num_tasks;
     batch.outcomes = outcomes.data();
     batch.tokens = tokens.data();
     batch.tokens_stride = 2;
@@ -63,7 +77,7 @@ class EmptyResiduals {
     REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
     for (const TaskOutcome& outcome : outcomes) {
       CHECK(outcome.status == OutcomeStatus::kOk);
-      CHECK(outcome.empty_residuals == 1);
+      CHECK(outcome.empty_residuals == (options_.same_rows ? 1 : 0));
       CHECK(outcome.num_tokens == 1);
     }
     return tokens;
@@ -76,25 +90,33 @@ class EmptyResiduals {
     uint32_t draft_row = 0;
   };
   static constexpr int32_t kVocabSize = 2305;
-  static constexpr int32_t kNumTasks = 8;
   static constexpr DraftKind kSampled = DraftKind::kSampled;
 
+  Options options_;
   RowMatrix rows_;
   std::vector<Task> tasks_;
   std::vector<Chain> chains_;
 };
 
+void CompareTokens(RejectedTokens::Options options) {
+  const std::unique_ptr<Backend> device = DeviceOrReason();
+  if (device == nullptr) return;
+  const auto cpu = MakeBackend("cpu");
+  REQUIRE(cpu.ok());
+  for (const DType dtype : kDTypes) {
+    CAPTURE(static_cast<int>(dtype));
+    options.dtype = dtype;
+    RejectedTokens tasks(options);
+    CHECK(tasks.Tokens(device.get()) == tasks.Tokens(cpu->get()));
+  }
+}
+
 TEST_SUITE("gpu") {
-  TEST_CASE("CUDA rounds: a residual that is empty") {
-    const std::unique_ptr<Backend> device = DeviceOrReason();
-    if (device == nullptr) return;
-    const auto cpu = MakeBackend("cpu");
-    REQUIRE(cpu.ok());
-    for (const DType dtype : kDTypes) {
-      CAPTURE(static_cast<int>(dtype));
-      EmptyResiduals tasks(dtype);
-      CHECK(tasks.Tokens(device.get()) == tasks.Tokens(cpu->get()));
-    }
+  TEST_CASE("CUDA rounds: a residual that is empty") { CompareTokens({}); }
+
+  // A small device has fewer warps for the second launch than tasks.
+  TEST_CASE("CUDA rounds: the draft of every task of a large batch falls") {
+    CompareTokens({.num_tasks = 64, .same_rows = false});
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/upload_arena.h"
 #include "tests/kernels/cuda/device_or_reason.h"
+#include "tests/kernels/cuda/run_backend.h"
 #include "tests/kernels/cuda/run_round.h"
 #include "tests/support/imported_memory.h"
 
@@ -23,29 +24,17 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16}
 void Require(const GpuResult& result) { REQUIRE_MESSAGE(result.ok(), result.text()); }
 
 // Memory of the first device, which is also the backend's.
-class DeviceRows final : public MovedMemory {
+class DeviceRows final : public CopiedMemory {
  public:
-  TokenId* Ids(TokenId* host, size_t count) override {
-    const auto bytes = static_cast<int64_t>(count * sizeof(TokenId));
-    auto* const device = static_cast<TokenId*>(const_cast<void*>(Copy(host, bytes, 0)));
-    ids_.push_back({host, device, count});
-    return device;
-  }
   // Copies the ids that the device wrote to the host arrays.
   void CopyIdsBack() {
     for (const IdArray& array : ids_) {
-      Require(driver_->ToHost(array.host, array.device, array.count * sizeof(TokenId)));
+      Require(driver_->ToHost(array.host, array.device, static_cast<size_t>(array.size_bytes)));
     }
     Require(driver_->Synchronize());
   }
 
  private:
-  struct IdArray {
-    TokenId* host;
-    TokenId* device;
-    size_t count;
-  };
-
   const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) override {
     constexpr int64_t kBehind = 64;  // belong to no row
     blocks_.push_back(std::make_unique<DeviceMemory>());
@@ -59,7 +48,6 @@ class DeviceRows final : public MovedMemory {
 
   const std::unique_ptr<GpuDriver> driver_ = DriverOfDevice();
   std::vector<std::unique_ptr<DeviceMemory>> blocks_;
-  std::vector<IdArray> ids_;
 };
 
 // Rows so far apart that the last of them begin 2^32 elements after the first one or further, and
@@ -112,13 +100,6 @@ class FarRows {
   DeviceMemory memory_;
 };
 
-std::vector<std::string> RunBatch(Backend& backend, const RoundCase& round,
-                                  const RoundBatch& batch) {
-  const absl::Status status = backend.Run(batch);
-  REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
-  return AnswersOf(round, batch.num_tasks);
-}
-
 // True, and it is said, of a case that is left out where rounds are to be small.
 bool IsLeftOut() {
   if (Quick()) MESSAGE("not compared: SPECD_GPU_QUICK leaves this case out");
@@ -140,7 +121,7 @@ class Pair {
     REQUIRE(cpu_->Prepare(limits).ok());
     REQUIRE(device_->Prepare(limits).ok());
     RoundCase round(options);
-    const std::vector<std::string> expected = RunBatch(*cpu_, round, round.All());
+    const std::vector<std::string> expected = RunAll(*cpu_, round);
     const std::vector<std::string> answers = run(*device_, round, round.All());
     for (size_t i = 0; i < expected.size(); ++i, ++num_compared_) {
       CAPTURE(i);
@@ -187,7 +168,7 @@ TEST_SUITE("gpu") {
               arrays[i].space = MemorySpace::kDevice;
             }
             batch.slot_outputs = arrays.data();
-            RunBatch(backend, round, batch);
+            RunAll(backend, round, batch);
             memory.CopyIdsBack();
             return AnswersOf(round, batch.num_tasks);
           });
@@ -217,7 +198,7 @@ TEST_SUITE("gpu") {
         pair.Check(options, [&](Backend& backend, RoundCase& round, RoundBatch batch) {
           TensorView& rows = is_draft ? batch.draft : batch.target;
           rows = far.Tensor(rows);
-          return RunBatch(backend, round, batch);
+          return RunAll(backend, round, batch);
         });
       }
     }
@@ -240,14 +221,14 @@ TEST_SUITE("gpu") {
                                          .seed = 1200 + static_cast<uint64_t>(plain),
                                          .plain = plain};
         pair.Check(options, [](Backend& backend, RoundCase& round, const RoundBatch& batch) {
-          return RunBatch(backend, round, batch);
+          return RunAll(backend, round, batch);
         });
         // And where the rows need not travel.
         pair.Check(options, [](Backend& backend, RoundCase& round, RoundBatch batch) {
           DeviceRows memory;
           batch.target = memory.Tensor(batch.target, 1);
           batch.draft = memory.Tensor(batch.draft, 3);
-          return RunBatch(backend, round, batch);
+          return RunAll(backend, round, batch);
         });
       }
     }

@@ -38,7 +38,7 @@ void Find(void* library, const char* name, Function* function) {
 #define REQUIRE_CUDA(call) REQUIRE((call) == kGpuOk)
 
 // A stream, memory and graphs, as an engine in this process has them in the device's context.
-class Engine final : public MovedMemory {
+class Engine final : public CopiedMemory {
  public:
   Engine() : api_(Loaded()) {
     void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -81,19 +81,13 @@ class Engine final : public MovedMemory {
   void Replay(void* graph) { REQUIRE_CUDA(graphs_.cuGraphLaunch(graph, stream_)); }
   void Wait() { REQUIRE_CUDA(api_.cuStreamSynchronize(stream_)); }
 
-  TokenId* Ids(TokenId* host, size_t count) override {
-    const auto bytes = static_cast<int64_t>(count * sizeof(TokenId));
-    auto* const device = static_cast<TokenId*>(const_cast<void*>(Copy(host, bytes, 0)));
-    ids_.push_back({host, device, count});
-    return device;
-  }
   // Copies the ids that the device wrote to where the test looks for them, once: the arrays of the
   // host may die afterwards.
   void CopyIdsBack() {
     for (const IdArray& array : ids_) {
       REQUIRE_CUDA(api_.cuMemcpyAsync(reinterpret_cast<cuda::Address>(array.host),
                                       reinterpret_cast<cuda::Address>(array.device),
-                                      array.count * sizeof(TokenId), stream_));
+                                      static_cast<size_t>(array.size_bytes), stream_));
     }
     Wait();
     ids_.clear();
@@ -106,12 +100,6 @@ class Engine final : public MovedMemory {
     REQUIRE_MESSAGE(api != nullptr, why.text());
     return *api;
   }
-
-  struct IdArray {
-    TokenId* host;
-    TokenId* device;
-    size_t count;
-  };
 
   const void* Copy(const void* host, int64_t size_bytes, int64_t shift_bytes) override {
     cuda::Address block = 0;
@@ -129,7 +117,6 @@ class Engine final : public MovedMemory {
   cuda::Context context_ = nullptr;
   cuda::Stream stream_ = nullptr;
   std::vector<cuda::Address> blocks_;
-  std::vector<IdArray> ids_;
   std::vector<void*> made_;
 };
 

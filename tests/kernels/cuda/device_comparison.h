@@ -18,6 +18,7 @@
 
 #include "kernels/backend.h"
 #include "tests/kernels/cuda/device_or_reason.h"
+#include "tests/kernels/cuda/run_backend.h"
 #include "tests/support/round_case.h"
 
 namespace specd {
@@ -52,14 +53,14 @@ class Comparison {
   // The whole round on the CPU, then its parts on the device, in the order of `places`. Empty where
   // every answer is the same; otherwise how many differ and the first that does.
   std::string RoundDifference(RoundCase& round, const std::vector<std::vector<int32_t>>& parts) {
-    const std::vector<std::string> expected = Answers(*cpu_, round, round.All());
+    const std::vector<std::string> expected = RunAll(*cpu_, round);
     const absl::StatusOr<const int32_t*> kept = device_->KeepColumns(round.columns());
     REQUIRE(kept.ok());
     round.KeepColumnsAt(*kept);
     std::string first;
     int num_different = 0;
     for (const std::vector<int32_t>& places : parts) {
-      const std::vector<std::string> answers = Answers(*device_, round, round.Some(places));
+      const std::vector<std::string> answers = RunAll(*device_, round, round.Some(places));
       for (size_t i = 0; i < places.size(); ++i, ++num_compared_) {
         const std::string& wanted = expected[static_cast<size_t>(places[i])];
         if (answers[i] == wanted || num_different++ > 0) continue;
@@ -73,44 +74,19 @@ class Comparison {
   // The same for transforms: every element of every output, also of bad rows.
   std::string TransformDifference(const TensorView& rows,
                                   const std::vector<RowTransform>& transforms) {
-    const std::vector<std::vector<float>> expected = Outputs(*cpu_, rows, transforms);
-    const std::vector<std::vector<float>> outputs = Outputs(*device_, rows, transforms);
+    const auto expected = OutputsOf(*cpu_, rows, transforms);
+    const auto outputs = OutputsOf(*device_, rows, transforms);
     for (size_t i = 0; i < outputs.size(); ++i, ++num_compared_) {
       for (size_t id = 0; id < outputs[i].size(); ++id) {
-        if (BitsOf(outputs[i][id]) == BitsOf(expected[i][id])) continue;
-        return fmt::format("transform {}, element {}: device {:a}, CPU {:a}", i, id, outputs[i][id],
-                           expected[i][id]);
+        if (outputs[i][id] == expected[i][id]) continue;
+        return fmt::format("transform {}, element {}: device {:a}, CPU {:a}", i, id,
+                           FloatOf(outputs[i][id]), FloatOf(expected[i][id]));
       }
     }
     return "";
   }
 
  private:
-  static std::vector<std::string> Answers(Backend& backend, RoundCase& round,
-                                          const RoundBatch& batch) {
-    const absl::Status status = backend.Run(batch);
-    REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
-    std::vector<std::string> answers;
-    for (int32_t i = 0; i < batch.num_tasks; ++i) answers.push_back(round.answer(i));
-    return answers;
-  }
-
-  // Returns the output of each transform, with its status as the last element.
-  static std::vector<std::vector<float>> Outputs(Backend& backend, const TensorView& rows,
-                                                 std::vector<RowTransform> transforms) {
-    std::vector<std::vector<float>> outputs(
-        transforms.size(), std::vector<float>(static_cast<size_t>(rows.vocab_size), -5));
-    std::vector<OutcomeStatus> statuses(transforms.size(), OutcomeStatus::kBadToken);
-    for (size_t i = 0; i < transforms.size(); ++i) transforms[i].out = outputs[i].data();
-    const absl::Status status = backend.Transform(
-        {rows, transforms.data(), static_cast<int32_t>(transforms.size()), statuses.data()});
-    REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
-    for (size_t i = 0; i < transforms.size(); ++i) {
-      outputs[i].push_back(static_cast<float>(statuses[i]));
-    }
-    return outputs;
-  }
-
   const std::unique_ptr<Backend> device_;
   const std::unique_ptr<Backend> cpu_;
   int64_t num_compared_ = 0;
@@ -137,32 +113,6 @@ inline void CheckRound(
   change(round);
   const std::string difference = comparison.RoundDifference(round, {InOrder(options.batch)});
   CHECK_MESSAGE(difference.empty(), NameOf(options), ": ", difference);
-}
-
-inline std::vector<RowTransform> MixedTransforms(size_t count, uint32_t num_rows) {
-  std::vector<RowTransform> transforms(count);
-  for (size_t i = 0; i < count; ++i) {
-    transforms[i].row = static_cast<uint32_t>(i * 3) % num_rows;
-    transforms[i].scale = 1.0f + static_cast<float>(i % 3);
-    if (i % 2 == 1) transforms[i].filters.top_k = 50;
-    if (i % 3 == 1) transforms[i].filters.top_p = kTopPOff / 8 * 7;
-    if (i % 5 == 1) transforms[i].filters.min_p = -6;
-    transforms[i].as_logits = i % 4 == 3;
-  }
-  return transforms;
-}
-
-// Four rows of logits; the third holds a NaN. If V is odd, no row after the first is aligned.
-inline RowMatrix TransformRows(DType dtype, int32_t vocab_size) {
-  std::mt19937_64 random(static_cast<uint64_t>(vocab_size));
-  RowMatrix rows(
-      {.dtype = dtype, .vocab_size = vocab_size, .num_rows = 4, .padding = 3, .offset = 1});
-  for (int64_t row = 0; row < 4; ++row) {
-    std::vector<double> values = RandomLogits(random, vocab_size);
-    if (row == 2) values[random() % values.size()] = NAN;
-    rows.Set(row, values);
-  }
-  return rows;
 }
 
 }  // namespace specd

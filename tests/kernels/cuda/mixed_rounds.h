@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
+#include "tests/kernels/cuda/run_backend.h"
 #include "tests/support/round_case.h"
 
 namespace specd {
@@ -19,15 +20,6 @@ inline constexpr RoundCase::Options kMixed{.vocab_size = 2500,
                                            .seed = 51,
                                            .grammar_masks = true};
 inline constexpr BackendLimits kLimits{.vocab_size = 2500, .max_batch = 24, .max_draft = 3};
-
-inline std::vector<std::string> RunAll(Backend& backend, RoundCase& round) {
-  const RoundBatch batch = round.All();
-  const absl::Status status = backend.Run(batch);
-  REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
-  std::vector<std::string> answers;
-  for (int32_t i = 0; i < batch.num_tasks; ++i) answers.push_back(round.answer(i));
-  return answers;
-}
 
 inline std::vector<std::string> ExpectedFor(const RoundCase::Options& options) {
   RoundCase round(options);

@@ -1,8 +1,9 @@
-// Records of rounds on an emulated device: they are those of the CPU, to the bit, and no answer
-// changes.
+// Which rounds are recorded on a device, and what a record holds of what the device alone knows.
+// The numbers of plain rounds are compared in cuda_records_test.cc.
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,88 +11,18 @@
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "tests/gpu/driver/fake_gpu_driver.h"
-#include "tests/kernels/cuda/conformance_grid.h"
+#include "tests/kernels/cuda/record_difference.h"
 #include "tests/kernels/cuda/run_round.h"
 #include "tests/kernels/cuda/staged_open.h"
 #include "tests/support/decision_text.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
 
 constexpr int32_t kMaxDraft = 4;
 
-// One round on both processors.
-class RecordedPair {
- public:
-  RecordedPair(const RoundCase::Options& options, int64_t upload_bytes)
-      : options_(options),
-        cuda_(std::make_unique<FakeGpuDriver>(&gpu), upload_bytes),
-        cpu_(CpuTarget::kBaseline) {
-    const BackendLimits limits{options.vocab_size, options.batch, options.max_draft};
-    REQUIRE(cuda_.Prepare(limits).ok());
-    REQUIRE(cpu_.Prepare(limits).ok());
-  }
-
-  // The places are more than the draft has, as where a caller gives every task the most.
-  void Check(DecisionCounts* counts) {
-    const int32_t num_places = options_.max_draft + 1;
-    RoundCase plain(options_);
-    RoundCase on_cpu(options_);
-    RoundCase on_cuda(options_);
-    REQUIRE(cuda_.Run(plain.All()).ok());
-    const std::vector<PlaceDecision> expected = DecisionsOf(cpu_, on_cpu.All(), num_places);
-    const std::vector<PlaceDecision> decisions = DecisionsOf(cuda_, on_cuda.All(), num_places);
-    for (int32_t i = 0; i < options_.batch; ++i) {
-      CAPTURE(i);
-      REQUIRE(on_cuda.answer(i) == plain.answer(i));
-      const auto first = static_cast<size_t>(i * num_places);
-      for (size_t place = first; place < first + static_cast<size_t>(num_places); ++place) {
-        REQUIRE(DecisionText(decisions[place]) == DecisionText(expected[place]));
-      }
-      counts->Add(on_cuda.task(i), on_cuda.outcome(i),
-                  std::span(decisions).subspan(first, static_cast<size_t>(num_places)));
-    }
-  }
-
-  FakeGpu gpu;
-
- private:
-  const RoundCase::Options options_;
-  CudaBackend cuda_;
-  CpuBackend cpu_;
-};
-
 TEST_SUITE("unit") {
-  TEST_CASE("a device records the numbers of the CPU, for rows of every shape") {
-    DecisionCounts counts;
-    for (const int32_t vocab_size : {5, 300, 2 * kTileSize + 77}) {
-      for (const Shape& shape : kShapes) {
-        INFO(shape.name, ", V = ", vocab_size);
-        const int32_t batch = GridSize({.full = 40, .sanitized = 8});
-        RecordedPair pair(OptionsOf(shape, vocab_size, batch, kMaxDraft), int64_t{1} << 30);
-        pair.Check(&counts);
-        CHECK(pair.gpu.num_records == 1);
-      }
-    }
-    CHECK(counts.HasAll());
-  }
-
-  TEST_CASE("under many schedules, and for a round that is done in pieces") {
-    const RoundCase::Options options{
-        .vocab_size = 3000, .batch = 12, .max_draft = kMaxDraft, .seed = 31};
-    for (int32_t i = 0; i < GridSize({.full = 20, .sanitized = 3}); ++i) {
-      // The smallest upload memory holds one sequence.
-      const bool in_pieces = i % 4 == 3;
-      RecordedPair pair(options, in_pieces ? 1 : int64_t{1} << 30);
-      const EmulationOptions schedule = QuickScheduleAt(i, 5);
-      pair.gpu.num_threads = schedule.num_threads;
-      pair.gpu.num_blocks = schedule.num_blocks;
-      DecisionCounts counts;
-      pair.Check(&counts);
-      CHECK(pair.gpu.num_records == (in_pieces ? options.batch : 1));
-    }
-  }
-
   TEST_CASE("a round that nobody records has the launches of a graph, and no other") {
     FakeGpu gpu;
     CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), int64_t{1} << 30);
@@ -121,6 +52,22 @@ TEST_SUITE("unit") {
     CHECK(Mentions(failed, "LaunchRecord"));
     gpu.failing_call.clear();
     CHECK(backend.Run(batch).ok());
+  }
+
+  TEST_CASE("a round that is done in pieces has the records of the CPU") {
+    const RoundCase::Options options{
+        .vocab_size = 300, .batch = 24, .max_draft = kMaxDraft, .seed = 31};
+    FakeGpu gpu;
+    // The smallest upload memory holds one sequence.
+    CudaBackend backend(std::make_unique<FakeGpuDriver>(&gpu), 1);
+    CpuBackend cpu(CpuTarget::kBaseline);
+    for (Backend* const each : std::initializer_list<Backend*>{&backend, &cpu}) {
+      REQUIRE(each->Prepare({options.vocab_size, options.batch, options.max_draft}).ok());
+    }
+    DecisionCounts counts;
+    CHECK(RecordDifference(backend, cpu, options, &counts) == "");
+    CHECK(gpu.num_records == options.batch);
+    CHECK(counts.HasAll());
   }
 
   // The drafts are known to the device alone; the record has those that it judged.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda/staged_case.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/kernels/cuda/staged_case.h"
+#include "tests/support/mentions.h"
 #include "tests/support/slot_rounds.h"
 
 namespace specd {
@@ -215,46 +216,6 @@ TEST_SUITE("unit") {
       CHECK(rig.gpu.allocations[slots.recent]->size() * 8 >=
             num_slots * sizeof(TokenId) * static_cast<size_t>(slots.recent_room));
     }
-  }
-
-  // Only the device knows the tokens that earlier rounds confirmed. It keeps them by slot.
-  TEST_CASE("staged rounds that leave drafts, positions and counts to the device") {
-    RoundCase::Options options = kMixed;
-    options.seed = 650;
-    StagingRig rig(options, 2 * static_cast<uint32_t>(options.batch));
-    const auto graph = rig.Enqueue(8);
-    CpuBackend cpu(CpuTarget::kBaseline);
-    REQUIRE_OK(cpu.Prepare(rig.limits));
-    SlotRounds rounds(options);
-    SlotMemory memory(options);
-    memory.drafts_space = MemorySpace::kDevice;
-    rig.imported.Ids(memory.drafts.data(), memory.drafts.size());
-    for (int i = 0; i < 12; ++i) {
-      CAPTURE(i);
-      rounds.Next();
-      RoundCase& round = rounds.round();
-      std::vector<int32_t> places;
-      for (int32_t place = 0; place < options.batch; ++place) {
-        if (round.task(place).kind == TaskKind::kVerify) places.push_back(place);
-      }
-      REQUIRE_OK(cpu.Run(rounds.Known()));
-      const std::vector<std::string> known = AnswersOf(round, options.batch);
-      rounds.Commit();
-      const TokenRows draft_tokens = rounds.Open(&memory).draft_tokens;
-      RoundBatch batch = round.Some(places);
-      batch.draft_tokens = draft_tokens;
-      const std::vector<SlotOutput> arrays = MoveToDevice(round, &rig.imported, &batch);
-      REQUIRE_OK(rig.backend.Stage(batch));
-      rig.gpu.Replay(graph);
-      REQUIRE(rig.Collect());
-      const std::vector<std::string> answers = AnswersOf(round, batch.num_tasks);
-      for (size_t j = 0; j < places.size(); ++j) {
-        CAPTURE(j);
-        REQUIRE(answers[j] == known[static_cast<size_t>(places[j])]);
-      }
-    }
-    CHECK(rounds.num_by_slot() > 50);
-    CHECK(rounds.num_continued() > 50);
   }
 
   TEST_CASE(

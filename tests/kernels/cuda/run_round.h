@@ -26,7 +26,7 @@ std::vector<std::string> ScalarAnswers(RoundCase& round);
 struct LaunchResult {
   std::string error;  // the error that stopped the emulation, if there is one
   std::vector<std::string> answers;
-  bool counts_are_back = true;  // the counts are as before, so the next round may begin
+  bool counts_are_back = true;  // LaunchMemory::counts_are_back
 };
 
 // The memory of a round's launches.
@@ -40,11 +40,15 @@ class LaunchMemory {
   // Leaves every decision to the last launch.
   void DeferAll();
 
+  // The counts are as before, so the next round may begin.
+  bool counts_are_back() const;
   // The result of launches that ended with this error; empty: no error.
   LaunchResult ResultOf(const RoundCase& round, const std::string& error) const;
 
   FusedRound fused;
   std::vector<TaskProgress> progress;
+  int32_t num_fallen = 0;
+  std::vector<FallenTask> fallen;
 
  private:
   std::vector<AheadRow> rows_;
@@ -54,44 +58,12 @@ class LaunchMemory {
   std::vector<char> scratch_;
 };
 
-// Runs all launches of a round. `thread_of(thread)` is the Thread to run; a test may give a faulty
-// one.
-template <typename ThreadOf>
+// Runs all launches of a round.
 LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_t max_draft,
-                         const EmulationOptions& options, const ThreadOf& thread_of) {
-  LaunchMemory memory(batch, max_draft);
-  const FusedRound& fused = memory.fused;
-  std::string error;
-  if (fused.resolve.given != nullptr) {
-    error = RunEmulatedBlocks(options,
-                              [&](EmulatedThread thread) { RunResolve(thread_of(thread), fused); });
-  }
-  if (error.empty()) {
-    error = RunEmulatedBlocks(
-        options, [&](EmulatedThread thread) { RunFusedRound(thread_of(thread), fused); });
-  }
-  if (error.empty() && fused.num_launches >= 2) {
-    error = RunEmulatedBlocks(
-        options, [&](EmulatedThread thread) { RunResidualPass(thread_of(thread), fused); });
-  }
-  if (error.empty() && fused.num_launches == 3) {
-    error = RunEmulatedBlocks(
-        options, [&](EmulatedThread thread) { RunDeferredTasks(thread_of(thread), fused); });
-  }
-  return memory.ResultOf(round, error);
-}
+                         const EmulationOptions& options);
+LaunchResult LaunchRound(RoundCase& round, int32_t max_draft, const EmulationOptions& options);
 
 // Runs the last launch under `options`, after a first launch that reads rows and decides nothing.
 LaunchResult LaunchDeferred(RoundCase& round, int32_t max_draft, const EmulationOptions& options);
-
-LaunchResult LaunchRound(const RoundCase& round, const RoundBatch& batch, int32_t max_draft,
-                         const EmulationOptions& options);
-
-template <typename ThreadOf>
-LaunchResult LaunchRound(RoundCase& round, int32_t max_draft, const EmulationOptions& options,
-                         const ThreadOf& thread_of) {
-  return LaunchRound(round, round.All(), max_draft, options, thread_of);
-}
-LaunchResult LaunchRound(RoundCase& round, int32_t max_draft, const EmulationOptions& options);
 
 }  // namespace specd

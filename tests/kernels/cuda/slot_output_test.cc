@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,6 +103,112 @@ void Spread(const RoundCase& round, FakeGpu* gpu, std::vector<SlotOutput>* outpu
   for (size_t i = 0; i < outputs->size(); ++i) (*outputs)[i].space = kSpaces[i % 3];
   gpu->is_imported = is_in(MemorySpace::kDevice);
   gpu->is_on_other_device = is_in(MemorySpace::kOtherDevice);
+}
+
+// Plain samples over eight ids: task i has the slot slots[i], and its row is won by that id.
+class SlotSamples {
+ public:
+  explicit SlotSamples(const std::vector<uint32_t>& slots)
+      : rows_({.vocab_size = 8, .num_rows = 8}),
+        slots_(slots),
+        tasks_(slots.size()),
+        outcomes_(slots.size()),
+        tokens_(slots.size()) {
+    for (int row = 0; row < 8; ++row) {
+      std::vector<double> values(8, 0.0);
+      values[static_cast<size_t>(row)] = 5.0;
+      rows_.Set(row, values);
+    }
+    for (size_t i = 0; i < slots.size(); ++i) {
+      tasks_[i].slot = slots_[i];
+      tasks_[i].draft.target_rows = &slots_[i];
+    }
+  }
+
+  RoundBatch Batch(const SlotOutput* output) {
+    RoundBatch batch;
+    batch.target = rows_.view();
+    batch.tasks = tasks_.data();
+    batch.num_tasks = static_cast<int32_t>(tasks_.size());
+    batch.outcomes = outcomes_.data();
+    batch.tokens = tokens_.data();
+    batch.tokens_stride = 1;
+    batch.slot_outputs = output;
+    batch.num_slot_outputs = 1;
+    return batch;
+  }
+
+ private:
+  RowMatrix rows_;
+  std::vector<uint32_t> slots_;
+  std::vector<Task> tasks_;
+  std::vector<TaskOutcome> outcomes_;
+  std::vector<TokenId> tokens_;
+};
+
+// A backend over a device to which `next` belongs, or which another device has.
+struct SlotDevice {
+  SlotDevice() {
+    REQUIRE(cuda.Prepare({8, 8, 0}).ok());
+    const auto is_next = [this](const void* address) {
+      return address >= next.data() && address < next.data() + next.size();
+    };
+    gpu.is_imported = [=, this](const void* address) { return !is_other && is_next(address); };
+    gpu.is_on_other_device = [=, this](const void* address) {
+      return is_other && is_next(address);
+    };
+  }
+
+  FakeGpu gpu;
+  CudaBackend cuda{std::make_unique<FakeGpuDriver>(&gpu), 1 << 20};
+  Memory next = Memory(8, -9);
+  bool is_other = false;
+};
+
+TEST_SUITE("unit") {
+  TEST_CASE("next tokens that the host must not write are the kernels' alone") {
+    // If a kernel wrote host memory, the fake device would say so. To notice a write by the host,
+    // the test overwrites the kernel's token before any answer comes back.
+    SlotSamples round({6});
+    SlotDevice device;
+    bool is_launched = false;
+    device.gpu.after_round = [&](const RoundBatch&) {
+      is_launched = std::exchange(device.next[6], -5) == 6;
+    };
+    const SlotOutput output{device.next.data(), MemorySpace::kDevice};
+    REQUIRE(device.cuda.Run(round.Batch(&output)).ok());
+    CHECK(is_launched);
+    CHECK(device.next[6] == -5);
+  }
+
+  TEST_CASE("next tokens on another device are copied there, because no kernel reaches them") {
+    SlotSamples round({5, 2, 7, 3});
+    SlotDevice device;
+    device.is_other = true;
+    const Memory& next = device.next;
+    const SlotOutput output{device.next.data(), MemorySpace::kOtherDevice};
+    REQUIRE(device.cuda.Run(round.Batch(&output)).ok());
+    CHECK(next == Memory{-9, -9, 2, 3, -9, 5, -9, 7});
+    // Neighbours go together.
+    CHECK(device.gpu.copied_to_other_device == std::set<const void*>{&next[2], &next[5], &next[7]});
+  }
+
+  TEST_CASE("next tokens that a device does not take are its failure") {
+    for (const char* const call : {"ToDevice", "Synchronize"}) {
+      CAPTURE(call);
+      SlotSamples round({0});
+      SlotDevice device;
+      const SlotOutput output{device.next.data(), MemorySpace::kDevice};
+      const RoundBatch batch = round.Batch(&output);
+      RoundBatch without = batch;
+      without.num_slot_outputs = 0;
+      REQUIRE(device.cuda.Run(without).ok());
+      device.gpu.failing_call = call;
+      const absl::Status status = device.cuda.WriteSlotOutputs(batch);
+      CHECK(status.code() == absl::StatusCode::kInternal);
+      CHECK(status.message().find(call) != std::string::npos);
+    }
+  }
 }
 
 TEST_SUITE("invariance") {

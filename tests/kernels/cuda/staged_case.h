@@ -36,10 +36,6 @@ namespace specd {
     REQUIRE_MESSAGE(required.ok(), std::string(required.message())); \
   } while (false)
 
-inline bool Mentions(const absl::Status& status, const std::string& text) {
-  return std::string(status.message()).find(text) != std::string::npos;
-}
-
 // The CPU's answers for a part of such a round.
 inline std::vector<std::string> CpuAnswers(RoundCase* round, const RoundCase::Options& options,
                                            const std::vector<int32_t>& places,

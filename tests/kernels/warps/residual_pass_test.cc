@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "tests/kernels/bodies/one_task.h"
@@ -70,42 +71,6 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a token is replaced from rows of two types") {
-    Fall fall;
-    RowMatrix drafts({.dtype = DType::kBFloat16, .vocab_size = kVocabSize, .num_rows = 4});
-    for (int32_t i = 0; i <= kNumDrafts; ++i) {
-      const float* const row = fall.drafts.row(i);
-      drafts.Set(i, std::vector<double>(row, row + kVocabSize));
-    }
-    for (uint64_t seed = 0; seed < 5; ++seed) {
-      fall.chain.task.seed = seed;
-      OneTask round(fall.chain.task, fall.target.view());
-      round.batch.draft = drafts.view();
-      round.Run(ScheduleOf(seed), 2);
-      fall.Check(round);
-    }
-  }
-
-  // Without the cuts the residual would have more mass elsewhere. The ids at `rest` together weigh
-  // more than the ids at 90. Either row has an id at 89.5 that the other lacks.
-  TEST_CASE("a residual is that of what filters leave") {
-    for (int32_t seed = 0; seed < GridSize({.full = 20, .sanitized = 5}); ++seed) {
-      CAPTURE(seed);
-      Fall fall(89.0f);
-      fall.target.row(kRejected)[0] = 89.5f;
-      fall.drafts.row(kRejected)[kTileSize] = 89.5f;
-      fall.chain.task.seed = seed;
-      fall.chain.task.target_filters = {.top_k = 2};
-      fall.chain.task.draft_filters = {.top_k = 2};
-      OneTask round(fall.chain.task, fall.target.view());
-      round.batch.draft = fall.drafts.view();
-      round.Run(ScheduleOf(seed), 3);
-      CHECK(round.fallen == kRejected);
-      CHECK_FALSE(round.deferred);
-      fall.Check(round);
-    }
-  }
-
   TEST_CASE("where filters leave nothing of the target row, neither row is read again") {
     // With an edit the rows are not plain; this one changes nothing.
     const TokenEdit none = {.id = kBoth + 1};
@@ -155,48 +120,6 @@ TEST_SUITE("unit") {
       CHECK_FALSE(round.deferred);
       fall.Check(round);
     }
-  }
-
-  TEST_CASE("a residual of rows that masks and edits change") {
-    const std::vector<TokenEdit> edits = [] {
-      std::vector<TokenEdit> result(2);
-      result[0] = {.id = 7, .flags = kEditBanned};
-      result[1] = {.id = kOnlyTarget, .bias = 90.0f};
-      return result;
-    }();
-    Fall fall;
-    fall.target.row(kRejected)[7] = 500.0f;
-    for (int32_t i = 0; i < kRejected; ++i) fall.target.row(i)[kOnlyTarget] = -90.0f;
-    fall.target.row(kRejected)[kOnlyTarget] = 0.0f;
-    fall.chain.task.edits.edits = edits.data();
-    fall.chain.task.edits.num_edits = static_cast<int32_t>(edits.size());
-    OneTask round(fall.chain.task, fall.target.view());
-    round.batch.draft = fall.drafts.view();
-    round.Run(ScheduleOf(2), 2);
-    CHECK(round.fallen == kRejected);
-    fall.Check(round);
-  }
-
-  TEST_CASE("a residual where one row is a point takes no pass") {
-    Fall fall;
-    fall.drafts.row(kRejected)[kOnlyDraft] = INFINITY;
-    OneTask of_draft(fall.chain.task, fall.target.view());
-    of_draft.batch.draft = fall.drafts.view();
-    of_draft.Run(ScheduleOf(3), 2);
-    CHECK(of_draft.fallen == -1);
-    CHECK(of_draft.outcome.num_accepted == kRejected);
-    CHECK(of_draft.outcome.num_tokens == kRejected + 1);
-    const TokenId drawn = of_draft.tokens[kRejected];
-    CHECK((drawn == kBoth || drawn == kOnlyTarget));
-
-    Fall other;
-    other.target.row(kRejected)[kOnlyTarget] = INFINITY;
-    OneTask of_target(other.chain.task, other.target.view());
-    of_target.batch.draft = other.drafts.view();
-    of_target.Run(ScheduleOf(4), 2);
-    CHECK(of_target.fallen == -1);
-    CHECK(of_target.tokens[kRejected] == kOnlyTarget);
-    CHECK(of_target.outcome.num_tokens == kRejected + 1);
   }
 
   TEST_CASE("tokens that are scored are replaced in the second launch too") {
@@ -263,8 +186,7 @@ TEST_SUITE("unit") {
     }
   }
 
-  // So that conformance_test.cc compares them.
-  TEST_CASE("random rounds come to residuals of every kind") {
+  TEST_CASE("random rounds come to residuals of every kind, with the scalar team's answers") {
     int32_t num_plain = 0;
     int32_t num_edited = 0;
     int32_t num_cut = 0;
@@ -277,13 +199,15 @@ TEST_SUITE("unit") {
         REQUIRE(RunEmulatedBlocks({.num_threads = 64}, [&](EmulatedThread thread) {
                   RunFusedRound(thread, memory.fused);
                 }) == "");
-        for (int32_t i = 0; i < kBatch; ++i) {
-          const int32_t fallen = memory.progress[static_cast<size_t>(i)].fallen;
-          if (fallen == 0) continue;
-          const FallenPlace& place = *FallenPlaceAt(FusedWorkspaceAt(memory.fused, i), fallen - 1);
+        for (int32_t i = 0; i < memory.num_fallen; ++i) {
+          const FallenTask& fallen = memory.fallen[static_cast<size_t>(i)];
+          const FallenPlace& place =
+              *FallenPlaceAt(FusedWorkspaceAt(memory.fused, fallen.task), fallen.place);
           (place.plain ? num_plain : num_edited) += 1;
           num_cut += place.target.has_cut ? 1 : 0;
         }
+        const std::vector<std::string> expected = ScalarAnswers(round);
+        CHECK(LaunchRound(round, kMaxDraft, {.num_threads = 64}).answers == expected);
       }
     }
     CHECK(num_plain >= 10);

@@ -28,10 +28,12 @@ TEST_SUITE("unit") {
     std::mt19937_64 random(62);
     for (const VerifyMethod method :
          {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
-      for (size_t n = 0; n < kNumDrafts * NarrowFilters().size(); ++n) {
+      for (size_t n = 0; n < kNumDrafts * (1 + NarrowFilters().size()); ++n) {
         const auto rejected = static_cast<int32_t>(n % kNumDrafts);
-        const size_t filters = n / kNumDrafts;
+        const bool is_scored = n / kNumDrafts == NarrowFilters().size();
+        const size_t filters = is_scored ? 0 : n / kNumDrafts;
         CAPTURE(static_cast<int>(method));
+        CAPTURE(is_scored);
         CAPTURE(filters);
         CAPTURE(rejected);
         const FourRows rows;
@@ -50,18 +52,25 @@ TEST_SUITE("unit") {
             rows.row(rejected));
         ChainCase chain(method, draft, DraftKind::kOneHot);
         chain.task.target_filters = NarrowFilters()[filters];
+        chain.task.scores = {.enabled = is_scored, .mode = ScoreMode::kRawLogit};
         rows.TakeAway(rejected + 1);
         OneTask round(chain.task, rows.view());
         // One warp takes the rows in order of place, so it knows of a rejection before it comes to
         // the next row.
-        round.Run({.num_threads = 32}, filters > 0 && method != VerifyMethod::kGreedy ? 3 : 1);
-        CHECK_FALSE(round.deferred);
+        const bool has_third = is_scored || (filters > 0 && method != VerifyMethod::kGreedy);
+        round.Run({.num_threads = 32}, has_third ? 3 : 1);
+        CHECK(round.deferred == is_scored);
         const TaskOutcome& outcome = round.outcome;
         CHECK(outcome.status == OutcomeStatus::kOk);
         CHECK(outcome.num_accepted == rejected);
         REQUIRE(outcome.num_tokens == rejected + 1);
         for (int32_t i = 0; i < rejected; ++i) CHECK(round.tokens[i] == draft[i]);
         CHECK(round.tokens[rejected] == after);
+        for (int32_t i = 0; is_scored && i <= rejected; ++i) {
+          CHECK(round.scores[i].id == round.tokens[i]);
+          CHECK(round.scores[i].value == 90.0f);
+          CHECK(round.scores[i].rank == 1);
+        }
       }
     }
   }
@@ -88,36 +97,6 @@ TEST_SUITE("unit") {
       CHECK(round.outcome.status == OutcomeStatus::kOk);
       REQUIRE(round.outcome.num_tokens == 1);
       CHECK(round.tokens[0] == 700);
-    }
-  }
-
-  TEST_CASE("a row behind a rejection is not read where tokens are scored") {
-    for (const VerifyMethod method :
-         {VerifyMethod::kGreedy, VerifyMethod::kExactMatch, VerifyMethod::kToken}) {
-      for (int32_t rejected = 0; rejected < kNumDrafts; ++rejected) {
-        CAPTURE(static_cast<int>(method));
-        CAPTURE(rejected);
-        const FourRows rows;
-        std::fill_n(rows.row(0), (kNumDrafts + 1) * kVocabSize, 0.0f);
-        std::vector<TokenId> draft;
-        for (int32_t i = 0; i < kNumDrafts; ++i) {
-          rows.row(i)[700 + i] = 90.0f;
-          draft.push_back(i == rejected ? 5 : 700 + i);
-        }
-        ChainCase chain(method, draft, DraftKind::kOneHot);
-        chain.task.scores = {.enabled = true, .mode = ScoreMode::kRawLogit};
-        rows.TakeAway(rejected + 1);
-        OneTask round(chain.task, rows.view());
-        round.Run({.num_threads = 32}, 3);
-        CHECK(round.outcome.status == OutcomeStatus::kOk);
-        REQUIRE(round.outcome.num_tokens == rejected + 1);
-        for (int32_t i = 0; i <= rejected; ++i) {
-          CHECK(round.tokens[i] == 700 + i);
-          CHECK(round.scores[i].id == 700 + i);
-          CHECK(round.scores[i].value == 90.0f);
-          CHECK(round.scores[i].rank == 1);
-        }
-      }
     }
   }
 

@@ -7,21 +7,13 @@
 #include <random>
 #include <vector>
 
-#include "tests/gpu/emulation/emulated_block.h"
+#include "tests/kernels/warps/run_warp.h"
 
 namespace specd {
 namespace {
 
 // As many numbers as lanes, as two turns of lanes, as a row of the largest vocabulary has tiles.
 constexpr int32_t kCounts[] = {1, 5, 31, 32, 33, 63, 64, 65, 100, 2048};
-
-template <typename Look>
-void RunWarp(const Look& look) {
-  REQUIRE(RunEmulatedBlock({.num_threads = 32}, [&](EmulatedThread thread) {
-            EmulatedTeam team(thread);
-            look(team);
-          }) == "");
-}
 
 TEST_SUITE("unit") {
   TEST_CASE("lanes find what a loop over an array finds") {
@@ -87,13 +79,30 @@ TEST_SUITE("unit") {
         RunWarp([&](EmulatedTeam& team) {
           int32_t next = 0;
           const auto look_at = [](int32_t i) { return Look{i, static_cast<uint32_t>(i * i)}; };
-          team.InTurn(count, look_at, [&](int32_t i, const Look& look) {
-            CHECK(i == next);
+          const auto check = [](int32_t i, const Look& look) {
             CHECK(look.number == i);
             CHECK(look.square == static_cast<uint32_t>(i * i));
-            ++next;
-            return i < last;
-          });
+          };
+          const auto is_alone = [&](int32_t i) { return i % 7 == 3 || i >= last; };
+          team.InTurn(
+              count, look_at, [&](const Look& look) { return !is_alone(look.number); },
+              [&](int32_t mine, const Look& look, uint32_t passed) {
+                for (int32_t bit = 0; bit < 32; ++bit) {
+                  const int32_t i = mine / 32 * 32 + bit;
+                  if ((passed >> bit & 1u) == 0) continue;
+                  CHECK(i == next);
+                  CHECK(!is_alone(i));
+                  if (i == mine) check(i, look);
+                  ++next;
+                }
+              },
+              [&](int32_t i, const Look& look) {
+                CHECK(i == next);
+                CHECK(is_alone(i));
+                check(i, look);
+                ++next;
+                return i < last;
+              });
           CHECK(next == std::min(last + 1, count));
         });
       }

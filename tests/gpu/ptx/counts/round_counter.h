@@ -7,14 +7,22 @@
 
 #include <absl/status/statusor.h>
 
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "kernels/core/gpu_driver.h"
+#include "tests/gpu/ptx/machine/profile.h"
 #include "tools/bench/cells.h"
 #include "tools/bench/probes/gpu_probes.h"
-#include "tools/bench/ptx_counts.h"
 
 namespace specd::ptx {
+
+struct RoundCounts {
+  int64_t num_elements = 0;  // of the rows that the round's decisions need
+  std::vector<LaunchProfile> round = {};
+  std::vector<LaunchProfile> read = {};  // of the same rows
+};
 
 class RoundCounter {
  public:
@@ -24,12 +32,12 @@ class RoundCounter {
 
   // Call before the next. FAILED_PRECONDITION if the PTX is not where the environment says.
   absl::Status Open();
-  absl::StatusOr<bench::RoundCounts> Count(const bench::Cell& cell);
+  absl::StatusOr<RoundCounts> Count(const bench::Cell& cell);
 
  private:
   std::unique_ptr<GpuDriver> driver_;
   std::unique_ptr<bench::GpuProbes> probes_;
-  bench::PoolCache pools_{bench::RowShape::kLlm, ""};
+  bench::PoolCache pools_;
 };
 
 }  // namespace specd::ptx

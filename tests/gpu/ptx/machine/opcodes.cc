@@ -25,10 +25,4 @@ const OpcodeTable::value_type* FindOpcode(const std::string& name) {
   return found == AllOpcodes().end() ? nullptr : &*found;
 }
 
-std::vector<std::string> OpcodeNames() {
-  std::vector<std::string> names;
-  for (const auto& [name, opcode] : AllOpcodes()) names.push_back(name);
-  return names;
-}
-
 }  // namespace specd::ptx

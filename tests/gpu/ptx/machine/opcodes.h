@@ -38,7 +38,4 @@ void AddComparisonOpcodes(OpcodeTable* table);
 // The name, which stays, and the meaning. Null for an instruction that no table holds.
 const OpcodeTable::value_type* FindOpcode(const std::string& name);
 
-// The names of all tables, for opcodes_test.py.
-std::vector<std::string> OpcodeNames();
-
 }  // namespace specd::ptx

@@ -64,7 +64,6 @@ inline constexpr int32_t kNegated = 1 << 30;
 // index of a predicate. The members that every instruction needs lie in the first line of a cache.
 struct alignas(64) Instruction {
   Handler run = nullptr;
-  mutable uint64_t num_runs = 0;
   int64_t immediate = 0;
   int32_t guard = kNoOperand;
   int32_t result = kNoOperand;
@@ -85,7 +84,7 @@ struct alignas(64) Instruction {
   std::vector<int32_t> reads;   // values of the function, for Pipeline
   std::vector<int32_t> writes;  // the same
 };
-static_assert(offsetof(Instruction, access) == 64);
+static_assert(offsetof(Instruction, access) <= 64);
 
 struct Function {
   std::string name;

@@ -114,7 +114,6 @@ void Warp::Step(Frame& frame) {
   }
   const Instruction& instruction = frame.function->code[static_cast<size_t>(frame.pc)];
   ++launch_.num_instructions;
-  ++instruction.num_runs;
   uint32_t lanes = frame.current;
   if (instruction.guard != kNoOperand) lanes &= frame.Predicate(instruction.guard);
   if (pipeline_ != nullptr) pipeline_->Issue(instruction, frame.current);

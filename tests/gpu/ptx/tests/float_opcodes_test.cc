@@ -98,42 +98,6 @@ TEST_SUITE("unit") {
     CheckOpcode<float, float>("rcp.rn.f32", [](float a) { return AsFloat(1 / double{a}); });
   }
 
-  TEST_CASE("PTX machine: double products and sums are fused, and rounded once") {
-    // PTX does not say which NaN of 64 bits is the result: any of them becomes that of FusedOf.
-    constexpr uint64_t kNanBits = 0x7FFFFFFFE0000000u;
-    CheckOpcode<uint64_t, double, double, double>(
-        fmt::format(".reg .pred %c; fma.rn.f64 %d, %s0, %s1, %s2; setp.nan.f64 %c, %d, %d;"
-                    "selp.b64 %d, {}, %d, %c; //",
-                    kNanBits),
-        [](double a, double b, double c) {
-          const double fused = FusedOf(a, b, c);
-          return std::isnan(fused) ? kNanBits : BitsOf(fused);
-        });
-  }
-
-  TEST_CASE("PTX machine: double sums, products and quotients are rounded once, to nearest even") {
-    const auto finite = [](double a, double b) { return std::isfinite(a) && std::isfinite(b); };
-    // NaN keeps a payload, and PTX does not say which one. The machine takes the first operand's; a
-    // compiler may exchange operands of the host's sum and product.
-    const auto first = [](double a, double result) { return std::isnan(a) ? a : result; };
-    CheckOpcode<double, double, double>("add.rn.f64", [&](double a, double b) {
-      return finite(a, b) ? static_cast<double>(Quadruple{a} + Quadruple{b}) : first(a, a + b);
-    });
-    CheckOpcode<double, double, double>("sub.rn.f64", [&](double a, double b) {
-      return finite(a, b) ? static_cast<double>(Quadruple{a} - Quadruple{b}) : first(a, a - b);
-    });
-    CheckOpcode<double, double, double>("mul.rn.f64", [&](double a, double b) {
-      return finite(a, b) ? static_cast<double>(Quadruple{a} * Quadruple{b}) : first(a, a * b);
-    });
-    CheckOpcode<double, double, double>("div.rn.f64", [&](double a, double b) {
-      return finite(a, b) && b != 0 ? static_cast<double>(Quadruple{a} / Quadruple{b})
-                                    : first(a, a / b);
-    });
-    CheckOpcode<double, double>("rcp.rn.f64", [](double a) {
-      return std::isfinite(a) && a != 0 ? static_cast<double>(1 / Quadruple{a}) : 1 / a;
-    });
-  }
-
   TEST_CASE("PTX machine: extremes prefer numbers to NaN, and +0 to -0") {
     CheckExtremes<float>("f32", kNan);
     CheckExtremes<double>("f64", 0);
@@ -143,14 +107,6 @@ TEST_SUITE("unit") {
     CheckOpcode<float, float, float>("min.NaN.f32", [](float a, float b) {
       return std::isnan(a) || std::isnan(b) ? kNan : IsBelow(a, b) ? a : b;
     });
-  }
-
-  TEST_CASE("PTX machine: negation and absolute values touch the sign alone") {
-    CheckOpcode<uint32_t, uint32_t>("neg.f32", [](uint32_t a) { return a + 0x80000000u; });
-    CheckOpcode<uint32_t, uint32_t>("abs.f32", [](uint32_t a) { return a % 0x80000000u; });
-    constexpr uint64_t kSign = uint64_t{1} << 63;
-    CheckOpcode<uint64_t, uint64_t>("neg.f64", [](uint64_t a) { return a + kSign; });
-    CheckOpcode<uint64_t, uint64_t>("abs.f64", [](uint64_t a) { return a % kSign; });
   }
 
   TEST_CASE("PTX machine: comparisons of floats, ordered and unordered") {

@@ -1,4 +1,4 @@
-// Memory of every kind in the PTX machine: widths, vectors, addresses and atomic operations.
+// Memory of every kind in the PTX machine: widths, generic addresses and atomic operations.
 #include <doctest/doctest.h>
 
 #include "tests/gpu/ptx/tests/opcode_case.h"
@@ -12,78 +12,6 @@ void RunOne(const std::string& body, DeviceBlock* block, const std::string& glob
   const absl::Status status = RunText(EntryText(1, begin + body, globals), {.block = 1},
                                       {reinterpret_cast<uint64_t>(block->begin())});
   REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
-}
-
-// A type of elements, and the registers that hold one.
-struct ElementType {
-  const char* name;
-  uint32_t size_bytes;
-  const char* registers;
-};
-constexpr ElementType kElementTypes[] = {
-    {"b8", 1, "b16"},  {"u8", 1, "b16"},  {"s8", 1, "b16"},  {"b16", 2, "b16"}, {"u16", 2, "b16"},
-    {"s16", 2, "b16"}, {"b32", 4, "b32"}, {"u32", 4, "b32"}, {"s32", 4, "b32"}, {"f32", 4, "f32"},
-    {"b64", 8, "b64"}, {"u64", 8, "b64"}, {"s64", 8, "b64"}, {"f64", 8, "f64"}};
-
-// Bytes go from the block's begin to memory of some kind, and come back to the block.
-struct Way {
-  const char* load;
-  const char* store;
-  const char* address;
-};
-constexpr Way kWays[] = {{"ld.global", "st.global", "%p+256"},
-                         {"ld", "st", "%p+272"},
-                         {"ld.shared", "st.shared", "words"},
-                         {"ld.local", "st.local", "%l"},
-                         {"ld", "st", "%g"},
-                         {"ld.global.cs", "st.global.cs", "%p+288"},
-                         {"ld.global.nc", "st.global", "%p+368"},
-                         {"ld.volatile.global", "st.volatile.global", "%p+304"},
-                         {"ld.volatile", "st.volatile", "%p+320"},
-                         {"ld.relaxed.gpu", "st.relaxed.gpu", "%p+336"},
-                         {"ld.acquire.sys", "st.release.sys", "%p+352"}};
-
-// `count` elements of the type go every way, and through the params of a call.
-void CheckWays(const ElementType& type, uint32_t count) {
-  const std::string ending = (count == 1 ? "." : fmt::format(".v{}.", count)) + type.name;
-  CAPTURE(ending);
-  const auto values = [&](const char* name) {
-    std::string text;
-    for (uint32_t i = 0; i < count; ++i)
-      text += fmt::format("{}%{}{}", i == 0 ? "" : ", ", name, i);
-    return count == 1 ? text : "{" + text + "}";
-  };
-  const auto move = [&](const std::string& load, const std::string& from, const std::string& store,
-                        const std::string& to, const char* name) {
-    return fmt::format("{0}{2} {3}, [{1}]; ", load, from, ending, values(name)) +
-           fmt::format("{0}{2} [{1}], {3};\n", store, to, ending, values(name));
-  };
-  const std::string registers = fmt::format(".reg .{} %v<4>, %w<4>;\n", type.registers);
-  const std::string globals =
-      ".shared .align 16 .b8 words[16];\n"
-      ".func (.param .align 16 .b8 r[16]) same(.param .align 16 .b8 a[16])\n{ " +
-      registers + move("ld.param", "a", "st.param", "r", "v") + "ret; }\n";
-  std::string body = ".local .align 16 .b8 d[32]; .reg .b64 %l, %g; mov.u64 %l, d;\n" + registers +
-                     "cvta.local.u64 %g, %l; add.s64 %g, %g, 16;\n";
-  uint32_t to = 0;
-  const auto next = [&] { return fmt::format("%p+{}", to += 16); };
-  for (const Way& way : kWays) {
-    body += move("ld.global", "%p", way.store, way.address, "v");
-    body += move(way.load, way.address, "st.global", next(), "w");
-  }
-  body += "{ .param .align 16 .b8 x[16]; .param .align 16 .b8 y[16];\n" +
-          move("ld.global", "%p", "st.param", "x", "v") + "call.uni (y), same, (x);\n" +
-          move("ld.param", "y", "st.global", next(), "w") + "}";
-  DeviceBlock block(512);
-  auto* const bytes = reinterpret_cast<uint8_t*>(block.begin());
-  std::memset(bytes, 0, 512);
-  const uint32_t size_bytes = count * type.size_bytes;
-  for (uint32_t i = 0; i < 16; ++i) bytes[i] = static_cast<uint8_t>(0xF1 + 7 * i);
-  RunOne(body, &block, globals);
-  for (uint32_t at = 16; at <= to; at += 16) {
-    CAPTURE(at);
-    for (uint32_t i = 0; i < 16; ++i) CHECK(bytes[at + i] == (i < size_bytes ? bytes[i] : 0));
-  }
 }
 
 // An atomic operation on memory of each thread: what was there before, and what is there
@@ -126,31 +54,6 @@ TEST_SUITE("unit") {
     CHECK(bytes[42] == 0xF8);
   }
 
-  TEST_CASE("PTX machine: elements of every type go to every memory and come back") {
-    for (const ElementType& type : kElementTypes) {
-      for (const uint32_t count : {1u, 2u, 4u}) {
-        if (count * type.size_bytes <= 16) CheckWays(type, count);
-      }
-    }
-  }
-
-  TEST_CASE("PTX machine: vectors go to memory in order, and `_` drops an element") {
-    DeviceBlock block(64);
-    auto* const words = reinterpret_cast<uint32_t*>(block.begin());
-    for (uint32_t i = 0; i < 4; ++i) words[i] = 10 + i;
-    RunOne(
-        ".reg .b32 %a, %b, %c, %d;\n"
-        "ld.global.v4.u32 {%a, _, %c, %d}, [%p]; ld.global.v2.u32 {_, %b}, [%p];\n"
-        "st.global.v4.u32 [%p+16], {%d, %c, %b, 5}; st.global.v2.u32 [%p+32], {%a, -1};",
-        &block);
-    CHECK(words[4] == 13);
-    CHECK(words[5] == 12);
-    CHECK(words[6] == 11);
-    CHECK(words[7] == 5);
-    CHECK(words[8] == 10);
-    CHECK(words[9] == ~0u);
-  }
-
   TEST_CASE("PTX machine: a generic address reaches shared and local memory, and comes back") {
     DeviceBlock block(32);
     RunOne(
@@ -169,19 +72,6 @@ TEST_SUITE("unit") {
     CHECK(*reinterpret_cast<uint64_t*>(block.begin() + 8) == 0);
     CHECK(*reinterpret_cast<uint64_t*>(block.begin() + 16) == 0);
     CHECK(*reinterpret_cast<uint64_t*>(block.begin() + 24) == 0);
-  }
-
-  TEST_CASE("PTX machine: variables have their initial values, addresses among them") {
-    DeviceBlock block(32);
-    RunOne(
-        ".reg .b64 %a; .reg .b32 %v; ld.global.u64 %a, [where]; ld.global.u32 %v, [%a+4];\n"
-        "st.global.u32 [%p], %v; ld.const.u32 %v, [rest+8]; st.global.u32 [%p+4], %v;",
-        &block,
-        ".global .align 4 .u32 table[3] = {5, 6, 7};\n.global .align 8 .u64 where = table;\n"
-        ".const .align 4 .u32 rest[3] = {1};");
-    const auto* const words = reinterpret_cast<uint32_t*>(block.begin());
-    CHECK(words[0] == 6);
-    CHECK(words[1] == 0);
   }
 
   TEST_CASE("PTX machine: an atomic operation combines its operand with what was there") {
@@ -219,32 +109,6 @@ TEST_SUITE("unit") {
     CHECK(*reinterpret_cast<uint64_t*>(words + 4) == ~uint64_t{0});
     CHECK(*reinterpret_cast<uint64_t*>(words + 6) == 5 * ~uint64_t{0});
     CHECK(reinterpret_cast<int32_t*>(words)[8] == 320 * 319 / 2 - 60000);
-  }
-
-  TEST_CASE("PTX machine: calls pass params and results, by name and by address") {
-    const std::string functions =
-        ".func (.param .b32 r) twice(.param .b32 a)\n{ .reg .b32 %x; ld.param.u32 %x, [a];\n"
-        "add.s32 %x, %x, %x; st.param.b32 [r], %x; ret; }\n"
-        ".func (.param .b32 r) square(.param .b32 a)\n{ .reg .b32 %x; ld.param.u32 %x, [a];\n"
-        "mul.lo.s32 %x, %x, %x; st.param.b32 [r], %x; ret; }\n"
-        ".global .align 8 .u64 functions[2] = {twice, square};";
-    // Even lanes call twice and odd ones square, through a table; all call twice by name.
-    const std::string body =
-        ".reg .b64 %p, %f, %o; .reg .b32 %t, %e, %v; ld.param.u64 %p, [p0]; mov.u32 %t, %tid.x;\n"
-        "and.b32 %e, %t, 1; mul.wide.u32 %o, %e, 8; mov.u64 %f, functions; add.s64 %f, %f, %o;\n"
-        "ld.global.u64 %f, [%f];\n"
-        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], %t;\n"
-        "proto : .callprototype (.param .b32 _) _ (.param .b32 _);\n"
-        "call (y), %f, (x), proto; ld.param.b32 %v, [y]; }\n"
-        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], %v;\n"
-        "call.uni (y), twice, (x); ld.param.b32 %v, [y]; }\n"
-        "mul.wide.u32 %o, %t, 4; add.s64 %p, %p, %o; st.global.u32 [%p], %v;";
-    DeviceBlock block(128);
-    const absl::Status status =
-        RunText(EntryText(1, body, functions), {}, {reinterpret_cast<uint64_t>(block.begin())});
-    REQUIRE_MESSAGE(status.ok(), std::string(status.message()));
-    const auto* const words = reinterpret_cast<uint32_t*>(block.begin());
-    for (uint32_t i = 0; i < 32; ++i) CHECK(words[i] == 2 * (i % 2 == 0 ? 2 * i : i * i));
   }
 }
 

@@ -63,7 +63,7 @@ class Suite:
 
     def fails(self, kernel, changes, cases=None):
         """How a case fails with other lines in the kernel's file: what the machine says. "" if none does, and None
-        if a case does not end or the module is refused. Schedule and registers are those of ptx.gpu_80."""
+        if a case does not end or the module is refused. Schedule and registers are those of ptx.gpu."""
         lines = list(self.lines[kernel])
         for number, line in changes.items():
             lines[number] = line

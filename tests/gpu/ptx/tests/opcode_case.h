@@ -10,9 +10,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <span>
@@ -24,7 +22,6 @@
 #include "tests/gpu/ptx/machine/device_memory.h"
 #include "tests/gpu/ptx/machine/launch.h"
 #include "tests/gpu/ptx/machine/module_loader.h"
-#include "tests/gpu/ptx/machine/opcodes.h"
 
 namespace specd::ptx {
 
@@ -47,24 +44,6 @@ inline std::unique_ptr<Module> LoadOrFail(const std::string& text) {
   return std::move(*module);
 }
 
-// Writes to the file that SPECD_PTX_OPCODES names, if any: `known NAME` for each entry of the
-// machine's tables, and `ran NAME` for each instruction that a text has run. opcodes_test.py reads
-// it.
-inline void NoteOpcodes(const Module& module) {
-  static const char* const path = std::getenv("SPECD_PTX_OPCODES");
-  if (path == nullptr) return;
-  static std::ofstream file = [] {
-    std::ofstream opened(path);
-    for (const std::string& name : OpcodeNames()) opened << "known " << name << "\n";
-    return opened;
-  }();
-  for (const auto& [name, function] : module.functions) {
-    for (const Instruction& instruction : function->code) {
-      if (instruction.num_runs > 0) file << "ran " << instruction.opcode << "\n";
-    }
-  }
-}
-
 // Runs `test` of the text with these params.
 inline absl::Status RunText(const std::string& text, const LaunchShape& shape,
                             const std::vector<uint64_t>& params,
@@ -74,9 +53,7 @@ inline absl::Status RunText(const std::string& text, const LaunchShape& shape,
   REQUIRE(entry != nullptr);
   std::vector<const void*> arguments;
   for (const uint64_t& param : params) arguments.push_back(&param);
-  const absl::Status status = RunLaunch(*entry, shape, arguments.data(), options);
-  if (status.ok()) NoteOpcodes(*module);
-  return status;
+  return RunLaunch(*entry, shape, arguments.data(), options);
 }
 
 template <typename Value>

@@ -12,7 +12,7 @@
 #include "kernels/cuda/round_kernels.h"
 #include "kernels/cuda/upload_arena.h"
 #include "tests/gpu/ptx/runtime/pretended_device.h"
-#include "tools/bench/probes/cuda_probes.h"
+#include "tools/bench/probes/gpu_probes.h"
 
 namespace specd::bench {
 namespace {

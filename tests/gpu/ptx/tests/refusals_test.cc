@@ -34,10 +34,6 @@ void CheckHas(const std::string& text, const std::string& part) {
 }
 
 TEST_SUITE("unit") {
-  TEST_CASE("PTX machine: a trap ends the launch") {
-    CheckHas(RunError(".reg .pred %q; setp.eq.u32 %q, %t, 3;\n@%q trap;", {}), "a trap");
-  }
-
   TEST_CASE("PTX machine: what it does not know is an error with file and line") {
     const auto error_of = [](const std::string& statement) {
       return LoadError(EntryText(

@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "tests/gpu/ptx/runtime/pretended_device.h"
-#include "tests/gpu/ptx/tests/held_worker.h"
+#include "tests/gpu/ptx/runtime/stream_worker.h"
 
 namespace specd::ptx {
 namespace {
@@ -66,6 +68,38 @@ PretendedDevice& Device() {
   device.RegisterKernel(&kFault, "Fault");
   return device;
 }
+
+// A piece of work that ends when the test says so. Until then a StreamWorker does nothing else, so
+// that the order of what is enqueued meanwhile follows from the seed alone.
+class HeldWorker {
+ public:
+  // enqueue(work) enqueues it. Returns once the work has begun.
+  template <typename Enqueue>
+  explicit HeldWorker(const Enqueue& enqueue) {
+    enqueue(Work([state = state_] {
+      state->has_begun.set_value();
+      state->may_end.get_future().wait();
+      return absl::OkStatus();
+    }));
+    state_->has_begun.get_future().wait();
+  }
+  HeldWorker(const HeldWorker&) = delete;
+  HeldWorker& operator=(const HeldWorker&) = delete;
+  ~HeldWorker() { Release(); }
+
+  void Release() {
+    if (!is_released_) state_->may_end.set_value();
+    is_released_ = true;
+  }
+
+ private:
+  struct State {
+    std::promise<void> has_begun;
+    std::promise<void> may_end;
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+  bool is_released_ = false;
+};
 
 #define REQUIRE_CUDA(call) REQUIRE((call) == cudaSuccess)
 
@@ -154,7 +188,46 @@ std::vector<uint64_t> ReadsOfOther(bool waits) {
   return reads;
 }
 
+// The order of three pieces of each of two CUDA streams: "a0", "b0" and so on.
+std::string OrderOf(uint64_t seed) {
+  StreamWorker worker(seed);
+  std::string order;
+  const auto other = std::make_shared<StreamQueue>();
+  const std::shared_ptr<StreamQueue> queues[] = {std::make_shared<StreamQueue>(),
+                                                 std::make_shared<StreamQueue>()};
+  HeldWorker held([&](Work work) { worker.Push(other, {.run = std::move(work)}); });
+  for (const char piece : {'0', '1', '2'}) {
+    for (int i = 0; i < 2; ++i) {
+      worker.Push(queues[i], {.run = [&order, i, piece] {
+                    order += {"ab"[i], piece};
+                    return absl::OkStatus();
+                  }});
+    }
+  }
+  held.Release();
+  worker.AwaitAll();
+  return order;
+}
+
 TEST_SUITE("ptx") {
+  TEST_CASE("PTX streams: the seed decides the order between CUDA streams, and none within one") {
+    std::string first_order;
+    bool differs = false;
+    for (uint64_t seed = 1; seed <= 8; ++seed) {
+      CAPTURE(seed);
+      const std::string order = OrderOf(seed);
+      REQUIRE(order.size() == 12);
+      for (const std::string stream : {"a", "b"}) {
+        CHECK(order.find(stream + "0") < order.find(stream + "1"));
+        CHECK(order.find(stream + "1") < order.find(stream + "2"));
+      }
+      CHECK(OrderOf(seed) == order);
+      if (seed == 1) first_order = order;
+      differs = differs || order != first_order;
+    }
+    CHECK(differs);
+  }
+
   TEST_CASE("PTX streams: work is behind its caller, and in order") {
     Device();
     Stream stream;

@@ -136,22 +136,6 @@ TEST_SUITE("unit") {
     for (uint32_t lane = 0; lane < 32; ++lane) CHECK(words[lane] == 60 + lane);
   }
 
-  TEST_CASE("PTX machine: a block's barrier shows each warp the others' shared memory") {
-    const std::string body =
-        ".reg .b64 %s; .reg .b32 %v, %m; mov.u64 %s, words; mul.lo.s32 %v, %t, 4;\n"
-        "cvt.u64.u32 %o, %v; add.s64 %s, %s, %o; st.shared.u32 [%s], %i;\n"
-        "bar.sync 0; xor.b32 %v, %t, 37; mul.lo.s32 %v, %v, 4; mov.u32 %m, words;\n"
-        "add.s32 %m, %m, %v; ld.shared.u32 %d, [%m];";
-    for (const int32_t quantum : {1, 3, 20000}) {
-      for (const uint64_t seed : {1u, 2u, 3u}) {
-        const auto words =
-            RunThreads(body, {.grid = 3, .block = 64}, ".shared .align 4 .b8 words[256];",
-                       {.seed = seed, .resident_clusters = 2, .quantum = quantum});
-        for (uint32_t i = 0; i < words.size(); ++i) CHECK(words[i] == (i & ~63u) + (i % 64 ^ 37));
-      }
-    }
-  }
-
   TEST_CASE("PTX machine: a cluster's blocks read each other's shared memory by mapa") {
     // Each block writes its rank, and reads that of the next one: by a mapped offset, by a mapped
     // generic address, and its own by the unmapped offset.
@@ -171,22 +155,6 @@ TEST_SUITE("unit") {
       const uint32_t next = 10 + (i % 4 + 1) % 4;
       CHECK(words[i] == next + 100 * next + 10000 * (10 + i % 4));
     }
-  }
-
-  TEST_CASE("PTX machine: a launch has waited for the one before when it begins") {
-    const auto words = RunThreads(
-        "griddepcontrol.wait; mov.u32 %d, %t; griddepcontrol.launch_dependents;\n"
-        "bra.uni END; trap; END:",
-        {});
-    for (uint32_t i = 0; i < 32; ++i) CHECK(words[i] == i);
-  }
-
-  TEST_CASE("PTX machine: the special registers say where a thread is") {
-    const auto words = RunThreads(
-        ".reg .b32 %a, %b, %c; mov.u32 %a, %laneid; mov.u32 %b, %nctaid.x; mov.u32 %c, %ctaid.x;\n"
-        "mad.lo.s32 %d, %b, 1000, %a; mad.lo.s32 %d, %c, 100000, %d;",
-        {.grid = 3, .block = 40});
-    for (uint32_t i = 0; i < 120; ++i) CHECK(words[i] == i / 40 * 100000 + 3000 + i % 40 % 32);
   }
 }
 
