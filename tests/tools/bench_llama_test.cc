@@ -13,7 +13,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/core/elements.h"
-#include "tools/bench/peers.h"
+#include "tools/bench/llama_loop.h"
 #include "tools/oracle/oracle.h"
 
 namespace specd::bench {
@@ -24,10 +24,11 @@ constexpr RoundShape kShape{.batch = 4, .draft = 3, .num_rounds = 2};
 
 // A case with its rounds; the backend finds their drafts.
 struct Rounds {
-  explicit Rounds(const VerifyCase& verify_case)
-      : pool(*RowPool::Make({.shape = verify_case.shape.value_or(RowShape::kLlm),
-                             .vocab_size = kVocabSize,
-                             .num_rows = kShape.num_rounds * kShape.rows_of_round()})),
+  explicit Rounds(const VerifyCase& verify_case, std::vector<std::vector<float>> given = {})
+      : pool({.shape = verify_case.shape,
+              .vocab_size = kVocabSize,
+              .num_rows = kShape.num_rounds * kShape.rows_of_round(),
+              .given = std::move(given)}),
         backend(*MakeBackend("cpu")) {
     REQUIRE(backend->Prepare({.vocab_size = kVocabSize, .max_batch = 4, .max_draft = 3}).ok());
     auto made = RoundSet::Make(verify_case, kShape, pool, nullptr, backend.get());
@@ -46,7 +47,7 @@ std::vector<float> ReadElements(const RowView& row) {
   return elements;
 }
 
-std::vector<TokenId> RunLoop(Peer* peer, int32_t round) {
+std::vector<TokenId> RunLoop(LlamaLoop* peer, int32_t round) {
   std::vector<TokenId> tokens;
   peer->Prepare(round);
   peer->Run(&tokens);
@@ -80,7 +81,7 @@ TEST_SUITE("unit") {
       // llama.cpp filters before it applies the temperature.
       const oracle::Truncation filters = {
           .min_p = known.min_p, .top_k = known.top_k, .top_p = known.top_p};
-      const std::unique_ptr<Peer> peer = MakeLlamaLoop(*rounds.set);
+      const std::unique_ptr<LlamaLoop> peer = MakeLlamaLoop(*rounds.set);
       std::vector<std::vector<TokenId>> first;
       for (int32_t round = 0; round < kShape.num_rounds; ++round) {
         const std::vector<TokenId> tokens = RunLoop(peer.get(), round);
@@ -109,12 +110,15 @@ TEST_SUITE("unit") {
     penalised.method = VerifyMethod::kGreedy;
     penalised.temperature = 0;
     penalised.penalties.frequency = 2;
-    // In rows that are all alike a token of the prefix would be drawn again. In other rows an id of
-    // the history would be, anywhere in it.
-    for (const RowShape shape : {RowShape::kLlm, RowShape::kAscending}) {
-      penalised.shape = shape;
-      const Rounds rounds(penalised);
-      const std::unique_ptr<Peer> peer = MakeLlamaLoop(*rounds.set);
+    // In rows that are all alike, here ascending ones, a token of the prefix would be drawn again.
+    // In other rows an id of the history would be, anywhere in it.
+    std::vector<float> ascending(kVocabSize);
+    for (size_t i = 0; i < ascending.size(); ++i) {
+      ascending[i] = 20.0f * static_cast<float>(i) / kVocabSize;
+    }
+    for (const auto& given : {std::vector<std::vector<float>>(), {ascending}}) {
+      const Rounds rounds(penalised, given);
+      const std::unique_ptr<LlamaLoop> peer = MakeLlamaLoop(*rounds.set);
       for (const int32_t round : {0, 1, 0}) {
         const std::vector<TokenId> tokens = RunLoop(peer.get(), round);
         for (int32_t i = 0; i < kShape.rows_of_round(); ++i) {

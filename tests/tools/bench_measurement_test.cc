@@ -1,9 +1,12 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <string>
 #include <vector>
 
-#include "tools/bench/measurement.h"
+#include "tests/support/mentions.h"
+#include "tests/tools/printed_output.h"
+#include "tools/bench/cells.h"
 #include "tools/bench/read_floor.h"
 #include "tools/bench/timing.h"
 
@@ -27,7 +30,7 @@ TEST_SUITE("unit") {
   TEST_CASE("a ratio is of medians; its spread is of neighbours") {
     Measurement read;
     read.ratio_of = "read";
-    SetTimes({2, 4, 9}, {1, 2, 3}, &read);
+    read.SetTimes({2, 4, 9}, {1, 2, 3});
     CHECK(read.ratio == 2);
     CHECK(read.ratio_p10 == 2);
     CHECK(read.ratio_p90 == 3);
@@ -38,10 +41,25 @@ TEST_SUITE("unit") {
 
     Measurement peer;
     peer.ratio_of = "llama";
-    SetTimes({2, 4, 10}, {20, 80, 50}, &peer);
+    peer.SetTimes({2, 4, 10}, {20, 80, 50});
     CHECK(peer.ratio == 12.5);
     peer.target = 12;
     CHECK(peer.goal().IsMet());
+  }
+
+  TEST_CASE("a goal is neither met nor missed while other programs have the machine") {
+    for (const double others : {0.01, 0.5}) {
+      CAPTURE(others);
+      const auto print = [&](Output* out) {
+        Line line;
+        out->Print(line.Name("case", "one", 5)
+                       .Target({.measured = 1, .bound = 2, .unit = "us"})
+                       .Load({.others = others}));
+      };
+      const std::string text = Printed("verify", Format::kMarkdown, print);
+      CHECK(Mentions(text, "| one | <= 2 us met |") == (others == 0.01));
+      CHECK(Mentions(text, "| one | disturbed |") == (others == 0.5));
+    }
   }
 
   TEST_CASE("the floor reads every byte once, in even parts") {
@@ -54,11 +72,8 @@ TEST_SUITE("unit") {
       for (const std::vector<MemorySpan>& part : parts) {
         size_t size_bytes = 0;
         for (const MemorySpan& span : part) {
-          const auto* begin = static_cast<const char*>(span.data);
-          for (size_t i = 0; i < span.size_bytes; ++i) {
-            ++reads[static_cast<size_t>(begin - memory.data()) + i];
-          }
-          size_bytes += span.size_bytes;
+          for (const char& byte : span) ++reads[static_cast<size_t>(&byte - memory.data())];
+          size_bytes += span.size();
         }
         CHECK(size_bytes <= 7000u / static_cast<size_t>(num_parts) + 128);
       }
@@ -68,11 +83,10 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("the floor's threads serve one measurement after another") {
+  TEST_CASE("the floor is read by several threads, again and again") {
     const std::vector<char> memory(1 << 16);
-    ReadFloor floor(3);
     const auto parts = SplitEvenly({{memory.data(), memory.size()}}, 3);
-    for (int i = 0; i < 20; ++i) CHECK(floor.Measure(parts).count() > 0);
+    for (int i = 0; i < 20; ++i) CHECK(TimeRead(parts) > 0);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 #include <simdjson.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -8,11 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/core/elements.h"
+#include "kernels/core/philox.h"
+#include "tests/support/mentions.h"
+#include "tests/tools/printed_output.h"
 #include "tools/bench/chain_rounds.h"
 #include "tools/bench/output.h"
-#include "tools/bench/peers.h"
 #include "tools/bench/round_check.h"
 #include "tools/bench/verify_suite.h"
+#include "tools/oracle/oracle.h"
 
 namespace specd::bench {
 namespace {
@@ -44,54 +49,84 @@ class TamperingBackend final : public Backend {
   int64_t num_calls_ = 0;
 };
 
+// Flags of the suite for small rounds, before those that are given.
+Flags SmallFlags(const std::vector<std::string>& given = {}) {
+  // More than a tile, and no multiple of a mask's word.
+  std::vector<std::string> words = {"--vocab=2500", "--batch=4",   "--draft=3",
+                                    "--state=warm", "--threads=1", "--seconds=0.001"};
+  words.insert(words.end(), given.begin(), given.end());
+  const absl::StatusOr<Flags> flags = Flags::Read("verify", TableOf(VerifyCommand()), words);
+  REQUIRE(flags.ok());
+  return *flags;
+}
+
 struct VerifyRun {
   absl::Status status;
   std::vector<Measurement> measurements;
+  std::string printed;
 };
 
-VerifyOptions SmallOptions() {
-  VerifyOptions options;
-  for (const VerifyCase& known : VerifyCases()) options.cases.push_back(&known);
-  options.vocab_sizes = {2500};  // more than a tile, and no multiple of a mask's word
-  options.batches = {4};
-  options.drafts = {3};
-  options.dtypes = {DType::kFloat32, DType::kBFloat16};
-  options.cold = false;
-  options.seconds = 0.001;
-  return options;
-}
-
-VerifyRun RunSuite(const VerifyOptions& options, TamperingBackend::Tamper tamper,
+VerifyRun RunSuite(const Flags& flags, TamperingBackend::Tamper tamper,
                    int64_t last_level_bytes = 0) {
   VerifyRun run;
-  run.status =
-      MeasureVerify(options, Machine{.last_level_bytes = last_level_bytes, .memory_bytes = 1 << 30},
-                    {.make_backend = [&]() -> absl::StatusOr<std::unique_ptr<Backend>> {
-                       return std::make_unique<TamperingBackend>(tamper);
-                     },
-                     .on_progress = [](std::string_view) {},
-                     .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
+  const Machine machine = {.last_level_bytes = last_level_bytes, .memory_bytes = 1 << 30};
+  const auto make_backend = [&]() -> absl::StatusOr<std::unique_ptr<Backend>> {
+    return std::make_unique<TamperingBackend>(tamper);
+  };
+  absl::StatusOr<std::vector<Measurement>> measured;
+  run.printed = JsonPrinted(
+      "verify", [&](Output* out) { measured = MeasureVerify(flags, machine, make_backend, out); });
+  run.status = measured.status();
+  if (measured.ok()) run.measurements = *std::move(measured);
   return run;
 }
 
 void LeaveAlone(const RoundBatch&, int64_t) {}
 
-VerifyRun RunCase(std::string_view name, TamperingBackend::Tamper tamper) {
-  VerifyOptions options = SmallOptions();
-  options.dtypes = {DType::kFloat32};
-  REQUIRE(FindCase(VerifyCases(), name) != nullptr);
-  options.cases = {FindCase(VerifyCases(), name)};
-  return RunSuite(options, std::move(tamper));
-}
-
-bool Mentions(const absl::Status& status, std::string_view text) {
-  return std::string(status.message()).find(text) != std::string::npos;
+// The backend finds the matching drafts first, in a run for each of them; these answers stay.
+VerifyRun RunCase(std::string_view name, const TamperingBackend::Tamper& tamper) {
+  const VerifyCase* const known = FindCase(VerifyCases(), name);
+  REQUIRE(known != nullptr);
+  const int64_t num_finding = known->plan == DraftPlan::kMatching ? 3 : 0;
+  const Flags flags = SmallFlags({"--dtype=fp32", "--case=" + std::string(name)});
+  return RunSuite(flags, [&](const RoundBatch& batch, int64_t call) {
+    if (call >= num_finding) tamper(batch, call - num_finding);
+  });
 }
 
 std::string JsonOf(const Measurement& measurement, const std::string& processor) {
   Output out({.suite = "verify", .command = "", .format = Format::kJson});
   out.Begin(processor, "");
   return out.JsonOf(LineOf(measurement));
+}
+
+// The mask and the penalties of a place. The draft tokens before it count as output.
+oracle::Steps StepsOf(const VerifyCase& known, const Task& task, int32_t place,
+                      const RoundSet& set) {
+  oracle::Steps steps{.repetition = known.penalties.repetition,
+                      .frequency = known.penalties.frequency,
+                      .presence = known.penalties.presence};
+  for (int32_t i = 0; i < task.edits.num_edits; ++i) {
+    const TokenEdit& edit = task.edits.edits[i];
+    steps.prompt.push_back(edit.id);
+    steps.output.insert(steps.output.end(), edit.count, edit.id);
+  }
+  if (known.num_penalised > 0) {
+    CHECK(task.edits.num_edits > 200);
+    steps.output.insert(steps.output.end(), task.draft.tokens, task.draft.tokens + place);
+    for (int32_t i = 0; i < place; ++i) steps.prompt.push_back(task.draft.tokens[i]);
+  }
+  if (!known.grammar) return steps;
+  const int64_t mask_row = task.places[place].mask_row;
+  const uint32_t* const mask = set.mask().words + mask_row * set.mask().row_stride;
+  for (int32_t id = 0; id < set.target().vocab_size; ++id) {
+    steps.mask.push_back((mask[id / 32] >> (id % 32) & 1) != 0);
+  }
+  const auto num_allowed = std::ranges::count(steps.mask, true);
+  const int64_t most[] = {set.target().vocab_size, set.target().vocab_size / 6, 201};
+  CHECK(num_allowed > 0);
+  CHECK(num_allowed <= most[mask_row % 3]);
+  return steps;
 }
 
 // The final token of the last sequence, which every case has.
@@ -102,31 +137,65 @@ TokenId& LastToken(const RoundBatch& batch) {
 
 TEST_SUITE("unit") {
   TEST_CASE("specd-bench: every case agrees with the reference, and is measured") {
-    const VerifyRun run = RunSuite(SmallOptions(), LeaveAlone);
+    const VerifyRun run = RunSuite(SmallFlags(), LeaveAlone);
     CHECK(run.status.message() == "");
     REQUIRE(run.measurements.size() == 2 * VerifyCases().size());
     for (const Measurement& m : run.measurements) {
-      CAPTURE(std::string(m.case_name));
-      const bool rejects = m.case_name == "reject_all" || m.case_name == "block_reject_all";
-      // All drafts and one token more; or, rejected at place s mod 3, 1, 2, 3 and 1 tokens.
-      if (FindCase(VerifyCases(), m.case_name)->plan != DraftPlan::kDrawn) {
-        CHECK(m.num_checked == (rejects ? 7 : 16));
-        continue;
-      }
-      // The walks read the places of the kept tokens, and tree the draft rows there, but at leaves.
-      const double kept = double(m.num_checked) / m.batch;
-      const double inner = m.draft == 8 ? 7 : m.draft == 32 ? 1 + 2 + 6 + 12 : 1 + 4 + 12 + 24;
-      CHECK(m.rows_given == m.draft + 1 + inner);
-      if (m.method == "exact_match" || m.method == "target_only") CHECK(m.rows_read == kept);
-      if (m.method == "tree") CHECK(m.rows_read > kept);
-      if (m.method == "tree") CHECK(m.rows_read <= 2 * kept);
-      CHECK(m.ratio_of == (m.method == "tree" ? kChainOfTree : kRead));
-      if (m.method == "traversal") CHECK(m.rows_read >= 2 * kept - 1);
-      if (m.method == "traversal") CHECK(m.rows_read < m.rows_given);
+      const VerifyCase& known = *m.cell.verify_case;
+      CAPTURE(std::string(known.name));
       CHECK(m.time_us.num_samples >= 5);
       CHECK(m.time_us.median > 0);
       CHECK(m.ratio > 0);
       CHECK(m.target == 0);  // one size alone has a target
+      const bool is_tree = known.method == VerifyMethod::kTree;
+      CHECK(m.ratio_of == (is_tree ? kChainOfTree : kRead));
+      // All drafts and one token more; or, rejected at place s mod 3, 1, 2, 3 and 1 tokens.
+      if (known.plan != DraftPlan::kDrawn) {
+        CHECK(m.num_checked == (known.plan == DraftPlan::kRejected ? 7 : 16));
+        continue;
+      }
+      // The walks read the places of the kept tokens, and the draft rows there, but at leaves.
+      const double kept = double(m.num_checked) / m.cell.shape.batch;
+      CHECK(m.rows_read > kept);
+      if (is_tree) CHECK(m.rows_read <= 2 * kept);
+      if (!is_tree) CHECK(m.rows_read >= 2 * kept - 1);
+      if (!is_tree) CHECK(m.rows_read < 2 * m.cell.shape.rows_of_sequence());
+    }
+  }
+
+  // The words of a case against its rounds, by the contract's steps in double precision.
+  TEST_CASE("specd-bench: a case without draft rows draws what its words say") {
+    constexpr int32_t kVocabSize = 2500;
+    constexpr RoundShape kShape{.batch = 3, .draft = 2};
+    for (const VerifyCase& known : VerifyCases()) {
+      if (known.plan != DraftPlan::kMatching) continue;
+      CAPTURE(std::string(known.name));
+      const RowPool pool(
+          {.shape = known.shape, .vocab_size = kVocabSize, .num_rows = kShape.rows_of_round()});
+      TamperingBackend backend(LeaveAlone);
+      REQUIRE(backend.Prepare({.vocab_size = kVocabSize, .max_batch = 3, .max_draft = 2}).ok());
+      const auto set = RoundSet::Make(known, kShape, pool, nullptr, &backend);
+      REQUIRE(set.ok());
+      RoundAnswer answer = (*set)->MakeAnswer();
+      REQUIRE(backend.Run((*set)->Batch(0, &answer)).ok());
+      for (int32_t i = 0; i < kShape.rows_of_round(); ++i) {
+        const Task& task = (*set)->task(0, i / 3);
+        const auto place = static_cast<uint32_t>(i % 3);
+        const RowView row = RowAt(pool.view(), task.draft.target_rows[place]);
+        oracle::Logits logits;
+        for (int32_t id = 0; id < kVocabSize; ++id) logits.push_back(LoadElement(row, id));
+        const oracle::Steps steps = StepsOf(known, task, static_cast<int32_t>(place), **set);
+        if (known.temperature == 0) {
+          CHECK(answer.tokens[size_t(i)] == *oracle::Argmax(*oracle::AfterSteps(logits, steps)));
+          continue;
+        }
+        const double u =
+            CoinToDouble(KeyedCoins(task.seed)(SampleCoin(task.first_position + place)));
+        const auto law = *oracle::Distribution(
+            logits, steps, known.temperature,
+            {.min_p = known.min_p, .top_k = known.top_k, .top_p = known.top_p});
+        CHECK(oracle::IsDraw(law, answer.tokens[size_t(i)], u, 1e-6));
+      }
     }
   }
 
@@ -138,16 +207,14 @@ TEST_SUITE("unit") {
       const RoundShape shape = {.batch = 8, .draft = draft, .num_rounds = 3};
       const int64_t num_rows = shape.num_rounds * shape.rows_of_round();
       const RowSpec spec = {.shape = RowShape::kLlm, .vocab_size = 2500, .num_rows = num_rows};
-      const absl::StatusOr<RowPool> targets = RowPool::Make(spec);
+      const RowPool targets(spec);
       RowSpec drafter = spec;
       drafter.drafter = true;
-      drafter.noise = known.noise;
-      const absl::StatusOr<RowPool> drafts = RowPool::Make(drafter);
-      REQUIRE(targets.ok());
-      REQUIRE(drafts.ok());
+      drafter.noise = kDrawnNoise;
+      const RowPool drafts(drafter);
       TamperingBackend backend(LeaveAlone);
       REQUIRE(backend.Prepare({.vocab_size = 2500, .max_batch = 8, .max_draft = draft}).ok());
-      const auto set = RoundSet::Make(known, shape, *targets, &*drafts, &backend);
+      const auto set = RoundSet::Make(known, shape, targets, &drafts, &backend);
       REQUIRE(set.ok());
       std::vector<RoundAnswer> answers;
       for (int32_t round = 0; round < shape.num_rounds; ++round) {
@@ -172,39 +239,32 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench: a tree is measured once for all drafts, with 8 sequences at most") {
-    VerifyOptions options = SmallOptions();
-    options.cases = {FindCase(VerifyCases(), "tree64")};
-    options.dtypes = {DType::kFloat32};
-    options.drafts = {0, 3, 5};
-    const auto batches_of = [&](const std::vector<int32_t>& batches) {
-      options.batches = batches;
+    const auto batches_of = [](const std::string& batches) {
+      const Flags flags =
+          SmallFlags({"--case=tree64", "--dtype=fp32", "--draft=0,3,5", "--batch=" + batches});
+      const auto all = [](const VerifyCase&, DType) { return true; };
       std::vector<int32_t> found;
-      for (const Cell& cell : CellsOf(options, [](const VerifyCase&, DType) { return true; })) {
+      for (const Cell& cell : CellsOf(flags, VerifyCases(), all)) {
         CHECK(cell.shape.draft == 64);
         found.push_back(cell.shape.batch);
       }
       return found;
     };
-    CHECK(batches_of({1, 8, 32, 64}) == std::vector<int32_t>{1, 8});
-    CHECK(batches_of({32}) == std::vector<int32_t>{8});
+    CHECK(batches_of("1,8,32,64") == std::vector<int32_t>{1, 8});
+    CHECK(batches_of("32") == std::vector<int32_t>{8});
   }
 
   TEST_CASE("specd-bench: cold rounds, and no draft at all") {
-    VerifyOptions options = SmallOptions();
-    options.cold = true;
-    options.drafts = {0};
-    const VerifyRun run = RunSuite(options, LeaveAlone);
+    const VerifyRun run = RunSuite(SmallFlags({"--state=cold", "--draft=0"}), LeaveAlone);
     CHECK(run.status.message() == "");
-    CHECK(run.measurements.size() == 2 * (VerifyCases().size() - 4));
+    CHECK(run.measurements.size() == 2 * (VerifyCases().size() - 2));
   }
 
   // Bug: the bench aborted. Cases with draft rows need fewer rounds, so the pool of targets that an
   // earlier case had left was longer than the pool of drafts.
   TEST_CASE("specd-bench: cold rounds with draft rows after cold rounds without") {
-    VerifyOptions options = SmallOptions();
-    options.cold = true;
-    options.cases = {FindCase(VerifyCases(), "greedy"), FindCase(VerifyCases(), "token")};
-    const VerifyRun run = RunSuite(options, LeaveAlone, 1 << 20);
+    const Flags flags = SmallFlags({"--state=cold", "--case=greedy,reject_all"});
+    const VerifyRun run = RunSuite(flags, LeaveAlone, 1 << 20);
     CHECK(run.status.message() == "");
     CHECK(run.measurements.size() == 2 * 2);
   }
@@ -217,29 +277,38 @@ TEST_SUITE("unit") {
       });
       CHECK(Mentions(run.status, known.name));
       CHECK(Mentions(run.status, "sequence 3"));
-      CHECK(run.measurements.empty());
+      CHECK(run.printed.empty());
     }
   }
 
   TEST_CASE("specd-bench: a draft token that was rejected without need is found") {
-    for (const std::string_view name : {"greedy", "topk40", "token", "block"}) {
+    for (const std::string_view name : {"greedy", "topk40", "reject_all", "block_reject_all"}) {
       CAPTURE(std::string(name));
+      // Sequence 2 keeps two draft tokens at least.
       const VerifyRun run = RunCase(name, [](const RoundBatch& batch, int64_t) {
-        batch.outcomes[0].num_accepted = 1;
-        batch.outcomes[0].num_tokens = 2;
+        batch.outcomes[2].num_accepted = 1;
+        batch.outcomes[2].num_tokens = 2;
       });
-      CHECK_FALSE(run.status.ok());
-      CHECK(Mentions(run.status, "sequence 0, place 1"));
+      CHECK(Mentions(run.status, "sequence 2"));
     }
+  }
+
+  TEST_CASE("specd-bench: another node of a tree is found") {
+    const VerifyRun run = RunCase("tree32", [](const RoundBatch& batch, int64_t) {
+      for (int32_t s = 0; s < batch.num_tasks; ++s) {
+        if (batch.outcomes[s].num_accepted > 0) ++batch.path[s * batch.tokens_stride];
+      }
+    });
+    CHECK(Mentions(run.status, "other nodes"));
   }
 
   TEST_CASE("specd-bench: a wrong logprob or rank is found") {
     const VerifyRun value = RunCase(
         "logprobs5", [](const RoundBatch& batch, int64_t) { batch.scores[4].value += 0.001f; });
-    CHECK(Mentions(value.status, "score 4"));
+    CHECK(Mentions(value.status, "sequence 0: other scores"));
     const VerifyRun rank =
         RunCase("logprobs5", [](const RoundBatch& batch, int64_t) { ++batch.scores[0].rank; });
-    CHECK(Mentions(rank.status, "score 0"));
+    CHECK(Mentions(rank.status, "sequence 0: other scores"));
   }
 
   TEST_CASE("specd-bench: a round that is answered otherwise later on is found") {
@@ -250,11 +319,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("specd-bench: rows that do not fit into memory are refused") {
-    VerifyOptions options = SmallOptions();
-    options.vocab_sizes = {1 << 20};
-    options.batches = {4096};
-    options.drafts = {64};
-    const VerifyRun run = RunSuite(options, LeaveAlone);
+    const Flags flags = SmallFlags({"--vocab=1048576", "--batch=4096", "--draft=64"});
+    const VerifyRun run = RunSuite(flags, LeaveAlone);
     CHECK(run.status.code() == absl::StatusCode::kResourceExhausted);
     CHECK(Mentions(run.status, "--batch"));
   }
@@ -275,9 +341,7 @@ TEST_SUITE("unit") {
     CHECK(text("suite") == "verify");
     CHECK(text("case") == "topk40_topp95");
     CHECK(text("dtype") == "fp32");
-    CHECK(text("method") == "exact_match");
     CHECK(text("state") == "warm");
-    CHECK(text("rows") == "llm");
     CHECK(text("unit") == "us");
     CHECK(text("ratio_of") == "read");
     CHECK(text("processor") == "a \"quoted\" name");

@@ -3,37 +3,15 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
+
+#include "tests/support/temporary_folder.h"
 
 namespace specd::toy {
 namespace {
 
-namespace fs = std::filesystem;
 using Passages = std::vector<std::string>;
-
-// A folder of its own for one test case, gone with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "specd_corpus_XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryFolder() { fs::remove_all(path_); }
-
-  void Write(const std::string& name, const std::string& text) const {
-    fs::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name) << text;
-  }
-  std::string Path(const std::string& name = "") const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
 
 TEST_SUITE("unit") {
   TEST_CASE("lines of a paragraph are joined, paragraphs are lines") {
@@ -83,19 +61,19 @@ TEST_SUITE("unit") {
     for (const char* name : {"1", "5", "3", "2", "4"}) {
       folder.Write(std::string("docs/") + name + ".md", name);
     }
-    CHECK(*ReadPassages({folder.Path()}) == Passages{"B.", "1", "2", "3", "4", "5", "A."});
-    CHECK(*ReadPassages({folder.Path("docs/a.md"), folder.Path("*.md")}) == Passages{"A.", "B."});
+    CHECK(*ReadPassages({folder.path()}) == Passages{"B.", "1", "2", "3", "4", "5", "A."});
+    CHECK(*ReadPassages({folder.Of("docs/a.md"), folder.Of("*.md")}) == Passages{"A.", "B."});
   }
 
   TEST_CASE("a path that gives nothing is an error that names it") {
     const TemporaryFolder folder;
     folder.Write("empty.md", "# Only a heading\n");
-    for (const std::string& path : {folder.Path("none.md"), folder.Path("x*.md")}) {
+    for (const std::string& path : {folder.Of("none.md"), folder.Of("x*.md")}) {
       const auto passages = ReadPassages({path});
       REQUIRE_FALSE(passages.ok());
       CHECK(std::string(passages.status().message()).find(path) != std::string::npos);
     }
-    CHECK_FALSE(ReadPassages({folder.Path("empty.md")}).ok());
+    CHECK_FALSE(ReadPassages({folder.Of("empty.md")}).ok());
   }
 }
 

@@ -1,7 +1,5 @@
 #include "tests/tools/fake_gpu_probes.h"
 
-#include "kernels/core/check.h"
-
 namespace specd::bench {
 
 GpuResult FakeGpuProbes::Load() { return driver_->Call("Load"); }
@@ -20,32 +18,18 @@ GpuResult FakeGpuProbes::RunRead(const ReadPlan& plan) {
   return result;
 }
 
-GpuResult FakeGpuProbes::CreateEvent(Event** event) {
-  const GpuResult result = driver_->Call("CreateEvent");
-  if (!result.ok()) return result;
-  auto made = std::make_unique<double>(-1);
-  *event = reinterpret_cast<Event*>(made.get());
-  gpu_->events[*event] = std::move(made);
-  return result;
-}
-
-GpuResult FakeGpuProbes::DestroyEvent(Event* event) {
-  SPECD_CHECK(gpu_->events.erase(event) == 1);
-  return driver_->Call("DestroyEvent");
-}
-
-GpuResult FakeGpuProbes::RecordEvent(Event* event) {
+GpuResult FakeGpuProbes::RecordEvent(size_t event) {
   return driver_->Enqueue("RecordEvent", true, [=, this] {
-    *gpu_->events.at(event) = gpu_->now_us;
+    gpu_->events[event] = gpu_->now_us;
     return GpuResult::Ok();
   });
 }
 
-GpuResult FakeGpuProbes::ElapsedUs(Event* start, Event* end, double* elapsed_us) {
-  const double from = *gpu_->events.at(start);
-  const double to = *gpu_->events.at(end);
-  if (from < 0 || to < 0) return GpuResult::Error("the event was not recorded");
-  *elapsed_us = to - from;
+GpuResult FakeGpuProbes::ElapsedUs(size_t event, double* elapsed_us) {
+  if (!gpu_->events.contains(event) || !gpu_->events.contains(event + 1)) {
+    return GpuResult::Error("the event was not recorded");
+  }
+  *elapsed_us = gpu_->events[event + 1] - gpu_->events[event];
   return driver_->Call("ElapsedUs");
 }
 

@@ -1,22 +1,18 @@
 """What specd-bench, specd-gpu-daemon and peers.py write on a device, by hand, and the tables of it."""
 
 TIMINGS = """\
-{"suite":"gpu","case":"greedy","vocab":128256,"batch":64,"draft":5,"dtype":"bf16","method":"greedy",\
+{"suite":"gpu","case":"greedy","vocab":128256,"batch":64,"draft":5,"dtype":"bf16",\
 "state":"cold","median":31.123,"unit":"us","ratio":1.2300,"ratio_of":"read","base_median":25.303,\
 "base_p99":26.000,"checked":6144,"target":1.25,"met":true,"processor":"A \\"B\\""}
-{"suite":"gpu","case":"greedy","vocab":128256,"batch":1,"draft":5,"dtype":"bf16","method":"greedy",\
+{"suite":"gpu","case":"greedy","vocab":128256,"batch":1,"draft":5,"dtype":"bf16",\
 "state":"cold","median":7.500,"unit":"us","ratio":3.0000,"ratio_of":"read","base_median":2.500,\
-"base_p99":26.000,"checked":96,"whole_median":14.250,"target_us":6.00,"met":false,"processor":"A \\"B\\""}
-{"suite":"gpu","case":"exp2","vocab":128256,"batch":1,"draft":5,"dtype":"fp32","method":"token",\
-"state":"warm","median":7.500,"unit":"us","ratio":1.5000,"ratio_of":"ex2.approx",\
-"base_median":5.000,"base_p99":26.000,"checked":0,"processor":"A \\"B\\""}
+"base_p99":26.000,"checked":96,"target_us":6.00,"met":false,"processor":"A \\"B\\""}
 """
 TIMINGS_TABLE = """\
-| case   |     us | base us | base       |  ratio | target ratio | target us |   met | whole us |   B |   K |      V | dtype | state | checked |
-| ------ | -----: | ------: | ---------- | -----: | -----------: | --------: | ----: | -------: | --: | --: | -----: | ----- | ----- | ------: |
-| greedy | 31.123 |  25.303 | read       | 1.2300 |         1.25 |           |  true |          |  64 |   5 | 128256 | bf16  | cold  |    6144 |
-| greedy |  7.500 |   2.500 | read       | 3.0000 |              |      6.00 | false |   14.250 |   1 |   5 | 128256 | bf16  | cold  |      96 |
-| exp2   |  7.500 |   5.000 | ex2.approx | 1.5000 |              |           |       |          |   1 |   5 | 128256 | fp32  | warm  |       0 |
+| case   |     us | base us | base |  ratio | target ratio | target us |   met |   B |   K |      V | dtype | checked |
+| ------ | -----: | ------: | ---- | -----: | -----------: | --------: | ----: | --: | --: | -----: | ----- | ------: |
+| greedy | 31.123 |  25.303 | read | 1.2300 |         1.25 |           |  true |  64 |   5 | 128256 | bf16  |    6144 |
+| greedy |  7.500 |   2.500 | read | 3.0000 |              |      6.00 | false |   1 |   5 | 128256 | bf16  |      96 |
 """
 DAEMON = """\
 {"suite":"daemon","road":"submit","median_us":29.5,"p99_us":41.2,"sharing":"MPS","batch":1,"draft":0,\

@@ -4,29 +4,28 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/make_cuda_backend.h"
 #include "tests/gpu/driver/fake_gpu_driver.h"
 #include "tests/tools/fake_gpu_probes.h"
+#include "tests/tools/printed_output.h"
 #include "tools/bench/gpu_suite.h"
 
 namespace specd::bench {
 
-inline VerifyOptions SmallOptions() {
-  VerifyOptions options;
-  for (const VerifyCase& known : GpuCases()) options.cases.push_back(&known);
-  options.vocab_sizes = {2500};  // larger than a tile, and no multiple of a mask's word
-  options.batches = {3};
-  options.drafts = {2};
-  options.dtypes = {DType::kFloat32, DType::kBFloat16};
-  options.seconds = 0.001;
-  return options;
+// Flags of the suite for small rounds, before those that are given.
+inline Flags SmallFlags(const std::vector<std::string>& given) {
+  // Larger than a tile, and no multiple of a mask's word.
+  std::vector<std::string> words = {"--vocab=2500", "--batch=3", "--draft=2", "--threads=1",
+                                    "--seconds=0.001"};
+  words.insert(words.end(), given.begin(), given.end());
+  const absl::StatusOr<Flags> flags = Flags::Read("gpu", TableOf(GpuCommand()), words);
+  REQUIRE(flags.ok());
+  return *flags;
 }
 
 inline absl::StatusOr<OpenGpu> OpenFakeGpu(ProbedGpu* gpu) {
@@ -39,40 +38,26 @@ inline absl::StatusOr<OpenGpu> OpenFakeGpu(ProbedGpu* gpu) {
 struct SuiteRun {
   absl::Status status;
   std::vector<Measurement> measurements;
+  std::string printed;
 };
 
-// on_backend is called when the backend for whole rounds is made, after the launches were timed.
-inline SuiteRun RunSuite(
-    const VerifyOptions& options, ProbedGpu* gpu, const std::function<void()>& on_backend = [] {}) {
+inline SuiteRun RunSuite(const Flags& flags, ProbedGpu* gpu) {
   SuiteRun run;
   const absl::StatusOr<OpenGpu> open = OpenFakeGpu(gpu);
   REQUIRE(open.ok());
-  run.status =
-      MeasureGpu(options, *open,
-                 {.make_backend =
-                      [&] {
-                        on_backend();
-                        return MakeCudaBackend(std::make_unique<FakeGpuDriver>(gpu));
-                      },
-                  .on_progress = [](std::string_view) {},
-                  .on_result = [&](const Measurement& m) { run.measurements.push_back(m); }});
+  absl::StatusOr<std::vector<Measurement>> measured;
+  run.printed = JsonPrinted("gpu", [&](Output* out) { measured = MeasureGpu(flags, *open, out); });
+  run.status = measured.status();
+  if (measured.ok()) run.measurements = *std::move(measured);
   return run;
 }
 
-inline VerifyOptions OnlyCase(std::string_view name) {
-  VerifyOptions options = SmallOptions();
-  REQUIRE(FindCase(GpuCases(), name) != nullptr);
-  options.cases = {FindCase(GpuCases(), name)};
-  options.dtypes = {DType::kBFloat16};
-  return options;
-}
-
-inline bool Mentions(const absl::Status& status, std::string_view text) {
-  return std::string(status.message()).find(text) != std::string::npos;
+inline Flags OnlyCase(std::string_view name) {
+  return SmallFlags({"--dtype=bf16", "--case=" + std::string(name)});
 }
 
 inline bool IsEmpty(const ProbedGpu& gpu) {
-  return gpu.allocations.empty() && gpu.pinned.empty() && gpu.graphs.empty() && gpu.events.empty();
+  return gpu.allocations.empty() && gpu.pinned.empty() && gpu.graphs.empty();
 }
 
 }  // namespace specd::bench

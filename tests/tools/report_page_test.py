@@ -127,6 +127,18 @@ class PageTest(PageTestCase):
         self.assertEqual(self.text_of("#panel_ratio"), "0.5000")
         self.assertIn("0.6250 < h = 0.7500", self.text_of("#panel"))
 
+    def test_block_draws_no_threshold_without_its_bound(self):
+        """p / q is no threshold of `block`."""
+        data = one_step([("a", ACCEPTED)], method="block")
+        data.add("decisions", step=0, place=0, draft_id=1, draft_kind=2, p=0.25, q=0.5,
+                 accept_coin=0.625, prefix=1, bound=None, verdict=TAKEN, token=1)
+        data.tables["tokens"]["decision"] = [0]
+        self.show(data)
+        self.browser.click('#text [data-k="0"]')
+        self.assertEqual(self.title_of("#panel_coin"), 0.625)
+        self.assertEqual(self.count("#panel_threshold"), 0)
+        self.assertEqual(self.count("#panel .coin_line.accept .threshold"), 0)
+
     # ---- the tree
 
     def tree(self):

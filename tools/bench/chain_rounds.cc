@@ -7,6 +7,15 @@
 #include "tools/bench/try.h"
 
 namespace specd::bench {
+namespace {
+
+// A drawn child of a place, or kRoot. Drawn children come first.
+int32_t DrawnChild(const Draft& draft, int32_t place) {
+  const int32_t child = NextChild(draft, place, kRoot);
+  return child == kRoot || IsDrawn(draft, child) ? child : kRoot;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<ChainRounds>> ChainRounds::Make(const RoundSet& set,
                                                                std::span<const RoundAnswer> answers,
@@ -26,9 +35,9 @@ absl::StatusOr<std::unique_ptr<ChainRounds>> ChainRounds::Make(const RoundSet& s
   for (int32_t round = 0; round < shape.num_rounds; ++round) {
     SPECD_TRY(backend->Run(rounds->Batch(round)));
     for (int32_t s = 0; s < shape.batch; ++s) {
-      const auto index = static_cast<size_t>(round * shape.batch + s);
-      const int32_t found = rounds->answer_.outcomes[static_cast<size_t>(s)].num_accepted;
-      const int32_t wanted = rounds->chains_[index].num_accepted;
+      const auto index = static_cast<size_t>(s);
+      const int32_t found = rounds->answer_.outcomes[index].num_accepted;
+      const int32_t wanted = answers[static_cast<size_t>(round)].outcomes[index].num_accepted;
       if (found == wanted) continue;
       return absl::InternalError(
           fmt::format("the chain of round {}, sequence {} of {} ends after {} tokens, not {}",
@@ -43,16 +52,6 @@ RoundBatch ChainRounds::Batch(int32_t round) {
   batch.decisions = nullptr;
   batch.tasks = tasks_.data() + static_cast<ptrdiff_t>(round) * set_.shape().batch;
   return batch;
-}
-
-int32_t ChainRounds::DrawnChild(const Draft& draft, int32_t place) const {
-  for (int32_t node = 0; node < draft.num_nodes; ++node) {
-    if (PlaceOf(draft, node) == place && IsDrawn(draft, node) &&
-        IsInVocabulary(draft.tokens[node], set_.target().vocab_size)) {
-      return node;
-    }
-  }
-  return kRoot;
 }
 
 TokenId ChainRounds::LikeliestToFall(const Task& tree, uint32_t target_row,
@@ -74,7 +73,6 @@ TokenId ChainRounds::LikeliestToFall(const Task& tree, uint32_t target_row,
 void ChainRounds::Add(const Task& tree, std::span<const int32_t> path) {
   const Draft& draft = tree.draft;
   Chain& chain = chains_.emplace_back();
-  chain.num_accepted = static_cast<int32_t>(path.size());
   int32_t place = 0;
   const auto add = [&](TokenId token, int32_t child, uint64_t coin) {
     const auto i = static_cast<uint32_t>(chain.tokens.size());

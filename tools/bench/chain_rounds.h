@@ -36,13 +36,10 @@ class ChainRounds {
     std::vector<uint32_t> target_rows;
     std::vector<uint32_t> draft_rows;
     std::vector<InjectedCoin> coins;
-    int32_t num_accepted = 0;
   };
 
   explicit ChainRounds(const RoundSet& set) : set_(set), answer_(set.MakeAnswer()) {}
   void Add(const Task& tree, std::span<const int32_t> path);
-  // A drawn child of a place, or kRoot.
-  int32_t DrawnChild(const Draft& draft, int32_t place) const;
   // The id with the greatest q / p.
   TokenId LikeliestToFall(const Task& tree, uint32_t target_row, uint32_t draft_row) const;
 

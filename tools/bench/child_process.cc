@@ -1,37 +1,37 @@
 #include "tools/bench/child_process.h"
 
-#include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <thread>
 
-#include "ipc/base/unique_fd.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "ipc/sockets/unix_socket.h"
-#include "tools/bench/timing.h"
+#include "tools/bench/embedded_files.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
+namespace {
 
-std::string ProgramOf(const std::string& given, std::string_view name) {
-  if (!given.empty()) return given;
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name;
-}
+absl::Status Ended() { return absl::InternalError("python: the interpreter has ended"); }
 
-absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make(const std::string& parent) {
-  std::string path = parent.empty() ? std::string(std::filesystem::temp_directory_path()) : parent;
-  path += "/specd-bench-XXXXXX";
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make() {
+  std::string path = std::filesystem::temp_directory_path() / "specd-bench-XXXXXX";
   if (mkdtemp(path.data()) == nullptr) {
-    return absl::InvalidArgumentError(path +
-                                      " cannot be made: give a directory that can be written");
+    return absl::InvalidArgumentError(path + " cannot be made: set TMPDIR to a writable directory");
   }
   return std::unique_ptr<TemporaryFolder>(new TemporaryFolder(std::move(path)));
 }
@@ -39,6 +39,13 @@ absl::StatusOr<std::unique_ptr<TemporaryFolder>> TemporaryFolder::Make(const std
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+}
+
+absl::StatusOr<std::string> TemporaryFolder::Write(std::string_view name,
+                                                   std::string_view text) const {
+  std::string path = path_ + "/" + std::string(name);
+  if (!(std::ofstream(path) << text).flush()) return Broken(path + " cannot be written");
+  return path;
 }
 
 absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options& options) {
@@ -51,11 +58,14 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options&
   if (options.cpu >= 0) CPU_SET(options.cpu, &cpus);
   const pid_t pid = fork();
   if (pid < 0) return Broken("no process for " + options.words.front());
-  if (pid > 0) return std::unique_ptr<ChildProcess>(new ChildProcess(pid));
+  if (pid > 0) {
+    OwnProcesses().push_back(pid);
+    return std::unique_ptr<ChildProcess>(new ChildProcess(pid));
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (options.input >= 0) dup2(options.input, STDIN_FILENO);
-  if (options.output >= 0) dup2(options.output, STDOUT_FILENO);
-  if (options.is_quiet) dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO}) {
+    if (options.socket >= 0) dup2(options.socket, fd);
+  }
   if (options.cpu < 0 || sched_setaffinity(0, sizeof(cpus), &cpus) == 0) {
     execvp(words[0], const_cast<char* const*>(words.data()));
   }
@@ -63,18 +73,15 @@ absl::StatusOr<std::unique_ptr<ChildProcess>> ChildProcess::Start(const Options&
 }
 
 ChildProcess::~ChildProcess() {
-  if (pid_ > 0) kill(pid_, SIGKILL);
-  Wait();
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  std::erase(OwnProcesses(), pid_);
 }
 
-void ChildProcess::Wait() {
-  if (pid_ > 0) waitpid(pid_, nullptr, 0);
-  pid_ = -1;
-}
-
-bool ChildProcess::HasEnded() {
-  if (pid_ > 0 && waitpid(pid_, nullptr, WNOHANG) != 0) pid_ = -1;
-  return pid_ < 0;
+bool ChildProcess::HasEnded() const {
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
 }
 
 absl::StatusOr<double> DaemonProcess::Start() {
@@ -83,14 +90,16 @@ absl::StatusOr<double> DaemonProcess::Start() {
     SPECD_TAKE(folder_, TemporaryFolder::Make());
   }
   const SteadyClock::time_point begin = SteadyClock::now();
-  std::vector<std::string> words = {program_, "--listen=" + uri(), "--detokenizer=off",
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  std::vector<std::string> words = {program / "specd", "--listen=" + uri(), "--detokenizer=off",
                                     "--threads=1", "--log_level=off"};
   words.insert(words.end(), arguments_.begin(), arguments_.end());
   SPECD_TAKE(process_, ChildProcess::Start({.words = std::move(words), .cpu = cpu_}));
   // The socket file is there before the daemon listens.
-  while (!UnixConnection::Connect(folder_->path() + "/s", absl::ZeroDuration()).ok()) {
+  while (!UnixConnection::Connect(path(), absl::ZeroDuration()).ok()) {
     if (process_->HasEnded() || SteadyClock::now() - begin > kPatience) {
-      return Broken("the daemon does not serve; see --specd");
+      return Broken((program / "specd").string() + " does not serve");
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -98,45 +107,53 @@ absl::StatusOr<double> DaemonProcess::Start() {
 }
 
 absl::StatusOr<std::unique_ptr<PythonProcess>> PythonProcess::Start(const Options& options) {
-  std::unique_ptr<PythonProcess> made(new PythonProcess);
-  int commands[2];
-  int answers[2];
-  if (pipe2(commands, O_CLOEXEC) != 0) return Broken("no pipe to the interpreter");
-  const UniqueFd input(commands[0]);
-  made->to_ = fdopen(commands[1], "w");
-  if (pipe2(answers, O_CLOEXEC) != 0) return Broken("no pipe from the interpreter");
-  const UniqueFd output(answers[1]);
-  made->from_ = fdopen(answers[0], "r");
-  std::vector<std::string> words = {options.interpreter, "-c", options.script};
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return Broken("no socket to the interpreter");
+  }
+  const UniqueFd its_end(ends[1]);
+  std::unique_ptr<PythonProcess> made(new PythonProcess(UniqueFd(ends[0])));
+  std::vector<std::string> words = {options.interpreter, "-c", EmbeddedText(options.script)};
   words.insert(words.end(), options.arguments.begin(), options.arguments.end());
   SPECD_TAKE(made->process_,
-             ChildProcess::Start(
-                 {.words = std::move(words), .input = input.get(), .output = output.get()}));
-  // A line to an interpreter that has ended is an error, and no signal.
-  signal(SIGPIPE, SIG_IGN);
+             ChildProcess::Start({.words = std::move(words), .socket = its_end.get()}));
   return made;
 }
 
-PythonProcess::~PythonProcess() {
-  for (std::FILE* const file : {to_, from_}) {
-    if (file != nullptr) fclose(file);
+absl::StatusOr<std::string> PythonProcess::Ask(std::string line) {
+  line += '\n';
+  for (size_t sent = 0; sent < line.size();) {
+    const ssize_t size = send(socket_.get(), line.data() + sent, line.size() - sent, MSG_NOSIGNAL);
+    if (size <= 0) return Ended();
+    sent += static_cast<size_t>(size);
   }
-  if (process_ != nullptr) process_->Wait();
-}
-
-absl::StatusOr<std::string> PythonProcess::Ask(std::string_view line) {
-  std::fprintf(to_, "%.*s\n", static_cast<int>(line.size()), line.data());
-  fflush(to_);
   return ReadLine();
 }
 
 absl::StatusOr<std::string> PythonProcess::ReadLine() {
-  std::string line;
-  for (int byte = getc(from_); byte != '\n'; byte = getc(from_)) {
-    if (byte == EOF) return absl::InternalError("python: the interpreter has ended");
-    line += static_cast<char>(byte);
+  size_t end = 0;
+  while ((end = received_.find('\n', end)) == std::string::npos) {
+    end = received_.size();
+    char bytes[4096];
+    const ssize_t size = recv(socket_.get(), bytes, sizeof(bytes), 0);
+    if (size <= 0) return Ended();
+    received_.append(bytes, static_cast<size_t>(size));
   }
+  std::string line = received_.substr(0, end);
+  received_.erase(0, end + 1);
   return line;
+}
+
+absl::StatusOr<Times> PythonProcess::AskTimes(std::string line, size_t count) {
+  SPECD_TAKE(const std::string answer, Ask(std::move(line)));
+  const std::vector<std::string> words = absl::StrSplit(answer, ' ');
+  Times times_us;
+  for (const std::string& word : words) {
+    if (!absl::SimpleAtod(word, &times_us.emplace_back())) times_us.pop_back();
+  }
+  if (times_us.size() == count && words.size() == count) return times_us;
+  return absl::InternalError(
+      fmt::format("python: the interpreter said \"{}\"", answer.substr(0, 200)));
 }
 
 }  // namespace specd::bench

@@ -1,5 +1,5 @@
-// ChildProcess is another program that a suite measures against: a daemon, specd-http or an
-// interpreter. It ends with the object, and with this process.
+// ChildProcess is another program that a suite measures against: a daemon or an interpreter. It
+// ends with the object, and with this process.
 //
 // DaemonProcess is a daemon in a folder of its own, which can be killed and started again at the
 // same socket. PythonProcess is an interpreter that runs a script and answers line by line. One
@@ -11,29 +11,30 @@
 
 #include <sys/types.h>
 
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "ipc/base/unique_fd.h"
+#include "tools/bench/timing.h"
 
 namespace specd::bench {
-
-// The path of a program of specd: the given one, or the one of this name beside specd-bench.
-std::string ProgramOf(const std::string& given, std::string_view name = "specd");
 
 // A directory under the system's temporary one, which is removed with the object.
 class TemporaryFolder {
  public:
-  static absl::StatusOr<std::unique_ptr<TemporaryFolder>> Make(const std::string& parent = "");
+  static absl::StatusOr<std::unique_ptr<TemporaryFolder>> Make();
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  // Writes a file, and returns its path.
+  absl::StatusOr<std::string> Write(std::string_view name, std::string_view text) const;
 
  private:
   explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
@@ -45,9 +46,7 @@ class ChildProcess {
   struct Options {
     std::vector<std::string> words;  // the program, and its arguments
     int cpu = -1;                    // the one that it may use; -1: all
-    int input = -1;                  // its standard input and output; -1: those of this process
-    int output = -1;
-    bool is_quiet = false;  // its errors are not shown
+    int socket = -1;                 // its standard input and output; -1: those of this process
   };
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const Options& options);
   // SIGKILL.
@@ -55,31 +54,29 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  void Wait();  // for its end
-  bool HasEnded();
-  pid_t pid() const { return pid_; }
+  bool HasEnded() const;
 
  private:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}
-
-  pid_t pid_;  // -1: it has ended
+  const pid_t pid_;
 };
 
 class DaemonProcess {
  public:
-  // `program` is the path of specd, which gets these arguments beside --listen. It serves without
-  // text, with one thread and without a log. It may use `cpu` alone; -1: all.
-  DaemonProcess(std::string program, std::vector<std::string> arguments, int cpu = -1)
-      : program_(std::move(program)), arguments_(std::move(arguments)), cpu_(cpu) {}
+  // The program specd beside specd-bench, which gets these arguments beside --listen. Unless they
+  // say otherwise, it serves without text, with one thread and without a log. It may use `cpu`
+  // alone; -1: all.
+  explicit DaemonProcess(std::vector<std::string> arguments, int cpu = -1)
+      : arguments_(std::move(arguments)), cpu_(cpu) {}
 
   // Returns the ms until it takes connections.
   absl::StatusOr<double> Start();
   void Kill() { process_.reset(); }
-  // REQUIRES: it was started.
-  std::string uri() const { return "unix:" + folder_->path() + "/s"; }
+  // REQUIRES, of all: it was started.
+  std::string path() const { return folder_->path() + "/s"; }  // of its socket
+  std::string uri() const { return "unix:" + path(); }
 
  private:
-  const std::string program_;
   const std::vector<std::string> arguments_;
   const int cpu_;
   std::unique_ptr<TemporaryFolder> folder_;
@@ -90,25 +87,24 @@ class PythonProcess {
  public:
   struct Options {
     std::string interpreter;
-    const char* script = nullptr;  // its text
+    std::string_view script;  // the name of an embedded file
     std::vector<std::string> arguments = {};
   };
   static absl::StatusOr<std::unique_ptr<PythonProcess>> Start(const Options& options);
-  ~PythonProcess();
-  PythonProcess(const PythonProcess&) = delete;
-  PythonProcess& operator=(const PythonProcess&) = delete;
 
   // Sends the line and waits for the next one.
-  absl::StatusOr<std::string> Ask(std::string_view line);
+  absl::StatusOr<std::string> Ask(std::string line);
+  // The same for an answer that has so many numbers.
+  absl::StatusOr<Times> AskTimes(std::string line, size_t count);
   // The next line, without its end. Internal: the interpreter has ended.
   absl::StatusOr<std::string> ReadLine();
 
  private:
-  PythonProcess() = default;
+  explicit PythonProcess(UniqueFd socket) : socket_(std::move(socket)) {}
 
+  const UniqueFd socket_;
+  std::string received_;
   std::unique_ptr<ChildProcess> process_;
-  std::FILE* to_ = nullptr;
-  std::FILE* from_ = nullptr;
 };
 
 }  // namespace specd::bench

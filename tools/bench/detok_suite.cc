@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -15,7 +14,6 @@
 #include "absl/functional/function_ref.h"
 #include "detokenizer/text_stream.h"
 #include "detokenizer/tokenizer_file.h"
-#include "speculative/grammar/base/utf8_text.h"
 #include "tools/bench/child_process.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/synthetic_vocabulary.h"
@@ -81,7 +79,7 @@ absl::Status Measure(Goal goal, double seconds, absl::FunctionRef<absl::StatusOr
     SPECD_TAKE(all->emplace_back(), sample());
     return absl::OkStatus();
   }}};
-  SPECD_TAKE(const ForeignLoad load, TakeTurns({.seconds = seconds}, 0, &sides));
+  SPECD_TAKE(const ForeignLoad load, TakeTurns({seconds}, &sides));
   const Summary summary = Summarise(std::move(sides[0].times_us));
   goal.measured = summary.median;
   out->Print(line.Spread(summary, goal.unit).Target(goal).Load(load));
@@ -114,45 +112,11 @@ absl::Status MeasurePush(const SyntheticVocabulary& vocabulary, int32_t num_stre
                  std::move(line), out);
 }
 
-// GPT-2's spelling of bytes as characters, for the strings of a JSON file.
-std::string Spelled(std::string_view bytes) {
-  std::string text;
-  for (const char each : bytes) {
-    const auto byte = static_cast<uint8_t>(each);
-    const bool is_itself = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
-    uint32_t code = byte;
-    if (!is_itself) {
-      code = byte <= 0x20 ? 0x100 + byte : byte <= 0xA0 ? 0x121 + (byte - 0x7Fu) : 0x143;
-    }
-    if (code == '"' || code == '\\') text += '\\';
-    grammar::AppendUtf8(code, &text);
-  }
-  return text;
-}
-
-std::string TokenizerJson(const Vocabulary& vocabulary) {
-  std::string added;
-  std::string pieces;
-  for (TokenId id = 0; id < vocabulary.size(); ++id) {
-    if (vocabulary.IsSpecial(id)) {
-      added += fmt::format(R"({}{{"id":{},"content":"{}","special":true,"normalized":false}})",
-                           added.empty() ? "" : ",", id, vocabulary.Bytes(id));
-    } else {
-      pieces +=
-          fmt::format("{}\"{}\":{}", pieces.empty() ? "" : ",", Spelled(vocabulary.Bytes(id)), id);
-    }
-  }
-  return fmt::format(R"({{"version":"1.0","added_tokens":[{}],"decoder":{{"type":"ByteLevel"}},)"
-                     R"("model":{{"type":"BPE","vocab":{{{}}},"merges":[]}}}})",
-                     added, pieces);
-}
-
 absl::Status MeasureLoad(const SyntheticVocabulary& made, double seconds, Output* out) {
   const Vocabulary& vocabulary = made.vocabulary();
   SPECD_TAKE(const auto folder, TemporaryFolder::Make());
-  const std::string path = folder->path() + "/tokenizer.json";
   const std::string json = TokenizerJson(vocabulary);
-  if (!(std::ofstream(path) << json).flush()) return Broken(path + " cannot be written");
+  SPECD_TAKE(const std::string path, folder->Write("tokenizer.json", json));
   const auto sample = [&]() -> absl::StatusOr<double> {
     const SteadyClock::time_point start = SteadyClock::now();
     const absl::StatusOr<Vocabulary> loaded = OpenTokenizer(path);
@@ -197,10 +161,8 @@ absl::Status RunDetok(const Flags& flags, Output* out) {
 Suite DetokCommand() {
   return {.name = "detok",
           .summary = "the text of a token, and the load of a tokenizer, beside their targets",
-          .examples = {"--quick --markdown"},
           .cases = WordsOf(kCases),
-          .seconds = "3",
-          .quick_seconds = "0.3",
+          .flags = {Flag::Seconds("3", "0.3")},
           .run = &RunDetok};
 }
 

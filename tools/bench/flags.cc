@@ -31,10 +31,6 @@ bool IsRight(const Flag& flag, const std::string& item) {
 }
 
 absl::Status CheckValue(std::string_view suite, const Flag& flag, const std::string& text) {
-  if (flag.kind == Kind::kSwitch) {
-    if (text == "true" || text == "false") return absl::OkStatus();
-    return Refused("{0} = {1} is neither true nor false; give --{0} alone", flag.name, text);
-  }
   if (flag.kind == Kind::kText) {
     for (const auto& item : flag.is_list ? Split(text) : std::vector<std::string>{text}) {
       if (flag.choices.empty() || std::ranges::count(flag.choices, item) > 0) continue;
@@ -60,7 +56,7 @@ absl::Status CheckValue(std::string_view suite, const Flag& flag, const std::str
 }  // namespace
 
 absl::StatusOr<Flags> Flags::Read(std::string_view suite, const std::vector<Flag>& table,
-                                  std::span<const std::string> arguments) {
+                                  std::span<const std::string> arguments, bool is_quick) {
   Flags flags;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const size_t dashes =
@@ -74,17 +70,13 @@ absl::StatusOr<Flags> Flags::Read(std::string_view suite, const std::vector<Flag
       return Refused("{} is no flag of {}, which takes {}", given.substr(0, equal), suite,
                      fmt::join(names, ", "));
     }
-    std::string value = "true";
-    if (equal < given.size()) {
-      value = given.substr(equal + 1);
-    } else if (flag->kind != Kind::kSwitch) {
-      if (++i == arguments.size()) return Refused("{0} has no value; give --{0}=VALUE", flag->name);
-      value = arguments[i];
+    if (equal == given.size() && ++i == arguments.size()) {
+      return Refused("{0} has no value; give --{0}=VALUE", flag->name);
     }
+    const std::string value = equal < given.size() ? given.substr(equal + 1) : arguments[i];
     SPECD_TRY(CheckValue(suite, *flag, value));
     flags.values_.insert_or_assign(std::string(flag->name), value);
   }
-  const bool is_quick = flags.values_.contains("quick") && flags.IsOn("quick");
   for (const Flag& flag : table) {
     flags.values_.try_emplace(std::string(flag.name),
                               is_quick && !flag.quick.empty() ? flag.quick : flag.usual);
@@ -101,16 +93,20 @@ const std::string& Flags::Text(std::string_view name) const {
 std::vector<std::string> Flags::List(std::string_view name) const { return Split(Text(name)); }
 
 std::vector<int32_t> Flags::Numbers(std::string_view name) const {
-  const std::vector<double> numbers = Reals(name);
-  return {numbers.begin(), numbers.end()};
-}
-
-std::vector<double> Flags::Reals(std::string_view name) const {
-  std::vector<double> numbers;
+  std::vector<int32_t> numbers;
   for (const std::string& item : List(name)) {
-    SPECD_CHECK(absl::SimpleAtod(item, &numbers.emplace_back()));
+    // What CheckValue lets pass may be written as 1e3.
+    double number = 0;
+    SPECD_CHECK(absl::SimpleAtod(item, &number));
+    numbers.push_back(static_cast<int32_t>(number));
   }
   return numbers;
+}
+
+double Flags::Real(std::string_view name) const {
+  double number = 0;
+  SPECD_CHECK(absl::SimpleAtod(Text(name), &number));
+  return number;
 }
 
 std::string HelpOf(const std::vector<Flag>& table) {

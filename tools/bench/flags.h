@@ -16,7 +16,7 @@
 namespace specd::bench {
 
 struct Flag {
-  enum class Kind { kSwitch, kText, kWhole, kReal };
+  enum class Kind { kText, kWhole, kReal };
 
   std::string_view name;
   Kind kind = Kind::kText;
@@ -28,23 +28,26 @@ struct Flag {
   bool is_list = false;  // separated by commas
   std::vector<std::string_view> choices = {};
 
-  // A list of numbers in a range.
   struct Range {
     double minimum;
     double maximum;
   };
+  // A list of whole numbers, one whole number, and one number, in a range.
   static Flag Wholes(std::string_view name, std::string_view help, Range range, std::string usual,
                      std::string quick = "") {
     return {name, Kind::kWhole, help, usual, quick, range.minimum, range.maximum, true};
   }
-  static Flag Reals(std::string_view name, std::string_view help, Range range, std::string usual,
-                    std::string quick = "") {
-    return {name, Kind::kReal, help, usual, quick, range.minimum, range.maximum, true};
-  }
-  // One number.
   static Flag Whole(std::string_view name, std::string_view help, Range range, std::string usual,
                     std::string quick = "") {
     return {name, Kind::kWhole, help, usual, quick, range.minimum, range.maximum};
+  }
+  static Flag Real(std::string_view name, std::string_view help, Range range, std::string usual,
+                   std::string quick = "") {
+    return {name, Kind::kReal, help, usual, quick, range.minimum, range.maximum};
+  }
+  static Flag Seconds(std::string usual, std::string quick) {
+    return Real("seconds", "time for each measurement; of grammar, for all", {0, 3600}, usual,
+                quick);
   }
 };
 
@@ -52,16 +55,14 @@ class Flags {
  public:
   // INVALID_ARGUMENT names the flag, the value, what is allowed and what to do.
   static absl::StatusOr<Flags> Read(std::string_view suite, const std::vector<Flag>& table,
-                                    std::span<const std::string> arguments);
+                                    std::span<const std::string> arguments, bool is_quick = false);
 
   // REQUIRES, of all: the table has the flag, with that kind.
-  bool IsOn(std::string_view name) const { return Text(name) == "true"; }
   const std::string& Text(std::string_view name) const;
   std::vector<std::string> List(std::string_view name) const;  // no entry: all
   std::vector<int32_t> Numbers(std::string_view name) const;
   int32_t Number(std::string_view name) const { return Numbers(name).front(); }
-  std::vector<double> Reals(std::string_view name) const;
-  double Real(std::string_view name) const { return Reals(name).front(); }
+  double Real(std::string_view name) const;
 
  private:
   std::map<std::string, std::string, std::less<>> values_;

@@ -16,34 +16,19 @@ int64_t RowBytes(const TensorView& tensor) { return tensor.vocab_size * SizeByte
 
 int64_t NumScores(const RoundSet& set) { return set.shape().rows_of_round() * set.scores_stride(); }
 
-// The address on the device of a row of the host's tensor.
-const void* OnDevice(const TensorView& tensor, const DeviceMemory& memory, const void* row) {
-  return memory.get() + (static_cast<const char*>(row) - static_cast<const char*>(tensor.data));
-}
-
-bool Holds(const TensorView& tensor, const void* row) {
-  const auto* const begin = static_cast<const char*>(tensor.data);
-  const auto* const at = static_cast<const char*>(row);
-  return at >= begin && at < begin + tensor.num_rows * RowBytes(tensor);
-}
-
 }  // namespace
 
-// An upper bound: a kilobyte for everything that a task or a round has once, and generous places.
+// An upper bound: two kilobytes for everything that a task or a round has once, and generous
+// places.
 size_t GpuRounds::ArenaBytes() const {
   const RoundShape& shape = set_.shape();
-  constexpr size_t kOnce = 1024;
-  constexpr size_t kSlotBytes = 64;
-  const auto places = static_cast<size_t>(shape.rows_of_sequence());
-  const size_t place_bytes =
-      sizeof(PlaceEdits) + static_cast<size_t>(shape.draft) * sizeof(TokenEdit) + 4 * kSlotBytes;
+  const auto draft = static_cast<size_t>(shape.draft);
+  const size_t place_bytes = sizeof(PlaceEdits) + draft * sizeof(TokenEdit) + 256;
   size_t bytes = 0;
-  for (int32_t round = 0; round < shape.num_rounds; ++round) {
-    bytes += kOnce;
-    for (int32_t s = 0; s < shape.batch; ++s) {
-      const auto num_edits = static_cast<size_t>(set_.task(round, s).edits.num_edits);
-      bytes += kOnce + places * place_bytes + num_edits * sizeof(TokenEdit);
-    }
+  for (int32_t i = 0; i < shape.num_rounds * shape.batch; ++i) {
+    const SequenceEdits& edits = set_.task(i / shape.batch, i % shape.batch).edits;
+    bytes +=
+        2048 + (draft + 1) * place_bytes + static_cast<size_t>(edits.num_edits) * sizeof(TokenEdit);
   }
   return bytes;
 }
@@ -117,9 +102,8 @@ void GpuRounds::StageRound(int32_t round, const RoundAnswer& expected) {
       staged.round.Fill(batch, &set_.task(round, 0), staged.tasks.host, round_memory_.get());
 
   std::vector<const void*> rows;
-  for (const MemorySpan& span : NeededRows(set_, round, expected)) {
-    rows.push_back(Holds(set_.target(), span.data) ? OnDevice(set_.target(), target_, span.data)
-                                                   : OnDevice(set_.draft(), draft_, span.data));
+  for (const auto& [is_draft, row] : NeededRows(set_, round, expected)) {
+    rows.push_back((is_draft ? draft_ : target_).get() + row * RowBytes(set_.target()));
   }
   // The values that are read are thrown away, so any word may be the sink. A round writes its
   // outcomes itself.
@@ -151,11 +135,6 @@ GpuResult GpuRounds::LaunchRound(int32_t round) {
 
 GpuResult GpuRounds::LaunchRead(int32_t round) {
   return probes_->LaunchRead(rounds_[static_cast<size_t>(round)].read);
-}
-
-double GpuRounds::read_bytes(int32_t round) const {
-  const ReadPlan& read = rounds_[static_cast<size_t>(round)].read;
-  return static_cast<double>(read.num_rows) * static_cast<double>(read.row_bytes);
 }
 
 void GpuRounds::SpoilAnswers() {

@@ -32,7 +32,9 @@ class GpuRounds {
   // These enqueue. REQUIRES: Load succeeded.
   GpuResult LaunchRound(int32_t round);
   GpuResult LaunchRead(int32_t round);
-  double read_bytes(int32_t round) const;
+  int32_t rows_read(int32_t round) const {
+    return rounds_[static_cast<size_t>(round)].read.num_rows;
+  }
 
   // Overwrites the answers, so that a missing answer is noticed. REQUIRES: nothing is running.
   void SpoilAnswers();

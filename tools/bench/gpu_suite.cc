@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/cuda/captured_graph.h"
+#include "kernels/cuda/cuda_driver.h"
 #include "tools/bench/gpu_rounds.h"
 #include "tools/bench/round_check.h"
 #include "tools/bench/try.h"
@@ -15,98 +16,29 @@
 namespace specd::bench {
 namespace {
 
-// Launches of the warm round in a replay. With this many, an event's resolution of half a
-// microsecond does not show in a time.
-constexpr int32_t kWarmLaunches = 16;
 // Rounds may be far apart: decisions do not need every row.
 constexpr int64_t kCachesBetween = 4;
-// The share of a measurement's time for whole rounds. With one sequence there are thousands of
-// them.
-constexpr double kWholeShare = 0.1;
 
 absl::Status StatusOf(const GpuResult& result) {
   if (result.ok()) return absl::OkStatus();
   return absl::InternalError(fmt::format("the device failed: {}", result.text()));
 }
 
-// The three points in time of a replay.
-class Events {
- public:
-  explicit Events(GpuProbes* probes) : probes_(probes) {}
-  Events(const Events&) = delete;
-  Events& operator=(const Events&) = delete;
-  ~Events() {
-    for (GpuProbes::Event* const event : all_) {
-      const GpuResult result = event == nullptr ? GpuResult::Ok() : probes_->DestroyEvent(event);
-      if (!result.ok()) fmt::print(stderr, "specd-bench: an event: {}\n", result.text());
-    }
-  }
-
-  absl::Status Create() {
-    for (GpuProbes::Event*& event : all_) SPECD_TRY(StatusOf(probes_->CreateEvent(&event)));
-    return absl::OkStatus();
-  }
-  GpuResult Record(size_t event) const { return probes_->RecordEvent(all_[event]); }
-  // Adds the time between this event and the next, divided by the number of rounds.
-  absl::Status Add(size_t event, size_t num_rounds, Times* times_us) const {
-    double time_us = 0;
-    SPECD_TRY(StatusOf(probes_->ElapsedUs(all_[event], all_[event + 1], &time_us)));
-    times_us->push_back(time_us / static_cast<double>(num_rounds));
-    return absl::OkStatus();
-  }
-
- private:
-  GpuProbes* probes_;
-  GpuProbes::Event* all_[3] = {};
-};
-
 // One replay: every round, then a read of every round's rows.
-GpuResult Capture(GpuDriver* driver, const std::vector<int32_t>& order, const Events& events,
-                  GpuRounds* rounds, CapturedGraph* graph) {
-  return graph->Capture(driver, [&] {
-    GpuResult result = events.Record(0);
-    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRound(order[i]);
-    if (result.ok()) result = events.Record(1);
-    for (size_t i = 0; i < order.size() && result.ok(); ++i) result = rounds->LaunchRead(order[i]);
-    return result.ok() ? events.Record(2) : result;
+GpuResult Capture(const OpenGpu& gpu, int32_t num_rounds, GpuRounds* rounds, CapturedGraph* graph) {
+  return graph->Capture(gpu.driver.get(), [&] {
+    GpuResult result = gpu.probes->RecordEvent(0);
+    for (int32_t i = 0; i < num_rounds && result.ok(); ++i) result = rounds->LaunchRound(i);
+    if (result.ok()) result = gpu.probes->RecordEvent(1);
+    for (int32_t i = 0; i < num_rounds && result.ok(); ++i) result = rounds->LaunchRead(i);
+    return result.ok() ? gpu.probes->RecordEvent(2) : result;
   });
-}
-
-// The launches of GpuRounds are the device's work once all data is there. Here a round begins with
-// its tasks in host memory and its rows on the device, and ends when its answer is in host memory.
-// Whole rounds are timed apart from the replays, whose first rounds would otherwise find their rows
-// in the cache.
-absl::Status TimeWhole(const Cell& cell, const AnsweredCell& answered, const GpuRounds& rounds,
-                       double seconds, Backend* backend, Measurement* measurement) {
-  const auto num_rounds = static_cast<size_t>(measurement->cold ? cell.shape.num_rounds : 1);
-  std::vector<Side> sides(1);
-  sides[0].turn = [&, index = size_t{0}](Times* times_us) mutable -> absl::Status {
-    const auto round = static_cast<int32_t>(index++ % num_rounds);
-    // A new answer, so that a missing write is noticed.
-    RoundAnswer answer = answered.set->MakeAnswer();
-    const RoundBatch batch = rounds.Batch(round, &answer);
-    const SteadyClock::time_point start = SteadyClock::now();
-    const absl::Status run = backend->Run(batch);
-    times_us->push_back(MicrosSince(start));
-    SPECD_TRY(run);
-    const std::string difference =
-        DifferenceOf(*answered.set, round, answer, answered.answers[static_cast<size_t>(round)]);
-    return difference.empty() ? run : absl::InternalError("as a whole, " + difference);
-  };
-  SPECD_TRY(TakeTurns({kWholeShare * seconds}, num_rounds, &sides).status());
-  measurement->whole_us = Summarise(std::move(sides[0].times_us));
-  return absl::OkStatus();
 }
 
 absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, const OpenGpu& gpu,
                   double seconds, GpuRounds* rounds, Measurement* measurement) {
-  const bool cold = measurement->cold;
-  std::vector<int32_t> order(static_cast<size_t>(cold ? cell.shape.num_rounds : kWarmLaunches), 0);
-  for (size_t i = 0; cold && i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
-  Events events(gpu.probes.get());
   CapturedGraph graph;
-  SPECD_TRY(events.Create());
-  SPECD_TRY(StatusOf(Capture(gpu.driver.get(), order, events, rounds, &graph)));
+  SPECD_TRY(StatusOf(Capture(gpu, cell.shape.num_rounds, rounds, &graph)));
   const auto replay = [&] {
     const GpuResult launched = graph.Launch();
     const GpuResult finished = gpu.driver->Synchronize();
@@ -115,65 +47,66 @@ absl::Status Time(const Cell& cell, const std::vector<RoundAnswer>& expected, co
   const auto check = [&]() -> absl::Status {
     rounds->SpoilAnswers();
     SPECD_TRY(replay());
-    for (const int32_t round : order) {
+    for (size_t round = 0; round < expected.size(); ++round) {
       const std::string difference =
-          rounds->Difference(round, expected[static_cast<size_t>(round)]);
+          rounds->Difference(static_cast<int32_t>(round), expected[round]);
       if (!difference.empty()) return absl::InternalError(difference);
     }
     return absl::OkStatus();
   };
 
   SPECD_TRY(check());  // also warms up: the first replay is not timed
-  Times case_us;
+  // Adds the time from this event to the next, of a round.
+  const auto add = [&](size_t event, Times* times_us) {
+    double& time_us = times_us->emplace_back();
+    const GpuResult result = gpu.probes->ElapsedUs(event, &time_us);
+    time_us /= static_cast<double>(expected.size());
+    return StatusOf(result);
+  };
   Times base_us;
-  SPECD_TRY(Repeat({seconds}, [&](size_t) -> absl::Status {
+  std::vector<Side> sides(1);
+  sides[0].turn = [&](Times* case_us) -> absl::Status {
     SPECD_TRY(replay());
-    SPECD_TRY(events.Add(0, order.size(), &case_us));
-    return events.Add(1, order.size(), &base_us);
-  }));
+    SPECD_TRY(add(0, case_us));
+    return add(1, &base_us);
+  };
+  SPECD_TRY(TakeTurns({seconds}, &sides).status());
   SPECD_TRY(check());  // the timed rounds must still give these answers
 
-  SetTimes(case_us, base_us, measurement);
-  double read_bytes = 0;
-  for (const int32_t round : order) read_bytes += rounds->read_bytes(round);
-  measurement->base_gigabytes_per_s =
-      read_bytes / static_cast<double>(order.size()) / measurement->base_us.median / 1e3;
-  const bool has_target = cold && cell.vocab_size == 128256 && cell.shape.draft == 5 &&
-                          cell.dtype == DType::kBFloat16 &&
-                          measurement->rows == RowShapeName(RowShape::kLlm);
-  const auto target_of = [&](int32_t batch, double target) {
-    return has_target && cell.shape.batch == batch ? target : 0;
-  };
-  measurement->target = target_of(64, cell.verify_case->target_gpu);
-  measurement->target_us = target_of(1, cell.verify_case->target_gpu_us);
+  measurement->SetTimes(sides[0].times_us, base_us);
+  double num_rows = 0;
+  for (int32_t i = 0; i < cell.shape.num_rounds; ++i) num_rows += rounds->rows_read(i);
+  measurement->SetRows(num_rows / cell.shape.num_rounds);
+  if (cell.vocab_size == 128256 && cell.shape.draft == 5 && cell.dtype == DType::kBFloat16) {
+    if (cell.shape.batch == 64) measurement->target = cell.verify_case->targets.gpu;
+    if (cell.shape.batch == 1) measurement->target_us = cell.verify_case->targets.gpu_us;
+  }
   return absl::OkStatus();
 }
 
-absl::Status RunCell(const Cell& cell, const VerifyOptions& options, const OpenGpu& gpu,
-                     const RoundHooks& hooks, PoolCache* pools) {
+absl::StatusOr<Measurement> RunCell(const Cell& cell, const Flags& flags, const OpenGpu& gpu,
+                                    PoolCache* pools) {
   SPECD_TAKE(auto cpu, MakeBackend("cpu"));
-  SPECD_TAKE(AnsweredCell answered, AnswerCell(cell, options.threads, std::move(cpu), pools));
-  Measurement& cold = answered.measurement;
-  cold.threads = 0;
-  cold.ratio_of = kRead;
+  SPECD_TAKE(AnsweredCell answered, AnswerCell(cell, ThreadsOf(flags), std::move(cpu), pools));
+  Measurement& measurement = answered.measurement;
+  measurement.threads = 0;
+  measurement.ratio_of = kRead;
   for (const RoundAnswer& answer : answered.answers) {
-    for (const TaskOutcome& outcome : answer.outcomes) cold.num_checked += outcome.num_tokens;
+    for (const TaskOutcome& outcome : answer.outcomes) {
+      measurement.num_checked += outcome.num_tokens;
+    }
   }
   GpuRounds rounds(gpu.driver.get(), gpu.probes.get(), *answered.set);
   SPECD_TRY(StatusOf(rounds.Load(answered.answers)));
-  Measurement warm = cold;
-  warm.cold = false;
-  for (Measurement* const each : {&cold, &warm}) {
-    SPECD_TRY(Time(cell, answered.answers, gpu, options.seconds, &rounds, each));
-  }
-  SPECD_TAKE(const auto backend, hooks.make_backend());
-  SPECD_TRY(backend->Prepare(cell.limits(1)));
-  for (Measurement* const each : {&cold, &warm}) {
-    SPECD_TRY(TimeWhole(cell, answered, rounds, options.seconds, backend.get(), each));
-  }
-  hooks.on_result(cold);
-  hooks.on_result(warm);
-  return absl::OkStatus();
+  SPECD_TRY(Time(cell, answered.answers, gpu, flags.Real("seconds"), &rounds, &measurement));
+  return measurement;
+}
+
+absl::Status RunGpu(const Flags& flags, Output* out) {
+  SPECD_TAKE(const OpenGpu gpu, OpenFirstGpu(MakeCudaDriver(), MakeCudaProbes));
+  out->Begin(gpu.device.name, fmt::format("{}; L2 {:.0f} MiB", gpu.device.name,
+                                          static_cast<double>(gpu.device.l2_bytes) / 1048576));
+  return MeasureGpu(flags, gpu, out).status();
 }
 
 }  // namespace
@@ -199,20 +132,24 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(
   return OpenGpu{std::move(driver), std::move(probes), devices[0]};
 }
 
-absl::Status MeasureGpu(const VerifyOptions& options, const OpenGpu& gpu, const RoundHooks& hooks) {
+absl::StatusOr<std::vector<Measurement>> MeasureGpu(const Flags& flags, const OpenGpu& gpu,
+                                                    Output* out) {
   const int64_t between = kCachesBetween * gpu.device.l2_bytes;
   const auto num_rounds = [between](const Cell& cell) {
     return static_cast<int32_t>((between + cell.round_bytes() - 1) / cell.round_bytes() + 1);
   };
   const auto all = [](const VerifyCase&, DType) { return true; };
-  PoolCache pools(options.shape, options.rows_path);
-  return RunCells(CellsOf(options, all), hooks, num_rounds, [&](const Cell& cell) {
-    const absl::Status status = RunCell(cell, options, gpu, hooks, &pools);
-    const std::string name = Describe(cell);
-    const std::string what(status.message());
-    if (status.ok() || what.starts_with(name)) return status;
-    return absl::Status(status.code(), fmt::format("{}: {}", name, what));
-  });
+  PoolCache pools;
+  const auto run = [&](const Cell& cell) { return RunCell(cell, flags, gpu, &pools); };
+  return RunCells(CellsOf(flags, GpuCases(), all), out, num_rounds, run);
+}
+
+Suite GpuCommand() {
+  return {.name = "gpu",
+          .summary = "rounds on the first device beside a read of the same rows",
+          .cases = WordsOf(GpuCases()),
+          .flags = RoundFlags("1,8,32,64,256", "1,64", "1,3,5,8"),
+          .run = &RunGpu};
 }
 
 }  // namespace specd::bench

@@ -4,17 +4,14 @@
 // For every combination that was asked for, it makes the rounds and lets the CPU answer them. It
 // brings the rounds to the device, compares the device's answers with the CPU's to the bit, and
 // then times replays. A replay runs every round and then reads the rows of every round; one sample
-// is the mean of a replay.
-//
-// Cold rounds run in turn over so many rows that the L2 cache forgets a round before it comes
-// again. Warm rounds repeat the first round. Times are those of events on the device. The wall time
-// of a whole round as a backend runs it stands beside. It runs on the calling thread.
+// is the mean of a replay. The rounds lie over so many rows that the L2 cache forgets a round
+// before it comes again. Times are those of events on the device. It runs on the calling thread.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/core/gpu_driver.h"
 #include "tools/bench/cells.h"
@@ -35,8 +32,8 @@ absl::StatusOr<OpenGpu> OpenFirstGpu(
     std::unique_ptr<GpuDriver> driver,
     absl::FunctionRef<std::unique_ptr<GpuProbes>(GpuDriver* driver)> make_probes);
 
-// Uses the cases, sizes, types, rows and seconds of the options, and their threads for the CPU. The
-// backend of the hooks runs rounds on the device.
-absl::Status MeasureGpu(const VerifyOptions& options, const OpenGpu& gpu, const RoundHooks& hooks);
+// The flags are those of GpuCommand; their threads are the CPU's.
+absl::StatusOr<std::vector<Measurement>> MeasureGpu(const Flags& flags, const OpenGpu& gpu,
+                                                    Output* out);
 
 }  // namespace specd::bench

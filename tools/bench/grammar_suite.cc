@@ -3,276 +3,261 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <utility>
 
-#include "daemon/base/cpus.h"
-#include "tools/bench/grammar_peer.h"
-#include "tools/bench/schema_files.h"
-#include "tools/bench/suite.h"
+#include "absl/functional/function_ref.h"
+#include "absl/strings/escaping.h"
+#include "kernels/core/check.h"
+#include "speculative/grammar/compiler/grammar_compiler.h"
+#include "tools/bench/child_process.h"
+#include "tools/bench/embedded_files.h"
 #include "tools/bench/synthetic_vocabulary.h"
 #include "tools/bench/try.h"
 
 namespace specd::bench {
 namespace {
 
-constexpr std::string_view kAllConstraints = "all";
-constexpr auto kMemory = static_cast<size_t>(GrammarCase::kMemory);
+using grammar::GrammarCompiler;
+using grammar::GrammarMatcher;
+using Compiled = std::shared_ptr<const grammar::CompiledGrammar>;
 
-// The samples of a run are kept, some thousands of them.
-TimingBounds RunsFor(double seconds) { return {.seconds = seconds, .least = 2, .most = 1000}; }
+enum class GrammarCase { kCompile, kColdMask, kWarmMask };
+constexpr CaseWords kCases[] = {
+    {"compile", "compile a constraint that was not seen before"},
+    {"cold_mask", "each mask along a text, the first time"},
+    {"warm_mask", "the same masks again, by another matcher"},
+};
+// The design names numbers for one vocabulary.
+constexpr int32_t kTargetVocabSize = 128256;
 
-// The batches of kFillThreads: constrained sequences.
-constexpr int32_t kBatches[] = {1, 8, 64};
+// xgrammar: a process with xgrammar_peer.py, which calls xgrammar's own Python package.
+constexpr std::string_view kPeer = "xgrammar";
+// The names of xgrammar_peer.py, by GrammarKind.
+constexpr std::string_view kKinds[] = {"none", "json",   "json_object",   "regex",
+                                       "ebnf", "choice", "structural_tag"};
 
-void Append(const Times& more, Times* all) { all->insert(all->end(), more.begin(), more.end()); }
+std::string ToHex(std::string_view bytes) {
+  return absl::BytesToHexString({bytes.data(), bytes.size()});
+}
 
-// One text of a constraint, which specd and the peer follow. The peer numbers lanes alike.
+// FailedPrecondition: the interpreter has no xgrammar, or there is none.
+absl::StatusOr<std::unique_ptr<PythonProcess>> StartPeer(const std::string& interpreter,
+                                                         const SyntheticVocabulary& made) {
+  SPECD_TAKE(std::unique_ptr<PythonProcess> process,
+             PythonProcess::Start({.interpreter = interpreter, .script = "xgrammar_peer.py"}));
+  const Vocabulary& vocabulary = made.vocabulary();
+  std::vector<std::string> tokens;
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    tokens.push_back(vocabulary.IsSpecial(id) ? "" : ToHex(vocabulary.Bytes(id)));
+  }
+  const auto answer =
+      process->Ask(fmt::format(R"({{"vocab_size": {}, "eos": {}, "tokens": ["{}"]}})",
+                               vocabulary.size(), made.eos_id(), fmt::join(tokens, "\", \"")));
+  if (answer.ok()) return process;
+  return absl::FailedPreconditionError(
+      fmt::format("python = {} did not start {}; give an interpreter that has the package and "
+                  "what it needs (tools/bench/README.md, \"Grammars\")",
+                  interpreter, kPeer));
+}
+
+void Time(Times* times_us, absl::FunctionRef<void()> work) {
+  const SteadyClock::time_point start = SteadyClock::now();
+  work();
+  times_us->push_back(MicrosSince(start));
+}
+
+// One text of a constraint, which specd and the peer follow.
 struct Lane {
-  const GrammarText* text = nullptr;
-  GrammarReplay replay;
-  GrammarSamples own = {};
-  GrammarSamples peer = {};
-};
+  std::string_view name;
+  grammar::GrammarRequest request;
+  std::vector<TokenId> tokens;  // the last one is the stop id
 
-// What a line says beside its times.
-struct Reported {
-  GrammarCase grammar_case;
-  std::string_view constraint;
-  int64_t num_checked;  // tokens
-  ForeignLoad load;
-};
-
-class GrammarSuite {
- public:
-  GrammarSuite(const GrammarOptions& options, Output* out)
-      : options_(options),
-        out_(*out),
-        vocabulary_(options.vocab_size),
-        compiler_({.vocabulary = &vocabulary_.vocabulary(), .vocab_size = options.vocab_size}) {}
-
-  absl::Status Run() {
-    if (!options_.peer_python.empty()) {
-      SPECD_TAKE(peer_, GrammarPeer::Start(options_.peer_python, vocabulary_, options_.vocab_size));
-    }
-    out_.Caption(fmt::format(
-        "V = {}; {}", options_.vocab_size,
-        peer_ == nullptr ? "no peer"
-                         : fmt::format("base = {}, ratio = specd / base", GrammarPeer::kName)));
-    for (const GrammarText* text : options_.texts) {
-      out_.Show(fmt::format("checking {}", text->name));
-      SPECD_TRY(AddLanes(*text));
-    }
-    const auto has = [this](bool fills) {
-      return std::ranges::any_of(options_.cases, [fills](GrammarCase each) {
-        return (each == GrammarCase::kFillThreads) == fills;
-      });
-    };
-    if (has(false) && !lanes_.empty()) SPECD_TRY(Replay());
-    for (const Line& refusal : refusals_) out_.Print(refusal);
-    return has(true) ? Fill() : absl::OkStatus();
+  std::unique_ptr<GrammarMatcher> NewMatcher(const Compiled& compiled) const {
+    return compiled->NewMatcher({.stop_ids = {tokens.back()}});
   }
 
- private:
-  // Adds a lane for each text, unless an engine refuses the constraint.
-  absl::Status AddLanes(const GrammarText& text) {
-    for (const std::string_view instance : text.instances) {
-      std::string_view engine = "specd";
-      absl::StatusOr<Lane> lane = MakeLane(text, instance, &engine);
-      if (lane.ok()) {
-        lanes_.push_back(*std::move(lane));
-        continue;
-      }
-      const std::string why(lane.status().message());
-      // The engine took the constraint, and its masks are wrong.
-      if (lane.status().code() == absl::StatusCode::kInternal) {
-        return absl::InternalError(fmt::format("{}: {}", text.name, why));
-      }
-      refusals_.push_back(Line()
-                              .Name("case", GrammarCaseName(GrammarCase::kCompile), 10)
-                              .Name("constraint", text.name, 11)
-                              .Json("vocab", options_.vocab_size)
-                              .Cell("unit", 5, "refused")
-                              .Json("refused_by", engine)
-                              .Json("refusal", why));
-      out_.Note(fmt::format("{} is refused by {}: {}", text.name, engine, why));
-      return absl::OkStatus();
+  absl::Status Check(GrammarCompiler* compiler) const {
+    SPECD_TAKE(const Compiled compiled, compiler->CompileAnew(request));
+    const std::unique_ptr<GrammarMatcher> matcher = NewMatcher(compiled);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const bool is_allowed = matcher->Mask().Allows(tokens[i]);
+      const bool is_accepted = matcher->Accept(tokens[i]);
+      if (is_allowed && is_accepted) continue;
+      return absl::InternalError(fmt::format("token {} of {} is {} by the mask and {}", i,
+                                             tokens.size(), is_allowed ? "allowed" : "forbidden",
+                                             is_accepted ? "accepted" : "not accepted"));
     }
     return absl::OkStatus();
   }
 
-  // Follows the text once, by each engine. `engine` is the one that works.
-  absl::StatusOr<Lane> MakeLane(const GrammarText& text, std::string_view instance,
-                                std::string_view* engine) {
-    std::vector<TokenId> tokens = vocabulary_.Tokenize(instance);
-    tokens.push_back(vocabulary_.eos_id());
-    Lane lane = {.text = &text,
-                 .replay = {&compiler_,
-                            {.kind = text.kind, .text = std::string(text.text)},
-                            tokens,
-                            options_.vocab_size}};
-    SPECD_TRY(lane.replay.Check());
-    SPECD_TAKE(const size_t own_bytes, MemoryOf(lane.replay));
-    lane.own[kMemory].push_back(static_cast<double>(own_bytes));
-    if (peer_ == nullptr) return lane;
-    *engine = GrammarPeer::kName;
-    SPECD_TAKE(const size_t peer_bytes, peer_->Add(lane.replay.request(), tokens));
-    lane.peer[kMemory].push_back(static_cast<double>(peer_bytes));
-    return lane;
+  // The us of a compilation, of each mask along the text, and of the same masks by another matcher.
+  // REQUIRES: Check succeeded.
+  Times Run(GrammarCompiler* compiler) const {
+    Times times_us;
+    Compiled compiled;
+    Time(&times_us, [&] { compiled = compiler->CompileAnew(request).value(); });
+    // Both live to the end, as sequences with one constraint do.
+    const std::unique_ptr<GrammarMatcher> matchers[] = {NewMatcher(compiled), NewMatcher(compiled)};
+    for (const auto& matcher : matchers) {
+      grammar::MaskRow row;
+      for (const TokenId token : tokens) {
+        Time(&times_us, [&] { row = matcher->Mask(); });
+        SPECD_CHECK(matcher->Accept(token));
+      }
+    }
+    return times_us;
+  }
+};
+
+// Microseconds, by case.
+using Samples = std::array<Times, std::size(kCases)>;
+
+// Adds the times of a run of a lane.
+void AddRun(const Times& run_us, Samples* samples) {
+  for (size_t i = 0; i < run_us.size(); ++i) {
+    const size_t index = i == 0 ? 0 : i <= run_us.size() / 2 ? 1 : 2;
+    (*samples)[index].push_back(run_us[i]);
+  }
+}
+
+class GrammarSuite {
+ public:
+  GrammarSuite(const Flags& flags, Output* out)
+      : flags_(flags),
+        out_(*out),
+        vocab_size_(flags.Number("vocab")),
+        vocabulary_(vocab_size_),
+        compiler_({.vocabulary = &vocabulary_.vocabulary(), .vocab_size = vocab_size_}) {}
+
+  absl::Status Run(const std::vector<GrammarText>& texts) {
+    if (!flags_.Text("base").empty()) {
+      SPECD_TAKE(peer_, StartPeer(flags_.Text("python"), vocabulary_));
+    }
+    out_.Caption(fmt::format(
+        "V = {}; {}", vocab_size_,
+        peer_ == nullptr ? "no peer" : fmt::format("base = {}, ratio = specd / base", kPeer)));
+    const std::vector<std::string> names = flags_.List("constraint");
+    for (const GrammarText& text : texts) {
+      if (!names.empty() && std::ranges::count(names, text.name) == 0) continue;
+      out_.Show(fmt::format("checking {}", text.name));
+      for (const std::string_view instance : text.instances) SPECD_TRY(AddLane(text, instance));
+    }
+    return Replay();
   }
 
-  // The bytes that are added along the tokens: states, and mask rows, which the compiler keeps.
-  absl::StatusOr<size_t> MemoryOf(const GrammarReplay& replay) {
-    const size_t before = compiler_.mask_bytes();
-    SPECD_TAKE(const auto compiled, compiler_.CompileAnew(replay.request()));
-    const auto matcher = compiled->NewMatcher({.stop_ids = {replay.tokens().back()}});
-    for (const TokenId token : replay.tokens()) {
-      matcher->Mask();
-      matcher->Accept(token);
+ private:
+  // Follows the text once, by each engine. The peer numbers its lanes alike.
+  absl::Status AddLane(const GrammarText& text, std::string_view instance) {
+    Lane lane = {.name = text.name,
+                 .request = {.kind = text.kind, .text = std::string(text.text)},
+                 .tokens = vocabulary_.Tokenize(instance)};
+    lane.tokens.push_back(vocabulary_.eos_id());
+    num_tokens_ += std::ssize(lane.tokens);
+    const auto wrong = [&](std::string_view engine, std::string_view why) {
+      return absl::InternalError(fmt::format("{}: {}: {}", text.name, engine, why));
+    };
+    const absl::Status checked = lane.Check(&compiler_);
+    if (!checked.ok()) return wrong("specd", std::string(checked.message()));
+    if (peer_ != nullptr) {
+      SPECD_TAKE(const std::string why,
+                 peer_->Ask(fmt::format(R"({{"kind": "{}", "text": "{}", "ids": [{}]}})",
+                                        kKinds[static_cast<size_t>(text.kind)], ToHex(text.text),
+                                        fmt::join(lane.tokens, ", "))));
+      if (!why.empty()) return wrong(kPeer, why);
     }
-    return compiled->size_bytes() + compiler_.mask_bytes() - before;
+    lanes_.push_back(std::move(lane));
+    return absl::OkStatus();
   }
 
   // Times the lanes, whose engines take turns to be the first.
   absl::Status Replay() {
+    Samples own;
+    Samples peer;
     std::vector<Side> sides(1);
     sides[0].turn = [&, run = 0](Times*) mutable -> absl::Status {
       const bool is_own_first = run++ % 2 == 0;
       for (size_t i = 0; i < lanes_.size(); ++i) {
-        out_.Show(fmt::format("run {}: {}", run, lanes_[i].text->name));
-        if (is_own_first) lanes_[i].replay.Run(&lanes_[i].own);
-        if (peer_ != nullptr) SPECD_TRY(peer_->Run(i, &lanes_[i].peer));
-        if (!is_own_first) lanes_[i].replay.Run(&lanes_[i].own);
+        out_.Show(fmt::format("run {}: {}", run, lanes_[i].name));
+        if (is_own_first) AddRun(lanes_[i].Run(&compiler_), &own);
+        if (peer_ != nullptr) {
+          SPECD_TAKE(const Times times_us, peer_->AskTimes(fmt::format(R"({{"run": {}}})", i),
+                                                           1 + 2 * lanes_[i].tokens.size()));
+          AddRun(times_us, &peer);
+        }
+        if (!is_own_first) AddRun(lanes_[i].Run(&compiler_), &own);
       }
       return absl::OkStatus();
     };
-    SPECD_TAKE(const ForeignLoad load, TakeTurns(RunsFor(options_.seconds), 0, &sides));
-    Report(kAllConstraints, load);
-    for (const GrammarText* text : options_.texts) {
-      if (options_.each) Report(text->name, load);
+    SPECD_TAKE(const ForeignLoad load,
+               TakeTurns({.seconds = flags_.Real("seconds"), .least = 2}, &sides));
+    for (const CaseWords* const chosen : Chosen(flags_, kCases)) {
+      const auto index = static_cast<size_t>(chosen - std::begin(kCases));
+      const Summary value = Summarise(own[index]);
+      Line line;
+      line.Name("case", chosen->name, 10)
+          .Json("vocab", vocab_size_)
+          .Json("checked", num_tokens_)
+          .Spread(value, "us", 2);
+      if (peer_ != nullptr) AddBase(value, Summarise(peer[index]), &line);
+      out_.Print(line.Target(GoalOf(static_cast<GrammarCase>(index), value)).Load(load));
     }
     return absl::OkStatus();
   }
 
-  // Times batches of specd's own masks, by one thread and by all.
-  absl::Status Fill() {
-    std::vector<const GrammarReplay*> replays;
-    for (const Lane& lane : lanes_) {
-      if (lane.replay.HasRounds()) replays.push_back(&lane.replay);
-    }
-    if (replays.empty()) return absl::OkStatus();
-    std::vector<FillShape> shapes;
-    for (const int32_t num_sequences : kBatches) {
-      shapes.push_back({num_sequences, 1});
-      if (ResolveThreads(0) > 1) shapes.push_back({num_sequences, ResolveThreads(0)});
-    }
-    std::vector<FillTimes> times(shapes.size());
-    std::vector<Side> sides(shapes.size());
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      sides[i].turn = [&, i](Times*) {
-        out_.Show(fmt::format("fill_threads: {} sequences", shapes[i].num_sequences));
-        FillBatch(replays, shapes[i], &times[i]);
-        return absl::OkStatus();
-      };
-    }
-    SPECD_TAKE(const ForeignLoad load, TakeTurns(RunsFor(options_.seconds), 0, &sides));
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      for (const bool is_cold : {true, false}) {
-        const auto [num_sequences, threads] = shapes[i];
-        const std::string name =
-            fmt::format("b{}_{}_t{}", num_sequences, is_cold ? "cold" : "warm", threads);
-        Print({GrammarCase::kFillThreads, name, num_sequences * (GrammarReplay::kDraft + 1), load},
-              is_cold ? times[i].cold : times[i].warm, {});
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  void Report(std::string_view constraint, const ForeignLoad& load) {
-    for (const GrammarCase grammar_case : options_.cases) {
-      Reported what = {grammar_case, constraint, 0, load};
-      Times own;
-      Times peer;
-      for (const Lane& lane : lanes_) {
-        if (constraint != kAllConstraints && constraint != lane.text->name) continue;
-        what.num_checked += static_cast<int64_t>(lane.replay.tokens().size());
-        Append(lane.own[static_cast<size_t>(grammar_case)], &own);
-        Append(lane.peer[static_cast<size_t>(grammar_case)], &peer);
-      }
-      // A text shorter than a draft has no round.
-      if (!own.empty()) Print(what, own, peer);
-    }
-  }
-
-  void Print(const Reported& what, const Times& own, const Times& peer) {
-    const bool is_bytes = what.grammar_case == GrammarCase::kMemory;
-    const Summary value = Summarise(own);
-    Line line;
-    line.Name("case", GrammarCaseName(what.grammar_case), 10)
-        .Name("constraint", what.constraint, 11)
-        .Json("vocab", options_.vocab_size)
-        .Spread(value, is_bytes ? "bytes" : "us", is_bytes ? 0 : 2)
-        .Json("checked", what.num_checked);
-    if (!peer.empty()) {
-      const Summary base = Summarise(peer);
-      line.Cell("base p50", 10, "{:.{}f}", base.median, is_bytes ? 0 : 2)
-          .Cell("base p90", 10, "{:.{}f}", base.p90, is_bytes ? 0 : 2)
-          .Cell("base p99", 10, "{:.{}f}", base.p99, is_bytes ? 0 : 2)
-          .Number("ratio", 9, 3, value.median / base.median)
-          .Number("ratio p90", 9, 3, value.p90 / base.p90)
-          .Number("ratio p99", 9, 3, value.p99 / base.p99)
-          .Json("ratio_of", GrammarPeer::kName)
-          .Times("base_", base);
-    }
-    out_.Print(line.Target(GoalOf(what, value)).Load(what.load));
+  static void AddBase(const Summary& value, const Summary& base, Line* line) {
+    line->Cell("base p50", 10, "{:.2f}", base.median)
+        .Cell("base p90", 10, "{:.2f}", base.p90)
+        .Cell("base p99", 10, "{:.2f}", base.p99)
+        .Number("ratio", 9, 3, value.median / base.median)
+        .Number("ratio p90", 9, 3, value.p90 / base.p90)
+        .Number("ratio p99", 9, 3, value.p99 / base.p99)
+        .Json("ratio_of", kPeer)
+        .Times("base_", base);
   }
 
   // The p99 of the design at a vocabulary of a large model. Its p50 is a fiftieth for a compile,
   // and a hundredth for a warm mask.
-  Goal GoalOf(const Reported& what, const Summary& value) const {
-    const bool is_asked =
-        what.constraint == kAllConstraints && options_.vocab_size == kTargetVocabSize;
-    const bool is_compile = what.grammar_case == GrammarCase::kCompile;
-    if (!is_asked || (!is_compile && what.grammar_case != GrammarCase::kWarmMask)) return {};
+  Goal GoalOf(GrammarCase grammar_case, const Summary& value) const {
+    const bool are_all = flags_.List("constraint").empty();
+    if (!are_all || vocab_size_ != kTargetVocabSize || grammar_case == GrammarCase::kColdMask) {
+      return {};
+    }
+    const bool is_compile = grammar_case == GrammarCase::kCompile;
     const double times = is_compile ? 50 : 100;
     return {.measured = std::max(value.p99, times * value.median),
             .bound = is_compile ? 50'000.0 : 100.0,
             .unit = "us"};
   }
 
-  static constexpr int32_t kTargetVocabSize = 128256;
-
-  const GrammarOptions& options_;
+  const Flags& flags_;
   Output& out_;
+  const int32_t vocab_size_;
   const SyntheticVocabulary vocabulary_;
-  grammar::GrammarCompiler compiler_;
-  std::unique_ptr<GrammarPeer> peer_;
+  GrammarCompiler compiler_;
+  std::unique_ptr<PythonProcess> peer_;
   std::vector<Lane> lanes_;
-  std::vector<Line> refusals_;
+  int64_t num_tokens_ = 0;  // of all lanes
 };
 
 absl::Status RunGrammar(const Flags& flags, Output* out) {
-  GrammarOptions options = {.vocab_size = flags.Number("vocab"),
-                            .each = flags.IsOn("each"),
-                            .seconds = flags.Real("seconds")};
-  if (!flags.Text("base").empty()) options.peer_python = flags.Text("python");
-  for (const CaseWords* const chosen : Chosen(flags, kGrammarCases)) {
-    options.cases.push_back(static_cast<GrammarCase>(chosen - std::begin(kGrammarCases)));
-  }
-  const std::vector<std::string> names = flags.List("constraint");
-  for (const GrammarText& text : GrammarTexts()) {
-    if (names.empty() || std::ranges::count(names, text.name) > 0) options.texts.push_back(&text);
-  }
-  return MeasureGrammars(options, out);
+  return MeasureGrammars(flags, GrammarTexts(), out);
 }
 
-// A file NAME.ENDING is a constraint, or none if the kind needs no text. NAME.1.txt and so on
-// follow.
+// A file schemas/NAME.ENDING is a constraint, or none if the kind needs no text. NAME.1.txt and so
+// on follow.
 std::vector<GrammarText> MakeTexts() {
   using grammar::GrammarKind;
+  constexpr std::string_view kFolder = "schemas/";
   std::vector<GrammarText> texts;
-  for (const SchemaFile& file : kSchemaFiles) {
-    const std::string_view name = file.name.substr(0, file.name.find('.'));
-    const std::string_view ending = file.name.substr(file.name.rfind('.') + 1);
+  for (const EmbeddedFile& file : kEmbeddedFiles) {
+    if (!file.name.starts_with(kFolder)) continue;
+    const std::string_view path = file.name.substr(kFolder.size());
+    const std::string_view name = path.substr(0, path.find('.'));
+    const std::string_view ending = path.substr(path.rfind('.') + 1);
     const std::string_view content = file.text.substr(0, file.text.size() - 1);  // no newline
     if (texts.empty() || texts.back().name != name) texts.push_back({.name = name});
     if (ending == "txt") {
@@ -296,8 +281,9 @@ const std::vector<GrammarText>& GrammarTexts() {
   return texts;
 }
 
-absl::Status MeasureGrammars(const GrammarOptions& options, Output* out) {
-  return GrammarSuite(options, out).Run();
+absl::Status MeasureGrammars(const Flags& flags, const std::vector<GrammarText>& texts,
+                             Output* out) {
+  return GrammarSuite(flags, out).Run(texts);
 }
 
 Suite GrammarCommand() {
@@ -307,18 +293,14 @@ Suite GrammarCommand() {
   for (const GrammarText& text : GrammarTexts()) constraint.choices.push_back(text.name);
   return {.name = "grammar",
           .summary = "compiling constraints, and their masks along texts",
-          .examples = {"--quick --base=xgrammar --python=build/xgrammar/bin/python",
-                       "--quick --each --case=compile,cold_mask"},
-          .cases = WordsOf(kGrammarCases),
-          .seconds = "120",
-          .quick_seconds = "20",
-          .flags = {constraint,
+          .cases = WordsOf(kCases),
+          .flags = {Flag::Seconds("120", "20"),
+                    constraint,
                     Flag::Whole("vocab", "the vocabulary's size",
                                 {SyntheticVocabulary::kSizeMin, kVocabSizeMax}, "128256"),
-                    {"each", Flag::Kind::kSwitch, "lines for single constraints too"},
                     {.name = "base",
                      .help = "xgrammar, by --python; without it no peer",
-                     .choices = {GrammarPeer::kName}},
+                     .choices = {kPeer}},
                     {.name = "python", .help = "an interpreter with xgrammar", .usual = "python3"}},
           .run = &RunGrammar};
 }

@@ -1,19 +1,18 @@
 // MeasureGrammars measures specd's grammar engine for `specd-bench grammar`, beside xgrammar.
 //
-// Every constraint is compiled, and followed along its texts, by each engine in turn, again and
-// again until the time is used. Lines pool the samples of all constraints, and with `each` those of
-// one constraint too. A constraint that an engine refuses has one line, the refusal. It runs on the
-// calling thread, except for the threads of `fill_threads`, which measures specd alone.
+// Every constraint is compiled, and followed along its texts up to and with the stop id, by each
+// engine in turn, again and again until the time is used. Before that each engine follows each
+// text once: every mask must allow the token that comes next, and the text must be complete at its
+// end. Lines pool the samples of all constraints. It runs on the calling thread.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tools/bench/grammar_replay.h"
+#include "speculative/grammar/base/grammar_request.h"
 #include "tools/bench/output.h"
+#include "tools/bench/suite.h"
 
 namespace specd::bench {
 
@@ -27,15 +26,9 @@ struct GrammarText {
 // From the smallest to the largest schema, then the other kinds.
 const std::vector<GrammarText>& GrammarTexts();
 
-struct GrammarOptions {
-  std::vector<GrammarCase> cases = {};  // that are reported; every case is measured
-  std::vector<const GrammarText*> texts = {};
-  int32_t vocab_size = 0;
-  bool each = false;             // lines of single constraints too
-  double seconds = 1;            // of timing; each text is run at least twice
-  std::string peer_python = {};  // the interpreter of GrammarPeer; empty: no peer
-};
-
-absl::Status MeasureGrammars(const GrammarOptions& options, Output* out);
+// The flags are those of GrammarCommand. Internal: a mask forbids a token of a text, or an engine
+// refuses a constraint; the error names both.
+absl::Status MeasureGrammars(const Flags& flags, const std::vector<GrammarText>& texts,
+                             Output* out);
 
 }  // namespace specd::bench

@@ -1,10 +1,9 @@
-// MakeLlamaLoop for a build without llama.cpp, in place of llama_loop.cc.
-#include "tools/bench/peers.h"
+// What llama_loop.h declares, for a build without llama.cpp, in place of llama_loop.cc.
+#include "tools/bench/llama_loop.h"
 
 namespace specd::bench {
 
-bool IsLlamaBuiltIn() { return false; }
-
-std::unique_ptr<Peer> MakeLlamaLoop(const RoundSet&) { return nullptr; }
+bool HasLlama() { return false; }
+std::unique_ptr<LlamaLoop> MakeLlamaLoop(const RoundSet&) { return nullptr; }
 
 }  // namespace specd::bench

@@ -1,11 +1,11 @@
+#include "tools/bench/llama_loop.h"
+
 #include <llama.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-#include "tools/bench/peers.h"
 
 namespace specd::bench {
 namespace {
@@ -47,19 +47,13 @@ Chain MakeChain(const VerifyCase& verify_case, int32_t vocab_size, int32_t histo
   return chain;
 }
 
-class LlamaLoop final : public Peer {
+class BuiltInLoop final : public LlamaLoop {
  public:
-  explicit LlamaLoop(const RoundSet& set) : set_(set) {
+  explicit BuiltInLoop(const RoundSet& set) : set_(set) {
     const RoundShape& shape = set.shape();
-    int32_t history_max = 0;
-    for (int32_t round = 0; round < shape.num_rounds; ++round) {
-      for (int32_t s = 0; s < shape.batch; ++s) {
-        const SequenceEdits& edits = set.task(round, s).edits;
-        int32_t history = shape.rows_of_sequence();
-        for (int32_t i = 0; i < edits.num_edits; ++i) history += CountOf(edits.edits[i]);
-        history_max = std::max(history_max, history);
-      }
-    }
+    // RoundSet gives an id a count of 3 at most.
+    const int32_t history_max =
+        3 * (set.verify_case().num_penalised + shape.rows_of_sequence()) + shape.rows_of_sequence();
     for (int32_t s = 0; s < shape.batch; ++s) {
       chains_.push_back(MakeChain(set.verify_case(), set.target().vocab_size, history_max,
                                   static_cast<uint32_t>(s)));
@@ -112,10 +106,9 @@ class LlamaLoop final : public Peer {
 
 }  // namespace
 
-bool IsLlamaBuiltIn() { return true; }
-
-std::unique_ptr<Peer> MakeLlamaLoop(const RoundSet& set) {
-  return std::make_unique<LlamaLoop>(set);
+bool HasLlama() { return true; }
+std::unique_ptr<LlamaLoop> MakeLlamaLoop(const RoundSet& set) {
+  return std::make_unique<BuiltInLoop>(set);
 }
 
 }  // namespace specd::bench

@@ -20,82 +20,43 @@ constexpr int kExitError = 1;
 constexpr int kExitNoDevice = 3;
 
 // In the order of --help.
-constexpr Suite (*kSuites[])() = {VerifyCommand, AcceptCommand,  GpuCommand,    PtxCommand,
-                                  StallCommand,  GrammarCommand, TraceCommand,  IpcCommand,
-                                  PythonCommand, DetokCommand,   EgressCommand, RestartCommand};
-
-std::string ExamplesOf(const Suite& suite, size_t most) {
-  std::string text;
-  for (size_t i = 0; i < std::min(most, suite.examples.size()); ++i) {
-    text += fmt::format("  specd-bench {} {}\n", suite.name, suite.examples[i]);
-  }
-  return text;
-}
+constexpr Suite (*kSuites[])() = {VerifyCommand, GpuCommand,    StallCommand,  GrammarCommand,
+                                  TraceCommand,  IpcCommand,    PythonCommand, DetokCommand,
+                                  EgressCommand, RestartCommand};
 
 std::string Usage(const std::vector<Suite>& suites) {
   std::string names;
-  std::string examples;
   for (const Suite& suite : suites) {
     names += fmt::format("  specd-bench {:<9} {}\n", suite.name, suite.summary);
-    examples += ExamplesOf(suite, 1);
   }
   return fmt::format(
-      "specd-bench: measures specd, each number beside the bound it is compared with.\n\n{}\nEvery "
-      "answer is checked. specd-bench SUITE --help lists flags and "
-      "defaults.\n\nExamples:\n{}\nExit "
-      "status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad flags; 3 "
-      "no\ndevice.\n",
-      names, examples);
-}
-
-// The flags of every suite, then its own.
-std::vector<Flag> TableOf(const Suite& suite) {
-  using Kind = Flag::Kind;
-  std::vector<Flag> table = {{"quick", Kind::kSwitch, "only the sizes that the design names"},
-                             {"json", Kind::kSwitch, "one JSON object per line"},
-                             {"markdown", Kind::kSwitch, "tables as docs/BENCHMARKS.md has them"},
-                             {"list", Kind::kSwitch, "name the cases and do nothing"}};
-  if (!suite.cases.empty()) {
-    Flag& cases = table.emplace_back(Flag{
-        .name = "case", .help = "cases by name, separated by commas; empty: all", .is_list = true});
-    for (const CaseWords& words : suite.cases) cases.choices.push_back(words.name);
-  }
-  if (!suite.seconds.empty()) {
-    table.push_back({"seconds", Kind::kReal, "time for each measurement; of grammar, for all",
-                     suite.seconds, suite.quick_seconds, 0, 3600});
-  }
-  table.insert(table.end(), suite.flags.begin(), suite.flags.end());
-  return table;
+      "specd-bench: measures specd, each number beside the bound it is compared with.\n\n{}\n"
+      "Example: specd-bench verify --quick --markdown. Every answer is checked.\n"
+      "specd-bench SUITE --help lists flags and defaults.\n\n"
+      "Exit status: 0 measured, whatever the numbers are; 1 a wrong answer or an error; 2 bad\n"
+      "flags; 3 no device.\n",
+      names);
 }
 
 int Fail(int exit_code, std::string_view message) {
   return FailAs("specd-bench", exit_code, message);
 }
 
-int RunSuite(const Suite& suite, const Flags& flags, const std::string& command) {
-  if (flags.IsOn("list")) {
-    size_t width = 0;
-    for (const CaseWords& words : suite.cases) width = std::max(width, words.name.size());
-    for (const CaseWords& words : suite.cases) {
-      fmt::print("{:<{}}  {}\n", words.name, width, words.summary);
-    }
-    return 0;
-  }
-  if (flags.IsOn("json") && flags.IsOn("markdown")) {
-    return Fail(kExitBadCommandLine, "json and markdown exclude each other; give one of them");
-  }
-  Output out({.suite = std::string(suite.name),
-              .command = command,
-              .format = flags.IsOn("json")       ? Format::kJson
-                        : flags.IsOn("markdown") ? Format::kMarkdown
-                                                 : Format::kTable});
+// The flags that every suite has.
+constexpr std::string_view kSwitchHelp =
+    "  --quick       only the sizes that the design names\n"
+    "  --json        one JSON object per line\n"
+    "  --markdown    tables as docs/BENCHMARKS.md has them\n"
+    "  --list        name the cases and do nothing\n";
+
+int RunSuite(const Suite& suite, const Flags& flags, Format format, const std::string& command) {
+  Output out({.suite = std::string(suite.name), .command = command, .format = format});
   const Machine machine = ReadMachine();
-  out.Begin(machine.processor, Describe(machine));
+  out.Begin(machine.processor,
+            fmt::format("{}; {} usable CPUs, last-level cache {} MiB", machine.processor,
+                        machine.usable_cpus, machine.last_level_bytes >> 20));
   const absl::Status status = suite.run(flags, &out);
-  if (status.ok()) {
-    out.End();
-    return 0;
-  }
+  if (status.ok()) return 0;
   const bool is_missing = absl::IsFailedPrecondition(status);
   return Fail(is_missing && suite.name == "gpu"               ? kExitNoDevice
               : is_missing || absl::IsInvalidArgument(status) ? kExitBadCommandLine
@@ -106,7 +67,12 @@ int RunSuite(const Suite& suite, const Flags& flags, const std::string& command)
 int Main(std::vector<std::string> arguments) {
   // The command as it was given, under the program's installed name.
   const std::string command = fmt::format("specd-bench {}", fmt::join(arguments, " "));
-  const bool wants_help = std::erase(arguments, "--help") > 0;
+  const auto take = [&](const char* name) { return std::erase(arguments, name) > 0; };
+  const bool wants_help = take("--help");
+  const bool wants_list = take("--list");
+  const bool is_quick = take("--quick");
+  const bool is_json = take("--json");
+  const bool is_markdown = take("--markdown");
   std::vector<Suite> suites;
   for (const auto make : kSuites) suites.push_back(make());
   const auto named = std::ranges::find_if(
@@ -131,13 +97,21 @@ int Main(std::vector<std::string> arguments) {
   arguments.erase(named);
   const std::vector<Flag> table = TableOf(*suite);
   if (wants_help) {
-    fmt::print("specd-bench {}: {}\n\nExamples:\n{}\nFlags:\n{}", suite->name, suite->summary,
-               ExamplesOf(*suite, suite->examples.size()), HelpOf(table));
+    fmt::print("specd-bench {}: {}\n\nFlags:\n{}{}", suite->name, suite->summary, kSwitchHelp,
+               HelpOf(table));
     return 0;
   }
-  const absl::StatusOr<Flags> flags = Flags::Read(suite->name, table, arguments);
+  if (wants_list) {
+    for (const CaseWords& each : suite->cases) fmt::print("{:<16}  {}\n", each.name, each.summary);
+    return 0;
+  }
+  if (is_json && is_markdown) {
+    return Fail(kExitBadCommandLine, "json and markdown exclude each other; give one of them");
+  }
+  const absl::StatusOr<Flags> flags = Flags::Read(suite->name, table, arguments, is_quick);
   if (!flags.ok()) return Fail(kExitBadCommandLine, std::string(flags.status().message()));
-  return RunSuite(*suite, *flags, command);
+  const Format format = is_json ? Format::kJson : is_markdown ? Format::kMarkdown : Format::kTable;
+  return RunSuite(*suite, *flags, format, command);
 }
 
 }  // namespace

@@ -1,20 +1,16 @@
 #include "tools/bench/output.h"
 
 #include <fmt/chrono.h>
-#include <unistd.h>
 
 #include <chrono>
 
 #include "absl/strings/str_replace.h"
-#include "tools/toy_engine/json_string.h"
 
 namespace specd::bench {
 
 using Align = TextTable::Align;
 
 // ---- Line
-
-std::string Line::Quoted(std::string_view text) { return toy::QuoteJson(std::string(text)); }
 
 Line& Line::Add(TextTable::Column column, std::string cell) {
   columns_.push_back(column);
@@ -36,28 +32,22 @@ Line& Line::Number(std::string_view title, size_t width, int digits, double numb
 }
 
 Line& Line::Spread(const Summary& summary, std::string_view unit, int digits) {
-  const auto add = [&](std::string_view title, double value) {
-    Cell(title, 9, "{:.{}f}", value, digits);
-  };
   Name("unit", unit, 4);
-  add("median", summary.median);
-  add("p90", summary.p90);
-  add("p99", summary.p99);
-  add("max", summary.max);
+  for (const auto& [title, value] :
+       {std::pair("median", summary.median), std::pair("p90", summary.p90),
+        std::pair("p99", summary.p99), std::pair("max", summary.max)}) {
+    Cell(title, 9, "{:.{}f}", value, digits);
+  }
   return Cell("samples", 8, "{}", summary.num_samples).Times("", summary);
 }
 
 Line& Line::Times(std::string_view prefix, const Summary& summary) {
-  const auto add = [&](std::string_view name, auto value) {
+  for (const auto& [name, value] : {std::pair("median", summary.median),
+                                    std::pair("p10", summary.p10), std::pair("p90", summary.p90),
+                                    std::pair("p99", summary.p99), std::pair("max", summary.max)}) {
     Json(fmt::format("{}{}", prefix, name), value);
-  };
-  add("median", summary.median);
-  add("p10", summary.p10);
-  add("p90", summary.p90);
-  add("p99", summary.p99);
-  add("max", summary.max);
-  add("samples", summary.num_samples);
-  return *this;
+  }
+  return Json(fmt::format("{}samples", prefix), summary.num_samples);
 }
 
 Line& Line::Target(const Goal& goal) {
@@ -70,7 +60,6 @@ Line& Line::Target(const Goal& goal) {
   Add(column,
       fmt::format("{} {:g}{}{} {}", goal.is_least ? ">=" : "<=", goal.bound, space, goal.unit,
                   goal.IsMet() ? "met" : fmt::format("missed by {:.0f} %", 100 * missing)));
-  cells_.back().colour = goal.IsMet() ? Colour::kGreen : Colour::kRed;
   const std::string_view joint = goal.unit.empty() ? "" : "_";
   return Json(fmt::format("target{}{}", joint, goal.unit), goal.bound).Json("met", goal.IsMet());
 }
@@ -83,11 +72,6 @@ Line& Line::Load(const ForeignLoad& load) {
 }
 
 // ---- Output
-
-Output::Output(Options options)
-    : options_(std::move(options)),
-      paint_(options_.format == Format::kTable && options_.out == stdout &&
-             IsColourful(STDOUT_FILENO)) {}
 
 void Output::PrintHead() {
   if (is_json() || std::exchange(has_head_, true)) return;
@@ -111,17 +95,15 @@ void Output::NextTable() {
 }
 
 std::string Output::JsonOf(const Line& line) const {
-  const std::string processor =
-      processor_.empty() ? "" : fmt::format(",\"processor\":{}", toy::QuoteJson(processor_));
-  return fmt::format("{{\"suite\":\"{}\"{}{}}}", options_.suite, line.members_, processor);
+  return fmt::format("{{\"suite\":\"{}\"{},\"processor\":{}}}", options_.suite, line.members_,
+                     toy::QuoteJson(processor_));
 }
 
 void Output::Print(const Line& line) {
   progress_.Clear();
   PrintHead();
-  ++num_lines_;
   const bool is_disturbed = line.load_.has_value() && IsDisturbed(*line.load_);
-  if (is_disturbed && num_disturbed_++ == 0) {
+  if (is_disturbed && !std::exchange(was_disturbed_, true)) {
     fmt::print(stderr,
                "specd-bench: warning: the machine is not quiet: other processes took {:.0f} % of "
                "its CPUs and the hypervisor {:.0f} %\n",
@@ -129,34 +111,19 @@ void Output::Print(const Line& line) {
   }
   if (is_json()) {
     fmt::print(options_.out, "{}\n", JsonOf(line));
-  } else if (!line.cells_.empty()) {
+  } else {
     if (table_ == nullptr) {
-      num_columns_ = line.columns_.size();
-      table_ = std::make_unique<TextTable>(line.columns_, paint_, options_.out,
+      table_ = std::make_unique<TextTable>(line.columns_, Paint(), options_.out,
                                            options_.format == Format::kMarkdown
                                                ? TextTable::Style::kMarkdown
                                                : TextTable::Style::kAligned);
     }
     std::vector<TextTable::Cell> cells = line.cells_;
-    if (is_disturbed && line.target_.has_value()) cells[*line.target_] = "disturbed";
-    cells.resize(num_columns_, "-");
+    if (is_disturbed && line.target_ > 0) cells[line.target_] = "disturbed";
     table_->Add(std::move(cells));
     table_->Flush();
   }
   std::fflush(options_.out);
-}
-
-void Output::End() {
-  progress_.Clear();
-  if (is_json()) return;
-  for (const std::string& note : notes_) {
-    fmt::print(options_.out, "{}{}\n", &note == &notes_.front() ? "\n" : "", note);
-  }
-  if (num_disturbed_ == 0) return;
-  fmt::print(options_.out,
-             "\n{} of {} measurements were disturbed: other processes took more than {:.0f} % of "
-             "the CPUs, or the hypervisor more than {:.0f} %.\n",
-             num_disturbed_, num_lines_, 100 * kOthersMax, 100 * kStolenMax);
 }
 
 }  // namespace specd::bench

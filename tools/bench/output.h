@@ -1,9 +1,8 @@
 // Output prints the lines of a suite as they are measured: an aligned table for people, Markdown
 // for docs/BENCHMARKS.md, or one JSON object per line for programs. Line is one of them.
 //
-//   out.Begin("AMD EPYC", Describe(machine));
+//   out.Begin("AMD EPYC", "AMD EPYC; 2 usable CPUs");
 //   out.Print(Line().Name("case", "greedy", 16).Cell("median us", 9, "{:.1f}", us).Load(load));
-//   out.End();
 //
 // Not thread-safe.
 #pragma once
@@ -23,6 +22,7 @@
 #include "tools/bench/timing.h"
 #include "tools/terminal/terminal.h"
 #include "tools/terminal/text_table.h"
+#include "tools/toy_engine/json_string.h"
 
 namespace specd::bench {
 
@@ -48,10 +48,6 @@ class Line {
     return Add({title, TextTable::Align::kRight, width},
                fmt::format(format, std::forward<Args>(args)...));
   }
-  // "-" if `is_there` is false.
-  Line& CellIf(bool is_there, std::string_view title, size_t width, const std::string& text) {
-    return Cell(title, width, "{}", is_there ? text : "-");
-  }
   // A column of a number with so many digits, and a member: the title with `_` for each space.
   Line& Number(std::string_view title, size_t width, int digits, double number);
   // Members alone.
@@ -62,7 +58,7 @@ class Line {
     } else if constexpr (std::is_arithmetic_v<T>) {
       members_ += fmt::format(",\"{}\":{}", key, value);
     } else {
-      members_ += fmt::format(",\"{}\":{}", key, Quoted(value));
+      members_ += fmt::format(",\"{}\":{}", key, toy::QuoteJson(value));
     }
     return *this;
   }
@@ -70,21 +66,21 @@ class Line {
   Line& Spread(const Summary& summary, std::string_view unit, int digits = 1);
   // PREFIXmedian, PREFIXp10, PREFIXp90, PREFIXp99, PREFIXmax and PREFIXsamples.
   Line& Times(std::string_view prefix, const Summary& summary);
-  // The column `target`, with "met" or the share by which the goal is missed; target and met.
+  // The column `target`, with "met" or the share by which the goal is missed; target and met. In a
+  // table the cell is "disturbed" if the machine was not quiet.
   Line& Target(const Goal& goal);
   // The last column, and foreign_load and steal.
   Line& Load(const ForeignLoad& load);
 
  private:
   friend class Output;
-  static std::string Quoted(std::string_view text);
   Line& Add(TextTable::Column column, std::string cell);
 
   std::vector<TextTable::Column> columns_;
   std::vector<TextTable::Cell> cells_;
-  std::optional<size_t> target_;  // its cell
   std::string members_;
   std::optional<ForeignLoad> load_;
+  size_t target_ = 0;  // its cell, if it has one; never the first
 };
 
 enum class Format { kTable, kMarkdown, kJson };
@@ -97,12 +93,12 @@ class Output {
     Format format = Format::kTable;
     std::FILE* out = stdout;
   };
-  explicit Output(Options options);
+  explicit Output(Options options) : options_(std::move(options)) {}
 
   bool is_json() const { return options_.format == Format::kJson; }
 
   // What was measured. Its text, the command and the date come before the first table, but not in
-  // JSON, where each line has the processor; an empty one is left out.
+  // JSON, where each line has the processor.
   void Begin(std::string processor, std::string machine) {
     processor_ = std::move(processor);
     machine_ = std::move(machine);
@@ -113,10 +109,6 @@ class Output {
   void NextTable();
   void Show(std::string_view progress) { progress_.Show(progress); }
   void Print(const Line& line);
-  // A sentence below the tables.
-  void Note(std::string text) { notes_.push_back(std::move(text)); }
-  // Prints notes, and how many measurements were disturbed.
-  void End();
 
   // The line as JSON, without its newline.
   std::string JsonOf(const Line& line) const;
@@ -125,17 +117,13 @@ class Output {
   void PrintHead();
 
   const Options options_;
-  const Paint paint_;
   Progress progress_;
   std::string processor_;
   std::string machine_;
   bool has_head_ = false;
   std::string caption_;
   std::unique_ptr<TextTable> table_;
-  size_t num_columns_ = 0;
-  std::vector<std::string> notes_;
-  int64_t num_lines_ = 0;
-  int64_t num_disturbed_ = 0;
+  bool was_disturbed_ = false;
 };
 
 }  // namespace specd::bench

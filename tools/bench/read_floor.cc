@@ -1,8 +1,11 @@
 #include "tools/bench/read_floor.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <thread>
 
-#include "kernels/core/check.h"
+#include "absl/cleanup/cleanup.h"
 #include "tools/bench/timing.h"
 
 // One clone for each vector width, chosen when the program is loaded.
@@ -59,7 +62,7 @@ void AwaitValue(const std::atomic<uint32_t>& word, uint32_t value) {
 std::vector<std::vector<MemorySpan>> SplitEvenly(const std::vector<MemorySpan>& spans,
                                                  int32_t num_parts) {
   size_t total = 0;
-  for (const MemorySpan& span : spans) total += span.size_bytes;
+  for (const MemorySpan& span : spans) total += span.size();
   constexpr size_t kLine = 64;
   const auto count = static_cast<size_t>(num_parts);
   const size_t share = ((total + count - 1) / count + kLine - 1) / kLine * kLine;
@@ -67,66 +70,49 @@ std::vector<std::vector<MemorySpan>> SplitEvenly(const std::vector<MemorySpan>& 
   size_t part = 0;
   size_t room = share;
   for (MemorySpan span : spans) {
-    while (span.size_bytes > 0) {
+    while (!span.empty()) {
       if (room == 0) {
         ++part;
         room = share;
       }
-      const size_t taken = std::min(room, span.size_bytes);
-      parts[part].push_back({span.data, taken});
-      span = {static_cast<const char*>(span.data) + taken, span.size_bytes - taken};
+      const size_t taken = std::min(room, span.size());
+      parts[part].push_back(span.first(taken));
+      span = span.subspan(taken);
       room -= taken;
     }
   }
   return parts;
 }
 
-ReadFloor::ReadFloor(int32_t num_threads) {
-  for (int32_t i = 1; i < num_threads; ++i) {
-    workers_.emplace_back([this, i] { Work(static_cast<size_t>(i)); });
+double TimeRead(const std::vector<std::vector<MemorySpan>>& parts) {
+  std::atomic<uint64_t> sink = 0;  // keeps the compiler from dropping the reads
+  const auto read = [&](const std::vector<MemorySpan>& part) {
+    uint64_t sum = 0;
+    for (const MemorySpan span : part) sum ^= Fold(span.data(), span.size());
+    sink.fetch_xor(sum, std::memory_order_relaxed);
+  };
+  // `ready` and `done` count workers. `started` is 1 when the clock runs.
+  std::atomic<uint32_t> ready = 0;
+  std::atomic<uint32_t> started = 0;
+  std::atomic<uint32_t> done = 0;
+  const auto num_workers = static_cast<uint32_t>(parts.size()) - 1;
+  std::vector<std::jthread> workers;
+  // A thread that cannot be made must not leave the others waiting.
+  const absl::Cleanup release = [&started] { started = 1; };
+  for (uint32_t i = 1; i <= num_workers; ++i) {
+    workers.emplace_back([&, i] {
+      ready.fetch_add(1, std::memory_order_relaxed);
+      AwaitValue(started, 1);
+      read(parts[i]);
+      done.fetch_add(1, std::memory_order_release);
+    });
   }
-}
-
-ReadFloor::~ReadFloor() {
-  stopping_ = true;
-  woken_.fetch_add(1, std::memory_order_release);
-  woken_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
-}
-
-ReadFloor::Duration ReadFloor::Measure(const std::vector<std::vector<MemorySpan>>& parts) {
-  SPECD_CHECK(parts.size() == workers_.size() + 1);
-  const auto num_workers = static_cast<uint32_t>(workers_.size());
-  parts_ = &parts;
-  ready_.store(0, std::memory_order_relaxed);
-  done_.store(0, std::memory_order_relaxed);
-  const uint32_t number = woken_.fetch_add(1, std::memory_order_release) + 1;
-  woken_.notify_all();
-  AwaitValue(ready_, num_workers);
+  AwaitValue(ready, num_workers);
   const SteadyClock::time_point start = SteadyClock::now();
-  started_.store(number, std::memory_order_relaxed);
-  Read(0);
-  AwaitValue(done_, num_workers);
-  return SteadyClock::now() - start;
-}
-
-void ReadFloor::Work(size_t part) {
-  for (uint32_t number = 1;; ++number) {
-    woken_.wait(number - 1, std::memory_order_acquire);
-    if (stopping_) return;
-    ready_.fetch_add(1, std::memory_order_relaxed);
-    AwaitValue(started_, number);
-    Read(part);
-    done_.fetch_add(1, std::memory_order_release);
-  }
-}
-
-void ReadFloor::Read(size_t part) {
-  uint64_t sum = 0;
-  for (const MemorySpan& span : (*parts_)[part]) {
-    sum ^= Fold(static_cast<const char*>(span.data), span.size_bytes);
-  }
-  sink_.fetch_xor(sum, std::memory_order_relaxed);
+  started.store(1, std::memory_order_relaxed);
+  read(parts[0]);
+  AwaitValue(done, num_workers);
+  return MicrosSince(start);
 }
 
 }  // namespace specd::bench

@@ -23,7 +23,6 @@ struct RoundShape {
   int32_t batch = 1;
   int32_t draft = 0;
   int32_t num_rounds = 1;
-  uint64_t first_seed = 0x5EED;  // of the first sequence; the others count on
 
   int32_t rows_of_sequence() const { return draft + 1; }
   int64_t rows_of_round() const { return int64_t{batch} * rows_of_sequence(); }
@@ -42,10 +41,9 @@ struct RoundAnswer {
 
 class RoundSet {
  public:
-  // Makes the rounds. The backend finds the tokens of DraftPlan::kMatching and the numbers of a
-  // side channel. The pools must outlive the set and hold num_rounds * rows_of_round rows.
-  // `draft_pool` may be null if the case has no draft rows. REQUIRES: the backend is prepared for
-  // the shape.
+  // Makes the rounds. The backend finds the tokens of DraftPlan::kMatching and kDrawn. The pools
+  // must outlive the set and hold num_rounds * rows_of_round rows. `draft_pool` may be null if the
+  // case has no draft rows. REQUIRES: the backend is prepared for the shape.
   static absl::StatusOr<std::unique_ptr<RoundSet>> Make(const VerifyCase& verify_case,
                                                         const RoundShape& shape,
                                                         const RowPool& target_pool,
@@ -60,7 +58,7 @@ class RoundSet {
   const Task& task(int32_t round, int32_t sequence) const {
     return tasks_[TaskIndex(round, sequence)];
   }
-  int32_t scores_stride() const { return case_.logprobs < 0 ? 0 : 1 + case_.logprobs; }
+  int32_t scores_stride() const { return 1 + case_.logprobs; }
 
   RoundAnswer MakeAnswer() const;
   RoundBatch Batch(int32_t round, RoundAnswer* answer) const;
@@ -77,12 +75,8 @@ class RoundSet {
   void MakeEdits(const RowPool& target_pool, size_t index);
   void MakeOverrides(int32_t round, int32_t sequence, int32_t place);
   absl::Status FindMatchingTokens(Backend* backend);
-  absl::Status FindSideChannel(Backend* backend);
+  void MakeSideChannel();
   absl::Status DrawTrees(Backend* backend);
-  // The samples of all sequences of a round, num_children for each; those that are missing have
-  // kNoToken. They have the coins of the nodes from `node` on, and the draft row of that node.
-  absl::StatusOr<std::vector<DraftSample>> Sample(Backend* backend, int32_t round, int32_t node,
-                                                  DraftSampling sampling, int32_t num_children);
 
   VerifyCase case_;
   RoundShape shape_;

@@ -11,31 +11,19 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "kernels/core/types.h"
 
 namespace specd::bench {
 
 enum class RowShape {
-  kLlm,        // N(-1, 2.2) and a decaying head of 200 ids, the best at 16 to 22: nucleus 10 to 23
-  kSpikes,     // five ids hold all mass
-  kFlat,       // N(0, 1): three quarters of all ids are in the .95 nucleus
-  kAscending,  // every id above the one before: a running maximum is busiest
-  kFile,       // recorded logits
+  kLlm,   // N(-1, 2.2) and a decaying head of 200 ids, the best at 16 to 22: nucleus 10 to 23
+  kFlat,  // N(0, 1): three quarters of all ids are in the .95 nucleus
 };
-
-// Accepts "llm", "spikes", "flat", "ascending". Every other name is kFile, and is a path.
-RowShape ParseRowShape(std::string_view name);
-std::string_view RowShapeName(RowShape shape);
 
 struct RowSpec {
   RowShape shape = RowShape::kLlm;
-  // For kFile: fp32 rows of vocab_size elements, little endian, nothing else.
-  std::string path = {};
   DType dtype = DType::kFloat32;
   int32_t vocab_size = 0;
   int64_t num_rows = 0;
@@ -43,12 +31,15 @@ struct RowSpec {
   // Of a drafter: 0: drafts are accepted and rejected as best_id and worst_id say. Above: the
   // deviation of its logits from the target's, and nothing else.
   double noise = 0;
-  size_t num_templates = 8;
+  // Templates that are taken as they are, without rotation; empty: they are drawn.
+  std::vector<std::vector<float>> given = {};
+
+  bool operator==(const RowSpec&) const = default;
 };
 
 class RowPool {
  public:
-  static absl::StatusOr<RowPool> Make(const RowSpec& spec);
+  explicit RowPool(const RowSpec& spec);
 
   const RowSpec& spec() const { return spec_; }
   TensorView view() const;
@@ -70,13 +61,11 @@ class RowPool {
   };
   static constexpr std::align_val_t kAlignment{64};
 
-  RowPool() = default;
   size_t TemplateOf(int64_t row) const { return static_cast<size_t>(row) % ranks_.size(); }
   int32_t ShiftOf(int64_t row) const;
   TokenId Rotate(TokenId id, int64_t row) const {
     return static_cast<TokenId>((int64_t{id} + ShiftOf(row)) % spec_.vocab_size);
   }
-  void Fill(const std::vector<std::vector<float>>& templates);
 
   RowSpec spec_;
   std::vector<Ranks> ranks_;  // one for each template

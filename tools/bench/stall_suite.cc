@@ -1,22 +1,22 @@
 // The suite `stall`: the rounds of ten small engines, alone and beside a neighbour that takes what
-// it can get.
+// it can get. All are attached to one daemon.
 //
-// The suite runs on the calling thread, beside a verify thread and a thread for each engine that
-// works.
+// Each slice starts a daemon of its own, and kills it in the end. A round of a minute ends with its
+// daemon.
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
-#include <memory>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "daemon/base/cpus.h"
-#include "daemon/session/grammar_compilers.h"
-#include "tools/bench/session_engine.h"
+#include "kernels/core/types.h"
+#include "tools/bench/c_engine.h"
+#include "tools/bench/child_process.h"
 #include "tools/bench/suite.h"
 #include "tools/bench/synthetic_vocabulary.h"
 #include "tools/bench/try.h"
@@ -24,7 +24,11 @@
 namespace specd::bench {
 namespace {
 
-constexpr int kSmallEngines = 10;
+constexpr size_t kSmallEngines = 10;
+constexpr uint32_t kSmallDraft = 4;
+constexpr int32_t kSmallVocabSize = 32000;
+constexpr uint32_t kMostDraft = 64;
+constexpr uint32_t kMonsterBatch = 640;
 constexpr size_t kSlices = 5;  // of each case
 
 constexpr CaseWords kCases[] = {
@@ -34,149 +38,119 @@ constexpr CaseWords kCases[] = {
     {"masks", "the same beside an engine that needs 65 new masks in each round"},
 };
 
-// 1024 places, each with another set of 20 letters that has "a".
+// 1024 places, each with another set of letters that has "a", and most with a space.
 std::string ManyPlaces(uint64_t number) {
-  constexpr int kPlaces = 1024;
   std::mt19937_64 random(number);
   std::string pattern;
-  for (int place = 0; place < kPlaces; ++place) {
-    std::string letters = "bcdefghijklmnopqrstuvwxyz ";
-    while (letters.size() > 19) letters.erase(random() % letters.size(), 1);
-    pattern += "[a" + letters + "]";
+  for (int place = 0; place < 1024; ++place) {
+    pattern += "[a";
+    for (int i = 0; i < 30; ++i) pattern += "bcdefghijklmnopqrstuvwxyz "[random() % 26];
+    pattern += "]";
   }
   return pattern;
 }
 
 // Rounds of a sequence that needs a mask of its own at each place of a long draft, whose constraint
 // is new each time. One round at least.
-absl::Status RunMasks(SessionEngine& engine, const std::atomic<bool>& stop) {
+absl::Status RunMasks(CEngine& engine, const std::atomic<bool>& stop) {
   static std::atomic<uint64_t> next{1};
   do {
-    SequenceParams params = Greedy();
-    params.grammar_kind = grammar::GrammarKind::kRegex;
-    params.grammar_text = ManyPlaces(next++);
-    absl::Status opened;
-    // An opening has a thread of its own, as in OpeningThreads: a long compile lowers its priority.
-    std::thread([&] { opened = engine.Open("masks", params); }).join();
-    SPECD_TRY(opened);
+    const std::string pattern = ManyPlaces(next++);
+    specd_params params = CEngine::Params(0);
+    params.grammar_kind = SPECD_GRAMMAR_REGEX;
+    params.grammar = pattern.c_str();
+    SPECD_TRY(engine.Open("masks", 1, params));
     // Less than all its places, so that all drafts are accepted.
-    for (int round = 0; round < 15 && !stop; ++round) SPECD_TRY(engine.RunRound().status());
+    for (int round = 0; round < 15 && !stop; ++round) {
+      SPECD_TRY(engine.RunRound(kMostDraft).status());
+    }
     SPECD_TRY(engine.CloseAll());
   } while (!stop);
   return absl::OkStatus();
 }
 
 // One round at least, however late the thread begins.
-absl::StatusOr<Times> RunUntil(SteadyClock::time_point end, const std::string& name,
-                               SessionEngine& engine) {
-  SPECD_TRY(engine.Open(name, Greedy()));
+absl::StatusOr<Times> RunUntil(SteadyClock::time_point end, CEngine& engine) {
   Times times_us;
   do {
-    const SteadyClock::time_point start = SteadyClock::now();
-    SPECD_TRY(engine.RunRound().status());
-    times_us.push_back(MicrosSince(start));
+    SPECD_TAKE(times_us.emplace_back(), engine.RunRound(kSmallDraft));
   } while (SteadyClock::now() < end);
-  SPECD_TRY(engine.CloseAll());
   return times_us;
 }
 
-// Ten small engines with four drafts over 32,000 tokens, and one neighbour.
-class StallScene {
- public:
-  explicit StallScene(int32_t threads) : vocabulary_(static_cast<int32_t>(kSmallVocabSize)) {
-    constrained_.vocabulary = vocabulary_.vocabulary();
-    constrained_.eos_token_ids = {vocabulary_.eos_id()};
-    options_.threads = threads;
+// A monster begins its round. The constraints of masks are over this vocabulary.
+absl::Status StartNeighbour(std::string_view name, const std::string& uri,
+                            const SyntheticVocabulary& vocabulary, CEngine* neighbour) {
+  if (name == "masks") {
+    const auto a = static_cast<uint32_t>(vocabulary.Tokenize("a").front());
+    return neighbour->Start(uri, CEngine::Options(kSmallVocabSize, 1, kMostDraft),
+                            {.num_rows = 1, .first_best = a});
   }
+  if (name != "monster") return absl::OkStatus();
+  // Legal, and takes a minute or more.
+  SPECD_TRY(neighbour->Start(uri, CEngine::Options(kVocabSizeMax, kMonsterBatch, kMostDraft),
+                             {.num_rows = 1}));
+  specd_params params = CEngine::Params(1);
+  params.top_p = 0.95;
+  SPECD_TRY(neighbour->Open("monster", kMonsterBatch, params));
+  return neighbour->Submit(kMostDraft);
+}
 
-  absl::Status Start() {
-    (void)mallopt(M_ARENA_MAX, 256);  // as daemon/main.cc has it
-    options_.limits = LimitsOf(1, 4);
-    for (int i = 0; i < kSmallEngines; ++i) {
-      SPECD_TAKE(small_.emplace_back(), loop_.Attach(options_, kBest, /*has_drafts=*/true));
-    }
-    return absl::OkStatus();
+absl::Status RunSlice(std::string_view name, int32_t threads, double seconds, Times* all_us) {
+  const SyntheticVocabulary vocabulary(kSmallVocabSize);
+  SPECD_TAKE(const auto folder, TemporaryFolder::Make());
+  SPECD_TAKE(const std::string tokenizer,
+             folder->Write("tokenizer.json", TokenizerJson(vocabulary.vocabulary())));
+  DaemonProcess daemon({fmt::format("--threads={}", threads), "--tokenizer=" + tokenizer,
+                        fmt::format("--eos_token_ids={}", vocabulary.eos_id())});
+  SPECD_TRY(daemon.Start().status());
+  std::vector<CEngine> small(kSmallEngines);
+  for (CEngine& engine : small) {
+    SPECD_TRY(engine.Start(daemon.uri(), CEngine::Options(kSmallVocabSize, 1, kSmallDraft), {}));
+    SPECD_TRY(engine.Open(fmt::format("small {}", &engine - small.data()), 1, CEngine::Params(0)));
   }
-
-  absl::Status RunSlice(std::string_view name, double seconds, Times* all_us) {
-    SPECD_TAKE(const auto neighbour, Attach(name));
-    std::atomic<bool> stop{false};
-    std::future<absl::Status> masks;
-    if (name == "masks") {
-      masks = std::async(std::launch::async, [&] { return RunMasks(*neighbour, stop); });
-    }
-    const SteadyClock::time_point end =
-        SteadyClock::now() + std::chrono::microseconds(static_cast<int64_t>(1e6 * seconds));
-    std::vector<std::future<absl::StatusOr<Times>>> works;
-    for (size_t i = 0; i < small_.size(); ++i) {
-      works.push_back(std::async(std::launch::async, [&, i] {
-        return RunUntil(end, fmt::format("small {}", i), *small_[i]);
-      }));
-    }
-    absl::Status status;
-    for (auto& work : works) {
-      const absl::StatusOr<Times> times_us = work.get();
-      if (!times_us.ok()) status = times_us.status();
-      if (times_us.ok()) all_us->insert(all_us->end(), times_us->begin(), times_us->end());
-    }
-    stop = true;
-    if (masks.valid()) status.Update(masks.get());
-    if (name == "monster") {
-      const absl::StatusOr<bool> ended = neighbour->Poll();
-      if (!ended.ok() || *ended) status.Update(Broken("the monster's round ended too early"));
-    }
-    if (neighbour != nullptr) loop_.Detach(*neighbour);
-    return status;
+  CEngine neighbour;
+  SPECD_TRY(StartNeighbour(name, daemon.uri(), vocabulary, &neighbour));
+  std::atomic<bool> stop{false};
+  std::future<absl::Status> masks;
+  if (name == "masks") {
+    masks = std::async(std::launch::async, [&] { return RunMasks(neighbour, stop); });
   }
-
- private:
-  // The neighbour of a case; null if it has none. A monster begins its round.
-  absl::StatusOr<std::unique_ptr<SessionEngine>> Attach(std::string_view name) {
-    SessionOptions options = options_;
-    if (name == "masks") {
-      options.limits = LimitsOf(1, 64);
-      options.profile = &constrained_;
-      options.grammars = &compilers_;
-      return loop_.Attach(options, vocabulary_.Tokenize("a").front(), /*has_drafts=*/true);
-    }
-    if (name != "monster") return nullptr;
-    // Legal, and takes a minute or more.
-    options.limits = LimitsOf(640, 64, kVocabSizeMax);
-    SPECD_TAKE(auto monster, loop_.Attach(options, kBest, /*has_drafts=*/true));
-    SequenceParams params = Greedy();
-    params.temperature = 1;
-    params.top_p = 0.95;
-    for (uint32_t i = 0; i < options.limits.max_batch; ++i) {
-      SPECD_TRY(monster->Open(fmt::format("monster {}", i), params));
-    }
-    SPECD_TRY(monster->Submit());
-    return monster;
+  const SteadyClock::time_point end =
+      SteadyClock::now() + std::chrono::microseconds(static_cast<int64_t>(1e6 * seconds));
+  std::vector<std::future<absl::StatusOr<Times>>> works;
+  for (CEngine& engine : small) {
+    works.push_back(std::async(std::launch::async, [&] { return RunUntil(end, engine); }));
   }
-
-  const SyntheticVocabulary vocabulary_;
-  ModelProfile constrained_;  // of the neighbour with constraints
-  GrammarCompilers compilers_{&constrained_};
-  SessionOptions options_;
-  LoopScene loop_;
-  std::vector<std::unique_ptr<SessionEngine>> small_;
-};
+  absl::Status status;
+  for (auto& work : works) {
+    const absl::StatusOr<Times> times_us = work.get();
+    if (!times_us.ok()) status = times_us.status();
+    if (times_us.ok()) all_us->insert(all_us->end(), times_us->begin(), times_us->end());
+  }
+  stop = true;
+  if (masks.valid()) status.Update(masks.get());
+  if (name == "monster") {
+    const absl::StatusOr<bool> ended = neighbour.Poll();
+    if (!ended.ok() || *ended) status.Update(Broken("the monster's round ended too early"));
+  }
+  daemon.Kill();
+  return status;
+}
 
 absl::Status RunStall(const Flags& flags, Output* out) {
   const int32_t threads = ResolveThreads(static_cast<uint32_t>(flags.Number("threads")));
-  StallScene scene(threads);
-  SPECD_TRY(scene.Start());
   // The case that the others are compared with comes first.
   std::vector<const CaseWords*> cases = Chosen(flags, kCases);
-  std::erase(cases, &kCases[0]);
-  cases.insert(cases.begin(), &kCases[0]);
+  if (cases.front() != &kCases[0]) cases.insert(cases.begin(), &kCases[0]);
   std::vector<Side> sides;
   for (const CaseWords* const each : cases) {
     sides.push_back({.turn = [&, each](Times* times_us) {
       out->Show(each->name);
-      return scene.RunSlice(each->name, flags.Real("seconds") / kSlices, times_us);
+      return RunSlice(each->name, threads, flags.Real("seconds") / kSlices, times_us);
     }});
   }
-  SPECD_TAKE(const ForeignLoad load, TakeTurns({0, kSlices, kSlices}, 0, &sides));
+  SPECD_TAKE(const ForeignLoad load, TakeTurns({.seconds = 0, .least = kSlices}, &sides));
   const Summary base = Summarise(sides[0].times_us);
   for (size_t i = 0; i < cases.size(); ++i) {
     const Summary times = Summarise(sides[i].times_us);
@@ -200,13 +174,10 @@ absl::Status RunStall(const Flags& flags, Output* out) {
 Suite StallCommand() {
   return {.name = "stall",
           .summary = "ten small engines beside one with a round of a minute, or with new masks",
-          .examples = {"--quick --markdown", "--case=masks --threads=2"},
           .cases = WordsOf(kCases),
-          .seconds = "20",
-          .quick_seconds = "5",
-          .flags = {Flag::Whole("threads",
-                                "threads of each session's rounds; 0: all usable CPUs, at most 16",
-                                {0, kThreadsMax}, "0")},
+          .flags = {Flag::Seconds("20", "5"),
+                    Flag::Whole("threads", "the daemon's; 0: all usable CPUs, at most 16", {0, 16},
+                                "0")},
           .run = &RunStall};
 }
 

@@ -4,10 +4,10 @@
 // main.cc reads the flags, names the cases and turns errors into exit codes. Plain data.
 #pragma once
 
+#include <algorithm>
 #include <iterator>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,21 +24,15 @@ struct CaseWords {
 struct Suite {
   std::string_view name;
   std::string_view summary;
-  std::vector<std::string_view> examples;  // without "specd-bench NAME "
   std::vector<CaseWords> cases = {};
-  // Seconds for each measurement, unless the help of --seconds says otherwise. Empty: no flag.
-  std::string seconds = "";
-  std::string quick_seconds = "";
-  std::vector<Flag> flags = {};  // beside those that every suite has
+  std::vector<Flag> flags = {};
   // INVALID_ARGUMENT, before anything is printed: bad flags. FAILED_PRECONDITION: no device, or no
   // peer.
   absl::Status (*run)(const Flags& flags, Output* out);
 };
 
 Suite VerifyCommand();
-Suite AcceptCommand();
 Suite GpuCommand();
-Suite PtxCommand();
 Suite StallCommand();
 Suite GrammarCommand();
 Suite TraceCommand();
@@ -48,19 +42,25 @@ Suite DetokCommand();
 Suite EgressCommand();
 Suite RestartCommand();
 
-// The entries of `all` that --case names, in the order of the flag; all of them without the flag.
+// Its cases and its own flags.
+inline std::vector<Flag> TableOf(const Suite& suite) {
+  std::vector<Flag> table;
+  if (!suite.cases.empty()) {
+    Flag& cases = table.emplace_back(Flag{
+        .name = "case", .help = "cases by name, separated by commas; empty: all", .is_list = true});
+    for (const CaseWords& words : suite.cases) cases.choices.push_back(words.name);
+  }
+  table.insert(table.end(), suite.flags.begin(), suite.flags.end());
+  return table;
+}
+
+// The entries of `all` that --case names; all of them without the flag.
 template <class Cases>
 auto Chosen(const Flags& flags, const Cases& all) {
   std::vector<decltype(&*std::begin(all))> chosen;
-  for (const auto& each : all) chosen.push_back(&each);
   const std::vector<std::string> names = flags.List("case");
-  if (names.empty()) return chosen;
-  const auto known = std::move(chosen);
-  chosen.clear();
-  for (const std::string& name : names) {
-    for (const auto* const each : known) {
-      if (each->name == name) chosen.push_back(each);
-    }
+  for (const auto& each : all) {
+    if (names.empty() || std::ranges::count(names, each.name) > 0) chosen.push_back(&each);
   }
   return chosen;
 }

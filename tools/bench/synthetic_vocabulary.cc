@@ -3,12 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <random>
 #include <string>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_split.h"
 #include "kernels/core/check.h"
 #include "speculative/grammar/base/utf8_text.h"
@@ -57,76 +55,16 @@ std::string Utf8(uint32_t character) {
   return text;
 }
 
-// Collects different pieces until there are enough.
-class PieceList {
- public:
-  explicit PieceList(size_t size) : size_(size) {}
-
-  bool IsFull() const { return pieces_.size() == size_; }
-  void Add(std::string piece) {
-    if (!IsFull() && seen_.insert(piece).second) pieces_.push_back(std::move(piece));
-  }
-  void AddWord(const std::string& word) {
-    std::string capital = word;
-    if (capital[0] >= 'a' && capital[0] <= 'z') capital[0] = static_cast<char>(capital[0] - 32);
-    Add(" " + word);
-    Add(word);
-    Add(" " + capital);
-    Add(std::move(capital));
-  }
-  std::vector<std::string> Take() && { return std::move(pieces_); }
-
- private:
-  const size_t size_;
-  std::vector<std::string> pieces_;
-  absl::flat_hash_set<std::string> seen_;
-};
-
-// Pieces that every such vocabulary has.
-void AddCommon(PieceList* pieces) {
-  for (int byte = 0; byte < 256; ++byte) pieces->Add(std::string(1, static_cast<char>(byte)));
-  for (const std::string_view run : kRuns) pieces->Add(std::string(run));
-  for (const std::string& word : Split(kWords)) pieces->AddWord(word);
-  for (int number = 0; number < 1000; ++number) {
-    pieces->Add(fmt::format("{}", number));
-    if (number < 100) pieces->Add(fmt::format("{:02}", number));
-    pieces->Add(fmt::format("{:03}", number));
-  }
-  for (size_t length = 2; length <= 64; ++length) {
-    pieces->Add(std::string(length, ' '));
-    if (length > 16) continue;
-    pieces->Add(std::string(length, '\n'));
-    pieces->Add(std::string(length, '\t'));
-    pieces->Add("\n" + std::string(length, ' '));
-  }
-  for (const char first : kPunctuation) {
-    pieces->Add({' ', first});
-    for (const char second : kPunctuation) {
-      pieces->Add({first, second});
-      pieces->Add({' ', first, second});
-    }
-  }
-  // Parts of characters: two of three bytes.
-  for (uint32_t character = 0x3000; character < 0xA000; character += 64) {
-    pieces->Add(Utf8(character).substr(0, 2));
-  }
-  for (uint32_t character = 0xA1; character < 0x530; ++character) pieces->Add(Utf8(character));
-  for (uint32_t character = 0x4E00; character < 0x5E00; ++character) pieces->Add(Utf8(character));
-  for (uint32_t character = 0x1F300; character < 0x1F600; ++character) {
-    pieces->Add(Utf8(character));
-  }
-}
-
-// Words of the alphabet that begins at `first`, of two to eight letters.
+// A word of some letters of another script.
 std::string DrawForeign(std::mt19937* random) {
   struct Script {
     uint32_t first;
     uint32_t num_letters;
     uint32_t length_max;
   };
-  constexpr std::array<Script, 4> kScripts = {
-      {{0x430, 32, 8}, {0x3B1, 24, 8}, {0x3042, 80, 4}, {0x4E00, 2000, 3}}};
-  const Script& script = kScripts[(*random)() % kScripts.size()];
+  constexpr Script kScripts[] = {
+      {0x430, 32, 8}, {0x3B1, 24, 8}, {0x3042, 80, 4}, {0x4E00, 2000, 3}};
+  const Script& script = kScripts[(*random)() % std::size(kScripts)];
   std::string word = (*random)() % 2 == 0 ? " " : "";
   const uint32_t length = 2 + static_cast<uint32_t>((*random)()) % (script.length_max - 1);
   for (uint32_t i = 0; i < length; ++i) {
@@ -135,14 +73,107 @@ std::string DrawForeign(std::mt19937* random) {
   return word;
 }
 
-std::vector<std::string> MakePieces(size_t size) {
-  PieceList pieces(size);
-  AddCommon(&pieces);
+// GPT-2's spelling of bytes as characters, for the strings of a JSON file.
+std::string Spelled(std::string_view bytes) {
+  std::string text;
+  for (const char each : bytes) {
+    const auto byte = static_cast<uint8_t>(each);
+    const bool is_itself = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+    uint32_t code = byte;
+    if (!is_itself) {
+      code = byte <= 0x20 ? 0x100 + byte : byte <= 0xA0 ? 0x121 + (byte - 0x7Fu) : 0x143;
+    }
+    if (code == '"' || code == '\\') text += '\\';
+    grammar::AppendUtf8(code, &text);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string TokenizerJson(const Vocabulary& vocabulary) {
+  std::vector<std::string> added;
+  std::vector<std::string> pieces;
+  for (TokenId id = 0; id < vocabulary.size(); ++id) {
+    const std::string_view bytes = vocabulary.Bytes(id);
+    if (vocabulary.IsSpecial(id)) {
+      added.push_back(fmt::format(R"({{"id":{},"content":"{}","special":true,"normalized":false}})",
+                                  id, bytes));
+    } else {
+      pieces.push_back(fmt::format("\"{}\":{}", Spelled(bytes), id));
+    }
+  }
+  return fmt::format(R"({{"version":"1.0","added_tokens":[{}],"decoder":{{"type":"ByteLevel"}},)"
+                     R"("model":{{"type":"BPE","vocab":{{{}}},"merges":[]}}}})",
+                     fmt::join(added, ","), fmt::join(pieces, ","));
+}
+
+SyntheticVocabulary::SyntheticVocabulary(int32_t size) {
+  SPECD_CHECK(size >= kSizeMin && size <= kVocabSizeMax);
+  eos_id_ = size - std::min(size / 16, kSpecialsMax);
+  AddCommon();
+  AddDrawn();
+  for (TokenId id = eos_id_; id < size; ++id) {
+    builder_.Set(id, id == eos_id_ ? "<|end|>" : fmt::format("<|special_{}|>", id - eos_id_),
+                 {.added = true, .special = true});
+  }
+  vocabulary_ = std::move(builder_).Build();
+}
+
+void SyntheticVocabulary::Add(const std::string& piece) {
+  const auto id = static_cast<TokenId>(ids_.size());
+  if (IsFull() || !ids_.try_emplace(piece, id).second) return;
+  builder_.Set(id, piece, {});
+  longest_ = std::max(longest_, piece.size());
+}
+
+void SyntheticVocabulary::AddWord(const std::string& word) {
+  std::string capital = word;
+  if (capital[0] >= 'a' && capital[0] <= 'z') capital[0] = static_cast<char>(capital[0] - 32);
+  Add(" " + word);
+  Add(word);
+  Add(" " + capital);
+  Add(capital);
+}
+
+void SyntheticVocabulary::AddCommon() {
+  for (int byte = 0; byte < 256; ++byte) Add(std::string(1, static_cast<char>(byte)));
+  for (const std::string_view run : kRuns) Add(std::string(run));
+  for (const std::string& word : Split(kWords)) AddWord(word);
+  for (int number = 0; number < 1000; ++number) {
+    Add(fmt::format("{}", number));
+    if (number < 100) Add(fmt::format("{:02}", number));
+    Add(fmt::format("{:03}", number));
+  }
+  for (size_t length = 2; length <= 64; ++length) {
+    Add(std::string(length, ' '));
+    if (length > 16) continue;
+    Add(std::string(length, '\n'));
+    Add(std::string(length, '\t'));
+    Add("\n" + std::string(length, ' '));
+  }
+  for (const char first : kPunctuation) {
+    Add({' ', first});
+    for (const char second : kPunctuation) {
+      Add({first, second});
+      Add({' ', first, second});
+    }
+  }
+  // Parts of characters: two of three bytes.
+  for (uint32_t character = 0x3000; character < 0xA000; character += 64) {
+    Add(Utf8(character).substr(0, 2));
+  }
+  for (uint32_t character = 0xA1; character < 0x530; ++character) Add(Utf8(character));
+  for (uint32_t character = 0x4E00; character < 0x5E00; ++character) Add(Utf8(character));
+  for (uint32_t character = 0x1F300; character < 0x1F600; ++character) Add(Utf8(character));
+}
+
+void SyntheticVocabulary::AddDrawn() {
   const std::vector<std::string> syllables = Split(kSyllables);
   std::mt19937 random(15);  // any number: the same pieces every time
-  while (!pieces.IsFull()) {
+  while (!IsFull()) {
     if (random() % kForeignEvery == 0) {
-      pieces.Add(DrawForeign(&random));
+      Add(DrawForeign(&random));
       continue;
     }
     std::string word;
@@ -153,33 +184,10 @@ std::vector<std::string> MakePieces(size_t size) {
     // One in 16 each is a name, a member and the begin of a string.
     const size_t kind = random() % 16;
     if (kind < 3) {
-      pieces.Add("_.\""[kind] + word);
+      Add("_.\""[kind] + word);
     } else {
-      pieces.AddWord(word);
+      AddWord(word);
     }
-  }
-  return std::move(pieces).Take();
-}
-
-}  // namespace
-
-SyntheticVocabulary::SyntheticVocabulary(int32_t size) {
-  SPECD_CHECK(size >= kSizeMin && size <= kVocabSizeMax);
-  const int32_t num_specials = std::min(size / 16, kSpecialsMax);
-  eos_id_ = size - num_specials;
-  Vocabulary::Builder builder;
-  TokenId id = 0;
-  for (const std::string& piece : MakePieces(static_cast<size_t>(eos_id_))) {
-    builder.Set(id++, piece, {});
-  }
-  for (; id < size; ++id) {
-    builder.Set(id, id == eos_id_ ? "<|end|>" : fmt::format("<|special_{}|>", id - eos_id_),
-                {.added = true, .special = true});
-  }
-  vocabulary_ = std::move(builder).Build();
-  for (id = 0; id < eos_id_; ++id) {
-    ids_.emplace(vocabulary_.Bytes(id), id);
-    longest_ = std::max(longest_, vocabulary_.Bytes(id).size());
   }
 }
 
@@ -187,8 +195,9 @@ std::vector<TokenId> SyntheticVocabulary::Tokenize(std::string_view text) const 
   std::vector<TokenId> ids;
   while (!text.empty()) {
     size_t length = std::min(longest_, text.size());
-    auto found = ids_.find(text.substr(0, length));
-    while (found == ids_.end()) found = ids_.find(text.substr(0, --length));
+    const auto find = [&] { return ids_.find(absl::string_view(text.data(), length)); };
+    auto found = find();
+    for (; found == ids_.end(); found = find()) --length;
     ids.push_back(found->second);
     text.remove_prefix(length);
   }

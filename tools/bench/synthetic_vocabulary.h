@@ -11,6 +11,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,10 +37,21 @@ class SyntheticVocabulary {
   std::vector<TokenId> Tokenize(std::string_view text) const;
 
  private:
+  bool IsFull() const { return std::ssize(ids_) == eos_id_; }
+  // Adds a piece, or four of a word, that are new, unless the vocabulary is full.
+  void Add(const std::string& piece);
+  void AddWord(const std::string& word);
+  void AddCommon();  // pieces that every such vocabulary has
+  void AddDrawn();   // until the vocabulary is full
+
   TokenId eos_id_;
-  Vocabulary vocabulary_;
-  absl::flat_hash_map<std::string_view, TokenId> ids_;  // views of vocabulary_
+  absl::flat_hash_map<std::string, TokenId> ids_;
   size_t longest_ = 0;
+  Vocabulary::Builder builder_;
+  Vocabulary vocabulary_;
 };
+
+// The tokenizer.json of such a vocabulary, in the style of byte-level BPE.
+std::string TokenizerJson(const Vocabulary& vocabulary);
 
 }  // namespace specd::bench

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,9 @@
 
 namespace specd::bench {
 namespace {
+
+// Turns whose samples are kept, if they are very short.
+constexpr size_t kTurnsMax = 200'000;
 
 std::string ReadLine(const std::string& path) {
   std::ifstream file(path);
@@ -38,38 +42,21 @@ std::string InfoOf(const char* path, std::string_view key) {
 }
 std::string CpuInfo(std::string_view key) { return InfoOf("/proc/cpuinfo", key); }
 
-// sysfs writes "32768K".
-int64_t ParseCacheBytes(const std::string& text) {
-  const int64_t size = std::atoll(text.c_str());
-  return text.ends_with('K') ? size << 10 : text.ends_with('M') ? size << 20 : size;
-}
-
 // Of all caches of the highest level that the CPUs reach, each counted once.
 int64_t LastLevelBytes(const std::vector<int>& cpus) {
-  std::map<int, std::map<std::string, int64_t>> sizes;  // by level, and by the CPUs that share one
+  std::map<std::string, int64_t> sizes;  // by the CPUs that share one
   for (const int cpu : cpus) {
-    for (int index = 0;; ++index) {
-      const std::string folder =
-          fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/", cpu, index);
-      const std::string level = ReadLine(folder + "level");
-      if (level.empty()) break;
-      if (ReadLine(folder + "type") == "Instruction") continue;
-      sizes[level[0] - '0'][ReadLine(folder + "shared_cpu_list")] =
-          ParseCacheBytes(ReadLine(folder + "size"));
-    }
+    const auto folder_of = [cpu](int index) {
+      return fmt::format("/sys/devices/system/cpu/cpu{}/cache/index{}/", cpu, index);
+    };
+    int index = 0;  // in the order of their levels
+    while (!ReadLine(folder_of(index + 1) + "level").empty()) ++index;
+    sizes[ReadLine(folder_of(index) + "shared_cpu_list")] =
+        std::atoll(ReadLine(folder_of(index) + "size").c_str()) << 10;  // sysfs writes "32768K"
   }
   int64_t sum = 0;
-  if (sizes.empty()) return 0;
-  for (const auto& [shared_by, size_bytes] : sizes.rbegin()->second) sum += size_bytes;
+  for (const auto& [shared_by, size_bytes] : sizes) sum += size_bytes;
   return sum;
-}
-
-std::string VectorExtension() {
-  const std::string flags = " " + CpuInfo("flags") + " ";
-  for (const std::string_view name : {"avx512f", "avx2", "avx", "sse4_2"}) {
-    if (flags.find(fmt::format(" {} ", name)) != std::string::npos) return std::string(name);
-  }
-  return "no vector extension known";
 }
 
 int64_t ToTicks(const timeval& time) {
@@ -96,41 +83,54 @@ Machine ReadMachine() {
   Machine machine;
   const std::vector<int> cpus = UsableCpus();
   machine.usable_cpus = static_cast<int32_t>(cpus.size());
+  const std::string flags = CpuInfo("flags");
+  const auto has = [&](const char* name) { return flags.find(name) != std::string::npos; };
   machine.processor = fmt::format("{}, family {}, model {}, {}", CpuInfo("model name"),
-                                  CpuInfo("cpu family"), CpuInfo("model"), VectorExtension());
+                                  CpuInfo("cpu family"), CpuInfo("model"),
+                                  has("avx512f") ? "avx512f"
+                                  : has("avx2")  ? "avx2"
+                                                 : "no avx2");
   machine.last_level_bytes = LastLevelBytes(cpus);
   machine.memory_bytes = std::atoll(InfoOf("/proc/meminfo", "MemAvailable").c_str()) << 10;
   return machine;
 }
 
-std::string Describe(const Machine& machine) {
-  return fmt::format("{}; {} usable CPUs, last-level cache {:.0f} MiB", machine.processor,
-                     machine.usable_cpus, static_cast<double>(machine.last_level_bytes) / 1048576);
+std::vector<pid_t>& OwnProcesses() {
+  static std::vector<pid_t> processes;
+  return processes;
 }
 
 LoadMeter::LoadMeter() : start_(Now()) {}
 
 LoadMeter::Ticks LoadMeter::Now() {
   Ticks ticks;
-  const std::vector<int> cpus = UsableCpus();
+  std::vector<std::string> names;
+  for (const int cpu : UsableCpus()) names.push_back(fmt::format("cpu{}", cpu));
   std::ifstream file("/proc/stat");
-  std::string line;
-  while (std::getline(file, line)) {
-    if (line.compare(0, 3, "cpu") != 0 || line.size() < 4 || line[3] == ' ') continue;
-    std::istringstream stream(line.substr(3));
-    int cpu = 0;
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream stream(line);
+    std::string name;
     // user, nice, system, idle, iowait, irq, softirq, steal; guest time is part of user time.
     int64_t field[8] = {};
-    stream >> cpu;
+    stream >> name;
     for (int64_t& value : field) stream >> value;
-    if (std::find(cpus.begin(), cpus.end(), cpu) == cpus.end()) continue;
+    if (std::ranges::count(names, name) == 0) continue;
     for (const int64_t value : field) ticks.total += value;
     ticks.busy += field[0] + field[1] + field[2] + field[5] + field[6];
     ticks.stolen += field[7];
   }
-  rusage usage = {};
-  getrusage(RUSAGE_SELF, &usage);
-  ticks.own = ToTicks(usage.ru_utime) + ToTicks(usage.ru_stime);
+  // Those that have ended are children, and the others have a clock.
+  for (const auto who : {RUSAGE_SELF, RUSAGE_CHILDREN}) {
+    rusage usage = {};
+    getrusage(who, &usage);
+    ticks.own += ToTicks(usage.ru_utime) + ToTicks(usage.ru_stime);
+  }
+  for (const pid_t process : OwnProcesses()) {
+    clockid_t clock = 0;
+    timespec time = {};
+    if (clock_getcpuclockid(process, &clock) != 0 || clock_gettime(clock, &time) != 0) continue;
+    ticks.own += ToTicks({.tv_sec = time.tv_sec, .tv_usec = time.tv_nsec / 1000});
+  }
   return ticks;
 }
 
@@ -144,18 +144,7 @@ ForeignLoad LoadMeter::Read() const {
           .stolen = static_cast<double>(now.stolen - start_.stolen) / total};
 }
 
-absl::Status Repeat(const TimingBounds& bounds,
-                    absl::FunctionRef<absl::Status(size_t index)> step) {
-  const SteadyClock::time_point start = SteadyClock::now();
-  for (size_t i = 0;
-       i < bounds.least || (i < bounds.most && MicrosSince(start) < 1e6 * bounds.seconds); ++i) {
-    SPECD_TRY(step(i));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<ForeignLoad> TakeTurns(const TimingBounds& bounds, size_t warm_up,
-                                      std::vector<Side>* sides) {
+absl::StatusOr<ForeignLoad> TakeTurns(const TimingBounds& bounds, std::vector<Side>* sides) {
   const auto turn = [&](size_t index) -> absl::Status {
     for (size_t i = 0; i < sides->size(); ++i) {
       Side& side = (*sides)[(index + i) % sides->size()];
@@ -163,10 +152,14 @@ absl::StatusOr<ForeignLoad> TakeTurns(const TimingBounds& bounds, size_t warm_up
     }
     return absl::OkStatus();
   };
-  for (size_t i = 0; i < warm_up; ++i) SPECD_TRY(turn(i));
+  for (size_t i = 0; i < bounds.warm_up; ++i) SPECD_TRY(turn(i));
   for (Side& side : *sides) side.times_us.clear();
   const LoadMeter meter;
-  SPECD_TRY(Repeat(bounds, turn));
+  const SteadyClock::time_point start = SteadyClock::now();
+  for (size_t i = 0;
+       i < bounds.least || (i < kTurnsMax && MicrosSince(start) < 1e6 * bounds.seconds); ++i) {
+    SPECD_TRY(turn(i));
+  }
   return meter.Read();
 }
 

@@ -6,6 +6,8 @@
 // asked for.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +15,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
@@ -31,8 +32,8 @@ Machine ReadMachine();
 // The CPUs that this process's affinity allows; one at least.
 std::vector<int> UsableCpus();
 
-// One line for people.
-std::string Describe(const Machine& machine);
+// Processes that this one has started; their load is its own. One thread changes the list.
+std::vector<pid_t>& OwnProcesses();
 
 // The load of others on the usable CPUs since the meter was made, as shares of the CPUs' time.
 struct ForeignLoad {
@@ -57,10 +58,8 @@ class LoadMeter {
 };
 
 // With a larger share, a measurement says more about the neighbours than about the code.
-inline constexpr double kOthersMax = 0.05;
-inline constexpr double kStolenMax = 0.01;
 inline bool IsDisturbed(const ForeignLoad& load) {
-  return load.others > kOthersMax || load.stolen > kStolenMax;
+  return load.others > 0.05 || load.stolen > 0.01;
 }
 
 // The clock of every measurement; specd::Clock is the daemon's.
@@ -72,12 +71,9 @@ inline double MicrosSince(SteadyClock::time_point start) {
 
 struct TimingBounds {
   double seconds = 1;
-  size_t least = 5;       // samples, however long they take: enough for a median
-  size_t most = 200'000;  // samples that are kept if they are very short
+  size_t least = 5;    // turns, however long they take: enough for a median
+  size_t warm_up = 0;  // turns before them, whose times are dropped
 };
-
-// Calls `step` until the seconds are over and there are enough samples, or until it fails.
-absl::Status Repeat(const TimingBounds& bounds, absl::FunctionRef<absl::Status(size_t index)> step);
 
 // One side of a comparison. A turn appends its times.
 using Times = std::vector<double>;
@@ -86,10 +82,9 @@ struct Side {
   Times times_us = {};
 };
 
-// Runs `warm_up` turns of each side, whose times are dropped, and then turns as Repeat does. The
-// sides are first in turn. Returns the load of other processes meanwhile.
-absl::StatusOr<ForeignLoad> TakeTurns(const TimingBounds& bounds, size_t warm_up,
-                                      std::vector<Side>* sides);
+// Runs turns of each side until the seconds are over and there are enough of them, or until one
+// fails. The sides are first in turn. Returns the load of other processes meanwhile.
+absl::StatusOr<ForeignLoad> TakeTurns(const TimingBounds& bounds, std::vector<Side>* sides);
 
 struct Summary {
   double median = 0;

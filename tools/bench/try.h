@@ -3,7 +3,7 @@
 // should be. Safe from any thread.
 //
 //   SPECD_TRY(backend->Run(batch));
-//   SPECD_TAKE(const RowPool rows, RowPool::Make(spec));  // declares the value
+//   SPECD_TAKE(const auto backend, MakeBackend("cpu"));  // declares the value
 #pragma once
 
 #include <string>

@@ -5,14 +5,11 @@
 // makes the backend's input from them, and round_check.h the expected result.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "kernels/core/method_names.h"
 #include "kernels/core/round.h"
 #include "tools/bench/rows.h"
 
@@ -22,9 +19,22 @@ namespace specd::bench {
 enum class DraftPlan {
   kMatching,  // one-hot drafts that the sequence would emit anyway: every row is read
   kLikely,    // one-hot drafts of the most probable id at each place: coins decide
-  kAccepted,  // sampled drafts with draft rows, each more likely in the target: all are accepted
-  kRejected,  // the same, but sequence s has one that the target does not want at place s mod K
-  kDrawn,     // drawn from draft rows as SampleDraft draws them, of a drafter with noise
+  kRejected,  // sampled drafts with draft rows, each more likely in the target, but sequence s has
+              // one that the target does not want at place s mod K
+  kDrawn,     // drawn from draft rows as SampleDraft draws them, of a drafter with kDrawnNoise
+};
+
+// The deviation of the logits of that drafter from the target's.
+inline constexpr double kDrawnNoise = 0.5;
+
+// What the design asks for; 0: nothing. docs/BENCHMARKS.md, "What specd is designed for".
+struct Targets {
+  double fp32 = 0;    // the greatest ratio to a read of the same rows, cold, on all cores
+  double bf16 = 0;    // the same for rows of that type
+  double tree = 0;    // the same to the baseline that a tree has by itself, at 8 sequences
+  double llama = 0;   // the least ratio of llama.cpp's loop to specd: one thread, warm, fp32
+  double gpu = 0;     // the greatest ratio to a read on a device: 64 sequences, bf16, cold
+  double gpu_us = 0;  // the longest time of a round of one sequence on a device, bf16, cold
 };
 
 struct VerifyCase {
@@ -34,13 +44,9 @@ struct VerifyCase {
   bool of_gpu = false;
   VerifyMethod method = VerifyMethod::kExactMatch;
   DraftPlan plan = DraftPlan::kMatching;
-  // For kDrawn. The children of a place at each depth, up to the first 0; all 1: a chain.
-  std::array<uint32_t, 6> widths = {};
-  DraftSampling sampling = DraftSampling::kMixed;
-  double noise = 0.5;                  // of the drafter's logits
-  double sharpness = 1;                // the drafter's temperature is that of the case over this
-  std::optional<RowShape> shape = {};  // for a case about a shape; otherwise the command decides
-
+  // For kDrawn: a tree of mixed siblings. The children of a place at each depth.
+  std::vector<uint32_t> widths = {};
+  RowShape shape = RowShape::kLlm;
   double temperature = 0.8;  // 0: greedy
   int32_t top_k = 0;         // 0: off
   double top_p = 1;
@@ -50,25 +56,12 @@ struct VerifyCase {
   bool grammar = false;
   bool side_channel = false;  // sampled drafts bring their probabilities
   int32_t logprobs = -1;
-
-  // The greatest ratio to a read of the same rows that the design allows, cold, on all cores; 0 if
-  // the design asks for none.
-  double target_fp32 = 0;
-  double target_bf16 = 0;
-  // Of a tree, at 8 sequences: the greatest ratio to the baseline that it has by itself
-  // (kChainOfTree for VerifyMethod::kTree, else kRead).
-  double target_tree = 0;
-  // The least ratio of llama.cpp's loop to specd that the design asks for: one thread, warm, fp32.
-  double target_llama = 0;
-  // The greatest ratio to a read on a device that the design allows: 64 sequences, bf16, cold.
-  double target_gpu = 0;
-  // The longest time of a round of one sequence on a device, bf16, cold.
-  double target_gpu_us = 0;
+  Targets targets = {};
 };
 
 // True if the drafts of a case were drawn from rows.
 inline bool HasDraftRows(const VerifyCase& verify_case) {
-  return verify_case.plan >= DraftPlan::kAccepted;
+  return verify_case.plan >= DraftPlan::kRejected;
 }
 
 // The parents of the nodes of kDrawn; empty: drafts are chains of the length that is asked for.
@@ -80,9 +73,5 @@ const std::vector<VerifyCase>& GpuCases();
 
 // Null if the suite has no case of that name.
 const VerifyCase* FindCase(const std::vector<VerifyCase>& cases, std::string_view name);
-
-inline std::string_view MethodName(VerifyMethod method) {
-  return kMethodNames[static_cast<size_t>(method)];
-}
 
 }  // namespace specd::bench

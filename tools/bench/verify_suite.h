@@ -7,12 +7,18 @@
 // calling thread.
 #pragma once
 
-#include "absl/status/status.h"
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "tools/bench/cells.h"
 
 namespace specd::bench {
 
-absl::Status MeasureVerify(const VerifyOptions& options, const Machine& machine,
-                           const RoundHooks& hooks);
+// The flags are those of VerifyCommand.
+absl::StatusOr<std::vector<Measurement>> MeasureVerify(
+    const Flags& flags, const Machine& machine,
+    absl::FunctionRef<absl::StatusOr<std::unique_ptr<Backend>>()> make_backend, Output* out);
 
 }  // namespace specd::bench

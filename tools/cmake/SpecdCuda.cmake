@@ -32,13 +32,24 @@ if(NOT SPECD_HAVE_CUDA)
   message(STATUS "specd: CPU-only build (no nvcc, or SPECD_CUDA=OFF); --device=cuda will be refused")
 endif()
 
-# Tests run the PTX of the kernels on a CPU (tests/gpu/ptx): a launcher keeps what nvcc makes anyway.
+# Tests run the PTX of the kernels on a CPU (tests/gpu/ptx): a launcher keeps what nvcc makes anyway,
+# for those of these two architectures that are built, and for 9.0 where neither is.
 set(SPECD_PTX_FOLDER ${PROJECT_BINARY_DIR}/tests/gpu/ptx)
+set(SPECD_PTX_ARCHS "")
 set(SPECD_KEEP_PTX "")
 if(SPECD_HAVE_CUDA AND SPECD_BUILD_TESTS)
+  foreach(arch 80 90)
+    if(CMAKE_CUDA_ARCHITECTURES MATCHES "(^|;)${arch}[af]?(-|;|$)")
+      list(APPEND SPECD_PTX_ARCHS ${arch})
+    endif()
+  endforeach()
+  if(NOT SPECD_PTX_ARCHS)
+    set(SPECD_PTX_ARCHS 90)
+  endif()
   specd_find(Python3 python3 COMPONENTS Interpreter)
+  list(JOIN SPECD_PTX_ARCHS "," kept_archs)
   set(SPECD_KEEP_PTX
-    ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/keep_ptx.py ${SPECD_PTX_FOLDER} 80,90 --)
+    ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/keep_ptx.py ${SPECD_PTX_FOLDER} ${kept_archs} --)
 endif()
 
 function(specd_cuda_files target)

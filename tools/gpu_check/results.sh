@@ -131,11 +131,10 @@ print_table() {
 print_measurements() {
   if [[ -s "${out}/timings.jsonl" ]]; then
     printf '\n## Timings\n\nus: a round. base: a read of the same rows, in the same '
-    printf 'replay.\nwhole us: a round as the backend runs it, wall '
-    printf 'time. Targets are upper bounds, of us or of ratio.\n\n'
+    printf 'replay.\nTargets are upper bounds, of us or of ratio.\n\n'
     print_table case=case us=median 'base us=base_median' base=ratio_of ratio=ratio \
-      'target ratio=target' 'target us=target_us' met=met 'whole us=whole_median' \
-      B=batch K=draft V=vocab dtype=dtype state=state checked=checked <"${out}/timings.jsonl"
+      'target ratio=target' 'target us=target_us' met=met \
+      B=batch K=draft V=vocab dtype=dtype checked=checked <"${out}/timings.jsonl"
   fi
   if [[ -s "${out}/daemon.jsonl" ]]; then
     printf '\n## Rounds of the daemon\n\nus: from the call that submits to the answer, as the engine '

@@ -74,7 +74,7 @@ absl::Status Append(const SequenceListReply& reply, std::vector<ListedSequence>*
 }
 
 std::string_view PhaseName(int32_t phase) {
-  const auto index = static_cast<size_t>(phase);
+  const size_t index = phase;
   return index < kPhases.size() ? kPhases[index] : "?";
 }
 

@@ -84,7 +84,7 @@ std::vector<std::pair<std::string, std::string>> LimitsOf(const SessionListReply
                                                           uint64_t session) {
   const auto found = std::find(reply.sessions.begin(), reply.sessions.end(), session);
   if (found == reply.sessions.end()) return {};
-  const auto i = static_cast<size_t>(found - reply.sessions.begin());
+  const size_t i = found - reply.sessions.begin();
   return {{"memory of its engine", MemoryText(reply.memory_bytes[i], reply.memory_bytes_max[i])},
           {"sequences of its engine", OfText(reply.sequences[i], reply.sequences_max[i])},
           {"rounds in flight", OfText(reply.rounds[i], reply.rounds_max[i])},

@@ -62,7 +62,7 @@ bool IsSameDaemon(const CounterSnapshot& a, const CounterSnapshot& b) {
 }
 
 std::string DurationText(uint64_t ns) {
-  const auto value = static_cast<double>(ns);
+  const double value = ns;
   if (ns < 1'000) return fmt::format("{} ns", ns);
   if (ns < 1'000'000) return fmt::format("{:.1f} us", value / 1e3);
   if (ns < 1'000'000'000) return fmt::format("{:.1f} ms", value / 1e6);

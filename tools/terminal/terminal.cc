@@ -101,7 +101,7 @@ void Progress::Show(std::string_view text) {
 void Progress::ShowBytes(uint64_t done_bytes, uint64_t all_bytes) {
   if (all_bytes == 0 || !IsDue()) return;
   const double share = std::min(1.0, static_cast<double>(done_bytes) / double(all_bytes));
-  const auto full = static_cast<size_t>(share * kBarCells);
+  const size_t full = share * kBarCells;
   Show(fmt::format("[{}{}] {:3.0f} % of {:.1f} MiB", std::string(full, '#'),
                    std::string(kBarCells - full, ' '), 100 * share,
                    static_cast<double>(all_bytes) / 1048576));

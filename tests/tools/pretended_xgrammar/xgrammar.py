@@ -15,8 +15,6 @@ class TokenizerInfo:
 
 
 class Compiled:
-    memory_size_bytes = 1000
-
     def __init__(self, is_wrong=False):
         self.is_wrong = is_wrong
 
@@ -49,9 +47,6 @@ class GrammarMatcher:
     def accept_token(self, token):
         self.num_accepted += 1
         return True
-
-    def rollback(self, count):
-        self.num_accepted -= count
 
 
 class Row(list):

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -30,13 +31,19 @@ class Recording {
   }
   const std::string& path() const { return path_; }
 
-  // Without rows the doctor has the numbers of level `rounds`.
-  Doctor Examine(bool with_rows) const {
+  // Without rows the doctor has the numbers of level `rounds`. `change` may change each decision.
+  Doctor Examine(
+      bool with_rows, const std::function<void(PlaceDecision*)>& change = [](auto*) {}) const {
     static auto* const backend = new ReplayBackend(*MakeNamedBackend("cpu"), 1);
     Doctor doctor(backend, {}, {});
     TraceReader reader({path()});
     TraceItem item;
     while (*reader.Next(&item)) {
+      if (auto* const round = std::get_if<TraceRound>(&item.record)) {
+        for (TraceTask& task : round->tasks) {
+          for (PlaceDecision& decision : task.decisions) change(&decision);
+        }
+      }
       const RowFileReader* const rows = with_rows ? *reader.Rows() : nullptr;
       REQUIRE(doctor.Take(item, rows).ok());
     }
@@ -44,7 +51,7 @@ class Recording {
   }
 
  private:
-  test::TempDirectory folder_;
+  TemporaryFolder folder_;
   std::string path_;
 };
 
@@ -199,6 +206,7 @@ TEST_SUITE("replay") {
         CAPTURE(with_rows);
         const Doctor doctor = recording.Examine(with_rows);
         CHECK(doctor.all().count > kNumJudged / 2);
+        CHECK(std::abs(doctor.all().z()) < kSigmas);
         CHECK(SentencesOf(FaultsOf(doctor)) == "");
       }
     }
@@ -226,6 +234,26 @@ TEST_SUITE("replay") {
       CAPTURE(faults);
       CHECK(num_false == 0);
     }
+  }
+
+  TEST_CASE("without rows, doctor finds accept coins of block that are too low") {
+    const EngineKind kind = Kind([](auto* k) { k->params.verify = VerifyMethod::kBlock; });
+    const Recording recording(kind, kNumJudged);
+    uint64_t num_coins = 0;
+    uint64_t num_bounds = 0;
+    const Doctor doctor = recording.Examine(false, [&](PlaceDecision* decision) {
+      num_bounds += decision->bound >= 0 ? 1 : 0;
+      if (decision->accept_coin == kNoCoin) return;
+      ++num_coins;
+      decision->accept_coin -= decision->accept_coin / 4;
+    });
+    // The coins whose bounds were not recorded say nothing.
+    CHECK(doctor.round_tests().passed().count == num_bounds);
+    CHECK(num_bounds > num_coins / 4);
+    CHECK(num_bounds < num_coins);
+    const std::vector<Finding> found = FaultsOf(doctor);
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].name == "accept_coins");
   }
 
   TEST_CASE("without rows, doctor finds drafts of another temperature by p/q and residuals") {

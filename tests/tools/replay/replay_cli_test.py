@@ -264,23 +264,6 @@ class Files(Traces):
         trace_file.write(other, newer)
         self.assertIn("version = 9", error("info", other))
 
-    def test_interrupt(self):
-        """Ctrl-C ends with 130 and leaves neither the file nor a part of it."""
-        long = self.make("long", "rounds=1500", "level=1")
-        for delay in ("0.02", "0.05", "0.1"):
-            path = self.folder / "interrupted.npz"
-            done = subprocess.run(["timeout", "--foreground", "--preserve-status", "-s", "INT",
-                                   delay, REPLAY, "export", long,
-                                   "--format=npz", "-o", path], check=False, capture_output=True)
-            left = [p.name for p in self.folder.glob("interrupted*")]
-            if done.returncode == 0:
-                self.assertEqual(left, ["interrupted.npz"])
-                path.unlink()
-            else:
-                # Before main has begun, the signal ends the process by itself.
-                self.assertIn(done.returncode, (130, -signal.SIGINT, 128 + signal.SIGINT))
-                self.assertEqual(left, [])
-
     def test_help(self):
         text = out("--help")
         for command in re.findall(r"^  (\w+)  ", text, re.M):

@@ -81,12 +81,6 @@ class Cut(Traces):
         self.assertFalse(path.with_suffix(".rows").exists())
         self.assertRegex(out("verify", path), r"different +0\n")
 
-    def test_nothing_is_left_behind(self):
-        path = self.folder / "none.mcap"
-        self.assertIn("nothing passes --from=90 --to=99;", error("cut", self.path, "-o", path, "--rounds=90:99"))
-        self.assertFalse(list(self.folder.glob("none*")))
-        self.assertIn("is the trace that is read", error("cut", self.path, "-o", self.path))
-
     def test_what_is_read_is_not_overwritten(self):
         """`cut a.mcap -o a.small` wrote its rows over a.rows, and other commands over their input."""
         folder = self.folder / "guard"

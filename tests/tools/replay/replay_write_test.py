@@ -278,7 +278,7 @@ class Report(Traces):
         kept = [token for _, t, a in steps for token in t["confirmed"][:a.get("num_kept", 0)]]
         self.assertEqual(data["tokens"]["id"], kept)
         self.assertEqual(data["trace"]["tokens"], len(kept))
-        judged = sum(d["judged"] or d["bound"] >= 0 for _, t, _ in steps for d in t["decisions"])
+        judged = sum(d["judged"] or d["accept_coin"] != trace_file.NO_COIN for _, t, _ in steps for d in t["decisions"])
         self.assertEqual(len(data["decisions"]["step"]), judged)
         accepted = sum(t["outcome"].get("num_accepted", 0) for _, t, _ in steps)
         self.assertEqual(data["tokens"]["kind"].count(0), accepted)

@@ -93,6 +93,50 @@ TEST_SUITE("replay") {
           "accepted: u = 0.5 is below h = 0.75, so the draft up to here is accepted");
   }
 
+  TEST_CASE("block: a record may have u without h") {
+    TraceTask task = OneToken();
+    task.method = VerifyMethod::kBlock;
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "rejected: u = 0.5 is not below h, and no longer part of the draft is accepted");
+    task.decisions[0].judged = false;  // a place after the end, which the walk has met
+    CHECK(ViewPlace(kInfo, task, 0).verdict == ShownVerdict::kRejected);
+    task.decisions[0].judged = task.decisions[0].stands = true;
+    CHECK(Why(ViewPlace(kInfo, task, 0)) ==
+          "accepted: u = 0.5 is below h, so the draft up to here is accepted");
+    task.decisions[0].accept_coin = kNoCoin;
+    CHECK(Why(ViewPlace(kInfo, task, 0)) == "accepted: a longer part of the draft is accepted");
+  }
+
+  TEST_CASE("scalars: where a record of block lacks h, the residual has that of the last token") {
+    // P_1 = 0.5, P_2 = 0.25, S_1 = 0.25 and h_1 = S_1 / (S_1 + 1 - P_1) = 1 / 3.
+    const auto differences = [](uint64_t coin, double first_bound) {
+      TraceTask task = OneToken();
+      task.method = VerifyMethod::kBlock;
+      task.tokens = {7, 6};
+      task.kinds = {DraftKind::kSampled, DraftKind::kSampled};
+      task.outcome = {.num_accepted = 1, .num_tokens = 2, .num_drafts = 2};
+      task.confirmed = {7, 3};
+      task.coins = {{{0, 0, 1, Purpose::kAccept}, coin},
+                    {{1, 0, 2, Purpose::kAccept}, kHalf},
+                    {{1, 0, 1, Purpose::kResidual}, kHalf}};
+      task.decisions = {task.decisions[0], task.decisions[0], PlaceDecision()};
+      PlaceDecision& first = task.decisions[0];
+      first.stands = true;
+      first.token = 7;
+      first.accept_coin = coin;
+      first.bound = first_bound;
+      first.draw_coin = kNoCoin;
+      PlaceDecision& last = task.decisions[1];
+      last.prefix = 0.5;
+      last.bound = 0.25;
+      last.residual_mass = 0.25;
+      return CheckScalars(task, 8).differences.size();
+    };
+    CHECK(differences(kHalf / 2, -1) == 0);
+    CHECK(differences(kHalf, -1) == 1);
+    CHECK(differences(kHalf / 2, 0.125) == 1);
+  }
+
   TEST_CASE("scalars: the accept test is strict, and one bit of a coin is found") {
     TraceTask task = OneToken();
     const auto differences = [&] { return CheckScalars(task, 8).differences.size(); };

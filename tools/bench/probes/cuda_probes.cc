@@ -1,9 +1,8 @@
-#include "tools/bench/probes/cuda_probes.h"
-
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/cuda_result.h"
 #include "kernels/cuda/round_kernels.h"
+#include "tools/bench/probes/gpu_probes.h"
 #include "tools/bench/probes/probe_kernels.h"
 
 namespace specd::bench {
@@ -12,6 +11,11 @@ namespace {
 class CudaProbes final : public GpuProbes {
  public:
   explicit CudaProbes(const GpuDriver* driver) : driver_(driver) {}
+  ~CudaProbes() override {
+    for (const cudaEvent_t event : events_) {
+      if (event != nullptr) (void)cudaEventDestroy(event);
+    }
+  }
 
   // The device becomes the thread's: specd-bench has no other.
   GpuResult Load() override {
@@ -24,6 +28,9 @@ class CudaProbes final : public GpuProbes {
     }
     if (result.ok()) result = ResultOf(LoadRoundKernel(&shape_), "loading of RunRoundKernel");
     if (result.ok()) result = ResultOf(LoadReadKernel(), "loading of ReadRowsKernel");
+    for (cudaEvent_t& event : events_) {
+      if (result.ok()) result = ResultOf(cudaEventCreate(&event), "cudaEventCreate");
+    }
     return result;
   }
 
@@ -31,26 +38,15 @@ class CudaProbes final : public GpuProbes {
     return ResultOf(EnqueueRead(plan, shape_, stream()), "launch of ReadRowsKernel");
   }
 
-  GpuResult CreateEvent(Event** event) override {
-    cudaEvent_t made = nullptr;
-    const GpuResult result = ResultOf(cudaEventCreate(&made), "cudaEventCreate");
-    *event = reinterpret_cast<Event*>(made);
-    return result;
-  }
-  GpuResult DestroyEvent(Event* event) override {
-    return ResultOf(cudaEventDestroy(reinterpret_cast<cudaEvent_t>(event)), "cudaEventDestroy");
-  }
   // The flag makes the event a node of the graph; without it, a capture would only note an order.
-  GpuResult RecordEvent(Event* event) override {
-    return ResultOf(cudaEventRecordWithFlags(reinterpret_cast<cudaEvent_t>(event), stream(),
-                                             cudaEventRecordExternal),
+  GpuResult RecordEvent(size_t event) override {
+    return ResultOf(cudaEventRecordWithFlags(events_[event], stream(), cudaEventRecordExternal),
                     "cudaEventRecordWithFlags");
   }
-  GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) override {
+  GpuResult ElapsedUs(size_t event, double* elapsed_us) override {
     float elapsed_ms = 0;
     const GpuResult result =
-        ResultOf(cudaEventElapsedTime(&elapsed_ms, reinterpret_cast<cudaEvent_t>(start),
-                                      reinterpret_cast<cudaEvent_t>(end)),
+        ResultOf(cudaEventElapsedTime(&elapsed_ms, events_[event], events_[event + 1]),
                  "cudaEventElapsedTime");
     *elapsed_us = 1000.0 * double{elapsed_ms};
     return result;
@@ -61,6 +57,7 @@ class CudaProbes final : public GpuProbes {
 
   const GpuDriver* driver_;
   DeviceShape shape_;
+  cudaEvent_t events_[kNumEvents] = {};
 };
 
 }  // namespace

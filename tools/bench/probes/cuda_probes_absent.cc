@@ -1,5 +1,5 @@
 // This file replaces cuda_probes.cc if there is no nvcc to compile the kernels.
-#include "tools/bench/probes/cuda_probes.h"
+#include "tools/bench/probes/gpu_probes.h"
 
 namespace specd::bench {
 

@@ -2,13 +2,15 @@
 // round runs.
 //
 // Probes work on the CUDA stream of a GpuDriver, in order with its launches. One thread at a time
-// uses both. Implementations: cuda_probes.h over the CUDA runtime; tests/tools/fake_gpu_probes.h in
-// host memory.
+// uses both. Implementations: cuda_probes.cc over the CUDA runtime; tests/tools/fake_gpu_probes.h
+// in host memory.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 
+#include "kernels/core/gpu_driver.h"
 #include "kernels/core/gpu_result.h"
 
 namespace specd::bench {
@@ -26,8 +28,8 @@ inline constexpr size_t kReadUnit = 16;
 
 class GpuProbes {
  public:
-  // An opaque handle of a point in time on the device.
-  struct Event;
+  // Points in time on the device.
+  static constexpr size_t kNumEvents = 3;
 
   virtual ~GpuProbes() = default;
 
@@ -38,13 +40,14 @@ class GpuProbes {
   // Enqueues a read of the rows.
   virtual GpuResult LaunchRead(const ReadPlan& plan) = 0;
 
-  virtual GpuResult CreateEvent(Event** event) = 0;
-  virtual GpuResult DestroyEvent(Event* event) = 0;
   // Every launch of the graph that the driver captures records the event. REQUIRES: the call comes
   // between BeginCapture and EndCapture.
-  virtual GpuResult RecordEvent(Event* event) = 0;
-  // Call after GpuDriver::Synchronize.
-  virtual GpuResult ElapsedUs(Event* start, Event* end, double* elapsed_us) = 0;
+  virtual GpuResult RecordEvent(size_t event) = 0;
+  // From an event to the next. Call after GpuDriver::Synchronize.
+  virtual GpuResult ElapsedUs(size_t event, double* elapsed_us) = 0;
 };
+
+// The driver is one of MakeCudaDriver and outlives the probes. Null in a build without nvcc.
+std::unique_ptr<GpuProbes> MakeCudaProbes(GpuDriver* driver);
 
 }  // namespace specd::bench
