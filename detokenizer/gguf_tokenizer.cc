@@ -124,7 +124,7 @@ absl::Status Loader::AddTokens() {
 
 // An unused token fills a place of the model's matrix. It has no text, as in llama.cpp.
 absl::Status Loader::AddToken(TokenId id) {
-  const auto index = static_cast<size_t>(id);
+  const size_t index = id;
   const size_t begin = index == 0 ? 0 : ends_[index - 1];
   const std::string_view text = std::string_view(texts_).substr(begin, ends_[index] - begin);
   const PieceType type =

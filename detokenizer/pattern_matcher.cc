@@ -21,8 +21,8 @@ bool HasState(std::span<const PatternThread> threads, uint32_t state) {
 PatternMatcher::PatternMatcher(std::span<const StopPattern> patterns) {
   std::vector<uint32_t> starts;
   for (const StopPattern& pattern : patterns) {
-    const auto base = static_cast<uint32_t>(states_.size());
-    const auto index = static_cast<uint32_t>(starts.size());
+    const uint32_t base = states_.size();
+    const uint32_t index = starts.size();
     starts.push_back(base);
     for (const std::vector<StopPattern::Edge>& edges : pattern.states) {
       states_.push_back({.first_edge = static_cast<uint32_t>(edges_.size()),
@@ -62,7 +62,7 @@ void PatternMatcher::Report(const PatternThread& thread, std::optional<Match>* m
 
 std::optional<PatternMatcher::Match> PatternMatcher::Step(PatternThreads* threads,
                                                           char byte) const {
-  const auto value = static_cast<uint8_t>(byte);
+  const uint8_t value = byte;
   const size_t num_started = start_begin_[value + size_t{1}] - start_begin_[value];
   if (threads->empty() && num_started == 0) return std::nullopt;
 

@@ -7,7 +7,7 @@ namespace specd {
 bool ProtobufReader::ReadVarint(uint64_t* value) {
   *value = 0;
   for (uint32_t shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-    const auto byte = static_cast<uint8_t>(rest_.front());
+    const uint8_t byte = rest_.front();
     rest_.remove_prefix(1);
     *value |= static_cast<uint64_t>(byte & 0x7F) << shift;
     if (byte < 0x80) return true;
@@ -17,7 +17,7 @@ bool ProtobufReader::ReadVarint(uint64_t* value) {
 
 bool ProtobufReader::ReadBytes(uint64_t size_bytes) {
   if (size_bytes > rest_.size()) return false;
-  bytes_ = rest_.substr(0, static_cast<size_t>(size_bytes));
+  bytes_ = rest_.substr(0, size_bytes);
   rest_.remove_prefix(bytes_.size());
   return true;
 }

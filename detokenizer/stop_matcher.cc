@@ -74,9 +74,8 @@ void StopSet::BuildTrie() {
   // In sorted order the strings below a node are a range, and those that end at it come first.
   std::vector<int32_t> order(strings_.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [this](int32_t a, int32_t b) {
-    return strings_[static_cast<size_t>(a)] < strings_[static_cast<size_t>(b)];
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [this](int32_t a, int32_t b) { return strings_[a] < strings_[b]; });
   struct Range {
     size_t begin = 0;
     size_t end = 0;
@@ -87,9 +86,7 @@ void StopSet::BuildTrie() {
 
   for (size_t node = 0; node < nodes_.size(); ++node) {
     const size_t depth = nodes_[node].depth;
-    auto string_at = [&](size_t i) -> const std::string& {
-      return strings_[static_cast<size_t>(order[i])];
-    };
+    auto string_at = [&](size_t i) -> const std::string& { return strings_[order[i]]; };
     size_t i = ranges[node].begin;
     const size_t end = ranges[node].end;
     // The sort is stable, so the first of equal strings has the lowest index.
@@ -154,7 +151,7 @@ std::optional<StopMatch> StopSet::Advance(StopState* state, std::string_view tex
     node = Next(node, text[i]);
     const int32_t match = nodes_[node].match;
     if (match != kNoMatch) {
-      const size_t size_bytes = strings_[static_cast<size_t>(match)].size();
+      const size_t size_bytes = strings_[match].size();
       return StopMatch{.index = match, .end = i + 1, .size_bytes = size_bytes};
     }
     if (!patterns_.has_value()) continue;

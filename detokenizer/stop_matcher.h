@@ -69,7 +69,7 @@ class StopSet {
 
   // The string or pattern of a match, as the request has it.
   const std::string& TextOf(int index) const {
-    const auto i = static_cast<size_t>(index);
+    const size_t i = index;
     return i < strings_.size() ? strings_[i] : pattern_texts_[i - strings_.size()];
   }
 

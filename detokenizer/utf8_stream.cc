@@ -55,7 +55,7 @@ void Utf8Stream::Push(std::string_view bytes, std::string* text) {
       ++i;
       continue;
     }
-    const auto byte = static_cast<uint8_t>(bytes[i]);
+    const uint8_t byte = bytes[i];
     if (!IsNext(byte)) {
       // The held bytes are a maximal subpart. This byte is not part of it and is read again.
       Finish(text);

@@ -33,7 +33,7 @@ uint64_t Vocabulary::Hash() const {
 void Vocabulary::Builder::Set(TokenId id, std::string_view bytes, TokenFlags flags) {
   SPECD_CHECK(id >= 0 && id < kVocabSizeMax);
   SPECD_CHECK(!vocabulary_.Contains(id));
-  const auto index = static_cast<size_t>(id);
+  const size_t index = id;
   if (index >= vocabulary_.entries_.size()) vocabulary_.entries_.resize(index + 1);
   Entry& entry = vocabulary_.entries_[index];
   entry = Append(bytes);
@@ -44,7 +44,7 @@ void Vocabulary::Builder::Set(TokenId id, std::string_view bytes, TokenFlags fla
 void Vocabulary::Builder::SetFront(TokenId id, std::string_view bytes) {
   SPECD_CHECK(vocabulary_.Contains(id));
   if (vocabulary_.Bytes(id) == bytes) return;
-  const auto index = static_cast<size_t>(id);
+  const size_t index = id;
   if (index >= vocabulary_.fronts_.size()) vocabulary_.fronts_.resize(index + 1);
   vocabulary_.fronts_[index] = Append(bytes);
 }

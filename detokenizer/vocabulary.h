@@ -63,14 +63,14 @@ class Vocabulary {
   // Returns nothing for an id that the vocabulary does not contain.
   std::string_view Bytes(TokenId id) const {
     if (!InRange(id)) return {};
-    const Entry& entry = entries_[static_cast<size_t>(id)];
+    const Entry& entry = entries_[id];
     return {blob_.data() + entry.offset, entry.size_bytes};
   }
 
   // The token's bytes where no token with text precedes it. Most tokens have the same everywhere.
   std::string_view FrontBytes(TokenId id) const {
     if (id < 0 || static_cast<size_t>(id) >= fronts_.size()) return Bytes(id);
-    const Entry& entry = fronts_[static_cast<size_t>(id)];
+    const Entry& entry = fronts_[id];
     if ((entry.flags & kPresent) == 0) return Bytes(id);
     return {blob_.data() + entry.offset, entry.size_bytes};
   }
@@ -105,9 +105,7 @@ class Vocabulary {
   static_assert(sizeof(Entry) == 8, "eight entries to a cache line");
 
   bool InRange(TokenId id) const { return id >= 0 && id < size(); }
-  bool Has(TokenId id, uint8_t flag) const {
-    return (entries_[static_cast<size_t>(id)].flags & flag) != 0;
-  }
+  bool Has(TokenId id, uint8_t flag) const { return (entries_[id].flags & flag) != 0; }
 
   std::vector<Entry> entries_;
   std::vector<Entry> fronts_;  // an entry that is not present is the one of entries_

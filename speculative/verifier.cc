@@ -223,7 +223,7 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
                           bool asks, bool is_alone) {
   SPECD_CHECK(staged_.count() == 0);
   Succeeded(packer_.Pack(inputs, &scratch_, results));
-  const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
+  const size_t num_tasks = scratch_.num_tasks;
   const bool may_be_larger = is_alone && options_.piece_work == 0;
   pieces_.Begin(packer_.BatchOf(rows_.target, &scratch_), may_be_larger ? kAloneFactor : 1);
   // Masks may take many turns, even if the rows take one.
@@ -235,7 +235,7 @@ void Verifier::BeginRound(std::span<const SequenceInput> inputs, std::span<Seque
   round_status_ = RoundStatus::kOk;
   if (is_cut_) {
     for (int32_t i = 0; i < scratch_.num_tasks; ++i) {
-      sequences_.Hold(scratch_.tasks[static_cast<size_t>(i)].slot);
+      sequences_.Hold(scratch_.tasks[i].slot);
     }
   }
   if (observer_ != nullptr) observer_->Begin(&pieces_.batch());
@@ -291,7 +291,7 @@ bool Verifier::AnswerIfGone(size_t i, SequenceResult* result) {
 }
 
 void Verifier::Commit(RoundStatus status, std::span<SequenceResult> results) {
-  const auto num_tasks = static_cast<size_t>(scratch_.num_tasks);
+  const size_t num_tasks = scratch_.num_tasks;
   if (observer_ != nullptr) {
     observer_->Ran({.batch = pieces_.batch(),
                     .status = status,

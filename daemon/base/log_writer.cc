@@ -90,7 +90,7 @@ bool LogWriter::WriteNow(std::string_view line, absl::Duration patience) const {
     const ssize_t written = write(fd_, line.data(), line.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return false;
-    line.remove_prefix(static_cast<size_t>(written));
+    line.remove_prefix(written);
   }
   return true;
 }

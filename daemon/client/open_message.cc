@@ -159,7 +159,7 @@ absl::Status Append(const UniqueFd& fd, std::string_view field, std::string_view
       return MakeErrnoError(SPECD_ERROR_EXHAUSTED, field,
                             fmt::format("a file with {} more bytes", bytes.size()), errno);
     }
-    bytes.remove_prefix(static_cast<size_t>(written));
+    bytes.remove_prefix(written);
   }
   return absl::OkStatus();
 }

@@ -262,7 +262,7 @@ absl::Status TransformRows(RowOp op, const specd_rows& from, const RowOpParams& 
   if (absl::Status status = CheckOpParams(op, *rows, params); !status.ok()) return status;
   const absl::StatusOr<OpsBackend*> backend = UseBackend(from, &rows->view);
   if (!backend.ok()) return backend.status();
-  const auto vocab_size = static_cast<size_t>(rows->view.vocab_size);
+  const size_t vocab_size = rows->view.vocab_size;
   std::array<RowTransform, kChunkRows> transforms;
   std::array<OutcomeStatus, kChunkRows> outcomes;
   for (size_t first = 0; first < rows->num_results; first += kChunkRows) {

@@ -118,7 +118,7 @@ void DraftCheck::TakeNode(const RoundCopy& round, const TaskCopy& copy, int32_t 
     return Transform(round.draft, rows[*row], transforms);
   });
   const int32_t place = PlaceOf(draft, node);
-  const auto index = static_cast<size_t>(place);
+  const size_t index = place;
   if (!status.ok() || draft.parents != nullptr || index >= record->decisions.size()) return;
   PlaceDecision& decision = record->decisions[index];
   if (!decision.judged || !ReadTarget(round, task, place)) return;
@@ -126,8 +126,7 @@ void DraftCheck::TakeNode(const RoundCopy& round, const TaskCopy& copy, int32_t 
   double overlap = 0;
   for (size_t id = 0; id < q.size(); ++id) overlap += static_cast<double>(std::min(p_[id], q[id]));
   decision.overlap = overlap;
-  decision.best_draft_p = static_cast<double>(
-      p_[static_cast<size_t>(std::max_element(q.begin(), q.end()) - q.begin())]);
+  decision.best_draft_p = static_cast<double>(p_[std::max_element(q.begin(), q.end()) - q.begin()]);
 }
 
 }  // namespace specd

@@ -141,7 +141,7 @@ void RoundCopier::CopyTask(const RanRound& round, const Selection& selection, ui
 void RoundCopier::CopyTree(const PlaceDecision* record, bool has_draft_rows, CopyArena* arena,
                            Task* task) {
   Draft& draft = task->draft;
-  const auto nodes = static_cast<size_t>(draft.num_nodes);
+  const size_t nodes = draft.num_nodes;
   auto* const parents = arena->Take<int32_t>(nodes);
   auto* const draft_rows = arena->Take<uint32_t>(has_draft_rows ? nodes : 0);
   for (size_t i = 0; parents != nullptr && i < nodes; ++i) {

@@ -37,7 +37,7 @@ bool HasNeededRows(const RoundCopy& round, const TaskCopy& copy) {
       return false;
     }
     if (task.places != nullptr && task.places[i].mask_row >= 0) {
-      const auto row = static_cast<uint32_t>(task.places[i].mask_row);
+      const uint32_t row = task.places[i].mask_row;
       if (masks.empty() || (is_read && !FindRow(masks, row))) return false;
     }
     const bool has_sampled = i < draft.num_nodes && IsDrawn(draft, i);
@@ -146,8 +146,7 @@ bool ShadowCheck::AddTask(const RoundCopy& round, const TaskCopy& copy) {
       }
       const int32_t mask = copy.grammar_masks == nullptr ? -1 : copy.grammar_masks[i];
       if (mask >= 0) {
-        place.grammar_mask =
-            reinterpret_cast<const uint32_t*>(grammar[static_cast<size_t>(mask)].bytes);
+        place.grammar_mask = reinterpret_cast<const uint32_t*>(grammar[mask].bytes);
       }
       places_[first + i] = place;
     }
@@ -181,7 +180,7 @@ std::string ShadowCheck::FindDifference(const RoundCopy& round) {
   for (const TaskCopy& task : round.tasks) AddTask(round, task);
   if (tasks_.empty()) return {};
   MakeViews(round);
-  const auto stride = static_cast<size_t>(limits_.max_output());
+  const size_t stride = limits_.max_output();
   for (const Task& task : tasks_) {
     batch_.scores_stride = std::max(batch_.scores_stride, NumScores(task.scores));
   }
@@ -224,13 +223,13 @@ std::string ShadowCheck::Compare(const TaskCopy& recorded, size_t task) const {
         outcome.num_accepted, outcome.num_tokens, static_cast<int>(outcome.status),
         static_cast<int>(outcome.fault));
   }
-  const auto num_tokens = static_cast<size_t>(outcome.num_tokens);
+  const size_t num_tokens = outcome.num_tokens;
   for (size_t i = 0; i < num_tokens; ++i) {
     if (recorded.tokens[i] == tokens_[first + i]) continue;
     return fmt::format("token {} is {}, and the CPU has {}", i, recorded.tokens[i],
                        tokens_[first + i]);
   }
-  const auto per_token = static_cast<size_t>(NumScores(recorded.task.scores));
+  const size_t per_token = NumScores(recorded.task.scores);
   for (size_t i = 0; recorded.scores != nullptr && i < num_tokens * per_token; ++i) {
     const size_t at =
         (first + i / per_token) * static_cast<size_t>(batch_.scores_stride) + i % per_token;

@@ -6,7 +6,7 @@ namespace specd {
 
 void WidenRow(const TensorView& rows, const int32_t* columns, const std::byte* from,
               std::byte* to) {
-  const auto element_bytes = static_cast<size_t>(SizeBytes(rows.dtype));
+  const size_t element_bytes = SizeBytes(rows.dtype);
   // -inf in the upper bytes, which are all that 16-bit formats have.
   const uint32_t infinity = rows.dtype == DType::kFloat16 ? 0xFC00'0000u : 0xFF80'0000u;
   const uint32_t absent = rows.rules.kind == RowKind::kLogits ? infinity : 0;

@@ -177,7 +177,7 @@ absl::StatusOr<Reply> OperatorService::On(const DrainRequest&, const Caller& cal
     Log("attach").info("uid {} lets the daemon drain: nothing is opened any more", caller.uid);
     options_.on_drain();
   }
-  const auto num_sessions = static_cast<uint32_t>(SessionsOf(caller).size());
+  const uint32_t num_sessions = SessionsOf(caller).size();
   return Reply(DrainReply{.num_sessions = num_sessions,
                           .num_running = CountRunning(),
                           .pid = static_cast<uint32_t>(getpid())});

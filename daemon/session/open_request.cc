@@ -169,7 +169,7 @@ absl::Status ReadBadWords(const OpenSequenceRequest& request, SequenceParams* pa
                                  "word has 1 id or more",
                                  length, ids.size() - used, ids.size()));
     }
-    const auto word = ids.subspan(used, static_cast<size_t>(length));
+    const auto word = ids.subspan(used, length);
     params->bad_words.emplace_back(word.begin(), word.end());
     used += word.size();
   }

@@ -83,7 +83,7 @@ absl::Status OpeningBuilder::PreparePending(const std::string& request_id,
                                             PreparedSequences* to) const {
   if (absl::Status status = CheckTurn(*params, history); !status.ok()) return status;
   if (absl::Status status = checks_.Check(*params); !status.ok()) return status;
-  const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
+  const int32_t vocab_size = state_.options.limits.vocab_size;
   if (absl::Status status = ValidateParams(*params, vocab_size); !status.ok()) return status;
   if (absl::Status s = state_.opening.CheckHistory(*params, history); !s.ok()) return s;
   if (!params->has_seed) params->seed = DrawSeed();

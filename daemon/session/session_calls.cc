@@ -50,7 +50,7 @@ absl::Status SessionCalls::CheckDraftInput(const DraftInput& input) const {
                                "unconstrained",
                                input.mask_row, memory_.row_limits().mask_rows));
   }
-  const auto max_path = static_cast<int64_t>(state_.options.limits.path_max());
+  const int64_t max_path = state_.options.limits.path_max();
   if (input.num_prefix < 0 || input.num_prefix >= max_path) {
     return Invalid("num_prefix", fmt::format("num_prefix = {} is outside 0 .. {} (max_path of "
                                              "specd_open, less the token to be drawn)",
@@ -71,7 +71,7 @@ absl::Status SessionCalls::CheckDraftInput(const DraftInput& input) const {
 }
 
 absl::Status SessionCalls::CheckScoreInput(const ScoreInput& input) const {
-  const auto num_ids_max = static_cast<int64_t>(state_.options.limits.max_output());
+  const int64_t num_ids_max = state_.options.limits.max_output();
   if (input.num_ids < 1 || input.num_ids > num_ids_max) {
     return Invalid("num_ids", fmt::format("num_ids = {} is outside 1 .. {} (max_path + 1)",
                                           input.num_ids, num_ids_max));
@@ -207,7 +207,7 @@ void SessionCalls::Answer(const SubmissionCopy& submission, absl::Status status)
                        "a page of the bound memory was missing when it was read (SIGBUS), so this "
                        "session ends; write the memory before it is bound, with pages that exist");
   }
-  const auto done_ns = static_cast<uint64_t>(state_.options.clock->NowNs());
+  const uint64_t done_ns = state_.options.clock->NowNs();
   if (!status.ok()) {
     state_.channel.Refuse(submission, status, done_ns);
   } else if (submission.kind() == SubmissionKind::kSampleDraft) {
@@ -246,7 +246,7 @@ absl::Status SessionCalls::EndScore(std::span<const ScoreInput> inputs) {
 }
 
 absl::Status SessionCalls::CheckForcedInput(const ForcedInput& input) const {
-  const auto max_path = static_cast<int64_t>(state_.options.limits.path_max());
+  const int64_t max_path = state_.options.limits.path_max();
   if (input.num_prefix < 0 || input.num_prefix > max_path) {
     return Invalid("num_prefix", fmt::format("num_prefix = {} is outside 0 .. {} (max_path of "
                                              "specd_open)",

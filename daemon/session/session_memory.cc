@@ -83,7 +83,7 @@ absl::Status SessionMemory::BindOwn(TensorRole role, uint32_t region, const RowM
 }
 
 absl::Status SessionMemory::Bind(TensorRole role, const RowMemory& memory, const TensorSpec& spec) {
-  const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
+  const int32_t vocab_size = state_.options.limits.vocab_size;
   if (const std::optional<SlotRole> slot = SlotRoleOf(role); slot.has_value()) {
     const absl::StatusOr<SlotOutput> output =
         BindSlotOutput(memory, spec, slot->field, state_.options.limits);
@@ -135,7 +135,7 @@ absl::Status SessionMemory::BindTree(TensorRole role, const RowMemory& memory,
 }
 
 absl::Status SessionMemory::BindMap(const RowMemory& memory, const TensorSpec& spec) {
-  const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
+  const int32_t vocab_size = state_.options.limits.vocab_size;
   const absl::StatusOr<DraftMapView> view = BindDraftMap(memory, spec, vocab_size);
   if (!view.ok()) return view.status();
   std::vector<std::byte> copy(view->size_bytes());
@@ -156,7 +156,7 @@ absl::Status SessionMemory::BindMap(const RowMemory& memory, const TensorSpec& s
 
 absl::Status SessionMemory::BindRows(bool is_target, const RowMemory& memory,
                                      const TensorSpec& spec) {
-  const auto vocab_size = static_cast<int32_t>(state_.options.limits.vocab_size);
+  const int32_t vocab_size = state_.options.limits.vocab_size;
   // The profile is of the target model; a drafter's rows are as its binding says.
   const absl::StatusOr<TensorView> view =
       BindTensor(memory, is_target ? WithProfile(*state_.options.profile, spec) : spec, vocab_size);

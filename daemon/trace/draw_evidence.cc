@@ -87,7 +87,7 @@ DrawEvidence::DrawEvidence(int32_t vocab_size) : vocab_size_(vocab_size) {
 }
 
 absl::Status DrawEvidence::ReadRows(const DrawnId& drawn, const ReadRow& read) {
-  const auto size = static_cast<size_t>(vocab_size_);
+  const size_t size = vocab_size_;
   for (size_t row = 0; row < transforms_.size(); ++row) {
     RowTransform& transform = transforms_[row];
     transform = {};
@@ -111,8 +111,8 @@ absl::Status DrawEvidence::Add(const DrawnId& drawn, const ReadRow& read) {
   if (absl::Status status = ReadRows(drawn, read); !status.ok()) return status;
   ++num_draws_;
   scale_sum_ += static_cast<double>(drawn.scale);
-  const auto id = static_cast<size_t>(drawn.id);
-  const auto unfiltered = static_cast<double>(Row(1)[id]);
+  const size_t id = drawn.id;
+  const double unfiltered = Row(1)[id];
   if (unfiltered <= 0) {
     ++num_impossible_;
     return absl::OkStatus();
@@ -174,8 +174,8 @@ void DrawEvidence::AddFigures(TokenId id) {
     mean += static_cast<double>(x) * log;
     square += static_cast<double>(x) * log * log;
   }
-  log_q_.Add(std::log(static_cast<double>(Row(0)[static_cast<size_t>(id)])), mean,
-             square - mean * mean, std::max(mean - least, most - mean));
+  log_q_.Add(std::log(static_cast<double>(Row(0)[id])), mean, square - mean * mean,
+             std::max(mean - least, most - mean));
 }
 
 // Ids that were not drafted before have less of q than was declared, by the share of them that came
@@ -190,8 +190,8 @@ void DrawEvidence::AddSeen(TokenId id, double q) {
   }
   const double unseen = std::max(all - seen, 0.0);
   const double weight = std::min(1.0, (1 + static_cast<double>(num_new_)) / (1 + expected_new_));
-  const bool was_seen = is_seen_[static_cast<size_t>(id)] != 0;
-  const double declared = static_cast<double>(row[static_cast<size_t>(id)]);
+  const bool was_seen = is_seen_[id] != 0;
+  const double declared = static_cast<double>(row[id]);
   const double total = seen + weight * unseen;
   if (total > 0) {
     for (size_t way = 0; way < ways_.size(); ++way) {
@@ -201,7 +201,7 @@ void DrawEvidence::AddSeen(TokenId id, double q) {
   }
   expected_new_ += unseen;
   num_new_ += was_seen ? 0 : 1;
-  is_seen_[static_cast<size_t>(id)] = 1;
+  is_seen_[id] = 1;
 }
 
 double DrawEvidence::log_evidence() const {
@@ -232,7 +232,7 @@ bool DrawEvidence::IsWrong() const { return std::abs(log_q_.z()) > 4 || IsWrongA
 std::optional<DrawWay> DrawEvidence::Best() const {
   const auto best = std::max_element(logs_.begin(), logs_.end());
   if (*best < kLogNamed) return std::nullopt;
-  return ways_[static_cast<size_t>(best - logs_.begin())];
+  return ways_[best - logs_.begin()];
 }
 
 std::string DrawEvidence::Sentence() const {

@@ -115,7 +115,7 @@ absl::Status FileWriter::Write(std::span<const std::byte> bytes) {
     }
     bytes_written_ += static_cast<uint64_t>(num_written);
     offset_ += static_cast<uint64_t>(num_written);
-    bytes = bytes.subspan(static_cast<size_t>(num_written));
+    bytes = bytes.subspan(num_written);
   }
   return absl::OkStatus();
 }

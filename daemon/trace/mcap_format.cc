@@ -109,7 +109,7 @@ McapRecord& McapRecord::Map(const McapMap& values) {
   for (const auto& [key, value] : values) SizedBytes(key).SizedBytes(value);
   const size_t size_bytes = out_->size() - size_place - sizeof(uint32_t);
   SPECD_CHECK(size_bytes <= UINT32_MAX);
-  const auto size = static_cast<uint32_t>(size_bytes);
+  const uint32_t size = size_bytes;
   std::memcpy(out_->data() + size_place, &size, sizeof(size));
   return *this;
 }

@@ -201,7 +201,7 @@ absl::Status McapReader::ReadChunk(const RecordHead& head) {
                                             crc, expected_crc));
   }
   // The bytes before the records, the records, and fields of a later version.
-  const auto before_size = static_cast<size_t>(records.data() - buffer_.data());
+  const size_t before_size = records.data() - buffer_.data();
   const std::string_view after = fields.Rest();
   AddToCrc(Crc32(std::string_view(buffer_).substr(0, before_size)), before_size);
   AddToCrc(crc, records.size());

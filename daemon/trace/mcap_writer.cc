@@ -84,7 +84,7 @@ absl::StatusOr<uint16_t> McapWriter::AddChannel(const McapChannel& channel) {
   if (channels_.size() == UINT16_MAX) {
     return absl::ResourceExhaustedError("65535 channels are there");
   }
-  const auto id = static_cast<uint16_t>(channels_.size() + 1);
+  const uint16_t id = channels_.size() + 1;
   std::string record;
   McapRecord(&record, McapOpcode::kChannel)
       .U16(id)
@@ -222,7 +222,7 @@ absl::Status McapWriter::CloseChunk() {
   std::string index_offsets;
   for (size_t i = 0; i < channels_.size(); ++i) {
     if (channels_[i].chunk_index.empty()) continue;
-    const auto id = static_cast<uint16_t>(i + 1);
+    const uint16_t id = i + 1;
     AppendU16(&index_offsets, id);
     AppendU64(&index_offsets, chunk_offset + chunk_.size());
     McapRecord(&chunk_, McapOpcode::kMessageIndex).U16(id).SizedBytes(channels_[i].chunk_index);

@@ -180,7 +180,7 @@ bool IsLocked(int fd) {
 absl::StatusOr<std::string> ReadAll(int fd, const std::string& path) {
   struct stat found = {};
   if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode)) return Bad(path, "it is no regular file");
-  const auto size = static_cast<uint64_t>(found.st_size);
+  const uint64_t size = found.st_size;
   if (size < sizeof(CounterHeader) || size > kCounterFileBytesMax) {
     return Bad(path, fmt::format("it has {} bytes, and such a file has {} .. {}", size,
                                  sizeof(CounterHeader), kCounterFileBytesMax));

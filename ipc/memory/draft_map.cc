@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<int32_t>> ColumnsOfMap(const DraftMapView& view,
                                            column, view.are_offsets ? "offset" : "id", element,
                                            vocab_size - 1));
     }
-    int32_t& of_id = columns[static_cast<size_t>(id)];
+    int32_t& of_id = columns[id];
     if (of_id != -1) {
       return Invalid("region",
                      fmt::format("SPECD_DRAFT_MAP: columns {} and {} have the id {}; each "

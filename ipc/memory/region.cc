@@ -111,7 +111,7 @@ absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes,
   // The size is read again now that the file can no longer shrink. An engine could have cut the
   // file between the first answer and the seal. Reading past its end would be a SIGBUS.
   if (fstat(fd.get(), &info) != 0) return RegionError("fd", "fd cannot be examined");
-  const auto file_bytes = static_cast<uint64_t>(info.st_size);
+  const uint64_t file_bytes = info.st_size;
   if (file_bytes < size_bytes) {
     return RegionError("size_bytes", fmt::format("size_bytes = {} but the file holds {} bytes; "
                                                  "allowed is 1..{}, or enlarge it with ftruncate "
@@ -119,7 +119,7 @@ absl::StatusOr<Region> Region::Import(UniqueFd fd, uint64_t size_bytes,
                                                  size_bytes, file_bytes, file_bytes));
   }
   // Whole blocks: a mapping of huge pages can only be unmapped in whole huge pages.
-  const auto block_bytes = static_cast<uint64_t>(info.st_blksize);
+  const uint64_t block_bytes = info.st_blksize;
   const uint64_t map_bytes = (size_bytes + block_bytes - 1) / block_bytes * block_bytes;
   absl::StatusOr<Mapping> mapping = Mapping::Map(fd.get(), map_bytes, MapAccess::kReadOnly);
   if (!mapping.ok()) return mapping.status();
@@ -195,7 +195,7 @@ absl::Status CheckRowsInside(const RowMemory& memory, const TensorSpec& spec, ui
 
 absl::StatusOr<TensorView> BindTensor(const RowMemory& memory, const TensorSpec& spec,
                                       int32_t vocab_size) {
-  const auto num_ids = static_cast<uint64_t>(vocab_size);
+  const uint64_t num_ids = vocab_size;
   if (spec.columns > num_ids) {
     return Invalid("columns", fmt::format("columns = {} is outside 1 .. {} (vocab_size), or 0 for "
                                           "vocab_size; a row with more columns takes a row_stride",

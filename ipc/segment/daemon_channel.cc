@@ -247,7 +247,7 @@ void DaemonChannel::Abandon() {
   for (uint32_t i = 0; i < segment_->limits().ring_depth; ++i) {
     const uint64_t number = completions_.position() + 1 + i;
     const bool is_taken = number <= submissions_.position();
-    const auto ahead = static_cast<uint32_t>(is_taken ? 0 : number - 1 - submissions_.position());
+    const uint32_t ahead = is_taken ? 0 : number - 1 - submissions_.position();
     if (is_taken || submissions_.State(ahead) == RingState::kReady) {
       Decide(segment_->round_words(number), number, RoundEnd::kAborted);
     }

@@ -34,7 +34,7 @@ uint32_t FlagsOf(const SequenceInput& input) {
 void WriteOptional(const SegmentLayout& layout, const SequenceInput& input, uint32_t flags,
                    char* record) {
   const Draft& draft = input.draft;
-  const auto num_nodes = static_cast<size_t>(draft.num_nodes);
+  const size_t num_nodes = draft.num_nodes;
   if ((flags & kDraftSideChannel) != 0) {
     Put(record + layout.draft_masses_offset, draft.draft_masses, num_nodes);
     Put(record + layout.draft_weights_offset, draft.draft_weights, num_nodes);

@@ -154,7 +154,7 @@ PushResult EngineChannel::Push(uint64_t round_id, std::span<const SequenceInput>
       max_nodes = std::max(max_nodes, static_cast<uint32_t>(input.draft.num_nodes));
     }
   }
-  const auto num_inputs = static_cast<uint32_t>(inputs.size());
+  const uint32_t num_inputs = inputs.size();
   Publish({.kind = SubmissionKind::kRound,
            .offset = payload_offset,
            .bytes = num_inputs * layout.draft_record_bytes,

@@ -141,7 +141,7 @@ absl::StatusOr<Segment> Segment::Attach(UniqueFd fd) {
   }
   struct stat info = {};
   if (fstat(fd.get(), &info) != 0) return BadSegment("fd", "fstat failed");
-  const auto file_bytes = static_cast<uint64_t>(info.st_size);
+  const uint64_t file_bytes = info.st_size;
   if (file_bytes < sizeof(SegmentPage)) {
     return BadSegment("segment_bytes",
                       fmt::format("a file of {} bytes has no room for its header", file_bytes));

@@ -12,15 +12,15 @@ namespace {
 // The length of the longest common suffix of the text and of its first `end` ids, for each `end`
 // below the text's length: Z of the reversed text.
 std::vector<int32_t> CommonSuffixes(std::span<const TokenId> text) {
-  const auto size = static_cast<int32_t>(text.size());
-  const auto at = [&](int32_t i) { return text[static_cast<size_t>(size - 1 - i)]; };
+  const int32_t size = text.size();
+  const auto at = [&](int32_t i) { return text[size - 1 - i]; };
   std::vector<int32_t> z(text.size() + 1);
   int32_t left = 0;
   int32_t right = 0;  // the match that reaches furthest is [left, right)
   for (int32_t i = 1; i < size; ++i) {
-    int32_t length = i < right ? std::min(right - i, z[static_cast<size_t>(i - left)]) : 0;
+    int32_t length = i < right ? std::min(right - i, z[i - left]) : 0;
     while (i + length < size && at(length) == at(i + length)) ++length;
-    z[static_cast<size_t>(i)] = length;
+    z[i] = length;
     if (i + length > right) left = i, right = i + length;
   }
   // Z at i belongs to the prefix that ends before the last i ids.
@@ -50,7 +50,7 @@ using Run = std::span<const int32_t>;
 
 // The runs of `ends`, which it sorts by the next token; of them the `width` best ones.
 std::vector<Run> BestRuns(std::span<const TokenId> text, size_t width, std::vector<int32_t>* ends) {
-  const auto next = [&](int32_t end) { return text[static_cast<size_t>(end)]; };
+  const auto next = [&](int32_t end) { return text[end]; };
   if (!ends->empty() && static_cast<size_t>(ends->back()) == text.size()) ends->pop_back();
   std::sort(ends->begin(), ends->end(),
             [&](int32_t a, int32_t b) { return next(a) != next(b) ? next(a) < next(b) : a < b; });
@@ -94,7 +94,7 @@ NgramDraft DraftNgrams(std::span<const TokenId> text, const NgramDraftOptions& o
   std::vector<Branch> branches;  // a heap
   const auto grow = [&](std::vector<int32_t> from, int32_t parent, int32_t depth) {
     for (const Run& run : BestRuns(text, static_cast<size_t>(options.width), &from)) {
-      Branch child = {.token = text[static_cast<size_t>(run[0])],
+      Branch child = {.token = text[run[0]],
                       .parent = parent,
                       .depth = depth,
                       .ends = {run.begin(), run.end()}};
@@ -108,7 +108,7 @@ NgramDraft DraftNgrams(std::span<const TokenId> text, const NgramDraftOptions& o
     std::pop_heap(branches.begin(), branches.end(), IsWorse());
     Branch best = std::move(branches.back());
     branches.pop_back();
-    const auto node = static_cast<int32_t>(draft.tokens.size());
+    const int32_t node = draft.tokens.size();
     draft.tokens.push_back(best.token);
     draft.parents.push_back(best.parent);
     if (best.depth < options.max_depth) grow(std::move(best.ends), node, best.depth + 1);

@@ -13,7 +13,7 @@ Filters FiltersFrom(const Params& params, int32_t vocab_size) {
   Filters filters;
   // The product is exact, because only the exponent changes. 0 would ask for a prefix without mass,
   // which is empty. 1 asks for the first id, as every smaller top_p does.
-  const auto top_p = static_cast<uint64_t>(params.top_p * static_cast<double>(kTopPOff));
+  const uint64_t top_p = params.top_p * static_cast<double>(kTopPOff);
   filters.top_p = std::max<uint64_t>(top_p, 1);
   if (params.top_k > 0 && params.top_k < vocab_size) {
     filters.top_k = static_cast<int32_t>(params.top_k);

@@ -55,8 +55,8 @@ size_t NoRepeatNgram::GramBucketOf(const TokenId* begin) const {
 void NoRepeatNgram::Unlink(size_t at, const TokenId* tokens) {
   const int32_t before = previous_[at];
   const int32_t behind = next_[at];
-  if (before >= 0) next_[static_cast<size_t>(before)] = behind;
-  (behind >= 0 ? previous_[static_cast<size_t>(behind)] : last_[BucketOf(tokens + at)]) = before;
+  if (before >= 0) next_[before] = behind;
+  (behind >= 0 ? previous_[behind] : last_[BucketOf(tokens + at)]) = before;
 }
 
 bool NoRepeatNgram::SamePrefix(const TokenId* a, const TokenId* b) const {
@@ -74,14 +74,13 @@ void NoRepeatNgram::Advance(const TokenHistory& history, size_t num_new) {
     const size_t begin = follower - prefix_size_;
     const TokenId* const gram = &tokens[begin];
     int32_t& latest = latest_[GramBucketOf(gram)];
-    if (latest >= 0 &&
-        std::equal(gram, gram + prefix_size_ + 1, &tokens[static_cast<size_t>(latest)])) {
+    if (latest >= 0 && std::equal(gram, gram + prefix_size_ + 1, &tokens[latest])) {
       Unlink(static_cast<size_t>(latest), tokens.data());
     }
     latest = static_cast<int32_t>(begin);
     int32_t& last = last_[BucketOf(gram)];
     SPECD_CHECK(previous_.size() == begin);
-    if (last >= 0) next_[static_cast<size_t>(last)] = latest;
+    if (last >= 0) next_[last] = latest;
     previous_.push_back(last);
     next_.push_back(-1);
     last = latest;
@@ -95,8 +94,8 @@ void NoRepeatNgram::Apply(const TokenHistory& history, PlaceEditor* place) const
   const size_t first = window_ > 0 && tokens.size() > window_ ? tokens.size() - window_ : 0;
 
   for (int32_t at = last_[BucketOf(prefix)]; at >= 0 && static_cast<size_t>(at) >= first;
-       at = previous_[static_cast<size_t>(at)]) {
-    const TokenId* const begin = &tokens[static_cast<size_t>(at)];
+       at = previous_[at]) {
+    const TokenId* const begin = &tokens[at];
     if (SamePrefix(begin, prefix)) BanUnlessListed(begin[prefix_size_], place);
   }
   // Places whose next id is a draft token are in no chain; there are as many as draft tokens.

@@ -21,9 +21,9 @@ CallRunner::CallRunner(const BackendLimits& limits, const Parts& parts, const Pi
       samples_(static_cast<size_t>(limits.max_batch) * size_t{kSamplesMax}),
       forced_ids_(static_cast<size_t>(limits.max_batch) *
                   static_cast<size_t>(limits.max_output())) {
-  mask_jobs_.reserve(static_cast<size_t>(limits.max_batch));
-  masks_.reserve(static_cast<size_t>(limits.max_batch));
-  held_.reserve(static_cast<size_t>(limits.max_batch));
+  mask_jobs_.reserve(limits.max_batch);
+  masks_.reserve(limits.max_batch);
+  held_.reserve(limits.max_batch);
 }
 
 void CallRunner::Cut(const TensorView& rows, bool is_alone) {
@@ -63,7 +63,7 @@ bool CallRunner::FillMasks() {
 // Tasks point into their sequences.
 void CallRunner::Hold(std::span<const DraftInput> inputs) {
   for (int32_t i = 0; i < parts_.scratch->num_tasks; ++i) {
-    held_.push_back(SlotOf(inputs[parts_.scratch->task_results[static_cast<size_t>(i)]].sequence));
+    held_.push_back(SlotOf(inputs[parts_.scratch->task_results[i]].sequence));
     parts_.sequences->Hold(held_.back());
   }
 }
@@ -92,7 +92,7 @@ void CallRunner::PackAll(std::span<const Input> inputs, std::span<Result> result
   masks_.clear();
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!Pack(inputs[i], &results[i])) continue;
-    scratch.task_results[static_cast<size_t>(scratch.num_tasks)] = static_cast<uint32_t>(i);
+    scratch.task_results[scratch.num_tasks] = static_cast<uint32_t>(i);
     ++scratch.num_tasks;
   }
 }
@@ -136,7 +136,7 @@ bool CallRunner::Pack(const DraftInput& input, DraftResult* result) {
     return Refuse("mask_row was given, but the sequence was opened without draft_edits", result);
   }
   if (sequence->rng == Rng::kSglang && TakesCoins(input)) return Refuse(kOneDraw, result);
-  const auto task_index = static_cast<size_t>(parts_.scratch->num_tasks);
+  const size_t task_index = parts_.scratch->num_tasks;
   PlaceEdits& place = *parts_.scratch->PlacesOf(task_index);
   place = PlaceEdits{};
   Task& task = parts_.scratch->tasks[task_index];
@@ -270,7 +270,7 @@ bool CallRunner::Pack(const ScoreInput& input, ScoreResult* result) {
   SPECD_CHECK(input.request.enabled && NumScores(input.request) >= 1 &&
               NumScores(input.request) <= static_cast<int32_t>(kScoresPerTokenMax));
   if (input.num_ids == 0) return false;
-  Task& task = parts_.scratch->tasks[static_cast<size_t>(parts_.scratch->num_tasks)];
+  Task& task = parts_.scratch->tasks[parts_.scratch->num_tasks];
   task = Task{};
   task.kind = TaskKind::kScore;
   task.draft.num_nodes = input.num_ids;

@@ -33,7 +33,7 @@ HostTrees::HostTrees(const BackendLimits& limits)
 
 void HostTrees::Ask(const TreeRows& rows, size_t index, const SequenceInput& input) {
   const uint32_t slot = SlotOf(input.sequence);
-  const auto num_nodes = static_cast<size_t>(input.draft.num_nodes);
+  const size_t num_nodes = input.draft.num_nodes;
   if (!rows.has_lists()) {
     reads_.push_back(ReadOf(rows.parents, slot, num_nodes, CopyOf(index)));
     return;
@@ -65,7 +65,7 @@ void HostTrees::Give(const TreeRows& rows, size_t index, TokenId* tokens, Sequen
     copy.parents = copied(rows.parents, CopyOf(index));
   }
   for (int32_t i = 0; i < NumTreeNumbers(rows.has_lists(), draft.num_nodes); ++i) {
-    numbers_[static_cast<size_t>(i)] = ReadTreeNumber(copy, 0, draft.num_nodes, i);
+    numbers_[i] = ReadTreeNumber(copy, 0, draft.num_nodes, i);
   }
   int32_t* const parents = parents_.data() + index * max_draft_;
   const SlotTree tree = MakeSlotTree(draft, rows.has_lists(), max_path_, numbers_.data(), parents);

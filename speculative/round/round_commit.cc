@@ -85,7 +85,7 @@ int32_t RoundCommitter::FindGrammarEnd(std::span<const TokenId> confirmed, Seque
 
 void RoundCommitter::CommitGrammar(std::span<const TokenId> confirmed, Sequence* sequence,
                                    FinishWalk* walk, SequenceResult* result) {
-  const auto num_kept = static_cast<size_t>(walk->num_kept);
+  const size_t num_kept = walk->num_kept;
   size_t num_taken = 0;
   try {
     if (!sequence->grammar_failed) num_taken = sequence->grammar.Commit(confirmed.first(num_kept));
@@ -114,7 +114,7 @@ void RoundCommitter::CommitText(std::span<const TokenId> confirmed, Sequence* se
   SequenceText& text = sequence->text;
   try {
     const std::optional<int32_t> stop =
-        text.Push({.ids = confirmed.first(static_cast<size_t>(walk->num_kept)),
+        text.Push({.ids = confirmed.first(walk->num_kept),
                    .num_accepted = static_cast<int32_t>(result->num_accepted),
                    .ends_with_stop = walk->stop_token != kNoToken});
     if (stop.has_value()) {
@@ -139,7 +139,7 @@ void RoundCommitter::NameFault(const TaskOutcome& outcome, const Task& task, con
   const Draft& draft = task.draft;
   const int32_t depth = outcome.num_tokens;
   const bool is_chain = (draft.parents == nullptr && !task.parents_by_slot) || depth == 0;
-  const auto place = static_cast<size_t>(is_chain ? depth : PlaceAfter(path[depth - 1]));
+  const size_t place = is_chain ? depth : PlaceAfter(path[depth - 1]);
   const bool is_target = outcome.status == OutcomeStatus::kBadTargetRow;
   if (is_target && !grammar.empty()) result->refusal = RefusalOf(grammar.FaultAt(place));
   if (result->refusal != Refusal::kNone) return;

@@ -97,7 +97,7 @@ absl::Status RoundPacker::Pack(std::span<const SequenceInput> inputs, RoundScrat
     return status;
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const auto task_index = static_cast<size_t>(scratch->num_tasks);
+    const size_t task_index = scratch->num_tasks;
     SequenceInput input = inputs[i];
     if (NeedsHostDraft(input, *scratch)) {
       input.drafts_by_slot = false;
@@ -212,7 +212,7 @@ bool RoundPacker::PackOne(const SequenceInput& input, uint64_t stamp, RoundScrat
     ++scratch->num_discarded;
     return false;
   }
-  const auto task_index = static_cast<size_t>(scratch->num_tasks++);
+  const size_t task_index = scratch->num_tasks++;
   scratch->sequences[task_index] = sequence;
   Task& task = scratch->tasks[task_index];
   task = Task{};
@@ -321,8 +321,7 @@ void RoundPacker::PackPlaces(const SequenceInput& input, Sequence* sequence, Tas
 RoundBatch RoundPacker::BatchOf(const TensorView& target, RoundScratch* scratch) const {
   scratch->scores_stride = 0;
   for (int32_t i = 0; i < scratch->num_tasks; ++i) {
-    scratch->scores_stride =
-        std::max(scratch->scores_stride, NumScores(scratch->tasks[static_cast<size_t>(i)].scores));
+    scratch->scores_stride = std::max(scratch->scores_stride, NumScores(scratch->tasks[i].scores));
   }
   return {.target = target,
           .draft = rows_.draft,

@@ -41,7 +41,7 @@ void StagedRounds::Stage(std::span<const SequenceInput> inputs) {
     if (!RefuseWithoutRoom(&staged)) failure_ = status;
   }
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
-    parts_.sequences->Hold(scratch.tasks[static_cast<size_t>(i)].slot);
+    parts_.sequences->Hold(scratch.tasks[i].slot);
   }
   ++count_;
 }
@@ -50,13 +50,13 @@ bool StagedRounds::RefuseWithoutRoom(Staged* staged) {
   RoundScratch& scratch = staged->scratch;
   int32_t num_left = 0;
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
-    const auto from = static_cast<size_t>(i);
+    const size_t from = i;
     if (scratch.outcomes[from].status == OutcomeStatus::kNoRoom) {
       parts_.committer->RefuseUndecided(OutcomeStatus::kNoRoom,
                                         &staged->results[scratch.task_results[from]]);
       continue;
     }
-    const auto to = static_cast<size_t>(num_left++);
+    const size_t to = num_left++;
     scratch.tasks[to] = scratch.tasks[from];
     scratch.task_results[to] = scratch.task_results[from];
   }
@@ -78,7 +78,7 @@ bool StagedRounds::Collect(std::span<SequenceResult> results) {
   ShowRan(&staged);
   for (size_t i = 0; i < results.size(); ++i) RecallResult(staged.results[i], &results[i]);
   for (int32_t i = 0; i < scratch.num_tasks; ++i) {
-    const auto task = static_cast<size_t>(i);
+    const size_t task = i;
     parts_.sequences->Release(scratch.tasks[task].slot);
     SequenceResult& result = results[scratch.task_results[task]];
     if (!failure_.ok()) {

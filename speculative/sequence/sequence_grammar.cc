@@ -97,7 +97,7 @@ bool SequenceGrammar::MoveTo(const Draft& draft, int32_t to) {
   }
   matcher_->Rollback(num_stale);
   const int32_t last = path_.empty() ? kRoot : path_.back();
-  const auto first_new = static_cast<int64_t>(path_.size());
+  const int64_t first_new = path_.size();
   for (int32_t node = to; node != last; node = ParentOf(draft, node)) path_.push_back(node);
   std::reverse(path_.begin() + first_new, path_.end());
   for (size_t i = static_cast<size_t>(first_new); i < path_.size(); ++i) {
@@ -123,10 +123,10 @@ void SequenceGrammar::SetMask(const grammar::MaskRow& row, PlaceEdits* place) {
 }
 
 void SequenceGrammar::Forbid(int32_t place, PlaceEdits* edits) {
-  faults_[static_cast<size_t>(place)] = matcher_->fault();
-  place_of_[static_cast<size_t>(place)] = place;
-  rows_[static_cast<size_t>(place)] = grammar::MaskRow();
-  states_[static_cast<size_t>(place)] = 0;
+  faults_[place] = matcher_->fault();
+  place_of_[place] = place;
+  rows_[place] = grammar::MaskRow();
+  states_[place] = 0;
   edits->grammar_mask = kNoIds.data();
   edits->forced = kNoToken;
 }
@@ -151,11 +151,11 @@ int32_t SequenceGrammar::SourceOf(const Draft& draft, int32_t place) {
   const int32_t node = NodeBefore(place);
   if (node == kRoot) return place;
   const int32_t before = PlaceOf(draft, node);
-  const int32_t reached = place_of_[static_cast<size_t>(before)];
+  const int32_t reached = place_of_[before];
   const TokenId token = draft.tokens[node];
   const bool is_id = token >= 0 && token < vocab_size_;
-  if (reached != before || faults_[static_cast<size_t>(reached)] != MatcherFault::kNone || !is_id ||
-      !rows_[static_cast<size_t>(reached)].Allows(token)) {
+  if (reached != before || faults_[reached] != MatcherFault::kNone || !is_id ||
+      !rows_[reached].Allows(token)) {
     return reached;
   }
   if (MoveTo(draft, node)) return place;
@@ -174,8 +174,8 @@ bool SequenceGrammar::Fill(const Draft& draft, PlaceEdits* places, int32_t* next
       Forbid(place, &places[place]);
       continue;
     }
-    const auto to = static_cast<size_t>(place);
-    const auto from = static_cast<size_t>(source);
+    const size_t to = place;
+    const size_t from = source;
     if (source == place) {
       std::optional<grammar::MaskRow> row = matcher_->TryMask(slice);
       if (!row.has_value()) return false;

@@ -48,7 +48,7 @@ class SequenceGrammar {
 
   // The matcher's StateNumber at a place of the draft that Fill had last; 0 where a limit was met.
   // Traces record it.
-  uint64_t StateAt(int32_t place) const { return states_[static_cast<size_t>(place)]; }
+  uint64_t StateAt(int32_t place) const { return states_[place]; }
 
   // Sets grammar_mask of every place of the draft, so no place is without a constraint. If a token
   // before a place is forbidden or none, the place gets the mask of the place where its path broke.

@@ -39,13 +39,13 @@ std::optional<int32_t> SequenceText::Push(const Kept& kept) {
   DropRead();
   TextStream& stream = state_->stream;
   std::vector<uint64_t>& ends = state_->unread.ends;
-  const auto num_ids = static_cast<int32_t>(kept.ids.size());
+  const int32_t num_ids = kept.ids.size();
   std::optional<int> stop;
   state_->num_pushed = 0;
   for (int32_t i = 0; i < num_ids && !stop.has_value(); ++i) {
     const bool is_withheld =
         kept.ends_with_stop && i + 1 == num_ids && !state_->options.include_stop;
-    const TokenId id = kept.ids[static_cast<size_t>(i)];
+    const TokenId id = kept.ids[i];
     const bool is_accepted = i < kept.num_accepted;
     state_->options.num_reasoning += stream.IsReasoning() ? 1 : 0;
     stop = is_withheld ? stream.PushWithheld(id, is_accepted, &state_->chunk)

@@ -119,7 +119,7 @@ Logits LogOf(const Probabilities& p) {
 }
 
 std::optional<Logits> AfterSteps(const Logits& row, const Steps& steps) {
-  const auto vocab_size = static_cast<int>(row.size());
+  const int vocab_size = row.size();
   if (steps.forced) {
     Logits only(row.size(), -INFINITY);
     only[*steps.forced] = 0;

@@ -1,5 +1,5 @@
-// The oracle computes the rules of the papers and the contract for tests and for the checks of
-// specd-bench, in double precision and in the most obvious way.
+// The oracle computes the rules of the papers and the contract for tests, in double precision and
+// in the most obvious way.
 //
 // Leviathan et al. 2023 and Chen et al. 2023 for chains, Sun et al. 2025 for blocks, CONTRACT §3
 // for the steps of a row. The oracle shares no code and no formula with the kernels: rows are dense

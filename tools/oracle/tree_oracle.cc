@@ -33,7 +33,7 @@ int Best(const Probabilities& p) {
 
 std::vector<int> TreeOracle::ChildrenOf(int place) {
   world_.DrawChildren(place);
-  const auto vocab_size = static_cast<int>(world_.TargetAt(place).size());
+  const int vocab_size = world_.TargetAt(place).size();
   std::vector<int> drawn;
   std::vector<int> fixed;
   std::set<int> seen;

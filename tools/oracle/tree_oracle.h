@@ -1,5 +1,4 @@
-// TreeOracle verifies drafts that are trees for tests and for the checks of specd-bench, from the
-// recursive definition of the rules.
+// TreeOracle verifies drafts that are trees for tests, from the recursive definition of the rules.
 //
 // At a place the target t begins as p. The proposal d of a child is all on its id (kOneHot), q
 // (kSampled), or q without the ids of the one-hot siblings and of the earlier siblings of its kind,

@@ -199,7 +199,7 @@ std::vector<std::string> AnswerBook::Check(const TraceRound& round, const TraceA
 
 void AnswerBook::CheckCounts(const TraceAnswer& answer, const TraceTask& task, Texts* texts) const {
   const TaskOutcome& outcome = task.outcome;
-  const auto num_tokens = static_cast<uint32_t>(outcome.num_tokens);
+  const uint32_t num_tokens = outcome.num_tokens;
   texts->Expect(answer.num_kept <= num_tokens, "num_kept", answer.num_kept, "the round confirmed",
                 num_tokens);
   const auto accepted =
@@ -241,7 +241,7 @@ void AnswerBook::CheckEnd(const TraceAnswer& answer, const TraceTask& task, Text
                 NameOf(FinishReason::kError));
   const State* const state = Find(answer.sequence);
   const bool has_rules = state != nullptr && state->rules.has_value();
-  const auto num_tokens = static_cast<uint32_t>(task.outcome.num_tokens);
+  const uint32_t num_tokens = task.outcome.num_tokens;
   if (!has_rules) {
     // Without parameters only the ways to end are known.
     const bool may_end = answer.finish_reason != FinishReason::kNone || info_.anonymised;
@@ -262,7 +262,7 @@ void AnswerBook::CheckEnd(const TraceAnswer& answer, const TraceTask& task, Text
                                     task.confirmed);
   const bool is_bad = task.outcome.status != OutcomeStatus::kOk;
   if (walk.reason == FinishReason::kNone && is_bad) walk.reason = FinishReason::kError;
-  const auto num_kept = static_cast<uint32_t>(walk.num_kept);
+  const uint32_t num_kept = walk.num_kept;
   const bool stops_early =
       rules.may_stop_early && answer.num_kept <= num_kept && answer.stop_token == kNoToken &&
       (answer.finish_reason == FinishReason::kStop || answer.finish_reason == FinishReason::kError);

@@ -75,8 +75,8 @@ std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRe
   if (!recorded.path.empty() || !is_staged)
     comparison.Lists("the path", recorded.path, replayed.path(i));
   const std::span<const TokenScore> scores = replayed.scores(i);
-  const auto stride = static_cast<size_t>(replayed.batch().scores_stride);
-  const auto num_scores = static_cast<size_t>(NumScores(replayed.batch().tasks[i].scores));
+  const size_t stride = replayed.batch().scores_stride;
+  const size_t num_scores = NumScores(replayed.batch().tasks[i].scores);
   const size_t wanted = num_scores * replayed.tokens(i).size();
   if (recorded.token_scores.size() != wanted && !(is_staged && recorded.token_scores.empty())) {
     comparison.differences.push_back(fmt::format("{} scores were recorded, and the tokens have {}",
@@ -92,10 +92,17 @@ std::vector<std::string> CompareAnswers(const TraceTask& recorded, const RoundRe
   // A backend may keep no decisions.
   const bool are_kept = std::any_of(decisions.begin(), decisions.end(),
                                     [](const PlaceDecision& d) { return d.judged; });
+  // Earlier programs recorded every bound of `block` (RecordsBounds).
+  const bool has_every_bound = recorded.method == VerifyMethod::kBlock &&
+                               std::ranges::all_of(recorded.decisions, [](const PlaceDecision& d) {
+                                 return d.accept_coin == kNoCoin || d.bound >= 0;
+                               });
   for (size_t j = 0; are_kept && j < recorded.decisions.size() && j < decisions.size(); ++j) {
     PlaceDecision decision = decisions[j];
     // Earlier programs recorded no step, and no round computes the other two numbers.
     if (recorded.decisions[j].zero_step == ZeroStep::kNone) decision.zero_step = ZeroStep::kNone;
+    const bool has_coin_alone = decision.bound < 0 && decision.accept_coin != kNoCoin;
+    if (has_every_bound && has_coin_alone) decision.bound = recorded.decisions[j].bound;
     decision.overlap = recorded.decisions[j].overlap;
     decision.best_draft_p = recorded.decisions[j].best_draft_p;
     comparison.Members(fmt::format("place {}: ", j), recorded.decisions[j], decision);

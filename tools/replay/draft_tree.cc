@@ -22,12 +22,12 @@ std::string_view NameOf(NodeFate fate) {
 DraftTree::DraftTree(const TraceTask& task, int32_t vocab_size)
     : task_(task), vocab_size_(vocab_size), path_(task.path) {
   if (!task.parents.empty()) return;
-  path_.resize(static_cast<size_t>(std::clamp(task.outcome.num_accepted, 0, num_nodes())));
+  path_.resize(std::clamp(task.outcome.num_accepted, 0, num_nodes()));
   std::iota(path_.begin(), path_.end(), 0);
 }
 
 int32_t DraftTree::ParentOf(int32_t node) const {
-  return task_.parents.empty() ? node - 1 : task_.parents[static_cast<size_t>(node)];
+  return task_.parents.empty() ? node - 1 : task_.parents[node];
 }
 
 int32_t DraftTree::DepthOf(int32_t place) const {
@@ -37,7 +37,7 @@ int32_t DraftTree::DepthOf(int32_t place) const {
 }
 
 DraftKind DraftTree::KindOf(int32_t node) const {
-  const auto index = static_cast<size_t>(node);
+  const size_t index = node;
   return index < task_.kinds.size() ? task_.kinds[index] : DraftKind::kOneHot;
 }
 
@@ -52,10 +52,10 @@ uint32_t DraftTree::NumInside() const {
   // A record that CheckTask refuses may name any parent.
   std::vector<bool> is_inside(task_.tokens.size());
   for (int32_t node = 0; node < num_nodes(); ++node) {
-    const auto index = static_cast<size_t>(node);
+    const size_t index = node;
     const bool has_parent = task_.parents.empty() || index < task_.parents.size();
     const int32_t parent = has_parent ? ParentOf(node) : kRoot;
-    const bool follows = parent < 0 || parent >= node || is_inside[static_cast<size_t>(parent)];
+    const bool follows = parent < 0 || parent >= node || is_inside[parent];
     is_inside[index] = follows && IsInVocabulary(TokenOf(node), vocab_size_);
   }
   return static_cast<uint32_t>(std::count(is_inside.begin(), is_inside.end(), true));

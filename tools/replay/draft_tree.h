@@ -36,7 +36,7 @@ class DraftTree {
   int32_t PlaceOf(int32_t node) const { return PlaceAfter(ParentOf(node)); }
   int32_t DepthOf(int32_t place) const;
   DraftKind KindOf(int32_t node) const;
-  TokenId TokenOf(int32_t node) const { return task_.tokens[static_cast<size_t>(node)]; }
+  TokenId TokenOf(int32_t node) const { return task_.tokens[node]; }
   // The id of the node and those before it lie in the vocabulary.
   bool IsInside(int32_t node) const;
   uint32_t NumInside() const;

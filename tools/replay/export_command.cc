@@ -105,7 +105,7 @@ class NpzExporter {
 
   absl::Status Take(const ExportedRound& exported) {
     const TraceRound& round = exported.round;
-    const auto vocab_size = static_cast<int32_t>(exported.info.vocab_size);
+    const int32_t vocab_size = exported.info.vocab_size;
     if (with_rows_) {
       if (absl::Status status = rows_.Take(exported); !status.ok()) return status;
     }
@@ -206,12 +206,12 @@ class NpzExporter {
   // The places in the matrices of rows; -1: not recorded, or not exported.
   int64_t TargetRowOf(const PlaceView& view) const {
     const std::vector<uint32_t>& rows = view.task->target_rows;
-    const auto place = static_cast<size_t>(view.place);
+    const size_t place = view.place;
     return place < rows.size() ? rows_.PlaceOf(TraceTensor::kTarget, rows[place]) : -1;
   }
   int64_t DraftRowOf(const PlaceView& view) const {
     const std::vector<uint32_t>& rows = view.task->draft_rows;
-    const auto node = static_cast<size_t>(view.node);
+    const size_t node = view.node;
     const bool is_drawn = view.node != kRoot && view.kind != DraftKind::kOneHot;
     return is_drawn && node < rows.size() ? rows_.PlaceOf(TraceTensor::kDraft, rows[node]) : -1;
   }

@@ -11,7 +11,7 @@ namespace specd::replay {
 
 Interval Wilson(uint64_t successes, uint64_t trials) {
   if (trials == 0) return {0, 1};
-  const auto n = static_cast<double>(trials);
+  const double n = trials;
   const double p = static_cast<double>(successes) / n;
   const double z2 = kNormal95 * kNormal95;
   const double centre = p + z2 / (2 * n);
@@ -25,7 +25,7 @@ double Student95(uint64_t degrees) {
   if (degrees == 1) return 12.706204736;
   if (degrees == 2) return 4.302652730;
   // The expansion of Cornish and Fisher (Abramowitz and Stegun, 26.7.5).
-  const auto v = static_cast<double>(degrees);
+  const double v = degrees;
   const double z = kNormal95;
   const double z3 = z * z * z;
   const double z5 = z3 * z * z;
@@ -48,7 +48,7 @@ Mean ClusteredMean(std::span<const double> values, std::span<const uint32_t> gro
     counts[groups[i]] += 1;
     sum += values[i];
   }
-  const auto n = static_cast<double>(values.size());
+  const double n = values.size();
   Mean result{sum / n, std::numeric_limits<double>::infinity()};
   double squares = 0;
   uint64_t used = 0;
@@ -59,7 +59,7 @@ Mean ClusteredMean(std::span<const double> values, std::span<const uint32_t> gro
     squares += rest * rest;
   }
   if (used < 2) return result;
-  const auto m = static_cast<double>(used);
+  const double m = used;
   result.half_width = Student95(used - 1) * std::sqrt(squares * m / (m - 1)) / n;
   return result;
 }

@@ -58,7 +58,7 @@ void CompareNumbers(const TraceOpening& a, const TraceOpening& b, Texts* texts) 
 std::optional<uint64_t> ListHash(const TraceOpening& opening, std::string_view name) {
   const auto place = std::find(opening.lists.begin(), opening.lists.end(), name);
   if (place == opening.lists.end()) return std::nullopt;
-  const auto index = static_cast<size_t>(place - opening.lists.begin());
+  const size_t index = place - opening.lists.begin();
   return index < opening.list_hashes.size() ? opening.list_hashes[index] : 0;
 }
 

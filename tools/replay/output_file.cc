@@ -62,7 +62,7 @@ absl::Status OutputFile::Write(std::string_view bytes) {
     const ssize_t count = write(fd_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return Failed("cannot be written", name_.path());
-    bytes.remove_prefix(static_cast<size_t>(count));
+    bytes.remove_prefix(count);
     size_bytes_ += static_cast<uint64_t>(count);
   }
   return absl::OkStatus();

@@ -41,7 +41,7 @@ absl::Status PlaceRows::Transform(const RoundRebuilder& round, size_t i, int32_t
   row.view = source.view;
   if (source.has_edits) row = EditedRow(batch, batch.tasks[i], place, source.view);
   if (row.place.forced != kNoToken) {
-    (*out)[static_cast<size_t>(row.place.forced)] = 1;
+    (*out)[row.place.forced] = 1;
     *is_good = true;
     return absl::OkStatus();
   }
@@ -149,7 +149,7 @@ absl::Status PlaceRows::Read(const RoundRebuilder& round, size_t i, int32_t plac
   const bool is_sampled = IsDrawn(task.draft, node);
   if (!is_sampled && IsTree(task)) return absl::OkStatus();
   if (!IsInVocabulary(tokens[node], target.vocab_size)) return absl::OkStatus();
-  const PlaceDecision& decision = round.decisions(i)[static_cast<size_t>(place)];
+  const PlaceDecision& decision = round.decisions(i)[place];
   if (task.method == VerifyMethod::kBlock) factor_ = decision.prefix;
   if (!is_sampled) {
     one_hot_ = tokens[node];
@@ -195,7 +195,7 @@ Candidate PlaceRows::At(TokenId id) const {
   Candidate candidate;
   candidate.id = id;
   if (id < 0 || static_cast<size_t>(id) >= forbidden_.size()) return candidate;
-  const auto index = static_cast<size_t>(id);
+  const size_t index = id;
   candidate.is_forbidden = forbidden_[index];
   if (candidate.is_forbidden && !free_p_.empty()) candidate.free_p = free_p_[index];
   if (!has_p_) return candidate;
@@ -216,14 +216,14 @@ std::vector<Candidate> PlaceRows::Best(int32_t count, const std::vector<TokenId>
   const auto take_best = [&](const std::vector<float>& row) {
     const auto n = std::min(static_cast<size_t>(count), order.size());
     const auto is_better = [&](TokenId a, TokenId b) {
-      const float x = row[static_cast<size_t>(a)];
-      const float y = row[static_cast<size_t>(b)];
+      const float x = row[a];
+      const float y = row[b];
       return x != y ? x > y : a < b;
     };
     std::partial_sort(order.begin(), order.begin() + static_cast<int64_t>(n), order.end(),
                       is_better);
     for (size_t k = 0; k < n; ++k) {
-      if (row[static_cast<size_t>(order[k])] > 0) ids.push_back(order[k]);
+      if (row[order[k]] > 0) ids.push_back(order[k]);
     }
   };
   take_best(p_);

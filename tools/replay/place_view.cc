@@ -43,7 +43,8 @@ ShownVerdict VerdictOf(const PlaceView& view) {
   if (!view.is_on_path) return ShownVerdict::kNotJudged;
   if (!decision.judged) {
     // `block` has looked at places after the end.
-    if (decision.bound >= 0 && decision.accept_coin != kNoCoin) return ShownVerdict::kRejected;
+    const bool is_block = view.task->method == VerifyMethod::kBlock;
+    if (is_block && decision.accept_coin != kNoCoin) return ShownVerdict::kRejected;
     return view.task->decisions.empty() ? VerdictOfOutcome(view) : ShownVerdict::kNotJudged;
   }
   if (decision.bad_target) return ShownVerdict::kBadTarget;
@@ -143,17 +144,18 @@ std::string WhyOfLossy(const PlaceView& view, const Numbers& number) {
       p, bound);
 }
 
+// The walk uses no coin after the one that ends it. A record may have the coin without its bound.
 std::string WhyOfBlock(const PlaceView& view, const Numbers& number) {
   const PlaceDecision& d = view.decision;
   const bool is_accepted = view.verdict == ShownVerdict::kAccepted;
-  const bool has_bound = d.bound >= 0 && view.accept_coin.has_value();
-  if (!has_bound) {
+  if (!view.accept_coin) {
     return is_accepted ? "accepted: a longer part of the draft is accepted"
                        : "rejected with its block";
   }
+  const bool has_bound = d.bound >= 0;
   const std::string u = number("u", view.accept_coin);
-  const std::string bound = number("h", d.bound);
-  if (is_accepted && *view.accept_coin < d.bound) {
+  const std::string bound = number("h", has_bound ? std::optional(d.bound) : std::nullopt);
+  if (is_accepted && (!has_bound || *view.accept_coin < d.bound)) {
     return fmt::format("accepted: {} is below {}, so the draft up to here is accepted", u, bound);
   }
   if (is_accepted) return "accepted: a longer part of the draft is accepted";
@@ -197,7 +199,7 @@ std::string CauseOfZeroInWords(const PlaceView& view) {
 
 std::string Explain(const PlaceView& view, const Numbers& number) {
   const TraceTask& task = *view.task;
-  const auto place = static_cast<size_t>(view.place);
+  const size_t place = view.place;
   const bool is_forced = place < task.places.size() && task.places[place].forced != kNoToken;
   switch (view.verdict) {
     case ShownVerdict::kNotJudged:
@@ -264,7 +266,7 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   view.task = &task;
   view.place = place;
   view.decision = decision;
-  const auto index = static_cast<size_t>(place);
+  const size_t index = place;
   view.num_drawn = NumDrawn(task, static_cast<int32_t>(info.vocab_size));
   if (DraftTree::IsTree(task)) {
     TakeNode(DraftTree(task, static_cast<int32_t>(info.vocab_size)), &view);
@@ -281,7 +283,7 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
   if (decision.judged) {
     view.token = decision.token;
   } else if (view.is_on_path && static_cast<size_t>(view.depth) < task.confirmed.size()) {
-    view.token = task.confirmed[static_cast<size_t>(view.depth)];
+    view.token = task.confirmed[view.depth];
   }
   // In a tree a record without a bound is one of a draw alone.
   const bool has_share = !DraftTree::IsTree(task) || decision.bound >= 0;
@@ -299,7 +301,7 @@ PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place,
 }
 
 PlaceView ViewPlace(const TraceInfo& info, const TraceTask& task, int32_t place) {
-  const auto index = static_cast<size_t>(place);
+  const size_t index = place;
   return ViewPlace(info, task, place,
                    index < task.decisions.size() ? task.decisions[index] : PlaceDecision());
 }
@@ -308,7 +310,7 @@ std::vector<PlaceView> ViewWalk(const TraceInfo& info, const TraceTask& task,
                                 std::span<const PlaceDecision> decisions) {
   std::vector<PlaceView> views;
   for (int32_t i = 0; i < NumPlaces(task); ++i) {
-    const auto place = static_cast<size_t>(i);
+    const size_t place = i;
     views.push_back(
         ViewPlace(info, task, i, place < decisions.size() ? decisions[place] : PlaceDecision()));
     if (!views.back().is_on_path) views.pop_back();

@@ -26,7 +26,7 @@ const TraceRow* RecordedRows::Find(TraceTensor tensor, uint32_t index) const {
 }
 
 uint64_t RecordedRows::RowBytes(TraceTensor tensor) const {
-  const auto vocab = static_cast<uint64_t>(vocab_size_);
+  const uint64_t vocab = vocab_size_;
   switch (tensor) {
     case TraceTensor::kTarget:
       return vocab * static_cast<uint64_t>(SizeBytes(round_->target.dtype));
@@ -79,7 +79,7 @@ absl::StatusOr<std::optional<uint32_t>> RecordedRows::Load(TraceTensor tensor, u
 uint32_t RecordedRows::NewRow(TraceTensor tensor, uint32_t word) {
   std::vector<uint32_t>& words = Of(tensor).words;
   const uint64_t stride = StrideWords(tensor);
-  const auto row = static_cast<uint32_t>(words.size() / stride);
+  const uint32_t row = words.size() / stride;
   words.resize(words.size() + stride, word);
   return row;
 }

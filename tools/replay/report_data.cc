@@ -25,7 +25,7 @@ std::string Number(uint64_t value) { return fmt::format("{}", value); }
 
 // The kind of a kept token of DATA.md.
 int KindOf(const TraceTask& task, const PlaceView& view) {
-  const auto place = static_cast<size_t>(view.place);
+  const size_t place = view.place;
   if (view.depth < task.outcome.num_accepted) return kAccepted;
   if (place < task.places.size() && task.places[place].forced != kNoToken) return kForced;
   if (view.has_draft) return kReplacement;
@@ -97,7 +97,7 @@ void ReportData::Count(const TraceRound& round) {
 }
 
 absl::Status ReportData::TakeRound(const TraceRound& round, const RowFileReader* rows) {
-  const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
+  const int32_t vocab_size = info_->vocab_size;
   RoundRebuilder rebuilder(vocab_size);
   rebuilder.Rebuild(round, rows);
   if (!rebuilder.damage().ok()) return rebuilder.damage();
@@ -187,8 +187,7 @@ void ReportData::AddRejected(const TraceTask& task, size_t num_kept,
     const bool is_kept =
         static_cast<size_t>(view.place) < num_kept && view.place < task.outcome.num_accepted;
     if (!view.has_draft || is_kept) continue;
-    AddRejectedToken(view.place, view.draft, FateOf(task, view),
-                     decisions[static_cast<size_t>(view.place)],
+    AddRejectedToken(view.place, view.draft, FateOf(task, view), decisions[view.place],
                      CauseOfRejection(task.method, view.p, view.decision.zero_step));
   }
 }
@@ -197,14 +196,14 @@ void ReportData::AddRejected(const TraceTask& task, size_t num_kept,
 absl::Status ReportData::AddTree(const TraceTask& task, size_t num_kept,
                                  const std::vector<std::string>& decisions,
                                  const RoundRebuilder& rebuilder, std::optional<size_t> in_batch) {
-  const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
+  const int32_t vocab_size = info_->vocab_size;
   const DraftTree tree(task, vocab_size);
   const bool has_rows = in_batch.has_value() && options_.num_candidates > 0;
   const auto nodes = ViewTree(task, vocab_size, &place_rows_, has_rows ? &rebuilder : nullptr,
                               in_batch.value_or(0));
   if (!nodes.ok()) return nodes.status();
   std::vector<const NodeView*> views(static_cast<size_t>(tree.num_nodes()));
-  for (const NodeView& view : *nodes) views[static_cast<size_t>(view.node)] = &view;
+  for (const NodeView& view : *nodes) views[view.node] = &view;
   std::vector<std::string> rejected(views.size(), "null");
   for (int32_t depth = 0; depth < tree.Depth(); ++depth) {
     for (const NodeView* view : views) {
@@ -214,20 +213,19 @@ absl::Status ReportData::AddTree(const TraceTask& task, size_t num_kept,
           view->fate == NodeFate::kAccepted && static_cast<size_t>(depth) < num_kept;
       if (tree.DepthOf(place) != depth || is_kept) continue;
       const bool is_on_path = depth <= task.outcome.num_accepted && tree.PlaceAt(depth) == place;
-      rejected[static_cast<size_t>(view->node)] = Number(rejected_.count());
+      rejected[view->node] = Number(rejected_.count());
       AddRejectedToken(depth, tree.TokenOf(view->node), FateOf(view->fate),
-                       is_on_path ? decisions[static_cast<size_t>(depth)] : "null",
+                       is_on_path ? decisions[depth] : "null",
                        CauseOfRejection(task.method, view->p, view->zero_step));
     }
   }
   for (const NodeView& view : *nodes) {
     const TokenId token = tree.TokenOf(view.node);
     nodes_.Add({Number(steps_.count() - 1), Number(uint64_t(view.node)),
-                view.parent == kRoot ? "null" : Number(uint64_t(view.parent)),
-                rejected[static_cast<size_t>(view.node)], IdJson(token), IdText(token),
-                Number(uint64_t(view.kind)), Number(uint64_t(view.fate)), JsonNumber(view.p),
-                JsonNumber(view.q), JsonNumber(view.d), JsonNumber(view.bound),
-                JsonNumber(view.coin)});
+                view.parent == kRoot ? "null" : Number(uint64_t(view.parent)), rejected[view.node],
+                IdJson(token), IdText(token), Number(uint64_t(view.kind)),
+                Number(uint64_t(view.fate)), JsonNumber(view.p), JsonNumber(view.q),
+                JsonNumber(view.d), JsonNumber(view.bound), JsonNumber(view.coin)});
   }
   return absl::OkStatus();
 }
@@ -294,12 +292,12 @@ absl::Status ReportData::AddRows(const TraceRound& round, const PlaceView& view,
                        c.free_p > 0 ? JsonNumber(c.free_p) : "null"});
     }
   }
-  const auto place = static_cast<size_t>(view.place);
+  const size_t place = view.place;
   if (place >= view.task->places.size()) return absl::OkStatus();
   const TracePlace& record = view.task->places[place];
   if (record.mask_row < 0 && record.grammar_state == 0) return absl::OkStatus();
   const bool is_own = record.mask_row >= 0;
-  const auto index = static_cast<uint32_t>(is_own ? record.mask_row : record.grammar_mask);
+  const uint32_t index = is_own ? record.mask_row : record.grammar_mask;
   uint64_t hash = 0;
   for (const TraceRow& row : round.rows) {
     const TraceTensor tensor = is_own ? TraceTensor::kMask : TraceTensor::kGrammarMask;

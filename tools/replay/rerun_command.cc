@@ -65,7 +65,7 @@ class Rerun {
   absl::Status Take(const TraceRound& round) {
     const absl::StatusOr<const RowFileReader*> rows = reader_.Rows();
     if (!rows.ok()) return rows.status();
-    const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
+    const int32_t vocab_size = reader_.info()->vocab_size;
     RoundRebuilder rebuilder(vocab_size);
     rebuilder.Rebuild(round, *rows);
     if (!rebuilder.damage().ok()) return rebuilder.damage();
@@ -147,9 +147,9 @@ class Rerun {
     for (size_t i = 0; i < tasks.size(); ++i) {
       const int32_t accepted = rebuilder->outcome(i).num_accepted;
       sums->lengths[i] += accepted;
-      sums->by_place[i].resize(static_cast<size_t>(tasks[i].draft.num_nodes), 0.0);
+      sums->by_place[i].resize(tasks[i].draft.num_nodes, 0.0);
       for (int32_t place = 0; place < accepted; ++place) {
-        sums->by_place[i][static_cast<size_t>(place)] += 1;
+        sums->by_place[i][place] += 1;
       }
     }
     return absl::OkStatus();

@@ -48,7 +48,7 @@ class RoundRebuilder {
   // Whether it has the draft row of this node, which is a sampled token.
   bool HasDraftRow(size_t i, int32_t node) const {
     const std::vector<bool>& is_there = arrays_[i].draft_row_is_there;
-    return static_cast<size_t>(node) < is_there.size() && is_there[static_cast<size_t>(node)];
+    return static_cast<size_t>(node) < is_there.size() && is_there[node];
   }
   // Whether it has the target row and the mask of every place.
   bool HasTargetRows(size_t i) const { return arrays_[i].has_target_rows; }

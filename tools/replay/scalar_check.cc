@@ -45,10 +45,8 @@ class ScalarCheck {
     if (!is_equal) findings_.differences.push_back(fmt::format("place {}: {}", place, text));
   }
   bool IsDrawn(int32_t place) const { return place < num_drawn_; }
-  TokenId DraftAt(int32_t place) const { return task_.tokens[static_cast<size_t>(place)]; }
-  const PlaceDecision& At(int32_t place) const {
-    return task_.decisions[static_cast<size_t>(place)];
-  }
+  TokenId DraftAt(int32_t place) const { return task_.tokens[place]; }
+  const PlaceDecision& At(int32_t place) const { return task_.decisions[place]; }
 
   void ExpectCoin(int32_t place, uint64_t recorded, const CoinKey& key) {
     const uint64_t coin = coins_(key);
@@ -60,7 +58,7 @@ class ScalarCheck {
   void CheckCoins(int32_t i) {
     const PlaceDecision& d = At(i);
     const uint32_t position = task_.first_position + static_cast<uint32_t>(i);
-    const auto node = static_cast<uint32_t>(i);
+    const uint32_t node = i;
     if (d.accept_coin != kNoCoin) {
       ExpectCoin(i, d.accept_coin, {position, task_.round_base, node + 1, Purpose::kAccept});
     }
@@ -93,7 +91,7 @@ class ScalarCheck {
     switch (task_.method) {
       case VerifyMethod::kGreedy:
         if (!task_.target_argmax.empty()) {
-          const TokenId argmax = task_.target_argmax[static_cast<size_t>(i)];
+          const TokenId argmax = task_.target_argmax[i];
           Expect(d.token == argmax, i,
                  fmt::format("the token is {}, and the argmax {}", d.token, argmax));
         }
@@ -151,21 +149,28 @@ class ScalarCheck {
     bool is_certain = true;
     for (int32_t i = places; i > 0; --i) {
       const PlaceDecision& d = At(i - 1);
-      if (d.bound < 0 || d.accept_coin == kNoCoin) break;
+      if (d.accept_coin == kNoCoin) break;
       const double u = CoinToDouble(d.accept_coin);
+      const double bound = BoundAt(i, places);
+      // The outcome alone says whether the walk ended here.
+      if (bound < 0 && i != task_.outcome.num_accepted) continue;
+      if (bound < 0) {
+        accepted = i;
+        break;
+      }
       if (i == places) {
-        Expect(d.bound == last_prefix, i - 1,
-               fmt::format("h is {}, and p and q give {}", d.bound, last_prefix));
+        Expect(bound == last_prefix, i - 1,
+               fmt::format("h is {}, and p and q give {}", bound, last_prefix));
       } else if (IsOneHot(i)) {
-        const double bound = OneHotBound(At(i));
-        Expect(d.bound == bound, i - 1, fmt::format("h is {}, and p gives {}", d.bound, bound));
+        const double expected = OneHotBound(At(i));
+        Expect(bound == expected, i - 1, fmt::format("h is {}, and p gives {}", bound, expected));
       }
       // The decision compared products, and the bound is their quotient.
-      if (std::abs(u - d.bound) <= 4 * std::numeric_limits<double>::epsilon() * d.bound) {
+      if (std::abs(u - bound) <= 4 * std::numeric_limits<double>::epsilon() * bound) {
         is_certain = false;
         break;
       }
-      if (u >= d.bound) continue;
+      if (u >= bound) continue;
       accepted = i;
       break;
     }
@@ -176,15 +181,26 @@ class ScalarCheck {
                        task_.outcome.num_accepted, accepted));
   }
 
+  // h of the draft up to place i. If a record lacks it (RecordsBounds), the residual that the final
+  // token was drawn from has it. Below 0: not known.
+  double BoundAt(int32_t i, int32_t places) const {
+    const double recorded = At(i - 1).bound;
+    const bool ends_here = i == task_.outcome.num_accepted && i < places;
+    if (recorded >= 0 || !ends_here || At(i).residual_mass <= 0) return recorded;
+    return Bound(At(i).residual_mass, At(i).prefix);
+  }
+
   bool IsOneHot(int32_t i) const {
-    const auto index = static_cast<size_t>(i);
+    const size_t index = i;
     return index >= task_.kinds.size() || task_.kinds[index] == DraftKind::kOneHot;
   }
 
   // S / (S + 1 - P) of a place with a one-hot draft: S = P (1 - p(x)).
   static double OneHotBound(const PlaceDecision& d) {
-    const double mass = d.prefix * ((d.p_mass - double{d.p_weight}) / d.p_mass);
-    const double rest = mass + (1.0 - d.prefix);
+    return Bound(d.prefix * ((d.p_mass - double{d.p_weight}) / d.p_mass), d.prefix);
+  }
+  static double Bound(double mass, double prefix) {
+    const double rest = mass + (1.0 - prefix);
     return rest <= 0.0 ? 1.0 : mass / rest;
   }
 
@@ -204,7 +220,7 @@ class ScalarCheck {
              fmt::format("the draft token {}, and the outcome accepts {}",
                          d.stands ? "is accepted" : "is not accepted", outcome.num_accepted));
       if (i < outcome.num_tokens) {
-        const TokenId confirmed = task_.confirmed[static_cast<size_t>(i)];
+        const TokenId confirmed = task_.confirmed[i];
         Expect(d.token == confirmed, i,
                fmt::format("the decision emits {}, and the outcome {}", d.token, confirmed));
       }
@@ -226,7 +242,7 @@ class ScalarCheck {
     Expect(outcome.num_tokens == outcome.num_accepted + (has_final ? 1 : 0), 0,
            "the number of tokens is not that of the accepted ones and a final one");
     for (int32_t i = 0; i < outcome.num_tokens; ++i) {
-      const TokenId token = task_.confirmed[static_cast<size_t>(i)];
+      const TokenId token = task_.confirmed[i];
       CheckArgmax(i, token);
       if (i < outcome.num_accepted && i < num_drawn_) {
         Expect(
@@ -243,7 +259,7 @@ class ScalarCheck {
   // `greedy` emits the argmax at each place.
   void CheckArgmax(int32_t i, TokenId token) {
     if (task_.method != VerifyMethod::kGreedy || task_.target_argmax.empty()) return;
-    const TokenId argmax = task_.target_argmax[static_cast<size_t>(i)];
+    const TokenId argmax = task_.target_argmax[i];
     Expect(token == argmax, i, fmt::format("{} was emitted, and the argmax is {}", token, argmax));
   }
 

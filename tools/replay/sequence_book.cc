@@ -19,7 +19,7 @@ bool HasOutcome(const TraceRound& round, const TraceTask& task) {
 }
 
 uint32_t NumReached(const TraceTask& task, uint32_t num_drawn) {
-  const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
+  const uint32_t accepted = std::max(task.outcome.num_accepted, 0);
   return std::min(num_drawn, accepted + (task.outcome.status == OutcomeStatus::kOk ? 1 : 0));
 }
 
@@ -81,7 +81,7 @@ void SequenceBook::Take(const TraceRound& round) {
     SequenceEntry& entry = entries_[IndexOf(answer->sequence)];
     const uint32_t drawn = NumDrawnOf(task);
     entry.num_drafted += drawn;
-    const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
+    const uint32_t accepted = std::max(task.outcome.num_accepted, 0);
     entry.num_judged_accepted += std::min(accepted, drawn);
     if (task.outcome.num_accepted < static_cast<int32_t>(drawn)) entry.had_rejection = true;
   }

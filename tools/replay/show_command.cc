@@ -92,7 +92,7 @@ class Show {
       fmt::print("It has no rows: rows {}\n", NameOf(round.no_rows));
     }
     PrintTimes(round.times);
-    const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
+    const int32_t vocab_size = reader_.info()->vocab_size;
     RoundRebuilder rebuilder(vocab_size);
     const absl::StatusOr<const RowFileReader*> rows = reader_.RowsOf(round);
     rebuilder.Rebuild(round, rows.ok() ? *rows : nullptr);
@@ -227,7 +227,7 @@ class Show {
 
   // The tree with the walk through it: each node, its numbers and what became of it.
   absl::Status PrintTree(const TraceTask& task, const RoundRebuilder* rebuilder, size_t i) {
-    const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
+    const int32_t vocab_size = reader_.info()->vocab_size;
     const auto nodes = ViewTree(task, vocab_size, &place_rows_, rebuilder, i);
     if (!nodes.ok()) return nodes.status();
     PrintTreeTable(task, *nodes, text_, options_.paint);
@@ -254,7 +254,7 @@ class Show {
 
   // REQUIRES: the rows of the place were read.
   std::string ForbiddenNote(const PlaceView& view) const {
-    const auto place = static_cast<size_t>(view.place);
+    const size_t place = view.place;
     const uint64_t state =
         place < view.task->places.size() ? view.task->places[place].grammar_state : 0;
     return fmt::format(
@@ -289,7 +289,7 @@ class Show {
     for (const PlaceView& view : views) {
       if (view.verdict == ShownVerdict::kNotJudged) continue;
       fmt::print("  place {}: {}\n", view.place, Why(view));
-      const std::string& note = notes[static_cast<size_t>(&view - views.data())];
+      const std::string& note = notes[&view - views.data()];
       if (!note.empty()) fmt::print("           {}\n", note);
       PrintDraw(view);
     }

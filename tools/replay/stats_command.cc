@@ -75,7 +75,7 @@ class Stats {
     if (!options_.filter.TakesSequence(answer->sequence, request)) return;
     if (options_.status && answer->status != *options_.status) return;
     const uint32_t drawn = book_.NumDrawnOf(task);
-    const auto accepted = static_cast<uint32_t>(std::max(task.outcome.num_accepted, 0));
+    const uint32_t accepted = std::max(task.outcome.num_accepted, 0);
     ++num_rounds_;
     if (drawn == 0 || !HasOutcome(round, task)) return;
     ++num_with_draft_;
@@ -92,14 +92,14 @@ class Stats {
 
   // The place of a node is its depth.
   void TakeTree(const TraceRound& round, const TraceTask& task, const TraceAnswer& answer) {
-    const auto vocab_size = static_cast<int32_t>(reader_.info()->vocab_size);
+    const int32_t vocab_size = reader_.info()->vocab_size;
     if (!CheckTask(round, task, vocab_size).ok()) return;
     const DraftTree tree(task, vocab_size);
     const std::vector<NodeFate> fates = tree.Fates();
     for (int32_t node = 0; node < tree.num_nodes(); ++node) {
-      const NodeFate fate = fates[static_cast<size_t>(node)];
+      const NodeFate fate = fates[node];
       if (fate == NodeFate::kOutside) continue;
-      const auto depth = static_cast<uint32_t>(tree.DepthOf(tree.PlaceOf(node)));
+      const uint32_t depth = tree.DepthOf(tree.PlaceOf(node));
       Group* const group = GroupOf(round, task, answer, depth, tree.TokenOf(node));
       ++group->drafted;
       if (fate != NodeFate::kNotJudged) ++group->reached;

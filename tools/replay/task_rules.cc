@@ -94,13 +94,12 @@ class TaskRules {
     std::vector<int32_t> first(NumNodes() + 1, kRoot);  // the drawn one of each place
     for (int32_t node = 0; node < tree.num_nodes(); ++node) {
       if (!is_drawn(node)) continue;
-      int32_t& sibling = first[static_cast<size_t>(tree.PlaceOf(node))];
+      int32_t& sibling = first[tree.PlaceOf(node)];
       if (sibling == kRoot) sibling = node;
       if (tree.KindOf(node) != tree.KindOf(sibling)) {
         return Wrong("kinds", "has drawn siblings of two kinds");
       }
-      if (!task_.draft_rows.empty() && task_.draft_rows[static_cast<size_t>(node)] !=
-                                           task_.draft_rows[static_cast<size_t>(sibling)]) {
+      if (!task_.draft_rows.empty() && task_.draft_rows[node] != task_.draft_rows[sibling]) {
         return Wrong("draft_rows", "has two rows of siblings");
       }
     }

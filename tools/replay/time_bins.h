@@ -20,7 +20,7 @@ class TimeBins {
     if (bins_.empty()) first_ns_ = time_ns;
     const int64_t since = std::max<int64_t>(time_ns - first_ns_, 0);
     while (since / width_ns_ >= bins_max_) Double();
-    const auto index = static_cast<size_t>(since / width_ns_);
+    const size_t index = since / width_ns_;
     if (index >= bins_.size()) bins_.resize(index + 1);
     return &bins_[index];
   }

@@ -39,7 +39,7 @@ class TreeCheck {
     if (!is_equal) findings_.differences.push_back(fmt::format("place {}: {}", place, text));
   }
   CoinKey KeyAt(int32_t place, int32_t node, Purpose purpose) const {
-    const auto depth = static_cast<uint32_t>(tree_.DepthOf(place));
+    const uint32_t depth = tree_.DepthOf(place);
     return {task_.first_position + depth, task_.round_base, static_cast<uint32_t>(node), purpose};
   }
 
@@ -51,9 +51,9 @@ class TreeCheck {
            "the number of tokens is not that of the accepted ones and a final one");
     for (int32_t i = 0; i < outcome.num_tokens; ++i) {
       const int32_t place = tree_.PlaceAt(std::min(i, outcome.num_accepted));
-      const TokenId token = task_.confirmed[static_cast<size_t>(i)];
+      const TokenId token = task_.confirmed[i];
       if (task_.method == VerifyMethod::kGreedy && !task_.target_argmax.empty()) {
-        const TokenId argmax = task_.target_argmax[static_cast<size_t>(place)];
+        const TokenId argmax = task_.target_argmax[place];
         Expect(token == argmax, place,
                fmt::format("{} was emitted, and the argmax is {}", token, argmax));
       }
@@ -61,7 +61,7 @@ class TreeCheck {
         CheckFinal(place, token);
         continue;
       }
-      const TokenId draft = tree_.TokenOf(tree_.path()[static_cast<size_t>(i)]);
+      const TokenId draft = tree_.TokenOf(tree_.path()[i]);
       Expect(token == draft, place,
              fmt::format("the draft token {} was accepted, and {} was emitted", draft, token));
     }
@@ -93,7 +93,7 @@ class TreeCheck {
   }
 
   void CheckCoins(int32_t place) {
-    const PlaceDecision& d = task_.decisions[static_cast<size_t>(place)];
+    const PlaceDecision& d = task_.decisions[place];
     if (d.accept_coin != kNoCoin) {
       Expect(IsCoinOf(place, d.accept_coin), place,
              fmt::format("the coin {} is that of none of its draft tokens", d.accept_coin));
@@ -118,7 +118,7 @@ class TreeCheck {
   void CheckWalk(int32_t place) {
     const TaskOutcome& outcome = task_.outcome;
     if (outcome.status == OutcomeStatus::kBadToken) return;
-    const PlaceDecision& d = task_.decisions[static_cast<size_t>(place)];
+    const PlaceDecision& d = task_.decisions[place];
     const int32_t depth = tree_.DepthOf(place);
     const bool is_on_path = depth <= outcome.num_accepted && tree_.PlaceAt(depth) == place;
     const bool is_last = is_on_path && depth == outcome.num_accepted;
@@ -133,7 +133,7 @@ class TreeCheck {
            fmt::format("a draft token {}, and the outcome accepts {}",
                        d.stands ? "is accepted" : "is not accepted", outcome.num_accepted));
     if (depth < outcome.num_tokens) {
-      const TokenId confirmed = task_.confirmed[static_cast<size_t>(depth)];
+      const TokenId confirmed = task_.confirmed[depth];
       Expect(d.token == confirmed, place,
              fmt::format("the decision emits {}, and the outcome {}", d.token, confirmed));
     }

@@ -48,7 +48,7 @@ void PrintTreeTable(const TraceTask& task, const std::vector<NodeView>& nodes,
                   paint);
   for (const NodeView& view : nodes) {
     const bool is_good = view.fate == NodeFate::kAccepted;
-    const std::string token = text.Show(task.tokens[static_cast<size_t>(view.node)]);
+    const std::string token = text.Show(task.tokens[view.node]);
     table.Add({fmt::format("{}", view.node),
                {fmt::format("{}{}{}", view.branch, is_good ? "● " : "○ ", token),
                 is_good ? Colour::kGreen : Colour::kNone},

@@ -27,7 +27,7 @@ class Viewer {
       view.node = node;
       view.parent = tree_.ParentOf(node);
       view.kind = tree_.KindOf(node);
-      view.fate = fates[static_cast<size_t>(node)];
+      view.fate = fates[node];
     }
   }
 
@@ -49,9 +49,9 @@ class Viewer {
  private:
   using Row = std::vector<double>;
 
-  NodeView& At(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+  NodeView& At(int32_t node) { return nodes_[node]; }
   double Coin(int32_t place, int32_t node, Purpose purpose) const {
-    const auto depth = static_cast<uint32_t>(tree_.DepthOf(place));
+    const uint32_t depth = tree_.DepthOf(place);
     return CoinToDouble(coins_(
         {task_.first_position + depth, task_.round_base, static_cast<uint32_t>(node), purpose}));
   }
@@ -74,14 +74,14 @@ class Viewer {
   Row ProposalOf(int32_t node, const std::vector<int32_t>& siblings, const Row& q) const {
     if (tree_.KindOf(node) == DraftKind::kOneHot) {
       Row d(vocab_size_);
-      d[static_cast<size_t>(tree_.TokenOf(node))] = 1;
+      d[tree_.TokenOf(node)] = 1;
       return d;
     }
     Row d = q;
     if (d.empty() || tree_.KindOf(node) == DraftKind::kSampled) return d;
     for (const int32_t other : siblings) {
       const bool is_before = tree_.KindOf(other) == DraftKind::kOneHot || other < node;
-      if (is_before) d[static_cast<size_t>(tree_.TokenOf(other))] = 0;
+      if (is_before) d[tree_.TokenOf(other)] = 0;
     }
     double mass = 0;
     for (const double x : d) mass += x;
@@ -111,7 +111,7 @@ class Viewer {
     for (const int32_t child : children) {
       NodeView& view = At(child);
       const Row d = ProposalOf(child, children, q);
-      const auto id = static_cast<size_t>(tree_.TokenOf(child));
+      const size_t id = tree_.TokenOf(child);
       if (!p.empty()) view.p = p[id];
       if (view.kind == DraftKind::kOneHot) view.q = 1;
       if (view.kind != DraftKind::kOneHot && !q.empty()) view.q = q[id];
@@ -171,7 +171,7 @@ class Viewer {
   // A record has room for the step of one child of a place: the one that was judged last.
   void TakeSteps() {
     for (int32_t place = 0; place <= tree_.num_nodes(); ++place) {
-      const auto index = static_cast<size_t>(place);
+      const size_t index = place;
       PlaceDecision record =
           index < task_.decisions.size() ? task_.decisions[index] : PlaceDecision();
       TokenId token = kNoToken;
@@ -194,7 +194,7 @@ class Viewer {
   TokenId JudgedLast(int32_t place, uint64_t coin) const {
     TokenId last = kNoToken;
     for (const int32_t child : tree_.ChildrenOf(place)) {
-      const NodeView& view = nodes_[static_cast<size_t>(child)];
+      const NodeView& view = nodes_[child];
       const bool is_other = task_.method == VerifyMethod::kTree && view.coin != CoinToDouble(coin);
       if (view.fate == NodeFate::kRejected && !is_other) last = tree_.TokenOf(child);
     }

@@ -70,7 +70,7 @@ class Verification {
       if (task.answer < tasks.size()) tasks[task.answer] = &task;
     }
     AnswerTexts texts(round.answers.size());
-    const auto vocab_size = static_cast<int32_t>(reader_->info()->vocab_size);
+    const int32_t vocab_size = reader_->info()->vocab_size;
     for (size_t i = 0; i < tasks.size(); ++i) {
       if (tasks[i] == nullptr || CheckTask(round, *tasks[i], vocab_size).ok()) {
         texts[i] = answers_.Check(round, round.answers[i], tasks[i]);
@@ -86,7 +86,7 @@ class Verification {
   }
 
   absl::Status Take(const TraceRound& round, const AnswerTexts& texts) {
-    const auto vocab_size = static_cast<int32_t>(reader_->info()->vocab_size);
+    const int32_t vocab_size = reader_->info()->vocab_size;
     RoundRebuilder rebuilder(vocab_size);
     absl::StatusOr<const RowFileReader*> rows = nullptr;
     if (options_.with_rows) rows = reader_->RowsOf(round);
@@ -134,7 +134,7 @@ class Verification {
              const RoundRebuilder& rebuilder, const size_t* in_batch,
              std::vector<std::string> differences) {
     const TraceTask& task = round.tasks[i];
-    const auto vocab_size = static_cast<int32_t>(reader_->info()->vocab_size);
+    const int32_t vocab_size = reader_->info()->vocab_size;
     const absl::Status& why_not = rebuilder.WhyNot(i);
     if (in_batch == nullptr) report_.why_not.Add(std::string(why_not.message()));
     // Such a record is not one that a recorder wrote.

@@ -16,7 +16,7 @@ namespace {
 // Of an older record without rows: the steps that were on.
 std::string StepsOn(const PlaceView& view) {
   const TraceTask& task = *view.task;
-  const auto index = static_cast<size_t>(view.place);
+  const size_t index = view.place;
   const TracePlace place = index < task.places.size() ? task.places[index] : TracePlace();
   std::string on;
   const auto add = [&on](bool is_on, const std::string& text) {
@@ -85,9 +85,7 @@ class FilterValues {
     return p;
   }
 
-  double PofDraft(const std::vector<float>& p) const {
-    return double{p[static_cast<size_t>(view_.draft)]};
-  }
+  double PofDraft(const std::vector<float>& p) const { return double{p[view_.draft]}; }
 
   // The place of the draft token in the order of CONTRACT §3.10.
   struct Order {
@@ -102,7 +100,7 @@ class FilterValues {
     Order order;
     double all = 0;
     for (TokenId id = 0; id < row.view.vocab_size; ++id) {
-      const double mass = double{p[static_cast<size_t>(id)]};
+      const double mass = double{p[id]};
       all += mass;
       const float logit = ElementOf(row, id);
       const bool is_before = logit > own || (logit == own && id < view_.draft);
@@ -139,7 +137,7 @@ absl::StatusOr<ZeroCause> CauseOfZero(const PlaceView& view, PlaceRows* rows,
     return cause;
   }
   if (cause.step == ZeroStep::kNone) {
-    cause.step = round->decisions(i)[static_cast<size_t>(view.place)].zero_step;
+    cause.step = round->decisions(i)[view.place].zero_step;
   }
   if (absl::Status status = rows->Read(*round, i, view.place); !status.ok()) return status;
   switch (cause.step) {

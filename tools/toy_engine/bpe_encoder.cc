@@ -47,7 +47,7 @@ std::vector<int32_t> BpeEncoder::Encode(std::string_view text) const {
 std::string BpeEncoder::Decode(const std::vector<int32_t>& ids) const {
   std::string text;
   for (int32_t id : ids) {
-    if (id >= 0 && id < vocab_size()) text += vocabulary_.bytes[static_cast<size_t>(id)];
+    if (id >= 0 && id < vocab_size()) text += vocabulary_.bytes[id];
   }
   return text;
 }

@@ -12,7 +12,7 @@ int32_t ArgMax(std::span<const float> row) {
 }
 
 int32_t DraftSampler::Draw(std::span<const float> row, double temperature) {
-  const double top = row[static_cast<size_t>(ArgMax(row))];
+  const double top = row[ArgMax(row)];
   std::vector<double> cumulative(row.size());
   double mass = 0.0;
   for (size_t i = 0; i < row.size(); ++i) {

@@ -109,7 +109,7 @@ class ToyEngine {
   std::span<float> TargetRow(uint32_t row) const { return RowOf(target_rows_, row); }
   std::span<float> DraftRow(uint32_t row) const { return RowOf(draft_rows_, row); }
   std::span<float> RowOf(float* rows, uint32_t row) const {
-    const auto vocab_size = static_cast<size_t>(options_.vocab_size);
+    const size_t vocab_size = options_.vocab_size;
     return {rows + row * vocab_size, vocab_size};
   }
 

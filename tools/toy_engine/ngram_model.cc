@@ -67,7 +67,7 @@ void NgramModel::MakeBase() {
   const double share = nodes_[0].count == 0 ? 1.0 : kUniformShare;
   base_.assign(vocab_size, share * uniform);
   for (const Successor& s : nodes_[0].successors) {
-    base_[static_cast<size_t>(s.token)] += (1.0 - share) * s.count / nodes_[0].count;
+    base_[s.token] += (1.0 - share) * s.count / nodes_[0].count;
   }
   log_base_.resize(vocab_size);
   for (size_t i = 0; i < vocab_size; ++i) log_base_[i] = static_cast<float>(std::log(base_[i]));
@@ -99,7 +99,7 @@ void NgramModel::FillRow(std::span<const int32_t> context, float* row) const {
   if (path.empty()) return;
 
   for (const Successor& s : path.front()->successors) {
-    double p = weight * base_[static_cast<size_t>(s.token)];
+    double p = weight * base_[s.token];
     for (size_t i = 0; i < path.size(); ++i) {
       const std::vector<Successor>& successors = path[i]->successors;
       const auto at = std::lower_bound(
@@ -108,7 +108,7 @@ void NgramModel::FillRow(std::span<const int32_t> context, float* row) const {
       if (at == successors.end() || at->token != s.token) break;
       p += weights[i + 1] * (at->count - discount) / path[i]->count;
     }
-    row[static_cast<size_t>(s.token)] = static_cast<float>(std::log(p));
+    row[s.token] = static_cast<float>(std::log(p));
   }
 }
 

@@ -27,7 +27,7 @@ class Drawing {
     for (size_t i = 0; i < children.size(); ++i) {
       const bool is_end = i + 1 == children.size() && !has_last;
       const int32_t child = children[i];
-      const std::string text = TextOf(round_.tokens[static_cast<size_t>(child)]);
+      const std::string text = TextOf(round_.tokens[child]);
       const bool is_kept = std::count(round_.path.begin(), round_.path.end(), child) > 0;
       lines += indent + (is_end ? "`- " : "+- ") + (is_kept ? "[" + text + "]" : text) + "\n";
       Draw(child, indent + (is_end ? "   " : "|  "));

@@ -8,8 +8,8 @@ namespace {
 // The tokens from the root to the place after `node`.
 std::vector<int32_t> PathTo(const ProposedDraft& draft, int32_t node) {
   std::vector<int32_t> path;
-  for (; node >= 0; node = draft.parents[static_cast<size_t>(node)]) {
-    path.push_back(draft.tokens[static_cast<size_t>(node)]);
+  for (; node >= 0; node = draft.parents[node]) {
+    path.push_back(draft.tokens[node]);
   }
   std::reverse(path.begin(), path.end());
   return path;
@@ -25,7 +25,7 @@ void FillRow(const NgramModel& model, std::vector<int32_t> context,
 int AddChildren(const TreeGround& ground, const std::vector<int32_t>& context, int32_t node,
                 uint32_t width, ProposedDraft* draft) {
   const std::vector<int32_t> path = PathTo(*draft, node);
-  const auto place = static_cast<uint32_t>(node + 1);
+  const uint32_t place = node + 1;
   FillRow(ground.drafter, context, path,
           ground.draft_rows + (ground.first_draft + place) * ground.vocab_size);
   specd_draft_request request = {};
@@ -60,8 +60,7 @@ int GrowDraft(const TreeGround& ground, const std::vector<int32_t>& context, Pro
   int32_t end = 0;
   for (size_t level = 0; level < num_levels; ++level) {
     for (int32_t node = begin; node < end; ++node) {
-      const bool has_ended =
-          node >= 0 && draft->tokens[static_cast<size_t>(node)] == ground.end_token;
+      const bool has_ended = node >= 0 && draft->tokens[node] == ground.end_token;
       if (has_ended) continue;
       const int code = AddChildren(ground, context, node, ground.widths[level], draft);
       if (code != SPECD_OK) return code;
@@ -70,7 +69,7 @@ int GrowDraft(const TreeGround& ground, const std::vector<int32_t>& context, Pro
     end = static_cast<int32_t>(draft->tokens.size());
   }
   for (int32_t node = -1; node < static_cast<int32_t>(draft->tokens.size()); ++node) {
-    const auto place = static_cast<uint32_t>(node + 1);
+    const uint32_t place = node + 1;
     FillRow(ground.target, context, PathTo(*draft, node),
             ground.target_rows + (ground.first_target + place) * ground.vocab_size);
     draft->target_rows.push_back(ground.first_target + place);

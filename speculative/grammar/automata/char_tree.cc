@@ -48,7 +48,7 @@ void CharTree::AddEdges(uint32_t node, uint32_t base, uint32_t num_bytes,
     const List<CharRange> inside = Inside(ranges, first, first + (uint32_t{1} << shift) - 1);
     if (inside.empty()) continue;
     const uint32_t target = NodeOf(num_bytes, inside);
-    const auto byte = static_cast<uint8_t>(base + bits);
+    const uint8_t byte = base + bits;
     Node& edges = nodes_[node];
     if (!edges.empty() && edges.back().target == target && edges.back().last + 1 == byte) {
       edges.back().last = byte;

@@ -113,11 +113,11 @@ class Product {
         if (pair.a == kDead) return kDead;
         break;
     }
-    const auto hash = static_cast<uint32_t>(IdTable::Mix(uint64_t{pair.a} << 32 | pair.b));
+    const uint32_t hash = IdTable::Mix(uint64_t{pair.a} << 32 | pair.b);
     const uint32_t known = numbers_.Find(
         hash, [&](uint32_t i) { return pairs_[i].a == pair.a && pairs_[i].b == pair.b; });
     if (known != IdTable::kNone) return known;
-    const auto number = static_cast<uint32_t>(pairs_.size());
+    const uint32_t number = pairs_.size();
     numbers_.Reserve();
     pairs_.push_back(pair);
     numbers_.Insert(hash, number);
@@ -170,7 +170,7 @@ ByteDfa SubtractTexts(const ByteDfa& a, std::span<const std::string> texts) {
   for (const std::string& text : texts) {
     uint32_t at = 0;
     for (const char character : text) {
-      const auto byte = static_cast<uint8_t>(character);
+      const uint8_t byte = character;
       const uint32_t state = a.Step(nodes[at].state, byte);
       if (state == kDead) {
         at = kDead;  // no text of `a` begins so
@@ -183,14 +183,14 @@ ByteDfa SubtractTexts(const ByteDfa& a, std::span<const std::string> texts) {
         at = place->second;
         continue;
       }
-      const auto child = static_cast<uint32_t>(nodes.size());
+      const uint32_t child = nodes.size();
       children.insert(place, {byte, child});
       nodes.push_back({.state = state, .children = {}, .is_text = false});
       at = child;
     }
     if (at != kDead) nodes[at].is_text = true;
   }
-  const auto base = static_cast<uint32_t>(nodes.size());
+  const uint32_t base = nodes.size();
   ByteDfa result;
   for (const Node& node : nodes) {
     const ByteDfa::State& state = a.states[node.state];

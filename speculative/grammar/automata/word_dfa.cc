@@ -67,7 +67,7 @@ class WordDfaBuilder {
     while (path_.size() > depth + 1) {
       const uint32_t target = IndexOf(std::move(path_.back()));
       path_.pop_back();
-      const auto byte = static_cast<uint8_t>(last_[path_.size() - 1]);
+      const uint8_t byte = last_[path_.size() - 1];
       List<ByteDfa::Edge>& edges = path_.back().edges;
       if (!edges.empty() && edges.back().target == target && edges.back().last + 1 == byte) {
         edges.back().last = byte;

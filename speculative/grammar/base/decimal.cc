@@ -122,27 +122,27 @@ bool Decimal::IsMultipleOf(uint32_t step, uint32_t scale) const {
 }
 
 bool Decimal::IsPlain() const {
-  const auto num_digits = static_cast<int64_t>(digits_.size());
+  const int64_t num_digits = digits_.size();
   return num_digits <= kPlainDigitsMax && exponent_ <= kPlainDigitsMax &&
          exponent_ >= -kPlainDigitsMax && num_digits + exponent_ <= kPlainDigitsMax;
 }
 
 std::string Decimal::WholeDigits() const {
   SPECD_CHECK(IsPlain());
-  const auto num_digits = static_cast<int64_t>(digits_.size());
+  const int64_t num_digits = digits_.size();
   if (IsZero() || num_digits + exponent_ <= 0) return "0";
   if (exponent_ >= 0) return digits_ + std::string(static_cast<size_t>(exponent_), '0');
-  return digits_.substr(0, static_cast<size_t>(num_digits + exponent_));
+  return digits_.substr(0, num_digits + exponent_);
 }
 
 std::string Decimal::FractionDigits() const {
   SPECD_CHECK(IsPlain());
-  const auto num_digits = static_cast<int64_t>(digits_.size());
+  const int64_t num_digits = digits_.size();
   if (IsInteger()) return "";
   if (num_digits + exponent_ < 0) {
     return std::string(static_cast<size_t>(-exponent_ - num_digits), '0') + digits_;
   }
-  return digits_.substr(static_cast<size_t>(num_digits + exponent_));
+  return digits_.substr(num_digits + exponent_);
 }
 
 std::string Decimal::ToPlainText() const {

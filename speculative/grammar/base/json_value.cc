@@ -281,7 +281,7 @@ bool AreEqualJson(const JsonValue& a, const JsonValue& b) {
 std::string PointerOf(const JsonValue& value) {
   std::string pointer;
   for (const JsonValue* at = &value; at->parent != nullptr; at = at->parent) {
-    const auto position = static_cast<size_t>(at - at->parent->values.data());
+    const size_t position = at - at->parent->values.data();
     const std::string step =
         at->parent->IsObject()
             ? absl::StrReplaceAll(at->parent->names[position], {{"~", "~0"}, {"/", "~1"}})

@@ -8,7 +8,7 @@ namespace specd::grammar {
 bool IsSurrogate(uint32_t code_point) { return code_point >= 0xD800 && code_point <= 0xDFFF; }
 
 Utf8Char DecodeUtf8Char(std::string_view text, size_t offset) {
-  const auto lead = static_cast<uint8_t>(text[offset]);
+  const uint8_t lead = text[offset];
   if (lead < 0x80) return {.code_point = lead, .size_bytes = 1};
   const size_t size_bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   // The smallest value that needs this size: a smaller one is an overlong spelling.
@@ -16,7 +16,7 @@ Utf8Char DecodeUtf8Char(std::string_view text, size_t offset) {
   if (lead < 0xC2 || lead > 0xF4 || text.size() - offset < size_bytes) return {};
   uint32_t value = lead & (0x7Fu >> size_bytes);
   for (size_t i = 1; i < size_bytes; ++i) {
-    const auto byte = static_cast<uint8_t>(text[offset + i]);
+    const uint8_t byte = text[offset + i];
     if ((byte & 0xC0) != 0x80) return {};
     value = value << 6 | (byte & 0x3Fu);
   }

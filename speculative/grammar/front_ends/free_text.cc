@@ -137,7 +137,7 @@ absl::StatusOr<FreeText> FreeText::Create(const std::vector<std::vector<std::str
 void FreeText::Insert(const std::string& marker, uint32_t group) {
   uint32_t node = 0;
   for (const char c : marker) {
-    const auto byte = static_cast<uint8_t>(c);
+    const uint8_t byte = c;
     if (nodes_[node].next[byte] == 0) {
       nodes_.emplace_back();
       nodes_[node].next[byte] = static_cast<uint32_t>(nodes_.size() - 1);
@@ -190,7 +190,7 @@ ByteDfa FreeText::Build(std::optional<size_t> last_group) const {
     } else {
       for (int byte = 0; byte < 256; ++byte) {
         const Utf8State next_utf8 = NextByte(utf8, static_cast<uint8_t>(byte));
-        const uint32_t next = nodes_[node].next[static_cast<size_t>(byte)];
+        const uint32_t next = nodes_[node].next[byte];
         const uint32_t next_group = nodes_[next].group;
         if (next_utf8 == kInvalid) continue;
         if (next_group != kNoGroup && (!last_group || next_group != *last_group)) continue;

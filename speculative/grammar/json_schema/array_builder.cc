@@ -24,7 +24,7 @@ uint64_t CountedMatches(const ArraySchema& array) {
 }
 
 uint32_t MostItems(const ArraySchema& array) {
-  const auto num_prefix = static_cast<uint32_t>(array.prefix.size());
+  const uint32_t num_prefix = array.prefix.size();
   return IsNothing(array.rest) ? std::min(array.max_items, num_prefix) : array.max_items;
 }
 
@@ -63,7 +63,7 @@ absl::StatusOr<ExprId> ArrayBuilder::Build(const SchemaSet& set, const ArraySche
     if (!item.ok()) return item;
     items.push_back(*item);
   }
-  const auto num_items = static_cast<uint32_t>(items.size());
+  const uint32_t num_items = items.size();
   ExprId tail = rules_.Empty();
   if (num_items < array.max_items) {
     const absl::StatusOr<ExprId> rest = expr_for_(array.rest);

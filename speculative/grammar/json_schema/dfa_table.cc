@@ -13,7 +13,7 @@
 namespace specd::grammar {
 
 SharedDfa DfaTable::Share(SharedDfa dfa) {
-  const auto hash = static_cast<uint32_t>(absl::HashOf(*dfa));
+  const uint32_t hash = absl::HashOf(*dfa);
   const uint32_t known =
       numbers_.Find(hash, [&](uint32_t number) { return *all_[number] == *dfa; });
   if (known != IdTable::kNone) return all_[known];

@@ -118,7 +118,7 @@ class EscapeBuilder {
 std::string QuoteJson(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {
-    const auto byte = static_cast<uint8_t>(c);
+    const uint8_t byte = c;
     if (!NeedsEscape(byte)) {
       quoted += c;
     } else if (const char letter = ShortEscape(byte); letter != 0) {

@@ -119,8 +119,8 @@ DecimalWalk::DecimalWalk(const NumberSchema& schema) : schema_(schema) {
   for (const Side& side : sides_) {
     for (const std::optional<DigitBound>* bound : {&side.low, &side.high}) {
       if (!bound->has_value()) continue;
-      const auto num_whole = static_cast<uint32_t>((*bound)->whole.size());
-      const auto num_fraction = static_cast<uint32_t>((*bound)->fraction.size());
+      const uint32_t num_whole = (*bound)->whole.size();
+      const uint32_t num_fraction = (*bound)->fraction.size();
       num_whole_max_ = std::max(num_whole_max_, num_whole + 1);
       num_fraction_max_ = std::max(num_fraction_max_, num_fraction);
     }
@@ -181,7 +181,7 @@ std::optional<DecimalWalk::State> DecimalWalk::Step(const State& state, uint8_t 
     return State{.phase = Phase::kMinus, .is_negative = true};
   }
   if (byte == '.') return StepPoint(state);
-  const auto digit = static_cast<uint32_t>(byte - '0');
+  const uint32_t digit = byte - '0';
   switch (state.phase) {
     case Phase::kStart:
       if (sides_[0].is_empty) return std::nullopt;

@@ -267,7 +267,7 @@ absl::StatusOr<SharedDfa> FormatAutomaton(std::string_view name) {
   const FormatRow* row = FindFormat(name);
   SPECD_CHECK(row != nullptr);
   static std::array<std::atomic<const SharedDfa*>, std::size(kFormats)> all_made = {};
-  std::atomic<const SharedDfa*>& made = all_made[static_cast<size_t>(row - std::begin(kFormats))];
+  std::atomic<const SharedDfa*>& made = all_made[row - std::begin(kFormats)];
   // Pairs with the exchange: who sees the automaton sees its states.
   if (const SharedDfa* known = made.load(std::memory_order_acquire); known != nullptr)
     return *known;

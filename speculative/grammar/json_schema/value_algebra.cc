@@ -259,7 +259,7 @@ absl::StatusOr<List<SchemaAlternative>> ValueAlgebra::ForbiddenArrays(const Arra
   };
   if (array.min_items > 0) add().max_items = array.min_items - 1;
   if (array.max_items != kUnbounded) add().min_items = array.max_items + 1;
-  const auto num_prefix = static_cast<uint32_t>(array.prefix.size());
+  const uint32_t num_prefix = array.prefix.size();
   for (uint32_t i = 0; i < num_prefix; ++i) {
     for (const SchemaSet& opposite : Opposites(array.prefix[i])) {
       ArraySchema& other = add();

@@ -64,7 +64,7 @@ FamilyReach::Progress FamilyReach::StepOn() {
 }
 
 void FamilyReach::Visit(uint32_t in_character, StateId in_grammar) {
-  const auto hash = static_cast<uint32_t>(IdTable::Mix(uint64_t{in_character} << 32 | in_grammar));
+  const uint32_t hash = IdTable::Mix(uint64_t{in_character} << 32 | in_grammar);
   const auto is_pair = [&](uint32_t i) {
     return pairs_[i].in_character == in_character && pairs_[i].in_grammar == in_grammar;
   };

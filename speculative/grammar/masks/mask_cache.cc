@@ -57,15 +57,15 @@ MaskCache::Words MaskCache::FindHeld(const Key& key) {
 }
 
 MaskCache::Words MaskCache::InsertHeld(const Key& key, Words words) {
-  const auto found = places_.find(key);
-  if (found != places_.end()) return found->second->words;
-  entries_.push_front({key, words});
+  const auto [place, is_new] = places_.try_emplace(key, entries_.end());
+  if (!is_new) return place->second->words;
   try {
-    places_.emplace(key, entries_.begin());
+    entries_.push_front({key, words});
   } catch (...) {
-    entries_.pop_front();
+    places_.erase(place);
     throw;
   }
+  place->second = entries_.begin();
   size_bytes_ += BytesOf(*words);
   memory_.Add(BytesOf(*words));
   const size_t bytes_max = std::min(bytes_max_, memory_.bytes_max() / kMemoryPart);

@@ -31,8 +31,7 @@ class MaskPool {
   // How long the caller works alone. On a busy machine of two cores, waking one to three threads
   // and hearing from them took 5 to 19 us; a row of 128k ids took 0.4 us if it was there and 1400
   // us if it was new. So about a hundred rows that are there stay on the caller, and the first new
-  // row brings help. `specd-bench grammar --case=fill_threads` measures batches
-  // (docs/BENCHMARKS.md, "Masks of a batch").
+  // row brings help (docs/BENCHMARKS.md, "Masks of a batch").
   static constexpr int64_t kAloneNs = 50'000;
 
   // `now_ns` tells the time in nanoseconds, to any thread.

@@ -117,7 +117,7 @@ void PlaceTokens(const TokenTrie& trie, const TokenFamily& family, size_t number
       continue;
     }
     for (const TokenId id : trie.TokensAt(node)) {
-      Place& place = (*places)[static_cast<size_t>(id)];
+      Place& place = (*places)[id];
       if (place.family != VocabularySlice::kNoFamily) continue;
       place = {.family = number, .num_characters = at.num_characters};
     }
@@ -141,7 +141,7 @@ void MakeMasks(const CountedTokens& tokens, size_t num_words, TokenFamily* famil
     bool is_new = false;
     for (const size_t contained : family->contained) {
       for (const TokenId id : tokens[contained][count]) {
-        const auto bit = static_cast<uint32_t>(id);
+        const uint32_t bit = id;
         mask[bit / 32] |= uint32_t{1} << bit % 32;
         is_new = true;
       }
@@ -170,13 +170,13 @@ std::vector<VocabularySlice::Below> FindBelow(const std::vector<TokenFamily>& fa
       const bool has = byte < 0x80 ? families[family].other_bytes.Has(static_cast<uint8_t>(byte))
                                    : families[family].other_bytes.Has(0xC3) &&
                                          slice.family != VocabularySlice::kNoFamily;
-      if (has) families_of_byte[static_cast<size_t>(byte)] |= uint32_t{1} << family;
+      if (has) families_of_byte[byte] |= uint32_t{1} << family;
     }
   }
   const std::span<const TokenTrie::Node> nodes = slice.tokens.nodes();
   std::vector<Texts> by_depth(slice.tokens.depth_max() + 2);
   std::vector<VocabularySlice::Below> below(slice.tokens.branches().size());
-  for (auto node = static_cast<uint32_t>(nodes.size()); node-- > 0;) {
+  for (uint32_t node = nodes.size(); node-- > 0;) {
     const TokenTrie::Node& at = nodes[node];
     const Texts texts = std::exchange(by_depth[at.depth + size_t{1}], Texts());
     // A character is complete behind its last byte; that of ASCII is one.
@@ -210,7 +210,7 @@ VocabularySlices MakeVocabularySlices(const TokenTrie& trie) {
   }
   CountedTokens tokens;
   for (const TokenId id : trie.tokens()) {
-    const Place& place = places[static_cast<size_t>(id)];
+    const Place& place = places[id];
     if (place.family == VocabularySlice::kNoFamily) continue;
     const uint32_t count = std::min(place.num_characters, TokenFamily::kCharactersMax + 1);
     tokens[place.family][count].push_back(id);
@@ -236,7 +236,7 @@ VocabularySlices MakeVocabularySlices(const TokenTrie& trie) {
   }
   made.slices.push_back({.name = "the rest"});
   std::vector<TokenTrie> parts = trie.Split(made.slices.size(), [&](TokenId id) {
-    const Place& place = places[static_cast<size_t>(id)];
+    const Place& place = places[id];
     size_t slice = 0;
     while (made.slices[slice].family != place.family ||
            (place.family != VocabularySlice::kNoFamily &&

@@ -12,7 +12,7 @@ ForcedTokenFinder::Prefixes ForcedTokenFinder::Follow(std::string_view text) con
   Prefixes prefixes;
   const std::span<const TokenTrie::Node> nodes = trie_.nodes();
   uint32_t node = 0;
-  auto end = static_cast<uint32_t>(nodes.size());
+  uint32_t end = nodes.size();
   for (size_t depth = 0; depth < text.size(); ++depth) {
     while (node < end && nodes[node].byte != static_cast<uint8_t>(text[depth])) {
       node = nodes[node].subtree_end;

@@ -78,21 +78,20 @@ std::shared_ptr<const GrammarStates::StopSet> GrammarStates::InternStops(
   return set;
 }
 
-std::shared_ptr<MaskWork> GrammarStates::Followed::WorkOf(const MaskBuilder& builder,
-                                                          StateId state) {
+std::shared_ptr<MaskWork> GrammarStates::Followed::TakeWork(StateId state) {
   const std::lock_guard lock(mutex_);
-  std::weak_ptr<MaskWork>& known = works_[state];
-  if (std::shared_ptr<MaskWork> work = known.lock(); work != nullptr) return work;
-  auto work = std::make_shared<MaskWork>(&builder, &automaton, state);
-  known = work;
+  const auto known = works_.find(state);
+  if (known == works_.end()) return nullptr;
+  std::shared_ptr<MaskWork> work = known->second.lock();
+  works_.erase(known);
   return work;
 }
 
-void GrammarStates::Followed::ForgetWork(StateId state) {
+void GrammarStates::Followed::LeaveWork(StateId state, const std::shared_ptr<MaskWork>& work) {
   const std::lock_guard lock(mutex_);
-  works_.erase(state);
-  // A matcher that left its work behind has left an entry too.
+  // A matcher that gave up its work has left an entry.
   std::erase_if(works_, [](const auto& entry) { return entry.second.expired(); });
+  works_[state] = work;
 }
 
 MaskCache::Words GrammarStates::TextRowOf(Followed& followed, StateId state, WorkSlice* slice,
@@ -101,12 +100,15 @@ MaskCache::Words GrammarStates::TextRowOf(Followed& followed, StateId state, Wor
   // One matcher at a time builds the row of a key, so it has the work alone.
   return parts_->masks.FindOrBuild(key, [&]() -> MaskCache::Words {
     if (state == kTerminated) return parts_->no_ids;
-    std::shared_ptr<MaskWork> work = followed.WorkOf(parts_->builder, state);
+    std::shared_ptr<MaskWork> work = followed.TakeWork(state);
+    if (work == nullptr) {
+      work = std::make_shared<MaskWork>(&parts_->builder, &followed.automaton, state);
+    }
     if (!work->Advance(slice)) {
+      followed.LeaveWork(state, work);
       answer->work = std::move(work);
       return nullptr;
     }
-    followed.ForgetWork(state);
     answer->limit = work->limit();
     if (answer->limit != LazyAutomaton::kDead) return nullptr;
     return std::make_shared<const MaskWords>(work->TakeWords());
@@ -117,23 +119,31 @@ GrammarStates::RowAnswer GrammarStates::RowOf(Followed& followed, StateId state,
                                               const StopSet& stops, WorkSlice* slice) const {
   if (LazyAutomaton::IsLimit(state)) return {.row = MaskRow(parts_->no_ids), .limit = state};
   if (state != kTerminated) state = followed.automaton.Near(state);
+  const bool may_end = state == kTerminated || followed.automaton.IsAccepting(state);
   const MaskCache::Key key = {.grammar = followed.number, .state = state, .stop_set = stops.number};
-  if (MaskCache::Words row = parts_->masks.Find(key); row != nullptr) return {.row = MaskRow(row)};
+  const auto known = [&] { return parts_->masks.Find(key); };
+  if (may_end) {
+    if (MaskCache::Words row = known(); row != nullptr) return {.row = MaskRow(row)};
+  }
   RowAnswer answer;
   MaskCache::Words row = TextRowOf(followed, state, slice, &answer);
   if (row == nullptr) {
     answer.row = MaskRow(parts_->no_ids);
     return answer;
   }
-  const bool may_end = state == kTerminated || followed.automaton.IsAccepting(state);
+  // Where a text may not end, the row of its texts seldom has a stop id, and serves all stop sets.
   const bool is_same = std::all_of(stops.ids.begin(), stops.ids.end(),
                                    [&](TokenId id) { return HasBit(id, *row) == may_end; });
   if (!is_same) {
-    MaskWords words = *row;
-    for (const TokenId id : stops.ids) SetBit(id, may_end, &words);
-    row = std::make_shared<const MaskWords>(std::move(words));
+    MaskCache::Words with_stops = may_end ? nullptr : known();
+    if (with_stops == nullptr) {
+      MaskWords words = *row;
+      for (const TokenId id : stops.ids) SetBit(id, may_end, &words);
+      with_stops = parts_->masks.Insert(key, std::make_shared<const MaskWords>(std::move(words)));
+    }
+    row = std::move(with_stops);
   }
-  answer.row = MaskRow(parts_->masks.Insert(key, std::move(row)));
+  answer.row = MaskRow(std::move(row));
   return answer;
 }
 

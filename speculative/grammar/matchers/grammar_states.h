@@ -41,9 +41,9 @@ class GrammarStates {
     Followed(const Network* network, const TokenizerParts& parts, uint64_t cache_number)
         : automaton(network, &parts.memory, parts.longest_token_bytes), number(cache_number) {}
 
-    // The mask of the state in the making: that of another matcher, if there is one.
-    std::shared_ptr<MaskWork> WorkOf(const MaskBuilder& builder, StateId state);
-    void ForgetWork(StateId state);
+    // The mask of the state in the making, which some matcher has left; null if there is none.
+    std::shared_ptr<MaskWork> TakeWork(StateId state);
+    void LeaveWork(StateId state, const std::shared_ptr<MaskWork>& work);
 
     LazyAutomaton automaton;
     const uint64_t number;

@@ -85,7 +85,7 @@ std::optional<MaskRow> ReasoningGate::TryMask(WorkSlice* slice) {
 
 MaskRow ReasoningGate::BuildRow(uint32_t progress) {
   // Every id except those whose bytes after the marker the constraint forbids.
-  const auto num_ids = static_cast<size_t>(markers_->vocab_size());
+  const size_t num_ids = markers_->vocab_size();
   MaskWords words((num_ids + 31) / 32, ~uint32_t{0});
   if (num_ids % 32 != 0) words.back() = (uint32_t{1} << num_ids % 32) - 1;
   for (const TokenId id : markers_->Crossing(progress)) {

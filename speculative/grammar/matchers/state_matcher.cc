@@ -114,9 +114,8 @@ StateId StateMatcher::After(TokenId entry) {
   if (entry >= 0 && IsStop(entry)) return GrammarStates::kTerminated;
   for (int attempt = 0;; ++attempt) {
     const StateId state = states_.back();
-    const StateId next =
-        entry >= 0 ? grammar_->After(*followed_, state, entry)
-                   : followed_->automaton.StepText(state, texts_[static_cast<size_t>(-1 - entry)]);
+    const StateId next = entry >= 0 ? grammar_->After(*followed_, state, entry)
+                                    : followed_->automaton.StepText(state, texts_[-1 - entry]);
     if (next != LazyAutomaton::kFull || !FindRoom(attempt)) return next;
   }
 }

@@ -87,7 +87,7 @@ absl::StatusOr<Network> NetworkBuilder::Build(const GrammarRules& rules, const B
 }
 
 void NetworkBuilder::AddFrame(const FrameRule& rule) {
-  const auto number = static_cast<uint32_t>(network_.frames_.size());
+  const uint32_t number = network_.frames_.size();
   network_.nodes_.push_back({.role = Role::kEntry, .frame = number});
   network_.nodes_.push_back({.role = Role::kNext, .frame = number});
   static_assert(kNoRule == NetworkFrame::kNoNode);
@@ -130,7 +130,7 @@ void NetworkBuilder::AddFrame(const FrameRule& rule) {
 }
 
 uint32_t NetworkBuilder::AddKeys(const FrameRule& rule, uint32_t frame) {
-  const auto root = static_cast<uint32_t>(network_.nodes_.size());
+  const uint32_t root = network_.nodes_.size();
   const auto add = [&] {
     network_.nodes_.push_back({.role = Role::kKey, .frame = frame});
     return static_cast<uint32_t>(network_.nodes_.size() - 1);
@@ -141,7 +141,7 @@ uint32_t NetworkBuilder::AddKeys(const FrameRule& rule, uint32_t frame) {
     uint32_t at = root;
     lists[0].push_back(key);
     for (const char character : rule.keys[key].text) {
-      const auto byte = static_cast<uint8_t>(character);
+      const uint8_t byte = character;
       List<Edge>& edges = network_.nodes_[at].edges;
       const auto place =
           std::lower_bound(edges.begin(), edges.end(), byte,
@@ -149,7 +149,7 @@ uint32_t NetworkBuilder::AddKeys(const FrameRule& rule, uint32_t frame) {
       if (place != edges.end() && place->first == byte) {
         at = place->target;
       } else {
-        const auto target = static_cast<uint32_t>(network_.nodes_.size());
+        const uint32_t target = network_.nodes_.size();
         edges.insert(place, {byte, byte, target});
         network_.nodes_[at].bytes.Add(byte);
         at = add();

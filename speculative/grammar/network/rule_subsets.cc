@@ -82,7 +82,7 @@ class SubsetBuilder {
     numbers_.Reserve();
     members_.insert(members_.end(), closing_.begin(), closing_.end());
     begins_.push_back(members_.size());
-    const auto number = static_cast<uint32_t>(num_sets() - 1);
+    const uint32_t number = num_sets() - 1;
     numbers_.Insert(static_cast<uint32_t>(hash), number);
     return number;
   }
@@ -144,7 +144,7 @@ class SubsetBuilder {
     for (const Edge& edge : edges_) {
       auto cut = std::lower_bound(cuts.begin(), cuts.end(), edge.first);
       for (; *cut <= edge.last; ++cut) {
-        targets[static_cast<size_t>(cut - cuts.begin())].push_back(edge.target);
+        targets[cut - cuts.begin()].push_back(edge.target);
       }
     }
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {

@@ -206,7 +206,7 @@ void KeepBytes(const ByteSet& bytes, ByteNfa* nfa) {
     for (const ByteNfa::Edge& edge : node.edges) {
       bool is_open = false;
       for (int byte = edge.first; byte <= edge.last; ++byte) {
-        const auto value = static_cast<uint8_t>(byte);
+        const uint8_t value = byte;
         const bool has = bytes.Has(value);
         if (has && is_open) kept.back().last = value;
         if (has && !is_open) kept.push_back({value, value, edge.target});

@@ -50,8 +50,8 @@ class Counting {
   // The bytes of `edge` that lie in first..last.
   void AddPart(const Place& from, const ByteDfa::Edge& edge, uint32_t first, uint32_t last,
                List<ByteDfa::Edge>* edges) {
-    const auto part_first = static_cast<uint8_t>(std::max<uint32_t>(edge.first, first));
-    const auto part_last = static_cast<uint8_t>(std::min<uint32_t>(edge.last, last));
+    const uint8_t part_first = std::max<uint32_t>(edge.first, first);
+    const uint8_t part_last = std::min<uint32_t>(edge.last, last);
     if (part_first > part_last) return;
     uint32_t count = from.count;
     if (first != kContinuationFirst) {
@@ -70,7 +70,7 @@ class Counting {
       return places_[i].state == place.state && places_[i].count == place.count;
     });
     if (known != IdTable::kNone) return known;
-    const auto number = static_cast<uint32_t>(places_.size());
+    const uint32_t number = places_.size();
     numbers_.Reserve();
     places_.push_back(place);
     numbers_.Insert(hash, number);

@@ -18,8 +18,8 @@ GrammarRules::GrammarRules() {
 ExprId GrammarRules::Intern(uint64_t content, Expr expr,
                             absl::FunctionRef<bool(const Expr&)> has_content,
                             absl::FunctionRef<uint32_t()> add_content) {
-  const auto hash = static_cast<uint32_t>(
-      absl::HashOf(expr.kind, expr.min, expr.max, expr.payload, expr.parts, content));
+  const uint32_t hash =
+      absl::HashOf(expr.kind, expr.min, expr.max, expr.payload, expr.parts, content);
   const ExprId known = numbers_.Find(hash, [&](ExprId id) {
     const Expr& other = exprs_[id];
     return other.kind == expr.kind && other.min == expr.min && other.max == expr.max &&

@@ -16,7 +16,7 @@ uint32_t KeySets::NumberOf(Words wanted) {
   if (wanted.empty()) return kEmpty;
   uint64_t mixed = 0;
   for (const uint64_t word : wanted) mixed = IdTable::Mix(mixed ^ word);
-  const auto hash = static_cast<uint32_t>(mixed);
+  const uint32_t hash = mixed;
   const auto is_set = [&](uint32_t i) { return std::ranges::equal(words(i), wanted); };
   const uint32_t found = ids_.Find(hash, is_set);
   if (found != IdTable::kNone) return found;
@@ -29,7 +29,7 @@ uint32_t KeySets::NumberOf(Words wanted) {
   };
   reserve(&words_, wanted.size());
   reserve(&ends_, 1);
-  const auto number = static_cast<uint32_t>(ends_.size());
+  const uint32_t number = ends_.size();
   words_.insert(words_.end(), wanted.begin(), wanted.end());
   ends_.push_back(static_cast<uint32_t>(words_.size()));
   ids_.Insert(hash, number);

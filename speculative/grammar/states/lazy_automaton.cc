@@ -151,7 +151,7 @@ void LazyAutomaton::BeginMember(uint32_t entry, FrameNumbers numbers, uint32_t b
 }
 
 void LazyAutomaton::ListReturn(uint32_t stack) {
-  const auto hash = static_cast<uint32_t>(IdTable::Mix(stack));
+  const uint32_t hash = IdTable::Mix(stack);
   const auto is_stack = [&](uint32_t i) { return returns_[i] == stack; };
   if (returned_.Find(hash, is_stack) != IdTable::kNone) return;
   returned_.Reserve();
@@ -329,7 +329,7 @@ StateId LazyAutomaton::Intern(std::span<Item> items, bool is_accepting) {
             [](const Item& a, const Item& b) { return a.key() < b.key(); });
   uint64_t mixed = is_accepting ? 1 : 0;
   for (const Item& item : items) mixed = IdTable::Mix(mixed ^ item.key());
-  const auto hash = static_cast<uint32_t>(mixed);
+  const uint32_t hash = mixed;
   const uint32_t found = state_ids_.Find(hash, [&](uint32_t state) {
     const Record& record = RecordOf(state);
     return record.is_accepting == is_accepting && record.num_items == items.size() &&

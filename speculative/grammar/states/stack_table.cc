@@ -11,14 +11,14 @@ namespace specd::grammar {
 uint32_t StackTable::Push(uint32_t node, uint32_t below, FrameNumbers numbers) {
   const uint64_t mixed =
       IdTable::Mix(uint64_t{node} << 32 | below) ^ (uint64_t{numbers.first} << 32 | numbers.second);
-  const auto hash = static_cast<uint32_t>(IdTable::Mix(mixed));
+  const uint32_t hash = IdTable::Mix(mixed);
   const auto is_cell = [&](uint32_t i) {
     return cells_[i].node == node && cells_[i].below == below && cells_[i].numbers == numbers;
   };
   const uint32_t found = ids_.Find(hash, is_cell);
   if (found != IdTable::kNone) return found;
   const uint32_t near = NearOf({.node = node, .below = below, .numbers = numbers});
-  const auto number = static_cast<uint32_t>(cells_.size());
+  const uint32_t number = cells_.size();
   ids_.Reserve();
   cells_.push_back({.node = node,
                     .below = below,
@@ -116,7 +116,7 @@ std::vector<StackTable::ExportedCell> StackTable::Export(std::vector<uint32_t>* 
   std::vector<uint32_t> cells;
   IdTable is_listed;
   const auto list = [&](uint32_t cell) {
-    const auto hash = static_cast<uint32_t>(IdTable::Mix(cell));
+    const uint32_t hash = IdTable::Mix(cell);
     if (is_listed.Find(hash, [&](uint32_t id) { return id == cell; }) != IdTable::kNone) {
       return false;
     }

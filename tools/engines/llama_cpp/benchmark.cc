@@ -89,7 +89,7 @@ struct Quantiles {
 Quantiles Summarise(std::vector<double> samples) {
   std::sort(samples.begin(), samples.end());
   const auto at = [&](double share) {
-    return samples[static_cast<size_t>(share * static_cast<double>(samples.size() - 1))];
+    return samples[share * static_cast<double>(samples.size() - 1)];
   };
   return {at(.5), at(.1), at(.9)};
 }
@@ -211,8 +211,8 @@ class Benchmark {
   // there; the run without drafts gives the text.
   absl::Status Run(const Case& asked, Rows rows, size_t num_draft, size_t num_tokens,
                    std::vector<int32_t>* text, Samples* samples) {
-    const auto max_tokens = static_cast<uint32_t>(num_tokens + num_draft + 1);
-    SpecdSampler& sampler = samplers_[static_cast<size_t>(rows)];
+    const uint32_t max_tokens = num_tokens + num_draft + 1;
+    SpecdSampler& sampler = samplers_[rows];
     absl::Status status = sampler.Open(asked, prompt_, max_tokens);
     if (status.ok()) status = model_.Cut(0, 0);
     if (status.ok()) status = model_.Feed(0, std::span(prompt_).first(prompt_.size() - 1));
@@ -249,7 +249,7 @@ class Benchmark {
     };
     const bool is_llama_first = num_steps_++ % 2 == 0;
     if (is_llama_first) samples->llama.push_back(TimeOf(run_llama));
-    samples->specd[static_cast<size_t>(sampler->rows())].push_back(TimeOf(run_specd));
+    samples->specd[sampler->rows()].push_back(TimeOf(run_specd));
     if (!is_llama_first) samples->llama.push_back(TimeOf(run_llama));
     if (code != SPECD_OK) return StatusOf(code);
     if (kept.size() != input.size()) {

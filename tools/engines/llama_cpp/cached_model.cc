@@ -30,7 +30,7 @@ absl::Status CachedModel::Init() {
   vocab_ = llama_model_get_vocab(model_.get());
   if (const absl::Status status = CheckKind(); !status.ok()) return status;
 
-  const auto trained = static_cast<uint32_t>(llama_model_n_ctx_train(model_.get()));
+  const uint32_t trained = llama_model_n_ctx_train(model_.get());
   num_positions_ = options_.context == 0 ? trained : options_.context;
   if (num_positions_ > trained) {
     return absl::InvalidArgumentError(
@@ -38,7 +38,7 @@ absl::Status CachedModel::Init() {
                     num_positions_, trained, options_.name));
   }
   const size_t width = std::max<size_t>(options_.num_rows, kMinPositions);
-  const auto batch = static_cast<uint32_t>(std::max(kFeedPositions, options_.num_slots * width));
+  const uint32_t batch = std::max(kFeedPositions, options_.num_slots * width);
   llama_context_params params = llama_context_default_params();
   // Padding may lie beyond the last position of a sequence.
   params.n_ctx = options_.num_slots * (num_positions_ + static_cast<uint32_t>(width));
@@ -159,17 +159,16 @@ void CachedModel::AddTree(const ForwardInput& input, size_t width) {
     if (!ids[node + 1].empty()) continue;  // no leaf
     const llama_seq_id id = IdOf(input.slot, num_paths);
     llama_memory_seq_cp(llama_get_memory(context_.get()), IdOf(input.slot), id, 0, -1);
-    for (auto above = static_cast<int32_t>(node); above >= 0;
-         above = input.parents[static_cast<size_t>(above)]) {
+    for (int32_t above = node; above >= 0; above = input.parents[above]) {
       ids[static_cast<size_t>(above) + 1].push_back(id);
-      path_of_node[static_cast<size_t>(above)] = num_paths;
+      path_of_node[above] = num_paths;
     }
     ids[0].push_back(id);
     ++num_paths;
   }
   std::vector<size_t> depths(num_nodes + 1);  // of the token at each place
   for (size_t place = 0; place <= num_nodes; ++place) {
-    if (place > 0) depths[place] = depths[static_cast<size_t>(input.parents[place - 1] + 1)] + 1;
+    if (place > 0) depths[place] = depths[input.parents[place - 1] + 1] + 1;
     AddPosition(input.tokens[place], ids[place], lengths_[input.slot] + depths[place],
                 place + input.num_rows >= input.tokens.size());
   }
@@ -213,7 +212,7 @@ absl::Status CachedModel::Decode() {
 absl::Status CachedModel::Keep(uint32_t slot, std::span<const int32_t> path) {
   const size_t length = lengths_[slot];
   if (!path.empty()) {
-    const size_t through = path_of_node_[slot][static_cast<size_t>(path.back())];
+    const size_t through = path_of_node_[slot][path.back()];
     llama_memory_seq_cp(llama_get_memory(context_.get()), IdOf(slot, through), IdOf(slot),
                         static_cast<llama_pos>(length),
                         static_cast<llama_pos>(length + path.size()));

@@ -13,7 +13,7 @@ std::vector<int32_t> Tokenize(const llama_vocab* vocab, const std::string& text)
       llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), ids.data(),
                      static_cast<int32_t>(ids.size()), /*add_special=*/true,
                      /*parse_special=*/false);
-  ids.resize(static_cast<size_t>(count < 0 ? 0 : count));
+  ids.resize(count < 0 ? 0 : count);
   return ids;
 }
 
@@ -24,7 +24,7 @@ std::string TextOf(const llama_vocab* vocab, std::span<const int32_t> tokens) {
         llama_detokenize(vocab, tokens.data(), static_cast<int32_t>(tokens.size()), text.data(),
                          static_cast<int32_t>(text.size()), /*remove_special=*/false,
                          /*unparse_special=*/false);
-    text.resize(static_cast<size_t>(size < 0 ? -size : size));
+    text.resize(size < 0 ? -size : size);
     if (size >= 0) return text;
   }
 }

@@ -19,7 +19,7 @@ constexpr size_t kGroupsMax = 12;
 
 // "256 .. 511": powers of two.
 std::string ContextLabel(uint64_t length) {
-  const auto bits = static_cast<uint32_t>(std::bit_width(length));
+  const uint32_t bits = std::bit_width(length);
   const uint64_t low = bits == 0 ? 0 : uint64_t{1} << (bits - 1);
   return fmt::format("{:>6} .. {}", low, std::max<uint64_t>(2 * low, 1) - 1);
 }
@@ -115,7 +115,7 @@ void Doctor::TakeNumbers(const TraceRound& round, const TraceTask& task) {
   round_tests_.Take(task, judged, IsWholeQ(round, task));
   for (const JudgedDraft& draft : judged) {
     AddToGroups(round, task, draft);
-    const auto place = static_cast<size_t>(draft.place);
+    const size_t place = draft.place;
     if (place >= task.decisions.size() || task.decisions[place].overlap < 0) continue;
     if (task.method != VerifyMethod::kToken || !draft.is_drawn) continue;
     overlaps_.Add(draft.is_accepted, std::min(task.decisions[place].overlap, 1.0));
@@ -125,7 +125,7 @@ void Doctor::TakeNumbers(const TraceRound& round, const TraceTask& task) {
 // Each child that was judged by a coin of its own counts. Its place is its depth.
 absl::Status Doctor::TakeTree(const TraceRound& round, const TraceTask& task,
                               const RoundRebuilder* rebuilder, size_t in_batch) {
-  const auto vocab_size = static_cast<int32_t>(info_->vocab_size);
+  const int32_t vocab_size = info_->vocab_size;
   const DraftTree tree(task, vocab_size);
   const auto nodes = ViewTree(task, vocab_size, row_tests_->place_rows(), rebuilder, in_batch);
   if (!nodes.ok()) return nodes.status();
@@ -165,7 +165,7 @@ void Doctor::AddToGroups(const TraceRound& round, const TraceTask& task, const J
   add(&methods_[fmt::format("{}, {}", MethodText(task.method),
                             draft.is_drawn ? "drawn drafts" : "chosen drafts")]);
   if (text_.has_vocabulary()) add(&classes_[std::string(NameOf(text_.ClassOf(draft.id)))]);
-  const auto place = static_cast<size_t>(draft.place);
+  const size_t place = draft.place;
   const bool has_state = place < task.places.size() && task.places[place].grammar_state != 0;
   if (has_state && !DraftTree::IsTree(task)) {
     add(&grammar_states_[fmt::format("{:#x}", task.places[place].grammar_state)]);
@@ -184,7 +184,7 @@ void Doctor::AddNgram(const TraceTask& task, size_t sequence, size_t in_batch,
   if (p.empty() || overlap < 0 || info_->anonymised) return;
   const std::vector<TokenId> prefix(task.tokens.begin(), task.tokens.begin() + draft.place);
   const TokenId next = ngrams_.Next(sequence, prefix);
-  const double accepted = next == kNoToken ? 0 : static_cast<double>(p[static_cast<size_t>(next)]);
+  const double accepted = next == kNoToken ? 0 : static_cast<double>(p[next]);
   ngram_.Add(accepted);
   ngram_gain_.Add(accepted - overlap);
 }

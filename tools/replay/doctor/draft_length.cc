@@ -13,7 +13,7 @@ constexpr uint64_t kTokensMin = 20;
 }  // namespace
 
 void DraftLength::Add(int32_t place, bool is_accepted) {
-  const auto index = static_cast<size_t>(place);
+  const size_t index = place;
   if (index >= places_.size()) places_.resize(index + 1);
   ++places_[index].count;
   places_[index].accepted += is_accepted ? 1 : 0;
@@ -28,12 +28,12 @@ std::vector<LengthGain> DraftLength::Gains(double draft_ms, double target_ms) co
   for (int32_t length = 0; length <= kLengthMax; ++length) {
     gain.length = length;
     if (length > 0) {
-      const auto place = static_cast<size_t>(length - 1);
+      const size_t place = length - 1;
       const bool is_known = place < places_.size() && places_[place].count >= kTokensMin;
       if (is_known) last = places_[place];
       if (last.count == 0) break;
       gain.is_guess = gain.is_guess || !is_known;
-      const auto count = static_cast<double>(last.count);
+      const double count = last.count;
       const double rate = static_cast<double>(last.accepted) / count;
       reach *= rate;
       relative += rate > 0 ? (1 - rate) / (rate * count) : 0;

@@ -20,7 +20,7 @@ std::vector<Figure> FiguresOf(const Doctor& doctor) {
   // The sum of differences from an expectation that changes from draft to draft.
   const auto add_z = [&figures](std::string_view name, const ZSum& sum) {
     if (sum.count == 0) return;
-    const auto count = static_cast<double>(sum.count);
+    const double count = sum.count;
     figures.push_back({std::string(name), sum.difference / count, std::sqrt(sum.variance) / count,
                        sum.count, 0.0, sum.z()});
   };

@@ -212,7 +212,7 @@ class Writer {
     const auto best =
         std::max_element(gains.begin(), gains.end(),
                          [](const MeanSum& a, const MeanSum& b) { return a.mean() < b.mean(); });
-    const auto k = static_cast<size_t>(best - gains.begin());
+    const size_t k = best - gains.begin();
     if (best->z(0) < kSigmas || !IsGain(rows_->gains()[k])) return;
     const double factor = DrawEvidence::Temperatures()[k];
     Advise("draft_temperature",

@@ -24,7 +24,8 @@ void TakeShare(const TraceTask& task, const PlaceView& view, JudgedDraft* draft)
 // `block` goes from the last token to the first and stops at the first coin below its bound h. The
 // draft up to token i is therefore accepted with 1 - (1 - h_i) (1 - h_{i + 1}) ..., and the
 // quotient of two of these is the probability of a token that is reached (docs/ALGORITHMS.md,
-// "Chains: block").
+// "Chains: block"). The record has the bounds that the walk met, and the coins say how far it went.
+// So only drafts whose bounds follow without it are counted.
 void TakeBlockProbabilities(std::span<const PlaceDecision> decisions,
                             std::span<const double> residuals, std::vector<JudgedDraft>* drafts) {
   const size_t count = drafts->size();
@@ -32,14 +33,14 @@ void TakeBlockProbabilities(std::span<const PlaceDecision> decisions,
   double rejected = 1;
   for (size_t i = count; i > 0; --i) {
     double bound = decisions[i - 1].bound;
-    if (bound < 0 && i < count) {
+    if (i < count) {
       const double prefix = decisions[i].prefix;
       const JudgedDraft& next = (*drafts)[i];
       double residual = i < residuals.size() ? residuals[i] : -1;
       if (!next.is_drawn && next.p) residual = prefix * (1 - *next.p);
       if (residual < 0) return;
       const double rest = residual + 1 - prefix;
-      bound = rest > 0 ? residual / rest : 1;
+      if (bound < 0) bound = rest > 0 ? residual / rest : 1;
     }
     if (bound < 0) return;
     rejected *= 1 - std::min(bound, 1.0);
@@ -59,7 +60,7 @@ std::vector<JudgedDraft> JudgedChain(const TraceInfo& info, const TraceTask& tas
   const bool is_block = task.method == VerifyMethod::kBlock;
   const auto num_drawn =
       static_cast<int32_t>(NumDrawn(task, static_cast<int32_t>(info.vocab_size)));
-  const auto num_reached = static_cast<int32_t>(NumReached(task, uint32_t(num_drawn)));
+  const int32_t num_reached = NumReached(task, uint32_t(num_drawn));
   for (const PlaceView& view : ViewWalk(info, task, decisions)) {
     if (view.place >= num_drawn) break;
     const bool is_judged =

@@ -32,9 +32,9 @@ class RoundRows {
 
   static std::span<const float> At(const Rows& rows, int64_t task, int64_t place) {
     if (task < 0 || task >= static_cast<int64_t>(rows.size())) return {};
-    const auto& places = rows[static_cast<size_t>(task)];
+    const auto& places = rows[task];
     if (place < 0 || place >= static_cast<int64_t>(places.size())) return {};
-    return places[static_cast<size_t>(place)];
+    return places[place];
   }
 
   Rows p_;

@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<double>> RowTests::Take(const RoundRebuilder& rebuild
     if (absl::Status status = TakeTree(rebuilder, i, record); !status.ok()) return status;
     return overlaps;
   }
-  const auto task = static_cast<int64_t>(i);
+  const int64_t task = i;
   for (size_t k = 0; k < judged.size(); ++k) {
     const JudgedDraft& draft = judged[k];
     if (!draft.is_drawn || record.draft_scale <= 0) continue;
@@ -95,7 +95,7 @@ absl::Status RowTests::TakeTree(const RoundRebuilder& rebuilder, size_t i,
 absl::Status RowTests::AddDraw(const RoundRebuilder& rebuilder, size_t i, int32_t node,
                                int32_t place, TokenId id, std::span<const TokenId> without) {
   const Task& task = rebuilder.batch().tasks[i];
-  const auto at = static_cast<int64_t>(i);
+  const int64_t at = i;
   DrawnId drawn;
   drawn.id = id;
   drawn.scale = task.draft_scale;
@@ -125,20 +125,20 @@ void RowTests::AddPair(std::span<const float> p, std::span<const float> q, Token
   const auto best = BestId(q);
   const double left = 1 - static_cast<double>(q[best]);
   for (size_t v = 0; v < p.size(); ++v) {
-    const auto pv = static_cast<double>(p[v]);
-    const auto qv = static_cast<double>(q[v]);
+    const double pv = p[v];
+    const double qv = q[v];
     const double least = std::min(pv, qv);
     overlap += least;
     if (least > 0) square += least * least / qv;
     if (qv == 0) outside += pv;
     if (v != best && left > 0) rest += std::min(pv, qv / left);
   }
-  const auto x = static_cast<size_t>(id);
+  const size_t x = id;
   if (q[x] > 0) {
     const double share = std::min(static_cast<double>(p[x]) / static_cast<double>(q[x]), 1.0);
     shares_.Add(share, overlap, square - overlap * overlap, 1);
   }
-  const auto p_best = static_cast<double>(p[best]);
+  const double p_best = p[best];
   overlap_.Add(overlap);
   best_.Add(p_best);
   mixed_.Add(p_best + rest);
@@ -203,7 +203,7 @@ void RowTests::AddRepeats(size_t i, size_t sequence, const JudgedDraft& draft) {
   double cubes = 0;
   const std::span<const float> q = draws_.q();
   for (size_t v = 0; v < q.size(); ++v) {
-    const auto x = static_cast<double>(q[v]);
+    const double x = q[v];
     if (v < static_cast<size_t>(draft.id)) rank.middle += x;
     if (v == static_cast<size_t>(draft.id)) rank.middle += x / 2;
     cubes += x * x * x;

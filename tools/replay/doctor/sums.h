@@ -36,7 +36,7 @@ struct MeanSum {
   // The standard error of the mean.
   double error() const {
     if (count < 2) return 0;
-    const auto n = static_cast<double>(count);
+    const double n = count;
     return std::sqrt(std::max(squares / n - mean() * mean(), 0.0) / (n - 1));
   }
   // The sum over the root of the squares' sum. If x and -x are equally likely, it is above z with a

@@ -167,13 +167,14 @@ class TokenPanel {
     const [p, q, bound] = [get('p'), get('q'), get('bound')];
     if (coin === null) return null;
     const ratio = p === null || q === null ? null : q > 0 ? Math.min(1, p / q) : p > 0 ? 1 : 0;
-    const threshold = bound ?? ratio;
+    // With P of `block` u is compared with h, which a record may lack.
+    const threshold = bound ?? (get('prefix') === null ? ratio : null);
     const name = bound === null ? 'min(1, p / q)' : 'h';
     return this.coin(coin, threshold, name);
   }
 
   coin(coin, threshold, name) {
-    return section('Accept coin', coinLine({coin, low: 0, high: threshold ?? 0, kind: 'accept'}),
+    return section('Accept coin', coinLine({coin, low: threshold === null ? null : 0, high: threshold, kind: 'accept'}),
         make('p', {class: 'panel_line'}, make('span', {class: 'hint', title: kMeanings.u}, 'u'), ' = ', exact(coin, 'panel_coin'),
              threshold === null ? '' : ` ${coin < threshold ? '<' : '\u2265'} ${name} = `,
              threshold === null ? '' : exact(threshold, 'panel_threshold')));
