@@ -12,7 +12,8 @@
 
 #include "detokenizer/text_stream.h"
 #include "detokenizer/tokenizer_file.h"
-#include "tests/detokenizer/folder.h"
+#include "tests/support/mentions.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd::format_files {
 
@@ -83,24 +84,19 @@ inline const std::vector<Piece> kPieces = {
 
 // The vocabulary of a file with these bytes, and the error of one that is refused.
 inline Vocabulary Open(const std::string& bytes) {
-  const Folder folder;
+  const TemporaryFolder folder;
   auto vocabulary = OpenTokenizer(folder.Write("any.name", bytes));
   REQUIRE_MESSAGE(vocabulary.ok(), vocabulary.status().ToString());
   return *std::move(vocabulary);
 }
 
 inline std::string ErrorOf(const std::string& bytes) {
-  const Folder folder;
+  const TemporaryFolder folder;
   const auto vocabulary = OpenTokenizer(folder.Write("any.name", bytes));
   REQUIRE_FALSE(vocabulary.ok());
   const std::string message(vocabulary.status().message());
   CHECK(message.find(folder.path()) == 0);
   return message;
-}
-
-inline bool Has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  return text.find(part) != std::string::npos;
 }
 
 inline std::string Text(const Vocabulary& vocabulary, const std::vector<TokenId>& prompt,

@@ -5,11 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "detokenizer/text_stream.h"
 #include "detokenizer/tokenizer_file.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
@@ -53,11 +53,6 @@ std::string ErrorOf(const std::string& decoder, const std::vector<std::string>& 
   return std::string(vocabulary.status().message());
 }
 
-bool Has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  return text.find(part) != std::string::npos;
-}
-
 const std::string kMark = R"({"type":"Replace","pattern":{"String":"▁"},"content":" "})";
 const std::string kFallback = R"({"type":"ByteFallback"})";
 const std::string kFuse = R"({"type":"Fuse"})";
@@ -86,10 +81,11 @@ TEST_SUITE("unit") {
                                R"(,"add_prefix_space":true,"prepend_scheme":"never")"}) {
       CHECK(Text(Metaspace(fields), pieces) == " Hey friend!");
     }
-    CHECK(Has(ErrorOf(Metaspace(R"(,"prepend_scheme":"last")")), "prepend_scheme is \"last\""));
-    CHECK(Has(ErrorOf(Metaspace(R"(,"add_prefix_space":false,"prepend_scheme":"first")")),
-              "prepend_scheme is \"first\", but add_prefix_space is false"));
-    CHECK(Has(ErrorOf(R"({"type":"Metaspace","replacement":"__"})"), "replacement is \"__\""));
+    CHECK(
+        Mentions(ErrorOf(Metaspace(R"(,"prepend_scheme":"last")")), "prepend_scheme is \"last\""));
+    CHECK(Mentions(ErrorOf(Metaspace(R"(,"add_prefix_space":false,"prepend_scheme":"first")")),
+                   "prepend_scheme is \"first\", but add_prefix_space is false"));
+    CHECK(Mentions(ErrorOf(R"({"type":"Metaspace","replacement":"__"})"), "replacement is \"__\""));
   }
 
   TEST_CASE("Metaspace: only marks go, and a byte piece ends the front") {
@@ -116,11 +112,12 @@ TEST_SUITE("unit") {
     CHECK(Text(decoder, {"a", "b</w>", "c"}, 2) == " c");
     CHECK(Text(decoder, {"b</w>", "</w>", "c"}) == "b  c");
     CHECK(Text(decoder, {"b</w>"}, 1).empty());
-    CHECK(Has(ErrorOf(decoder, {"a</w>b"}), "the token \"a</w>b\" has the suffix \"</w>\" inside"));
-    CHECK(Has(ErrorOf(decoder, {"a "}), "the token \"a \" has"));
-    CHECK(Has(ErrorOf(R"({"type":"BPEDecoder","suffix":""})"), "decoder.suffix is \"\""));
-    CHECK(Has(ErrorOf(Sequence(Metaspace("") + R"(,{"type":"BPEDecoder","suffix":"</w>"})")),
-              "decoders[1] stands beside a BPEDecoder"));
+    CHECK(Mentions(ErrorOf(decoder, {"a</w>b"}),
+                   "the token \"a</w>b\" has the suffix \"</w>\" inside"));
+    CHECK(Mentions(ErrorOf(decoder, {"a "}), "the token \"a \" has"));
+    CHECK(Mentions(ErrorOf(R"({"type":"BPEDecoder","suffix":""})"), "decoder.suffix is \"\""));
+    CHECK(Mentions(ErrorOf(Sequence(Metaspace("") + R"(,{"type":"BPEDecoder","suffix":"</w>"})")),
+                   "decoders[1] stands beside a BPEDecoder"));
   }
 
   // The space is certain only when the next token is there.
@@ -151,7 +148,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("an order that cannot be followed piece by piece is refused by name") {
     const auto refused = [](const std::string& steps, const std::string& part) {
-      CHECK(Has(ErrorOf(Sequence(steps)), part));
+      CHECK(Mentions(ErrorOf(Sequence(steps)), part));
     };
     const std::string strip = Strip(" ", 1, 0);
     refused(kMark + "," + kFallback + "," + strip + "," + kFuse,

@@ -32,9 +32,9 @@ TEST_SUITE("unit") {
                              "1048576 'a' 1", "2 '\\x0' 1", "2 '\\ud800' 3", "2 b'\\u0041' 1",
                              "2 b'é' 2", "2 '\\q' 2", "2 ''' 1", "2 u'a' 1", "2  1", "-1 'a' 1"}) {
       CAPTURE(line);
-      CHECK(Has(ErrorOf("1 'a' 1\n" + std::string(line)), "line 2 is \""));
+      CHECK(Mentions(ErrorOf("1 'a' 1\n" + std::string(line)), "line 2 is \""));
     }
-    CHECK(Has(ErrorOf("1 'a' 1\n1 'b' 1"), "line 2 has the id 1, which an earlier line has"));
+    CHECK(Mentions(ErrorOf("1 'a' 1\n1 'b' 1"), "line 2 has the id 1, which an earlier line has"));
   }
 }
 

@@ -52,21 +52,21 @@ TEST_SUITE("unit") {
 
   TEST_CASE("SentencePiece model: a file that is none, or cannot be followed, is refused") {
     const std::string model = SentencePieceModel(kPieces, Normalizer(true, true));
-    CHECK(Has(ErrorOf(model.substr(0, model.size() - 1)), "cut short"));
-    CHECK(Has(ErrorOf(model + "\x12\x03\xC0\x01\x01"), "treat_whitespace_as_suffix is true"));
-    CHECK(Has(ErrorOf(model + BytesField(5, BytesField(2, "map"))),
-              "denormalizer_spec.precompiled_charsmap has 3 bytes"));
+    CHECK(Mentions(ErrorOf(model.substr(0, model.size() - 1)), "cut short"));
+    CHECK(Mentions(ErrorOf(model + "\x12\x03\xC0\x01\x01"), "treat_whitespace_as_suffix is true"));
+    CHECK(Mentions(ErrorOf(model + BytesField(5, BytesField(2, "map"))),
+                   "denormalizer_spec.precompiled_charsmap has 3 bytes"));
     const auto with = [](const Piece& piece) {
       return ErrorOf(SentencePieceModel({{"a"}, piece}, ""));
     };
-    CHECK(Has(with({"\xFF"}), "pieces[1].piece has 1 bytes, expected UTF-8"));
-    CHECK(Has(with({""}), "pieces[1].piece has 0 bytes"));
-    CHECK(Has(with({"<0xGG>", kByte}), "pieces[1] is \"<0xGG>\" of type 6"));
-    CHECK(Has(with({"a", 7}), "pieces[1] is \"a\" of type 7, known are 1..6"));
-    CHECK(Has(ErrorOf(SentencePieceModel({{"<unk>", kUnknown}, {"a"}, {"<u>", kUnknown}}, "")),
-              "pieces[2] is a second unknown piece"));
+    CHECK(Mentions(with({"\xFF"}), "pieces[1].piece has 1 bytes, expected UTF-8"));
+    CHECK(Mentions(with({""}), "pieces[1].piece has 0 bytes"));
+    CHECK(Mentions(with({"<0xGG>", kByte}), "pieces[1] is \"<0xGG>\" of type 6"));
+    CHECK(Mentions(with({"a", 7}), "pieces[1] is \"a\" of type 7, known are 1..6"));
+    CHECK(Mentions(ErrorOf(SentencePieceModel({{"<unk>", kUnknown}, {"a"}, {"<u>", kUnknown}}, "")),
+                   "pieces[2] is a second unknown piece"));
     // Text that begins with the byte of a model is none.
-    CHECK(Has(ErrorOf("\n{\n  \"a\": \"                                    \"\n"), "JSON"));
+    CHECK(Mentions(ErrorOf("\n{\n  \"a\": \"                                    \"\n"), "JSON"));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/detokenizer/reference_text.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
@@ -18,10 +19,6 @@ std::shared_ptr<const StopSet> Make(std::vector<std::string> strings) {
   auto stops = StopSet::Create(std::move(strings));
   REQUIRE(stops.ok());
   return *stops;
-}
-
-bool Mentions(const absl::Status& status, std::string_view part) {
-  return std::string(status.message()).find(part) != std::string::npos;
 }
 
 // Feeds `text` in random pieces and compares the match, and after every piece the held size, with
@@ -105,33 +102,6 @@ TEST_SUITE("unit") {
     REQUIRE(match.has_value());
     CHECK(match->end == 1);
     CHECK(match->size_bytes == 10000);
-  }
-
-  TEST_CASE("stop matcher: the match that ends first wins (Dynamo #14848)") {
-    StopState state;
-    const std::optional<StopMatch> match = Make({"re", "he"})->Advance(&state, "there");
-    REQUIRE(match.has_value());
-    CHECK(match->index == 1);
-    CHECK(match->end == 3);
-  }
-
-  TEST_CASE("stop matcher: of two that end together the first of the list wins") {
-    for (const bool long_first : {true, false}) {
-      const std::vector<std::string> strings = long_first ? std::vector<std::string>{"abc", "bc"}
-                                                          : std::vector<std::string>{"bc", "abc"};
-      StopState state;
-      const std::optional<StopMatch> match = Make(strings)->Advance(&state, "abc");
-      REQUIRE(match.has_value());
-      CHECK(match->index == 0);
-      CHECK(match->size_bytes == (long_first ? 3 : 2));
-    }
-  }
-
-  TEST_CASE("stop matcher: a string listed twice is reported at its first index") {
-    StopState state;
-    const std::optional<StopMatch> match = Make({"x", "end", "end"})->Advance(&state, "the end");
-    REQUIRE(match.has_value());
-    CHECK(match->index == 1);
   }
 
   TEST_CASE("stop matcher: an empty string is refused with its index (vLLM)") {

@@ -74,29 +74,6 @@ struct Reopened {
 };
 
 TEST_SUITE("unit") {
-  TEST_CASE("a stop string is found wherever the re-opening cuts it") {
-    const std::string text = "ab<stop>cd";
-    const Reopened sequence(Bytes(text));
-    for (size_t cut = 0; cut < 8; ++cut) {
-      const Got got = sequence.After(0, cut, {"<stop>"});
-      CHECK(got.stop == 0);
-      CHECK(cut + got.num_tokens == 8);
-      // Text that was given is not given again, and is not taken back.
-      CHECK(got.text == (cut < 2 ? text.substr(cut, 2 - cut) : ""));
-      const Got shown = sequence.After(0, cut, {"<stop>"}, {.include_stop = true});
-      CHECK(shown.text == text.substr(cut, 8 - cut));
-    }
-  }
-
-  TEST_CASE("text that looked like a stop string at the cut goes on as text") {
-    const Reopened sequence(Bytes("ab<stone"));
-    for (size_t cut = 0; cut <= 8; ++cut) {
-      const Got got = sequence.After(0, cut, {"<stop>", "onex"});
-      CHECK_FALSE(got.stop);
-      CHECK(got.text == std::string("ab<stone").substr(cut));
-    }
-  }
-
   TEST_CASE("a stop string in the prompt, or begun there, is not found") {
     const Reopened sequence(Bytes("xyxyz"));
     const Got got = sequence.After(3, 0, {"xy"});

@@ -169,43 +169,9 @@ TEST_SUITE("unit") {
     CHECK(driver.text == "ok ");
   }
 
-  TEST_CASE("text stream: a combining mark comes alone after its base (HF DecodeStream test)") {
-    Driver driver(Plain({"\xE0\xB8", "\xAD", "\xE0\xB8", "\xB1"}));
-    CHECK(driver.PushAll() == Released{"", "อ", "", "ั"});
-  }
-
   TEST_CASE("text stream: a blank before a partial emoji is not withheld (HF DecodeStream)") {
     Driver driver(Plain({" \xF0\x9F\x91", "\x8B"}));
     CHECK(driver.PushAll() == Released{" ", "👋"});
-  }
-
-  TEST_CASE("text stream: Korean syllables cut by chunk boundaries are whole (Dynamo #12630)") {
-    const std::string word = "삼겹살";
-    std::vector<std::string> bytes;
-    for (const char byte : word) bytes.emplace_back(1, byte);
-    Driver driver(Plain(bytes));
-    CHECK(driver.PushAll() == Released{"", "", "삼", "", "", "겹", "", "", "살"});
-  }
-
-  TEST_CASE("text stream: a skipped special token does not cut a code point (vLLM Rust frontend)") {
-    const std::vector<TestToken> tokens = {{"\xE4"}, {"<special>", kSpecial}, {"\xBD"}, {"\xA0"}};
-    Driver skipping(tokens);
-    CHECK(skipping.PushAll() == Released{"", "", "", "你"});
-    Driver keeping(tokens, {}, {.skip_special_tokens = false});
-    CHECK(keeping.PushAll() ==
-          Released{"", kReplacement + "<special>", kReplacement, kReplacement});
-  }
-
-  TEST_CASE("text stream: a kept special token is its content") {
-    Driver driver({{"<special>", kSpecial}}, {}, {.skip_special_tokens = false});
-    CHECK(driver.PushAll() == Released{"<special>"});
-    CHECK(driver.stream.text_offset() == 9);
-  }
-
-  TEST_CASE(
-      "text stream: an added token that is not special survives skipping and ends pending bytes") {
-    Driver driver({{"\xE4\xBD"}, {"<think>", kAdded}, {"\xA0"}});
-    CHECK(driver.PushAll() == Released{"", kReplacement + "<think>", kReplacement});
   }
 
   TEST_CASE("text stream: unknown ids are of zero width and cut nothing (fastokens #30)") {
@@ -220,60 +186,6 @@ TEST_SUITE("unit") {
     CHECK(chunk.text.empty());
     CHECK_FALSE(stream.Push(1, false, &chunk));
     CHECK(chunk.text == "你");
-  }
-
-  TEST_CASE("text stream: a run of empty tokens does not stall (SGLang #8031)") {
-    std::vector<TestToken> tokens(100);
-    tokens.push_back({"after"});
-    Driver driver(tokens);
-    driver.PushAll();
-    CHECK(driver.text == "after");
-  }
-
-  TEST_CASE("text stream: text goes on after an EOS that was ignored; id 0 (Dynamo #8780)") {
-    Driver driver({{"<eos>", kSpecial}, {"more"}});
-    TextChunk chunk;
-    CHECK_FALSE(driver.stream.Push(1, false, &chunk));
-    CHECK_FALSE(driver.stream.Push(0, false, &chunk));
-    CHECK_FALSE(driver.stream.Push(1, false, &chunk));
-    CHECK(chunk.text == "moremore");
-  }
-
-  TEST_CASE("text stream: a code point belongs to the token that completes it") {
-    const Vocabulary vocabulary = MakeVocabulary(Plain({"a\xE4\xBD", "\xA0", "b", "\xE4", "!"}));
-    TextStream stream(&vocabulary, nullptr, {});
-    TextChunk chunk;
-    stream.Push(0, true, &chunk);   // "a", and two bytes of 你
-    stream.Push(1, false, &chunk);  // completes 你
-    stream.Push(2, false, &chunk);
-    stream.Push(3, true, &chunk);   // pending
-    stream.Push(4, false, &chunk);  // proves it ill-formed
-    CHECK(chunk.text == "a你b" + kReplacement + "!");
-    CHECK(chunk.spans == std::vector<TextSpan>{{1, true}, {8, false}});
-  }
-
-  TEST_CASE("text stream: the replacement at the end belongs to the last token with bytes") {
-    const Vocabulary vocabulary = MakeVocabulary(Plain({"x\xE4", ""}));
-    TextStream stream(&vocabulary, nullptr, {});
-    TextChunk chunk;
-    stream.Push(0, true, &chunk);
-    stream.Push(1, false, &chunk);
-    stream.Finish(TextEnd::kFlush, &chunk);
-    CHECK(chunk.spans == std::vector<TextSpan>{{4, true}});
-  }
-
-  TEST_CASE("text stream: text held for a stop string keeps its origin until it is released") {
-    const Vocabulary vocabulary = MakeVocabulary(Plain({"S", "T", "O", "X"}));
-    TextStream stream(&vocabulary, MakeStops({"STOP"}), {});
-    TextChunk chunk;
-    stream.Push(0, true, &chunk);
-    stream.Push(1, true, &chunk);
-    stream.Push(2, false, &chunk);
-    CHECK(chunk.text.empty());
-    CHECK(chunk.spans.empty());
-    stream.Push(3, true, &chunk);
-    CHECK(chunk.text == "STOX");
-    CHECK(chunk.spans == std::vector<TextSpan>{{2, true}, {1, false}, {1, true}});
   }
 
   TEST_CASE("text stream: an ended stream adds nothing more, whatever is pushed") {

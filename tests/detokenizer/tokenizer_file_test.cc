@@ -5,12 +5,12 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <utility>
 
-#include "tests/detokenizer/folder.h"
+#include "tests/support/mentions.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -21,11 +21,6 @@ std::string ErrorOf(const std::string& path) {
   const std::string message(vocabulary.status().message());
   CHECK(message.find(path.substr(0, path.rfind('/'))) == 0);
   return message;
-}
-
-bool Has(const std::string& text, const std::string& part) {
-  CAPTURE(text);
-  return text.find(part) != std::string::npos;
 }
 
 constexpr char kConfig[] = R"({"added_tokens_decoder": {"3": {"content": "<eos>", "special": true},
@@ -41,7 +36,7 @@ std::string Tekken(const std::string& version, const std::string& vocab_size = "
 
 TEST_SUITE("unit") {
   TEST_CASE("rank file: ids are ranks, special tokens come from the tokenizer_config.json") {
-    const Folder folder;
+    const TemporaryFolder folder;
     folder.Write("tokenizer_config.json", kConfig);
     // "!" and the byte FF; any order, line ends of Windows, blank lines.
     const auto read = OpenTokenizer(folder.Write("any.name", "\n/w== 2\r\nIQ== 0\n"));
@@ -59,25 +54,25 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("rank file: without special tokens it is refused with the remedy") {
-    const Folder folder;
+    const TemporaryFolder folder;
     for (const char* name : {"my.tiktoken", "cl100k_base.tiktoken", "tokenizer.model"}) {
       const std::string error = ErrorOf(folder.Write(name, "IQ== 0\n/w== 1"));
-      CHECK(Has(error, "2 ranks and no special tokens"));
-      CHECK(Has(error, "cl100k_base.tiktoken (100256 ranks)"));
-      CHECK(Has(error, "put the model's tokenizer_config.json"));
+      CHECK(Mentions(error, "2 ranks and no special tokens"));
+      CHECK(Mentions(error, "cl100k_base.tiktoken (100256 ranks)"));
+      CHECK(Mentions(error, "put the model's tokenizer_config.json"));
     }
   }
 
   // As the published code of the models numbers them.
   TEST_CASE("rank file: the special tokens of Qwen 1 and Llama 3") {
-    const auto open = [](const Folder& folder, const char* name, int count) {
+    const auto open = [](const TemporaryFolder& folder, const char* name, int count) {
       std::string ranks;
       for (int rank = 0; rank < count; ++rank) ranks += "IQ== " + std::to_string(rank) + "\n";
       const auto read = OpenTokenizer(folder.Write(name, ranks));
       REQUIRE(read.ok());
       return *read;
     };
-    const Folder folder;
+    const TemporaryFolder folder;
     const Vocabulary qwen = open(folder, "qwen.tiktoken", 151643);
     CHECK(qwen.size() == 151851);
     CHECK(qwen.FindAdded("<|endoftext|>") == 151643);
@@ -95,39 +90,40 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("rank file: a wrong line is named by its number") {
-    const Folder folder;
+    const TemporaryFolder folder;
     folder.Write("tokenizer_config.json", kConfig);
     const auto error = [&folder](const std::string& second) {
       return ErrorOf(folder.Write("ranks", "IQ== 0\n" + second));
     };
     for (const char* line : {"IQ==", "IQ== ", "IQ==1", "IQ== -1", "IQ== +1", "IQ== 1 2", " 1",
                              "I!== 1", "IQ 1", "IR== 1", "IQ== 1048576", "IQ== 99999999999"}) {
-      CHECK(Has(error(line), "line 2 is \"" + std::string(line) + "\", expected base64"));
+      CHECK(Mentions(error(line), "line 2 is \"" + std::string(line) + "\", expected base64"));
     }
-    CHECK(Has(error("/w== 0"), "line 2 has the rank 0, which an earlier line has"));
-    CHECK(Has(error("/w== 3"), "\"<eos>\" has the id 3, which stands for another token"));
+    CHECK(Mentions(error("/w== 0"), "line 2 has the rank 0, which an earlier line has"));
+    CHECK(Mentions(error("/w== 3"), "\"<eos>\" has the id 3, which stands for another token"));
   }
 
   TEST_CASE("rank file: a wrong tokenizer_config.json is named") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const std::string ranks = folder.Write("ranks", "IQ== 0\n");
     const auto error = [&](const std::string& config) {
       folder.Write("tokenizer_config.json", config);
       return ErrorOf(ranks);
     };
-    CHECK(Has(error("{}"), "added_tokens_decoder is missing"));
-    CHECK(Has(error("{"), "tokenizer_config.json"));
-    CHECK(Has(error(R"({"added_tokens_decoder": {"x": {}}})"), "[\"x\"] has no id"));
-    CHECK(Has(error(R"({"added_tokens_decoder": {"1048576": {}}})"), "has no id"));
-    CHECK(Has(error(R"({"added_tokens_decoder": {"-1": {}}})"), "has no id"));
-    CHECK(Has(error(R"({"added_tokens_decoder": {"1": {"content": "a"}}})"), "a special, which"));
-    CHECK(Has(error(R"({"added_tokens_decoder": {"1": 7}})"), "[\"1\"] needs a content"));
+    CHECK(Mentions(error("{}"), "added_tokens_decoder is missing"));
+    CHECK(Mentions(error("{"), "tokenizer_config.json"));
+    CHECK(Mentions(error(R"({"added_tokens_decoder": {"x": {}}})"), "[\"x\"] has no id"));
+    CHECK(Mentions(error(R"({"added_tokens_decoder": {"1048576": {}}})"), "has no id"));
+    CHECK(Mentions(error(R"({"added_tokens_decoder": {"-1": {}}})"), "has no id"));
+    CHECK(Mentions(error(R"({"added_tokens_decoder": {"1": {"content": "a"}}})"),
+                   "a special, which"));
+    CHECK(Mentions(error(R"({"added_tokens_decoder": {"1": 7}})"), "[\"1\"] needs a content"));
     folder.Write("tokenizer_config.json", R"({"added_tokens_decoder": {}})");
     CHECK(OpenTokenizer(ranks).ok());
   }
 
   TEST_CASE("tekken: special tokens come first, an unknown version is refused by name") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto read = OpenTokenizer(folder.Write("any.name", Tekken("v11")));
     REQUIRE(read.ok());
     CHECK(read->Bytes(0) == "<s>");
@@ -135,11 +131,12 @@ TEST_SUITE("unit") {
     CHECK(read->Bytes(1) == "\xFF");
     CHECK(read->size() == 2);
     const std::string error = ErrorOf(folder.Write("t", Tekken("v14")));
-    CHECK(Has(error, "this is a tekken file of version \"v14\", known are v3, v7, v11, v13, v15"));
+    CHECK(Mentions(error,
+                   "this is a tekken file of version \"v14\", known are v3, v7, v11, v13, v15"));
   }
 
   TEST_CASE("tekken: what does not fit together is refused by field") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const auto error = [&folder](const std::string& json, const std::string& from,
                                  const std::string& to) {
       std::string changed = json;
@@ -147,22 +144,24 @@ TEST_SUITE("unit") {
       return ErrorOf(folder.Write("t", changed.replace(changed.find(from), from.size(), to)));
     };
     const std::string good = Tekken("v11");
-    CHECK(Has(ErrorOf(folder.Write("t", Tekken("v11", "3"))), "vocab has 1 tokens"));
-    CHECK(Has(ErrorOf(folder.Write("t", Tekken("v11", "0"))), "default_num_special_tokens is 1"));
-    CHECK(
-        Has(ErrorOf(folder.Write("t", Tekken("v11", "1048577"))), "allowed are integers 0..1048"));
-    CHECK(Has(ErrorOf(folder.Write("t", Tekken("v11", "-1"))), "default_vocab_size is -1"));
-    CHECK(Has(error(good, "/w==", "/w="), "vocab[0].token_bytes is \"/w=\", expected base64"));
-    CHECK(Has(error(good, R"("rank": 0, "token_b)", R"("rank": 1, "token_b)"), "needs the rank 0"));
-    CHECK(Has(error(good, R"("rank": 0, "token_s)", R"("rank": 1, "token_s)"),
-              "special_tokens[0].rank is 1, expected 0"));
-    CHECK(Has(error(good, R"("token_str": "<s>",)", ""), "special_tokens[0] needs"));
-    CHECK(Has(error(good, R"("special_tokens")", R"("other")"), "special_tokens is missing"));
-    CHECK(Has(error(good, R"("version")", R"("other")"), "config.version is missing"));
+    CHECK(Mentions(ErrorOf(folder.Write("t", Tekken("v11", "3"))), "vocab has 1 tokens"));
+    CHECK(Mentions(ErrorOf(folder.Write("t", Tekken("v11", "0"))),
+                   "default_num_special_tokens is 1"));
+    CHECK(Mentions(ErrorOf(folder.Write("t", Tekken("v11", "1048577"))),
+                   "allowed are integers 0..1048"));
+    CHECK(Mentions(ErrorOf(folder.Write("t", Tekken("v11", "-1"))), "default_vocab_size is -1"));
+    CHECK(Mentions(error(good, "/w==", "/w="), "vocab[0].token_bytes is \"/w=\", expected base64"));
+    CHECK(Mentions(error(good, R"("rank": 0, "token_b)", R"("rank": 1, "token_b)"),
+                   "needs the rank 0"));
+    CHECK(Mentions(error(good, R"("rank": 0, "token_s)", R"("rank": 1, "token_s)"),
+                   "special_tokens[0].rank is 1, expected 0"));
+    CHECK(Mentions(error(good, R"("token_str": "<s>",)", ""), "special_tokens[0] needs"));
+    CHECK(Mentions(error(good, R"("special_tokens")", R"("other")"), "special_tokens is missing"));
+    CHECK(Mentions(error(good, R"("version")", R"("other")"), "config.version is missing"));
   }
 
   TEST_CASE("tokenizer.json: it is known by its fields") {
-    const Folder folder;
+    const TemporaryFolder folder;
     // A wrong class in the tokenizer_config.json beside it changes nothing.
     folder.Write("tokenizer_config.json", R"({"tokenizer_class": "LlamaTokenizer"})");
     const auto read = OpenTokenizer(folder.Write("any.name", R"({"version": "1.0",
@@ -173,18 +172,18 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a file of another kind is refused by name") {
-    const Folder folder;
-    CHECK(Has(ErrorOf(folder.Write("m", "PK\x03\x04zip")), "this is a ZIP archive"));
-    CHECK(Has(ErrorOf(folder.Write("m", "\x1F\x8B")), "this is a gzip file"));
-    CHECK(Has(ErrorOf(folder.Write("m", kConfig)), "this is a tokenizer_config.json"));
-    CHECK(Has(ErrorOf(folder.Write("m", "version https://git-lfs.github.com/spec/v1")),
-              "Git LFS pointer"));
-    CHECK(Has(ErrorOf(folder.Write("m", "")), "the file is empty"));
-    CHECK(Has(ErrorOf(folder.Write("m", "some words")), "begins with \"some words\""));
+    const TemporaryFolder folder;
+    CHECK(Mentions(ErrorOf(folder.Write("m", "PK\x03\x04zip")), "this is a ZIP archive"));
+    CHECK(Mentions(ErrorOf(folder.Write("m", "\x1F\x8B")), "this is a gzip file"));
+    CHECK(Mentions(ErrorOf(folder.Write("m", kConfig)), "this is a tokenizer_config.json"));
+    CHECK(Mentions(ErrorOf(folder.Write("m", "version https://git-lfs.github.com/spec/v1")),
+                   "Git LFS pointer"));
+    CHECK(Mentions(ErrorOf(folder.Write("m", "")), "the file is empty"));
+    CHECK(Mentions(ErrorOf(folder.Write("m", "some words")), "begins with \"some words\""));
   }
 
   TEST_CASE("a path that cannot be read is refused by its kind") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const std::string missing = folder.path() + "/missing.json";
     const auto refused = OpenTokenizer(missing);
     CHECK(refused.status().code() == absl::StatusCode::kNotFound);
@@ -210,20 +209,20 @@ TEST_SUITE("unit") {
 
   // The file beside the one that is named is no less able to block.
   TEST_CASE("rank file: a tokenizer_config.json that is no regular file is refused") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const std::string config = folder.path() + "/tokenizer_config.json";
     REQUIRE(mkfifo(config.c_str(), 0600) == 0);
-    CHECK(Has(ErrorOf(folder.Write("ranks", "IQ== 0\n")),
-              config + ": the file of special tokens is a FIFO"));
+    CHECK(Mentions(ErrorOf(folder.Write("ranks", "IQ== 0\n")),
+                   config + ": the file of special tokens is a FIFO"));
   }
 
   TEST_CASE("a file over 256 MiB is refused without reading on") {
-    const Folder folder;
+    const TemporaryFolder folder;
     const std::string path = folder.Write("large", "{");
     std::filesystem::resize_file(path, (std::uintmax_t{256} << 20) + 1);  // sparse
     const std::string message = ErrorOf(path);
-    CHECK(Has(message, "larger than 268435456 bytes"));
-    CHECK(Has(message, "tokenizer.json of a model"));
+    CHECK(Mentions(message, "larger than 268435456 bytes"));
+    CHECK(Mentions(message, "tokenizer.json of a model"));
   }
 }
 

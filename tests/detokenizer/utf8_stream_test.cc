@@ -29,17 +29,6 @@ std::string DecodeAtOnce(std::string_view bytes) {
   return text;
 }
 
-// The texts that each piece releases; the last one is that of Finish.
-std::vector<std::string> DecodePieces(const std::vector<std::string>& pieces) {
-  Utf8Stream stream;
-  std::vector<std::string> released;
-  for (const std::string& piece : pieces) {
-    stream.Push(piece, &released.emplace_back());
-  }
-  stream.Finish(&released.emplace_back());
-  return released;
-}
-
 // Every prefix must have released exactly what later bytes cannot change: nothing late, nothing
 // early.
 bool ReleasesEveryPrefixExactly(std::string_view bytes) {
@@ -134,60 +123,6 @@ TEST_SUITE("unit") {
       }
     }
     CHECK(num_wrong == 0);
-  }
-
-  TEST_CASE("utf8: unfinished bytes at the end are one replacement (lattice #751)") {
-    CHECK(DecodePieces({"\xE4\xBD"}) == std::vector<std::string>{"", Replacements(1)});
-    CHECK(DecodePieces({"ok ", "\xF0\x9F", "\x98"}) ==
-          std::vector<std::string>{"ok ", "", "", Replacements(1)});
-  }
-
-  TEST_CASE("utf8: an emoji in pieces comes with its last byte (vLLM Rust frontend)") {
-    CHECK(DecodePieces({"\xF0\x9F", "\x98\x80"}) == std::vector<std::string>{"", "😀", ""});
-    CHECK(DecodePieces({"\xF0", "\x9F", "\x98", "\x80"}) ==
-          std::vector<std::string>{"", "", "", "😀", ""});
-  }
-
-  TEST_CASE("utf8: a stray continuation byte never stalls the stream (SGLang #34852)") {
-    Utf8Stream stream;
-    std::string text;
-    for (size_t step = 1; step <= 256; ++step) {
-      stream.Push("\x80\x80\x80\x80", &text);
-      REQUIRE(text == Replacements(4 * step));
-    }
-    CHECK_FALSE(stream.HasPending());
-  }
-
-  TEST_CASE("utf8: bytes that begin nothing are replaced at once (HF DecodeStream stalls)") {
-    CHECK(DecodePieces({"\xFF", "\xFF", "\xFF"}) ==
-          std::vector<std::string>{Replacements(1), Replacements(1), Replacements(1), ""});
-  }
-
-  TEST_CASE("utf8: an interrupted code point and its late byte are two replacements") {
-    CHECK(DecodePieces({"\xE4\xBD", "a", "\xA0"}) ==
-          std::vector<std::string>{"", Replacements(1) + "a", Replacements(1), ""});
-  }
-
-  TEST_CASE("utf8: a generated U+FFFD is ordinary text (deepseek-recipe #16)") {
-    const std::string real = "\xEF\xBF\xBD";
-    CHECK(DecodePieces({"a", real, "b"}) == std::vector<std::string>{"a", real, "b", ""});
-    CHECK(DecodePieces({"a", real}) == std::vector<std::string>{"a", real, ""});
-  }
-
-  TEST_CASE(
-      "utf8: joined emoji and combining marks come code point by code point (mlx-swift #612)") {
-    const std::vector<std::string> family = {"👩", "\u200D", "👩", "\u200D", "👧", "\u200D", "👦"};
-    std::string bytes;
-    for (const std::string& part : family) bytes += part;
-    std::vector<std::string> released;
-    Utf8Stream stream;
-    for (const char byte : bytes) {
-      std::string text;
-      stream.Push({&byte, 1}, &text);
-      if (!text.empty()) released.push_back(text);
-    }
-    CHECK(released == family);
-    CHECK(DecodePieces({"e", "\u0301", "x"}) == std::vector<std::string>{"e", "\u0301", "x", ""});
   }
 
   TEST_CASE("utf8: Discard forgets the pending bytes and the stream goes on") {

@@ -23,6 +23,34 @@ from xgrammar_peer import Peer  # noqa: E402
 KINDS = {"json": 1, "json_object": 2, "regex": 3, "ebnf": 4, "choice": 5, "structural_tag": 6}
 
 
+def newer_form(text):
+    """A structural tag in the form that the package reads."""
+    tag = json.loads(text)
+    if "format" in tag:
+        return text
+    tags = [{"type": "tag", "begin": each["begin"], "end": each["end"],
+             "content": {"type": "json_schema", "json_schema": each["schema"]}}
+            for each in tag.get("structures", tag.get("tags"))]
+    return json.dumps({"type": "structural_tag", "format": {
+        "type": "triggered_tags", "triggers": tag["triggers"], "tags": tags,
+        "at_least_one": False, "stop_after_first": False}})
+
+
+class CompactPeer(Peer):
+    """Schemas without white space, also for values that have none."""
+
+    def compile_schema(self, text):
+        return self.compiler.compile_grammar(self.schema_ebnf(text))
+
+    def schema_ebnf(self, text):
+        ebnf = str(xgrammar.Grammar.from_json_schema(text, any_whitespace=False,
+                                                     separators=(",", ":"), strict_mode=False))
+        # Values without a schema have xgrammar's own separators.
+        for rule in ('basic_array_items ::= ((", "', 'basic_object_properties ::= ((", "'):
+            ebnf = ebnf.replace("\n" + rule, "\n" + rule[:-2] + rule[-1])
+        return ebnf
+
+
 class Matcher:
     """What MaskWalks asks of a peer."""
 
@@ -48,15 +76,17 @@ def main():
     differences = json.loads((HERE / "xgrammar_differences.json").read_text(encoding="utf-8"))
     probe = GrammarProbe(sys.argv[1])
     tokens = [b"" if i == probe.eos else token for i, token in enumerate(probe.tokens)]
-    peer = Peer(tokens, len(tokens), probe.eos)
-    row = peer.new_row()
+    peers = [kind(tokens, len(tokens), probe.eos) for kind in (Peer, CompactPeer)]
+    row = peers[0].new_row()
     walks = MaskWalks(probe, "xgrammar", differences, seed=20261124, num_walks=20, max_steps=40)
     for case in cases:
         compact = case.get("whitespace") != "flexible"
+        is_tag = case["kind"] == "structural_tag"
         code, message = probe.compile(KINDS[case["kind"]], case["text"],
                                       COMPACT if compact else FLEXIBLE)
         try:
-            compiled = peer.compile(case["kind"], case["text"], compact)
+            compiled = peers[compact].compile(
+                case["kind"], newer_form(case["text"]) if is_tag else case["text"])
         except RuntimeError as error:
             walks.refused(case["name"], message, str(error))
             continue

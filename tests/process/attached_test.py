@@ -72,37 +72,6 @@ class AttachedTest(ProcessTest):
             with self.assertRaisesRegex(specd.Error, "no trace is recorded"):
                 engine.dump_trace()
 
-    def test_the_counters_of_ended_sessions_are_in_the_last_line(self):
-        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
-        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
-        for num_rounds in (2, 3):
-            with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
-                sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=10))
-                for _ in range(num_rounds):
-                    engine.verify(np.eye(8)[[5, 5]], {sequence: [5]})
-                self.assertEqual(engine.stats()["kept"], 2 * num_rounds)
-        self.stop(daemon)
-        self.assertIn("stopped after 5 rounds, 10 tokens, 5 drafts of which 5 accepted",
-                      daemon.stderr)
-
-    def test_eos_by_number_without_a_tokenizer(self):
-        daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off",
-                            "--eos_token_ids=3,5")
-        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
-        with specd.Engine(f"unix:{self.socket}", vocab_size=8) as engine:
-            sequence = engine.open(specd.SamplingParams(temperature=0))
-            result, = engine.verify(np.eye(8)[[5]], {sequence: []})
-            self.assertEqual((result.finish_reason, result.stop_token), ("stop", 5))
-        with self.assertRaisesRegex(specd.Error, "EOS id 5"):
-            specd.Engine(f"unix:{self.socket}", vocab_size=5)
-
-    def test_ignore_eos_without_an_eos_is_refused_with_the_flag(self):
-        # Bug: the parameter was ignored in silence.
-        with specd.Engine(self.ids_only(), vocab_size=8) as engine:
-            with self.assertRaisesRegex(specd.Error, "--eos_token_ids") as caught:
-                engine.open(specd.SamplingParams(ignore_eos=True))
-            self.assertEqual(caught.exception.code_name, "SPECD_ERROR_UNSUPPORTED")
-
     def test_the_log_says_that_a_sequence_was_aborted(self):
         daemon = self.start("specd", f"--listen=unix:{self.socket}", "--detokenizer=off")
         wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
@@ -127,25 +96,6 @@ class AttachedTest(ProcessTest):
             wait_until(lambda: "ended by an error" in daemon.stderr, "the line")
         self.assertRegex(daemon.stderr, r'"bad one" \(stream \d+\) ended by an error after 1 tokens, '
                          r"at draft place 1, row 1: target_rows: .*NaN")
-
-    def test_an_engine_with_another_tokenizer_is_refused_with_both_hashes(self):
-        # Bug: a tokenizer of the same size attached, and its ids became the daemon's texts.
-        self.daemon()
-        uri = f"unix:{self.socket}"
-        other = json.loads(TOKENIZER.read_text())
-        vocab = other["model"]["vocab"]
-        vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
-        swapped = self.folder / "swapped.json"
-        swapped.write_text(json.dumps(other))
-        for accepted in ({}, {"tokenizer": TOKENIZER}):
-            specd.Engine(uri, vocab_size=2048, **accepted).close()
-        with self.assertRaises(specd.Error) as caught:
-            specd.Engine(uri, vocab_size=2048, tokenizer=swapped)
-        self.assertEqual(caught.exception.code_name, "SPECD_ERROR_VOCABULARY")
-        hashes = re.findall(r"hash ([0-9a-f]{16}).* has ([0-9a-f]{16}),", str(caught.exception))
-        self.assertEqual(len(hashes), 1)
-        self.assertNotEqual(*hashes[0])
-        self.assertIn("start the daemon with the tokenizer.json", str(caught.exception))
 
     def test_ranks_of_other_processes_read_what_rank_0_decided(self):
         uri = self.ids_only()
@@ -275,6 +225,32 @@ class AttachedTest(ProcessTest):
         self.assertEqual((end["stop"], end["tokens"], end["late"]), ("b", 2, 2))
         self.assertEqual(end["cumulative_logprob"], values[0] + values[1])
         self.assertEqual(self.texts(client), {"r": "a"})
+
+    def test_an_engine_with_another_tokenizer_is_refused_with_both_hashes(self):
+        # Bug: a tokenizer of the same size attached, and its ids became the daemon's texts.
+        self.daemon()
+        uri = f"unix:{self.socket}"
+        other = json.loads(TOKENIZER.read_text())
+        vocab = other["model"]["vocab"]
+        vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+        swapped = self.folder / "swapped.json"
+        swapped.write_text(json.dumps(other))
+        for accepted in ({}, {"tokenizer": TOKENIZER}):
+            specd.Engine(uri, vocab_size=2048, **accepted).close()
+        with self.assertRaises(specd.Error) as caught:
+            specd.Engine(uri, vocab_size=2048, tokenizer=swapped)
+        self.assertEqual(caught.exception.code_name, "SPECD_ERROR_VOCABULARY")
+        hashes = re.findall(r"hash ([0-9a-f]{16}).* has ([0-9a-f]{16}),", str(caught.exception))
+        self.assertEqual(len(hashes), 1)
+        self.assertNotEqual(*hashes[0])
+        self.assertIn("start the daemon with the tokenizer.json", str(caught.exception))
+
+    def test_ignore_eos_without_an_eos_is_refused_with_the_flag(self):
+        # Bug: the parameter was ignored in silence.
+        with specd.Engine(self.ids_only(), vocab_size=8) as engine:
+            with self.assertRaisesRegex(specd.Error, "--eos_token_ids") as caught:
+                engine.open(specd.SamplingParams(ignore_eos=True))
+            self.assertEqual(caught.exception.code_name, "SPECD_ERROR_UNSUPPORTED")
 
 
 if __name__ == "__main__":

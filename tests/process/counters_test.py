@@ -4,11 +4,9 @@ Expected numbers are those that the engine counted itself, from the answers that
 """
 
 import json
-import os
-import struct
 import unittest
 
-from support import ProcessTest, wait_until
+from support import ProcessTest
 
 
 class CountersTest(ProcessTest):
@@ -129,47 +127,6 @@ class CountersTest(ProcessTest):
         self.assertEqual(self.said["pid"], other.process.pid)
         self.stop(other)
         self.assertFalse(self.counters.exists())
-
-    def test_two_daemons_never_share_a_file(self):
-        daemon = self.daemon()
-        second = self.start("specd", f"--listen=unix:{self.folder}/t", "--detokenizer=off",
-                            f"--counters={self.counters}")
-        self.assertEqual(second.wait(), 1)
-        self.assertIn(f"another specd serves {self.counters}", second.stderr)
-        third = self.start("specd", f"--listen=unix:{self.folder}/t", "--detokenizer=off", "--counters=")
-        wait_until(lambda: "serves" in third.stderr or not third.running(), "the daemon")
-        self.assertTrue(third.running(), third.stderr)
-        self.assertFalse((self.folder / "t.counters").exists())
-        self.assertEqual(self.stats()[("state",)]["value"], 1)
-        self.assertEqual(self.said["pid"], daemon.process.pid)
-        self.stop(third)
-        self.stop(daemon)
-
-    def test_a_file_that_is_cut_short_ends_neither_the_daemon_nor_specctl(self):
-        daemon = self.daemon()
-        os.truncate(self.counters, 0)
-        self.run_engine()
-        done = self.specctl("stats")
-        self.assertEqual(done.code, 1)
-        self.assertIn("is no counters file", done.stderr)
-        self.stop(daemon)
-
-    def test_files_that_are_none_are_refused_in_one_line(self):
-        daemon = self.daemon()
-        whole = self.counters.read_bytes()
-        self.stop(daemon)
-        path = self.folder / "hostile"
-        hostile = {"empty": b"", "text": b"x" * 4096, "half": whole[:len(whole) // 2], "longer": whole + b"x",
-                   "version": whole[:8] + struct.pack("<I", 99) + whole[12:],
-                   "offsets": whole[:48] + struct.pack("<Q", 2**63) + whole[56:]}
-        for name, data in hostile.items():
-            path.write_bytes(data)
-            for command in ("stats", "metrics", "top"):
-                with self.subTest(name, command=command):
-                    done = self.specctl(command, path=path)
-                    self.assertEqual((done.code, done.stdout), (1, ""))
-                    self.assertEqual(done.stderr.count("\n"), 1)
-        self.assertEqual(self.specctl("stats", path=self.folder).code, 1)
 
     def test_the_command_line(self):
         self.assertEqual(self.specctl("stats").code, 1)  # there is no daemon

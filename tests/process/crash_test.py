@@ -57,16 +57,6 @@ class CrashTest(ProcessTest):
         self.stop(second)
         self.assertEqual(self.sockets(), [])
 
-    def test_subscriber_killed(self):
-        daemon, client, engine = self.busy()
-        self.kill(client)
-        other = self.client()
-        self.short_run()
-        wait_until(lambda: "A short one" in self.ends(other) or not other.running(), "the end")
-        self.assertIn("A short one", self.ends(other), other.stderr)
-        self.assertTrue(engine.running(), engine.stderr)
-        self.stop(daemon)
-
     def test_terminated_daemon_drains(self):
         daemon, client, engine = self.busy()
         self.stop(daemon)
@@ -77,16 +67,6 @@ class CrashTest(ProcessTest):
         self.texts(client)
         self.assertEqual([path.name for path in self.folder.iterdir()
                           if not path.name.startswith("ready")], [])
-
-    def test_engines_that_come_and_go_do_not_disturb_each_other(self):
-        daemon, client, engine = self.busy()
-        for _ in range(10):
-            others = [self.engine("--prompt=Somebody", "--max_tokens=2", "--print=none"),
-                      self.engine("--prompt=Somebody else", "--max_tokens=2", "--print=none")]
-            for other in others:
-                self.assertEqual(other.wait(), 0, other.stderr)
-        self.assertTrue(engine.running(), engine.stderr)
-        self.stop(daemon)
 
     def test_detokenizer_killed(self):
         daemon = self.daemon("--detokenizer=process", "--text_grace=3")

@@ -141,11 +141,6 @@ class FinalTest(ProcessTest):
                 (result,) = engine.verify(one_hot(*"xy"), {each: [VOCABULARY["x"]]})
                 self.assertEqual((result.finish_reason, result.total_kept), ("stop", 2))
 
-    def test_embedded_nothing_is_waited_for(self):
-        with specd.Engine(vocab_size=V) as engine:
-            sequence, _ = self.write(engine, "axyb")
-            self.assertEqual(sequence.final(timeout_ms=0).finish_reason, "length")
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -3,7 +3,7 @@
 import json
 import unittest
 
-from support import ProcessTest, TOKENIZER, wait_until
+from support import ProcessTest
 
 
 class FlowTest(ProcessTest):
@@ -15,14 +15,6 @@ class FlowTest(ProcessTest):
         for line in lines:
             self.assertLessEqual(len(line.split(": ")[1].split()), 60)
         return engine.stdout
-
-    def test_max_tokens_is_met_exactly(self):
-        # So few that no text of the corpus ends before.
-        self.daemon()
-        engine = self.engine("--print=ids", "--stats=none", "--max_tokens=9", "--draft=5")
-        self.assertEqual(engine.wait(), 0, engine.stderr)
-        self.assertEqual(max(len(line.split(": ")[1].split())
-                             for line in engine.stdout.splitlines()), 9)
 
     def test_four_streams_arrive_whole(self):
         daemon = self.daemon()
@@ -73,12 +65,6 @@ class FlowTest(ProcessTest):
                       ("--draft=4", "--temperature=0")):
             self.assertEqual(self.ids(*flags), self.ids(*flags, uri="embedded:cpu"))
 
-    def test_the_batch_changes_as_sequences_end_and_nobody_notices(self):
-        self.daemon()
-        narrow = self.ids("--draft=3", "--max_batch=1")
-        self.assertEqual(self.ids("--draft=3", "--max_batch=3"), narrow)
-        self.assertEqual(self.ids("--draft=3", "--max_batch=4"), narrow)
-
     def test_a_stop_string_ends_text_and_engine(self):
         self.daemon()
         whole = self.client("--streams=1")
@@ -99,27 +85,6 @@ class FlowTest(ProcessTest):
         statistics = json.loads(engine.stdout.splitlines()[-1])["streams"][0]
         self.assertEqual(statistics["finish"], "stop")
         self.assertEqual(statistics["tokens"], end["tokens"])
-
-    def test_the_detokenizer_as_a_process_of_its_own(self):
-        daemon = self.daemon("--detokenizer=process")
-        refused = self.engine("--stop=.")
-        self.assertEqual(refused.wait(), 1)
-        self.assertIn("specd-detok", refused.stderr)
-        detok = self.start("specd-detok", f"--specd=unix:{self.socket}",
-                           f"--tokenizer={TOKENIZER}")
-        client = self.client("--streams=1")
-
-        def accepted():
-            self.last = self.engine("--prompt=The daemon", "--stop=.", "--max_tokens=200",
-                                    "--forward_ms=5")
-            return self.last.wait() == 0
-        wait_until(accepted, "the daemon to notice its detokenizer")
-        self.assertEqual(client.wait(), 0, client.stderr)
-        self.assertNotIn(".", self.texts(client)["The daemon"])
-        self.stop(daemon)
-        detok.signal(15)
-        self.assertEqual(detok.wait(), 0, detok.stderr)
-        self.assertEqual(self.sockets(), [])
 
     def test_ids_only(self):
         self.daemon("--detokenizer=off")

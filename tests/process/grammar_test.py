@@ -105,23 +105,6 @@ class GrammarTest(ProcessTest):
                 if dot and len(answer) >= 3:
                     self.assertRegex(answer, r"\A[0-9]{3}\Z")
 
-    def test_what_cannot_be_enforced_is_refused_by_name(self):
-        self.daemon()
-        for flag, words in (("--json_schema={\"type\": 5}", "type is a number"),
-                            ("--regex=(", "grammar: "),
-                            ("--grammar=top ::= \"a\"", "root")):
-            engine = self.engine(flag)
-            self.assertEqual(engine.wait(), 1)
-            self.assertIn(words, engine.stderr)
-
-    def test_a_daemon_bounds_the_compile_of_a_constraint(self):
-        self.daemon("--compile_ms=1")
-        heavy = self.engine("--grammar=root ::= \"x\"" + " [a]?" * 2000)
-        self.assertEqual(heavy.wait(), 1)
-        self.assertIn("compile_ms = 1 of CPU time", heavy.stderr)
-        for text in self.texts_of("--regex=[0-9]{3}").values():
-            self.assertRegex(text, r"\A[0-9]{3}\Z")
-
 
 def endless_schema():
     """Each of the 1500 patterns has an automaton of 2^14 states, so the compile ends with its time or its

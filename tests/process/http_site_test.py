@@ -12,7 +12,7 @@ import time
 import unittest
 
 from http_support import HttpCase
-from support import BIN, PATIENCE_S, TOKENIZER, wait_until
+from support import TOKENIZER, wait_until
 
 CLIENTS_MAX = 64       # tools/http/http_server.h
 HEAD_BYTES_MAX = 8192

@@ -108,36 +108,6 @@ class ProfilesTest(ProcessTest):
             result, = engine.verify(np.eye(2048)[[1]], {sequence: []})
             self.assertEqual(result.stop_token, 1)
 
-    def test_an_embedded_engine_reads_the_file_itself(self):
-        self.flags()
-        with specd.Engine(vocab_size=len(VOCAB), profile_file=self.folder / "pieces.json") as engine:
-            sequence = engine.open(specd.SamplingParams(temperature=0))
-            result, = engine.verify(np.eye(len(VOCAB))[[VOCAB["</s>"]]], {sequence: []})
-            self.assertEqual((result.finish_reason, result.stop_token), ("stop", VOCAB["</s>"]))
-
-    def test_an_unknown_name_is_refused_with_the_names(self):
-        uri = self.serve()
-        with self.assertRaisesRegex(specd.Error, r'profile = "piece" is not one of this daemon\'s '
-                                    r"\(pieces, toy\)"):
-            specd.Engine(uri, vocab_size=2048, profile="piece")
-        with self.assertRaisesRegex(specd.Error, "vocab_size = 2"):
-            specd.Engine(uri, vocab_size=2, profile="pieces")
-
-    def test_a_daemon_of_named_models_alone_needs_a_name(self):
-        daemon = self.start("specd", f"--listen=unix:{self.socket}", *self.flags()[2:])
-        wait_until(lambda: "serves" in daemon.stderr or not daemon.running(), "the daemon")
-        with self.assertRaisesRegex(specd.Error, "name one of pieces, toy"):
-            specd.Engine(f"unix:{self.socket}", vocab_size=2048)
-
-    def test_a_wrong_profile_is_an_error_at_start(self):
-        for flag, message in ((self.profile("m1", tokeniser="t.json"), "did you mean tokenizer?"),
-                              (self.profile("m2", vocab_size=9), "profile = m2 has none"),
-                              ("--profile=m.json", "is not of the form NAME=FILE"),
-                              ("--profile=m=/nonexistent/m.json", "/nonexistent/m.json")):
-            daemon = self.start("specd", f"--listen=unix:{self.socket}", flag)
-            self.assertNotEqual(daemon.wait(), 0)
-            self.assertIn(message, daemon.stderr)
-
 
 if __name__ == "__main__":
     unittest.main()

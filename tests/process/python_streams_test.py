@@ -122,40 +122,6 @@ class PythonStreamsTest(ProcessTest):
                 self.assertEqual(token, follows(text), (is_batch, text))
                 text.append(token)
 
-    def test_rounds_follow_each_other_on_a_stream_and_the_cpu_waits_for_none(self):
-        engine, sequence = self.engine(stream_timeout_ms=PATIENCE_MS)
-        rows, next_tokens = engine.rows(1), engine.next_tokens()
-        first, rounds = threading.Event(), []
-        rows[:] = 0
-
-        def forward():
-            # The next token after token t is t + 1: the row is written again behind each round.
-            first.wait()
-            token = int(next_tokens[sequence.slot])
-            rows[:] = np.eye(V)[[token + 1]] * 50
-
-        for _ in range(4):
-            self.stream.launch(forward)
-            rounds.append(engine.submit(None, {sequence: []}, cuda_stream=self.stream.cuda_stream))
-        self.assertFalse(any(round.done() for round in rounds))
-        first.set()
-        self.assertEqual([round.result(PATIENCE_MS)[0].tokens.tolist() for round in rounds],
-                         [[1], [2], [3], [4]])
-
-    def test_a_round_that_the_daemon_does_not_answer_is_aborted_and_can_be_submitted_again(self):
-        engine, sequence = self.engine(stream_timeout_ms=50)
-        engine.rows(1)[:] = np.eye(V)[[6]]
-        self.process.stop()
-        round = engine.submit(None, {sequence: []}, cuda_stream=self.stream)
-        with self.assertRaises(specd.RoundError) as caught:
-            round.result(PATIENCE_MS)
-        self.assertEqual(caught.exception.code_name, "SPECD_STATUS_ABORTED")
-        self.stream.synchronize()
-        self.process.signal(signal.SIGCONT)
-        again = engine.submit(None, {sequence: []})
-        result, = again.result(PATIENCE_MS)
-        self.assertEqual((result.tokens.tolist(), result.total_kept), ([6], 1))
-
     def test_rows_are_bound_anew_once_the_daemon_has_seen_that_a_round_was_aborted(self):
         # Bug: the aborted round stood in the way for ever, as no round was left to poll for.
         engine, sequence = self.engine(stream_timeout_ms=50)

@@ -185,25 +185,6 @@ class RanksRejoinTest(RanksCase):
             self.assertRegex(str(self.failure(member)), "within reconnect_ms = 3000: .*an engine that pauses polls")
         self.stop(daemon)
 
-    def test_a_number_that_is_taken_and_a_token_that_is_wrong_are_refused_at_join(self):
-        daemon = self.serve()
-        with self.open_engine() as engine:
-            sequence = self.open_sequence(engine)
-            token, _ = engine.group()
-            member = self.member(token)
-            last = member.next_tokens(SLOTS)
-            wrong = token[:-1] + ("0" if token[-1] != "0" else "1")
-            for bad, code, words in ((token, "SPECD_ERROR_STATE", "rank = 1 of session 1 has joined already"),
-                                     (wrong, "SPECD_ERROR_PERMISSION", "token is not that of session 1")):
-                begin = time.monotonic()
-                with self.assertRaisesRegex(specd.Error, words) as raised:
-                    specd.Member(f"unix:{self.socket}", bad, 1, reconnect_ms=10_000, timeout_ms=300)
-                self.assertEqual(raised.exception.code_name, code)
-                self.assertLess(time.monotonic() - begin, 5)
-            self.plain_round(engine, sequence, 300)
-            self.assertEqual(last[sequence.slot], 300)
-        self.stop(daemon)
-
     def test_rank_0_goes_on_without_ranks_that_left_while_their_daemon_stopped(self):
         daemon = self.serve()
         with self.open_engine() as engine:

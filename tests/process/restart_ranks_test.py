@@ -252,35 +252,6 @@ class RestartRanksTest(RanksCase):
             self.assertEqual(engine.group(), (token, {1, 2, 3}))
         self.stop(daemon)
 
-    def test_a_rank_that_does_not_come_back_is_named(self):
-        daemon = self.serve()
-        with self.open_engine(reconnect_ms=1500) as engine:
-            sequence = engine.open(specd.SamplingParams(temperature=0, max_tokens=60))
-            one, two = self.start_ranks(engine)
-            self.plain_round(engine, sequence, 300)
-            engine.rows(1)[:] = 0
-            daemon.stop()
-            round = engine.submit(None, {sequence: []})
-            self.kill(daemon)
-            self.kill(two.process)
-            daemon = self.serve()
-            begin = time.monotonic()
-            with self.assertRaises(TimeoutError):
-                round.result(300)  # while rank 0 waits for its ranks, a poll waits no longer than it is told
-            self.assertLess(time.monotonic() - begin, 1.4)
-            wait_until(lambda: "rank 1 joined" in daemon.stderr, "the other rank")
-            for _ in range(2):
-                with self.assertRaisesRegex(specd.Error, "rank 2 has not joined and bound its slot outputs again within reconnect_ms = "
-                                                         "1500; look why .*attach again") as raised:
-                    self.plain_round(engine, sequence, 301)
-                self.assertEqual(raised.exception.code_name, "SPECD_ERROR_DISCONNECTED")
-            self.assertGreaterEqual(time.monotonic() - begin, 1.5)
-            # The rank that is there is told at once, though it would wait for a minute.
-            begin = time.monotonic()
-            wait_until(lambda: one.ask("check").startswith("SPECD_ERROR_DISCONNECTED: "), "the word")
-            self.assertLess(time.monotonic() - begin, 30)
-        self.stop(daemon)
-
     def test_a_rank_that_was_killed_meanwhile_is_replaced(self):
         daemon = self.serve()
         with self.open_engine() as engine:
@@ -305,6 +276,8 @@ class RestartRanksTest(RanksCase):
             self.plain_round(engine, sequence, 302)
             self.assertEqual(self.last_of(again, sequence), 302)
         self.stop(daemon)
+        self.assertIn("rank 2 joined", daemon.stderr)
+        self.assertNotIn(token.split("-")[1], daemon.stderr)  # its secret
 
     def test_ranks_are_told_when_rank_0_has_ended(self):
         daemon = self.serve()
@@ -323,29 +296,6 @@ class RestartRanksTest(RanksCase):
             late = Rank(self, 2, token)
             self.assertIn("token is of a session that has ended", late.line())
             self.assertLess(time.monotonic() - begin, 30)  # half of reconnect_ms
-        self.stop(daemon)
-
-    def test_a_rank_whose_rank_0_does_not_come_says_how_long_it_waited(self):
-        daemon = self.serve()
-        engine = self.open_engine(reconnect_ms=300)
-        self.addCleanup(engine.close)
-        rank, = self.start_ranks(engine, [1], reconnect_ms=300)
-        self.kill(daemon)
-        begin = time.monotonic()
-        rank.memory("check")  # it waits
-        wait_until(lambda: not rank.ask("check").startswith("["), "the error")
-        self.assertGreaterEqual(time.monotonic() - begin, 0.2)
-        self.assertRegex(rank.process.stdout, "SPECD_ERROR_DISCONNECTED: .*rank 1 has found no place in its session "
-                                              "within reconnect_ms = 300: .*start the daemon and rank 0 again")
-
-    def test_rank_0_and_the_others_reconnect_all_or_none(self):
-        daemon = self.serve()
-        for of_zero, of_rank, words in ((60_000, 0, "set for rank 0 but not for rank 2"),
-                                        (0, 60_000, "set for rank 2 but not for rank 0")):
-            with self.open_engine(reconnect_ms=of_zero) as engine:
-                with self.assertRaisesRegex(specd.Error, f"reconnect_ms is {words}") as raised:
-                    specd.Member(f"unix:{self.socket}", engine.group()[0], 2, reconnect_ms=of_rank)
-                self.assertEqual(raised.exception.code_name, "SPECD_ERROR_INVALID_ARGUMENT")
         self.stop(daemon)
 
 

@@ -204,24 +204,6 @@ class RestartTest(ProcessTest):
             self.stop(running.pop())
         self.assertGreater(num_moments, 50)
 
-    def test_the_engine_waits_while_no_daemon_is_there(self):
-        expected, _ = self.undisturbed()
-        running, starts = [self.serve()], []
-
-        def disturb(moment):
-            if moment in (6, 23, 44):
-                self.kill(running.pop())
-                start = threading.Timer(0.3, lambda: running.append(self.serve()))
-                start.start()
-                starts.append(start)
-
-        found, reattached = self.run_with(disturb, reconnect_ms=60_000)
-        self.same(found, expected)
-        self.assertEqual(reattached, 3)
-        for start in starts:
-            start.join()
-        self.stop(running.pop())
-
     def test_stop_strings_are_found_behind_a_restart(self):
         # The string begins before the daemon is killed and ends behind it.
         vocabulary = json.loads(TOKENIZER.read_text())["model"]["vocab"]
@@ -253,22 +235,6 @@ class RestartTest(ProcessTest):
                 engine.stats()
                 self.assertEqual(repr(sequence.final()), repr(final))
             self.stop(running.pop())
-
-    def test_an_engine_in_cpp_prints_the_same_text(self):
-        flags = "--prompt=The daemon|A round|The engine", "--max_tokens=150", "--draft=3", "--drafts=sampled", "--stats=none"
-        daemon = self.serve()
-        expected = self.engine(*flags)
-        self.assertEqual(expected.wait(), 0, expected.stderr)
-        client = self.client()
-        engine = self.engine(*flags, "--forward_ms=20", "--reconnect_ms=60000")
-        wait_until(lambda: '"text"' in client.stdout, "text")  # from then on it is attached
-        for _ in range(4):
-            time.sleep(.3)  # somewhere in its text: a restart at any moment changes nothing
-            self.kill(daemon)
-            daemon = self.serve()
-        self.assertEqual(engine.wait(), 0, engine.stderr)
-        self.assertEqual(engine.stdout, expected.stdout)
-        self.stop(daemon)
 
     def test_a_stop_string_that_nobody_had_looked_for_is_found_by_the_next_daemon(self):
         # The text side hears of tokens after the engine. A kill right behind the result is before that.

@@ -68,10 +68,12 @@ class SubscribeTest(ProcessTest):
     def test_streams_at_once_are_told_apart(self):
         self.daemon()
         client = self.client("--streams=3")
-        with specd.subscribe(f"unix:{self.socket}") as events, \
+        uri = f"unix:{self.socket}"
+        with specd.subscribe(uri) as events, specd.subscribe(uri, output="final") as last, \
+                specd.subscribe(uri, stream_interval=10) as joined, \
                 specd.subscribe(f"ipc://{self.socket}.text", request_id=PROMPTS[1]) as one:
             engine = self.generate("--max_tokens=60")
-            taken = take(events, 3)
+            taken, final, parts = take(events, 3), take(last, 3), take(joined, 3)
             alone = take(one, 1)
         self.assertEqual(client.wait(), 0, client.stderr)
         self.assertEqual(engine.wait(), 0, engine.stderr)
@@ -87,27 +89,9 @@ class SubscribeTest(ProcessTest):
             self.assertEqual((ends[name].finish, ends[name].message["tokens"]),
                              (end["finish"], end["tokens"]))
         self.assertEqual(texts(alone), {PROMPTS[1]: self.texts(client)[PROMPTS[1]]})
-
-    def test_outputs_and_intervals_give_the_same_text_in_other_parts(self):
-        self.daemon()
-        uri = f"unix:{self.socket}"
-        with specd.subscribe(uri) as plain, specd.subscribe(uri, output="cumulative") as growing, \
-                specd.subscribe(uri, output="final") as last, \
-                specd.subscribe(uri, stream_interval=10) as joined:
-            engine = self.generate("--max_tokens=60")
-            taken, grown, final, parts = (take(each, 3) for each in (plain, growing, last, joined))
-        self.assertEqual(engine.wait(), 0, engine.stderr)
-        wanted = texts(taken)
-        for name in PROMPTS:
-            mine = [event.text for event in grown if event.request_id == name]
-            self.assertTrue(all(b.startswith(a) for a, b in zip(mine, mine[1:])))
-            self.assertEqual(mine[-1], wanted[name])
-            self.assertEqual([(event.kind, event.text) for event in final if event.request_id == name],
-                             [("open", ""), ("end", wanted[name])])
-            sizes = [event.message["tokens"] for event in parts
-                     if event.request_id == name and event.kind == "text"]
-            self.assertTrue(all(b - a >= 10 for a, b in zip(sizes, sizes[1:])), sizes)
-        self.assertEqual(texts(parts), wanted)
+        self.assertEqual({each.request_id: each.text for each in final if each.kind == "end"}, texts(taken))
+        self.assertEqual(len(final), 6)  # an open and an end of each
+        self.assertEqual(texts(parts), texts(taken))
         self.assertLess(len(parts), len(taken))
 
     def test_with_best_effort_a_stream_that_was_joined_in_the_middle_is_its_tail(self):
@@ -129,19 +113,6 @@ class SubscribeTest(ProcessTest):
         self.assertGreater(len(tail), 0)
         self.assertEqual(missed[0] + len(tail), len(whole))
         self.assertEqual(whole[missed[0]:], tail)
-
-    def test_ids_are_those_that_the_engine_kept(self):
-        self.daemon()
-        with specd.subscribe(f"unix:{self.socket}", ids=True) as events:
-            engine = self.engine(f"--prompt={PROMPTS[0]}", "--print=ids", "--max_tokens=40",
-                                 self.endless_text())
-            taken = take(events, 1)
-        self.assertEqual(engine.wait(), 0, engine.stderr)
-        self.assertEqual([event.kind for event in taken][0], "open")
-        self.assertEqual({event.request_id for event in taken}, {PROMPTS[0]})
-        ids = [each for event in taken for each in event.ids]
-        self.assertEqual(len(ids), 40)
-        self.assertIn(" ".join(map(str, ids)), engine.stdout)
 
     def check_scores(self, events, scores):
         """The scores of events are those of the rounds, bit for bit, each with its tokens."""
@@ -191,31 +162,6 @@ class SubscribeTest(ProcessTest):
         # The text of "logits" was held back, and its scores were not.
         self.assertTrue(any(event.scores is not None and not event.text for event in taken_text))
         self.assertGreater(max(len(array) for array in scores["logits"]), 1)
-
-    def test_asyncio_with_two_subscriptions_in_one_loop(self):
-        self.daemon()
-
-        async def read(events):
-            taken = []
-            async for event in events:
-                taken.append(event)
-                if event.kind == "end":
-                    return taken
-
-        async def both():
-            async with specd.subscribe(f"unix:{self.socket}", PROMPTS[0]) as first, \
-                    specd.subscribe(f"unix:{self.socket}", PROMPTS[1], ids=True) as second:
-                engine = self.generate("--max_tokens=40")
-                taken = await asyncio.gather(read(first), read(second))
-            return engine, taken
-
-        client = self.client("--streams=3")
-        engine, (text, ids) = asyncio.run(both())
-        self.assertEqual(engine.wait(), 0, engine.stderr)
-        self.assertEqual(client.wait(), 0, client.stderr)
-        self.assertEqual(texts(text), {PROMPTS[0]: self.texts(client)[PROMPTS[0]]})
-        self.assertEqual(sum(len(event.ids) for event in ids),
-                         self.ends(client)[PROMPTS[1]]["tokens"])
 
     def test_a_daemon_that_is_killed_is_missed_and_the_next_one_is_found(self):
         first = self.daemon()

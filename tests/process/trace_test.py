@@ -161,14 +161,6 @@ class TraceTest(ProcessTest):
         return [str(BIN / "specd-toy-engine"), "--specd=embedded:cpu", f"--tokenizer={TOKENIZER}",
                 f"--corpus={CORPUS}", *flags]
 
-    def test_attached_engine_is_refused_by_name(self):
-        daemon = self.daemon()
-        engine = self.engine("--prompt=x", f"--trace={self.traces}")
-        self.assertNotEqual(engine.wait(), 0)
-        self.assertIn("--trace=", engine.stderr)
-        self.assertIn("embedded mode", engine.stderr)
-        self.stop(daemon)
-
     def test_bad_options_are_refused(self):
         for flags, text in (((f"--trace={self.traces}", "--trace_options=evry=2"), "did you mean every"),
                             (("--trace_options=every=2",), "without a directory"),

@@ -1,12 +1,8 @@
 #include "tests/simulator/sim_engine.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "ipc/base/error.h"
@@ -14,6 +10,7 @@
 #include "kernels/core/check.h"
 #include "tests/simulator/sim_link.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/sealed_memory.h"
 
 namespace specd::sim {
 namespace {
@@ -64,9 +61,7 @@ SimEngine::SimEngine(std::unique_ptr<Engine> engine, Options options)
 SimEngine::~SimEngine() = default;
 
 void SimEngine::ShareRows() {
-  const UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  SPECD_CHECK(ftruncate(fd.get(), static_cast<off_t>(kRowsBytes)) == 0);
-  SPECD_CHECK(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  const UniqueFd fd = SealedMemory(kRowsBytes);
   rows_.emplace(*Mapping::Map(fd.get(), kRowsBytes, MapAccess::kReadWrite));
   specd_region region = {};
   SPECD_CHECK(engine_->ImportFd(fd.get(), kRowsBytes, &region).ok());

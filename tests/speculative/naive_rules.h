@@ -63,6 +63,7 @@ struct NaiveRules {
 
   bool RunBans(TokenId id) const {
     for (const ProcessorParams& processor : params.processors) {
+      if (processor.name != "repeat_run") continue;
       const auto run = static_cast<size_t>(processor.values[0].second);
       if (EndsWith(outputs, Ids(run, id))) return true;
     }

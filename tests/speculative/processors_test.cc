@@ -2,7 +2,6 @@
 // force along whole drafts is row_rules_test.cc.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <random>
 #include <string>
@@ -74,14 +73,6 @@ TEST_SUITE("unit") {
     CHECK(NgramBans(2, 100, {3, 4}, {5}) == Ids{});
   }
 
-  TEST_CASE("no-repeat-n-gram: an n-gram must lie wholly in the window") {
-    // 1 2 9 1: the pair (1, 2) begins four tokens back.
-    CHECK(NgramBans(2, 4, {1, 2, 9}, {1}) == Ids{2});
-    CHECK(NgramBans(2, 3, {1, 2, 9}, {1}) == Ids{});
-    CHECK(NgramBans(1, 2, {7, 8}, {9}) == Ids{8, 9});
-    CHECK(NgramBans(2, 0, {5}, {5}) == Ids{5});
-  }
-
   TEST_CASE("no-repeat-n-gram: a place costs the different n-grams, however often each stands") {
     Ids history(1000);
     std::mt19937 random(1);
@@ -111,36 +102,6 @@ TEST_SUITE("unit") {
     CHECK(Forced(Qwen3(5), prompt, {kThink, 1, 2, 3, 4, 5, kNewline}) == kEndThink);
   }
 
-  TEST_CASE("thinking budget: the stream ends newline, marker, and nothing after it (SGLang 74)") {
-    for (size_t num_draft = 0; num_draft <= 4; ++num_draft) {
-      CAPTURE(num_draft);
-      ThinkingBudget processor(Qwen3(2));
-      Ids outputs = {100, 101, kNewline, kEndThink};
-      CHECK(Judge(processor, {kThink}, outputs, num_draft).forced == kNoToken);
-      outputs = {100, 101, kNewline};
-      ThinkingBudget again(Qwen3(2));
-      CHECK(Judge(again, {kThink}, outputs, std::min<size_t>(num_draft, 3)).forced == kEndThink);
-    }
-  }
-
-  TEST_CASE("thinking budget: a newline of the prompt was not emitted, one of the model was") {
-    CHECK(Forced(Qwen3(0), {kThink, kNewline}, {}) == kNewline);
-    CHECK(Forced(Qwen3(1), {kThink}, {kNewline}) == kEndThink);
-  }
-
-  TEST_CASE("thinking budget: an end of several ids is completed, not begun anew") {
-    ThinkingParams params{2, 1, {20, 20, 21}, 5};
-    CHECK(Forced(params, {1}, {9, 9}) == 5);
-    CHECK(Forced(params, {1}, {9, 9, 5}) == 20);
-    CHECK(Forced(params, {1}, {9, 9, 5, 20}) == 20);
-    CHECK(Forced(params, {1}, {9, 9, 5, 20, 20}) == 21);
-    CHECK(Forced(params, {1}, {9, 9, 5, 20, 20, 21}) == kNoToken);
-    CHECK(Forced(params, {1}, {20, 20, 20}) == 21);  // of three the last two are the beginning
-    CHECK(Forced(params, {1}, {9, 20, 1, 9}) == kNoToken);  // a new thought, one token long
-    params.newline_id = kNoToken;
-    CHECK(Forced(params, {1}, {9, 9}) == 20);
-  }
-
   TEST_CASE("thinking presets are those of CONTRACT 3") {
     CHECK(FindThinkingPreset("glm-4.5")->start_id == 151350);
     CHECK(FindThinkingPreset("glm-4.5")->end_ids == Ids{151351});
@@ -164,15 +125,6 @@ TEST_SUITE("unit") {
     CHECK(judge({}, {2, 2}) == Ids{2});
     CHECK(judge({2}, {2}) == Ids{});
     CHECK(BadWords::Make(std::vector<Ids>{{7}}) == nullptr);
-  }
-
-  TEST_CASE("repeat_run bans at the run's length, and the prompt is no run") {
-    RepeatRun processor(3);
-    CHECK(Judge(processor, {}, {4, 4}).banned == Ids{});
-    CHECK(Judge(processor, {}, {5, 4, 4, 4}).banned == Ids{4});
-    CHECK(Judge(processor, {4}, {4, 4}).banned == Ids{});
-    CHECK(Judge(processor, {}, {4, 4, 4, 5}).banned == Ids{});
-    CHECK(Judge(processor, {}, {4, 4, 4, 4}, 2).banned == Ids{4});
   }
 
   TEST_CASE("a custom processor is found by name and given what it asks for") {

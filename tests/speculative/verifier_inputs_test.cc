@@ -1,8 +1,6 @@
 // Inputs that a sequence may bring to a round, and the tasks that its parameters make of them.
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <string>
 #include <vector>
 
 #include "tests/speculative/verifier_fixture.h"
@@ -21,31 +19,7 @@ void CheckInvalid(const SequenceResult& result, Refusal refusal) {
   CHECK(result.num_kept == 0);
 }
 
-VerifyMethod MethodOf(const SequenceParams& params, bool sampled) {
-  Fixture f;
-  if (sampled) f.kinds[1] = DraftKind::kSampled;
-  f.backend->script = {Confirm(0, {1})};
-  f.Round(f.Open(params));
-  return f.backend->seen.at(0).method;
-}
-
 TEST_SUITE("unit") {
-  TEST_CASE("the method of a round follows the drafts where nobody chose one (CONTRACT 5)") {
-    SequenceParams params;
-    CHECK(MethodOf(params, false) == VerifyMethod::kExactMatch);
-    CHECK(MethodOf(params, true) == VerifyMethod::kBlock);
-    params.verify = VerifyMethod::kToken;
-    CHECK(MethodOf(params, false) == VerifyMethod::kToken);
-    params.verify = VerifyMethod::kExactMatch;
-    CHECK(MethodOf(params, true) == VerifyMethod::kExactMatch);
-    params = {};
-    params.temperature = 0;
-    CHECK(MethodOf(params, true) == VerifyMethod::kGreedy);
-    params = {};
-    params.top_k = 1;
-    CHECK(MethodOf(params, true) == VerifyMethod::kGreedy);
-  }
-
   TEST_CASE("the kinds after a -1 count too where nobody chose a method (CONTRACT 5)") {
     Fixture f;
     f.drafts[1] = kNoToken;
@@ -53,17 +27,8 @@ TEST_SUITE("unit") {
     f.backend->script = {Confirm(0, {1})};
     f.Round(f.Open());
     REQUIRE(f.backend->seen.at(0).draft.num_nodes == 1);
-    CHECK(f.backend->seen.at(0).method == VerifyMethod::kBlock);
-  }
-
-  TEST_CASE("a draft ends before the first -1") {
-    Fixture f;
-    const SequenceHandle s = f.Open();
-    f.backend->script = {Confirm(0, {1})};
-    f.drafts[1] = kNoToken;
-    f.Round(s);
-    CHECK(f.backend->seen[0].draft.num_nodes == 1);
     CHECK(f.verifier->counters().drafted == 1);
+    CHECK(f.backend->seen.at(0).method == VerifyMethod::kBlock);
   }
 
   TEST_CASE("rows that are discarded change nothing and are answered OK") {

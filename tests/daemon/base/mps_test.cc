@@ -6,7 +6,6 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -18,6 +17,7 @@
 #include "daemon/base/logging.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/server/server_fixture.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -28,18 +28,12 @@ std::vector<GpuDevice> Devices(std::vector<std::optional<bool>> has_mps) {
   return devices;
 }
 
-struct Folders {
+struct Folders : TemporaryFolder {
   Folders() {
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    root = name;
-    std::filesystem::create_directory(root / "a");
-    std::filesystem::create_directory(root / "b");
-    std::filesystem::create_directory_symlink(root / "a", root / "again");
+    std::filesystem::create_directory(Of("a"));
+    std::filesystem::create_directory(Of("b"));
+    std::filesystem::create_directory_symlink(Of("a"), Of("again"));
   }
-  ~Folders() { std::filesystem::remove_all(root); }
-  std::string Of(const char* name) const { return (root / name).string(); }
-  std::filesystem::path root;
 };
 
 // The lines that a daemon with this device logs while one engine attaches.

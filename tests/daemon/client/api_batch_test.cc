@@ -2,9 +2,7 @@
 // bit, and refusals that name index and field. Embedded and attached.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,6 +10,8 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
@@ -134,11 +134,6 @@ std::string RefusalOf(EmbeddedEngine& f, const std::vector<specd_sequence>& sequ
   return std::to_string(code) + ": " + (code < 0 ? specd_last_error() : "");
 }
 
-bool Contains(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
-}
-
 TEST_SUITE("unit") {
   TEST_CASE("batch: arrays bring what drafts bring, bit for bit, over many rounds") {
     const EngineHost host;
@@ -172,83 +167,6 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("batch: rows in order, by hand") {
-    ForBothModes([](EmbeddedEngine& f) {
-      // Places: two of the first sequence, one of the second, two of the third.
-      for (uint32_t row = 0; row < 5; ++row) {
-        std::vector<float> values(EmbeddedEngine::kVocab, 0);
-        values[row + 1] = 9;
-        EmbeddedEngine::SetRow(f.target, row, values);
-      }
-      const specd_params params = EmbeddedEngine::Params();
-      const std::vector<specd_sequence> sequences = {f.Open(params, "a"), f.Open(params, "b"),
-                                                     f.Open(params, "c")};
-      specd_batch batch = BatchOf(sequences);
-      const uint32_t offsets[] = {0, 1, 1, 2};
-      const int32_t tokens[] = {1, 7};  // the first is right, the second wrong
-      batch.draft_offsets = offsets;
-      batch.tokens = tokens;
-      Arrays arrays;
-      REQUIRE(specd_verify_batch(f.engine, 9, &batch, &arrays.results, kTimeoutMs) == SPECD_OK);
-      CHECK(arrays.Kept(0) == std::vector<int32_t>{1, 2});
-      CHECK(arrays.Kept(1) == std::vector<int32_t>{3});
-      CHECK(arrays.Kept(2) == std::vector<int32_t>{4});
-      CHECK(arrays.RowOf(arrays.path, 0) == std::vector<int32_t>{0, -1, -1, -1});
-      CHECK(arrays.num_accepted[2] == 0);
-      // Without drafts the places are one for each sequence.
-      batch.draft_offsets = nullptr;
-      REQUIRE(specd_verify_batch(f.engine, 10, &batch, &arrays.results, kTimeoutMs) == SPECD_OK);
-      CHECK(arrays.Kept(0) == std::vector<int32_t>{1});
-      CHECK(arrays.Kept(1) == std::vector<int32_t>{2});
-      CHECK(arrays.Kept(2) == std::vector<int32_t>{3});
-      CHECK(arrays.total_kept[0] == 3);
-      // argmax ids take the place of rows, one for each place.
-      batch.draft_offsets = offsets;
-      const int32_t argmax[] = {1, 5, 6, 7, 0};
-      batch.target_argmax = argmax;
-      REQUIRE(specd_verify_batch(f.engine, 11, &batch, &arrays.results, kTimeoutMs) == SPECD_OK);
-      CHECK(arrays.Kept(0) == std::vector<int32_t>{1, 5});
-      CHECK(arrays.Kept(1) == std::vector<int32_t>{6});
-      CHECK(arrays.Kept(2) == std::vector<int32_t>{7, 0});
-    });
-  }
-
-  TEST_CASE("batch: a bad sequence fails alone") {
-    ForBothModes([](EmbeddedEngine& f) {
-      const specd_params params = EmbeddedEngine::Params();
-      std::vector<specd_sequence> sequences = {f.Open(params, "a"), f.Open(params, "b"),
-                                               f.Open(params, "c"), f.Open(params, "d")};
-      for (uint32_t row = 0; row < 4; ++row) EmbeddedEngine::SetRow(f.target, row, {0, 0, 5});
-      EmbeddedEngine::SetRow(f.target, 2, {NAN});
-      REQUIRE(specd_close_sequence(f.engine, sequences[1]) == SPECD_OK);
-      const uint32_t rows[] = {0, 1, 2, EmbeddedEngine::kRows};
-      specd_batch batch = BatchOf(sequences);
-      batch.target_rows = rows;
-      Arrays arrays;
-      REQUIRE(specd_verify_batch(f.engine, 1, &batch, &arrays.results, kTimeoutMs) == SPECD_OK);
-      CHECK(arrays.status[0] == SPECD_STATUS_OK);
-      CHECK(arrays.Kept(0) == std::vector<int32_t>{2});
-      CHECK(arrays.status[1] == SPECD_STATUS_UNKNOWN_SEQUENCE);
-      CHECK(arrays.status[2] == SPECD_STATUS_BAD_DISTRIBUTION);
-      CHECK(arrays.detail[2] == SPECD_DETAIL_TARGET_NAN);
-      CHECK(arrays.bad_row[2] == 2);
-      CHECK(arrays.finish_reason[2] == SPECD_FINISH_ERROR);
-      CHECK(arrays.status[3] == SPECD_STATUS_INVALID);
-      CHECK(arrays.detail[3] == SPECD_DETAIL_TARGET_ROW);
-      // Two of them go on.
-      const std::vector<specd_sequence> left = {sequences[0], sequences[3]};
-      batch = BatchOf(left);
-      REQUIRE(specd_verify_batch(f.engine, 2, &batch, &arrays.results, kTimeoutMs) == SPECD_OK);
-      CHECK(arrays.total_kept[0] == 2);
-      CHECK(arrays.total_kept[1] == 1);
-      // The same sequence twice: the second time is refused.
-      const std::vector<specd_sequence> twice = {sequences[0], sequences[0]};
-      batch = BatchOf(twice);
-      REQUIRE(specd_verify_batch(f.engine, 3, &batch, &arrays.results, kTimeoutMs) == SPECD_OK);
-      CHECK(arrays.detail[1] == SPECD_DETAIL_TWICE);
-    });
-  }
-
   TEST_CASE("batch: refusals name index and field, and change nothing") {
     ForBothModes([](EmbeddedEngine& f) {
       const std::vector<specd_sequence> s = OpenFour(f);
@@ -256,53 +174,53 @@ TEST_SUITE("unit") {
       const auto said = [&](auto change) { return RefusalOf(f, s, change); };
       using Batch = specd_batch*;
       using Results = specd_batch_results*;
-      CHECK(Contains(said([](Batch b, Results) { b->num_sequences = 0; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->num_sequences = 0; }),
                      "-1: num_sequences = 0 is outside 1 .. 4"));
-      CHECK(Contains(said([](Batch b, Results) { b->num_sequences = 5; }), "num_sequences = 5"));
-      CHECK(Contains(said([](Batch b, Results) { b->sequences = nullptr; }), "sequences is NULL"));
-      CHECK(Contains(said([](Batch b, Results) { b->struct_size = 2; }), "struct_size = 2"));
+      CHECK(Mentions(said([](Batch b, Results) { b->num_sequences = 5; }), "num_sequences = 5"));
+      CHECK(Mentions(said([](Batch b, Results) { b->sequences = nullptr; }), "sequences is NULL"));
+      CHECK(Mentions(said([](Batch b, Results) { b->struct_size = 2; }), "struct_size = 2"));
       static const uint32_t late[] = {1, 1, 1, 3, 4};
-      CHECK(Contains(said([](Batch b, Results) { b->draft_offsets = late; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->draft_offsets = late; }),
                      "draft_offsets[0] = 1 must be 0"));
       static const uint32_t falling[] = {0, 2, 1, 3, 4};
-      CHECK(Contains(said([](Batch b, Results) { b->draft_offsets = falling; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->draft_offsets = falling; }),
                      "draft_offsets[2] - draft_offsets[1] = -1"));
       static const uint32_t wide[] = {0, 0, 0, 0, 4};
-      CHECK(Contains(said([](Batch b, Results) { b->draft_offsets = wide; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->draft_offsets = wide; }),
                      "draft_offsets[4] - draft_offsets[3] = 4"));
-      CHECK(Contains(said([](Batch b, Results) { b->tokens = nullptr; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->tokens = nullptr; }),
                      "batch[0].tokens is NULL but num_nodes = 1"));
       static const uint8_t odd[] = {0, 0, 3, 0};
-      CHECK(Contains(said([](Batch b, Results) { b->kinds = odd; }), "batch[2].kinds[1] = 3"));
+      CHECK(Mentions(said([](Batch b, Results) { b->kinds = odd; }), "batch[2].kinds[1] = 3"));
       static const uint32_t flags[] = {0, 8, 0, 0};
-      CHECK(Contains(said([](Batch b, Results) { b->flags = flags; }), "batch[1].flags = 8"));
+      CHECK(Mentions(said([](Batch b, Results) { b->flags = flags; }), "batch[1].flags = 8"));
       static const float weights[] = {1, 1, 1, 1};
-      CHECK(Contains(said([](Batch b, Results) { b->draft_weights = weights; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->draft_weights = weights; }),
                      "batch[0].draft_weights and draft_masses"));
       static const uint32_t rows[8] = {};
       static const int32_t ids[8] = {};
-      CHECK(Contains(said([](Batch b, Results) { b->target_rows = rows, b->target_argmax = ids; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->target_rows = rows, b->target_argmax = ids; }),
                      "batch[0].target_rows and target_argmax are both given"));
       static const uint32_t by_slot[] = {0, 0, 0, SPECD_DRAFTS_BY_SLOT};
-      CHECK(Contains(said([](Batch b, Results) { b->flags = by_slot; }),
+      CHECK(Mentions(said([](Batch b, Results) { b->flags = by_slot; }),
                      "batch[3] needs SPECD_DRAFT_TOKENS"));
-      CHECK(Contains(said([](Batch, Results r) { r->max_results = 3; }),
+      CHECK(Mentions(said([](Batch, Results r) { r->max_results = 3; }),
                      "max_results = 3 is less than 4"));
-      CHECK(Contains(said([](Batch, Results r) { r->tokens_stride = 2; }),
+      CHECK(Mentions(said([](Batch, Results r) { r->tokens_stride = 2; }),
                      "tokens_stride = 2 is less than 3"));
-      CHECK(Contains(said([](Batch, Results r) { r->scores_stride = 4; }),
+      CHECK(Mentions(said([](Batch, Results r) { r->scores_stride = 4; }),
                      "scores_stride = 4 is less than 5"));
-      CHECK(Contains(said([](Batch, Results r) { r->reserved = 1; }), "reserved must be 0"));
+      CHECK(Mentions(said([](Batch, Results r) { r->reserved = 1; }), "reserved must be 0"));
       CHECK(f.Stats().rounds == 0);
       specd_batch batch = BatchOf(s);
       Arrays arrays;
       CHECK(specd_verify_batch(nullptr, 1, &batch, &arrays.results, 0) < 0);
       CHECK(specd_verify_batch(f.engine, 1, nullptr, &arrays.results, 0) < 0);
-      CHECK(EmbeddedEngine::LastErrorHas("batch is NULL"));
+      CHECK(LastErrorHas("batch is NULL"));
       CHECK(specd_verify_batch(f.engine, 1, &batch, nullptr, 0) < 0);
-      CHECK(EmbeddedEngine::LastErrorHas("results is NULL"));
+      CHECK(LastErrorHas("results is NULL"));
       CHECK(specd_verify_batch(f.engine, 1, &batch, &arrays.results, -2) < 0);
-      CHECK(EmbeddedEngine::LastErrorHas("timeout_ms = -2"));
+      CHECK(LastErrorHas("timeout_ms = -2"));
       // A row of a role that was never bound.
       specd_options options;
       specd_options_init(&options);
@@ -310,7 +228,7 @@ TEST_SUITE("unit") {
       specd_engine* bare = nullptr;
       REQUIRE(specd_open("embedded:cpu", &options, &bare) == SPECD_OK);
       CHECK(specd_verify_batch(bare, 1, &batch, &arrays.results, 0) == SPECD_ERROR_STATE);
-      CHECK(EmbeddedEngine::LastErrorHas("batch[0] needs SPECD_TARGET_ROWS"));
+      CHECK(LastErrorHas("batch[0] needs SPECD_TARGET_ROWS"));
       specd_close(bare);
     });
   }
@@ -329,15 +247,15 @@ TEST_SUITE("unit") {
       CHECK(specd_poll_batch(f.engine, &arrays.results, 0) == SPECD_EMPTY);
       REQUIRE(specd_submit_batch(f.engine, 1, &batch) == SPECD_OK);
       CHECK(specd_verify_batch(f.engine, 2, &batch, &arrays.results, 0) == SPECD_ERROR_STATE);
-      CHECK(EmbeddedEngine::LastErrorHas("1 rounds are in flight"));
+      CHECK(LastErrorHas("1 rounds are in flight"));
       // Arrays that are too small leave the round where it is.
       arrays.results.max_results = 1;
       CHECK(specd_poll_batch(f.engine, &arrays.results, kTimeoutMs) < 0);
-      CHECK(EmbeddedEngine::LastErrorHas("max_results = 1 is less than 2"));
+      CHECK(LastErrorHas("max_results = 1 is less than 2"));
       arrays.results.max_results = 4;
       arrays.results.tokens_stride = 2;
       CHECK(specd_poll_batch(f.engine, &arrays.results, kTimeoutMs) < 0);
-      CHECK(EmbeddedEngine::LastErrorHas("tokens_stride = 2 is less than 3"));
+      CHECK(LastErrorHas("tokens_stride = 2 is less than 3"));
       arrays.results.tokens_stride = kWidth;
       REQUIRE(specd_poll_batch(f.engine, &arrays.results, kTimeoutMs) == SPECD_OK);
       CHECK(arrays.results.round_id == 1);

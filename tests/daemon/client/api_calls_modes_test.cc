@@ -12,6 +12,7 @@
 #include "tests/daemon/client/engine_host.h"
 #include "tests/daemon/server/server_fixture.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 #include "tests/support/session_steps.h"
 
 namespace specd {
@@ -246,10 +247,10 @@ TEST_SUITE("unit") {
     specd_draft_request request = DraftRequest(s);
     specd_draft_children children = Sized<specd_draft_children>();
     CHECK(specd_set_coins(engine.get(), s, nullptr, 0) == SPECD_ERROR_TIMEOUT);
-    CHECK(EmbeddedEngine::LastErrorHas("did not answer within 2000 ms"));
+    CHECK(LastErrorHas("did not answer within 2000 ms"));
     // The call is in the request area: no other call goes there before it has been read.
     CHECK(specd_sample_draft(engine.get(), &request, 1, &children) == SPECD_ERROR_STATE);
-    CHECK(EmbeddedEngine::LastErrorHas("given up"));
+    CHECK(LastErrorHas("given up"));
     const uint32_t row = 0;
     const specd_draft part = ChainDraft(s, 0, nullptr, &row);
     CHECK(specd_submit(engine.get(), 1, &part, 1) == SPECD_FULL);

@@ -3,13 +3,12 @@
 // out here, in double, from the definitions of docs.
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <string>
 #include <vector>
 
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -20,59 +19,6 @@ using test::LogProb;
 using test::TokensOf;
 
 TEST_SUITE("unit") {
-  TEST_CASE("block: drafts that specd drew from the target's own rows are all accepted") {
-    // If q = p, every prefix is accepted for certain, for any coins. Only the side channel can show
-    // q, because the draft rows were overwritten.
-    ForBothModes([](EmbeddedEngine& f) {
-      for (uint32_t row = 0; row < 4; ++row) {
-        EmbeddedEngine::SetRow(f.target, row, {0.1f, 0.7f, -0.3f, 1.1f, 0.2f, -1.0f, 0.5f, 0.9f});
-        EmbeddedEngine::SetRow(f.draft, row, {0.1f, 0.7f, -0.3f, 1.1f, 0.2f, -1.0f, 0.5f, 0.9f});
-      }
-      specd_params params = EmbeddedEngine::Params(0.75);
-      params.verify = SPECD_VERIFY_BLOCK;
-      params.draft_temperature = 0.75;
-      const specd_sequence s = f.Open(params);
-      for (int round = 0; round < 5; ++round) {
-        int32_t tokens[3];
-        float weights[3];
-        double masses[3];
-        for (uint32_t depth = 0; depth < 3; ++depth) {
-          specd_draft_request request = Sized<specd_draft_request>();
-          request.sequence = s;
-          request.row = depth;
-          request.mask_row = -1;
-          request.prefix = tokens;
-          request.num_prefix = depth;
-          request.num_children = 1;
-          specd_draft_children children = Sized<specd_draft_children>();
-          REQUIRE(specd_sample_draft(f.engine, &request, 1, &children) == SPECD_OK);
-          CHECK(children.status == SPECD_STATUS_OK);
-          REQUIRE(children.num_children == 1);
-          tokens[depth] = children.children[0].id;
-          weights[depth] = children.children[0].weight;
-          masses[depth] = children.children[0].mass;
-          CHECK(children.children[0].count == 1);
-          const double q = weights[depth] / masses[depth];
-          const std::vector<double> scaled = {0.1 / 0.75, 0.7 / 0.75,  -0.3 / 0.75, 1.1 / 0.75,
-                                              0.2 / 0.75, -1.0 / 0.75, 0.5 / 0.75,  0.9 / 0.75};
-          CHECK(q == doctest::Approx(std::exp(LogProb(scaled, tokens[depth]))).epsilon(1e-5));
-        }
-        const uint8_t kinds[] = {SPECD_SAMPLED, SPECD_SAMPLED, SPECD_SAMPLED};
-        specd_draft part = ChainDraft(s, 3, tokens, f.rows);
-        part.kinds = kinds;
-        part.draft_rows = f.rows;
-        part.draft_weights = weights;
-        part.draft_masses = masses;
-        const specd_result result = f.Round(part);
-        CHECK(result.num_accepted == 3);
-        CHECK(result.num_kept == 4);
-      }
-      CHECK(f.Stats().accepted == 15);
-      CHECK(f.Stats().drafted == 15);
-      CHECK(f.Stats().rounds == 5);
-    });
-  }
-
   TEST_CASE("scores of given ids: raw logprobs of each id in its row, without a sequence") {
     ForBothModes([](EmbeddedEngine& f) {
       const std::vector<double> first = {0.5, 2.0, -1.0, 1.5, 0, 0, 0, 0};
@@ -102,15 +48,15 @@ TEST_SUITE("unit") {
 
       request.mode = SPECD_PROCESSED_LOGPROB;
       CHECK(specd_score(f.engine, &request, 1, &result) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("mode = 1"));
+      CHECK(LastErrorHas("mode = 1"));
       request.mode = SPECD_RAW_LOGIT;
       request.num_top = 5;
       CHECK(specd_score(f.engine, &request, 1, &result) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("max_scores_per_token = 5"));
+      CHECK(LastErrorHas("max_scores_per_token = 5"));
       for (const uint32_t num_top : {65u, 0x7fffffffu, 0xffffffffu}) {
         request.num_top = num_top;
         CHECK(specd_score(f.engine, &request, 1, &result) == SPECD_ERROR_INVALID_ARGUMENT);
-        CHECK(EmbeddedEngine::LastErrorHas("is outside 0 .. 64"));
+        CHECK(LastErrorHas("is outside 0 .. 64"));
       }
       request.num_top = 0;
       REQUIRE(specd_score(f.engine, &request, 1, &result) == SPECD_OK);
@@ -118,7 +64,7 @@ TEST_SUITE("unit") {
       const uint32_t outside[] = {6, 8};
       request.rows = outside;
       CHECK(specd_score(f.engine, &request, 1, &result) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("rows[1] = 8"));
+      CHECK(LastErrorHas("rows[1] = 8"));
     });
   }
 
@@ -137,7 +83,7 @@ TEST_SUITE("unit") {
         specd_draft_request request = good;
         change(&request);
         CHECK(specd_sample_draft(f.engine, &request, 1, &children) == SPECD_ERROR_INVALID_ARGUMENT);
-        return EmbeddedEngine::LastErrorHas(text);
+        return LastErrorHas(text);
       };
       CHECK(refused([](specd_draft_request* r) { r->row = 8; }, "row = 8"));
       CHECK(refused([](specd_draft_request* r) { r->mask_row = 8; }, "mask_row = 8"));

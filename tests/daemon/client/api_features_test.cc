@@ -2,91 +2,32 @@
 // Expected numbers are worked out here, in double, from the definitions of docs.
 #include <doctest/doctest.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
 
 using test::EmbeddedEngine;
-using test::LogProb;
 using test::TokensOf;
 
 TEST_SUITE("unit") {
-  TEST_CASE("penalties see the prompt, the outputs given at the opening, and what was kept since") {
-    EmbeddedEngine f;
-    EmbeddedEngine::SetRow(f.target, 0, {2.0f, 1.75f, 1.5f, 1.25f});
-    const int32_t prompt[] = {0};
-    const int32_t outputs[] = {1};
-    specd_params params = EmbeddedEngine::Params();
-    params.repetition_penalty = 2;
-    params.prompt_ids = {prompt, 1};
-    params.output_ids = {outputs, 1};
-    const specd_sequence s = f.Open(params);
-    // 0 and 1 are halved to 1.0 and 0.875: 2 is best; then 2 is halved too, and 3 is.
-    specd_result result = f.Sample(s);
-    CHECK(TokensOf(result) == std::vector<int32_t>{2});
-    CHECK(result.total_kept == 2);  // the given token counts
-    CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{3});
-    CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{0});  // all are halved: 1.0 is best
-  }
-
-  TEST_CASE("penalties see the draft prefix of each place") {
-    EmbeddedEngine f;
-    for (uint32_t row = 0; row < 3; ++row)
-      EmbeddedEngine::SetRow(f.target, row, {2.0f, 1.5f, 1.0f});
-    specd_params params = EmbeddedEngine::Params();
-    params.presence_penalty = 1.25;
-    const specd_sequence s = f.Open(params);
-    // 0; after it 2.0 - 1.25 < 1.5: 1; after both 0.75, 0.25, 1.0: 2.
-    const int32_t drafts[] = {0, 1};
-    const specd_result result = f.Round(ChainDraft(s, 2, drafts, f.rows));
-    CHECK(result.num_accepted == 2);
-    CHECK(TokensOf(result) == std::vector<int32_t>{0, 1, 2});
-  }
-
-  TEST_CASE("logprobs: the token, the best ones and the chosen ones, for every kept token") {
-    EmbeddedEngine f;
-    const std::vector<double> logits = {0.5, 2.0, -1.0, 1.5, -10, -10, -10, -10};
-    EmbeddedEngine::SetRow(f.target, 0, {0.5f, 2.0f, -1.0f, 1.5f});
-    EmbeddedEngine::SetRow(f.target, 1, {0.5f, 2.0f, -1.0f, 1.5f});
-    const int32_t chosen[] = {2, 7};
-    specd_params params = EmbeddedEngine::Params();
-    params.logprobs = 2;
-    params.logprob_token_ids = {chosen, 2};
-    const specd_sequence s = f.Open(params);
-    const int32_t drafts[] = {1};
-    const specd_result result = f.Round(ChainDraft(s, 1, drafts, f.rows));
-    REQUIRE(result.num_kept == 2);
-    REQUIRE(result.scores_per_token == 5);
-    const int32_t ids[] = {1, 1, 3, 2, 7};
-    const int32_t ranks[] = {1, 1, 2, 4, 5};  // 4 .. 7 tie: none of them ranks above another
-    for (int token = 0; token < 2; ++token) {
-      for (int i = 0; i < 5; ++i) {
-        const specd_token_score& score = result.scores[token * 5 + i];
-        CHECK(score.id == ids[i]);
-        CHECK(score.rank == ranks[i]);
-        CHECK(score.value == doctest::Approx(LogProb(logits, ids[i])).epsilon(1e-5));
-      }
-    }
-  }
-
   TEST_CASE("logprobs: more than the engine said it would ask for are refused by name") {
     EmbeddedEngine f;
     specd_params params = EmbeddedEngine::Params();
     params.logprobs = 5;  // and the token's own: 6 of 5
     specd_sequence_info info = Sized<specd_sequence_info>();
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("max_scores_per_token = 5"));
+    CHECK(LastErrorHas("max_scores_per_token = 5"));
     params.logprobs = 4;
     CHECK(specd_open_sequence(f.engine, "r", &params, &info) == SPECD_OK);
     params.logprobs = 65;
     CHECK(specd_open_sequence(f.engine, "s", &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("-1 .. 64"));
+    CHECK(LastErrorHas("-1 .. 64"));
   }
 
   TEST_CASE("masks: each place has its own, -1 is none") {
@@ -132,7 +73,7 @@ TEST_SUITE("unit") {
     CHECK(f.Sample(s).total_kept == 1);
     padding.flags = 8;
     CHECK(specd_submit(f.engine, 1, &padding, 1) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("drafts[0].flags = 8"));
+    CHECK(LastErrorHas("drafts[0].flags = 8"));
   }
 
   TEST_CASE("target_argmax stands for the rows of a greedy sequence, and of no other") {
@@ -158,23 +99,7 @@ TEST_SUITE("unit") {
     CHECK(f.Stats().invalid_records == 2);
     part.target_rows = f.rows;
     CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("both given"));
-  }
-
-  TEST_CASE("final probabilities are sampled from as they are; what would change them is refused") {
-    EmbeddedEngine f;
-    EmbeddedEngine::SetRow(f.target, 0, {0, 0, 1, 0, 0, 0, 0, 0});
-    REQUIRE(f.Bind(SPECD_TARGET_ROWS, 1, SPECD_FINAL_PROBABILITIES) == SPECD_OK);
-    const specd_sequence s = f.Open(EmbeddedEngine::Params(1.0));
-    CHECK(TokensOf(f.Sample(s)) == std::vector<int32_t>{2});
-    specd_params params = EmbeddedEngine::Params(1.0);
-    params.top_p = 0.5;
-    specd_sequence_info info = Sized<specd_sequence_info>();
-    CHECK(specd_open_sequence(f.engine, "s", &params, &info) < 0);
-    CHECK(EmbeddedEngine::LastErrorHas("top_p"));
-    EmbeddedEngine::SetRow(f.target, 0, {0, 0, 0.5f, 0, 0, 0, 0, 0});
-    CHECK(f.Sample(s).status == SPECD_STATUS_BAD_DISTRIBUTION);
-    CHECK(f.Stats().bad_target_rows == 1);
+    CHECK(LastErrorHas("both given"));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -121,7 +122,7 @@ TEST_SUITE("unit") {
       call.params[1].seed = 40;
       call.openings.max_infos = 3;
       CHECK(call.Open(f) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("max_infos = 3 is less than 4"));
+      CHECK(LastErrorHas("max_infos = 3 is less than 4"));
       call.openings.max_infos = 4;
       REQUIRE(call.Open(f) == SPECD_OK);
       for (uint32_t i = 0; i < 3; ++i) CHECK(call.infos[i].seed == 5 + i);
@@ -204,7 +205,7 @@ TEST_SUITE("unit") {
       many.openings.max_infos = 17 * 64;
       CHECK(many.Open(f) == SPECD_ERROR_INVALID_ARGUMENT);
       CHECK(many.openings.refused == 16);
-      CHECK(EmbeddedEngine::LastErrorHas("openings[16]: the openings up to this one have 1088"));
+      CHECK(LastErrorHas("openings[16]: the openings up to this one have 1088"));
       // Each list is as long as one may be; eight of them are 2^25 bytes, and the messages come
       // beside them.
       const std::vector<int32_t> prompt(1 << 20, 3);
@@ -212,7 +213,7 @@ TEST_SUITE("unit") {
       for (specd_params& each : large.params) each.prompt_ids = {prompt.data(), prompt.size()};
       CHECK(large.Open(f) == SPECD_ERROR_INVALID_ARGUMENT);
       CHECK(large.openings.refused == 7);
-      CHECK(EmbeddedEngine::LastErrorHas("at most 33554432 are allowed in one call"));
+      CHECK(LastErrorHas("at most 33554432 are allowed in one call"));
     });
   }
 }

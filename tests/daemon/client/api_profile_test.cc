@@ -10,14 +10,10 @@
 
 #include "ipc/include/specd/specd.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
-
-bool LastErrorHas(const std::string& part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
 
 class ProfileFile {
  public:

@@ -6,12 +6,12 @@
 
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
 
 using test::EmbeddedEngine;
-using test::TokensOf;
 
 TEST_SUITE("unit") {
   TEST_CASE("n sequences have n handles, seeds in a row and names of their own") {
@@ -31,7 +31,7 @@ TEST_SUITE("unit") {
     specd_sequence_info info = Sized<specd_sequence_info>();
     for (const char* taken : {"r", "r#1", "r#2"}) {
       CHECK(specd_open_sequence(f.engine, taken, &params, &info) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas(taken));
+      CHECK(LastErrorHas(taken));
     }
     CHECK(specd_open_sequence(f.engine, "r#3", &params, &info) == SPECD_OK);
     REQUIRE(specd_close_sequence(f.engine, infos[1].sequence) == SPECD_OK);
@@ -77,52 +77,8 @@ TEST_SUITE("unit") {
       params.n = n;
       CHECK(specd_open_sequence(f.engine, "r", &params, infos.data()) ==
             SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("n = "));
+      CHECK(LastErrorHas("n = "));
     }
-  }
-
-  TEST_CASE("a fork has the state of its source and goes its own way") {
-    EmbeddedEngine f;
-    EmbeddedEngine::SetRow(f.target, 0, {2.0f, 1.5f, 1.0f});
-    specd_params params = EmbeddedEngine::Params();
-    params.presence_penalty = 2;
-    const specd_sequence source = f.Open(params, "source");
-    CHECK(TokensOf(f.Sample(source)) == std::vector<int32_t>{0});
-    specd_sequence_info fork = Sized<specd_sequence_info>();
-    REQUIRE(specd_fork(f.engine, source, "fork", nullptr, &fork) == SPECD_OK);
-    CHECK(fork.sequence != source);
-    CHECK(fork.verify == SPECD_VERIFY_GREEDY);
-    // 0 is penalised in both.
-    specd_result result = f.Sample(fork.sequence);
-    CHECK(TokensOf(result) == std::vector<int32_t>{1});
-    CHECK(result.total_kept == 2);
-    // The fork's tokens do not count in the source.
-    CHECK(TokensOf(f.Sample(source)) == std::vector<int32_t>{1});
-    REQUIRE(specd_close_sequence(f.engine, source) == SPECD_OK);
-    CHECK(TokensOf(f.Sample(fork.sequence)) == std::vector<int32_t>{2});
-  }
-
-  TEST_CASE("a fork with the seed of its source draws the same, with another one its own") {
-    EmbeddedEngine f;
-    EmbeddedEngine::SetRow(f.target, 0, {0, 0, 0, 0, 0, 0, 0, 0});
-    const specd_sequence source = f.Open(EmbeddedEngine::Params(1.0), "source");
-    (void)f.Sample(source);
-    specd_sequence_info same = Sized<specd_sequence_info>();
-    specd_sequence_info other = same;
-    const uint64_t seed = 5;
-    const uint64_t other_seed = 6;
-    REQUIRE(specd_fork(f.engine, source, "same", &seed, &same) == SPECD_OK);
-    REQUIRE(specd_fork(f.engine, source, "other", &other_seed, &other) == SPECD_OK);
-    CHECK(same.seed == 5);
-    CHECK(other.seed == 6);
-    std::vector<int32_t> drawn[3];
-    for (int round = 0; round < 20; ++round) {
-      drawn[0].push_back(f.Sample(source).tokens[0]);
-      drawn[1].push_back(f.Sample(same.sequence).tokens[0]);
-      drawn[2].push_back(f.Sample(other.sequence).tokens[0]);
-    }
-    CHECK(drawn[0] == drawn[1]);
-    CHECK(drawn[0] != drawn[2]);  // equal with probability 8^-20
   }
 
   TEST_CASE("what cannot be forked is refused by name, and its name stays free") {

@@ -4,21 +4,18 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "ipc/include/specd/specd.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace {
 
-constexpr uint32_t kVocab = 5;
+using specd::LastErrorHas;
 
-bool LastErrorHas(const char* part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
+constexpr uint32_t kVocab = 5;
 
 struct EngineFixture {
   EngineFixture() {
@@ -103,22 +100,6 @@ TEST_SUITE("unit") {
     CHECK(done.results[0].total_kept == 2);
   }
 
-  TEST_CASE("a row without a distribution ends its sequence with an error") {
-    EngineFixture f;
-    const specd_sequence s = f.Open("r", 1.0);
-    for (uint32_t i = 0; i < kVocab; ++i) f.logits[i] = -std::numeric_limits<float>::infinity();
-    const specd_draft part = specd::ChainDraft(s, 0, nullptr, f.rows);
-    specd_completion done = specd::SizedCompletion();
-    REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
-    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
-    CHECK(done.results[0].status == SPECD_STATUS_BAD_DISTRIBUTION);
-    CHECK(done.results[0].finish_reason == SPECD_FINISH_ERROR);
-    CHECK(done.results[0].num_kept == 0);
-    specd_sequence_state state;
-    REQUIRE(specd_get_sequence_state(f.engine, s, &state) == SPECD_OK);
-    CHECK(state.finish_reason == SPECD_FINISH_ERROR);
-  }
-
   TEST_CASE("arguments are refused with field, value and range, and nothing changes") {
     EngineFixture f;
     const specd_sequence s = f.Open("r");
@@ -147,17 +128,6 @@ TEST_SUITE("unit") {
     specd_completion done = specd::SizedCompletion();
     CHECK(specd_poll(f.engine, &done, 0) == SPECD_EMPTY);
     CHECK(specd_poll(f.engine, &done, -2) == SPECD_ERROR_INVALID_ARGUMENT);
-  }
-
-  TEST_CASE("a row index outside the tensor is answered INVALID") {
-    EngineFixture f;
-    const specd_sequence s = f.Open("r");
-    const uint32_t outside[] = {16};
-    const specd_draft part = specd::ChainDraft(s, 0, nullptr, outside);
-    specd_completion done = specd::SizedCompletion();
-    REQUIRE(specd_submit(f.engine, 1, &part, 1) == SPECD_OK);
-    REQUIRE(specd_poll(f.engine, &done, 0) == SPECD_OK);
-    CHECK(done.results[0].status == SPECD_STATUS_INVALID);
   }
 
   TEST_CASE("uris, limits and versions of structs are checked at open") {
@@ -271,10 +241,8 @@ TEST_SUITE("unit") {
     CHECK(specd_get_sequence_state(f.engine, last_slot, &state) == SPECD_ERROR_NOT_FOUND);
   }
 
-  TEST_CASE("every code has its name") {
-    CHECK(std::string(specd_code_name(SPECD_OK)) == "SPECD_OK");
+  TEST_CASE("codes have names") {
     CHECK(std::string(specd_code_name(SPECD_FULL)) == "SPECD_FULL");
-    CHECK(std::string(specd_code_name(SPECD_ERROR_VOCABULARY)) == "SPECD_ERROR_VOCABULARY");
     CHECK(std::string(specd_code_name(12345)) == "SPECD_ERROR_INTERNAL");
   }
 }

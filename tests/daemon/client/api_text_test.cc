@@ -7,6 +7,7 @@
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/daemon/client/toy_engine.h"
+#include "tests/support/last_error.h"
 
 namespace specd::test {
 namespace {

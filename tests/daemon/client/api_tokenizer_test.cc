@@ -10,21 +10,12 @@
 
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/client/toy_engine.h"
+#include "tests/support/last_error.h"
 
 namespace specd::test {
 namespace {
 
 TEST_SUITE("unit") {
-  TEST_CASE("without a tokenizer a constraint is refused with the remedy") {
-    specd_options options = ToyOptions();
-    options.tokenizer = nullptr;
-    ToyEngine engine(options);
-    specd_sequence sequence = 0;
-    CHECK(engine.TryOpen(Constrained(SPECD_GRAMMAR_REGEX, "a"), &sequence) ==
-          SPECD_ERROR_UNSUPPORTED);
-    CHECK(LastErrorHas("tokenizer"));
-  }
-
   TEST_CASE("the tokenizer and the EOS ids of an embedded engine are checked by name") {
     specd_engine* engine = nullptr;
     specd_options options = ToyOptions();

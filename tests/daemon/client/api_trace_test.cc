@@ -1,34 +1,24 @@
 // The C interface of traces: an embedded engine's own, and a daemon's of an attached engine.
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "tests/daemon/client/embedded_engine.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd::test {
 namespace {
 
-class TraceDirectory {
+class TraceDirectory : public TemporaryFolder {
  public:
-  TraceDirectory() {
-    path_ = std::filesystem::temp_directory_path() / "specd-api-trace-XXXXXX";
-    REQUIRE(mkdtemp(path_.data()) != nullptr);
-  }
-  ~TraceDirectory() { std::filesystem::remove_all(path_); }
-  const char* path() const { return path_.c_str(); }
   size_t NumFiles(const std::string& ending) const {
     size_t count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path())) {
       count += entry.path().string().ends_with(ending) ? 1 : 0;
     }
     return count;
   }
-
- private:
-  std::string path_;
 };
 
 specd_options TracedOptions(const char* directory, const char* options) {
@@ -73,7 +63,7 @@ void RunRound(specd_engine* engine, uint64_t round_id) {
 TEST_SUITE("unit") {
   TEST_CASE("an embedded engine writes a trace, and names it on request") {
     const TraceDirectory directory;
-    const specd_options options = TracedOptions(directory.path(), "level=rows,check=1");
+    const specd_options options = TracedOptions(directory.path().c_str(), "level=rows,check=1");
     specd_engine* engine = nullptr;
     const int code = specd_open("embedded:cpu", &options, &engine);
     INFO(specd_last_error());
@@ -92,7 +82,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("two embedded engines of one process may have one directory") {
     const TraceDirectory directory;
-    const specd_options options = TracedOptions(directory.path(), nullptr);
+    const specd_options options = TracedOptions(directory.path().c_str(), nullptr);
     specd_engine* first = nullptr;
     specd_engine* second = nullptr;
     REQUIRE(specd_open("embedded:cpu", &options, &first) == SPECD_OK);

@@ -14,6 +14,7 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -279,8 +280,8 @@ TEST_SUITE("unit") {
       const auto refused = [&](HalfBound& f, const specd_draft& part, const char* role) {
         CAPTURE(role);
         CHECK(specd_submit(f.engine, 1, &part, 1) == SPECD_ERROR_STATE);
-        CHECK(EmbeddedEngine::LastErrorHas(role));
-        CHECK(EmbeddedEngine::LastErrorHas("is not bound; call specd_bind"));
+        CHECK(LastErrorHas(role));
+        CHECK(LastErrorHas("is not bound; call specd_bind"));
         // Nothing is in flight.
         specd_completion done = SizedCompletion();
         CHECK(specd_poll(f.engine, &done, 0) == SPECD_EMPTY);

@@ -60,6 +60,15 @@ struct CudaStreamFixture {
   void CloseGate(GpuStream on) { REQUIRE(gpu.WaitValue(on, gate, GpuWord::k32, 1).ok()); }
   void OpenGate() { __atomic_store_n(reinterpret_cast<uint32_t*>(gate), 1, __ATOMIC_RELEASE); }
 
+  // The daemon answers the oldest round with one token, and the engine takes it.
+  void AnswerRound() {
+    server.session.backend->script = {Confirm(0, {5})};
+    REQUIRE(Eventually([&] { return Step(); }));
+    specd_completion done = SizedCompletion();
+    REQUIRE(specd_poll(engine.get(), &done, -1) == SPECD_OK);
+    CHECK(done.results[0].status == SPECD_STATUS_OK);
+    CHECK(done.results[0].num_kept == 1);
+  }
   bool Step() { return StepSession(server.session.session); }
   RoundWords& Words(uint64_t number) { return *server.session.segment->round_words(number); }
 

@@ -6,23 +6,18 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "ipc/include/specd/ops.h"
 #include "tests/daemon/client/graph_device.h"
+#include "tests/support/last_error.h"
 
 namespace specd::test {
 namespace {
 
 constexpr uint32_t kVocab = 37;
 constexpr size_t kNumRows = 70;  // more than go to a backend at once
-
-bool LastErrorHas(const char* part) {
-  CAPTURE(std::string(specd_last_error()));
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
 
 // A thread keeps the backends of its calls, so each test has a thread that ends before the device.
 template <class Body>

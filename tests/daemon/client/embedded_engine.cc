@@ -73,11 +73,6 @@ specd_engine_stats EmbeddedEngine::Stats() {
   return stats;
 }
 
-bool EmbeddedEngine::LastErrorHas(const char* part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
-
 double LogProb(const std::vector<double>& logits, size_t id) {
   double sum = 0;
   for (const double logit : logits) sum += std::exp(logit);

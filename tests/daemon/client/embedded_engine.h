@@ -50,8 +50,6 @@ struct EmbeddedEngine {
 
   specd_engine_stats Stats();
 
-  static bool LastErrorHas(const char* part);
-
   specd_engine* engine = nullptr;
   float* target = nullptr;
   float* draft = nullptr;

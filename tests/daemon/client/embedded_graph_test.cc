@@ -162,40 +162,6 @@ TEST_SUITE("unit") {
     CHECK(std::equal(later.tokens.begin(), later.tokens.end(), expected_later.tokens.begin()));
   }
 
-  TEST_CASE("a round whose sequences are all refused or discarded has its turn like any") {
-    Kept expected[kSequences];
-    RunStepByStep(expected);
-    GraphFixture f;
-    f.BindAll();
-    f.g->Open();
-    REQUIRE(specd_enqueue_staged(f.g->engine, kSequences, &f.stream) == SPECD_OK);
-    REQUIRE(f.Stage(0) == SPECD_OK);
-    std::vector<specd_draft> parts = f.g->Drafts(true);
-    for (specd_draft& part : parts) part.flags = SPECD_DISCARD;
-    parts[0].sequence += uint64_t{9} << 32;
-    REQUIRE(f.Stage(1, parts) == SPECD_OK);
-    REQUIRE(f.Stage(2) == SPECD_OK);
-    f.Replay();
-    REQUIRE(f.g->Poll(0));
-    f.batches.pop_front();  // its forward is for other rounds
-    f.driver.Replay(f.driver.others_work[&f.stream]);
-    specd_completion done = SizedCompletion();
-    REQUIRE(specd_poll(f.g->engine, &done, 20000) == SPECD_OK);
-    CHECK(done.results[0].status == SPECD_STATUS_UNKNOWN_SEQUENCE);
-    for (uint32_t i = 1; i < kSequences; ++i) {
-      CHECK(done.results[i].status == SPECD_STATUS_OK);
-      CHECK(done.results[i].num_kept == 0);
-      CHECK(done.results[i].total_kept == f.g->kept[i].tokens.size());
-    }
-    f.Replay();
-    REQUIRE(f.g->Poll(2));
-    for (uint32_t i = 0; i < kSequences; ++i) {
-      const std::vector<int32_t>& tokens = f.g->kept[i].tokens;
-      REQUIRE(f.g->kept[i].accepted.size() == 2);
-      CHECK(std::equal(tokens.begin(), tokens.end(), expected[i].tokens.begin()));
-    }
-  }
-
   TEST_CASE("a graph that runs with nothing staged does nothing, and loses no later round") {
     GraphFixture f;
     f.BindAll();
@@ -253,25 +219,6 @@ TEST_SUITE("unit") {
     CHECK(specd_enqueue_staged(f.g->engine, 1, &f.stream) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(std::string(specd_last_error()).find("is of device 1") != std::string::npos);
     CHECK(f.driver.others_work.empty());
-  }
-
-  TEST_CASE("a device that fails is said of every staged round") {
-    GraphFixture f;
-    f.BindAll();
-    f.g->Open();
-    REQUIRE(specd_enqueue_staged(f.g->engine, kSequences, &f.stream) == SPECD_OK);
-    REQUIRE(f.Stage(1) == SPECD_OK);
-    REQUIRE(f.Stage(2) == SPECD_OK);
-    f.driver.fault = GpuResult::Error("an illegal address");
-    for (uint64_t round = 1; round <= 2; ++round) {
-      specd_completion done = SizedCompletion();
-      REQUIRE(specd_poll(f.g->engine, &done, 20000) == SPECD_OK);
-      CHECK(done.round_id == round);
-      REQUIRE(done.num_results == kSequences);
-      CHECK(done.results[0].status == SPECD_STATUS_DEVICE_ERROR);
-      CHECK(std::string(specd_last_error()).find("an illegal address") != std::string::npos);
-    }
-    f.driver.fault = GpuResult::Ok();
   }
 }
 

@@ -10,15 +10,15 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
 
 using test::EmbeddedEngine;
 using test::EngineHost;
-using test::TokensOf;
 
-bool IsNamed() { return EmbeddedEngine::LastErrorHas("another engine opened it"); }
+bool IsNamed() { return LastErrorHas("another engine opened it"); }
 
 // Gives the handle to every function that takes one.
 void CheckRefused(EmbeddedEngine& f, specd_sequence own, specd_sequence foreign) {

@@ -13,6 +13,7 @@
 
 #include "ipc/include/specd/grammar.h"
 #include "tests/daemon/client/grammar_fixture.h"
+#include "tests/support/last_error.h"
 #include "tests/tools/tiny_tokenizer.h"
 
 namespace specd::test {

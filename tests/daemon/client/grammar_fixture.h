@@ -30,11 +30,6 @@ inline const std::vector<std::string> kTexts = {
     "",     "\xC3", "\xA9",  "\xC3\xA9", "abcab", "ab",  "\"a\":", std::string("\0", 1)};
 inline constexpr int32_t kPad = 20;
 
-inline bool LastErrorHas(const char* part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
-
 struct Free {
   void operator()(specd_tokenizer* tokenizer) const { specd_tokenizer_free(tokenizer); }
   void operator()(specd_grammar* grammar) const { specd_grammar_free(grammar); }

@@ -7,6 +7,7 @@
 
 #include "ipc/include/specd/grammar.h"
 #include "tests/daemon/client/grammar_fixture.h"
+#include "tests/support/last_error.h"
 
 namespace specd::test {
 namespace {

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "tests/daemon/client/engine_host.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -97,15 +97,15 @@ TEST_SUITE("unit") {
       const std::string skipped =
           fmt::format("The region begins {} bytes before the registered address",
                       reinterpret_cast<uintptr_t>(&memory[1]) % 16);
-      CHECK(EmbeddedEngine::LastErrorHas(skipped.c_str()));
+      CHECK(LastErrorHas(skipped.c_str()));
     }
     const specd_tensor uneven = TensorIn(region, 2, 1, SPECD_FLOAT32);
     CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &uneven) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("before the registered address"));
+    CHECK(LastErrorHas("before the registered address"));
     // Of an error that names no byte nothing more is said.
     const specd_tensor empty = TensorIn(region, 0, 0, SPECD_FLOAT32);
     CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &empty) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(!EmbeddedEngine::LastErrorHas("registered address"));
+    CHECK(!LastErrorHas("registered address"));
     const specd_tensor good = TensorIn(region, 0, 1, SPECD_FLOAT32);
     CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &good) == SPECD_OK);
 
@@ -116,7 +116,7 @@ TEST_SUITE("unit") {
     for (const uint64_t size_bytes : {uint64_t{0}, (uint64_t{1} << 40) + 1, ~uint64_t{0}}) {
       CAPTURE(size_bytes);
       CHECK(specd_lend(f.engine, memory.data(), size_bytes, &none) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("size_bytes = "));
+      CHECK(LastErrorHas("size_bytes = "));
     }
     // 64 bytes before the end of all addresses.
     CHECK(specd_lend(f.engine, reinterpret_cast<void*>(~uintptr_t{63}), 65, &none) ==
@@ -138,7 +138,7 @@ TEST_SUITE("unit") {
     specd_region region;
     CHECK(specd_lend(f.engine, memory.data(), sizeof(float), &region) == SPECD_ERROR_UNSUPPORTED);
     for (const char* part : {"specd_alloc", "specd_import_fd", "embedded"}) {
-      CHECK(EmbeddedEngine::LastErrorHas(part));
+      CHECK(LastErrorHas(part));
     }
     EmbeddedEngine::SetRow(f.target, 0, {0, 0, 0, 0, 3, 0, 0, 0});
     CHECK(TokensOf(f.Sample(f.Open(EmbeddedEngine::Params()))) == std::vector<int32_t>{4});

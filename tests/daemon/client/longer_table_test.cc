@@ -11,6 +11,7 @@
 #include "ipc/base/error.h"
 #include "speculative/params/param_check.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/mentions.h"
 #include "tools/params_doc/params_doc.h"
 
 namespace specd {
@@ -39,8 +40,6 @@ std::string RefusalOf(std::initializer_list<specd_number> numbers) {
   return std::string(status.message());
 }
 
-bool Has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
-
 TEST_SUITE("unit") {
   TEST_CASE("longer table: a new row's value arrives, and its default where none is given") {
     const absl::StatusOr<OpenRequest> open =
@@ -64,14 +63,14 @@ TEST_SUITE("unit") {
     const std::string share = RefusalOf({{"test_share", 1.5}});
     for (const char* part : {"test_share = 1.5", "above 0 .. 1", "a share", "default 0.5"}) {
       CAPTURE(share);
-      CHECK(Has(share, part));
+      CHECK(Mentions(share, part));
     }
-    CHECK(Has(RefusalOf({{"test_count", 13}}), "test_count = 13 is outside 0 .. 12"));
-    CHECK(Has(RefusalOf({{"test_count", 1.5}}), "test_count = 1.5"));
-    CHECK(Has(RefusalOf({{"test_flag", 2}}), "test_flag = 2 must be 0 or 1"));
-    CHECK(Has(RefusalOf({{"draft_test_order", 2}}), "draft_test_order = 2"));
-    CHECK(Has(RefusalOf({{"test_shore", 0.5}}), "did you mean test_share?"));
-    CHECK(Has(RefusalOf({{"vllm_share", 0.5}}), "vllm_share is called test_share here"));
+    CHECK(Mentions(RefusalOf({{"test_count", 13}}), "test_count = 13 is outside 0 .. 12"));
+    CHECK(Mentions(RefusalOf({{"test_count", 1.5}}), "test_count = 1.5"));
+    CHECK(Mentions(RefusalOf({{"test_flag", 2}}), "test_flag = 2 must be 0 or 1"));
+    CHECK(Mentions(RefusalOf({{"draft_test_order", 2}}), "draft_test_order = 2"));
+    CHECK(Mentions(RefusalOf({{"test_shore", 0.5}}), "did you mean test_share?"));
+    CHECK(Mentions(RefusalOf({{"vllm_share", 0.5}}), "vllm_share is called test_share here"));
   }
 
   TEST_CASE("longer table: bindings and the documents see a new row") {
@@ -95,9 +94,9 @@ TEST_SUITE("unit") {
     REQUIRE(row != std::string::npos);
     const std::string line = doc.substr(row, doc.find('\n', row) - row);
     for (const char* part : {"number", "0.5", "above 0 .. 1", "`vllm_share`", "a share"}) {
-      CHECK(Has(line, part));
+      CHECK(Mentions(line, part));
     }
-    CHECK(Has(doc, "| `draft_test_order` "));
+    CHECK(Mentions(doc, "| `draft_test_order` "));
   }
 }
 

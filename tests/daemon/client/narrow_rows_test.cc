@@ -4,11 +4,11 @@
 
 #include <cmath>
 #include <cstring>
-#include <string>
 #include <vector>
 
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -130,25 +130,25 @@ TEST_SUITE("unit") {
       int code = 0;
       BindDraft(f, kColumns, &code);
       CHECK(code == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("SPECD_DRAFT_MAP is not bound"));
+      CHECK(LastErrorHas("SPECD_DRAFT_MAP is not bound"));
       specd_tensor map = MapOf(f, std::vector<int32_t>{1, 2, 3, 4});
       REQUIRE(specd_bind(f.engine, SPECD_DRAFT_MAP, &map) == SPECD_OK);
       BindDraft(f, kColumns, &code);
       CHECK(code == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("SPECD_DRAFT_MAP has 4"));
+      CHECK(LastErrorHas("SPECD_DRAFT_MAP has 4"));
       BindDraft(f, EmbeddedEngine::kVocab + 1, &code);
       CHECK(code == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("columns = 9"));
+      CHECK(LastErrorHas("columns = 9"));
 
       // Only draft rows may be narrow.
       specd_tensor rows = map;
       rows.dtype = SPECD_FLOAT32;
       CHECK(specd_bind(f.engine, SPECD_TARGET_ROWS, &rows) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("SPECD_TARGET_ROWS"));
+      CHECK(LastErrorHas("SPECD_TARGET_ROWS"));
 
       map = MapOf(f, std::vector<int32_t>{1, 2, 1});
       CHECK(specd_bind(f.engine, SPECD_DRAFT_MAP, &map) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("columns 0 and 2 have the id 1"));
+      CHECK(LastErrorHas("columns 0 and 2 have the id 1"));
       map.num_rows = 2;
       CHECK(specd_bind(f.engine, SPECD_DRAFT_MAP, &map) == SPECD_ERROR_INVALID_ARGUMENT);
     });
@@ -165,7 +165,7 @@ TEST_SUITE("unit") {
       part.kinds = &kind;
       part.draft_rows = f.rows;
       CHECK(specd_submit(f.engine, 1, &part, 1) != SPECD_OK);
-      CHECK(EmbeddedEngine::LastErrorHas("SPECD_DRAFT_ROWS"));
+      CHECK(LastErrorHas("SPECD_DRAFT_ROWS"));
     });
   }
 }

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "kernels/core/philox.h"
 #include "tests/daemon/client/embedded_engine.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -37,8 +37,6 @@ std::vector<double> Softmax(const float* logits, uint32_t vocab_size, double tem
   for (double& value : p) value /= sum;
   return p;
 }
-
-bool LastErrorHas(const char* part) { return EmbeddedEngine::LastErrorHas(part); }
 
 TEST_SUITE("unit") {
   TEST_CASE("softmax: rows by index, each with its own temperature") {
@@ -82,25 +80,6 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("scale, cap and 16-bit elements are read as a tensor's are") {
-    const uint16_t data[] = {0x3f80, 0x4000, 0xc000, 0x0000};  // bfloat16 1, 2, -2, 0
-    const float values[] = {1, 2, -2, 0};
-    specd_rows rows = Rows({}, 4);
-    rows.data = data;
-    rows.num_rows = 1;
-    rows.dtype = SPECD_BFLOAT16;
-    rows.scale = 0.5f;
-    rows.cap = 0.75f;
-    float capped[4];
-    for (int i = 0; i < 4; ++i) {
-      capped[i] = static_cast<float>(0.75 * std::tanh(values[i] * 0.5 / 0.75));
-    }
-    float out[4];
-    REQUIRE(specd_softmax(&rows, {nullptr, 0}, out, nullptr) == SPECD_OK);
-    const std::vector<double> p = Softmax(capped, 4, 1.0);
-    for (int i = 0; i < 4; ++i) CHECK(out[i] == doctest::Approx(p[i]).epsilon(1e-5));
-  }
-
   TEST_CASE("top_k: exactly k survive, the lowest ids of a tie") {
     const std::vector<float> data = {1, 1, 1, 0, 5, 2, 3, 4};
     const specd_rows rows = Rows(data, 4);
@@ -117,22 +96,6 @@ TEST_SUITE("unit") {
     REQUIRE(specd_top_k_mask(&rows, {each, 1}, out, nullptr) == SPECD_OK);
     CHECK(std::vector<float>(out, out + 4) == std::vector<float>{1, -kInf, -kInf, -kInf});
     CHECK(std::vector<float>(out + 4, out + 8) == std::vector<float>{5, 2, 3, 4});
-  }
-
-  TEST_CASE("top_p: the shortest prefix that reaches p, of probabilities too") {
-    const std::vector<float> data = {0.05f, 0.5f, 0.15f, 0.3f};
-    specd_rows rows = Rows(data, 4);
-    rows.kind = SPECD_PROBABILITIES;
-    const double p = 0.75;
-    float out[4];
-    REQUIRE(specd_top_p_renorm(&rows, {&p, 0}, out, nullptr) == SPECD_OK);
-    CHECK(out[0] == 0);
-    CHECK(out[1] == doctest::Approx(0.625).epsilon(1e-5));
-    CHECK(out[2] == 0);
-    CHECK(out[3] == doctest::Approx(0.375).epsilon(1e-5));
-    const double tiny = 1e-9;
-    REQUIRE(specd_top_p_renorm(&rows, {&tiny, 0}, out, nullptr) == SPECD_OK);
-    CHECK(std::vector<float>(out, out + 4) == std::vector<float>{0, 1, 0, 0});
   }
 
   TEST_CASE("a row without a distribution is a status, beside rows that have one") {
@@ -219,30 +182,6 @@ TEST_SUITE("unit") {
     sampling.round_base = {&base, 0};
     REQUIRE(specd_sample(&rows, &sampling, ids.data(), nullptr) == SPECD_OK);
     CHECK(std::vector<int32_t>(ids.rbegin(), ids.rend()) != wanted);
-  }
-
-  TEST_CASE("sample: in sequence top_p judges what top_k left, jointly the whole") {
-    // .4 .3 .2 .1, k = 3, p = .75. In sequence .444 + .333 reach .75; jointly .4 + .3 do not.
-    const std::vector<float> data = {0.4f, 0.3f, 0.2f, 0.1f};
-    specd_rows rows = Rows(data, 4);
-    rows.kind = SPECD_PROBABILITIES;
-    const std::vector<uint32_t> indices(400, 0);
-    rows.indices = indices.data();
-    rows.num_indices = indices.size();
-    specd_sampling sampling;
-    specd_sampling_init(&sampling);
-    const int32_t k = 3;
-    const double p = 0.75;
-    const uint64_t seed = 7;
-    sampling.top_k.items = &k;
-    sampling.top_p.items = &p;
-    sampling.seed.items = &seed;
-    std::vector<int32_t> ids(400);
-    REQUIRE(specd_sample(&rows, &sampling, ids.data(), nullptr) == SPECD_OK);
-    CHECK(std::set<int32_t>(ids.begin(), ids.end()) == std::set<int32_t>{0, 1});
-    sampling.filter_order = SPECD_FILTERS_JOINT;
-    REQUIRE(specd_sample(&rows, &sampling, ids.data(), nullptr) == SPECD_OK);
-    CHECK(std::set<int32_t>(ids.begin(), ids.end()) == std::set<int32_t>{0, 1, 2});
   }
 
   TEST_CASE("arguments of library calls are refused by name, and nothing is written") {

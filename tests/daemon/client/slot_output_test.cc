@@ -12,6 +12,7 @@
 
 #include "ipc/base/error.h"
 #include "tests/daemon/client/engine_host.h"
+#include "tests/support/last_error.h"
 #include "tests/support/session_fixture.h"
 
 namespace specd {
@@ -105,6 +106,13 @@ void FillRows(EmbeddedEngine& f) {
     f.SetRow(f.target, row, {0, 0, 0, 0, 0, 0});
     f.target[row * EmbeddedEngine::kVocab + row + 1] = 5;
   }
+}
+
+UniqueFd SealedFd(unsigned seals) {
+  UniqueFd fd(memfd_create("next", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(ftruncate(fd.get(), 4096) == 0);
+  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, static_cast<int>(seals)) == 0);
+  return fd;
 }
 
 TEST_SUITE("unit") {
@@ -201,12 +209,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("what cannot be bound to a slot output is refused by field") {
     SessionFixture f(false);  // 4 sequences
-    const auto region = [&f] {
-      UniqueFd fd(memfd_create("slots", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-      REQUIRE(ftruncate(fd.get(), 4096) == 0);
-      REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-      return f.session->RegisterRegion(std::move(fd), 4096);
-    }();
+    const auto region = f.session->RegisterRegion(SealedFd(F_SEAL_SHRINK), 4096);
     REQUIRE(region.ok());
     const auto path = static_cast<uint32_t>(f.session->options().limits.path_max());
     REQUIRE(path > 0);
@@ -258,6 +261,56 @@ TEST_SUITE("unit") {
     CHECK(ErrorFieldOf(f.session->UnregisterRegion(*region)) == "region");
   }
 
+  TEST_CASE("a slot output keeps its memory while it is bound, and leaves it alone afterwards") {
+    test::ForBothModes([](EmbeddedEngine& f) {
+      FillRows(f);
+      specd_region regions[2];
+      for (specd_region& region : regions) {
+        REQUIRE(specd_alloc(f.engine, 64, &region) == SPECD_OK);
+        std::fill_n(static_cast<int32_t*>(region.data), 16, -9);
+      }
+      const auto bind = [&](const specd_region& region) {
+        specd_tensor tensor;
+        specd_tensor_init(&tensor);
+        tensor.region = region.id;
+        tensor.num_rows = kSlots;
+        return specd_bind(f.engine, SPECD_NEXT_TOKEN, &tensor);
+      };
+      REQUIRE(bind(regions[0]) == SPECD_OK);
+      const specd_sequence sequence = f.Open(f.Params());
+      const uint32_t slot = specd_sequence_slot(sequence);
+      CHECK(TokensOf(f.Sample(sequence, 2)) == std::vector<int32_t>{3});
+      CHECK(specd_unregister(f.engine, regions[0].id) == SPECD_ERROR_STATE);
+      CHECK(LastErrorHas("SPECD_NEXT_TOKEN is bound"));
+      REQUIRE(bind(regions[1]) == SPECD_OK);
+      CHECK(TokensOf(f.Sample(sequence, 1)) == std::vector<int32_t>{2});
+      CHECK(static_cast<int32_t*>(regions[0].data)[slot] == 3);
+      CHECK(static_cast<int32_t*>(regions[1].data)[slot] == 2);
+      CHECK(specd_unregister(f.engine, regions[0].id) == SPECD_OK);
+      CHECK(specd_unregister(f.engine, regions[0].id) == SPECD_ERROR_NOT_FOUND);
+      CHECK(specd_unregister(nullptr, 1) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(specd_import_device(nullptr, 16, 16, &regions[0]) == SPECD_ERROR_INVALID_ARGUMENT);
+      CHECK(specd_import_device(f.engine, 16, 16, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
+    });
+  }
+
+  TEST_CASE("slot outputs need memory that specd may write") {
+    SessionFixture f(false);
+    const auto bind = [&](UniqueFd fd, TensorRole role, uint64_t num_rows) {
+      const auto region = f.session->RegisterRegion(std::move(fd), 4096);
+      REQUIRE(region.ok());
+      return f.session->Bind(role, *region, {0, 0, num_rows, 0});
+    };
+    for (const unsigned seal : {unsigned{F_SEAL_WRITE}, unsigned{F_SEAL_FUTURE_WRITE}}) {
+      const absl::Status status =
+          bind(SealedFd(F_SEAL_SHRINK | seal), TensorRole::kNextToken, kSlots);
+      CHECK(ErrorCodeOf(status) == SPECD_ERROR_REGION);
+      CHECK(std::string(status.message()).find("specd_alloc") != std::string::npos);
+      // Rows are only read.
+      CHECK(bind(SealedFd(F_SEAL_SHRINK | seal), TensorRole::kTargetRows, 1).ok());
+    }
+  }
+
   TEST_CASE("an accepted path is refused where no draft has a node") {
     specd_options options;
     specd_options_init(&options);
@@ -274,7 +327,7 @@ TEST_SUITE("unit") {
     tensor.dtype = SPECD_INT32;
     tensor.num_rows = 2;
     CHECK(specd_bind(engine, SPECD_ACCEPTED_PATH, &tensor) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("max_draft = 0"));
+    CHECK(LastErrorHas("max_draft = 0"));
     CHECK(specd_bind(engine, SPECD_KEPT_TOKENS, &tensor) == SPECD_OK);
     specd_close(engine);
   }

@@ -2,11 +2,10 @@
 // mark without a round harms nothing, and no CUDA stream touches words that no longer exist.
 #include <doctest/doctest.h>
 
-#include <string>
-
 #include "ipc/segment/round_words.h"
 #include "tests/daemon/client/cuda_stream_fixture.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -14,7 +13,6 @@ namespace {
 using test::CudaStreamFixture;
 using test::kDevices;
 using test::kWithoutWords;
-using test::LastErrorHas;
 
 int Mark(CudaStreamFixture* f, GpuStream on) {
   return specd_mark_drafts(f->engine.get(), on.handle);

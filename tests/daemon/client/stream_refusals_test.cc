@@ -8,6 +8,7 @@
 #include "ipc/include/specd/ops.h"
 #include "tests/daemon/client/cuda_stream_fixture.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -16,7 +17,6 @@ using test::CudaStreamFixture;
 using test::EnginePtr;
 using test::kDevices;
 using test::kWithoutWords;
-using test::LastErrorHas;
 using test::OpenEngine;
 
 TEST_SUITE("unit") {
@@ -50,12 +50,8 @@ TEST_SUITE("unit") {
       f.gpu.Inject({call, 0, kGpuNotSupported, false});
       CHECK(f.Submit(f.stream) == SPECD_ERROR_UNSUPPORTED);
       CHECK(LastErrorHas("specd_submit"));
-      f.server.session.backend->script = {Confirm(0, {5})};
       REQUIRE(f.SubmitPlain() == SPECD_OK);
-      REQUIRE(f.Step());
-      specd_completion done = SizedCompletion();
-      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-      CHECK(done.results[0].status == SPECD_STATUS_OK);
+      f.AnswerRound();
       // The CUDA stream is not held: no part of the round is on it.
       CHECK(Eventually([&] { return f.gpu.Query(f.stream).ok(); }));
       CHECK(f.Submit(f.stream) == SPECD_OK);
@@ -71,17 +67,10 @@ TEST_SUITE("unit") {
         CAPTURE(is_slow);
         const FakeCudaCounts before = CountFakeCuda();
         CudaStreamFixture f(device_index);
-        const auto answer = [&] {
-          f.server.session.backend->script = {Confirm(0, {5})};
-          REQUIRE(Eventually([&] { return f.Step(); }));
-          specd_completion done = SizedCompletion();
-          REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
-          CHECK(done.results[0].status == SPECD_STATUS_OK);
-        };
         // One lap, so that the next round's entry had a round before.
         for (int round = 0; round < 2; ++round) {
           REQUIRE(f.Submit(f.stream) == SPECD_OK);
-          answer();
+          f.AnswerRound();
         }
         REQUIRE(f.gpu.Synchronize(f.stream).ok());
         // As if the CUDA stream had been released, and had not come to its last write yet.
@@ -94,14 +83,14 @@ TEST_SUITE("unit") {
                                                          : "the write of a word"));
         for (int round = 0; round < 2; ++round) {
           REQUIRE(f.SubmitPlain() == SPECD_OK);
-          answer();
+          f.AnswerRound();
         }
         if (is_slow) {
           CHECK(f.Submit(f.other_stream) == SPECD_FULL);
           f.Words(1).passed.store(1);
         }
         CHECK(f.Submit(f.other_stream) == SPECD_OK);
-        answer();
+        f.AnswerRound();
         f.engine.reset();
         CHECK(CountFakeCuda().unregistered == before.unregistered + 1);
       }
@@ -148,13 +137,8 @@ TEST_SUITE("unit") {
       CHECK(f.Submit(f.stream) < 0);
       REQUIRE(f.gpu.Synchronize(f.stream).ok());
       CHECK(f.Submit(f.stream) == SPECD_ERROR_STATE);
-      f.server.session.backend->script = {Confirm(0, {5})};
       REQUIRE(f.SubmitPlain() == SPECD_OK);
-      REQUIRE(f.Step());
-      specd_completion done = SizedCompletion();
-      REQUIRE(specd_poll(f.engine.get(), &done, 0) == SPECD_OK);
-      CHECK(done.results[0].status == SPECD_STATUS_OK);
-      CHECK(done.results[0].num_kept == 1);
+      f.AnswerRound();
     }
   }
 
@@ -165,15 +149,8 @@ TEST_SUITE("unit") {
       CAPTURE(device_index);
       CudaStreamFixture f(device_index);
       const size_t other_index = (device_index + 1) % kNumFakeCudaDevices;
-      const auto answer = [&] {
-        f.server.session.backend->script = {Confirm(0, {5})};
-        REQUIRE(Eventually([&] { return f.Step(); }));
-        specd_completion done = SizedCompletion();
-        REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
-        CHECK(done.results[0].status == SPECD_STATUS_OK);
-      };
       REQUIRE(f.Submit(f.stream) == SPECD_OK);
-      answer();
+      f.AnswerRound();
       GpuStream of_other;
       REQUIRE(FakeCuda(other_index).CreateStream(&of_other).ok());
       CHECK(f.Submit(of_other) == SPECD_ERROR_INVALID_ARGUMENT);
@@ -189,7 +166,7 @@ TEST_SUITE("unit") {
       }
       REQUIRE(FakeCuda(other_index).DestroyStream(of_other).ok());
       CHECK(f.Submit(f.other_stream) == SPECD_OK);
-      answer();
+      f.AnswerRound();
     }
   }
 
@@ -210,12 +187,8 @@ TEST_SUITE("unit") {
         const bool has_words = other_index != kWithoutWords;
         other.Inject({has_words ? "WriteValue" : "LaunchHostFunction", 0, kGpuOutOfMemory, false});
         CHECK(f.Submit(of_other) < 0);
-        f.server.session.backend->script = {Confirm(0, {5})};
         REQUIRE(f.Submit(f.stream) == SPECD_OK);
-        REQUIRE(Eventually([&] { return f.Step(); }));
-        specd_completion done = SizedCompletion();
-        REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
-        CHECK(done.results[0].status == SPECD_STATUS_OK);
+        f.AnswerRound();
         // Now it is chosen.
         CHECK(f.Submit(of_other) == SPECD_ERROR_INVALID_ARGUMENT);
         REQUIRE(other.DestroyStream(of_other).ok());
@@ -232,13 +205,9 @@ TEST_SUITE("unit") {
       CudaStreamFixture f(device_index);
       FakeGpuContext& other = FakeCuda((device_index + 1) % kNumFakeCudaDevices);
       other.SetCapturing(true);
-      f.server.session.backend->script = {Confirm(0, {5})};
       CHECK(f.Submit(f.stream) == SPECD_OK);
       other.SetCapturing(false);
-      REQUIRE(Eventually([&] { return f.Step(); }));
-      specd_completion done = SizedCompletion();
-      REQUIRE(specd_poll(f.engine.get(), &done, -1) == SPECD_OK);
-      CHECK(done.results[0].status == SPECD_STATUS_OK);
+      f.AnswerRound();
     }
   }
 

@@ -11,6 +11,7 @@
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
 #include "tests/support/c_drafts.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -105,8 +106,7 @@ TEST_SUITE("unit") {
           std::vector<Wider<specd_draft>> drafts = two.Drafts();
           drafts[element].later[field] = uint64_t{1} << 56;  // the last byte alone
           CHECK(two.Submit(drafts) == SPECD_ERROR_UNSUPPORTED);
-          CHECK(EmbeddedEngine::LastErrorHas(element == 0 ? "drafts[0] has a field"
-                                                          : "drafts[1] has a field"));
+          CHECK(LastErrorHas(element == 0 ? "drafts[0] has a field" : "drafts[1] has a field"));
         }
       }
       // Nothing was submitted.
@@ -117,7 +117,7 @@ TEST_SUITE("unit") {
       auto children = Unfilled<specd_draft_children>(2);
       CHECK(specd_sample_draft(f.engine, &requests[0].known, 2, &children[0].known) ==
             SPECD_ERROR_UNSUPPORTED);
-      CHECK(EmbeddedEngine::LastErrorHas("requests[1] has a field"));
+      CHECK(LastErrorHas("requests[1] has a field"));
     });
   }
 
@@ -187,21 +187,21 @@ TEST_SUITE("unit") {
     std::vector<Wider<specd_draft>> drafts = two.Drafts();
     drafts[1].known.struct_size -= 8;
     CHECK(two.Submit(drafts) == SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("drafts[1].struct_size"));
+    CHECK(LastErrorHas("drafts[1].struct_size"));
     for (const size_t size :
          {size_t{0}, sizeof(specd_draft) - 8, sizeof(specd_draft) + 4, size_t{65536} + 8}) {
       CAPTURE(size);
       drafts = two.Drafts();
       drafts[0].known.struct_size = uint32_t(size);
       CHECK(two.Submit(drafts) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas("drafts[0].struct_size"));
+      CHECK(LastErrorHas("drafts[0].struct_size"));
     }
     auto children = Unfilled<specd_draft_children>(2);
     children[1].known.struct_size += 8;
     const std::vector<Wider<specd_draft_request>> requests = WiderArray(2, specd_draft_request{});
     CHECK(specd_sample_draft(f.engine, &requests[0].known, 2, &children[0].known) ==
           SPECD_ERROR_INVALID_ARGUMENT);
-    CHECK(EmbeddedEngine::LastErrorHas("results[1].struct_size"));
+    CHECK(LastErrorHas("results[1].struct_size"));
   }
 }
 

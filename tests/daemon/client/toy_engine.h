@@ -25,11 +25,6 @@ inline constexpr uint32_t kVocab = 2048;  // ids of tools/toy_engine/tokenizer.j
 inline constexpr int32_t kEos = 0;        // <|endoftext|>
 inline constexpr uint32_t kMaxDraft = 4;
 
-inline bool LastErrorHas(const std::string& part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
-
 inline specd_options ToyOptions() {
   static const int32_t eos[] = {kEos};
   specd_options options;

@@ -113,62 +113,8 @@ TEST_SUITE("unit") {
     CHECK(trace.rounds.size() < traced.round_id);
   }
 
-  TEST_CASE("rounds that find no room leave their rows first, and are counted") {
-    int pipe_ends[2];
-    REQUIRE(pipe2(pipe_ends, O_CLOEXEC) == 0);
-    UniqueFd reader(pipe_ends[0]);
-    UniqueFd writer(pipe_ends[1]);
-    TracedSession traced(
-        {.trace_options = "level=rows,buffer_mib=1", .create_file = [&](const std::string& path) {
-           if (path.ends_with(".rows")) {
-             return absl::StatusOr<FileWriter>(FileWriter(std::move(writer), path));
-           }
-           return FileWriter::Create(path);
-         }});
-    traced.FillRows(5);
-    const SequenceHandle s = traced.Open("s");
-    RunRounds(&traced, s, 3000);
-    // A pipe cannot skip to the next page, so the row file fails at its first entry.
-    CHECK(Eventually([&] { return traced.lines.Contain("the disk took no more"); }));
-    reader.Reset();
-    traced.Finish();
-  }
-
-  TEST_CASE("a full disk is tried again, and the trace continues in a new file") {
-    std::atomic<bool> is_full{false};
-    TracedSession traced(
-        {.trace_options = "level=rounds", .create_file = [&](const std::string& path) {
-           if (!is_full.load()) return FileWriter::Create(path);
-           // Every write to it fails with ENOSPC.
-           return absl::StatusOr<FileWriter>(
-               FileWriter(UniqueFd(open("/dev/full", O_WRONLY | O_CLOEXEC)), path));
-         }});
-    traced.FillRows(5);
-    is_full = true;
-    const SequenceHandle s = traced.Open("s");
-    RunRounds(&traced, s, 50);
-    CHECK(Eventually([&] { return traced.lines.Contain("No space left on device"); }));
-    RunRounds(&traced, s, 5);  // while no file is open
-    is_full = false;
-    CHECK(Eventually([&] {
-      RunRounds(&traced, s, 1);
-      return !traced.traces().empty();
-    }));
-    RunRounds(&traced, s, 5);
-    traced.Finish();
-    const ReadTraceResult trace = ReadTrace(traced.traces().back());
-    CHECK(trace.Opening(s) != nullptr);
-    REQUIRE(!trace.rounds.empty());
-    CHECK(trace.rounds.back().number == traced.round_id);
-    // The new file says what was lost before it began, and why.
-    REQUIRE(!trace.drops.empty());
-    CHECK(trace.drops.back().rounds > 0);
-    CHECK(trace.drops.back().why.find("No space left on device") != std::string::npos);
-    CHECK(traced.session == nullptr);
-  }
-
   TEST_CASE("a directory that cannot be used is refused by name") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     const std::string file = directory.path() + "/file";
     REQUIRE(FileWriter::Create(file).ok());
     for (const std::string& path : {file, directory.path() + "/a/b", std::string("/proc/x")}) {

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -74,7 +74,7 @@ struct LoneWriter {
   }
 
   static constexpr SequenceHandle kSequence = 0x100000000;
-  TempDirectory directory;
+  TemporaryFolder directory;
   TraceOptions options;
   TraceProcess process;
   CreateFile create_file = &FileWriter::Create;
@@ -210,7 +210,7 @@ TEST_SUITE("unit") {
     traced.engine.reset();
     traced.session.reset();  // came back, while the recorder's thread still waits for the pipe
     // The disk is back: its reader takes the rest while the recorder stops.
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     const std::string path = directory.path() + "/read-1.mcap";
     std::thread disk([&] {
       std::ofstream file(path, std::ios::binary);
@@ -302,13 +302,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a round that was called off before it ran says why it has no rows") {
-    const TempDirectory directory;
-    DoorbellLine bell{};
-    TraceSession facts;
-    facts.limits = {.vocab_size = 64, .max_batch = 4, .max_draft = 3};
-    facts.max_sequences = 4;
-    SessionTrace trace(*ParseTraceOptions(directory.path(), "level=rows,every=2"), facts,
-                       Clock::Real(), &bell);
+    const LoneWriter lone("level=rows,every=2");
+    SessionTrace& trace = *lone.trace;
     SequenceResult result;
     result.sequence = LoneWriter::kSequence;
     result.status = RoundStatus::kAborted;
@@ -321,6 +316,22 @@ TEST_SUITE("unit") {
       CHECK(reinterpret_cast<const RoundCopy*>(record->bytes.data())->no_rows == expected);
       trace.ring().Pop();
     }
+  }
+
+  TEST_CASE("a round whose rows find no room is recorded without them, and says why") {
+    TracedSession traced({.trace_options = "level=rows,buffer_mib=1",
+                          .limits = {40000, 4, 4, 3, 2, 4},
+                          .num_rows = 4});
+    traced.FillRows(5);
+    traced.Round({TracedSession::Sampled(traced.Open("s"))});
+    traced.Finish();
+    const ReadTraceResult trace = traced.Read();
+    REQUIRE(trace.rounds.size() == 1);
+    CHECK(trace.rounds[0].no_rows == NoRows::kNoRoom);
+    REQUIRE(!trace.drops.empty());
+    CHECK(trace.drops.back().rows == 1);
+    CHECK(trace.drops.back().rounds == 0);
+    CHECK(trace.drops.back().why.find("raise buffer_mib") != std::string::npos);
   }
 
   TEST_CASE("rounds of a chunk that a full disk did not take are counted as lost") {

@@ -1,7 +1,6 @@
 // The memory of traces is part of what a daemon takes for its sessions.
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <string>
 #include <utility>
 
@@ -50,7 +49,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("a session whose trace finds no memory is refused by name") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     const auto recorder =
         TraceRecorder::Start({.trace = *ParseTraceOptions(directory.path(), "buffer_mib=512"),
                               .process = {},
@@ -80,7 +79,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("what a trace is said to cost covers what it takes, and not much more") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     const TraceOptions options = *ParseTraceOptions(directory.path(), "buffer_mib=1");
     TraceSession session;
     session.limits = {.vocab_size = 50'000, .max_batch = 256, .max_draft = 15};

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ipc/base/error.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
@@ -20,10 +21,6 @@ std::string RefusalOf(const std::string& text, const std::string& directory = "/
   REQUIRE(!options.ok());
   CHECK(ErrorFieldOf(options.status()) == "trace_options");
   return std::string(options.status().message());
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST_SUITE("unit") {
@@ -58,34 +55,34 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("trace options: an unknown key is refused with the nearest one") {
-    CHECK(Contains(RefusalOf("evry=3"), "evry is no key; did you mean every?"));
-    CHECK(Contains(RefusalOf("buffer=3"), "did you mean buffer_mib?"));
-    CHECK_FALSE(Contains(RefusalOf("zzzzzzzzzzz=3"), "did you mean"));
+    CHECK(Mentions(RefusalOf("evry=3"), "evry is no key; did you mean every?"));
+    CHECK(Mentions(RefusalOf("buffer=3"), "did you mean buffer_mib?"));
+    CHECK_FALSE(Mentions(RefusalOf("zzzzzzzzzzz=3"), "did you mean"));
   }
 
   TEST_CASE("trace options: a bad value is refused with key, value and range") {
-    CHECK(Contains(RefusalOf("every=0"), "every = 0 is outside 1 .. 1000000000"));
-    CHECK(Contains(RefusalOf("every=x"), "every = x is outside"));
-    CHECK(Contains(RefusalOf("flight=-1"), "flight = -1 is outside 1 .. 1000000"));
-    CHECK(Contains(RefusalOf("buffer_mib=99999999999999999999"), "is outside 1 .. 1048576"));
-    CHECK(Contains(RefusalOf("level=row"), "did you mean rows?"));
-    CHECK(Contains(RefusalOf("places=some"), "places = some is not read or all"));
-    CHECK(Contains(RefusalOf("flight=1,triggers=bad_row+signl"), "did you mean signal?"));
-    CHECK(Contains(RefusalOf("request="), "request is empty"));
-    CHECK(Contains(RefusalOf("level"), "\"level\" is not of the form key=value"));
-    CHECK(Contains(RefusalOf("level=rows,"), "\"\" is not of the form key=value"));
-    CHECK(Contains(RefusalOf("every=2,every=3"), "every is given twice"));
+    CHECK(Mentions(RefusalOf("every=0"), "every = 0 is outside 1 .. 1000000000"));
+    CHECK(Mentions(RefusalOf("every=x"), "every = x is outside"));
+    CHECK(Mentions(RefusalOf("flight=-1"), "flight = -1 is outside 1 .. 1000000"));
+    CHECK(Mentions(RefusalOf("buffer_mib=99999999999999999999"), "is outside 1 .. 1048576"));
+    CHECK(Mentions(RefusalOf("level=row"), "did you mean rows?"));
+    CHECK(Mentions(RefusalOf("places=some"), "places = some is not read or all"));
+    CHECK(Mentions(RefusalOf("flight=1,triggers=bad_row+signl"), "did you mean signal?"));
+    CHECK(Mentions(RefusalOf("request="), "request is empty"));
+    CHECK(Mentions(RefusalOf("level"), "\"level\" is not of the form key=value"));
+    CHECK(Mentions(RefusalOf("level=rows,"), "\"\" is not of the form key=value"));
+    CHECK(Mentions(RefusalOf("every=2,every=3"), "every is given twice"));
   }
 
   TEST_CASE("trace options: options that contradict each other are refused") {
-    CHECK(Contains(RefusalOf("check=1"), "add level=rows"));
-    CHECK(Contains(RefusalOf("check_drafts=3"), "check_drafts = 3 needs the rows of rounds"));
-    CHECK(Contains(RefusalOf("triggers=abort"), "add flight=N"));
-    CHECK(Contains(RefusalOf("file_mib=20,total_mib=10"), "total_mib = 10 is below file_mib = 20"));
-    CHECK(Contains(RefusalOf("flight=9,file_mib=9,total_mib=10"),
+    CHECK(Mentions(RefusalOf("check=1"), "add level=rows"));
+    CHECK(Mentions(RefusalOf("check_drafts=3"), "check_drafts = 3 needs the rows of rounds"));
+    CHECK(Mentions(RefusalOf("triggers=abort"), "add flight=N"));
+    CHECK(Mentions(RefusalOf("file_mib=20,total_mib=10"), "total_mib = 10 is below file_mib = 20"));
+    CHECK(Mentions(RefusalOf("flight=9,file_mib=9,total_mib=10"),
                    "total_mib = 10 is below buffer_mib = 64"));
     CHECK(ParseTraceOptions("/tmp", "file_mib=9,total_mib=10").ok());
-    CHECK(Contains(RefusalOf("level=rows", ""), "has no effect without a directory"));
+    CHECK(Mentions(RefusalOf("level=rows", ""), "has no effect without a directory"));
   }
 }
 

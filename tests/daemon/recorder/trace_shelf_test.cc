@@ -42,7 +42,7 @@ void Leave(const std::string& path, size_t size_bytes, int64_t second) {
   REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
 }
 
-TraceOptions OptionsFor(const TempDirectory& directory) {
+TraceOptions OptionsFor(const TemporaryFolder& directory) {
   TraceOptions options;
   options.directory = directory.path();
   return options;
@@ -56,7 +56,7 @@ TEST_SUITE("unit") {
   // Bug: each daemon counted its own files, so a daemon that was restarted again and again filled
   // the disk.
   TEST_CASE("shelf: the oldest files of earlier processes go first") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     TraceOptions options = OptionsFor(directory);
     options.total_files = 3;
     for (const int session : {4, 1, 3, 2}) {
@@ -79,7 +79,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("shelf: rows of earlier processes count in the sum") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     TraceOptions options = OptionsFor(directory);
     options.total_bytes = 250;
     for (const int session : {1, 2, 3}) {
@@ -93,7 +93,7 @@ TEST_SUITE("unit") {
 
   // Bug: a daemon that began deleted the finished files of another one that ran.
   TEST_CASE("shelf: the files of a process that runs stay, and those of one that is gone go") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     TraceOptions options = OptionsFor(directory);
     options.total_files = 1;
     const pid_t other = fork();
@@ -118,7 +118,7 @@ TEST_SUITE("unit") {
 
   // Bug: rows without their trace, of a process that ended between two deletions, stayed for good.
   TEST_CASE("shelf: rows alone count and go, and rows that are being written keep their trace") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     TraceOptions options = OptionsFor(directory);
     options.total_bytes = 250;
     Leave(directory.path() + "/" + NameOf(1) + ".rows", 100, 1001);
@@ -137,7 +137,7 @@ TEST_SUITE("unit") {
 
   // Bug: a file that another process looked at as it began had no lock, and was taken over.
   TEST_CASE("shelf: a file gets its lock though another process looks at it") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     const std::string path = directory.path() + "/" + NameOf(1) + ".mcap";
     std::ofstream(path).flush();
     const auto opened = [&path] { return UniqueFd(open(path.c_str(), O_RDONLY | O_CLOEXEC)); };
@@ -154,7 +154,7 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("shelf: files with other names, and those that are being written, stay") {
-    const TempDirectory directory;
+    const TemporaryFolder directory;
     TraceOptions options = OptionsFor(directory);
     options.total_files = 1;
     Names others = {"notes.txt",

@@ -1,11 +1,10 @@
 #include "tests/daemon/recorder/traced_session.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <random>
 
+#include "tests/support/sealed_memory.h"
 #include "tests/support/session_steps.h"
 
 namespace specd::test {
@@ -50,10 +49,8 @@ TracedSession::TracedSession(Options given) : limits(given.limits), num_rows(giv
 void TracedSession::BindRows() {
   const uint64_t tensor_bytes = uint64_t{num_rows} * limits.vocab_size * sizeof(float);
   const uint64_t mask_bytes = num_rows * mask_words() * sizeof(uint32_t);
-  UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   const uint64_t size_bytes = 2 * tensor_bytes + mask_bytes;
-  REQUIRE(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
-  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  UniqueFd fd = SealedMemory(size_bytes);
   auto mapped = Mapping::Map(fd.get(), size_bytes, MapAccess::kReadWrite);
   REQUIRE(mapped.ok());
   rows = std::make_unique<Mapping>(*std::move(mapped));

@@ -3,11 +3,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
-#include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,24 +16,9 @@
 #include "ipc/base/mapping.h"
 #include "ipc/segment/engine_channel.h"
 #include "tests/daemon/recorder/read_trace.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd::test {
-
-// A directory that goes with the object.
-class TempDirectory {
- public:
-  TempDirectory() {
-    path_ = std::filesystem::temp_directory_path() / "specd-trace-XXXXXX";
-    REQUIRE(mkdtemp(path_.data()) != nullptr);
-  }
-  TempDirectory(const TempDirectory&) = delete;
-  TempDirectory& operator=(const TempDirectory&) = delete;
-  ~TempDirectory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // The lines that a recorder logs.
 class TraceLines {
@@ -148,7 +129,7 @@ struct TracedSession {
 
   SessionLimits limits;
   uint32_t num_rows;
-  TempDirectory own_directory;
+  TemporaryFolder own_directory;
   std::string directory;
   TraceLines lines;
   SharedNames names;

@@ -2,11 +2,9 @@
 #include "daemon/recorder/wide_row.h"
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "kernels/core/elements.h"
 #include "tests/daemon/recorder/traced_session.h"
 #include "tests/support/rows.h"
+#include "tests/support/sealed_memory.h"
 
 namespace specd::test {
 namespace {
@@ -23,9 +22,7 @@ namespace {
 std::unique_ptr<Mapping> BindNarrow(TracedSession* traced, const std::vector<int32_t>& ids) {
   const uint64_t map_bytes = ids.size() * sizeof(int32_t);
   const uint64_t size = map_bytes * (1 + TracedSession::kNumRows);
-  UniqueFd fd(memfd_create("narrow", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  REQUIRE(ftruncate(fd.get(), static_cast<off_t>(size)) == 0);
-  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+  UniqueFd fd = SealedMemory(size);
   auto mapped = Mapping::Map(fd.get(), size, MapAccess::kReadWrite);
   REQUIRE(mapped.ok());
   std::memcpy(mapped->data(), ids.data(), map_bytes);

@@ -3,21 +3,19 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <memory>
 #include <random>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "daemon/server/verify_loop.h"
 #include "daemon/session/grammar_compilers.h"
 #include "ipc/include/specd/specd.h"
 #include "ipc/segment/round_words.h"
+#include "tests/support/sealed_memory.h"
 #include "tests/support/session_fixture.h"
 
 namespace specd::test {
@@ -49,9 +47,7 @@ struct ConstrainedSession : SessionFixture {
     options.grammars = &compilers;
     AttachWithoutRows(options, *MakeBackend("cpu"));
     const uint64_t size_bytes = kRowBytes + 4 * 3 * sizeof(TokenId);
-    UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    REQUIRE(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
-    REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    UniqueFd fd = SealedMemory(size_bytes);
     void* mapped = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     REQUIRE(mapped != MAP_FAILED);
     logits = static_cast<float*>(mapped);

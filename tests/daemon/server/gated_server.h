@@ -3,13 +3,11 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 
 #include <atomic>
 #include <condition_variable>
 #include <deque>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -23,6 +21,7 @@
 #include "speculative/grammar/base/compile_turns.h"
 #include "tests/daemon/server/raw_peer.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd::test {
 
@@ -70,11 +69,8 @@ class GatedServer {
   // The users whom it serves besides this process's own.
   explicit GatedServer(std::vector<uint32_t> allowed_uids = {}) {
     REQUIRE(SetUpLogging({.levels = "off"}).ok());
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder_ = name;
     ControlServer::Options options;
-    options.path = (folder_ / "specd.sock").string();
+    options.path = folder_.Of("specd.sock");
     options.max_sessions = kSessionsMax;
     options.allowed_uids = std::move(allowed_uids);
     options.clock = &clock_;
@@ -95,7 +91,6 @@ class GatedServer {
     gate.Open();
     if (thread_.joinable()) EndRun();
     server_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   // Connects as a user. Connections are accepted in the order in which they were made, so all that
@@ -158,6 +153,7 @@ class GatedServer {
     return session;
   }
 
+  const TemporaryFolder folder_;
   ManualClock clock_;
   ModelProfile profile_;
   const SessionList no_sessions_;  // for operators, whose answers need none here
@@ -165,7 +161,6 @@ class GatedServer {
   std::mutex mutex_;
   std::shared_ptr<Session> last_session_;  // guarded by mutex_
   std::deque<uint32_t> uids_;              // of connections to come; guarded by mutex_
-  std::filesystem::path folder_;
   std::unique_ptr<ControlServer> server_;
   UniqueFd wake_;
   std::thread thread_;

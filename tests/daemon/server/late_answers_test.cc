@@ -3,20 +3,19 @@
 #include <doctest/doctest.h>
 
 #include <string>
-#include <vector>
 
 #include "daemon/server/control_server.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/server/gated_server.h"
 #include "tests/daemon/server/server_fixture.h"
 #include "tests/support/eventually.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
 
 using test::EnginePtr;
 using test::GatedServer;
-using test::LastErrorHas;
 
 // Openings of the engine wait at the gate, if they have stop strings.
 struct LateEngine {

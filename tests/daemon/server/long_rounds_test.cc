@@ -198,23 +198,6 @@ TEST_SUITE("unit") {
     CHECK(done.results[2].total_kept == 1);
   }
 
-  TEST_CASE("a sequence that is aborted between two pieces keeps nothing of the round") {
-    LongSession f;
-    Served served(f);
-    f.SubmitThree();
-    CHECK(served.loop.Step());
-    CHECK(f.session->AbortSequence(f.sequences[0]).ok());
-    CHECK(f.session->CloseSequence(f.sequences[1]).ok());
-    CHECK(served.loop.Step());
-    CHECK(served.loop.Step());
-    CompletionView done;
-    REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == RoundStatus::kFinished);
-    CHECK(done.results[0].num_kept == 0);
-    CHECK(done.results[1].status == RoundStatus::kUnknownSequence);
-    CHECK(KeptOf(done.results[2]) == std::vector<TokenId>{2});
-  }
-
   TEST_CASE("a close between two pieces gave memory back that the round still read") {
     MemoryBudget all(uint64_t{1} << 40, "memory_mib");  // Outlives the session.
     LongSession f;
@@ -238,31 +221,6 @@ TEST_SUITE("unit") {
     // Without a round the bytes go back at once.
     CHECK(f.session->CloseSequence(f.sequences[0]).ok());
     CHECK(all.taken_bytes() == before + of_three / 3);
-  }
-
-  TEST_CASE("a round on a device ran in one piece, however many rows it had") {
-    LongSession f;
-    SessionOptions options = f.session->options();
-    auto owned = std::make_unique<HookedBackend>();
-    owned->uuid = "GPU-1";
-    f.backend = f.hooked = owned.get();
-    f.Attach(options, std::move(owned));
-    SessionFixture small;
-    Served served(f, small);
-    const SequenceHandle s = small.Open("small");
-    f.SubmitThree();
-    small.backend->script = {Confirm(0, {1})};
-    REQUIRE(small.Submit({s}) == PushResult::kOk);
-    CHECK(served.loop.Step());
-    CHECK(f.num_run() == 1);
-    CompletionView done;
-    CHECK(small.engine->Poll(&done));
-    CHECK(served.loop.Step());
-    CHECK(served.loop.Step());
-    REQUIRE(f.engine->Poll(&done));
-    for (size_t i = 0; i < 3; ++i) {
-      CHECK(KeptOf(done.results[i]) == std::vector<TokenId>{static_cast<TokenId>(i)});
-    }
   }
 
   TEST_CASE("openings between two pieces leave no event of the round without room") {

@@ -1,7 +1,6 @@
 #include "tests/daemon/server/server_fixture.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 
 #include <utility>
@@ -32,11 +31,6 @@ EnginePtr OpenBoundEngine(const std::string& uri, const specd_options& options) 
   return engine;
 }
 
-bool LastErrorHas(const char* part) {
-  INFO(specd_last_error());
-  return std::string(specd_last_error()).find(part) != std::string::npos;
-}
-
 specd_options ServerOptions() {
   specd_options options;
   specd_options_init(&options);
@@ -50,11 +44,8 @@ specd_options ServerOptions() {
 
 ServerFixture::ServerFixture(const std::string& device_uuid, const std::string& mps) {
   REQUIRE(SetUpLogging({.levels = "off"}).ok());
-  std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-  REQUIRE(mkdtemp(name.data()) != nullptr);
-  folder = name;
   ControlServer::Options options;
-  options.path = (folder / "specd.sock").string();
+  options.path = folder.Of("specd.sock");
   options.max_sessions = 1;
   options.clock = &session.clock;
   options.hello.device = device_uuid.empty() ? "cpu" : "cuda";
@@ -78,7 +69,6 @@ ServerFixture::~ServerFixture() {
   eventfd_write(wake.get(), 1);
   thread.join();
   server.reset();
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace specd::test

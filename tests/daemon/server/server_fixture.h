@@ -2,7 +2,6 @@
 // and tests check the C interface over a socket, round by round.
 #pragma once
 
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -11,6 +10,7 @@
 #include "daemon/server/control_server.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/support/session_fixture.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd::test {
 
@@ -22,7 +22,6 @@ using EnginePtr = std::unique_ptr<specd_engine, EngineCloser>;
 EnginePtr OpenEngine(const std::string& uri, const specd_options& options);
 // An engine that has bound four target rows, as it must before it submits any.
 EnginePtr OpenBoundEngine(const std::string& uri, const specd_options& options);
-bool LastErrorHas(const char* part);
 
 // The options with which an engine gets SessionFixture's limits.
 specd_options ServerOptions();
@@ -41,7 +40,7 @@ struct ServerFixture {
 
   std::mutex mutex;
   HelloRequest hello;  // from the last engine, guarded by mutex
-  std::filesystem::path folder;
+  const TemporaryFolder folder;
   std::unique_ptr<ControlServer> server;
   UniqueFd wake;
   std::thread thread;

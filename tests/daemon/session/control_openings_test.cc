@@ -1,8 +1,6 @@
 // Openings, forks and ends of sequences that are asked for over ControlService.
 #include <doctest/doctest.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -11,6 +9,7 @@
 
 #include "ipc/base/error.h"
 #include "tests/daemon/session/control_client.h"
+#include "tests/support/sealed_memory.h"
 
 namespace specd {
 namespace {
@@ -118,9 +117,7 @@ TEST_SUITE("unit") {
     CHECK(client.fixture.names.Claim("r#1"));
     CHECK_FALSE(client.fixture.names.Claim("kept"));
 
-    const UniqueFd file(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    REQUIRE(ftruncate(file.get(), 4096) == 0);
-    REQUIRE(fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    const UniqueFd file = SealedMemory(4096);
     const Reply region = client.Call(RegisterRegionRequest{4096}, file.get());
     REQUIRE(std::holds_alternative<RegionReply>(region));
     CHECK(client.Code(GiveUpRequest{client.next_id}) == SPECD_OK);

@@ -13,6 +13,7 @@
 
 #include "ipc/base/error.h"
 #include "tests/daemon/session/control_client.h"
+#include "tests/support/sealed_memory.h"
 
 namespace specd {
 namespace {
@@ -178,9 +179,7 @@ TEST_SUITE("unit") {
 
   TEST_CASE("descriptors that nobody announced are refused, and so is a second one") {
     ControlClient client;
-    UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    REQUIRE(ftruncate(fd.get(), 4096) == 0);
-    REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+    const UniqueFd fd = SealedMemory(4096);
     CHECK(client.Code(HelloRequest{}, fd.get()) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(client.service.session() == nullptr);
     client.Attach();

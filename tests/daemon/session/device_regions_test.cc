@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -164,18 +163,6 @@ TEST_SUITE("process") {
     CHECK(attached.Text(most.value, {num_bytes - kBytes - 1}) == "z");
     CHECK(attached.Unregister(most.value) == SPECD_OK);
     CHECK(CountOpenFds() == fds_before);
-  }
-
-  TEST_CASE("device memory: an engine that is killed leaves nothing mapped") {
-    Attached attached;
-    REQUIRE(attached.Register(attached.Allocate()).code == SPECD_OK);
-    REQUIRE(attached.Register(attached.Allocate(GpuMemoryKind::kVmm)).code == SPECD_OK);
-    CHECK(attached.platform.gpu->num_imports() == 2);
-    attached.engine.Kill();
-    // The hang-up is noticed by the control thread; a test that waits in vain hangs.
-    while (!attached.session().ended()) std::this_thread::yield();
-    while (attached.platform.gpu->num_imports() != 0) std::this_thread::yield();
-    CHECK(attached.platform.gpu->violations().empty());
   }
 
   TEST_CASE("device memory: a hundred engines that crash leave no mapping and no descriptor") {

@@ -9,13 +9,10 @@
 
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
-
-bool Says(const absl::Status& status, const std::string& part) {
-  return std::string(status.message()).find(part) != std::string::npos;
-}
 
 // A profile whose model has so many tokens, and these added ones after them.
 ModelProfile ProfileOf(TokenId num_model_ids, const std::vector<std::string>& added) {
@@ -38,9 +35,9 @@ TEST_SUITE("unit") {
     REQUIRE(profile->eos_token_ids.size() == 1);
     CHECK(profile->vocabulary->Bytes(profile->eos_token_ids[0]) == "<|endoftext|>");
     options.eos_tokens = {"<|no such token|>"};
-    CHECK(Says(LoadModelProfile(options).status(), "<|no such token|>"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "<|no such token|>"));
     options.tokenizer_path = "";
-    CHECK(Says(LoadModelProfile(options).status(), "--tokenizer"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "--tokenizer"));
   }
 
   TEST_CASE("thinking_end_ids spell the reasoning_end, or the profile is refused") {
@@ -53,13 +50,13 @@ TEST_SUITE("unit") {
     REQUIRE(profile.ok());
     CHECK(profile->thinking.end_ids == std::vector<TokenId>{7, 0});
     options.thinking.end_ids = {7};
-    CHECK(Says(LoadModelProfile(options).status(), "is not the text of thinking_end_ids"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "is not the text of thinking_end_ids"));
     options.reasoning.end.clear();
     CHECK(LoadModelProfile(options).ok());
     options.thinking.end_ids = std::vector<TokenId>(65, 7);
-    CHECK(Says(LoadModelProfile(options).status(), "at most 64"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "at most 64"));
     options.thinking.end_ids = {-2};
-    CHECK(Says(LoadModelProfile(options).status(), "-2 is outside 0"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "-2 is outside 0"));
   }
 
   TEST_CASE("EOS ids may be given by number, without a tokenizer and beside texts") {
@@ -69,31 +66,32 @@ TEST_SUITE("unit") {
     REQUIRE(profile.ok());
     CHECK(profile->eos_token_ids == std::vector<TokenId>{7, 2});
     CHECK(CheckVocabSize(*profile, 8).ok());
-    CHECK(Says(CheckVocabSize(*profile, 7), "vocab_size = 7"));
-    CHECK(Says(CheckVocabSize(*profile, 7), "EOS id 7"));
+    CHECK(Mentions(CheckVocabSize(*profile, 7), "vocab_size = 7"));
+    CHECK(Mentions(CheckVocabSize(*profile, 7), "EOS id 7"));
     options.tokenizer_path = SPECD_TOKENIZER;
     options.eos_tokens = {"<|endoftext|>"};  // id 0
     profile = LoadModelProfile(options);
     REQUIRE(profile.ok());
     CHECK(profile->eos_token_ids == std::vector<TokenId>{7, 2, 0});
     options.eos_token_ids = {-1};
-    CHECK(Says(LoadModelProfile(options).status(), "eos_token_ids: -1 is outside 0 .. 1048575"));
+    CHECK(
+        Mentions(LoadModelProfile(options).status(), "eos_token_ids: -1 is outside 0 .. 1048575"));
     options = {};
     options.vocab_size = 8;
     options.eos_token_ids = {8};
-    CHECK(Says(LoadModelProfile(options).status(), "eos_token_ids: 8 is outside 0 .. 7"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "eos_token_ids: 8 is outside 0 .. 7"));
   }
 
   TEST_CASE("the texts of reasoning need each other's end, a tokenizer, and a sane length") {
     ModelProfileOptions options;
     options.reasoning.end = "</think>";
-    CHECK(Says(LoadModelProfile(options).status(), "needs a tokenizer"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "needs a tokenizer"));
     options.tokenizer_path = SPECD_TOKENIZER;
     CHECK(LoadModelProfile(options)->reasoning.end == "</think>");
     options.reasoning.end = std::string(65, 'x');
-    CHECK(Says(LoadModelProfile(options).status(), "reasoning_end"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "reasoning_end"));
     options.reasoning = {"<think>", ""};
-    CHECK(Says(LoadModelProfile(options).status(), "needs a reasoning_end"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "needs a reasoning_end"));
   }
 
   // gpt-oss has 200,019 ids and 201,088 columns, and was refused: only 1,023 columns of padding
@@ -118,9 +116,9 @@ TEST_SUITE("unit") {
           "the tokenizer has 1 ids that are never drawn, because a row has only 262144 columns: "
           "262144 \"<image_soft_token>\"");
     const absl::Status refused = CheckVocabSize(gemma, 262143);
-    CHECK(Says(refused, "vocab_size = 262143"));
-    CHECK(Says(refused, "has ids up to 262143, so 262144 columns or more fit"));
-    CHECK(Says(refused, "the daemon's --tokenizer"));
+    CHECK(Mentions(refused, "vocab_size = 262143"));
+    CHECK(Mentions(refused, "has ids up to 262143, so 262144 columns or more fit"));
+    CHECK(Mentions(refused, "the daemon's --tokenizer"));
     const std::vector<std::string> pads(20, "[PAD]\n");
     const std::string many = WarnOfUnreachableIds(ProfileOf(4, pads), 4);
     CHECK(many.find("20 ids") != std::string::npos);
@@ -129,15 +127,15 @@ TEST_SUITE("unit") {
     // An id that ends outputs must be one that can be drawn.
     ModelProfile ending = ProfileOf(4, {"<end>"});
     ending.eos_token_ids = {4};
-    CHECK(Says(CheckVocabSize(ending, 4), "EOS id 4"));
+    CHECK(Mentions(CheckVocabSize(ending, 4), "EOS id 4"));
   }
 
   TEST_CASE("errors of an embedded engine name its options, those of a daemon its flags") {
     ModelProfile profile = ProfileOf(8, {});
     profile.embedded = true;
-    CHECK(Says(CheckVocabSize(profile, 7), "the model of tokenizer has ids up to 7"));
+    CHECK(Mentions(CheckVocabSize(profile, 7), "the model of tokenizer has ids up to 7"));
     profile.vocab_size = 9;
-    CHECK(Says(CheckVocabSize(profile, 8), "the profile_file has vocab_size = 9"));
+    CHECK(Mentions(CheckVocabSize(profile, 8), "the profile_file has vocab_size = 9"));
     ModelProfileOptions options;
     for (const bool embedded : {false, true}) {
       options = {.eos_tokens = {"<end>"}, .embedded = embedded};
@@ -145,8 +143,8 @@ TEST_SUITE("unit") {
       options = {.reasoning = {"", "</think>"}, .embedded = embedded};
       const absl::Status no_text = LoadModelProfile(options).status();
       for (const absl::Status& status : {no_eos, no_text}) {
-        CHECK(Says(status, embedded ? "give tokenizer" : "give --tokenizer"));
-        CHECK(Says(status, "--") == !embedded);
+        CHECK(Mentions(status, embedded ? "give tokenizer" : "give --tokenizer"));
+        CHECK(Mentions(status, "--") == !embedded);
       }
     }
   }
@@ -157,15 +155,15 @@ TEST_SUITE("unit") {
     const auto ids_only = LoadModelProfile(options);
     REQUIRE(ids_only.ok());
     CHECK(CheckVocabSize(*ids_only, 32000).ok());
-    CHECK(Says(CheckVocabSize(*ids_only, 31999), "32000"));
+    CHECK(Mentions(CheckVocabSize(*ids_only, 31999), "32000"));
     options.tokenizer_path = SPECD_TOKENIZER;
     options.vocab_size = 100;
-    CHECK(Says(LoadModelProfile(options).status(), "vocab_size = 100"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "vocab_size = 100"));
     options.vocab_size = -1;
-    CHECK(Says(LoadModelProfile(options).status(), "0 .. 1048576"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "0 .. 1048576"));
     options.vocab_size = 0;
     options.tokenizer_path = "/nonexistent/tokenizer.json";
-    CHECK(Says(LoadModelProfile(options).status(), "/nonexistent/tokenizer.json"));
+    CHECK(Mentions(LoadModelProfile(options).status(), "/nonexistent/tokenizer.json"));
   }
 
   TEST_CASE("an engine with another tokenizer is refused, with both hashes") {
@@ -180,11 +178,11 @@ TEST_SUITE("unit") {
     const absl::Status refused = CheckTokenizer(*profile, 0xab);
     CHECK(ErrorCodeOf(refused) == SPECD_ERROR_VOCABULARY);
     CHECK(ErrorFieldOf(refused) == "tokenizer");
-    CHECK(Says(refused, "hash 00000000000000ab"));
-    CHECK(Says(refused, fmt::format("that of the daemon has {:016x}", own)));
-    CHECK(Says(refused, "start the daemon with the tokenizer.json"));
+    CHECK(Mentions(refused, "hash 00000000000000ab"));
+    CHECK(Mentions(refused, fmt::format("that of the daemon has {:016x}", own)));
+    CHECK(Mentions(refused, "start the daemon with the tokenizer.json"));
     profile->name = "qwen";
-    CHECK(Says(CheckTokenizer(*profile, 0xab), "profile \"qwen\""));
+    CHECK(Mentions(CheckTokenizer(*profile, 0xab), "profile \"qwen\""));
     const auto ids_only = LoadModelProfile({});
     REQUIRE(ids_only.ok());
     CHECK(ids_only->tokenizer_hash == 0);

@@ -7,14 +7,10 @@
 #include "daemon/models.h"
 #include "daemon/profile_flag.h"
 #include "ipc/base/error.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
-
-bool Says(const absl::Status& status, const std::string& part) {
-  INFO(std::string(status.message()));
-  return std::string(status.message()).find(part) != std::string::npos;
-}
 
 TEST_SUITE("unit") {
   TEST_CASE("profiles: an engine finds the model that it names, and no other") {
@@ -27,8 +23,8 @@ TEST_SUITE("unit") {
     CHECK((*models.Find("a-1"))->profile.name == "a-1");
     const absl::Status unknown = models.Find("a").status();
     CHECK(ErrorFieldOf(unknown) == "profile");
-    CHECK(Says(unknown, "profile = \"a\" is not one of this daemon's (a-1, b/two)"));
-    CHECK(Says(unknown, "--profile=a=FILE"));
+    CHECK(Mentions(unknown, "profile = \"a\" is not one of this daemon's (a-1, b/two)"));
+    CHECK(Mentions(unknown, "--profile=a=FILE"));
   }
 
   TEST_CASE("profiles: without flags of one model, engines must name theirs") {
@@ -36,7 +32,7 @@ TEST_SUITE("unit") {
     REQUIRE(
         LoadModels({.profiles = {{"m", {}}}, .detokenizer = DetokenizerMode::kOff}, &models).ok());
     CHECK(models.Find("m").ok());
-    CHECK(Says(models.Find("").status(), "name one of m in specd_options.profile"));
+    CHECK(Mentions(models.Find("").status(), "name one of m in specd_options.profile"));
 
     ModelProfiles both;
     REQUIRE(LoadModels({.model = {.vocab_size = 8},
@@ -49,28 +45,28 @@ TEST_SUITE("unit") {
     ModelProfiles none;
     REQUIRE(LoadModels({.detokenizer = DetokenizerMode::kOff}, &none).ok());
     CHECK(none.Find("").ok());
-    CHECK(Says(none.Find("m").status(), "it has none with a name"));
+    CHECK(Mentions(none.Find("m").status(), "it has none with a name"));
   }
 
   TEST_CASE("profiles: names are checked, and given once") {
     ModelProfiles models;
     REQUIRE(models.Add("m", {}).ok());
-    CHECK(Says(models.Add("m", {}), "profile = m is given twice"));
-    CHECK(Says(models.Add("a,b", {}), "\"a,b\" is no name of a profile"));
-    CHECK(Says(models.Add(std::string(65, 'a'), {}), "is no name of a profile"));
-    CHECK(Says(models.Add("bad", {.vocab_size = -1}), "profile = bad: vocab_size = -1"));
+    CHECK(Mentions(models.Add("m", {}), "profile = m is given twice"));
+    CHECK(Mentions(models.Add("a,b", {}), "\"a,b\" is no name of a profile"));
+    CHECK(Mentions(models.Add(std::string(65, 'a'), {}), "is no name of a profile"));
+    CHECK(Mentions(models.Add("bad", {.vocab_size = -1}), "profile = bad: vocab_size = -1"));
     for (size_t i = 1; i < ModelProfiles::kProfilesMax; ++i) {
       REQUIRE(models.Add("m" + std::to_string(i), {}).ok());
     }
-    CHECK(Says(models.Add("one-more", {}), "more than 64 profiles"));
+    CHECK(Mentions(models.Add("one-more", {}), "more than 64 profiles"));
   }
 
   TEST_CASE("profiles: a thread for text needs the tokenizer of every model") {
     ModelProfiles models;
     const absl::Status status = LoadModels(
         {.model = {.tokenizer_path = SPECD_TOKENIZER}, .profiles = {{"m", {}}}}, &models);
-    CHECK(Says(status, "profile = m"));
-    CHECK(Says(status, "--detokenizer=off"));
+    CHECK(Mentions(status, "profile = m"));
+    CHECK(Mentions(status, "--detokenizer=off"));
     ModelProfiles texts;
     REQUIRE(LoadModels({.profiles = {{"m", {.tokenizer_path = SPECD_TOKENIZER}}}}, &texts).ok());
     const TextVocabularies vocabularies = TextWorkerFor({}, texts, nullptr).vocabularies;
@@ -87,9 +83,9 @@ TEST_SUITE("unit") {
     CHECK(AbslUnparseFlag(later) ==
           "a=/nonexistent/a.json,b=/nonexistent/b.json,c=/nonexistent/c.json");
     std::vector<NamedProfile> profiles;
-    CHECK(Says(ReadProfiles(later, &profiles), "/nonexistent/a.json: cannot read"));
+    CHECK(Mentions(ReadProfiles(later, &profiles), "/nonexistent/a.json: cannot read"));
     for (const char* text : {"m.json", "=m.json", "m="}) {
-      CHECK(Says(ReadProfiles({{text}}, &profiles), "is not of the form NAME=FILE"));
+      CHECK(Mentions(ReadProfiles({{text}}, &profiles), "is not of the form NAME=FILE"));
     }
   }
 }

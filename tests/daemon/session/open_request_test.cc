@@ -8,12 +8,14 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "daemon/client/open_message.h"
 #include "ipc/base/error.h"
+#include "speculative/params/param_table.h"
 
 namespace specd {
 namespace {
@@ -30,6 +32,7 @@ absl::StatusOr<OpenRequest> Read(const specd_params& params) {
 
 specd_params Defaults() {
   specd_params params;
+  std::memset(static_cast<void*>(&params), 0xff, sizeof(params));  // init writes every field
   specd_params_init(&params);
   return params;
 }
@@ -50,33 +53,10 @@ TEST_SUITE("unit") {
   TEST_CASE("opening: the defaults of specd_params are those of SequenceParams") {
     const absl::StatusOr<OpenRequest> open = Read(Defaults());
     REQUIRE(open.ok());
-    const SequenceParams wanted;
-    const SequenceParams& params = open->params;
-    CHECK(params.verify == wanted.verify);
-    CHECK(params.n == wanted.n);
-    CHECK(params.has_seed == wanted.has_seed);
-    CHECK(params.temperature == wanted.temperature);
-    CHECK(params.top_p == wanted.top_p);
-    CHECK(params.top_k == wanted.top_k);
-    CHECK(params.min_p == wanted.min_p);
-    CHECK(params.filter_order == wanted.filter_order);
-    CHECK(params.frequency_penalty == wanted.frequency_penalty);
-    CHECK(params.presence_penalty == wanted.presence_penalty);
-    CHECK(params.repetition_penalty == wanted.repetition_penalty);
-    CHECK(params.thinking.budget == wanted.thinking.budget);
-    CHECK(params.thinking.start_id == wanted.thinking.start_id);
-    CHECK(params.thinking.newline_id == wanted.thinking.newline_id);
-    CHECK(params.max_tokens == wanted.max_tokens);
-    CHECK(params.min_tokens == wanted.min_tokens);
-    CHECK(params.logprobs == wanted.logprobs);
-    CHECK(params.logprobs_mode == wanted.logprobs_mode);
-    CHECK(params.draft.temperature == wanted.draft.temperature);
-    CHECK(params.draft.top_p == wanted.draft.top_p);
-    CHECK(params.draft.top_k == wanted.draft.top_k);
-    CHECK(params.draft.min_p == wanted.draft.min_p);
-    CHECK(params.draft.edits == wanted.draft.edits);
-    CHECK(params.skip_special_tokens == wanted.skip_special_tokens);
-    CHECK(params.allowed_token_ids.empty());
+    for (const ParamRow& row : ParamTable()) {
+      CAPTURE(row.field);
+      CHECK(ValueText(row, open->params) == ValueText(row, SequenceParams{}));
+    }
     CHECK(open->prompt.empty());
     CHECK(open->outputs.empty());
   }

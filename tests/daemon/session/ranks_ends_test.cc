@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,13 +14,13 @@
 #include "tests/daemon/server/raw_peer.h"
 #include "tests/daemon/session/rank_host.h"
 #include "tests/support/eventually.h"
+#include "tests/support/last_error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
 
 using test::BoundRanks;
-using test::EmbeddedEngine;
-using test::EngineHost;
 using test::Join;
 using test::MemberPtr;
 using test::RankedHost;
@@ -36,12 +35,9 @@ using Written = std::vector<std::pair<size_t, int32_t>>;
 class ScriptedDaemon {
  public:
   explicit ScriptedDaemon(std::vector<std::vector<Reply>> scripts) {
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-    auto listener = UnixListener::Bind((folder_ / "s").string(), 0660);
+    auto listener = UnixListener::Bind(folder_.Of("s"), 0660);
     REQUIRE(listener.ok());
-    uri = "unix:" + (folder_ / "s").string();
+    uri = "unix:" + folder_.Of("s");
     thread_ = std::thread(
         [this, listener = *std::move(listener), scripts = std::move(scripts)]() mutable {
           for (const std::vector<Reply>& replies : scripts) Serve(listener, replies);
@@ -49,7 +45,6 @@ class ScriptedDaemon {
   }
   ~ScriptedDaemon() {
     if (thread_.joinable()) thread_.join();
-    std::filesystem::remove_all(folder_);
   }
   ScriptedDaemon(const ScriptedDaemon&) = delete;
   ScriptedDaemon& operator=(const ScriptedDaemon&) = delete;
@@ -83,7 +78,7 @@ class ScriptedDaemon {
     }
   }
 
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
   std::vector<uint32_t> unregistered_;  // written by the thread
   std::thread thread_;
 };
@@ -112,7 +107,7 @@ TEST_SUITE("unit") {
     CHECK(memory.BindTo(member) == SPECD_OK);
     CHECK(memory.BindTo(member) == SPECD_OK);  // and region 1 cannot be given back
     CHECK(memory.BindTo(member) == SPECD_ERROR_REGION);
-    CHECK(EmbeddedEngine::LastErrorHas("the rows do not fit"));
+    CHECK(LastErrorHas("the rows do not fit"));
     CHECK(memory.BindTo(member) == SPECD_OK);  // and the daemon ends before region 2 is
     CHECK(specd_leave(member.release()) == SPECD_OK);
     CHECK(daemon.AwaitUnregistered() == std::vector<uint32_t>{1, 3, 2});
@@ -125,7 +120,7 @@ TEST_SUITE("unit") {
     MemberPtr member = JoinForLong(daemon.uri);
     RankMemory memory;
     CHECK(memory.BindTo(member) == SPECD_ERROR_DISCONNECTED);
-    CHECK(EmbeddedEngine::LastErrorHas("5 daemons in a row ended before they had bound"));
+    CHECK(LastErrorHas("5 daemons in a row ended before they had bound"));
     CHECK(specd_member_check(member.get()) == SPECD_OK);
     CHECK(memory.BindTo(member) == SPECD_OK);
     CHECK(specd_leave(member.release()) == SPECD_OK);
@@ -138,7 +133,7 @@ TEST_SUITE("unit") {
     RankMemory memory;
     CHECK(memory.BindTo(member) == SPECD_OK);
     CHECK(memory.BindTo(member) == SPECD_ERROR_DISCONNECTED);
-    CHECK(EmbeddedEngine::LastErrorHas("an engine of uid 1001, and was of one of uid 1000"));
+    CHECK(LastErrorHas("an engine of uid 1001, and was of one of uid 1000"));
     CHECK(specd_leave(member.release()) == SPECD_OK);
   }
 
@@ -192,7 +187,7 @@ TEST_SUITE("unit") {
     Doorbell(&segment->page()->submission_bell).Ring();
     CHECK(Eventually([&] { return specd_member_check(of_bad.get()) != SPECD_OK; }));
     CHECK(specd_member_check(of_bad.get()) == SPECD_ERROR_DISCONNECTED);
-    CHECK(EmbeddedEngine::LastErrorHas("the session that this rank has joined has ended"));
+    CHECK(LastErrorHas("the session that this rank has joined has ended"));
     CHECK(bad_memory.BindTo(of_bad) == SPECD_ERROR_DISCONNECTED);
     CHECK(specd_leave(of_bad.release()) == SPECD_OK);
     CHECK(Join(good.uri, std::get<GroupReply>(group).token, 1, &of_bad) == SPECD_ERROR_NOT_FOUND);

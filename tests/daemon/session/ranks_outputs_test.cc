@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/daemon/session/rank_host.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -79,7 +80,7 @@ TEST_SUITE("unit") {
     RankMemory memory;
     const auto refused = [&](int role, const specd_tensor& tensor, const char* what) {
       CHECK(Bind(member, role, memory, tensor) == SPECD_ERROR_INVALID_ARGUMENT);
-      CHECK(EmbeddedEngine::LastErrorHas(what));
+      CHECK(LastErrorHas(what));
     };
     specd_tensor in_region = Rows();
     in_region.region = 1;
@@ -107,7 +108,7 @@ TEST_SUITE("unit") {
     CHECK(specd_bind(engine.engine, SPECD_NUM_KEPT + 4, &own) == SPECD_OK);
     MemberPtr late;
     CHECK(Join(host.uri, TokenOf(engine.engine), 4, &late) == SPECD_ERROR_STATE);
-    CHECK(EmbeddedEngine::LastErrorHas("SPECD_NUM_KEPT + 4"));
+    CHECK(LastErrorHas("SPECD_NUM_KEPT + 4"));
   }
 }
 

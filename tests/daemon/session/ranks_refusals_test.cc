@@ -9,6 +9,7 @@
 #include "daemon/session/join_token.h"
 #include "tests/daemon/server/raw_peer.h"
 #include "tests/daemon/session/rank_host.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -82,8 +83,8 @@ TEST_SUITE("unit") {
       CAPTURE(rank);
       CHECK(Join(host.uri, with, rank, &member) == code);
       CHECK(LastErrorBegins(field));
-      CHECK_FALSE(EmbeddedEngine::LastErrorHas(secret.substr(0, 16).c_str()));
-      CHECK_FALSE(EmbeddedEngine::LastErrorHas(secret.substr(16).c_str()));
+      CHECK_FALSE(LastErrorHas(secret.substr(0, 16).c_str()));
+      CHECK_FALSE(LastErrorHas(secret.substr(16).c_str()));
     };
     std::string wrong = token;
     wrong.back() = wrong.back() == '0' ? '1' : '0';
@@ -94,7 +95,7 @@ TEST_SUITE("unit") {
     refused(token + std::string(64, '0'), 1, SPECD_ERROR_INVALID_ARGUMENT, "token");
     for (const uint32_t rank : {0u, 8u, ~0u}) {
       refused(token, rank, SPECD_ERROR_INVALID_ARGUMENT, "rank");
-      CHECK(EmbeddedEngine::LastErrorHas("1 .. 7"));
+      CHECK(LastErrorHas("1 .. 7"));
     }
     // A wrong token learns nothing about the ranks.
     refused(wrong, 8, SPECD_ERROR_PERMISSION, "token");
@@ -117,7 +118,7 @@ TEST_SUITE("unit") {
     for (const char* uri : {"embedded:cpu", "embedded:cuda", "nonsense", ""}) {
       CHECK(join(uri) == SPECD_ERROR_UNSUPPORTED);
       CHECK(LastErrorBegins("uri"));
-      CHECK(EmbeddedEngine::LastErrorHas("SPECD_NEXT_TOKEN"));
+      CHECK(LastErrorHas("SPECD_NEXT_TOKEN"));
     }
     CHECK(join("unix:/nowhere/at/all") == SPECD_ERROR_NOT_FOUND);
     for (const uint32_t timeout_ms : {0u, 3'600'001u}) {
@@ -133,8 +134,8 @@ TEST_SUITE("unit") {
     options.reconnect_ms = 30;
     CHECK(join("unix:/nowhere/at/all") == SPECD_ERROR_NOT_FOUND);
     CHECK(
-        EmbeddedEngine::LastErrorHas("rank 0 has found no place in its session within "
-                                     "reconnect_ms = 30"));
+        LastErrorHas("rank 0 has found no place in its session within "
+                     "reconnect_ms = 30"));
     options.struct_size = 0;
     CHECK(join("unix:/nowhere") == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(LastErrorBegins("struct_size"));
@@ -152,7 +153,7 @@ TEST_SUITE("unit") {
     const EmbeddedEngine embedded;
     CHECK(specd_get_group(embedded.engine, nullptr) == SPECD_ERROR_INVALID_ARGUMENT);
     CHECK(specd_get_group(embedded.engine, &group) == SPECD_ERROR_UNSUPPORTED);
-    CHECK(EmbeddedEngine::LastErrorHas("attach to a daemon"));
+    CHECK(LastErrorHas("attach to a daemon"));
   }
 
   TEST_CASE("ranks: memory that cannot be bound is refused by field, and what was bound stays") {
@@ -165,7 +166,7 @@ TEST_SUITE("unit") {
     RankMemory other;
     const auto refused = [&](uint64_t offset_bytes, uint64_t num_rows, const char* what) {
       CHECK(other.BindTo(member, offset_bytes, num_rows) < 0);
-      CHECK(EmbeddedEngine::LastErrorHas(what));
+      CHECK(LastErrorHas(what));
     };
     // Tries more often than a rank may have regions: a refused binding keeps none.
     for (int time = 0; time < 20; ++time) {

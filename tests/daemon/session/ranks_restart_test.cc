@@ -2,10 +2,8 @@
 // tests check the memory of each rank after rounds at the next daemon, and calls that come while no
 // daemon is there.
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <chrono>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
@@ -14,6 +12,8 @@
 
 #include "tests/daemon/session/rank_host.h"
 #include "tests/support/eventually.h"
+#include "tests/support/last_error.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -33,23 +33,12 @@ constexpr uint32_t kReconnectMs = 60'000;
 // A place where one daemon follows another.
 class Place {
  public:
-  Place() {
-    std::string name = (std::filesystem::temp_directory_path() / "specd-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    folder_ = name;
-    Start();
-  }
-  ~Place() {
-    host_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-  Place(const Place&) = delete;
-  Place& operator=(const Place&) = delete;
+  Place() { Start(); }
 
   void Stop() { host_.reset(); }
   void Start() {
     test::EngineHostOptions options;
-    options.folder = folder_;
+    options.folder = folder_.path();
     options.epoch = ++epoch_;
     host_ = std::make_unique<EngineHost>(options);
     uri = host_->uri;
@@ -62,7 +51,7 @@ class Place {
   std::string uri;
 
  private:
-  std::filesystem::path folder_;
+  const TemporaryFolder folder_;
   uint64_t epoch_ = 0;
   std::unique_ptr<EngineHost> host_;
 };
@@ -189,12 +178,12 @@ TEST_SUITE("unit") {
     specd_group unused;
     CHECK(specd_get_group(group.engine.engine, &unused) == SPECD_ERROR_DISCONNECTED);
     CHECK(
-        EmbeddedEngine::LastErrorHas("rank 2 has not joined and bound its slot outputs again "
-                                     "within reconnect_ms = 500"));
+        LastErrorHas("rank 2 has not joined and bound its slot outputs again "
+                     "within reconnect_ms = 500"));
     // Its own patience is a minute.
     CHECK(Eventually([&] { return specd_member_check(group.one.get()) != SPECD_OK; }));
     CHECK(specd_member_check(group.one.get()) == SPECD_ERROR_DISCONNECTED);
-    CHECK(EmbeddedEngine::LastErrorHas("the session that this rank has joined has ended"));
+    CHECK(LastErrorHas("the session that this rank has joined has ended"));
     CHECK(specd_leave(group.one.release()) == SPECD_OK);
   }
 
@@ -206,8 +195,8 @@ TEST_SUITE("unit") {
     CHECK(Eventually([&] { return specd_member_check(one.get()) != SPECD_OK; }));
     CHECK(specd_member_check(one.get()) == SPECD_ERROR_DISCONNECTED);
     CHECK(
-        EmbeddedEngine::LastErrorHas("rank 1 has found no place in its session within "
-                                     "reconnect_ms = 200"));
+        LastErrorHas("rank 1 has found no place in its session within "
+                     "reconnect_ms = 200"));
     RankMemory memory;
     CHECK(memory.BindTo(one) == SPECD_ERROR_DISCONNECTED);
     CHECK(specd_leave(one.release()) == SPECD_OK);

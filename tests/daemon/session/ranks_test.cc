@@ -2,13 +2,13 @@
 // that rounds write to, and the ends of session, rank and daemon. A free place may be taken again.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "tests/daemon/session/rank_host.h"
+#include "tests/support/last_error.h"
 
 namespace specd {
 namespace {
@@ -26,52 +26,6 @@ using test::WriteRows;
 using Written = std::vector<std::pair<size_t, int32_t>>;
 
 TEST_SUITE("unit") {
-  TEST_CASE("ranks: next tokens follow every round in the memory of each that is bound") {
-    RankedHost host;
-    EmbeddedEngine& engine = host.engine;
-    const std::string token = TokenOf(engine.engine);
-    CHECK(BoundRanks(engine.engine) == 0);
-    CHECK(TokenOf(engine.engine) == token);
-    MemberPtr one;
-    MemberPtr seven;
-    REQUIRE(Join(host.uri, token, 1, &one) == SPECD_OK);
-    REQUIRE(Join(host.uri, token, 7, &seven) == SPECD_OK);
-    CHECK(BoundRanks(engine.engine) == 0);
-    RankMemory first;
-    RankMemory second;
-    const specd_sequence a = engine.Open(engine.Params(), "a");
-    const specd_sequence b = engine.Open(engine.Params(), "b");
-    const size_t slot_a = specd_sequence_slot(a);
-    const size_t slot_b = specd_sequence_slot(b);
-    CHECK(engine.Sample(a, 0).tokens[0] == 1);
-    REQUIRE(first.BindTo(one) == SPECD_OK);
-    REQUIRE(second.BindTo(seven, 64, 10) == SPECD_OK);
-    CHECK(BoundRanks(engine.engine) == 0b10000010);
-    CHECK(first.Written().empty());  // binding writes nothing
-    CHECK(engine.Sample(b, 2).tokens[0] == 3);
-    CHECK(first.Written() == Written{{slot_b, 3}});
-    CHECK(second.Written() == Written{{16 + slot_b, 3}});
-    const int32_t drafts[] = {1, 2, 7};
-    CHECK(engine.Round(ChainDraft(a, 3, drafts, engine.rows)).num_kept == 3);
-    CHECK(first.Written() == Written{{std::min(slot_a, slot_b), 3}, {std::max(slot_a, slot_b), 3}});
-    CHECK(engine.Sample(a, 3).tokens[0] == 4);
-    // After a new binding the old memory is left alone.
-    RankMemory moved;
-    REQUIRE(moved.BindTo(one) == SPECD_OK);
-    first.Fill();
-    CHECK(engine.Sample(a, 1).tokens[0] == 2);
-    CHECK(first.Written().empty());
-    CHECK(moved.Written() == Written{{slot_a, 2}});
-    // A rank that leaves is no longer written to; the other rank is.
-    CHECK(specd_leave(one.release()) == SPECD_OK);
-    CHECK(BoundRanks(engine.engine) == 0b10000000);
-    moved.Fill();
-    second.Fill();
-    CHECK(engine.Sample(b, 0).tokens[0] == 1);
-    CHECK(moved.Written().empty());
-    CHECK(second.Written() == Written{{16 + slot_b, 1}});
-  }
-
   TEST_CASE("ranks: a place is free again when its process has gone, and is the engine's to bind") {
     RankedHost host;
     EmbeddedEngine& engine = host.engine;
@@ -82,9 +36,9 @@ TEST_SUITE("unit") {
       MemberPtr other;
       REQUIRE(Join(host.uri, token, 2, &member) == SPECD_OK);
       CHECK(Join(host.uri, token, 2, &other) == SPECD_ERROR_STATE);
-      CHECK(EmbeddedEngine::LastErrorHas("rank = 2 of session"));
+      CHECK(LastErrorHas("rank = 2 of session"));
       CHECK(engine.Bind(SPECD_NEXT_TOKEN + 2, 1) == SPECD_ERROR_STATE);
-      CHECK(EmbeddedEngine::LastErrorHas("role = 6 is that of rank 2"));
+      CHECK(LastErrorHas("role = 6 is that of rank 2"));
       RankMemory memory;
       REQUIRE(memory.BindTo(member) == SPECD_OK);
       CHECK(engine.Sample(sequence, 3).tokens[0] == 4);
@@ -95,7 +49,7 @@ TEST_SUITE("unit") {
     CHECK(BoundRanks(engine.engine) == 0b100);
     MemberPtr late;
     CHECK(Join(host.uri, token, 2, &late) == SPECD_ERROR_STATE);
-    CHECK(EmbeddedEngine::LastErrorHas("SPECD_NEXT_TOKEN + 2"));
+    CHECK(LastErrorHas("SPECD_NEXT_TOKEN + 2"));
     CHECK(Join(host.uri, token, 3, &late) == SPECD_OK);
   }
 
@@ -139,12 +93,12 @@ TEST_SUITE("unit") {
     // The hang-up is noticed by the control thread; a test that waits in vain hangs.
     while (specd_member_check(member.get()) == SPECD_OK) std::this_thread::yield();
     CHECK(specd_member_check(member.get()) == SPECD_ERROR_DISCONNECTED);
-    CHECK(EmbeddedEngine::LastErrorHas("has ended"));
+    CHECK(LastErrorHas("has ended"));
     CHECK(memory.BindTo(member) == SPECD_ERROR_DISCONNECTED);
-    CHECK(EmbeddedEngine::LastErrorHas("token"));
+    CHECK(LastErrorHas("token"));
     CHECK(specd_leave(member.release()) == SPECD_OK);
     CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_STATE);
-    CHECK(EmbeddedEngine::LastErrorHas("token is of a session that has ended"));
+    CHECK(LastErrorHas("token is of a session that has ended"));
     const EmbeddedEngine next(host.uri);
     CHECK(Join(host.uri, token, 1, &late) == SPECD_ERROR_STATE);
     CHECK(Join(host.uri, TokenOf(next.engine), 1, &late) == SPECD_OK);

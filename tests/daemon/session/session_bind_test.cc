@@ -1,7 +1,5 @@
 // Bind chooses the rows that rounds read: its effect on regions and roles.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <string_view>
@@ -11,6 +9,7 @@
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/session/hooked_session.h"
+#include "tests/support/sealed_memory.h"
 #include "tests/support/session_steps.h"
 
 namespace specd {
@@ -19,19 +18,12 @@ namespace {
 constexpr uint64_t kRegionBytes = 4096;
 constexpr uint64_t kRowBytes = 8 * sizeof(float);  // the fixture's vocabulary has 8 tokens
 
-UniqueFd MakeRows() {
-  UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  REQUIRE(ftruncate(fd.get(), kRegionBytes) == 0);
-  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-  return fd;
-}
-
 struct Fixture : HookedSession {
   Fixture() {
-    auto region = session->RegisterRegion(MakeRows(), kRegionBytes);
+    auto region = session->RegisterRegion(SealedMemory(kRegionBytes), kRegionBytes);
     REQUIRE(region.ok());
     id = *region;
-    UniqueFd map = MakeRows();
+    UniqueFd map = SealedMemory(kRegionBytes);
     const int32_t ids[] = {6, 1, 4, 0};
     REQUIRE(pwrite(map.get(), ids, sizeof(ids), 0) == sizeof(ids));
     auto map_region = session->RegisterRegion(std::move(map), kRegionBytes);

@@ -1,9 +1,6 @@
 // The ends of a stream: by its own rules, by the text side, with its session, or on a bad row. The
 // tests check the engine's words and the text side's events.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <utility>
@@ -12,6 +9,7 @@
 #include "daemon/session/session.h"
 #include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
+#include "tests/support/sealed_memory.h"
 #include "tests/support/session_fixture.h"
 #include "tests/support/session_steps.h"
 
@@ -82,10 +80,7 @@ TEST_SUITE("unit") {
       CAPTURE(has_faulted);
       SessionFixture f;
       const uint64_t size_bytes = SessionFixture::kLimits.max_sequences * sizeof(TokenId);
-      UniqueFd fd(memfd_create("next", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-      REQUIRE(ftruncate(fd.get(), static_cast<off_t>(size_bytes)) == 0);
-      REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-      const auto region = f.session->RegisterRegion(std::move(fd), size_bytes);
+      const auto region = f.session->RegisterRegion(SealedMemory(size_bytes), size_bytes);
       REQUIRE(region.ok());
       TensorSpec spec;
       spec.num_rows = SessionFixture::kLimits.max_sequences;

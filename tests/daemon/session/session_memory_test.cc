@@ -1,10 +1,7 @@
 // Regions come and go, and rows may lie in imported device memory. The tests check what Bind
 // accepts, and that memory is not unmapped under a round.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <fstream>
@@ -19,6 +16,7 @@
 #include "tests/daemon/session/device_fixture.h"
 #include "tests/daemon/session/hooked_session.h"
 #include "tests/support/eventually.h"
+#include "tests/support/sealed_memory.h"
 #include "tests/support/session_steps.h"
 
 namespace specd {
@@ -32,13 +30,6 @@ bool WaitsForAnother(pid_t tid) {
   long call = -1;  // "running" is no number
   return tid != 0 && std::ifstream("/proc/self/task/" + std::to_string(tid) + "/syscall") >> call &&
          call == SYS_futex;
-}
-
-UniqueFd MakeRows() {
-  UniqueFd fd(memfd_create("rows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  REQUIRE(ftruncate(fd.get(), 4096) == 0);
-  REQUIRE(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK) == 0);
-  return fd;
 }
 
 // A session whose backend says that it runs on `uuid`, and an engine's allocation on the first
@@ -240,7 +231,7 @@ TEST_SUITE("unit") {
     SessionFixture f(false);  // its target rows lie in region 1
     CHECK(ErrorCodeOf(f.session->UnregisterRegion(1)) == SPECD_ERROR_STATE);
     const TensorSpec spec = {SPECD_FLOAT32, 0, 4, 0};
-    const auto second = f.session->RegisterRegion(MakeRows(), 4096);
+    const auto second = f.session->RegisterRegion(SealedMemory(4096), 4096);
     REQUIRE(second.ok());
     REQUIRE(f.session->Bind(TensorRole::kTargetRows, *second, spec).ok());
     CHECK(f.session->UnregisterRegion(1).ok());
@@ -254,11 +245,11 @@ TEST_SUITE("unit") {
   TEST_CASE("sixteen host regions at a time; no number is used twice") {
     SessionFixture f(false);
     uint32_t last = 1;
-    for (int i = 1; i < 16; ++i) last = *f.session->RegisterRegion(MakeRows(), 4096);
-    CHECK(ErrorCodeOf(f.session->RegisterRegion(MakeRows(), 4096).status()) ==
+    for (int i = 1; i < 16; ++i) last = *f.session->RegisterRegion(SealedMemory(4096), 4096);
+    CHECK(ErrorCodeOf(f.session->RegisterRegion(SealedMemory(4096), 4096).status()) ==
           SPECD_ERROR_EXHAUSTED);
     CHECK(f.session->UnregisterRegion(last).ok());
-    const auto next = f.session->RegisterRegion(MakeRows(), 4096);
+    const auto next = f.session->RegisterRegion(SealedMemory(4096), 4096);
     REQUIRE(next.ok());
     CHECK(*next == last + 1);
   }

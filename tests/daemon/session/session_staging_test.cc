@@ -2,12 +2,11 @@
 // and answers them, and the refusals of the C interface.
 #include <doctest/doctest.h>
 
-#include <vector>
-
 #include "daemon/session/tensor_role.h"
 #include "ipc/base/error.h"
 #include "tests/daemon/client/embedded_engine.h"
 #include "tests/daemon/client/engine_host.h"
+#include "tests/support/last_error.h"
 #include "tests/support/session_fixture.h"
 #include "tests/support/session_steps.h"
 
@@ -105,44 +104,6 @@ TEST_SUITE("unit") {
     }
   }
 
-  TEST_CASE("a record that is refused is said so with its round, and the others stand") {
-    Fixture f;
-    f.Enqueue();
-    const SequenceHandle s = f.OpenGreedy("r");
-    SequenceInput drafts[2];
-    drafts[0] = f.DraftOf(s);
-    drafts[1] = f.DraftOf(s + (uint64_t{5} << 32));
-    REQUIRE(f.engine->SubmitStaged(1, drafts, 0) == PushResult::kOk);
-    REQUIRE(StepSession(f.session));
-    f.backend->script = {Confirm(0, {1})};
-    f.backend->num_run = 1;
-    REQUIRE(StepSession(f.session));
-    REQUIRE(f.engine->Poll(&f.completion));
-    CHECK(f.completion.results[0].num_kept == 1);
-    CHECK(f.completion.results[1].status == RoundStatus::kUnknownSequence);
-  }
-
-  TEST_CASE("a sequence that finished and was closed meanwhile costs nobody anything") {
-    Fixture f;
-    f.Enqueue();
-    const SequenceHandle s = f.OpenGreedy("r", 1);
-    REQUIRE(f.Stage(s, 1) == PushResult::kOk);
-    REQUIRE(StepSession(f.session));
-    f.backend->script = {Confirm(0, {1})};
-    f.backend->num_run = 1;
-    REQUIRE(StepSession(f.session));
-    REQUIRE(f.engine->Poll(&f.completion));
-    CHECK(f.completion.results[0].finish_reason == FinishReason::kLength);
-    // Staged when finished, answered when the handle no longer names a sequence.
-    REQUIRE(f.Stage(s, 2) == PushResult::kOk);
-    REQUIRE(StepSession(f.session));
-    REQUIRE(f.session->CloseSequence(s).ok());
-    f.backend->num_run = 1;
-    REQUIRE(StepSession(f.session));
-    REQUIRE(f.engine->Poll(&f.completion));
-    CHECK(f.completion.results[0].status == RoundStatus::kUnknownSequence);
-  }
-
   TEST_CASE(
       "a device that fails while it stages is said in the round's turn, and the session says so") {
     Fixture f;
@@ -209,7 +170,7 @@ TEST_SUITE("unit") {
       const uint32_t row = 0;
       const specd_draft part = ChainDraft(sequence, 0, nullptr, &row);
       CHECK(specd_stage_round(engine, 1, &part, 1) == SPECD_ERROR_UNSUPPORTED);
-      CHECK(test::EmbeddedEngine::LastErrorHas("open embedded:cuda"));
+      CHECK(LastErrorHas("open embedded:cuda"));
       CHECK(specd_enqueue_staged(engine, 1, nullptr) == SPECD_ERROR_UNSUPPORTED);
       CHECK(specd_stage_round(engine, 1, nullptr, 1) == SPECD_ERROR_INVALID_ARGUMENT);
     };

@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -41,33 +40,6 @@ TEST_SUITE("unit") {
     CHECK(events[1].tokens()->accepted == 2);
     CHECK(events[1].tokens()->ids[0] == 1);
     CHECK(events[1].time_ns == 501);
-  }
-
-  TEST_CASE("room is kept for the end of every open stream, whatever else fills the queue") {
-    SessionFixture f;
-    const SequenceHandle s = f.Open("r", 1'000'000);
-    for (const char* name : {"a", "b", "c"}) f.Open(name);
-    bool blocked = false;
-    for (int i = 0; i < 100'000 && !blocked; ++i) {
-      f.backend->script = {Confirm(0, {1})};
-      f.Submit({s});
-      blocked = !StepSession(f.session);
-      CompletionView done;
-      f.engine->Poll(&done);
-    }
-    REQUIRE(blocked);
-    // If no thread pops events, opening and closing must end in a refusal, never in a lost event.
-    int refused = 0;
-    for (int i = 0; i < 100; ++i) {
-      auto info = f.session->OpenSequences("x" + std::to_string(i), SequenceParams{});
-      refused += info.ok() ? 0 : 1;
-      if (info.ok()) CHECK(f.session->CloseSequence(info->front().handle).ok());
-    }
-    CHECK(refused == 100);  // all slots are taken
-    f.session->EndAll();
-    int ends = 0;
-    for (const TokenEvent& event : f.Events()) ends += event.kind() == TokenEventKind::kEnd ? 1 : 0;
-    CHECK(ends == 4);
   }
 
   TEST_CASE("a publisher that is behind slows the engine and loses nothing") {
@@ -157,18 +129,6 @@ TEST_SUITE("unit") {
     CHECK(f.session->OpenSequences("stops", params, {outputs, {}}).ok());
   }
 
-  TEST_CASE("rows outside the bound tensor cost only their sequence") {
-    SessionFixture f;
-    f.session->channel().SetRowLimits({3, 0});  // the fixture's chains need row 3
-    const SequenceHandle s = f.Open("r");
-    f.Submit({s});
-    REQUIRE(StepSession(f.session));
-    CompletionView done;
-    REQUIRE(f.engine->Poll(&done));
-    CHECK(done.results[0].status == RoundStatus::kInvalid);
-    CHECK(f.backend->seen.empty());
-  }
-
   TEST_CASE("a device fault is told to the engine and to the daemon") {
     SessionFixture f;
     const SequenceHandle s = f.Open("r");
@@ -180,15 +140,6 @@ TEST_SUITE("unit") {
     CompletionView done;
     REQUIRE(f.engine->Poll(&done));
     CHECK(done.results[0].status == RoundStatus::kDeviceError);
-  }
-
-  TEST_CASE("regions and roles that do not exist are refused by name") {
-    SessionFixture f;
-    CHECK(ErrorCodeOf(f.session->Bind(static_cast<TensorRole>(12), 1, {})) ==
-          SPECD_ERROR_UNSUPPORTED);
-    CHECK(ErrorCodeOf(f.session->Bind(TensorRole::kTargetRows, 2, {})) == SPECD_ERROR_NOT_FOUND);
-    CHECK(ErrorCodeOf(f.session->CloseSequence(123)) == SPECD_ERROR_NOT_FOUND);
-    CHECK(ErrorCodeOf(f.session->AbortSequence(123)) == SPECD_ERROR_NOT_FOUND);
   }
 
   TEST_CASE("a round is taken with room for its tokens and for every end, and not with one less") {
@@ -311,44 +262,6 @@ TEST_SUITE("unit") {
     CHECK(ErrorCodeOf(refused.status()) == SPECD_ERROR_UNSUPPORTED);
     CHECK(ErrorFieldOf(refused.status()) == "stop_strings");
     CHECK(f.names.Claim("other"));
-  }
-
-  TEST_CASE("a stream of n is announced as one each, under its own name") {
-    SessionFixture f;
-    SequenceParams params;
-    params.n = 2;
-    const auto opened = f.session->OpenSequences("r", params);
-    REQUIRE(opened.ok());
-    TokenEvent event;
-    for (const char* name : {"r", "r#1"}) {
-      REQUIRE(f.Pop(&event));
-      CHECK(event.opening()->request_id == name);
-    }
-    CHECK_FALSE(f.Pop(&event));
-  }
-
-  TEST_CASE("what the text side must know of a stream comes with its opening") {
-    SessionFixture f;
-    SequenceParams params;
-    params.stop_strings = {"x", "yz"};
-    params.include_stop = true;
-    params.skip_special_tokens = false;
-    REQUIRE(f.session->OpenSequences("shows all", params).ok());
-    params.stop_strings.clear();
-    params.include_stop = false;
-    params.skip_special_tokens = true;
-    REQUIRE(f.session->OpenSequences("hides all", params).ok());
-    TokenEvent event;
-    REQUIRE(f.Pop(&event));
-    CHECK(event.opening()->request_id == "shows all");
-    CHECK(event.opening()->stop_strings == std::vector<std::string>{"x", "yz"});
-    CHECK(event.opening()->include_stop);
-    CHECK_FALSE(event.opening()->skip_special_tokens);
-    REQUIRE(f.Pop(&event));
-    CHECK(event.opening()->request_id == "hides all");
-    CHECK(event.opening()->stop_strings.empty());
-    CHECK_FALSE(event.opening()->include_stop);
-    CHECK(event.opening()->skip_special_tokens);
   }
 }
 

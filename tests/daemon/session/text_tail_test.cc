@@ -181,7 +181,7 @@ TEST_SUITE("unit") {
       const Ids before = draw(5);
       const Ids after = draw(6);
       SequenceParams params;
-      if (below(2) == 0) params.stop_strings = {" a", "a  "};
+      if (below(2) == 0) params.stop_strings = {" a", "a  ", "aa a"};
       if (below(4) == 0) params.text_of = DecodedIds::kOutputs;
       const bool alone = params.text_of == DecodedIds::kOutputs;
       const TextTail tail = MakeTextTail(profile, params, {prompt, before});

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include <atomic>
 #include <thread>
 
 #include "tests/daemon/trace/mcap_bytes.h"
@@ -80,27 +79,6 @@ TEST_SUITE("unit") {
     const ReadResult read = ReadAll(file);
     CHECK(read.messages == std::vector<std::string>{"t 1 1 whole"});
     CHECK(IsTornFile(read.status));
-  }
-
-  TEST_CASE("a full disk is an error with the path and the reason") {
-    absl::StatusOr<McapWriter> at_once =
-        McapWriter::Start(FileWriter(UniqueFd(open("/dev/full", O_WRONLY)), "full.mcap"), {});
-    CHECK(at_once.status().code() == absl::StatusCode::kResourceExhausted);
-    CHECK(MessageOf(at_once.status()) ==
-          "full.mcap: cannot write at byte 0: No space left on device");
-
-    const MemoryFile file;
-    const int fd = dup(file.fd());
-    absl::StatusOr<McapWriter> later = McapWriter::Start(FileWriter(UniqueFd(fd), "b.mcap"), {});
-    REQUIRE(later.ok());
-    const uint64_t head_size = later->bytes_written();
-    const UniqueFd full(open("/dev/full", O_WRONLY));
-    REQUIRE(dup2(full.get(), fd) == fd);
-    REQUIRE(later->AddChannel({.topic = "t", .encoding = "json", .metadata = {}}).ok());
-    CHECK(MessageOf(later->Finish()) == "b.mcap: cannot write at byte " +
-                                            std::to_string(head_size) +
-                                            ": No space left on device");
-    CHECK(later->bytes_written() == head_size);
   }
 
   TEST_CASE("FileWriter writes nothing after an error") {

@@ -2,11 +2,11 @@
 #include "daemon/trace/mcap_writer.h"
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "daemon/base/version.h"
 #include "tests/daemon/trace/mcap_bytes.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
@@ -157,20 +157,6 @@ TEST_SUITE("unit") {
     CHECK(read.chunk_offsets[4] < read.chunk_offsets[5]);
   }
 
-  TEST_CASE("flushed messages are in the file without an end") {
-    const MemoryFile file;
-    absl::StatusOr<McapWriter> writer = McapWriter::Start(file.writer(), kNoOptions);
-    REQUIRE(writer.ok());
-    REQUIRE(writer->AddChannel({.topic = "t", .encoding = "json", .metadata = {}}).ok());
-    REQUIRE(writer->Write({1, 1, 10, AsBytes("a")}).ok());
-    REQUIRE(writer->Flush().ok());
-    REQUIRE(writer->Flush().ok());  // nothing is left to write
-    REQUIRE(writer->Write({1, 2, 20, AsBytes("lost")}).ok());
-    const ReadResult read = ReadAll(file);
-    CHECK(read.messages == std::vector<std::string>{"t 1 10 a"});
-    CHECK(IsTornFile(read.status));
-  }
-
   TEST_CASE("McapWriter refuses by name what no reader could take") {
     const MemoryFile file;
     for (const size_t size : {size_t{0}, size_t{kMcapChunkSizeMax} + 1}) {
@@ -199,9 +185,8 @@ TEST_SUITE("unit") {
   }
 
   TEST_CASE("Create makes a new trace and never writes over one") {
-    char folder[] = "specd-trace-XXXXXX";
-    REQUIRE(mkdtemp(folder) != nullptr);
-    const std::string path = std::string(folder) + "/a.mcap";
+    const TemporaryFolder folder;
+    const std::string path = folder.Of("a.mcap");
     {
       absl::StatusOr<McapWriter> writer = McapWriter::Create(path, kNoOptions);
       REQUIRE(writer.ok());
@@ -217,7 +202,6 @@ TEST_SUITE("unit") {
     CHECK(reader->profile() == "specd");
     CHECK(reader->library() == std::string("specd ") + kVersion);
     unlink(path.c_str());
-    rmdir(folder);
     CHECK(McapReader::Open(path, {}).status().code() == absl::StatusCode::kNotFound);
   }
 }  // TEST_SUITE

@@ -250,6 +250,13 @@ TEST_SUITE("unit") {
     deep.push_back(0xc0);
     CHECK(body(deep) == "body");
     CHECK(body({0x81, 0xa1, 0x61, 0x91, 0xc0}) == "a");
+    // A complete map, with as many fields as a reader can count and with one more.
+    std::vector<uint8_t> map = {0xde, 0, 128};
+    for (int i = 0; i < 128; ++i) map.insert(map.end(), {0xa1, 0x61, 0xc0});
+    CHECK(body(map) == "a");
+    map[2] = 129;
+    map.insert(map.end(), {0xa1, 0x61, 0xc0});
+    CHECK(body(map) == "body");
   }
 }
 

@@ -8,30 +8,22 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <vector>
 
 #include "ipc/base/fault_guard.h"
 #include "ipc/counters/counter_snapshot.h"
 #include "ipc/counters/open_metrics.h"
+#include "tests/support/temporary_folder.h"
 
 namespace specd {
 namespace {
 
-struct Folder {
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "specd-counters-XXXXXX";
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path = name;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string path;
-  std::string file() const { return path + "/c"; }
+struct Folder : TemporaryFolder {
+  std::string file() const { return Of("c"); }
 };
 
 CounterPlan Plan() {
@@ -155,10 +147,10 @@ TEST_SUITE("unit") {
     Write(folder.file(), "");  // of a daemon that died before its file was whole
     const CounterFile file = Create(folder.file());
     CHECK(ReadCounters(folder.file()).ok());
-    CHECK(!CounterFile::Create(folder.path, Plan()).ok());
-    CHECK(!CounterFile::Create(folder.path + "/none/c", Plan()).ok());
-    std::filesystem::create_symlink("c", folder.path + "/link");
-    CHECK(!CounterFile::Create(folder.path + "/link", Plan()).ok());
+    CHECK(!CounterFile::Create(folder.path(), Plan()).ok());
+    CHECK(!CounterFile::Create(folder.Of("none/c"), Plan()).ok());
+    std::filesystem::create_symlink("c", folder.Of("link"));
+    CHECK(!CounterFile::Create(folder.Of("link"), Plan()).ok());
   }
 
   TEST_CASE("the file of a killed process is readable, and its successor replaces it") {
@@ -196,7 +188,7 @@ TEST_SUITE("unit") {
     const Folder folder;
     const CounterFile file = Create("");
     Store(file, 63, 9);
-    CHECK(std::filesystem::is_empty(folder.path));
+    CHECK(std::filesystem::is_empty(folder.path()));
   }
 
   TEST_CASE("a file that is cut short, or no file, is refused") {
@@ -215,10 +207,10 @@ TEST_SUITE("unit") {
     }
     Write(folder.file(), whole + "x");
     CHECK(!ReadCounters(folder.file()).ok());
-    CHECK(!ReadCounters(folder.path).ok());
+    CHECK(!ReadCounters(folder.path()).ok());
     CHECK(!ReadCounters("/dev/zero").ok());
-    REQUIRE(mkfifo((folder.path + "/fifo").c_str(), 0600) == 0);
-    CHECK(!ReadCounters(folder.path + "/fifo").ok());
+    REQUIRE(mkfifo(folder.Of("fifo").c_str(), 0600) == 0);
+    CHECK(!ReadCounters(folder.Of("fifo")).ok());
   }
 
   // Each word of header, records and strings, with values at every edge. The reader refuses it, or

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ipc/include/specd/specd.h"
+#include "tests/support/mentions.h"
 
 namespace specd {
 namespace {
@@ -14,10 +15,6 @@ std::string Encoded(const Ask& ask) {
   std::string bytes;
   AppendAsk(ask, &bytes);
   return bytes;
-}
-
-bool Says(const absl::Status& status, std::string_view words) {
-  return std::string(status.message()).find(words) != std::string::npos;
 }
 
 TokenEvent Tokens(std::vector<TokenId> ids) {
@@ -85,7 +82,7 @@ TEST_SUITE("unit") {
     AppendRefusal(absl::NotFoundError("offset = 9 is \xff wrong"), &bytes);
     const auto read = DecodeTokenAnswer(bytes);
     CHECK(absl::IsNotFound(read.status()));
-    CHECK(Says(read.status(), "offset = 9 is"));
+    CHECK(Mentions(read.status(), "offset = 9 is"));
   }
 }
 
@@ -97,8 +94,8 @@ TEST_SUITE("fault") {
     }
     std::string other = good;
     other.replace(other.find("from"), 4, "form");
-    CHECK(Says(DecodeAsk(other).status(), "ask"));
-    CHECK(Says(
+    CHECK(Mentions(DecodeAsk(other).status(), "ask"));
+    CHECK(Mentions(
         DecodeAsk(Encoded({.kind = AskKind::kAbort, .request_id = std::string(129, 'r')})).status(),
         "rid"));
   }

@@ -215,6 +215,30 @@ TEST_SUITE("unit") {
     CHECK(matcher->Accept(2));
   }
 
+  TEST_CASE("where a text may not end, sequences with other stop ids share the row") {
+    Fixture fixture;
+    const auto compiled =
+        fixture.compiler().CompileAnew({.kind = GrammarKind::kRegex, .text = "[ab]a"});
+    REQUIRE(compiled.ok());
+    const auto row_of = [&](std::vector<TokenId> stops, std::vector<TokenId> history) {
+      const auto matcher = (*compiled)->NewMatcher({.stop_ids = std::move(stops)});
+      for (const TokenId id : history) REQUIRE(matcher->Accept(id));
+      return matcher->Mask();
+    };
+    const MaskRow first = row_of({kEos}, {});
+    CHECK(row_of({kEos, 5}, {}).words().data() == first.words().data());
+    CHECK(first.Allows(kStop));
+    CHECK_FALSE(first.Allows(kEos));
+    // A stop id that is a text here has no share in it.
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const MaskRow without = row_of({kEos, kStop}, {});
+      CHECK_FALSE(without.Allows(kStop));
+      CHECK(without.Allows(2));
+    }
+    CHECK(row_of({kEos}, {2, 2}).Allows(kEos));
+    CHECK_FALSE(row_of({5}, {2, 2}).Allows(kEos));
+  }
+
   TEST_CASE("the end: accepting, finished, and what is forced") {
     Fixture fixture;
     const auto matcher = fixture.Matcher(GrammarKind::kRegex, "abc|abca");
