@@ -34,7 +34,7 @@ class TaskRun {
         team_(rows.team()),
         task_(rows.task()),
         output_(output),
-        pauses_(output.progress, output.rows_max) {
+        pauses_(output) {
     if (!pauses_.has_begun()) return;
     outcome_ = pauses_.outcome();
     last_token_ = pauses_.last_token();

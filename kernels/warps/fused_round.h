@@ -72,9 +72,11 @@ SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
     if (progress->at_once != 0 && progress->deferred == 0) continue;
     const Task& task = round.batch.tasks[task_index];
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+    const PausedTask begun = BegunTask(*progress);
+    TaskOutput output = OutputOf(round.batch, task_index);
+    if (progress->deferred != 0) output.begun = &begun;
     const TaskOutcome outcome =
-        RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins,
-                OutputOf(round.batch, task_index));
+        RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins, output);
     team.Sync();  // every thread has seen that the task was deferred
     if (!team.leader()) continue;
     round.batch.outcomes[task_index] = outcome;
