@@ -17,6 +17,7 @@ enum AheadFlags : uint32_t {
   kAheadPlain = 1,   // the elements are logits and nothing changes them
   kAheadSums = 2,    // the sums of its tiles are needed
   kAheadJudged = 4,  // the warp that completes the row judges its place
+  kAheadMass = 8,    // the sum of these sums is needed to the bit
 };
 
 // One row that is read before its task is decided. kernels/bodies/read_ahead.h numbers the rows of
