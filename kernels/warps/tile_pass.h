@@ -137,13 +137,14 @@ SPECD_INLINE void LeaveFallen(const Thread& thread, const FallenTasks& fallen,
   if (thread.lane() == 0) fallen.tasks[i] = task;
 }
 
-// Whether a row decides after a node that is known to be dead. A warp may skip a part because it
-// saw a dead node. The warp that completes the row sees at least that node.
+// Requests the dead nodes of a row's task, for IsDead.
 template <typename Thread>
 SPECD_INLINE NodeSet LookAtDead(const Thread& thread, const FusedRound& round,
                                 const AheadRow& row) {
   return row.place == 0 ? 0 : thread.Look(&round.progress[row.task].dead);
 }
+// Whether a row decides after a node that is known to be dead. A warp may skip a part because it
+// saw a dead node. The warp that completes the row sees at least that node.
 template <typename Thread>
 SPECD_INLINE bool IsDead(const Thread& thread, NodeSet look, const AheadRow& row) {
   if (row.place == 0) return false;
