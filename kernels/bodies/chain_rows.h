@@ -214,7 +214,18 @@ class ChainRows {
     RecordShares(i, p, q);
     if (PlaceDecision* record = RecordOf(i)) record->accept_coin = coin;
     const auto p_weight = static_cast<double>(Weight(p, DraftToken(i)));
-    return u * (static_cast<double>(q.weight) * p.mass) < p_weight * q.mass;
+    const auto is_below = [&](double mass) {
+      return u * (static_cast<double>(q.weight) * mass) < p_weight * q.mass;
+    };
+    if constexpr (LooksByLane<T>) {
+      // Both bounds of the mass nearly always give the answer of the mass between them.
+      if (!(p.mass > 0) && p.rough_mass > 0) {
+        const bool accepts = is_below(p.rough_mass * (1 + kRoughly));
+        const bool is_clear = accepts == is_below(p.rough_mass * (1 - kRoughly));
+        return is_clear ? accepts : is_below(MassOf(team_, p));
+      }
+    }
+    return is_below(p.mass);
   }
 
   SPECD_HD int32_t num_drafts() const { return task_.draft.num_nodes; }

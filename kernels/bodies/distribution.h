@@ -18,7 +18,10 @@ struct Distribution {
   RowFault fault = RowFault::kNone;  // CONTRACT §6; if it is set, no other field is
   TokenId point = kNoToken;          // all mass is on this id: the lowest +inf, or a forced token
   float max = 0;
-  double mass = 0;  // the survivors' mass; without filters the sum of the tiles' masses
+  // The survivors' mass; without filters the sum of the tiles' masses. A row that was read ahead
+  // may have a rough one alone: `mass` is 0 until somebody needs it.
+  double mass = 0;
+  float rough_mass = 0;
 
   RowStats stats;  // the statistics of the row without its cut
 
@@ -108,6 +111,12 @@ SPECD_BODY double MassOfTiles(T& team, const RowStats& stats, int32_t num_tiles,
     LoadArray(team, stats.sums, num_tiles, &sums);
     return team.SumInOrder(mass, maxima, sums);
   }
+}
+
+// The same for a distribution without filters.
+template <Team T>
+SPECD_INLINE double MassOf(T& team, const Distribution& p) {
+  return MassOfTiles(team, p.stats, NumTiles(p.row.view.vocab_size), {p.max, p.scale});
 }
 
 // The steps of a tile that hold an element not below `floor`.

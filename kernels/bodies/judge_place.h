@@ -152,7 +152,8 @@ class PlaceJudge {
     } else {
       if (!reads_q) q = rows_.ReadDraft(i);
       if (q.bad()) return {.verdict = Verdict::kBadDraft, .fault = q.fault};
-      return Replacement(i, ReadResidual(team_, p, q, {}, rows_.workspace().residual));
+      constexpr bool kWithMass = KeepsDraws<T>;
+      return Replacement(i, ReadResidual<kWithMass>(team_, p, q, {}, rows_.workspace().residual));
     }
   }
 

@@ -3,11 +3,12 @@
 //
 // The state of the task is in RoundBatch::progress. The facts of its places stay in the workspace,
 // which belongs to this task until the task has ended. Teams without pauses (GPUs) run every task
-// to its end.
+// to its end; they may go on at the place to which an earlier launch has decided it.
 #pragma once
 
 #include <type_traits>
 
+#include "kernels/bodies/task_output.h"
 #include "kernels/bodies/team.h"
 #include "kernels/core/round.h"
 
@@ -15,7 +16,8 @@ namespace specd {
 
 class TaskPauses {
  public:
-  TaskPauses(PausedTask* progress, int32_t rows_max) : progress_(progress), rows_left_(rows_max) {
+  explicit TaskPauses(const TaskOutput& output)
+      : progress_(output.progress), rows_left_(output.rows_max) {
     if (progress_ != nullptr) now_ = *progress_;
   }
 
@@ -63,21 +65,26 @@ class TaskPauses {
   PausedTask now_;
 };
 
-// The same for teams without pauses. The compiler removes every call.
-struct NoPauses {
-  SPECD_HD NoPauses(PausedTask*, int32_t) {}
-  SPECD_HD constexpr bool has_begun() const { return false; }
+// The same for teams without pauses. Only the places of a chain can be decided before. The compiler
+// removes every other call.
+class NoPauses {
+ public:
+  SPECD_HD explicit NoPauses(const TaskOutput& output) : begun_(output.begun) {}
+  SPECD_HD bool has_begun() const { return begun_ != nullptr; }
   SPECD_HD constexpr TaskPhase phase() const { return TaskPhase::kPlaces; }
-  SPECD_HD constexpr int32_t place() const { return 0; }
-  SPECD_HD constexpr TaskOutcome outcome() const { return {}; }
+  SPECD_HD int32_t place() const { return has_begun() ? begun_->place : 0; }
+  SPECD_HD const TaskOutcome& outcome() const { return begun_->outcome; }
   SPECD_HD constexpr TokenId last_token() const { return kNoToken; }
-  SPECD_HD constexpr int32_t last_node() const { return kRoot; }
+  SPECD_HD int32_t last_node() const { return begun_->last_node; }
   SPECD_HD constexpr BlockProgress block() const { return {}; }
   SPECD_HD constexpr bool Before(TaskPhase, int32_t) const { return false; }
   SPECD_HD void KeepBlock(const BlockProgress&) const {}
   SPECD_HD constexpr bool paused() const { return false; }
   template <Team T>
   SPECD_HD void Keep(T&, const TaskOutcome&, TokenId, int32_t) const {}
+
+ private:
+  const PausedTask* begun_;
 };
 
 template <Team T>

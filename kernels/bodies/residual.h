@@ -143,16 +143,16 @@ SPECD_BODY void EndResidual(T& team, Residual* residual) {
   }
 }
 
-// Computes the whole residual, with or without a pass. REQUIRES: neither row is bad; both rows have
-// the same vocabulary.
-template <Team T>
+// Computes the whole residual, with or without a pass. A draw does not need the mass of a residual
+// that took a pass. REQUIRES: neither row is bad; both rows have the same vocabulary.
+template <bool kWithMass = true, Team T>
 SPECD_BODY Residual ReadResidual(T& team, const Distribution& p, const Distribution& q,
                                  const ResidualFactors& factors, float* masses) {
   if (!TakesPass(p, q)) return ResidualWithoutPass(team, p, q, factors);
   Residual residual = BeginResidual(p, q, factors, masses);
   ForEachTile(team, NumTiles(p.row.view.vocab_size),
               [&](int32_t t) { NoteResidualTile(team, residual, t, masses); });
-  EndResidual(team, &residual);
+  if constexpr (kWithMass) EndResidual(team, &residual);
   return residual;
 }
 
@@ -174,8 +174,7 @@ SPECD_BODY TokenId SampleResidual(T& team, const Residual& residual, uint64_t co
     choice = ChooseTile(team, PositivePartFunction{}, coin, p_tile);
   }
   if (choice.tile < 0) return kNoToken;
-  LoadRow(team, p_row, choice.tile, kAllSteps, &p_tile);
-  LoadRow(team, residual.q->row, choice.tile, kAllSteps, &q_tile);
+  LoadNear(team, p_row, residual.q->row, choice.tile, &p_tile, &q_tile);
   return ChooseElement(team, choice, residual.function, p_tile, q_tile);
 }
 

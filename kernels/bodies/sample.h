@@ -63,16 +63,48 @@ SPECD_INLINE TileChoice ChooseTileByLane(T& team, int32_t num_tiles, uint64_t co
   return {place.element, threshold - place.before, place.weight};
 }
 
+// LoadRow for a tile that ChooseElement takes next. It stays in registers if a team has any.
+template <Team T>
+SPECD_INLINE void LoadNear(T& team, const Row& row, int32_t tile_index, typename T::Tile* tile) {
+  if constexpr (LooksByLane<T>) {
+    if (IsReadAsItLies(row) && team.LoadByWord(row.view, tile_index, tile)) return;
+    typename T::Tile loaded;
+    LoadRow(team, row, tile_index, kAllSteps, &loaded);
+    *tile = loaded;
+  } else {
+    LoadRow(team, row, tile_index, kAllSteps, tile);
+  }
+}
+// The same for two rows.
+template <Team T>
+SPECD_INLINE void LoadNear(T& team, const Row& p, const Row& q, int32_t tile_index,
+                           typename T::Tile* p_tile, typename T::Tile* q_tile) {
+  if constexpr (LooksByLane<T>) {
+    if (IsReadAsItLies(p) && IsReadAsItLies(q) &&
+        team.LoadByWord(p.view, q.view, tile_index, p_tile, q_tile)) {
+      return;
+    }
+    typename T::Tile loaded;
+    LoadRow(team, p, tile_index, kAllSteps, &loaded);
+    *p_tile = loaded;
+    LoadRow(team, q, tile_index, kAllSteps, &loaded);
+    *q_tile = loaded;
+  } else {
+    LoadRow(team, p, tile_index, kAllSteps, p_tile);
+    LoadRow(team, q, tile_index, kAllSteps, q_tile);
+  }
+}
+
 // Chooses an element of the chosen tile in proportion to `weight`, and returns its id. If the row
 // changed while it was read, the tile's mass may be gone; then the answer is kNoToken.
 template <Team T, typename Weight, typename... Tiles>
-SPECD_BODY TokenId ChooseElement(T& team, const TileChoice& choice, const Weight& weight,
-                                 const Tiles&... tiles) {
+SPECD_INLINE TokenId ChooseElement(T& team, const TileChoice& choice, const Weight& weight,
+                                   const Tiles&... tiles) {
   uint64_t total = 0;
   // The remainder is below the tile's weight, so the threshold is below the total.
   const auto threshold_of = [&](uint64_t sum) {
     total = sum;
-    return MulDiv(choice.remainder, sum, choice.weight);
+    return MulDivOfWeights(choice.remainder, sum, choice.weight);
   };
   PrefixPlace place;
   if constexpr (LooksByLane<T>) {
@@ -125,10 +157,11 @@ SPECD_BODY TokenId SampleTiles(T& team, const Distribution& p, uint64_t coin, To
     choice = ChooseTile(team, mass, coin, maxima, sums);
   }
   if (choice.tile < 0) return kNoToken;
-  LoadRow(team, p.row, choice.tile, kAllSteps, &tile);
-  if (choice.tile == removed_tile) SetInMemory(team, removed_element, -kInfinity, &tile);
   const WeightFunction weight{.max = p.stats.maxima[choice.tile], .scale = p.scale};
-  return ChooseElement(team, choice, weight, tile);
+  typename T::Tile chosen;
+  LoadNear(team, p.row, choice.tile, &chosen);
+  if (choice.tile == removed_tile) team.Set(removed_element, -kInfinity, &chosen);
+  return ChooseElement(team, choice, weight, chosen);
 }
 
 // Draws among the survivors of filters. All integer weights are relative to the row's maximum. The

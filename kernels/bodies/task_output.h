@@ -18,6 +18,9 @@ struct TaskOutput {
   PlaceDecision* decisions = nullptr;
   PausedTask* progress = nullptr;
   int32_t rows_max = 0;
+  // For teams without pauses: where a launch before has left the places of a chain. Null: at the
+  // first one.
+  const PausedTask* begun = nullptr;
 };
 
 SPECD_INLINE TaskOutput OutputOf(const RoundBatch& batch, int64_t task) {

@@ -54,11 +54,15 @@ struct PlaceVerdict {
 
 // The facts of a row that was read ahead (read_ahead.h), once all its tiles are read.
 struct AheadFacts {
-  float max = 0;       // NaN if the row holds a NaN
-  PlaceVerdict place;  // the verdict of a target row that was judged
-  double mass = 0;     // set if the tiles' sums were requested and max is finite
+  float max = 0;         // NaN if the row holds a NaN
+  PlaceVerdict place;    // the verdict of a target row that was judged
+  float rough_mass = 0;  // the mass within kRoughly of itself, or 0
+  double mass = 0;       // 0: nobody has asked for it (kAheadMass), or max is not finite
 };
 static_assert(sizeof(AheadFacts) == 32);
+
+// A sum of floats in any order, as a share of itself.
+inline constexpr double kRoughly = 0x1p-18;
 
 // Counted elements and their amount: their number, or the sum of their integer weights.
 struct Tally {

@@ -115,12 +115,14 @@ SPECD_BODY void ReadRow(T& team, float scale, const Filters& filters, const RowW
     p.mass = 1;
     return;
   }
+  bool has_mass = false;
   if (with_sums && p.stats.sums == workspace.ahead.stats.sums) {
     p.mass = workspace.ahead.facts->mass;
-  } else if (with_sums) {
-    const WeightFunction weight{p.max, p.scale};
-    p.mass = MassOfTiles(team, p.stats, NumTiles(vocab_size), weight);
+    p.rough_mass = workspace.ahead.facts->rough_mass;
+    // A team that judges at once asks for a mass only if a rough one does not do.
+    has_mass = kNarrow || p.mass > 0;
   }
+  if (with_sums && !has_mass) p.mass = MassOf(team, p);
   if (HasFilters(filters, vocab_size)) Truncate<kNarrow>(team, filters, workspace, &p);
 }
 

@@ -30,11 +30,7 @@ template <Team T, typename CoinSource, bool kAtOnce = false>
 class TaskRun {
  public:
   SPECD_HD TaskRun(ChainRows<T, CoinSource>& rows, const TaskOutput& output)
-      : rows_(rows),
-        team_(rows.team()),
-        task_(rows.task()),
-        output_(output),
-        pauses_(output.progress, output.rows_max) {
+      : rows_(rows), team_(rows.team()), task_(rows.task()), output_(output), pauses_(output) {
     if (!pauses_.has_begun()) return;
     outcome_ = pauses_.outcome();
     last_token_ = pauses_.last_token();

@@ -17,6 +17,7 @@ enum AheadFlags : uint32_t {
   kAheadPlain = 1,   // the elements are logits and nothing changes them
   kAheadSums = 2,    // the sums of its tiles are needed
   kAheadJudged = 4,  // the warp that completes the row judges its place
+  kAheadMass = 8,    // the sum of these sums is needed to the bit
 };
 
 // One row that is read before its task is decided. kernels/bodies/read_ahead.h numbers the rows of
@@ -43,6 +44,11 @@ struct TaskProgress {
   // The nodes that the draft is known not to reach. The set only grows, so a node that a warp has
   // seen dead stays dead.
   NodeSet dead = 0;
+  // What is known of a deferred task: the length of its draft, and the places that are decided.
+  // Each of them has emitted its draft token, some of them with +inf.
+  int32_t num_drafts = 0;
+  int32_t num_decided = 0;
+  int32_t num_points = 0;
 };
 
 // A task, and the place at which its draft fell. A residual replaces the token there.

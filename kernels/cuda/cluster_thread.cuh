@@ -17,8 +17,10 @@ namespace specd {
 namespace {
 
 // The blocks that decide a task together, if blocks can wait for each other (clusters, from compute
-// capability 9.0 on). A pass over a row then takes a few tiles of each warp.
+// capability 9.0 on). A pass over a row then takes a few tiles of each warp. A larger round gives
+// each task fewer blocks if tasks would otherwise wait for each other.
 constexpr int kBlocksPerTask = 8;
+constexpr int kLeastBlocksPerTask = 4;
 
 // A thread of a cluster, which acts as one large block. On older devices each block acts alone.
 class ClusterThread : public CudaThread {
@@ -58,10 +60,14 @@ cudaLaunchConfig_t ConfigOf(int num_tasks, int blocks_per_task, cudaLaunchAttrib
   return config;
 }
 
-// As many of them as there are tasks, or as fit on the device.
+// As many clusters as there are tasks, or as fit on the device.
 cudaLaunchConfig_t ConfigFor(const RoundBounds& bounds, int num_processors, int blocks_per_task,
                              cudaLaunchAttribute* cluster) {
-  const int most = std::max(num_processors * kBlocksPerProcessor / blocks_per_task, 1);
+  const int num_blocks = num_processors * kBlocksPerProcessor;
+  while (blocks_per_task > kLeastBlocksPerTask && WideFor(bounds) * blocks_per_task > num_blocks) {
+    blocks_per_task /= 2;
+  }
+  const int most = std::max(num_blocks / blocks_per_task, 1);
   return ConfigOf(std::min(WideFor(bounds), most), blocks_per_task, cluster);
 }
 

@@ -51,10 +51,16 @@ class CudaThread {
     return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(value), 0));
   }
   __device__ __forceinline__ uint64_t Peek(const uint64_t* word) const {
+    return FirstOf(Look(word));
+  }
+  __device__ __forceinline__ uint64_t Look(const uint64_t* word) const {
     uint64_t value = 0;
     if (lane() == 0) {
       asm volatile("ld.relaxed.gpu.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
     }
+    return value;
+  }
+  __device__ __forceinline__ uint64_t FirstOf(uint64_t value) const {
     const uint32_t low = Shuffle(static_cast<uint32_t>(value), 0);
     return uint64_t{Shuffle(static_cast<uint32_t>(value >> 32), 0)} << 32 | low;
   }

@@ -17,12 +17,14 @@ struct RoundMemory {
       : carver(memory),
         record_tokens(carver.Take<TokenId>(num_tasks * (max_draft + 1))),
         workspaces(carver.Take<char>(num_tasks * FusedWorkspaceBytes(vocab_size, max_draft))),
+        fallen(carver.Take<FallenTask>(num_tasks)),
         tasks(carver.Take<Task>(num_tasks)),
         scratch(carver.Take<char>(num_tasks * ResolveBytes(max_draft, recent_room))) {}
 
   internal::Carver carver;
   TokenId* record_tokens;  // first, so that a launch knows them without the round
   char* workspaces;
+  FallenTask* fallen;
   Task* tasks;
   char* scratch;
 };
@@ -43,8 +45,7 @@ RoundUpload::RoundUpload(int32_t max_tasks, int32_t max_draft, Arena* arena)
       rows_(arena->Take<AheadRow>(int64_t{max_tasks} * NumTaskRows(max_draft))),
       row_arrivals_(arena->Take<int32_t>(int64_t{max_tasks} * NumTaskRows(max_draft) + 1)),
       progress_(arena->Take<TaskProgress>(max_tasks)),
-      num_fallen_(arena->Take<int32_t>(1)),
-      fallen_(arena->Take<FallenTask>(max_tasks)) {}
+      num_fallen_(arena->Take<int32_t>(1)) {}
 
 int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task* packed,
                           char* memory) const {
@@ -54,7 +55,7 @@ int32_t RoundUpload::Fill(const RoundBatch& batch, const Task* tasks, const Task
                   .rows = rows_.device,
                   .row_arrivals = row_arrivals_.device,
                   .progress = progress_.device,
-                  .fallen = {.count = num_fallen_.device, .tasks = fallen_.device},
+                  .fallen = {.count = num_fallen_.device, .tasks = parts.fallen},
                   .workspaces = parts.workspaces,
                   .max_draft = max_draft_};
   if (std::any_of(tasks, tasks + batch.num_tasks, NeedsResolve)) {

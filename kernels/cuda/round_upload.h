@@ -44,7 +44,6 @@ class RoundUpload {
   ArenaArray<int32_t> row_arrivals_;
   ArenaArray<TaskProgress> progress_;
   ArenaArray<int32_t> num_fallen_;
-  ArenaArray<FallenTask> fallen_;
 };
 
 }  // namespace specd

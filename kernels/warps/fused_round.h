@@ -38,12 +38,13 @@ SPECD_BODY void JudgeAndDecide(const Thread& thread, const FusedRound& round, in
   const AheadRow* const partner = row.partner < 0 ? nullptr : &round.rows[row.partner];
   using Team = WarpTeam<LoneWarp<Thread>>;
   Team team{LoneWarp<Thread>(thread)};
+  const NodeSet dead = LookAtDead(thread, round, row);  // requested together with the task
   const Task task = LoadWhole(&round.batch.tasks[row.task]);
   TaskProgress* const progress = &round.progress[row.task];
   const TaskWorkspace workspace = FusedWorkspaceAt(round, row.task);
   const KeyedCoins coins(task.seed, task.coins, task.num_coins);
   ChainRows<Team, KeyedCoins> rows(team, round.batch, task, workspace, coins);
-  if (IsDead(thread, round, row)) {
+  if (IsDead(thread, dead, row)) {
     // The verdict there is an earlier round's, and lanes look at all places.
     if (IsTargetRow(row.task_row) || partner != nullptr) rows.NoteVerdict(row.place, {});
   } else {
@@ -72,9 +73,11 @@ SPECD_HD void RunDeferredTasks(const Thread& thread, const FusedRound& round) {
     if (progress->at_once != 0 && progress->deferred == 0) continue;
     const Task& task = round.batch.tasks[task_index];
     const KeyedCoins coins(task.seed, task.coins, task.num_coins);
+    const PausedTask begun = BegunTask(*progress);
+    TaskOutput output = OutputOf(round.batch, task_index);
+    if (progress->deferred != 0) output.begun = &begun;
     const TaskOutcome outcome =
-        RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins,
-                OutputOf(round.batch, task_index));
+        RunTask(team, round.batch, task, FusedWorkspaceAt(round, task_index), coins, output);
     team.Sync();  // every thread has seen that the task was deferred
     if (!team.leader()) continue;
     round.batch.outcomes[task_index] = outcome;

@@ -9,22 +9,46 @@
 
 namespace specd {
 
+// The facts that the numbers of a row's tiles give. takes_rough: a rough mass does.
+template <Team T>
+SPECD_INLINE AheadFacts FactsOfTiles(T& team, const RowStats& stats, const AheadRow& row,
+                                     bool takes_rough, int32_t num_tiles) {
+  const auto number_of = [](const float* array) { return [array](int32_t t) { return array[t]; }; };
+  const bool wants_mass = (row.flags & kAheadMass) != 0;
+  AheadFacts facts;
+  if (num_tiles > T::kHeldMost) {
+    facts.max = team.LargestOf(stats.maxima, num_tiles);
+    if ((!wants_mass && !takes_rough) || facts.max - facts.max != 0.0f) return facts;
+    const TileMassFunction mass{{.max = facts.max, .scale = row.scale}};
+    const auto mass_of = [&](int32_t t) { return mass(stats.maxima[t], stats.sums[t]); };
+    facts.mass = team.SumTerms(num_tiles, mass_of);
+    return facts;
+  }
+  // Both numbers of all tiles are requested before the first is looked at.
+  auto masses = team.Hold(num_tiles, number_of(stats.sums));
+  const auto maxima = team.Hold(num_tiles, number_of(stats.maxima), -kInfinity);
+  facts.max = team.LargestHeld(maxima);
+  if ((!wants_mass && !takes_rough) || facts.max - facts.max != 0.0f) return facts;
+  const TileMassFunction mass{{.max = facts.max, .scale = row.scale}};
+  SPECD_UNROLL
+  for (int32_t k = 0; k < T::kHeldByLane; ++k) {
+    masses.terms[k] = mass(maxima.terms[k], masses.terms[k]);
+  }
+  if (wants_mass) facts.mass = team.SumHeld(num_tiles, masses);
+  if (!wants_mass) facts.rough_mass = team.RoughSumHeld(masses);
+  return facts;
+}
+
 // Publishes the facts that the tiles of a row give.
 template <Team T, typename CoinSource>
 SPECD_STEP AheadFacts LeaveFacts(ChainRows<T, CoinSource>& rows, const AheadRow& row,
                                  int32_t num_tiles) {
-  T& team = rows.team();
   const AheadRead ahead = rows.AheadOf(row.task_row);
-  AheadFacts facts;
-  facts.max = team.LargestOf(ahead.stats.maxima, num_tiles);
-  const bool finite = facts.max - facts.max == 0.0f;
-  if ((row.flags & kAheadSums) != 0 && finite) {
-    const TileMassFunction mass{{.max = facts.max, .scale = row.scale}};
-    facts.mass = team.SumTerms(
-        num_tiles, [&](int32_t t) { return mass(ahead.stats.maxima[t], ahead.stats.sums[t]); });
-  }
-  team.Publish(facts, ahead.facts);
-  team.Sync();
+  const bool takes_rough =
+      (row.flags & kAheadSums) != 0 && rows.task().method == VerifyMethod::kToken;
+  const AheadFacts facts = FactsOfTiles(rows.team(), ahead.stats, row, takes_rough, num_tiles);
+  rows.team().Publish(facts, ahead.facts);
+  rows.team().Sync();
   return facts;
 }
 

@@ -51,6 +51,16 @@ inline int32_t NumLaunches(const RoundBatch& batch, const Task& task) {
   return is_known && !HasFilters(task.draft_filters, vocab_size) ? 2 : 3;
 }
 
+// Whether the mass of a row is needed to the bit. A draw needs none, and a one-hot draft token
+// nearly never.
+inline bool NeedsMass(const RoundBatch& batch, const Task& task, int32_t task_row) {
+  if (!IsJudgedAhead(batch, task) || !IsTargetRow(task_row)) return true;
+  if (HasFilters(task.target_filters, batch.target.vocab_size)) return true;
+  const int32_t place = IndexOfTaskRow(task_row);
+  return task.method == VerifyMethod::kToken && place < task.draft.num_nodes &&
+         IsDrawn(task.draft, place);
+}
+
 inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t task_row) {
   const bool is_target = IsTargetRow(task_row);
   const bool greedy = task.kind == TaskKind::kVerify && task.method == VerifyMethod::kGreedy;
@@ -67,6 +77,7 @@ inline uint32_t AheadFlagsOf(const RoundBatch& batch, const Task& task, int32_t 
       row.plain() && !row.place.IsMasked() && !is_open && ArriveFunction{rules}.IsIdentity();
   const bool sums = !greedy && NeedsSums(filters, batch.target.vocab_size);
   return (plain ? kAheadPlain : 0u) | (sums ? kAheadSums : 0u) |
+         (sums && NeedsMass(batch, task, task_row) ? kAheadMass : 0u) |
          (IsJudgedAhead(batch, task) ? kAheadJudged : 0u);
 }
 

@@ -99,10 +99,8 @@ SPECD_BODY int32_t ReadPlainResiduals(Thread thread, const FusedRound& round, Fa
 
 // Replaces the token of a completed residual, and decides the task.
 template <Team T, typename CoinSource>
-SPECD_STEP void ReplaceAndDecide(ChainRows<T, CoinSource>& rows, const Residual& begun,
+SPECD_STEP void ReplaceAndDecide(ChainRows<T, CoinSource>& rows, const Residual& residual,
                                  const FusedRound& round, const FallenTask& fallen) {
-  Residual residual = begun;
-  EndResidual(rows.team(), &residual);
   const PlaceVerdict replacement = ReplacementAt<true>(rows, fallen.place, residual);
   // If the verdict is kLeft, the next launch does the work. It must then know that the draft fell
   // here, because later rows have not been read.

@@ -14,6 +14,7 @@
 //   IsLastToArrive(count, n)    counts the warp's arrival; true for the n-th, in the whole warp,
 //                               which then sees the writes of the others before their arrivals
 //   Peek(word)                  a word that others may write meanwhile: one value for the warp
+//   Look(word), FirstOf(look)   the same in two parts: requests the word, and waits for it
 //   Note(value, word)           writes the value to the word
 //   NoteBits(bits, word)        sets the bits in the word
 //   Shared(value)               lane 0's value, in memory of the warp; the next shared value of
@@ -136,12 +137,18 @@ SPECD_INLINE void LeaveFallen(const Thread& thread, const FallenTasks& fallen,
   if (thread.lane() == 0) fallen.tasks[i] = task;
 }
 
+// Requests the dead nodes of a row's task, for IsDead.
+template <typename Thread>
+SPECD_INLINE NodeSet LookAtDead(const Thread& thread, const FusedRound& round,
+                                const AheadRow& row) {
+  return row.place == 0 ? 0 : thread.Look(&round.progress[row.task].dead);
+}
 // Whether a row decides after a node that is known to be dead. A warp may skip a part because it
 // saw a dead node. The warp that completes the row sees at least that node.
 template <typename Thread>
-SPECD_INLINE bool IsDead(const Thread& thread, const FusedRound& round, const AheadRow& row) {
+SPECD_INLINE bool IsDead(const Thread& thread, NodeSet look, const AheadRow& row) {
   if (row.place == 0) return false;
-  return Holds(thread.Peek(&round.progress[row.task].dead), NodeBefore(row.place));
+  return Holds(thread.FirstOf(look), NodeBefore(row.place));
 }
 
 // Whether no node can be dead when a warp begins with this part. All first parts begin together, so
@@ -206,7 +213,7 @@ SPECD_BODY int32_t ReadParts(Thread thread, const FusedRound& round, int32_t par
   for (; part < parts.num_parts; part = NextPart(thread, round, parts)) {
     const int32_t index = parts.RowOf(part);
     const AheadRow row = round.rows[index];
-    if (BeginsAlive(round, parts, part) || !IsDead(thread, round, row)) {
+    if (BeginsAlive(round, parts, part) || !IsDead(thread, LookAtDead(thread, round, row), row)) {
       const PartOfRow& read = thread.Shared(PartToRead(thread, round, row, parts.EndOf(part)));
       TileAhead ahead;
       for (int32_t t = parts.BeginOf(part); t < read.end; ++t) {

@@ -129,22 +129,56 @@ class WarpArrays : public WarpLanes<Thread> {
     return FindTerm(num, weight_of, threshold_of(SumOfTerms(num, weight_of)));
   }
 
+  // Terms that lanes hold: lane t has those of t, t + 32, .. Terms behind the last one are `rest`.
+  static constexpr int32_t kHeldByLane = 4;
+  static constexpr int32_t kHeldMost = kHeldByLane * kWarpSize;
+  struct HeldTerms {
+    float terms[kHeldByLane];
+  };
+  // All terms are requested before the first is looked at.
+  template <typename TermOf>
+  SPECD_INLINE HeldTerms Hold(int32_t num, const TermOf& term_of, float rest = 0) {
+    HeldTerms held;
+    SPECD_UNROLL
+    for (int32_t k = 0; k < kHeldByLane; ++k) {
+      const int32_t i = k * kWarpSize + thread_.lane();
+      const float term = term_of(i < num ? i : num - 1);
+      held.terms[k] = i < num ? term : rest;
+    }
+    return held;
+  }
+  SPECD_INLINE float LargestHeld(const HeldTerms& held) {
+    float largest = held.terms[0];
+    SPECD_UNROLL
+    for (int32_t k = 1; k < kHeldByLane; ++k) largest = LargerOrNan(largest, held.terms[k]);
+    return LargestOfLanes(largest);
+  }
+
   // The sum of term(i), which is not below 0, for 0 <= i < num, in double, one after another.
   template <typename TermOf>
   SPECD_INLINE double SumTerms(int32_t num, const TermOf& term_of) {
+    if (num <= kHeldMost) return SumHeld(num, Hold(num, term_of));
     double sum = 0;
-    if (num <= kHeldMost) {
-      const HeldTerms held = Hold(num, term_of);
-      SPECD_UNROLL
-      for (int32_t k = 0; k < kHeldByLane; ++k) {
-        if (k * kWarpSize < num) sum = AddLanes(sum, held.terms[k]);
-      }
-      return sum;
-    }
     for (int32_t base = 0; base < num; base += kWarpSize) {
       const int32_t i = base + thread_.lane();
       sum = AddLanes(sum, i < num ? term_of(i) : 0.0f);
     }
+    return sum;
+  }
+
+  SPECD_INLINE double SumHeld(int32_t num, const HeldTerms& held) {
+    double sum = 0;
+    SPECD_UNROLL
+    for (int32_t k = 0; k < kHeldByLane; ++k) {
+      if (k * kWarpSize < num) sum = AddLanes(sum, held.terms[k]);
+    }
+    return sum;
+  }
+  // The same in floats and in another order: within kRoughly of the sum.
+  SPECD_INLINE float RoughSumHeld(const HeldTerms& held) {
+    float sum = (held.terms[0] + held.terms[1]) + (held.terms[2] + held.terms[3]);
+    SPECD_UNROLL
+    for (int32_t mask = 1; mask < kWarpSize; mask *= 2) sum += this->ShuffleXor(sum, mask);
     return sum;
   }
 
@@ -195,25 +229,6 @@ class WarpArrays : public WarpLanes<Thread> {
   }
 
  private:
-  // Terms that lanes hold: lane t has those of t, t + 32, .. Terms behind the last one are 0.
-  static constexpr int32_t kHeldByLane = 4;
-  static constexpr int32_t kHeldMost = kHeldByLane * kWarpSize;
-  struct HeldTerms {
-    float terms[kHeldByLane];
-  };
-  // All terms are requested before the first is looked at.
-  template <typename TermOf>
-  SPECD_INLINE HeldTerms Hold(int32_t num, const TermOf& term_of) {
-    HeldTerms held;
-    SPECD_UNROLL
-    for (int32_t k = 0; k < kHeldByLane; ++k) {
-      const int32_t i = k * kWarpSize + thread_.lane();
-      const float term = term_of(i < num ? i : num - 1);
-      held.terms[k] = i < num ? term : 0.0f;
-    }
-    return held;
-  }
-
   // Adds the terms of the lanes to a sum, one after another.
   SPECD_INLINE double AddLanes(double sum, float term) {
     const auto mine = static_cast<double>(term);
@@ -224,10 +239,7 @@ class WarpArrays : public WarpLanes<Thread> {
 
   template <typename ThresholdOf>
   SPECD_INLINE PrefixPlace DrawHeld(const HeldTerms& held, const ThresholdOf& threshold_of) {
-    float largest = held.terms[0];
-    SPECD_UNROLL
-    for (int32_t k = 1; k < kHeldByLane; ++k) largest = LargerOrNan(largest, held.terms[k]);
-    largest = LargestOfLanes(largest);
+    const float largest = LargestHeld(held);
     if (!(largest > 0.0f)) return {};
     const int32_t exponent = ExponentOf(largest);
     uint64_t weights[kHeldByLane];

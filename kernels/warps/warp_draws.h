@@ -53,7 +53,7 @@ class WarpDraws : public WarpLists<Thread> {
     Tile::ForEachElement([&](int32_t step, int32_t j) {
       const float weight = f(tiles.values[step][j]...);
       weights[step][j] = weight;
-      max = weight > max ? weight : max;
+      max = LargerNumber(weight, max);
     });
     const WeightScale scale(ExponentOf(LargestOfLanes(max)));
     StepSums sums;

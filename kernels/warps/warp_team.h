@@ -100,13 +100,32 @@ class WarpTeam : public WarpDraws<Thread> {
   SPECD_INLINE void LoadWithNext(const RowView& row, int32_t tile_index, bool wants_next,
                                  TileAhead* ahead, Tile* tile) const {
     if (ahead->Has(tile_index)) {
-      tile->count = kTileSize;
-      tile->steps = kAllSteps;
-      ahead->Take(row.dtype, tile->values);
+      TakeWords(*ahead, row.dtype, tile);
     } else {
       Load(row, tile_index, kAllSteps, Identity{}, tile);
     }
     if (wants_next) ahead->Fetch(row, tile_index + 1, thread_.lane());
+  }
+
+  // Loads tiles of rows that nothing changes into registers, together. Returns false, and loads
+  // nothing, if other words than whole ones hold them.
+  SPECD_INLINE bool LoadByWord(const RowView& row, int32_t tile_index, Tile* tile) const {
+    TileAhead words;
+    words.Fetch(row, tile_index, thread_.lane());
+    if (!words.Has(tile_index)) return false;
+    TakeWords(words, row.dtype, tile);
+    return true;
+  }
+  SPECD_INLINE bool LoadByWord(const RowView& row, const RowView& other, int32_t tile_index,
+                               Tile* tile, Tile* other_tile) const {
+    TileAhead words;
+    TileAhead other_words;
+    words.Fetch(row, tile_index, thread_.lane());
+    other_words.Fetch(other, tile_index, thread_.lane());
+    if (!words.Has(tile_index) || !other_words.Has(tile_index)) return false;
+    TakeWords(words, row.dtype, tile);
+    TakeWords(other_words, other.dtype, other_tile);
+    return true;
   }
 
   SPECD_INLINE Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,
@@ -296,6 +315,12 @@ class WarpTeam : public WarpDraws<Thread> {
   }
 
  private:
+  SPECD_INLINE static void TakeWords(const TileAhead& words, DType dtype, Tile* tile) {
+    tile->count = kTileSize;
+    tile->steps = kAllSteps;
+    words.Take(dtype, tile->values);
+  }
+
   // Whether this is a loaded element of the row.
   SPECD_INLINE bool Has(const Tile& tile, int32_t step, int32_t j) const {
     // No part of this expression is the same for all tiles. The compiler would keep such a part in

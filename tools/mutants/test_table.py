@@ -52,6 +52,7 @@ _KERNEL_TESTS = {
     "warps/emulated_rounds_test": ("support/round_case", "kernels/cuda/run_round"),
     "warps/fallen_tasks_test": ("support/round_case", "kernels/cuda/run_round"),
     "warps/residual_pass_test": ("support/round_case", "kernels/cuda/run_round"),
+    "warps/rough_mass_test": (),
     "warps/rows_behind_end_test": (),
     "warps/warp_arrays_test": (),
     "warps/warp_load_test": (),

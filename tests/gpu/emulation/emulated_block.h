@@ -40,8 +40,9 @@ class EmulatedThread {
   int32_t Peek(const int32_t* word) const {
     return static_cast<int32_t>(Shuffle(static_cast<uint32_t>(*word), 0));
   }
-  uint64_t Peek(const uint64_t* word) const {
-    const uint64_t value = *word;
+  uint64_t Peek(const uint64_t* word) const { return FirstOf(Look(word)); }
+  uint64_t Look(const uint64_t* word) const { return *word; }
+  uint64_t FirstOf(uint64_t value) const {
     const uint32_t low = Shuffle(static_cast<uint32_t>(value), 0);
     return uint64_t{Shuffle(static_cast<uint32_t>(value >> 32), 0)} << 32 | low;
   }

@@ -183,6 +183,38 @@ TEST_SUITE("unit") {
     }
   }
 
+  // Catches a GPU that draws another token, because its quotient is off by 1.
+  TEST_CASE("MulDivByDoubles is MulDiv for weights of draws") {
+    std::mt19937_64 random(41);
+    const auto below = [&](uint64_t end) { return random() % end; };
+    const auto check = [](uint64_t a, uint64_t b, uint64_t c) {
+      if (internal::MulDivByDoubles(a, b, c) == MulDiv(a, b, c)) return;
+      CAPTURE(a);
+      CAPTURE(b);
+      CAPTURE(c);
+      FAIL("not the quotient");
+    };
+    constexpr uint64_t kMostOfTile = (uint64_t{1} << 52) - 1;
+    constexpr uint64_t kMost = uint64_t{1} << 41;
+    for (int i = 0; i < 2000000; ++i) {
+      const uint64_t c = 1 + below(uint64_t{1} << (1 + below(41)));
+      const uint64_t b = below(uint64_t{1} << (1 + below(52)));
+      check(below(c), b, c);
+      check(c - 1, kMostOfTile - below(1000), c);
+      const uint64_t multiple = c * (b / c);  // whole quotients, and those just below
+      check(below(c), multiple, c);
+      if (multiple > 0) check(below(c), multiple - 1, c);
+    }
+    for (const uint64_t c : {kMost, kMost - 1, kMost / 2 + 1}) {
+      for (uint64_t a = 0; a < 1000; ++a) {
+        for (const uint64_t b : {kMostOfTile, kMostOfTile - 1, kMostOfTile / 2, c, c - 1}) {
+          check(c - 1 - a, b, c);
+          check(a, b, c);
+        }
+      }
+    }
+  }
+
   TEST_CASE("MulDiv keeps all 128 bits") {
     CHECK(MulDiv(uint64_t{1} << 60, uint64_t{1} << 60, uint64_t{1} << 59) == uint64_t{1} << 61);
     CHECK(MulDiv(999999999999999999u, 1000000007u, 1000000007u) == 999999999999999999u);

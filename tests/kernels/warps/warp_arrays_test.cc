@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <vector>
 
@@ -31,6 +32,11 @@ TEST_SUITE("unit") {
       RunWarp([&](EmulatedTeam& team) {
         CHECK(team.LargestOf(values.data(), count) == largest);
         CHECK(team.SumTerms(count, [&](int32_t i) { return values[i]; }) == sum);
+        if (count > EmulatedTeam::kHeldMost) return;
+        const auto held = team.Hold(count, [&](int32_t i) { return values[i]; });
+        CHECK(team.LargestHeld(held) == largest);
+        CHECK(team.SumHeld(count, held) == sum);
+        CHECK(std::fabs(team.RoughSumHeld(held) - sum) <= kRoughly * sum);
       });
       for (const int32_t place : {0, count / 2, count - 1, count}) {
         CAPTURE(place);
