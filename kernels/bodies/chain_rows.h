@@ -135,8 +135,45 @@ class ChainRows {
   }
   template <bool kNarrow = false>
   SPECD_HD Distribution ReadTarget(int32_t i) {
+    AskForRawSums(i);
     return ReadDistribution<kNarrow>(team_, TargetRow(i), task_.target_scale, task_.target_filters,
                                      TargetWorkspace(i));
+  }
+
+  // Whether a token is scored as soon as it is known, while its row is in the cache.
+  SPECD_HD bool ScoresInTurn() const {
+    if constexpr (SumsRaw<T>) {
+      return task_.scores.enabled && task_.kind == TaskKind::kVerify && !IsTree(task_) &&
+             task_.method != VerifyMethod::kBlock;
+    } else {
+      return false;
+    }
+  }
+  // Call it before the pass over the target row of place i. If raw scores follow and nothing
+  // changes the row, the same pass makes their sums.
+  SPECD_HD void AskForRawSums(int32_t i) {
+    if constexpr (SumsRaw<T>) {
+      if (!ScoresInTurn() || !IsRaw(task_.scores.mode)) return;
+      const Row row = TargetRow(i);
+      if (!row.plain() || row.place.forced != kNoToken) return;
+      team_.raw = {ScaleOf(row, kLog2E), workspace_.raw_sums};
+      raw_place_ = i;
+    }
+  }
+  // The workspace for the scores of place i, with the results of that pass if they serve.
+  SPECD_HD RowWorkspace ScoreWorkspace(int32_t i, AheadFacts* facts) const {
+    RowWorkspace workspace = workspace_.target;
+    if (i != raw_place_) return workspace;
+    const RowStats stats{.maxima = workspace.stats.maxima,
+                         .sums = workspace_.raw_sums,
+                         .peaks = workspace.stats.peaks};
+    const int32_t num_tiles = NumTiles(batch_.target.vocab_size);
+    const float scale = ScaleOf(TargetRow(i), kLog2E);
+    facts->max = MaxOfTiles(team_, stats, num_tiles);
+    facts->mass = MassOfTiles(team_, stats, num_tiles, {facts->max, scale});
+    workspace.ahead.facts = facts;
+    workspace.ahead.stats = stats;
+    return workspace;
   }
 
   SPECD_HD Row DraftRow(int32_t node) const {
@@ -345,6 +382,7 @@ class ChainRows {
   const TaskWorkspace& workspace_;
   const CoinSource& coins_;
   PlaceDecision* decisions_ = nullptr;
+  int32_t raw_place_ = -1;  // of AskForRawSums
   int32_t complete_place_ = -1;
   uint32_t complete_row_ = 0;
 };

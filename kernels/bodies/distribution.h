@@ -11,6 +11,9 @@
 
 namespace specd {
 
+// The scale at temperature 1.
+inline constexpr float kLog2E = 0x1.715476p+0f;
+
 // A row that has been read once. It is valid until the workspace of that read is used again.
 struct Distribution {
   Row row;  // with its cut if filters are on
@@ -171,6 +174,11 @@ SPECD_HOT void NoteTile(T& team, const typename T::Tile& tile, float scale, bool
   team.Publish(max, &stats.maxima[tile_index]);
   team.Publish(with_sums && finite ? team.Sum(Weight{max, scale}, tile) : 0.0f,
                &stats.sums[tile_index]);
+  if constexpr (SumsRaw<T>) {
+    if (team.raw.sums == nullptr) return;
+    team.Publish(finite ? team.Sum(Weight{max, team.raw.scale}, tile) : 0.0f,
+                 &team.raw.sums[tile_index]);
+  }
 }
 
 template <Team T>
@@ -206,6 +214,7 @@ SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
     }
     ReadTile(team, row, scale, with_sums, t, stats);
   }
+  if constexpr (SumsRaw<T>) team.raw = {};
   team.Sync();
   return MaxOfTiles(team, stats, num_tiles);
 }

@@ -3,7 +3,7 @@
 //
 // An edit changes one element. If that element was below the peak of its step, another element
 // reaches the peak. The new peak is then the larger of that peak and the element's new value, so
-// the tile need not be loaded, changed and read. Most penalties only lower an element, and then its
+// the step need not be loaded, changed and read. Most penalties only lower an element, and then its
 // new value is not needed either. One thread.
 #pragma once
 
@@ -29,15 +29,15 @@ class EditedPeaks {
   // Notes the peaks and the maximum of a tile, as NoteTile does without sums. Returns false if the
   // tile has to be loaded.
   template <typename T>
-  SPECD_INLINE bool Note(const T& team, int32_t t, const RowStats& stats) {
+  SPECD_INLINE bool Note(T& team, int32_t t, const RowStats& stats) {
     edits_.GoTo(t);
     overrides_.GoTo(t);
-    if (edits_.HasMany()) return false;
     float max = 0;
     if (!team.ReadPeaks(row_.view, t, row_.mask, row_.sequence.allowed, stats, &max)) return false;
     float* const peaks = stats.peaks + t * kStepsPerTile;
     if (!edits_.IsAtEnd() || !overrides_.IsAtEnd()) {
-      if (!ApplyAll(peaks)) return false;
+      const uint32_t unknown = ApplyAll(peaks);
+      if (unknown != 0 && !ReadSteps(team, t, unknown, peaks)) return false;
       max = peaks[0];
       for (int32_t step = 1; step < kStepsPerTile; ++step) {
         max = peaks[step] > max ? peaks[step] : max;
@@ -65,11 +65,6 @@ class EditedPeaks {
     SPECD_INLINE bool IsAtEnd() const {
       return next_ == num_edits_ || edits_[next_].id - first_ >= kTileSize;
     }
-    // One of so many is likely to be at a peak, and then the tile was read in vain. Estimate.
-    SPECD_INLINE bool HasMany() const {
-      constexpr int32_t kMany = 8;
-      return num_edits_ - next_ > kMany && edits_[next_ + kMany].id - first_ < kTileSize;
-    }
     SPECD_INLINE bool IsAtEndOrFrom(TokenId id) const {
       return IsAtEnd() || edits_[next_].id >= id;
     }
@@ -92,32 +87,43 @@ class EditedPeaks {
            penalties.presence >= 0.0f;
   }
 
-  // An override replaces the edit of its id.
-  SPECD_INLINE bool ApplyAll(float* peaks) {
+  // Returns the steps whose peaks are not known then. An override replaces the edit of its id.
+  SPECD_INLINE uint32_t ApplyAll(float* peaks) {
+    uint32_t unknown = 0;
     while (!edits_.IsAtEnd()) {
       const TokenEdit& edit = edits_.Take();
-      while (!overrides_.IsAtEndOrFrom(edit.id)) {
-        if (!Apply(overrides_.Take(), peaks)) return false;
-      }
-      if (!overrides_.IsAt(edit.id) && !Apply(edit, peaks)) return false;
+      while (!overrides_.IsAtEndOrFrom(edit.id)) unknown |= Apply(overrides_.Take(), peaks);
+      if (!overrides_.IsAt(edit.id)) unknown |= Apply(edit, peaks);
     }
-    while (!overrides_.IsAtEnd()) {
-      if (!Apply(overrides_.Take(), peaks)) return false;
-    }
-    return true;
+    while (!overrides_.IsAtEnd()) unknown |= Apply(overrides_.Take(), peaks);
+    return unknown;
   }
 
-  // Returns false if the element may be the only one at the peak of its step.
-  SPECD_INLINE bool Apply(const TokenEdit& edit, float* peaks) const {
+  // Returns the step if the element may be the only one at its peak.
+  SPECD_INLINE uint32_t Apply(const TokenEdit& edit, float* peaks) const {
     // A masked element is -inf with and without its edit.
-    if (!MaskAllows(row_.mask, edit.id) || !MaskAllows(row_.sequence.allowed, edit.id)) return true;
-    float* const peak = peaks + edits_.StepOf(edit);
-    if (!(LoadElement(row_.view, edit.id) < *peak)) return false;
-    if (lowers_ && edit.bias <= 0.0f) return true;
+    if (!MaskAllows(row_.mask, edit.id) || !MaskAllows(row_.sequence.allowed, edit.id)) return 0;
+    const int32_t step = edits_.StepOf(edit);
+    float* const peak = peaks + step;
+    if (!(LoadElement(row_.view, edit.id) < *peak)) return 1u << step;
+    if (lowers_ && edit.bias <= 0.0f) return 0;
     const float value = EditedElement(row_, edit);
-    if (IsNan(value)) return false;
+    if (IsNan(value)) return 1u << step;
     // A zero is +0.
     if (value > *peak) *peak = value + 0.0f;
+    return 0;
+  }
+
+  // Reads the peaks of steps with their edits. Returns false if there is a NaN.
+  template <typename T>
+  SPECD_INLINE bool ReadSteps(T& team, int32_t t, uint32_t steps, float* peaks) const {
+    typename T::Tile tile;
+    float of_step[kStepsPerTile];
+    LoadRow(team, row_, t, steps, &tile);
+    if (IsNan(team.MaxBySteps(tile, of_step))) return false;
+    for (int32_t step = 0; step < kStepsPerTile; ++step) {
+      if ((steps >> step & 1u) != 0) peaks[step] = of_step[step];
+    }
     return true;
   }
 

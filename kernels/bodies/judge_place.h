@@ -71,6 +71,7 @@ class PlaceJudge {
 
   SPECD_HD GreedyToken GreedyAt(int32_t i) {
     if (rows_.task().draft.target_argmax == nullptr) {
+      rows_.AskForRawSums(i);
       return Argmax(team_, rows_.TargetRow(i), rows_.TargetWorkspace(i));
     }
     const TokenId token = rows_.task().draft.target_argmax[i];

@@ -5,11 +5,10 @@
 #pragma once
 
 #include "kernels/bodies/best.h"
+#include "kernels/bodies/chain_rows.h"
 #include "kernels/core/round.h"
 
 namespace specd {
-
-inline constexpr float kLog2E = 0x1.715476p+0f;
 
 struct GreaterThan {
   float value;
@@ -112,6 +111,23 @@ SPECD_BODY RowFault ScoreToken(T& team, const Row& target, float scale, const Fi
     write(1 + place, {id, rule(l), rank});
   });
   return RowFault::kNone;
+}
+
+// ScoreToken for the token at a place of a task.
+template <Team T, typename CoinSource>
+SPECD_HD RowFault ScorePlace(ChainRows<T, CoinSource>& rows, int32_t place, TokenId token,
+                             TokenScore* out) {
+  const Task& task = rows.task();
+  const auto score = [&](const RowWorkspace& workspace) {
+    return ScoreToken(rows.team(), rows.TargetRow(place), task.target_scale, task.target_filters,
+                      token, task.scores, workspace, out);
+  };
+  if constexpr (SumsRaw<T>) {
+    AheadFacts facts;
+    return score(rows.ScoreWorkspace(place, &facts));
+  } else {
+    return score(rows.workspace().target);
+  }
 }
 
 }  // namespace specd

@@ -183,11 +183,18 @@ concept KeepsDraws = requires(T team) {
 };
 
 // A team with ReadPlainTiles(row, t, scale, with_sums, stats) has a faster first pass over a row
-// that nothing changes. It notes the maxima, peaks and sums of its tiles from t on, as NoteTile
+// that nothing changes. It notes the maxima, peaks and all sums of its tiles from t on, as NoteTile
 // would, and returns the first tile that it leaves to NoteTile.
 template <typename T>
 concept ReadsPlainTiles = requires(const T team, const RowView& row, const RowStats& stats) {
   { team.ReadPlainTiles(row, int32_t{}, 0.0f, true, stats) } -> std::same_as<int32_t>;
+};
+
+// A team with a member `raw` of type ScaledSums has a first pass that adds up these sums beside its
+// own (ReadTiles). The caller sets them, and the pass resets them.
+template <typename T>
+concept SumsRaw = requires(T team) {
+  requires std::same_as<decltype(team.raw), ScaledSums>;
 };
 
 // A team with ReadPeaks(row, t, mask, other, stats, max) reads the peaks of tile t and its largest

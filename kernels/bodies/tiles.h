@@ -35,6 +35,12 @@ struct RowStats {
   float* peaks = nullptr;  // kStepsPerTile for each tile
 };
 
+// Sums of each tile's weights as those of RowStats, with a scale of their own. Null: no sums.
+struct ScaledSums {
+  float scale = 0;
+  float* sums = nullptr;
+};
+
 // The verdict about one place of a draft (judge_place.h).
 enum class Verdict : int32_t {
   kUnknown,
@@ -111,6 +117,7 @@ struct TaskWorkspace {
   RowWorkspace target;
   RowWorkspace draft;
   float* residual = nullptr;  // one mass for each tile
+  float* raw_sums = nullptr;  // one for each tile of a target row (ChainRows::AskForRawSums)
   TokenId* drawn = nullptr;   // what one group of a team draws for all
   // The facts of each place: a FallenPlace (chain_rows.h) or, for block verification, a BlockPlace.
   void* places = nullptr;
@@ -156,6 +163,7 @@ SPECD_INLINE TaskWorkspace Carve(Carver* carver, int32_t vocab_size, int32_t max
   workspace.target = CarveRow(carver, num_tiles);
   workspace.draft = CarveRow(carver, num_tiles);
   workspace.residual = carver->Take<float>(num_tiles);
+  workspace.raw_sums = carver->Take<float>(num_tiles);
   workspace.drawn = carver->Take<TokenId>(1);
   workspace.places = carver->Take<char>((max_draft + 1) * kPlaceBytes);
   return workspace;

@@ -58,7 +58,7 @@ class TaskRun {
       }
       // Children of a draft are not output tokens, so they have no scores.
       const bool scores = task_.scores.enabled && task_.kind != TaskKind::kSampleDraft;
-      if (scores && !pauses_.paused()) ScoreTokens();
+      if (scores && !rows_.ScoresInTurn() && !pauses_.paused()) ScoreTokens();
       if (pauses_.paused()) pauses_.Keep(team_, outcome_, last_token_, last_node_);
       return outcome_;
     }
@@ -149,7 +149,9 @@ class TaskRun {
       WalkAtOnce();
     } else {
       for (int32_t i = pauses_.place(); !pauses_.Before(TaskPhase::kPlaces, i); ++i) {
-        if (!Follow(i, VerdictOf(i))) return;
+        const bool goes_on = Follow(i, VerdictOf(i));
+        if (rows_.ScoresInTurn() && outcome_.num_tokens > i) ScoreAt(i, last_token_);
+        if (!goes_on) return;
       }
     }
   }
@@ -280,20 +282,23 @@ class TaskRun {
                                          rows_.workspace().target, output_.samples);
   }
 
-  // Scores every token of the output. The rows are read again.
+  // Scores every token of the output, unless each was scored in turn. The rows are read again.
   SPECD_HD void ScoreTokens() {
     team_.Sync();  // the leader has written the tokens
     const bool resumes = pauses_.phase() == TaskPhase::kScores;
     for (int32_t i = resumes ? pauses_.place() : 0; i < outcome_.num_tokens; ++i) {
       if (pauses_.Before(TaskPhase::kScores, i)) return;
-      const RowFault fault =
-          ScoreToken(team_, rows_.TargetRow(PlaceOfToken(i)), task_.target_scale,
-                     task_.target_filters, output_.tokens[i], task_.scores,
-                     rows_.workspace().target, output_.scores + int64_t{i} * output_.scores_stride);
+      const RowFault fault = ScoreAt(i, output_.tokens[i]);
       if (fault == RowFault::kNone || task_.kind != TaskKind::kScore) continue;
       outcome_.num_tokens = i;
       return Fail(OutcomeStatus::kBadTargetRow, fault);
     }
+  }
+
+  // Scores token i of the output.
+  SPECD_HD RowFault ScoreAt(int32_t i, TokenId token) {
+    return ScorePlace(rows_, PlaceOfToken(i), token,
+                      output_.scores + int64_t{i} * output_.scores_stride);
   }
 
   // Writes slot outputs and slot state for any status: after a bad row the accepted tokens remain.

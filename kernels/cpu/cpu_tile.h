@@ -108,6 +108,7 @@ class CpuMasking {
   using Mask = CpuMask;
 
   DrawFacts draw;                        // KeepsDraws
+  ScaledSums raw;                        // SumsRaw
   static constexpr bool kPauses = true;  // PausesOf
 
   SPECD_INLINE static Mask MaskOf(const uint32_t* words, const uint32_t* others, int32_t vocab_size,

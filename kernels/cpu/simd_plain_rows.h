@@ -70,10 +70,12 @@ class PlainTiles {
 
   // Notes maxima, peaks and sums of the tiles t, t + stride and so on, and returns the first tile
   // that it leaves. That one is not full, or has a NaN or no finite maximum.
-  [[gnu::noinline]] int32_t ReadWithSums(int32_t t, int32_t stride, float scale) const {
+  template <size_t kNumSums>
+  [[gnu::noinline]] int32_t ReadWithSums(int32_t t, int32_t stride,
+                                         const ScaledSums (&sums)[kNumSums]) const {
     if (t >= num_full_) return t;
     const uint32_t before = FlushDenormals();
-    t = ReadFlushed(t, stride, scale);
+    t = ReadFlushed(t, stride, sums);
     SetControlWord(before);
     return t;
   }
@@ -137,17 +139,20 @@ class PlainTiles {
   static constexpr int32_t kWordsPerStep = kLanes / 32;
   static constexpr int32_t kWordsPerTile = kTileSize / 32;
 
-  SPECD_INLINE int32_t ReadFlushed(int32_t t, int32_t stride, float scale) const {
+  template <size_t kNumSums>
+  SPECD_INLINE int32_t ReadFlushed(int32_t t, int32_t stride,
+                                   const ScaledSums (&sums)[kNumSums]) const {
     SimdFloat of_step[kStepsPerTile];
     LoadPeaks(TileAt(t), TileAfter(t, stride), of_step);
     while (t < num_full_) {
       const float max = LargestOfSteps(of_step, stats_.peaks + t * kStepsPerTile);
       if (max - max != 0.0f) return t;
       const char* const next = TileAfter(t, stride);
-      const float sum = SumBeside(TileAt(t), max, scale, next, TileAfter(t, 2 * stride), of_step);
-      if (IsNan(sum)) return t;
+      float of_tile[kNumSums];
+      SumBeside(TileAt(t), max, sums, next, TileAfter(t, 2 * stride), of_step, of_tile);
+      if (IsNan(of_tile[0])) return t;
       stats_.maxima[t] = max;
-      stats_.sums[t] = sum;
+      for (size_t s = 0; s < kNumSums; ++s) sums[s].sums[t] = of_tile[s];
       t += stride;
     }
     return t;
@@ -230,20 +235,27 @@ class PlainTiles {
     ForEachOfBlock([&](int32_t i) { max->of[i] = Larger{}(x.of[i], max->of[i]); });
   }
 
-  // The sum of a tile's weights, NaN if it has one, and the peaks of the next tile.
-  SPECD_INLINE static float SumBeside(const char* tile, float max, float scale, const char* next,
-                                      const char* ahead, SimdFloat* of_step) {
+  // The sums of a tile's weights, NaN if it has one, and the peaks of the next tile.
+  template <size_t kNumSums>
+  SPECD_INLINE static void SumBeside(const char* tile, float max,
+                                     const ScaledSums (&sums)[kNumSums], const char* next,
+                                     const char* ahead, SimdFloat* of_step, float* of_tile) {
     constexpr int32_t kStepsAtOnce = kStepsPerTile / 2;
     static_assert(kNumBlocks == kStepsAtOnce, "half a block column beside a step");
-    SimdFloat of_block[kNumBlocks];
+    SimdFloat of_block[kNumSums][kNumBlocks];
     for (int32_t b = 0; b < kNumBlocks; ++b) {
-      SimdBlock sum = 0.0f;
+      SimdBlock sum[kNumSums];
+      for (SimdBlock& x : sum) x = 0.0f;
       const char* source = tile + b * kBlockBytes;
       for (int32_t half = 0; half < 2; ++half) {
         SimdBlock peak = -kInfinity;
 #pragma GCC unroll 4
         for (int32_t i = 0; i < kStepsAtOnce; ++i) {
-          sum = sum + Exp2Flushed((Block::Of(source) - max) * scale);
+          const SimdBlock below = Block::Of(source) - max;
+#pragma GCC unroll 2
+          for (size_t s = 0; s < kNumSums; ++s) {
+            sum[s] = sum[s] + Exp2Flushed(below * sums[s].scale);
+          }
           Offer(Block::Of(next), &peak);
           Fetch(ahead);
           source += kNumBlocks * kBlockBytes;
@@ -252,9 +264,9 @@ class PlainTiles {
         }
         of_step[2 * b + half] = Fold<kBlock>(peak.of);
       }
-      of_block[b] = Block::Join(sum);
+      for (size_t s = 0; s < kNumSums; ++s) of_block[s][b] = Block::Join(sum[s]);
     }
-    return SumOfBlocks(of_block);
+    for (size_t s = 0; s < kNumSums; ++s) of_tile[s] = SumOfBlocks(of_block[s]);
   }
 
   // Exp2 while denormals are flushed, except that NaN stays NaN. The scaling of AVX-512 gives 0 for

@@ -126,9 +126,16 @@ class SimdTeam : public CpuMasking {
 #if HWY_TARGET <= HWY_AVX3
   SPECD_INLINE int32_t ReadPlainTiles(const RowView& row, int32_t t, float scale, bool with_sums,
                                       const RowStats& stats) const {
+    const int32_t stride = seat_.num_groups;
+    const ScaledSums own{scale, stats.sums};
     const auto read = [&](const auto& tiles) {
-      return with_sums ? tiles.ReadWithSums(t, seat_.num_groups, scale)
-                       : tiles.ReadMaxima(t, seat_.num_groups);
+      if (raw.sums == nullptr) {
+        return with_sums ? tiles.ReadWithSums(t, stride, {own}) : tiles.ReadMaxima(t, stride);
+      }
+      if (with_sums && scale != raw.scale) return tiles.ReadWithSums(t, stride, {own, raw});
+      const int32_t end = tiles.ReadWithSums(t, stride, {raw});
+      for (int32_t i = t; i < end; i += stride) stats.sums[i] = with_sums ? raw.sums[i] : 0.0f;
+      return end;
     };
     if (row.dtype == DType::kBFloat16) return read(PlainTiles<DType::kBFloat16>(row, stats));
     if (row.dtype == DType::kFloat16) return read(PlainTiles<DType::kFloat16>(row, stats));

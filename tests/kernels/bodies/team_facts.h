@@ -262,6 +262,7 @@ struct FirstPassQuestions {
   Row row;
   float scale = 1;
   bool with_sums = true;
+  float raw_scale = 0;  // of sums beside those; 0: none
   float poison = 0;  // what lies where the numbers will be; another one for each team
 };
 inline constexpr int32_t kRowTilesMax = 8;
@@ -271,17 +272,21 @@ void FindFirstPass(const FirstPassQuestions& ask, TeamFacts* out) {
   float maxima[kRowTilesMax];
   float sums[kRowTilesMax];
   float peaks[kRowTilesMax * kStepsPerTile];
+  float raw_sums[kRowTilesMax];
   // The pass has to write every number, so none of these may pass for an answer of another team.
   for (float& x : maxima) x = ask.poison;
   for (float& x : sums) x = ask.poison;
   for (float& x : peaks) x = ask.poison;
+  for (float& x : raw_sums) x = ask.raw_scale == 0 ? 0 : ask.poison;
   T team;
+  if (ask.raw_scale != 0) team.raw = {ask.raw_scale, raw_sums};
   out->count = 0;
   const RowStats stats{maxima, sums, peaks};
   AddFloat("max of the row", ReadTiles(team, ask.row, ask.scale, ask.with_sums, stats), out);
   for (int32_t t = 0; t < NumTiles(ask.row.view.vocab_size); ++t) {
     AddFloat("max of a tile", maxima[t], out);
     AddFloat("sum of a tile", sums[t], out);
+    AddFloat("raw sum of a tile", raw_sums[t], out);
     for (int32_t step = 0; step < kStepsPerTile; ++step) {
       AddFloat("peak", IsNan(maxima[t]) ? 0.0f : peaks[t * kStepsPerTile + step], out);
     }

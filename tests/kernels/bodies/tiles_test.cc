@@ -43,6 +43,7 @@ TEST_SUITE("unit") {
         AddRow(workspace.target, num_tiles, &pieces);
         AddRow(workspace.draft, num_tiles, &pieces);
         pieces.push_back(PieceAt(workspace.residual, num_tiles * 4));
+        pieces.push_back(PieceAt(workspace.raw_sums, num_tiles * 4));
         pieces.push_back(PieceAt(workspace.places, (max_draft + 1) * kPlaceBytes));
         std::sort(pieces.begin(), pieces.end(),
                   [](const Piece& a, const Piece& b) { return a.begin < b.begin; });

@@ -8,6 +8,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -154,6 +155,15 @@ void CheckFirstPass(FirstPassQuestions ask) {
   }
 }
 
+// The bits of the facts of one name.
+std::vector<uint64_t> FactsNamed(const TeamFacts& facts, std::string_view label) {
+  std::vector<uint64_t> bits;
+  for (int32_t i = 0; i < facts.count; ++i) {
+    if (facts.facts[i].label == label) bits.push_back(facts.facts[i].bits);
+  }
+  return bits;
+}
+
 void CheckResidualPass(const ResidualQuestions& ask) {
   static const auto expected = std::make_unique<TeamFacts>();
   static const auto actual = std::make_unique<TeamFacts>();
@@ -282,6 +292,28 @@ TEST_SUITE("unit") {
           CAPTURE(scale);
           CAPTURE(with_sums);
           CheckFirstPass({RowAsItLies(row.view()), scale, with_sums});
+        }
+      }
+    }
+  }
+
+  TEST_CASE("the first pass makes sums of a second scale as a pass of their own would") {
+    std::mt19937_64 random(65);
+    const auto beside = std::make_unique<TeamFacts>();
+    const auto alone = std::make_unique<TeamFacts>();
+    for (int32_t i = 0; i < GridSize({.full = 300, .sanitized = 30}); ++i) {
+      CAPTURE(i);
+      const DType dtype = std::vector{DType::kFloat32, DType::kBFloat16, DType::kFloat16}[i % 3];
+      const GuardedRow row(dtype, TilePatterns(random, dtype));
+      for (const float scale : {1.25f, 60.0f, kLog2E}) {
+        for (const bool with_sums : {true, false}) {
+          CAPTURE(scale);
+          CAPTURE(with_sums);
+          const FirstPassQuestions ask{RowAsItLies(row.view()), scale, with_sums, kLog2E};
+          CheckFirstPass(ask);
+          FindFirstPass<ScalarTeam<CpuTarget::kBaseline>>(ask, beside.get());
+          FindFirstPass<ScalarTeam<CpuTarget::kBaseline>>({ask.row, kLog2E, true}, alone.get());
+          REQUIRE(FactsNamed(*beside, "raw sum of a tile") == FactsNamed(*alone, "sum of a tile"));
         }
       }
     }
