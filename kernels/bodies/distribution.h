@@ -189,6 +189,13 @@ SPECD_BODY void ReadTile(T& team, const Row& row, float scale, bool with_sums, i
   NoteTile(team, tile, scale, with_sums, tile_index, stats);
 }
 
+template <Team T>
+SPECD_INLINE float EndOfPass(T& team, const RowStats& stats, int32_t num_tiles) {
+  if constexpr (SumsRaw<T>) team.raw = {};
+  team.Sync();
+  return MaxOfTiles(team, stats, num_tiles);
+}
+
 // One pass: the maximum of every tile and step, and on request the sum of a tile's weights. Returns
 // the row's maximum, or NaN if the row holds a NaN.
 template <Team T>
@@ -203,8 +210,7 @@ SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
       for (int32_t t = team.group(); t < num_tiles; t += team.num_groups()) {
         if (!peaks.Note(team, t, stats)) ReadTile(team, row, scale, false, t, stats);
       }
-      team.Sync();
-      return MaxOfTiles(team, stats, num_tiles);
+      return EndOfPass(team, stats, num_tiles);
     }
   }
   for (int32_t t = team.group(); t < num_tiles; t += team.num_groups()) {
@@ -214,9 +220,7 @@ SPECD_BODY float ReadTiles(T& team, const Row& row, float scale, bool with_sums,
     }
     ReadTile(team, row, scale, with_sums, t, stats);
   }
-  if constexpr (SumsRaw<T>) team.raw = {};
-  team.Sync();
-  return MaxOfTiles(team, stats, num_tiles);
+  return EndOfPass(team, stats, num_tiles);
 }
 
 // Whether the probabilities as they arrived sum to 1 within 1e-3.

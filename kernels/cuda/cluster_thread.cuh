@@ -48,7 +48,7 @@ class ClusterThread : public CudaThread {
 #endif
 };
 
-// Clusters of kBlocksPerTask blocks that wait for each other, or single blocks.
+// Clusters of blocks that wait for each other, or single blocks.
 cudaLaunchConfig_t ConfigOf(int num_tasks, int blocks_per_task, cudaLaunchAttribute* cluster) {
   cluster->id = cudaLaunchAttributeClusterDimension;
   cluster->val.clusterDim = {static_cast<unsigned>(blocks_per_task), 1, 1};

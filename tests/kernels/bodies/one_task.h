@@ -35,9 +35,9 @@ class FourRows {
   ~FourRows() { munmap(memory_, kBytes); }
 
   float* row(int32_t i) const { return memory_ + i * kVocabSize; }
-  void TakeAway(int32_t first) const {
+  void TakeAway(int32_t first, int32_t end = kNumDrafts + 1) const {
     const size_t row_bytes = kVocabSize * sizeof(float);
-    REQUIRE(mprotect(row(first), (kNumDrafts + 1 - first) * row_bytes, PROT_NONE) == 0);
+    REQUIRE(mprotect(row(first), static_cast<size_t>(end - first) * row_bytes, PROT_NONE) == 0);
   }
   void TakeAwayTile(int32_t i, int32_t tile) const {
     REQUIRE(mprotect(row(i) + tile * kTileSize, kTileSize * sizeof(float), PROT_NONE) == 0);

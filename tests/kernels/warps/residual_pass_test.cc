@@ -186,6 +186,37 @@ TEST_SUITE("unit") {
     }
   }
 
+  // Row 0 has its draft token at +inf, and row 1 nearly all on its own. The nucleus of row 2 is too
+  // wide for a warp alone, and its draft token lies behind it.
+  TEST_CASE("the third launch goes on behind the places that the first one has decided") {
+    for (const uint64_t seed : {1, 2, 3}) {
+      CAPTURE(seed);
+      const FourRows target;
+      target.row(0)[100] = INFINITY;
+      target.row(1)[101] = 90.0f;
+      ChainCase chain(VerifyMethod::kExactMatch, {100, 101, kVocabSize - 1}, DraftKind::kOneHot);
+      chain.task.seed = seed;
+      chain.task.target_filters = {.top_p = kTopPOff / 100 * 99};
+      OneTask round(chain.task, target.view());
+      TokenId next_token = kNoToken;
+      const SlotOutput next_tokens = {&next_token};
+      round.batch.slot_outputs = &next_tokens;
+      round.batch.num_slot_outputs = 1;
+      round.Run(ScheduleOf(seed), 3, [&](const FusedRound&) { target.TakeAway(0, 2); });
+      CHECK(round.deferred);
+      CHECK(round.outcome.status == OutcomeStatus::kOk);
+      CHECK(round.outcome.num_drafts == kNumDrafts);
+      CHECK(round.outcome.num_accepted == 2);
+      CHECK(round.outcome.point_masses == 1);
+      REQUIRE(round.outcome.num_tokens == 3);
+      CHECK(round.tokens[0] == 100);
+      CHECK(round.tokens[1] == 101);
+      CHECK(round.tokens[2] >= 0);
+      CHECK(round.tokens[2] < kVocabSize * 99 / 100 + 1);
+      CHECK(next_token == round.tokens[2]);
+    }
+  }
+
   TEST_CASE("random rounds come to residuals of every kind, with the scalar team's answers") {
     int32_t num_plain = 0;
     int32_t num_edited = 0;
