@@ -263,7 +263,7 @@ struct FirstPassQuestions {
   float scale = 1;
   bool with_sums = true;
   float raw_scale = 0;  // of sums beside those; 0: none
-  float poison = 0;  // what lies where the numbers will be; another one for each team
+  float poison = 0;     // what lies where the numbers will be; another one for each team
 };
 inline constexpr int32_t kRowTilesMax = 8;
 
