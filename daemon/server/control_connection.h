@@ -41,6 +41,7 @@ struct ControlConnection {
   UniqueFd process;
   std::unique_ptr<ControlService> service;
   int64_t deadline_ns = 0;  // of the first hello
+  bool has_spoken = false;  // a message of it was read
   bool busy = false;        // a thread has an opening of it
   bool dropped = false;     // its session has ended; it is removed once it is not busy
   std::optional<ControlService::Answer> waiting = std::nullopt;

@@ -193,7 +193,13 @@ bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
       !IsReservedFrom(Peer::kEngine, fd)) {
     return true;
   }
-  const ControlConnection* const former = FindWhoGivesWay(connections_, allowed);
+  ControlConnection* former = FindWhoGivesWay(connections_, allowed);
+  // Its hello may have come since the last look.
+  while (former != nullptr && !former->has_spoken) {
+    if (!HandleMessage(*former)) Drop(*former);
+    if (!former->has_spoken || former->dropped) break;
+    former = FindWhoGivesWay(connections_, allowed);
+  }
   if (former == nullptr) return false;
   LogOfPeer({"attach", spdlog::level::warn, "silent", former->peer.uid},
             "a connection of uid {} (pid {}) that has not attached gives way to another",
@@ -220,6 +226,7 @@ bool ControlServer::HandleMessage(ControlConnection& connection) {
   }
   if (received->result == ReceiveResult::kTimeout) return true;
   if (received->result == ReceiveResult::kHangup) return false;
+  connection.has_spoken = true;
   const std::span<const uint8_t> message(buffer_.data(), received->size_bytes);
   ControlService& service = *connection.service;
   if (IsLong(service, message, fds)) {

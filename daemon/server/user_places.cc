@@ -33,7 +33,8 @@ absl::Status CheckShare(const Holdings& held, uint32_t uid, size_t num_places) {
 ControlConnection* FindWhoGivesWay(std::span<const std::unique_ptr<ControlConnection>> connections,
                                    bool allowed) {
   const auto may_give_way = [allowed](const ControlConnection& connection) {
-    return connection.allowed == allowed && !connection.dropped && !connection.has_attached();
+    return connection.allowed == allowed && !connection.dropped && !connection.busy &&
+           !connection.has_attached();
   };
   std::map<uint32_t, size_t> by_uid;
   size_t most = 0;

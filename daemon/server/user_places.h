@@ -32,9 +32,9 @@ bool IsOperator(const PeerCredentials& peer);
 absl::Status CheckShare(const Holdings& held, uint32_t uid, size_t num_places);
 bool IsWithinShare(const Holdings& held, size_t num_places);
 
-// The connection that gives way to a new one, among those that have not attached and are of users
-// who may attach, or may not: the oldest one of the user with the most. `connections` has the
-// oldest first. Null if there is none.
+// The connection that gives way to a new one, among those that have not attached, have no request
+// at a thread, and are of users who may attach, or may not: the oldest one of the user with the
+// most. `connections` has the oldest first. Null if there is none.
 ControlConnection* FindWhoGivesWay(std::span<const std::unique_ptr<ControlConnection>> connections,
                                    bool allowed);
 

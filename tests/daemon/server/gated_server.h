@@ -123,11 +123,13 @@ class GatedServer {
 
   std::string uri;
   Gate gate;
-  std::atomic<bool> is_compile{false};  // openings at the gate are like compiles
+  std::atomic<bool> is_compile{false};     // openings at the gate are like compiles
+  std::atomic<bool> holds_accepts{false};  // the gate holds the server at its next connection
   SharedNames names;
 
  private:
   PeerCredentials Identify(PeerCredentials peer) {
+    if (holds_accepts) gate.Pass();
     const std::lock_guard<std::mutex> lock(mutex_);
     if (uids_.empty()) return peer;
     peer.uid = uids_.front();

@@ -93,6 +93,32 @@ TEST_SUITE("fault") {
     CHECK(std::holds_alternative<HelloReply>(silent.back()->Call(Hello())));
   }
 
+  // Of twenty places each user has ten at last. The oldest one of the second user is not silent:
+  // the server has not looked at it yet.
+  TEST_CASE("server: a connection whose hello lies in its socket gave way to newer ones") {
+    GatedServer server({kAda, kBen});
+    const Peers silent = Silent(server, kAda, 40);
+    server.Attach(*server.ConnectAs(kAda));  // the server has seen all that came before
+    server.holds_accepts = true;
+    const auto early = server.ConnectAs(kBen);
+    early->Send(Hello(), 1);
+    REQUIRE(Eventually([&] { return server.gate.num_entered() == 1; }));
+    const Peers others = Silent(server, kBen, 15);
+    server.gate.Open();
+    CHECK(std::holds_alternative<HelloReply>(early->Receive().second));
+    CHECK(std::holds_alternative<OkReply>(early->Call(MappedRequest{})));
+  }
+
+  TEST_CASE("server: a connection with a request at a thread gives way to nobody") {
+    const GatedServer server;
+    std::vector<std::unique_ptr<ControlConnection>> connections;
+    connections.push_back(std::make_unique<ControlConnection>(ControlConnection{
+        .socket = *UnixConnection::Connect(server.uri.substr(5), absl::Seconds(60)),
+        .allowed = true,
+        .busy = true}));
+    CHECK(FindWhoGivesWay(connections, true) == nullptr);
+  }
+
   TEST_CASE("server: a user's few silent connections do not give way to many of another") {
     GatedServer server({kAda, kBen});
     const auto early = server.ConnectAs(kBen);
