@@ -21,8 +21,8 @@ struct Distribution {
   RowFault fault = RowFault::kNone;  // CONTRACT §6; if it is set, no other field is
   TokenId point = kNoToken;          // all mass is on this id: the lowest +inf, or a forced token
   float max = 0;
-  // The survivors' mass; without filters the sum of the tiles' masses. A row that was read ahead
-  // may have a rough one alone: `mass` is 0 until somebody needs it.
+  // The survivors' mass; without filters the sum of the tiles' masses. 0 if the row was read ahead
+  // for its rough mass alone. MassOf computes the mass then.
   double mass = 0;
   float rough_mass = 0;
 

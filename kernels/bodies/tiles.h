@@ -63,7 +63,7 @@ struct AheadFacts {
   float max = 0;         // NaN if the row holds a NaN
   PlaceVerdict place;    // the verdict of a target row that was judged
   float rough_mass = 0;  // the mass within kRoughly of itself, or 0
-  double mass = 0;       // 0: nobody has asked for it (kAheadMass), or max is not finite
+  double mass = 0;       // 0 without kAheadMass, or if max is not finite
 };
 static_assert(sizeof(AheadFacts) == 32);
 

@@ -61,7 +61,8 @@ SPECD_INLINE float LargerOrNan(float a, float b) {
 #endif
 }
 
-// The larger of two floats, of which b is none of NaN; b if a is NaN; either of two zeros.
+// The larger of two floats. If a is NaN, it returns b. Of two zeros it returns either one.
+// REQUIRES: b is not NaN.
 SPECD_INLINE float LargerNumber(float a, float b) {
 #if defined(__CUDA_ARCH__)
   return fmaxf(a, b);  // one instruction
