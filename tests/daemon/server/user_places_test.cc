@@ -114,7 +114,10 @@ TEST_SUITE("fault") {
     std::vector<std::unique_ptr<ControlConnection>> connections;
     connections.push_back(std::make_unique<ControlConnection>(ControlConnection{
         .socket = *UnixConnection::Connect(server.uri.substr(5), absl::Seconds(60)),
+        .peer = {},
         .allowed = true,
+        .process = {},
+        .service = nullptr,
         .busy = true}));
     CHECK(FindWhoGivesWay(connections, true) == nullptr);
   }
