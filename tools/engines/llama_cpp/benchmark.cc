@@ -212,7 +212,7 @@ class Benchmark {
   absl::Status Run(const Case& asked, Rows rows, size_t num_draft, size_t num_tokens,
                    std::vector<int32_t>* text, Samples* samples) {
     const uint32_t max_tokens = num_tokens + num_draft + 1;
-    SpecdSampler& sampler = samplers_[rows];
+    SpecdSampler& sampler = samplers_[static_cast<size_t>(rows)];
     absl::Status status = sampler.Open(asked, prompt_, max_tokens);
     if (status.ok()) status = model_.Cut(0, 0);
     if (status.ok()) status = model_.Feed(0, std::span(prompt_).first(prompt_.size() - 1));
@@ -249,7 +249,7 @@ class Benchmark {
     };
     const bool is_llama_first = num_steps_++ % 2 == 0;
     if (is_llama_first) samples->llama.push_back(TimeOf(run_llama));
-    samples->specd[sampler->rows()].push_back(TimeOf(run_specd));
+    samples->specd[static_cast<size_t>(sampler->rows())].push_back(TimeOf(run_specd));
     if (!is_llama_first) samples->llama.push_back(TimeOf(run_llama));
     if (code != SPECD_OK) return StatusOf(code);
     if (kept.size() != input.size()) {
