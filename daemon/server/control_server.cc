@@ -180,6 +180,10 @@ bool ControlServer::AcceptOne() {
   return true;
 }
 
+size_t ControlServer::NumPlaces(bool allowed) const {
+  return (allowed ? options_.max_sessions : 0) + kStrangersMax;
+}
+
 bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
   // Users who may not attach get an answer too. They have places of their own, and cannot take
   // those of allowed users.
@@ -189,21 +193,23 @@ bool ControlServer::MakeRoom(const PeerCredentials& peer, int fd) {
       std::count_if(connections_.begin(), connections_.end(), [allowed](const auto& other) {
         return other->service->member() == nullptr && other->allowed == allowed;
       });
-  if (static_cast<size_t>(alike) < (allowed ? options_.max_sessions : 0) + kStrangersMax &&
-      !IsReservedFrom(Peer::kEngine, fd)) {
+  if (static_cast<size_t>(alike) < NumPlaces(allowed) && !IsReservedFrom(Peer::kEngine, fd)) {
     return true;
   }
-  ControlConnection* former = FindWhoGivesWay(connections_, allowed);
+  const Newcomer newcomer{.uid = peer.uid, .allowed = allowed};
+  ControlConnection* former = FindWhoGivesWay(connections_, newcomer);
   // Its hello may have come since the last look.
   while (former != nullptr && !former->has_spoken) {
     if (!HandleMessage(*former)) Drop(*former);
     if (!former->has_spoken || former->dropped) break;
-    former = FindWhoGivesWay(connections_, allowed);
+    former = FindWhoGivesWay(connections_, newcomer);
   }
   if (former == nullptr) return false;
-  LogOfPeer({"attach", spdlog::level::warn, "silent", former->peer.uid},
-            "a connection of uid {} (pid {}) that has not attached gives way to another",
-            former->peer.uid, former->peer.pid);
+  if (!former->dropped) {
+    LogOfPeer({"attach", spdlog::level::warn, "silent", former->peer.uid},
+              "a connection of uid {} (pid {}) that has not attached gives way to another",
+              former->peer.uid, former->peer.pid);
+  }
   std::erase_if(connections_, [former](const auto& other) { return other.get() == former; });
   return true;
 }
@@ -230,6 +236,11 @@ bool ControlServer::HandleMessage(ControlConnection& connection) {
   const std::span<const uint8_t> message(buffer_.data(), received->size_bytes);
   ControlService& service = *connection.service;
   if (IsLong(service, message, fds)) {
+    if (!connection.has_attached()) {
+      const absl::Status status =
+          CheckDumps(connections_, connection, NumPlaces(connection.allowed));
+      if (!status.ok()) return Send(connection, service.Refuse(message, status));
+    }
     connection.busy = true;
     openings_->Begin(
         {.service = &service, .message = {message.begin(), message.end()}, .fds = std::move(fds)});

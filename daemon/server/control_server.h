@@ -56,6 +56,8 @@ class ControlServer {
 
   // False if there was none to accept.
   bool AcceptOne();
+  // Places for connections that are no rank's, of users who may attach or of those who may not.
+  size_t NumPlaces(bool allowed) const;
   // Ends a connection that has not attached, if a new one of such a user finds no place.
   bool MakeRoom(const PeerCredentials& peer, int fd);
   bool IsWelcome(const ControlConnection& connection) const;

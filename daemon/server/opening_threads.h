@@ -2,8 +2,8 @@
 //
 // An opening with a million prompt ids takes a tenth of a second, and one with a new constraint may
 // take seconds. The control thread serves the other engines meanwhile, and no opening waits for
-// that of another engine: an engine has one at a time, so threads are no more than engines. Long
-// compiles bound themselves (speculative/grammar/base/compile_turns.h). While an opening of a
+// that of another engine. A connection has one at a time, so threads are no more than connections.
+// Long compiles bound themselves (speculative/grammar/base/compile_turns.h). While an opening of a
 // service runs, no other thread may call that service's Handle. One thread calls the public
 // functions.
 //

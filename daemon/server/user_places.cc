@@ -31,21 +31,41 @@ absl::Status CheckShare(const Holdings& held, uint32_t uid, size_t num_places) {
 }
 
 ControlConnection* FindWhoGivesWay(std::span<const std::unique_ptr<ControlConnection>> connections,
-                                   bool allowed) {
-  const auto may_give_way = [allowed](const ControlConnection& connection) {
-    return connection.allowed == allowed && !connection.dropped && !connection.busy &&
+                                   const Newcomer& newcomer) {
+  const auto has_place = [&newcomer](const ControlConnection& connection) {
+    return connection.allowed == newcomer.allowed && (connection.busy || !connection.dropped) &&
            !connection.has_attached();
   };
-  std::map<uint32_t, size_t> by_uid;
-  size_t most = 0;
+  std::map<uint32_t, size_t> held;
   for (const auto& connection : connections) {
-    if (may_give_way(*connection)) most = std::max(most, ++by_uid[connection->peer.uid]);
+    if (has_place(*connection)) ++held[connection->peer.uid];
   }
-  const auto found =
-      std::find_if(connections.begin(), connections.end(), [&](const auto& connection) {
-        return may_give_way(*connection) && by_uid[connection->peer.uid] == most;
-      });
-  return found == connections.end() ? nullptr : found->get();
+  ControlConnection* found = nullptr;
+  for (const auto& connection : connections) {
+    if (!has_place(*connection) || connection->busy) continue;
+    const size_t needed = found == nullptr ? held[newcomer.uid] : held[found->peer.uid] + 1;
+    if (held[connection->peer.uid] >= needed) found = connection.get();
+  }
+  return found;
+}
+
+absl::Status CheckDumps(std::span<const std::unique_ptr<ControlConnection>> connections,
+                        const ControlConnection& asking, size_t num_places) {
+  Holdings held;
+  for (const auto& connection : connections) {
+    if (!connection->busy || connection->allowed != asking.allowed || connection->has_attached()) {
+      continue;
+    }
+    ++held.of_all;
+    if (connection->peer.uid == asking.peer.uid) ++held.of_user;
+  }
+  const Holdings after{.of_user = held.of_user + 1, .of_all = held.of_all + 1};
+  if (IsWithinShare(after, num_places)) return absl::OkStatus();
+  return MakeError(
+      SPECD_ERROR_EXHAUSTED, "session",
+      fmt::format("{} dumps are under way, {} of them of uid {}, and the daemon has {} places for "
+                  "connections that have not attached. Ask again once one of them is answered",
+                  held.of_all, held.of_user, asking.peer.uid, num_places));
 }
 
 }  // namespace specd

@@ -1,11 +1,11 @@
 // The functions here divide the places of ControlServer among the users that it serves.
 //
-// A place of a connection that has not attached is never kept from a newer connection: one of the
-// user with the most of them gives way. IsWithinShare divides sessions: up to three quarters of
-// the places, it refuses no user. In the last quarter a user may have as many sessions as he leaves
-// free, and always one while one is free. So one user never takes all of them, and a later user
-// gets half of what is left. A daemon that serves one user does not ask. Pure functions; safe from
-// any thread.
+// A connection that has not attached gives way to a newer one, unless it waits for a dump. One of
+// the user with the most of them gives way. IsWithinShare divides sessions and such dumps: up to
+// three quarters of the places, it refuses no user. In the last quarter a user may have as many as
+// he leaves free, and always one while one is free. So one user never takes all of them, and a
+// later user gets half of what is left. A daemon that serves one user does not divide its sessions.
+// Pure functions; safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -32,10 +32,22 @@ bool IsOperator(const PeerCredentials& peer);
 absl::Status CheckShare(const Holdings& held, uint32_t uid, size_t num_places);
 bool IsWithinShare(const Holdings& held, size_t num_places);
 
-// The connection that gives way to a new one, among those that have not attached, have no request
-// at a thread, and are of users who may attach, or may not: the oldest one of the user with the
-// most. `connections` has the oldest first. Null if there is none.
+// A connection that finds no place.
+struct Newcomer {
+  uint32_t uid = 0;
+  bool allowed = false;  // users who may not attach have places of their own
+};
+
+// The connection that gives way to the newcomer: the oldest one of the user who holds the most, of
+// connections that have not attached. One that waits for a dump counts, and does not give way.
+// Null if there is none, or if the newcomer's user holds more than any who could give way.
+// `connections` has the oldest first.
 ControlConnection* FindWhoGivesWay(std::span<const std::unique_ptr<ControlConnection>> connections,
-                                   bool allowed);
+                                   const Newcomer& newcomer);
+
+// An error if one more dump, for `asking`, is beyond the share of its user. `num_places`: for
+// connections that have not attached. Without a bound, dumps would take all of those places.
+absl::Status CheckDumps(std::span<const std::unique_ptr<ControlConnection>> connections,
+                        const ControlConnection& asking, size_t num_places);
 
 }  // namespace specd

@@ -8,11 +8,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "daemon/server/control_connection.h"
+#include "ipc/base/error.h"
 #include "ipc/include/specd/specd.h"
 #include "tests/daemon/server/gated_server.h"
 #include "tests/daemon/server/raw_peer.h"
@@ -55,6 +60,42 @@ Peers Silent(GatedServer& server, uint32_t uid, size_t count) {
   for (size_t i = 0; i < count; ++i) peers.push_back(server.ConnectAs(uid));
   return peers;
 }
+
+// Connections that have not attached, the oldest first.
+class Places {
+ public:
+  struct Held {
+    uint32_t uid = 0;
+    bool busy = false;
+  };
+
+  explicit Places(const std::vector<Held>& all) {
+    for (const Held& each : all) {
+      connections_.push_back(std::make_unique<ControlConnection>(ControlConnection{
+          .socket = *UnixConnection::Connect(server_.uri.substr(5), absl::Seconds(60)),
+          .peer = {.uid = each.uid},
+          .allowed = true,
+          .process = {},
+          .service = std::make_unique<ControlService>(ControlHost{}),
+          .busy = each.busy}));
+    }
+  }
+
+  // The index of the connection; -1: none.
+  ptrdiff_t WhoGivesWayTo(uint32_t uid) const {
+    const ControlConnection* found = FindWhoGivesWay(connections_, {.uid = uid, .allowed = true});
+    const auto at = std::find_if(connections_.begin(), connections_.end(),
+                                 [found](const auto& each) { return each.get() == found; });
+    return at == connections_.end() ? -1 : at - connections_.begin();
+  }
+  absl::Status CheckDumps(size_t asking, size_t num_places) const {
+    return specd::CheckDumps(connections_, *connections_[asking], num_places);
+  }
+
+ private:
+  const GatedServer server_;
+  std::vector<std::unique_ptr<ControlConnection>> connections_;
+};
 
 TEST_SUITE("unit") {
   // The lists follow from the rule, by hand: three quarters, then half of what is left each time.
@@ -109,17 +150,31 @@ TEST_SUITE("fault") {
     CHECK(std::holds_alternative<OkReply>(early->Call(MappedRequest{})));
   }
 
-  TEST_CASE("server: a connection with a request at a thread gives way to nobody") {
-    const GatedServer server;
-    std::vector<std::unique_ptr<ControlConnection>> connections;
-    connections.push_back(std::make_unique<ControlConnection>(ControlConnection{
-        .socket = *UnixConnection::Connect(server.uri.substr(5), absl::Seconds(60)),
-        .peer = {},
-        .allowed = true,
-        .process = {},
-        .service = nullptr,
-        .busy = true}));
-    CHECK(FindWhoGivesWay(connections, true) == nullptr);
+  // The connection with a dump was freed while a thread had its service.
+  TEST_CASE("server: a connection with a dump at a thread gave way") {
+    const Places places({{kAda, true}});
+    CHECK(places.WhoGivesWayTo(kAda) == -1);
+    CHECK(places.WhoGivesWayTo(kBen) == -1);
+  }
+
+  TEST_CASE("server: a user whose connections wait for dumps took the places of others") {
+    const Places places({{kAda, true}, {kBen, false}, {kCyd, false}, {kAda, true}, {kCyd, false}});
+    CHECK(places.WhoGivesWayTo(kAda) == 2);
+    CHECK(places.WhoGivesWayTo(kBen) == 2);
+    CHECK(Places({{kAda, true}, {kBen, false}, {kAda, true}}).WhoGivesWayTo(kAda) == -1);
+    CHECK(Places({{kAda, true}, {kBen, false}, {kAda, true}}).WhoGivesWayTo(kCyd) == 1);
+    CHECK(Places({{kBen, false}, {kAda, true}, {kAda, false}}).WhoGivesWayTo(kAda) == 2);
+  }
+
+  // By the rule of sessions: of four places three, and then as many as stay free.
+  TEST_CASE("server: dumps of one user took every place of connections that have not attached") {
+    const Places places({{kAda, true}, {kAda, true}, {kAda, true}, {kAda, false}, {kBen, false}});
+    const absl::Status status = places.CheckDumps(3, 4);
+    CHECK(ErrorCodeOf(status) == SPECD_ERROR_EXHAUSTED);
+    CHECK(status.message().find("3 dumps are under way, 3 of them of uid 1001") !=
+          std::string::npos);
+    CHECK(places.CheckDumps(3, 6).ok());
+    CHECK(places.CheckDumps(4, 4).ok());
   }
 
   TEST_CASE("server: a user's few silent connections do not give way to many of another") {
