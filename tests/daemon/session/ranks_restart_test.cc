@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/daemon/session/rank_host.h"
+#include "tests/support/c_drafts.h"
 #include "tests/support/eventually.h"
 #include "tests/support/last_error.h"
 #include "tests/support/temporary_folder.h"
@@ -185,6 +186,17 @@ TEST_SUITE("unit") {
     CHECK(specd_member_check(group.one.get()) == SPECD_ERROR_DISCONNECTED);
     CHECK(LastErrorHas("the session that this rank has joined has ended"));
     CHECK(specd_leave(group.one.release()) == SPECD_OK);
+  }
+
+  // With the bug the poll ends after reconnect_ms, a minute, with an error.
+  TEST_CASE("ranks: while they were awaited, a poll waited longer than it was told") {
+    Place place;
+    Group group(place.uri);
+    place.Stop();
+    CHECK(specd_leave(group.two.release()) == SPECD_OK);
+    place.Start();
+    specd_completion done = SizedCompletion();
+    CHECK(specd_poll(group.engine.engine, &done, 50) == SPECD_EMPTY);
   }
 
   TEST_CASE("ranks: one whose session does not come is told how long it has waited") {
