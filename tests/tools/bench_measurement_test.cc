@@ -1,7 +1,9 @@
 #include <doctest/doctest.h>
+#include <sched.h>
 
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/support/mentions.h"
@@ -60,6 +62,18 @@ TEST_SUITE("unit") {
       CHECK(Mentions(text, "| one | <= 2 us met |") == (others == 0.01));
       CHECK(Mentions(text, "| one | disturbed |") == (others == 0.5));
     }
+  }
+
+  // Suite ipc pins its thread, and a daemon to another CPU.
+  TEST_CASE("the load was that of the CPU to which a thread is pinned") {
+    const std::vector<int> usable = UsableCpus();
+    std::thread([&] {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(usable.back(), &one);
+      REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
+      CHECK(UsableCpus() == usable);
+    }).join();
   }
 
   TEST_CASE("the floor reads every byte once, in even parts") {

@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<PythonProcess>> StartPeer(const std::string& inte
   if (answer.ok()) return process;
   return absl::FailedPreconditionError(
       fmt::format("python = {} did not start {}; give an interpreter that has the package and "
-                  "what it needs (tools/bench/README.md, \"Grammars\")",
+                  "what it needs (tools/bench/README.md, \"grammar\")",
                   interpreter, kPeer));
 }
 

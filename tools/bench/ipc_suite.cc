@@ -90,7 +90,7 @@ absl::Status Measure(const Round& round, double seconds, const DaemonProcess& da
 }
 
 absl::Status RunIpc(const Flags& flags, Output* out) {
-  const std::vector<int> cpus = UsableCpus();
+  const std::vector<int>& cpus = UsableCpus();
   if (cpus.size() < 2) {
     return absl::ResourceExhaustedError("engine and daemon need a CPU each, and there is one");
   }

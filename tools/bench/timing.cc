@@ -66,22 +66,25 @@ int64_t ToTicks(const timeval& time) {
 
 }  // namespace
 
-std::vector<int> UsableCpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+const std::vector<int>& UsableCpus() {
+  static const std::vector<int> usable = [] {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    std::vector<int> cpus;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+      for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+      }
     }
-  }
-  if (cpus.empty()) cpus.push_back(0);
-  return cpus;
+    if (cpus.empty()) cpus.push_back(0);
+    return cpus;
+  }();
+  return usable;
 }
 
 Machine ReadMachine() {
   Machine machine;
-  const std::vector<int> cpus = UsableCpus();
+  const std::vector<int>& cpus = UsableCpus();
   machine.usable_cpus = static_cast<int32_t>(cpus.size());
   const std::string flags = CpuInfo("flags");
   const auto has = [&](const char* name) { return flags.find(name) != std::string::npos; };

@@ -29,8 +29,9 @@ struct Machine {
 
 Machine ReadMachine();
 
-// The CPUs that this process's affinity allows; one at least.
-std::vector<int> UsableCpus();
+// The CPUs that this process's affinity allowed at the first call; one at least. A thread that is
+// pinned later leaves the list as it is.
+const std::vector<int>& UsableCpus();
 
 // Processes that this one has started; their load is its own. One thread changes the list.
 std::vector<pid_t>& OwnProcesses();
