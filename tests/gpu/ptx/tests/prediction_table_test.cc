@@ -17,10 +17,10 @@ std::string JsonOf(const bench::Line& line) {
       .JsonOf(line);
 }
 
-bench::Cell CellOf(std::string_view name, int32_t batch) {
+bench::Cell CellOf(std::string_view name, int32_t batch, int32_t vocab_size = 128256) {
   return {bench::FindCase(bench::GpuCases(), name),
           DType::kBFloat16,
-          100,
+          vocab_size,
           {.batch = batch, .draft = 5}};
 }
 
@@ -68,6 +68,16 @@ TEST_SUITE("ptx") {
     CHECK_FALSE(bool(line["met"]));
     // Without chains both are a gap and a sector.
     CHECK(double(line["without_chain"]) == doctest::Approx(1).epsilon(1e-4));
+  }
+
+  TEST_CASE("PTX counts: a goal for 128,256 ids was judged at other sizes") {
+    const RoundCounts counts = {
+        .num_elements = 1600, .round = {Launch(1, 1)}, .read = {Launch(1, 1)}};
+    for (const int32_t batch : {1, 64}) {
+      const std::string text =
+          JsonOf(PredictionLine(CellOf("greedy", batch, 2048), counts, *FindDevice(80, 108)));
+      CHECK(text.find("target") == std::string::npos);
+    }
   }
 
   TEST_CASE("PTX counts: a launch has the functions of its longest warp") {
