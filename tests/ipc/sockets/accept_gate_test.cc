@@ -117,6 +117,10 @@ TEST_SUITE("unit") {
     Endpoint endpoint({});
     const UniqueFd first = ConnectTo(endpoint.path);
     CHECK(IsLetIn(first));
+    // Before the endpoint lets in a second one, it has inspected the first. When it does so for the
+    // first time, a sanitizer opens a pipe, which needs descriptors.
+    const UniqueFd second = ConnectTo(endpoint.path);
+    CHECK(IsLetIn(second));
     // Another process connects: this one's descriptors are for the endpoint alone.
     int to_child[2];
     int from_child[2];
@@ -124,6 +128,7 @@ TEST_SUITE("unit") {
     REQUIRE(pipe(from_child) == 0);
     const pid_t child = fork();
     if (child == 0) {
+      close(to_child[1]);  // so that the child ends with its parent
       char byte = 0;
       while (read(to_child[0], &byte, 1) == 1 && byte == 'c') {
         byte = IsLetIn(ConnectTo(endpoint.path)) ? 'y' : 'n';
